@@ -1,0 +1,32 @@
+# Compiler flags shared by the library, the tests and the benchmarks, and the rule that gives a source file its
+# instruction set: the suffix of its name (_avx2, _avx512, _amx). Everything else is plain x86-64, so that the
+# binary starts on any machine and chooses its kernels from the CPU's feature bits.
+
+add_library(mantissa_flags INTERFACE)
+target_compile_options(mantissa_flags INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion
+  # Contraction into FMA is written out where it is wanted, so that every instruction set rounds alike.
+  -ffp-contract=off
+  # These two change no result; they let the compiler vectorise square roots and comparisons.
+  -fno-math-errno -fno-trapping-math
+  $<$<BOOL:${MANTISSA_WARNINGS_AS_ERRORS}>:-Werror>)
+if(MANTISSA_SANITIZE)
+  target_compile_options(mantissa_flags INTERFACE -fsanitize=${MANTISSA_SANITIZE} -fno-omit-frame-pointer
+                         -fno-sanitize-recover=all)
+  target_link_options(mantissa_flags INTERFACE -fsanitize=${MANTISSA_SANITIZE})
+endif()
+
+set(MANTISSA_FLAGS_avx2 -mavx2 -mfma -mf16c)
+set(MANTISSA_FLAGS_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+set(MANTISSA_FLAGS_amx ${MANTISSA_FLAGS_avx512} -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8)
+
+# Gives each source of the list the flags of its suffix.
+function(mantissa_set_instruction_sets)
+  foreach(source IN LISTS ARGN)
+    foreach(isa IN ITEMS avx2 avx512 amx)
+      if(source MATCHES "_${isa}\\.cpp$")
+        set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MANTISSA_FLAGS_${isa}}")
+      endif()
+    endforeach()
+  endforeach()
+endfunction()

@@ -1,0 +1,31 @@
+// Typed errors: what the user can mend (UserError) apart from a defect of mantissa itself (InternalError).
+// The library throws these and nothing else of its own; it never exits or aborts.
+#pragma once
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+namespace mantissa {
+
+/// Bad input: an option, a file, a shape. The text says what was expected, what came and what to do.
+class UserError : public std::runtime_error {
+  public:
+    explicit UserError(const std::string& message) : std::runtime_error(message) {}
+};
+
+/// A broken promise inside mantissa. The text names the place in the source.
+class InternalError : public std::logic_error {
+  public:
+    explicit InternalError(const std::string& message,
+                           std::source_location where = std::source_location::current());
+};
+
+/// Throws InternalError unless `holds`.
+inline void check(bool holds, const char* promise,
+                  std::source_location where = std::source_location::current()) {
+    if (!holds) [[unlikely]]
+        throw InternalError(promise, where);
+}
+
+}  // namespace mantissa

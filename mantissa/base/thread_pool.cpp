@@ -1,0 +1,172 @@
+#include "mantissa/base/thread_pool.h"
+
+#include <fmt/format.h>
+#include <immintrin.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <fstream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/float_environment.h"
+
+namespace mantissa {
+
+namespace {
+
+/// The CPU quota of control group v2 in whole cores, rounded up; `fallback` where there is none.
+int cgroup_cores(int fallback) {
+    std::ifstream file("/sys/fs/cgroup/cpu.max");
+    std::string quota;
+    double period = 0;
+    if (!(file >> quota >> period) || quota == "max" || period <= 0) return fallback;
+    return std::max(1, static_cast<int>((std::strtod(quota.c_str(), nullptr) + period - 1) / period));
+}
+
+int affinity_cores() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (::sched_getaffinity(0, sizeof set, &set) != 0)
+        return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+    return std::max(1, CPU_COUNT(&set));
+}
+
+/// About 20 microseconds on a 2.5 GHz core: longer than the gap between two kernels of a step, far shorter
+/// than a reader would notice. After it a thread sleeps, so that an idle pool costs nothing.
+constexpr int spin_rounds = 500;
+
+thread_local bool inside_a_loop = false;
+
+}  // namespace
+
+int default_thread_count() {
+    if (const char* text = std::getenv("OMP_NUM_THREADS"); text && *text) {
+        int threads = 0;
+        const char* end = text + std::strlen(text);
+        const auto parsed = std::from_chars(text, end, threads);
+        if (parsed.ec != std::errc{} || (parsed.ptr != end && *parsed.ptr != ',') || threads < 1)
+            throw UserError(
+                fmt::format("OMP_NUM_THREADS is '{}'; expected a number of threads, 1 or more", text));
+        return threads;
+    }
+    const int cores = affinity_cores();
+    return std::min(cores, cgroup_cores(cores));
+}
+
+struct ThreadPool::State {
+    explicit State(int thread_count) : threads(thread_count) {}
+
+    const int threads;
+    std::vector<std::thread> workers;
+    std::mutex one_loop_at_a_time;
+
+    // The loop being run. Written before `generation` is raised, read by workers after they saw it rise.
+    const FunctionRef<void(std::int64_t, int)>* body = nullptr;
+    std::int64_t blocks = 0;
+    std::atomic<std::int64_t> next_block{0};
+    std::atomic<int> working{0};
+    std::exception_ptr failure;
+    std::mutex failure_mutex;
+
+    std::atomic<std::uint64_t> generation{0};
+    std::atomic<bool> stopping{false};
+    std::mutex sleep_mutex;
+    std::condition_variable wake;
+
+    void take_blocks(int worker) {
+        inside_a_loop = true;
+        const FlushSubnormals flush;
+        try {
+            for (std::int64_t block; (block = next_block.fetch_add(1, std::memory_order_relaxed)) < blocks;)
+                (*body)(block, worker);
+        } catch (...) {
+            const std::lock_guard lock(failure_mutex);
+            if (!failure) failure = std::current_exception();
+            next_block.store(blocks, std::memory_order_relaxed);  // the rest is not worth starting
+        }
+        inside_a_loop = false;
+    }
+
+    void wait_for_loop(std::uint64_t seen) {
+        for (int round = 0; round < spin_rounds; ++round) {
+            if (generation.load(std::memory_order_acquire) != seen || stopping.load()) return;
+            _mm_pause();
+        }
+        std::unique_lock lock(sleep_mutex);
+        wake.wait(lock,
+                  [&] { return generation.load(std::memory_order_acquire) != seen || stopping.load(); });
+    }
+
+    void serve(int worker) {
+        for (std::uint64_t seen = 0;;) {
+            wait_for_loop(seen);
+            if (stopping.load()) return;
+            seen = generation.load(std::memory_order_acquire);
+            take_blocks(worker);
+            working.fetch_sub(1, std::memory_order_acq_rel);
+        }
+    }
+};
+
+ThreadPool::ThreadPool(int threads) {
+    if (threads < 1) throw UserError(fmt::format("a thread pool needs 1 thread or more, got {}", threads));
+    state_ = std::make_unique<State>(threads);
+    for (int worker = 1; worker < threads; ++worker)
+        state_->workers.emplace_back([state = state_.get(), worker] { state->serve(worker); });
+}
+
+ThreadPool::~ThreadPool() {
+    {
+        const std::lock_guard lock(state_->sleep_mutex);
+        state_->stopping.store(true);
+    }
+    state_->wake.notify_all();
+    for (std::thread& worker : state_->workers) worker.join();
+}
+
+int ThreadPool::threads() const { return state_->threads; }
+
+void ThreadPool::for_each_block(std::int64_t blocks, FunctionRef<void(std::int64_t, int)> body) {
+    if (blocks <= 0) return;
+    if (inside_a_loop) {
+        for (std::int64_t block = 0; block < blocks; ++block) body(block, 0);
+        return;
+    }
+    State& s = *state_;
+    const std::lock_guard one(s.one_loop_at_a_time);
+    s.body = &body;
+    s.blocks = blocks;
+    s.failure = nullptr;
+    s.next_block.store(0, std::memory_order_relaxed);
+    // One block, or one thread: waking the others would cost more than it brings.
+    const int helpers = blocks > 1 ? s.threads - 1 : 0;
+    if (helpers > 0) {
+        s.working.store(helpers, std::memory_order_relaxed);
+        {
+            const std::lock_guard lock(s.sleep_mutex);
+            s.generation.fetch_add(1, std::memory_order_release);
+        }
+        s.wake.notify_all();
+    }
+    s.take_blocks(0);
+    for (int round = 0; helpers > 0 && s.working.load(std::memory_order_acquire) > 0; ++round) {
+        if (round < spin_rounds)
+            _mm_pause();
+        else
+            std::this_thread::yield();
+    }
+    if (s.failure) std::rethrow_exception(s.failure);
+}
+
+}  // namespace mantissa

@@ -1,0 +1,39 @@
+// The thread pool: hands out the blocks of one loop at a time to a fixed set of threads.
+//
+// How work is cut into blocks is the caller's business and must follow from shapes, never from the number of
+// threads: then the result has the same bits whoever computes which block.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "mantissa/base/function_ref.h"
+
+namespace mantissa {
+
+/// How many threads to use where nothing was asked for: OMP_NUM_THREADS if set, else what the affinity mask
+/// and the control group's CPU quota allow. Throws UserError if OMP_NUM_THREADS is no positive number.
+int default_thread_count();
+
+class ThreadPool {
+  public:
+    /// `threads` counts the calling thread, so 1 starts none.
+    explicit ThreadPool(int threads = default_thread_count());
+    ~ThreadPool();
+    ThreadPool(const ThreadPool&) = delete;
+    ThreadPool& operator=(const ThreadPool&) = delete;
+
+    int threads() const;
+
+    /// Calls `body(block, worker)` once for every block in [0, blocks), 0 <= worker < threads(), and returns
+    /// when all are done. Blocks are taken in order by whichever thread is free. Subnormals are flushed
+    /// inside. The first exception that a body throws is thrown again here. A loop inside a body runs on its
+    /// own thread.
+    void for_each_block(std::int64_t blocks, FunctionRef<void(std::int64_t block, int worker)> body);
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace mantissa

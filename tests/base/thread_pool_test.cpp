@@ -1,0 +1,78 @@
+#include "mantissa/base/thread_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <stdexcept>
+#include <vector>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+namespace {
+
+TEST(ThreadPool, EveryBlockRunsExactlyOnce) {
+    for (int threads : {1, 2, 5}) {
+        ThreadPool pool(threads);
+        for (std::int64_t blocks : {0, 1, 2, 3, 1000}) {
+            std::vector<std::atomic<int>> counts(static_cast<std::size_t>(blocks));
+            pool.for_each_block(blocks, [&](std::int64_t block, int worker) {
+                EXPECT_LT(worker, threads);
+                counts[static_cast<std::size_t>(block)]++;
+            });
+            for (const auto& count : counts) EXPECT_EQ(count.load(), 1);
+        }
+    }
+}
+
+TEST(ThreadPool, ManyShortLoopsInARow) {
+    ThreadPool pool(3);
+    std::atomic<std::int64_t> total{0};
+    for (int loop = 0; loop < 20000; ++loop)
+        pool.for_each_block(4, [&](std::int64_t block, int) { total += block; });
+    EXPECT_EQ(total.load(), 20000 * 6);
+}
+
+TEST(ThreadPool, ALoopInsideALoopRunsOnItsOwnThread) {
+    ThreadPool pool(2);
+    std::atomic<int> inner{0};
+    pool.for_each_block(
+        4, [&](std::int64_t, int) { pool.for_each_block(3, [&](std::int64_t, int) { inner++; }); });
+    EXPECT_EQ(inner.load(), 12);
+}
+
+TEST(ThreadPool, TheFirstExceptionReachesTheCallerAndThePoolLivesOn) {
+    ThreadPool pool(2);
+    EXPECT_THROW(pool.for_each_block(100,
+                                     [](std::int64_t block, int) {
+                                         if (block == 17) throw std::runtime_error("block 17");
+                                     }),
+                 std::runtime_error);
+    std::atomic<int> count{0};
+    pool.for_each_block(10, [&](std::int64_t, int) { count++; });
+    EXPECT_EQ(count.load(), 10);
+}
+
+TEST(ThreadPool, SubnormalsAreFlushedInsideAndKeptOutside) {
+    ThreadPool pool(2);
+    const volatile float tiny = 1e-38f;
+    std::atomic<int> flushed{0};
+    pool.for_each_block(8, [&](std::int64_t, int) { flushed += tiny * 0.5f == 0.0f; });
+    EXPECT_EQ(flushed.load(), 8);
+    EXPECT_NE(tiny * 0.5f, 0.0f);
+}
+
+TEST(ThreadPool, ThreadCountFollowsTheEnvironmentAndRefusesNonsense) {
+    ::setenv("OMP_NUM_THREADS", "3", 1);
+    EXPECT_EQ(default_thread_count(), 3);
+    for (const char* bad : {"0", "-2", "many", "2x"}) {
+        ::setenv("OMP_NUM_THREADS", bad, 1);
+        EXPECT_THROW(default_thread_count(), UserError) << bad;
+    }
+    ::unsetenv("OMP_NUM_THREADS");
+    EXPECT_GE(default_thread_count(), 1);
+}
+
+}  // namespace
+}  // namespace mantissa
