@@ -1,0 +1,22 @@
+// The types in which tensors are stored.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace mantissa {
+
+/// TF32 is absent on purpose: it is a way to multiply FP32, not a way to store.
+enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean };
+
+/// Bytes of one element. A boolean is one byte, 0 or 1.
+std::size_t size_of(DType type);
+
+/// As written in plans and reports: "f32", "bf16", "bool".
+std::string_view name_of(DType type);
+
+/// Whether the type is a floating-point format.
+bool is_floating(DType type);
+
+}  // namespace mantissa
