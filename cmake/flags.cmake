@@ -5,6 +5,8 @@
 add_library(mantissa_flags INTERFACE)
 target_compile_options(mantissa_flags INTERFACE
   -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion
+  # GCC 12 warns without cause in std::string's operator+ (GCC bug 105651).
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   # Contraction into FMA is written out where it is wanted, so that every instruction set rounds alike.
   -ffp-contract=off
   # These two change no result; they let the compiler vectorise square roots and comparisons.

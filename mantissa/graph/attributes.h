@@ -1,0 +1,44 @@
+// The constants of a node that are not tensors: axes, flags, epsilons.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "mantissa/numerics/dtype.h"
+
+namespace mantissa {
+
+/// Named constants in alphabetical order, so that equal nodes print and compare alike.
+class Attributes {
+  public:
+    using Value = std::variant<bool, std::int64_t, double, std::vector<std::int64_t>, DType, std::string>;
+
+    Attributes() = default;
+    Attributes(std::initializer_list<std::pair<const std::string, Value>> entries) : entries_(entries) {}
+
+    /// Each throws InternalError if there is no attribute of that name and kind.
+    bool flag(const std::string& name) const;
+    std::int64_t integer(const std::string& name) const;
+    double number(const std::string& name) const;
+    const std::vector<std::int64_t>& list(const std::string& name) const;
+    DType dtype(const std::string& name) const;
+    const std::string& word(const std::string& name) const;
+
+    bool empty() const { return entries_.empty(); }
+    /// As in "{axis=1, keep=true}"; empty text if there are none.
+    std::string text() const;
+
+    friend bool operator==(const Attributes&, const Attributes&) = default;
+
+  private:
+    template <class T>
+    const T& get(const std::string& name) const;
+    std::map<std::string, Value> entries_;
+};
+
+}  // namespace mantissa

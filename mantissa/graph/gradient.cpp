@@ -1,0 +1,110 @@
+#include "mantissa/graph/gradient.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+namespace {
+
+std::vector<Tensor> input_tensors(Graph& graph, const Node& node) {
+    std::vector<Tensor> tensors;
+    for (const Value& input : node.inputs) tensors.emplace_back(graph, input);
+    return tensors;
+}
+
+std::vector<Tensor> output_tensors(Graph& graph, NodeId id) {
+    std::vector<Tensor> tensors;
+    for (std::size_t i = 0; i < graph.node(id).outputs.size(); ++i)
+        tensors.emplace_back(graph, Value{id, static_cast<std::int32_t>(i)});
+    return tensors;
+}
+
+class Backpropagation {
+  public:
+    Backpropagation(Graph& graph, std::span<const Tensor> wrt) : graph_(graph) {
+        depends_.resize(graph.size());
+        std::set<Value> roots;
+        for (const Tensor& x : wrt) {
+            roots.insert(x.value());
+            depends_[static_cast<std::size_t>(x.value().node)] = true;
+        }
+        for (std::size_t id = 0; id < graph.size(); ++id)
+            for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs)
+                if (depends_[static_cast<std::size_t>(input.node)]) depends_[id] = true;
+    }
+
+    void add(Value value, Tensor cotangent) {
+        check(cotangent.type() == graph_.type(value),
+              "a gradient has the type of what it is the gradient of");
+        const auto [entry, is_first] = cotangents_.try_emplace(value, cotangent);
+        if (!is_first) entry->second = entry->second + cotangent;
+    }
+
+    void run() {
+        for (NodeId id = static_cast<NodeId>(depends_.size()) - 1; id >= 0; --id)
+            if (depends_[static_cast<std::size_t>(id)]) visit(id);
+    }
+
+    Tensor gradient_of(Value value) const {
+        const auto entry = cotangents_.find(value);
+        return entry == cotangents_.end() ? Tensor{} : entry->second;
+    }
+
+  private:
+    void visit(NodeId id) {
+        const Node& node = graph_.node(id);
+        const std::vector<Tensor> outputs = output_tensors(graph_, id);
+        std::vector<Tensor> cotangents;
+        bool any = false;
+        for (const Tensor& output : outputs) {
+            cotangents.push_back(gradient_of(output.value()));
+            any = any || cotangents.back();
+        }
+        if (!any || !node.op->gradient) return;
+        Origin origin = node.origin;
+        origin.stage = Stage::backward;
+        const OriginScope scope(graph_, std::move(origin));
+        const std::vector<Tensor> inputs = input_tensors(graph_, node);
+        const std::vector<Tensor> gradients =
+            node.op->gradient({graph_, inputs, outputs, cotangents, node.attributes});
+        check(gradients.size() == inputs.size(), "a gradient rule gives one gradient per operand");
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+            if (gradients[i] && depends_[static_cast<std::size_t>(inputs[i].value().node)])
+                add(inputs[i].value(), gradients[i]);
+    }
+
+    Graph& graph_;
+    std::vector<bool> depends_;  // by node: whether it depends on one of `wrt`
+    std::map<Value, Tensor> cotangents_;
+};
+
+}  // namespace
+
+std::vector<Tensor> backpropagate(Graph& graph, std::span<const Tensor> outputs,
+                                  std::span<const Tensor> cotangents, std::span<const Tensor> wrt) {
+    check(outputs.size() == cotangents.size(), "one cotangent per output");
+    Backpropagation backpropagation(graph, wrt);
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        if (cotangents[i]) backpropagation.add(outputs[i].value(), cotangents[i]);
+    backpropagation.run();
+    std::vector<Tensor> gradients;
+    for (const Tensor& x : wrt) gradients.push_back(backpropagation.gradient_of(x.value()));
+    return gradients;
+}
+
+std::vector<Tensor> differentiate_definition(const DefinitionGradient& gradient, Graph& graph,
+                                             const Attributes& attributes) {
+    const std::vector<Tensor> outputs = find_op(gradient.op).definition({graph, gradient.inputs, attributes});
+    const NodeId first = static_cast<NodeId>(graph.size());
+    std::vector<Tensor> gradients = backpropagate(graph, outputs, gradient.cotangents, gradient.inputs);
+    for (const auto& [index, value] : gradient.saved)
+        graph.replace_uses(outputs[static_cast<std::size_t>(index)].value(), value.value(), first);
+    return gradients;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,125 @@
+#include "mantissa/graph/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+std::string_view name_of(Stage stage) {
+    switch (stage) {
+        case Stage::forward:
+            return "forward";
+        case Stage::backward:
+            return "backward";
+        case Stage::update:
+            return "update";
+    }
+    throw InternalError("a stage has a name");
+}
+
+namespace {
+
+/// " (traced in h.0.attn at gpt2.cpp:42)", as far as it is known.
+std::string traced_in(const Origin& origin) {
+    std::string text;
+    if (!origin.scope.empty()) text += " in " + origin.scope;
+    if (origin.line.line() != 0) {
+        const std::string_view path = origin.line.file_name();
+        text += fmt::format(" at {}:{}", path.substr(path.rfind('/') + 1), origin.line.line());
+    }
+    return text.empty() ? text : " (traced" + text + ")";
+}
+
+}  // namespace
+
+NodeId Graph::add(std::string_view name, std::vector<Value> inputs, Attributes attributes) {
+    const Op& op = find_op(name);
+    Node node{.op = &op,
+              .inputs = std::move(inputs),
+              .outputs = {},
+              .attributes = std::move(attributes),
+              .origin = origin};
+    for (const Value& input : node.inputs)
+        check(input.node >= 0 && static_cast<std::size_t>(input.node) < nodes_.size() &&
+                  static_cast<std::size_t>(input.output) < this->node(input.node).outputs.size(),
+              "operands are values of earlier nodes");
+    const std::vector<Type> types = input_types(node);
+    try {
+        const int count = static_cast<int>(types.size());
+        if (count < op.least_inputs || count > op.most_inputs)
+            throw UserError(
+                fmt::format("expected {} to {} operands, got {}", op.least_inputs, op.most_inputs, count));
+        node.outputs = op.types({op, types, node.attributes});
+    } catch (const UserError& error) {
+        throw UserError(fmt::format("{}{}: {}", op.name, traced_in(origin), error.what()));
+    }
+    nodes_.push_back(std::move(node));
+    return static_cast<NodeId>(nodes_.size() - 1);
+}
+
+Value Graph::add_input(const std::string& name, Type type) {
+    const NodeId id =
+        add("input", {}, {{"name", name}, {"dtype", type.dtype}, {"shape", type.shape.extents()}});
+    inputs_.push_back(id);
+    return {id, 0};
+}
+
+Value Graph::add_state(State state) {
+    if (find_state(state.name) >= 0)
+        throw UserError(fmt::format("there are two states named '{}'", state.name));
+    state.node =
+        add("state", {},
+            {{"name", state.name}, {"dtype", state.type.dtype}, {"shape", state.type.shape.extents()}});
+    states_.push_back(std::move(state));
+    return {states_.back().node, 0};
+}
+
+void Graph::add_result(std::string name, Value value) { results_.push_back({std::move(name), value}); }
+
+void Graph::add_update(int state, Value value) {
+    check(state >= 0 && static_cast<std::size_t>(state) < states_.size(), "an update names a state");
+    check(type(value) == states_[static_cast<std::size_t>(state)].type,
+          "an update has the type of its state");
+    for (const Update& other : updates_) check(other.state != state, "a state is updated once");
+    updates_.push_back({state, value});
+}
+
+std::vector<Type> Graph::input_types(const Node& node) const {
+    std::vector<Type> types;
+    types.reserve(node.inputs.size());
+    for (const Value& input : node.inputs) types.push_back(type(input));
+    return types;
+}
+
+int Graph::state_of(NodeId id) const {
+    for (std::size_t i = 0; i < states_.size(); ++i)
+        if (states_[i].node == id) return static_cast<int>(i);
+    return -1;
+}
+
+int Graph::find_state(std::string_view name) const {
+    for (std::size_t i = 0; i < states_.size(); ++i)
+        if (states_[i].name == name) return static_cast<int>(i);
+    return -1;
+}
+
+void Graph::replace_uses(Value from, Value to, NodeId first) {
+    check(type(from) == type(to), "a value is replaced by one of its own type");
+    for (std::size_t id = static_cast<std::size_t>(first); id < nodes_.size(); ++id)
+        std::replace(nodes_[id].inputs.begin(), nodes_[id].inputs.end(), from, to);
+}
+
+OriginScope::OriginScope(Graph& graph, std::string_view name) : graph_(graph), saved_(graph.origin) {
+    graph_.origin.scope += (saved_.scope.empty() ? "" : ".") + std::string(name);
+}
+
+OriginScope::OriginScope(Graph& graph, Origin origin)
+    : graph_(graph), saved_(std::exchange(graph.origin, std::move(origin))) {}
+
+OriginScope::~OriginScope() { graph_.origin = std::move(saved_); }
+
+}  // namespace mantissa

@@ -1,0 +1,134 @@
+// The graph: operations in the order in which they were added, each taking values of earlier ones.
+//
+// A graph is also the unit that runs: it reads `inputs` (given anew for every run) and `states` (kept between
+// runs), gives `results`, and at its end replaces states by the values of `updates`.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/graph/op.h"
+
+namespace mantissa {
+
+using NodeId = std::int32_t;
+
+/// One output of one node.
+struct Value {
+    NodeId node = -1;
+    std::int32_t output = 0;
+
+    friend bool operator==(const Value&, const Value&) = default;
+    friend auto operator<=>(const Value&, const Value&) = default;
+};
+
+/// The part of a training step to which a node belongs.
+enum class Stage : std::uint8_t { forward, backward, update };
+std::string_view name_of(Stage stage);
+
+/// Where a node comes from: the model's own names, and the line that traced it if it is known.
+struct Origin {
+    std::string scope;  ///< as in "h.3.mlp"
+    Stage stage = Stage::forward;
+    std::source_location line = {};
+};
+
+struct Node {
+    const Op* op = nullptr;
+    std::vector<Value> inputs;
+    std::vector<Type> outputs;
+    Attributes attributes;
+    Origin origin;
+};
+
+/// How a state starts.
+struct Initializer {
+    enum class Kind : std::uint8_t { constant, normal } kind = Kind::constant;
+    double mean = 0;                ///< the constant, or the normal distribution's mean
+    double standard_deviation = 0;  ///< of the normal distribution
+};
+
+/// A value that lives from one run to the next.
+struct State {
+    enum class Kind : std::uint8_t { parameter, optimizer, gradient, counter } kind = Kind::parameter;
+    std::string name;
+    Type type;
+    Initializer initializer;
+    NodeId node = -1;
+};
+
+struct Update {
+    int state = 0;  ///< index into states()
+    Value value;    ///< of the state's type
+};
+
+struct Result {
+    std::string name;
+    Value value;
+};
+
+class Graph {
+  public:
+    /// Adds an operation and infers its types. Throws UserError, naming the operation and where it was
+    /// traced, if the operands do not fit.
+    NodeId add(std::string_view op, std::vector<Value> inputs, Attributes attributes = {});
+
+    /// A value given anew for every run.
+    Value add_input(const std::string& name, Type type);
+    /// A value that is kept. `state.node` is filled in. Throws UserError if the name is taken.
+    Value add_state(State state);
+    void add_result(std::string name, Value value);
+    /// At the end of a run the state takes this value. One update a state.
+    void add_update(int state, Value value);
+
+    std::size_t size() const { return nodes_.size(); }
+    const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+    const Type& type(Value value) const {
+        return node(value.node).outputs[static_cast<std::size_t>(value.output)];
+    }
+    std::vector<Type> input_types(const Node& node) const;
+
+    const std::vector<NodeId>& inputs() const { return inputs_; }
+    const std::vector<State>& states() const { return states_; }
+    const std::vector<Update>& updates() const { return updates_; }
+    const std::vector<Result>& results() const { return results_; }
+    /// The index of the state read by a node, or -1.
+    int state_of(NodeId id) const;
+    /// The index of the state of that name, or -1.
+    int find_state(std::string_view name) const;
+
+    /// Lets the nodes from `first` on read `to` where they read `from`.
+    void replace_uses(Value from, Value to, NodeId first);
+
+    /// What new nodes are given as their origin.
+    Origin origin;
+
+  private:
+    std::deque<Node> nodes_;  // a deque: references stay good while nodes are added
+    std::vector<NodeId> inputs_;
+    std::vector<State> states_;
+    std::vector<Update> updates_;
+    std::vector<Result> results_;
+};
+
+/// While alive, nodes of `graph` are added under another scope, stage or both.
+class OriginScope {
+  public:
+    /// Adds `name` to the end of the scope, after a dot.
+    OriginScope(Graph& graph, std::string_view name);
+    OriginScope(Graph& graph, Origin origin);
+    ~OriginScope();
+    OriginScope(const OriginScope&) = delete;
+    OriginScope& operator=(const OriginScope&) = delete;
+
+  private:
+    Graph& graph_;
+    Origin saved_;
+};
+
+}  // namespace mantissa

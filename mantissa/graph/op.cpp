@@ -1,0 +1,48 @@
+#include "mantissa/graph/op.h"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+Cost Op::cost(std::span<const Type> inputs, std::span<const Type> outputs,
+              const Attributes& attributes) const {
+    Cost cost;
+    if (flops) cost.flops = flops(inputs, outputs, attributes);
+    for (const Type& type : inputs) cost.bytes += type.bytes();
+    for (const Type& type : outputs) cost.bytes += type.bytes();
+    return cost;
+}
+
+std::span<const Op* const> op_table() {
+    static const std::vector<const Op*> table = [] {
+        std::vector<const Op*> rows;
+        for (const auto& family :
+             {source_ops(), elementwise_ops(), movement_ops(), reduction_ops(), contraction_ops(),
+              normalization_ops(), activation_ops(), loss_ops(), optimizer_ops()})
+            for (const Op& op : family) {
+                check(op.gradient || !op.no_gradient.empty(),
+                      "every operation has a gradient or says why not");
+                rows.push_back(&op);
+            }
+        return rows;
+    }();
+    return table;
+}
+
+const Op& find_op(std::string_view name) {
+    static const std::map<std::string_view, const Op*> index = [] {
+        std::map<std::string_view, const Op*> by_name;
+        for (const Op* op : op_table())
+            check(by_name.emplace(op->name, op).second, "operations have different names");
+        return by_name;
+    }();
+    const auto entry = index.find(name);
+    if (entry == index.end()) throw InternalError(fmt::format("there is no operation '{}'", name));
+    return *entry->second;
+}
+
+}  // namespace mantissa

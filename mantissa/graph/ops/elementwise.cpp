@@ -1,0 +1,188 @@
+// Element-wise primitives. Two and three operands broadcast; operands of one node have one floating-point
+// type.
+#include <cmath>
+#include <numbers>
+
+#include "mantissa/graph/ops/rules.h"
+
+namespace mantissa {
+
+namespace {
+
+using namespace rules;
+
+std::vector<Type> unary(const OpCall& call) {
+    expect_floating(call, 0);
+    return {call.inputs[0]};
+}
+
+/// Any type of number: what `neg`, `add` and the like take.
+void expect_number(const OpCall& call, std::size_t index) {
+    expect(call.inputs[index].dtype != DType::boolean, "operand {} must be a number, got {}", index,
+           call.inputs[index].text());
+}
+
+void expect_same_dtype(const OpCall& call, std::size_t a, std::size_t b) {
+    expect(call.inputs[a].dtype == call.inputs[b].dtype, "operands must have one type, got {} and {}",
+           call.inputs[a].text(), call.inputs[b].text());
+}
+
+std::vector<Type> arithmetic(const OpCall& call) {
+    expect_number(call, 0);
+    expect_same_dtype(call, 0, 1);
+    return {{call.inputs[0].dtype, broadcast_shape(call.inputs[0].shape, call.inputs[1].shape)}};
+}
+
+std::vector<Type> comparison(const OpCall& call) { return {{DType::boolean, arithmetic(call)[0].shape}}; }
+
+std::vector<Type> logical(const OpCall& call) {
+    expect_dtype(call, 0, DType::boolean);
+    expect_dtype(call, 1, DType::boolean);
+    return {{DType::boolean, broadcast_shape(call.inputs[0].shape, call.inputs[1].shape)}};
+}
+
+std::vector<Type> select_types(const OpCall& call) {
+    expect_dtype(call, 0, DType::boolean);
+    expect_same_dtype(call, 1, 2);
+    const Shape values = broadcast_shape(call.inputs[1].shape, call.inputs[2].shape);
+    return {{call.inputs[1].dtype, broadcast_shape(call.inputs[0].shape, values)}};
+}
+
+std::vector<Type> is_finite_types(const OpCall& call) {
+    expect_floating(call, 0);
+    return {{DType::boolean, call.inputs[0].shape}};
+}
+
+std::vector<Type> cast_types(const OpCall& call) {
+    return {{call.attributes.dtype("dtype"), call.inputs[0].shape}};
+}
+
+std::vector<Type> any_type(const OpCall& call) { return {call.inputs[0]}; }
+
+/// Sums a gradient back to the shape of operand `index`.
+Tensor onto(const GradientCall& call, std::size_t index, Tensor gradient) {
+    return reduce_to(gradient, call.inputs[index].shape());
+}
+
+std::vector<Tensor> neg_gradient(const GradientCall& c) { return {-c.cotangents[0]}; }
+std::vector<Tensor> exp_gradient(const GradientCall& c) { return {c.cotangents[0] * c.outputs[0]}; }
+std::vector<Tensor> log_gradient(const GradientCall& c) { return {c.cotangents[0] / c.inputs[0]}; }
+std::vector<Tensor> tanh_gradient(const GradientCall& c) {
+    const Tensor y = c.outputs[0];
+    return {c.cotangents[0] * (-(y * y) + 1.0)};
+}
+std::vector<Tensor> erf_gradient(const GradientCall& c) {
+    const Tensor x = c.inputs[0];
+    return {c.cotangents[0] * (exp(-(x * x)) * (2.0 * std::numbers::inv_sqrtpi))};
+}
+std::vector<Tensor> sqrt_gradient(const GradientCall& c) { return {c.cotangents[0] / (c.outputs[0] * 2.0)}; }
+std::vector<Tensor> rsqrt_gradient(const GradientCall& c) {
+    const Tensor y = c.outputs[0];
+    return {c.cotangents[0] * (y * y * y * -0.5)};
+}
+std::vector<Tensor> cast_gradient(const GradientCall& c) {
+    if (!is_floating(c.inputs[0].dtype())) return {Tensor{}};
+    return {cast(c.cotangents[0], c.inputs[0].dtype())};
+}
+std::vector<Tensor> add_gradient(const GradientCall& c) {
+    return {onto(c, 0, c.cotangents[0]), onto(c, 1, c.cotangents[0])};
+}
+std::vector<Tensor> sub_gradient(const GradientCall& c) {
+    return {onto(c, 0, c.cotangents[0]), onto(c, 1, -c.cotangents[0])};
+}
+std::vector<Tensor> mul_gradient(const GradientCall& c) {
+    return {onto(c, 0, c.cotangents[0] * c.inputs[1]), onto(c, 1, c.cotangents[0] * c.inputs[0])};
+}
+std::vector<Tensor> div_gradient(const GradientCall& c) {
+    const Tensor by_numerator = c.cotangents[0] / c.inputs[1];
+    return {onto(c, 0, by_numerator), onto(c, 1, -(by_numerator * c.outputs[0]))};
+}
+
+/// The gradient goes to the operand that was taken; at a tie, half to each.
+std::vector<Tensor> extremum_gradient(const GradientCall& c) {
+    const Tensor dy = c.cotangents[0];
+    const Tensor zero = constant(c.graph, 0.0, dy.dtype());
+    const Tensor share = select(equal(c.inputs[0], c.inputs[1]), dy * 0.5, dy);
+    const Tensor first = select(equal(c.outputs[0], c.inputs[0]), share, zero);
+    const Tensor second = select(equal(c.outputs[0], c.inputs[1]), share, zero);
+    return {onto(c, 0, first), onto(c, 1, second)};
+}
+
+std::vector<Tensor> select_gradient(const GradientCall& c) {
+    const Tensor dy = c.cotangents[0];
+    const Tensor zero = constant(c.graph, 0.0, dy.dtype());
+    return {Tensor{}, onto(c, 1, select(c.inputs[0], dy, zero)), onto(c, 2, select(c.inputs[0], zero, dy))};
+}
+
+Op unary_row(std::string_view name, GradientRule gradient, FlopRule flops, AutocastClass autocast) {
+    return {.name = name,
+            .types = unary,
+            .gradient = gradient,
+            .autocast = autocast,
+            .fuser = FuserClass::elementwise,
+            .flops = flops,
+            .in_place = {0}};
+}
+
+Op binary_row(std::string_view name, TypeRule types, GradientRule gradient,
+              std::string_view no_gradient = {}) {
+    Op row{.name = name,
+           .least_inputs = 2,
+           .most_inputs = 2,
+           .types = types,
+           .gradient = gradient,
+           .no_gradient = no_gradient,
+           .autocast = AutocastClass::widest,
+           .fuser = FuserClass::elementwise,
+           .flops = flops_per_output<1>};
+    if (types == arithmetic) row.in_place = {0};
+    return row;
+}
+
+constexpr std::string_view not_differentiable = "its result is a boolean";
+
+}  // namespace
+
+std::span<const Op> elementwise_ops() {
+    // Flops of functions: the length of the polynomials in numerics/, rounded.
+    static const std::vector<Op> rows = {
+        unary_row("neg", neg_gradient, flops_per_output<1>, AutocastClass::same),
+        unary_row("exp", exp_gradient, flops_per_output<10>, AutocastClass::fp32),
+        unary_row("log", log_gradient, flops_per_output<12>, AutocastClass::fp32),
+        unary_row("tanh", tanh_gradient, flops_per_output<15>, AutocastClass::same),
+        unary_row("erf", erf_gradient, flops_per_output<15>, AutocastClass::same),
+        unary_row("sqrt", sqrt_gradient, flops_per_output<1>, AutocastClass::same),
+        unary_row("rsqrt", rsqrt_gradient, flops_per_output<2>, AutocastClass::fp32),
+        {.name = "is_finite",
+         .types = is_finite_types,
+         .no_gradient = not_differentiable,
+         .fuser = FuserClass::elementwise,
+         .flops = flops_per_output<1>},
+        {.name = "cast", .types = cast_types, .gradient = cast_gradient, .fuser = FuserClass::elementwise},
+        {.name = "stop_gradient",
+         .types = any_type,
+         .no_gradient = "that is what it is for",
+         .fuser = FuserClass::movement},
+        binary_row("add", arithmetic, add_gradient),
+        binary_row("sub", arithmetic, sub_gradient),
+        binary_row("mul", arithmetic, mul_gradient),
+        binary_row("div", arithmetic, div_gradient),
+        binary_row("maximum", arithmetic, extremum_gradient),
+        binary_row("minimum", arithmetic, extremum_gradient),
+        binary_row("less", comparison, nullptr, not_differentiable),
+        binary_row("less_equal", comparison, nullptr, not_differentiable),
+        binary_row("equal", comparison, nullptr, not_differentiable),
+        binary_row("logical_and", logical, nullptr, not_differentiable),
+        {.name = "select",
+         .least_inputs = 3,
+         .most_inputs = 3,
+         .types = select_types,
+         .gradient = select_gradient,
+         .autocast = AutocastClass::widest,
+         .fuser = FuserClass::elementwise,
+         .in_place = {1}},
+    };
+    return rows;
+}
+
+}  // namespace mantissa

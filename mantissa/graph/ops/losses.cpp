@@ -1,0 +1,90 @@
+// Cross-entropy and its gradient.
+#include "mantissa/graph/gradient.h"
+#include "mantissa/graph/ops/rules.h"
+
+namespace mantissa {
+
+namespace {
+
+using namespace rules;
+
+DType loss_dtype(const Type& logits) { return logits.dtype == DType::f64 ? DType::f64 : DType::f32; }
+
+std::vector<Type> cross_entropy_types(const OpCall& call) {
+    const Type& logits = call.inputs[0];
+    expect_floating(call, 0);
+    expect_dtype(call, 1, DType::i32);
+    expect(logits.shape.rank() >= 1, "logits must be [..., V], got {}", logits.text());
+    std::vector<std::int64_t> rows = logits.shape.extents();
+    rows.pop_back();
+    expect_shape(call, 1, Shape(rows));
+    return {{loss_dtype(logits), {}}, {loss_dtype(logits), Shape(rows)}};
+}
+
+/// logits, targets -> mean loss, log-sum-exp of each row.
+std::vector<Tensor> cross_entropy_definition(const DefinitionCall& call) {
+    const Tensor logits = as_f32(call.inputs[0]);
+    const Shape rows = call.inputs[1].shape();
+    const Tensor highest = stop_gradient(max(logits, {-1}, KeepAxes::yes));
+    const Tensor log_sum_exp = log(sum(exp(logits - highest), {-1}, KeepAxes::yes)) + highest;
+    std::vector<std::int64_t> column = rows.extents();
+    column.push_back(1);
+    const Tensor is_target =
+        equal(iota(call.graph, logits.shape(), -1), reshape(call.inputs[1], Shape(column)));
+    const Tensor zero = constant(call.graph, 0.0, logits.dtype());
+    const Tensor of_target = sum(select(is_target, logits, zero), {-1}, KeepAxes::yes);
+    std::vector<std::int64_t> axes;
+    for (int axis = 0; axis < logits.rank(); ++axis) axes.push_back(axis);
+    return {mean(log_sum_exp - of_target, axes), reshape(log_sum_exp, rows)};
+}
+
+std::vector<Tensor> cross_entropy_gradient(const GradientCall& c) {
+    check(!c.cotangents[1], "the log-sum-exp of cross_entropy is not differentiated");
+    return {
+        call1("cross_entropy_grad", {c.cotangents[0], c.inputs[0], c.inputs[1], c.outputs[1]}, c.attributes),
+        Tensor{}};
+}
+
+/// dloss, logits, targets, log-sum-exp -> dlogits.
+std::vector<Type> cross_entropy_grad_types(const OpCall& call) {
+    expect_shape(call, 0, {});
+    expect_shape(call, 3, call.inputs[2].shape);
+    return {call.inputs[1]};
+}
+
+std::vector<Tensor> cross_entropy_grad_definition(const DefinitionCall& call) {
+    return {differentiate_definition({.op = "cross_entropy",
+                                      .inputs = {call.inputs[1], call.inputs[2]},
+                                      .cotangents = {call.inputs[0], {}},
+                                      .saved = {{1, call.inputs[3]}}},
+                                     call.graph, call.attributes)[0]};
+}
+
+}  // namespace
+
+std::span<const Op> loss_ops() {
+    static const std::vector<Op> rows = {
+        {.name = "cross_entropy",
+         .least_inputs = 2,
+         .most_inputs = 2,
+         .types = cross_entropy_types,
+         .gradient = cross_entropy_gradient,
+         .autocast = AutocastClass::fp32,
+         .fuser = FuserClass::row_reduction,
+         .flops = flops_per_input<14>,
+         .definition = cross_entropy_definition},
+        {.name = "cross_entropy_grad",
+         .least_inputs = 4,
+         .most_inputs = 4,
+         .types = cross_entropy_grad_types,
+         .no_gradient = "second derivatives are not taken",
+         .autocast = AutocastClass::fp32,
+         .fuser = FuserClass::row_reduction,
+         // an exponential, a subtraction, a comparison and a product
+         .flops = [](auto inputs, auto, const Attributes&) { return 13 * inputs[1].shape.elements(); },
+         .definition = cross_entropy_grad_definition},
+    };
+    return rows;
+}
+
+}  // namespace mantissa

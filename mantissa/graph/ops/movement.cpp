@@ -1,0 +1,207 @@
+// Operations that move elements and compute nothing. reshape, stop_gradient and cuts along the outermost axis
+// are views: the memory plan gives them no memory of their own.
+#include "mantissa/graph/ops/rules.h"
+
+namespace mantissa {
+
+namespace {
+
+using namespace rules;
+
+int axis_of(const OpCall& call) {
+    const std::int64_t axis = call.attributes.integer("axis");
+    expect(axis >= 0 && axis < call.inputs[0].shape.rank(), "axis {} is outside {}", axis,
+           call.inputs[0].text());
+    return static_cast<int>(axis);
+}
+
+std::vector<Type> reshape_types(const OpCall& call) {
+    const Shape shape = shape_attribute(call.attributes);
+    for (std::int64_t extent : shape.extents())
+        expect(extent >= 0, "extents must not be negative, got {}", shape.text());
+    expect(shape.elements() == call.inputs[0].shape.elements(), "{} has {} elements, {} has {}",
+           call.inputs[0].text(), call.inputs[0].shape.elements(), shape.text(), shape.elements());
+    return {{call.inputs[0].dtype, shape}};
+}
+
+std::vector<Type> transpose_types(const OpCall& call) {
+    const Shape& shape = call.inputs[0].shape;
+    const auto& order = call.attributes.list("order");
+    std::vector<bool> seen(static_cast<std::size_t>(shape.rank()));
+    std::vector<std::int64_t> extents;
+    for (std::int64_t axis : order) {
+        expect(axis >= 0 && axis < shape.rank() && !seen[static_cast<std::size_t>(axis)],
+               "the order must name each axis of {} once, got {}", call.inputs[0].text(),
+               Shape(order).text());
+        seen[static_cast<std::size_t>(axis)] = true;
+        extents.push_back(shape[static_cast<int>(axis)]);
+    }
+    expect(static_cast<int>(order.size()) == shape.rank(), "the order must name each axis of {} once, got {}",
+           call.inputs[0].text(), Shape(order).text());
+    return {{call.inputs[0].dtype, Shape(extents)}};
+}
+
+std::vector<Type> broadcast_types(const OpCall& call) {
+    const Shape shape = shape_attribute(call.attributes);
+    expect(broadcast_shape(call.inputs[0].shape, shape) == shape, "{} cannot be stretched to {}",
+           call.inputs[0].text(), shape.text());
+    return {{call.inputs[0].dtype, shape}};
+}
+
+std::vector<Type> slice_types(const OpCall& call) {
+    const int axis = axis_of(call);
+    const std::int64_t start = call.attributes.integer("start"), stop = call.attributes.integer("stop");
+    Type type = call.inputs[0];
+    expect(0 <= start && start <= stop && stop <= type.shape[axis], "[{}, {}) is outside axis {} of {}",
+           start, stop, axis, type.text());
+    type.shape[axis] = stop - start;
+    return {type};
+}
+
+std::vector<Type> pad_types(const OpCall& call) {
+    const int axis = axis_of(call);
+    const std::int64_t before = call.attributes.integer("before"), after = call.attributes.integer("after");
+    expect(before >= 0 && after >= 0, "padding must not be negative, got {} and {}", before, after);
+    Type type = call.inputs[0];
+    type.shape[axis] += before + after;
+    return {type};
+}
+
+std::vector<Type> split_types(const OpCall& call) {
+    const int axis = axis_of(call);
+    const std::int64_t parts = call.attributes.integer("parts");
+    Type type = call.inputs[0];
+    expect(parts > 0 && type.shape[axis] % parts == 0, "axis {} of {} cannot be cut into {} equal parts",
+           axis, type.text(), parts);
+    type.shape[axis] /= parts;
+    return std::vector<Type>(static_cast<std::size_t>(parts), type);
+}
+
+std::vector<Type> concat_types(const OpCall& call) {
+    const int axis = axis_of(call);
+    Type type = call.inputs[0];
+    for (std::size_t i = 1; i < call.inputs.size(); ++i) {
+        Type other = call.inputs[i];
+        expect(other.dtype == type.dtype && other.shape.rank() == type.shape.rank(), "{} and {} do not fit",
+               call.inputs[0].text(), other.text());
+        const std::int64_t extent = other.shape[axis];
+        other.shape[axis] = type.shape[axis];
+        expect(other.shape == type.shape, "{} and {} differ in more than axis {}", call.inputs[0].text(),
+               call.inputs[i].text(), axis);
+        type.shape[axis] += extent;
+    }
+    return {type};
+}
+
+std::vector<Type> embedding_types(const OpCall& call) {
+    expect_dtype(call, 1, DType::i32);
+    expect(call.inputs[0].shape.rank() == 2, "the table must be [V, C], got {}", call.inputs[0].text());
+    std::vector<std::int64_t> extents = call.inputs[1].shape.extents();
+    extents.push_back(call.inputs[0].shape[1]);
+    return {{call.inputs[0].dtype, Shape(extents)}};
+}
+
+std::vector<Type> embedding_grad_types(const OpCall& call) {
+    expect_dtype(call, 1, DType::i32);
+    const Shape& dy = call.inputs[0].shape;
+    expect(dy.rank() >= 1 && dy.elements() == call.inputs[1].shape.elements() * dy[-1],
+           "gradient {} and ids {} do not fit", call.inputs[0].text(), call.inputs[1].text());
+    return {{call.inputs[0].dtype, {call.attributes.integer("rows"), dy[-1]}}};
+}
+
+std::vector<Tensor> reshape_gradient(const GradientCall& c) {
+    return {reshape(c.cotangents[0], c.inputs[0].shape())};
+}
+
+std::vector<Tensor> transpose_gradient(const GradientCall& c) {
+    const auto& order = c.attributes.list("order");
+    std::vector<std::int64_t> inverse(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i)
+        inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+    return {transpose(c.cotangents[0], inverse)};
+}
+
+std::vector<Tensor> broadcast_gradient(const GradientCall& c) {
+    return {reduce_to(c.cotangents[0], c.inputs[0].shape())};
+}
+
+std::vector<Tensor> slice_gradient(const GradientCall& c) {
+    const int axis = static_cast<int>(c.attributes.integer("axis"));
+    const std::int64_t after = c.inputs[0].dim(axis) - c.attributes.integer("stop");
+    return {pad(c.cotangents[0], axis, c.attributes.integer("start"), after)};
+}
+
+std::vector<Tensor> pad_gradient(const GradientCall& c) {
+    const int axis = static_cast<int>(c.attributes.integer("axis"));
+    const std::int64_t before = c.attributes.integer("before");
+    return {slice(c.cotangents[0], axis, before, before + c.inputs[0].dim(axis))};
+}
+
+std::vector<Tensor> split_gradient(const GradientCall& c) {
+    std::vector<Tensor> parts;
+    for (std::size_t i = 0; i < c.outputs.size(); ++i) {
+        const Tensor zero = constant(c.graph, 0.0, c.outputs[i].dtype());
+        parts.push_back(c.cotangents[i] ? c.cotangents[i] : broadcast_to(zero, c.outputs[i].shape()));
+    }
+    return {concat(parts, static_cast<int>(c.attributes.integer("axis")))};
+}
+
+std::vector<Tensor> concat_gradient(const GradientCall& c) {
+    const int axis = static_cast<int>(c.attributes.integer("axis"));
+    std::vector<Tensor> gradients;
+    std::int64_t start = 0;
+    for (const Tensor& input : c.inputs) {
+        gradients.push_back(slice(c.cotangents[0], axis, start, start + input.dim(axis)));
+        start += input.dim(axis);
+    }
+    return gradients;
+}
+
+std::vector<Tensor> embedding_gradient(const GradientCall& c) {
+    return {call1("embedding_grad", {c.cotangents[0], c.inputs[1]}, {{"rows", c.inputs[0].dim(0)}}),
+            Tensor{}};
+}
+
+}  // namespace
+
+std::span<const Op> movement_ops() {
+    static const std::vector<Op> rows = {
+        {.name = "reshape",
+         .types = reshape_types,
+         .gradient = reshape_gradient,
+         .fuser = FuserClass::movement},
+        {.name = "transpose",
+         .types = transpose_types,
+         .gradient = transpose_gradient,
+         .fuser = FuserClass::movement},
+        {.name = "broadcast",
+         .types = broadcast_types,
+         .gradient = broadcast_gradient,
+         .fuser = FuserClass::movement},
+        {.name = "slice", .types = slice_types, .gradient = slice_gradient, .fuser = FuserClass::movement},
+        {.name = "pad", .types = pad_types, .gradient = pad_gradient, .fuser = FuserClass::movement},
+        {.name = "split", .types = split_types, .gradient = split_gradient, .fuser = FuserClass::movement},
+        {.name = "concat",
+         .least_inputs = 1,
+         .most_inputs = 1 << 16,
+         .types = concat_types,
+         .gradient = concat_gradient,
+         .fuser = FuserClass::movement},
+        {.name = "embedding",
+         .least_inputs = 2,
+         .most_inputs = 2,
+         .types = embedding_types,
+         .gradient = embedding_gradient,
+         .fuser = FuserClass::opaque},
+        {.name = "embedding_grad",
+         .least_inputs = 2,
+         .most_inputs = 2,
+         .types = embedding_grad_types,
+         .no_gradient = "second derivatives are not taken",
+         .fuser = FuserClass::opaque,
+         .flops = flops_per_input<1>},
+    };
+    return rows;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,104 @@
+// The update: AdamW, and the norm of all gradients with their finite test.
+#include <cmath>
+
+#include "mantissa/graph/ops/rules.h"
+
+namespace mantissa {
+
+namespace {
+
+using namespace rules;
+
+std::vector<Type> global_norm_types(const OpCall& call) {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) expect_floating(call, i);
+    return {{DType::f32, {}}, {DType::boolean, {}}};
+}
+
+/// gradients... -> Euclidean norm of all their elements, whether every element is finite.
+std::vector<Tensor> global_norm_definition(const DefinitionCall& call) {
+    Tensor total, finite;
+    for (const Tensor& stored : call.inputs) {
+        const Tensor gradient = as_f32(stored);
+        std::vector<std::int64_t> axes;
+        for (int axis = 0; axis < gradient.rank(); ++axis) axes.push_back(axis);
+        const Tensor squares = cast(sum(gradient * gradient, axes), DType::f32);
+        // All elements are finite exactly if none is counted as not.
+        const Tensor bad = select(is_finite(gradient), constant(call.graph, 0.0), constant(call.graph, 1.0));
+        const Tensor good = equal(sum(bad, axes), constant(call.graph, 0.0));
+        total = total ? total + squares : squares;
+        finite = finite ? logical_and(finite, good) : good;
+    }
+    return {sqrt(total), finite};
+}
+
+std::vector<Type> adamw_types(const OpCall& call) {
+    const Type& p = call.inputs[0];
+    for (std::size_t i : {0u, 1u, 2u, 3u}) {
+        expect_floating(call, i);
+        expect_shape(call, i, p.shape);
+    }
+    for (std::size_t i : {4u, 5u, 6u, 7u}) expect_shape(call, i, {});
+    expect_dtype(call, 5, DType::f64);
+    expect_dtype(call, 7, DType::boolean);
+    return {p, call.inputs[2], call.inputs[3]};
+}
+
+/// parameter, gradient, m, v, learning rate, step (f64, counted from 1), gradient scale, apply -> parameter,
+/// m, v. Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2. Where `apply`
+/// is false everything stays as it was, to the bit.
+std::vector<Tensor> adamw_definition(const DefinitionCall& call) {
+    const auto& in = call.inputs;
+    const Attributes& a = call.attributes;
+    const double beta1 = a.number("beta1"), beta2 = a.number("beta2");
+    const Tensor p = as_f32(in[0]), m = as_f32(in[2]), v = as_f32(in[3]);
+    const Tensor rate = as_f32(in[4]), step = in[5], apply = in[7];
+    const Tensor gradient = as_f32(in[1]) * as_f32(in[6]);
+    // 1 - beta^t in FP64: in FP32 it would keep few digits while t is small.
+    const auto correction = [&](double beta) { return cast(-exp(step * std::log(beta)) + 1.0, DType::f32); };
+    const Tensor new_m = m * beta1 + gradient * (1.0 - beta1);
+    const Tensor new_v = v * beta2 + gradient * gradient * (1.0 - beta2);
+    const Tensor denominator = sqrt(new_v) / sqrt(correction(beta2)) + a.number("epsilon");
+    const Tensor decayed = p * (-(rate * a.number("weight_decay")) + 1.0);
+    const Tensor new_p = decayed - rate / correction(beta1) * (new_m / denominator);
+    const auto kept_unless_applied = [&](Tensor updated, Tensor old) {
+        return select(apply, cast(updated, old.dtype()), old);
+    };
+    return {kept_unless_applied(new_p, in[0]), kept_unless_applied(new_m, in[2]),
+            kept_unless_applied(new_v, in[3])};
+}
+
+constexpr std::string_view not_differentiable = "the update is not differentiated";
+
+}  // namespace
+
+std::span<const Op> optimizer_ops() {
+    static const std::vector<Op> rows = {
+        {.name = "global_norm",
+         .least_inputs = 1,
+         .most_inputs = 1 << 20,
+         .types = global_norm_types,
+         .no_gradient = not_differentiable,
+         .autocast = AutocastClass::fp32,
+         .fuser = FuserClass::row_reduction,
+         .flops =
+             [](auto inputs, auto, const Attributes&) {
+                 std::int64_t elements = 0;
+                 for (const Type& type : inputs) elements += type.shape.elements();
+                 return 2 * elements;
+             },
+         .definition = global_norm_definition},
+        {.name = "adamw",
+         .least_inputs = 8,
+         .most_inputs = 8,
+         .types = adamw_types,
+         .no_gradient = not_differentiable,
+         .autocast = AutocastClass::fp32,
+         .fuser = FuserClass::elementwise,
+         .flops = flops_per_input<15>,
+         .definition = adamw_definition,
+         .in_place = {0, 2, 3}},
+    };
+    return rows;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,51 @@
+// What the rows of the op table share: checks of operands that name what was expected and what came.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/op.h"
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa::rules {
+
+template <class... Args>
+void expect(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+    if (!holds) throw UserError(fmt::format(message, std::forward<Args>(args)...));
+}
+
+inline void expect_floating(const OpCall& call, std::size_t index) {
+    expect(is_floating(call.inputs[index].dtype), "operand {} must be floating-point, got {}", index,
+           call.inputs[index].text());
+}
+
+inline void expect_dtype(const OpCall& call, std::size_t index, DType dtype) {
+    expect(call.inputs[index].dtype == dtype, "operand {} must be {}, got {}", index, name_of(dtype),
+           call.inputs[index].text());
+}
+
+inline void expect_shape(const OpCall& call, std::size_t index, const Shape& shape) {
+    expect(call.inputs[index].shape == shape, "operand {} must have shape {}, got {}", index, shape.text(),
+           call.inputs[index].text());
+}
+
+inline Shape shape_attribute(const Attributes& attributes) { return Shape(attributes.list("shape")); }
+
+/// Elements of the first output times `each`.
+template <int each>
+std::int64_t flops_per_output(std::span<const Type>, std::span<const Type> outputs, const Attributes&) {
+    return each * outputs[0].shape.elements();
+}
+
+/// Elements of the first input times `each`.
+template <int each>
+std::int64_t flops_per_input(std::span<const Type> inputs, std::span<const Type>, const Attributes&) {
+    return each * inputs[0].shape.elements();
+}
+
+/// Composites are computed in FP32 whatever they are stored in.
+inline Tensor as_f32(Tensor x) { return x.dtype() == DType::f64 ? x : cast(x, DType::f32); }
+
+}  // namespace mantissa::rules

@@ -1,0 +1,71 @@
+// Operations without a computed operand: inputs, states, constants, indices, random numbers.
+#include "mantissa/graph/ops/rules.h"
+
+namespace mantissa {
+
+namespace {
+
+using namespace rules;
+
+std::vector<Type> declared(const OpCall& call) {
+    for (std::int64_t extent : call.attributes.list("shape"))
+        expect(extent >= 0, "extents must not be negative, got {}", shape_attribute(call.attributes).text());
+    return {{call.attributes.dtype("dtype"), shape_attribute(call.attributes)}};
+}
+
+std::vector<Type> iota_types(const OpCall& call) {
+    const std::vector<Type> types = declared(call);
+    const std::int64_t axis = call.attributes.integer("axis");
+    expect(axis >= 0 && axis < types[0].shape.rank(), "axis {} is outside {}", axis, types[0].text());
+    return types;
+}
+
+std::vector<Type> random_types(const OpCall& call) {
+    for (std::size_t i : {0u, 1u}) {
+        expect_dtype(call, i, DType::i64);
+        expect_shape(call, i, {});
+    }
+    return {{DType::f32, shape_attribute(call.attributes)}};
+}
+
+}  // namespace
+
+std::span<const Op> source_ops() {
+    static const std::vector<Op> rows = {
+        {.name = "input",
+         .least_inputs = 0,
+         .most_inputs = 0,
+         .types = declared,
+         .no_gradient = "it depends on nothing",
+         .fuser = FuserClass::movement},
+        {.name = "state",
+         .least_inputs = 0,
+         .most_inputs = 0,
+         .types = declared,
+         .no_gradient = "it depends on nothing",
+         .fuser = FuserClass::movement},
+        {.name = "constant",
+         .least_inputs = 0,
+         .most_inputs = 0,
+         .types = declared,
+         .no_gradient = "it depends on nothing",
+         .fuser = FuserClass::elementwise},
+        {.name = "iota",
+         .least_inputs = 0,
+         .most_inputs = 0,
+         .types = iota_types,
+         .no_gradient = "it depends on nothing",
+         .fuser = FuserClass::elementwise},
+        // Philox4x32-10: ten rounds of about eight integer operations for four numbers.
+        {.name = "random_uniform",
+         .least_inputs = 2,
+         .most_inputs = 2,
+         .types = random_types,
+         .no_gradient = "its operands are integers",
+         .fuser = FuserClass::elementwise,
+         .flops = flops_per_output<20>},
+    };
+    return rows;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,18 @@
+// A graph as text that a person can read, one node a line. Also the form in which golden tests hold graphs.
+#pragma once
+
+#include <string>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+/// A line a node, as in
+///   %12: f32[4, 64, 128] = layer_norm(%10, %h.0.ln_1.weight, %h.0.ln_1.bias) {epsilon=1e-05}  # h.0.ln_1
+/// then results and updates. Inputs and states are called by their names.
+std::string print(const Graph& graph);
+
+/// The one line of a node.
+std::string print(const Graph& graph, NodeId id);
+
+}  // namespace mantissa

@@ -1,0 +1,71 @@
+#include "mantissa/graph/reference.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa {
+
+namespace {
+
+ReferenceTensor fed(const Node& node, const ReferenceFeed& feed) {
+    const std::string& name = node.attributes.word("name");
+    const auto entry = feed.find(name);
+    if (entry == feed.end()) throw UserError(fmt::format("the reference was given no value for '{}'", name));
+    const Type& type = node.outputs[0];
+    if (static_cast<std::int64_t>(entry->second.size()) != type.shape.elements())
+        throw UserError(
+            fmt::format("'{}' is {}, but {} values were given", name, type.text(), entry->second.size()));
+    return {type, entry->second};
+}
+
+/// A composite means what its definition means.
+std::vector<ReferenceTensor> evaluate_composite(const Node& node,
+                                                std::span<const ReferenceTensor* const> inputs) {
+    Graph graph;
+    ReferenceFeed feed;
+    std::vector<Tensor> operands;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const std::string name = fmt::format("operand {}", i);
+        operands.emplace_back(graph, graph.add_input(name, inputs[i]->type));
+        feed[name] = inputs[i]->values;
+    }
+    const std::vector<Tensor> outputs = node.op->definition({graph, operands, node.attributes});
+    const ReferenceRun run(graph, feed);
+    std::vector<ReferenceTensor> values;
+    for (const Tensor& output : outputs) values.push_back(run[output.value()]);
+    return values;
+}
+
+}  // namespace
+
+ReferenceRun::ReferenceRun(const Graph& graph, const ReferenceFeed& feed) : graph_(graph) {
+    values_.reserve(graph.size());
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+        const Node& node = graph.node(static_cast<NodeId>(id));
+        std::vector<const ReferenceTensor*> inputs;
+        for (const Value& input : node.inputs) inputs.push_back(&(*this)[input]);
+        if (node.op->name == "input" || node.op->name == "state")
+            values_.push_back({fed(node, feed)});
+        else if (node.op->composite())
+            values_.push_back(evaluate_composite(node, inputs));
+        else
+            values_.push_back(evaluate_primitive(node, inputs));
+    }
+}
+
+const ReferenceTensor& ReferenceRun::result(std::string_view name) const {
+    for (const Result& result : graph_.results())
+        if (result.name == name) return (*this)[result.value];
+    throw InternalError(fmt::format("the graph has no result '{}'", name));
+}
+
+ReferenceFeed ReferenceRun::next(const ReferenceFeed& feed) const {
+    ReferenceFeed after = feed;
+    for (const Update& update : graph_.updates())
+        after[graph_.states()[static_cast<std::size_t>(update.state)].name] = (*this)[update.value].values;
+    return after;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,44 @@
+// The reference evaluator: what a graph means, computed in FP64 from the definitions, slowly and plainly.
+//
+// Every kernel and every rewriting pass is held against it. Integers and booleans are held as doubles, which
+// are exact for all that appear here. Casts to f16 and bf16 round (to nearest even); f32 is not rounded to.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+struct ReferenceTensor {
+    Type type;
+    std::vector<double> values;  ///< in row-major order
+};
+
+/// Values of inputs and states by name, in row-major order.
+using ReferenceFeed = std::map<std::string, std::vector<double>>;
+
+class ReferenceRun {
+  public:
+    /// Evaluates every node. Throws UserError if a fed value is missing or has another number of elements.
+    ReferenceRun(const Graph& graph, const ReferenceFeed& feed);
+
+    const ReferenceTensor& operator[](Value value) const {
+        return values_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
+    }
+    const ReferenceTensor& result(std::string_view name) const;
+    /// The feed with every updated state replaced: what the next run starts from.
+    ReferenceFeed next(const ReferenceFeed& feed) const;
+
+  private:
+    const Graph& graph_;
+    std::vector<std::vector<ReferenceTensor>> values_;
+};
+
+/// What a primitive computes from its operands. Throws InternalError for a primitive without an entry.
+std::vector<ReferenceTensor> evaluate_primitive(const Node& node,
+                                                std::span<const ReferenceTensor* const> inputs);
+
+}  // namespace mantissa

@@ -1,0 +1,340 @@
+// What each primitive computes, in FP64: the meaning on which all else rests, so kept plain rather than
+// quick.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+#include "mantissa/graph/reference.h"
+
+namespace mantissa {
+
+namespace {
+
+using Inputs = std::span<const ReferenceTensor* const>;
+using Values = std::vector<double>;
+using Evaluate = std::vector<Values> (*)(const Node&, Inputs);
+using Index = std::vector<std::int64_t>;
+
+/// Calls `body(position, index)` for every element of a shape in row-major order.
+template <class Body>
+void for_each_element(const Shape& shape, Body&& body) {
+    Index index(static_cast<std::size_t>(shape.rank()));
+    const std::int64_t count = shape.elements();
+    for (std::int64_t position = 0; position < count; ++position) {
+        body(static_cast<std::size_t>(position), index);
+        for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+            std::int64_t& i = index[static_cast<std::size_t>(axis)];
+            if (++i < shape[axis]) break;
+            i = 0;
+        }
+    }
+}
+
+/// Where a broadcast operand is read for an element of the result.
+std::size_t broadcast_position(const Shape& operand, const Index& index) {
+    const std::size_t missing = index.size() - static_cast<std::size_t>(operand.rank());
+    std::int64_t position = 0;
+    for (int axis = 0; axis < operand.rank(); ++axis)
+        position = position * operand[axis] +
+                   (operand[axis] == 1 ? 0 : index[static_cast<std::size_t>(axis) + missing]);
+    return static_cast<std::size_t>(position);
+}
+
+std::size_t position_of(const Shape& shape, const Index& index) {
+    std::int64_t position = 0;
+    for (int axis = 0; axis < shape.rank(); ++axis)
+        position = position * shape[axis] + index[static_cast<std::size_t>(axis)];
+    return static_cast<std::size_t>(position);
+}
+
+Values sized(const Type& type) { return Values(static_cast<std::size_t>(type.shape.elements())); }
+
+template <auto function>
+std::vector<Values> unary(const Node&, Inputs in) {
+    Values y(in[0]->values.size());
+    std::transform(in[0]->values.begin(), in[0]->values.end(), y.begin(), function);
+    return {y};
+}
+
+template <auto function>
+std::vector<Values> binary(const Node& node, Inputs in) {
+    Values y = sized(node.outputs[0]);
+    for_each_element(node.outputs[0].shape, [&](std::size_t position, const Index& index) {
+        y[position] = function(in[0]->values[broadcast_position(in[0]->type.shape, index)],
+                               in[1]->values[broadcast_position(in[1]->type.shape, index)]);
+    });
+    return {y};
+}
+
+std::vector<Values> select(const Node& node, Inputs in) {
+    Values y = sized(node.outputs[0]);
+    for_each_element(node.outputs[0].shape, [&](std::size_t position, const Index& index) {
+        const bool first = in[0]->values[broadcast_position(in[0]->type.shape, index)] != 0;
+        const ReferenceTensor& taken = first ? *in[1] : *in[2];
+        y[position] = taken.values[broadcast_position(taken.type.shape, index)];
+    });
+    return {y};
+}
+
+/// Rounds to a binary format of `fraction` bits whose smallest normal exponent is `least` and largest is
+/// `most`: nearest, ties to even; subnormals kept; beyond the largest, infinity.
+double round_to(double x, int fraction, int least, int most) {
+    if (x == 0 || !std::isfinite(x)) return x;
+    const int exponent = std::max(std::ilogb(x), least);
+    const double unit = std::ldexp(1.0, exponent - fraction);
+    const double rounded = std::nearbyint(x / unit) * unit;
+    return std::abs(rounded) >= std::ldexp(1.0, most + 1)
+               ? std::copysign(std::numeric_limits<double>::infinity(), x)
+               : rounded;
+}
+
+std::vector<Values> cast(const Node& node, Inputs in) {
+    Values y = in[0]->values;
+    switch (node.outputs[0].dtype) {
+        case DType::f64:
+        case DType::f32:
+            break;
+        case DType::f16:
+            for (double& x : y) x = round_to(x, 10, -14, 15);
+            break;
+        case DType::bf16:
+            for (double& x : y) x = round_to(x, 7, -126, 127);
+            break;
+        case DType::boolean:
+            for (double& x : y) x = x != 0;
+            break;
+        case DType::i64:
+        case DType::i32:
+        case DType::u8:
+            for (double& x : y) x = std::trunc(x);
+            break;
+    }
+    return {y};
+}
+
+std::vector<Values> same(const Node&, Inputs in) { return {in[0]->values}; }
+
+std::vector<Values> constant(const Node& node, Inputs) {
+    return {
+        Values(static_cast<std::size_t>(node.outputs[0].shape.elements()), node.attributes.number("value"))};
+}
+
+std::vector<Values> iota(const Node& node, Inputs) {
+    Values y = sized(node.outputs[0]);
+    const auto axis = static_cast<std::size_t>(node.attributes.integer("axis"));
+    for_each_element(node.outputs[0].shape, [&](std::size_t position, const Index& index) {
+        y[position] = static_cast<double>(index[axis]);
+    });
+    return {y};
+}
+
+std::vector<Values> random_uniform(const Node& node, Inputs in) {
+    const RandomStream stream{.seed = static_cast<std::uint64_t>(in[0]->values[0]),
+                              .step = static_cast<std::uint32_t>(in[1]->values[0]),
+                              .operation = static_cast<std::uint32_t>(node.attributes.integer("operation"))};
+    Values y = sized(node.outputs[0]);
+    for (std::size_t i = 0; i < y.size(); ++i) y[i] = stream.uniform(i);
+    return {y};
+}
+
+std::vector<Values> transpose(const Node& node, Inputs in) {
+    Values y = sized(node.outputs[0]);
+    const auto& order = node.attributes.list("order");
+    Index source(order.size());
+    for_each_element(node.outputs[0].shape, [&](std::size_t position, const Index& index) {
+        for (std::size_t axis = 0; axis < order.size(); ++axis)
+            source[static_cast<std::size_t>(order[axis])] = index[axis];
+        y[position] = in[0]->values[position_of(in[0]->type.shape, source)];
+    });
+    return {y};
+}
+
+std::vector<Values> broadcast(const Node& node, Inputs in) {
+    Values y = sized(node.outputs[0]);
+    for_each_element(node.outputs[0].shape, [&](std::size_t position, const Index& index) {
+        y[position] = in[0]->values[broadcast_position(in[0]->type.shape, index)];
+    });
+    return {y};
+}
+
+/// Copies `part` out of (`whole_is_input`) or into a larger tensor at an offset along one axis.
+void cut(const Shape& part, const Shape& whole, std::size_t axis, std::int64_t offset, auto&& move) {
+    for_each_element(part, [&](std::size_t position, Index index) {
+        index[axis] += offset;
+        move(position, position_of(whole, index));
+    });
+}
+
+std::vector<Values> slice(const Node& node, Inputs in) {
+    Values y = sized(node.outputs[0]);
+    cut(node.outputs[0].shape, in[0]->type.shape, static_cast<std::size_t>(node.attributes.integer("axis")),
+        node.attributes.integer("start"), [&](std::size_t p, std::size_t w) { y[p] = in[0]->values[w]; });
+    return {y};
+}
+
+std::vector<Values> pad(const Node& node, Inputs in) {
+    Values y = sized(node.outputs[0]);
+    cut(in[0]->type.shape, node.outputs[0].shape, static_cast<std::size_t>(node.attributes.integer("axis")),
+        node.attributes.integer("before"), [&](std::size_t p, std::size_t w) { y[w] = in[0]->values[p]; });
+    return {y};
+}
+
+std::vector<Values> split(const Node& node, Inputs in) {
+    std::vector<Values> parts;
+    const auto axis = static_cast<std::size_t>(node.attributes.integer("axis"));
+    const std::int64_t extent = node.outputs[0].shape.extents()[axis];
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+        Values y = sized(node.outputs[i]);
+        cut(node.outputs[i].shape, in[0]->type.shape, axis, static_cast<std::int64_t>(i) * extent,
+            [&](std::size_t p, std::size_t w) { y[p] = in[0]->values[w]; });
+        parts.push_back(std::move(y));
+    }
+    return parts;
+}
+
+std::vector<Values> concat(const Node& node, Inputs in) {
+    Values y = sized(node.outputs[0]);
+    const auto axis = static_cast<std::size_t>(node.attributes.integer("axis"));
+    std::int64_t offset = 0;
+    for (const ReferenceTensor* part : in) {
+        cut(part->type.shape, node.outputs[0].shape, axis, offset,
+            [&](std::size_t p, std::size_t w) { y[w] = part->values[p]; });
+        offset += part->type.shape.extents()[axis];
+    }
+    return {y};
+}
+
+std::size_t row_of(const ReferenceTensor& ids, std::size_t i, std::int64_t rows) {
+    const double id = ids.values[i];
+    if (!(id >= 0 && id < static_cast<double>(rows)))
+        throw UserError(fmt::format("embedding: id {} is outside the table of {} rows", id, rows));
+    return static_cast<std::size_t>(id);
+}
+
+std::vector<Values> embedding(const Node& node, Inputs in) {
+    const auto channels = static_cast<std::size_t>(in[0]->type.shape[1]);
+    Values y = sized(node.outputs[0]);
+    for (std::size_t i = 0; i < in[1]->values.size(); ++i)
+        std::copy_n(in[0]->values.begin() +
+                        static_cast<std::ptrdiff_t>(row_of(*in[1], i, in[0]->type.shape[0]) * channels),
+                    channels, y.begin() + static_cast<std::ptrdiff_t>(i * channels));
+    return {y};
+}
+
+std::vector<Values> embedding_grad(const Node& node, Inputs in) {
+    const auto channels = static_cast<std::size_t>(node.outputs[0].shape[1]);
+    Values table = sized(node.outputs[0]);
+    for (std::size_t i = 0; i < in[1]->values.size(); ++i) {
+        const std::size_t row = row_of(*in[1], i, node.outputs[0].shape[0]);
+        for (std::size_t c = 0; c < channels; ++c)
+            table[row * channels + c] += in[0]->values[i * channels + c];
+    }
+    return {table};
+}
+
+std::vector<Values> reduce(const Node& node, Inputs in, double start, double (*combine)(double, double)) {
+    Shape kept = in[0]->type.shape;
+    for (std::int64_t axis : node.attributes.list("axes")) kept[static_cast<int>(axis)] = 1;
+    Values y(static_cast<std::size_t>(kept.elements()), start);
+    for_each_element(in[0]->type.shape, [&](std::size_t position, const Index& index) {
+        double& target = y[broadcast_position(kept, index)];
+        target = combine(target, in[0]->values[position]);
+    });
+    return {y};
+}
+
+std::vector<Values> sum(const Node& node, Inputs in) {
+    return reduce(node, in, 0.0, [](double a, double b) { return a + b; });
+}
+
+/// NaN wins, as it does in the kernels.
+double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
+
+std::vector<Values> max(const Node& node, Inputs in) {
+    return reduce(node, in, -std::numeric_limits<double>::infinity(), larger);
+}
+
+std::vector<Values> matmul(const Node& node, Inputs in) {
+    const Shape &a = in[0]->type.shape, &b = in[1]->type.shape, &y_shape = node.outputs[0].shape;
+    const bool ta = node.attributes.flag("transpose_a"), tb = node.attributes.flag("transpose_b");
+    const std::int64_t m = y_shape[-2], n = y_shape[-1], k = a[ta ? -2 : -1];
+    const std::int64_t batches = m * n == 0 ? 0 : y_shape.elements() / (m * n);
+    Values y = sized(node.outputs[0]);
+    const auto at = [](std::int64_t row, std::int64_t column, std::int64_t width) {
+        return static_cast<std::size_t>(row * width + column);
+    };
+    for (std::int64_t batch = 0; batch < batches; ++batch)
+        for (std::int64_t i = 0; i < m; ++i)
+            for (std::int64_t j = 0; j < n; ++j) {
+                double total = in.size() == 3 ? in[2]->values[static_cast<std::size_t>(j)] : 0.0;
+                for (std::int64_t x = 0; x < k; ++x)
+                    total +=
+                        in[0]->values[at(batch * m * k, 0, 1) + (ta ? at(x, i, a[-1]) : at(i, x, a[-1]))] *
+                        in[1]->values[at(batch * n * k, 0, 1) + (tb ? at(j, x, b[-1]) : at(x, j, b[-1]))];
+                y[at(batch * m + i, j, n)] = total;
+            }
+    return {y};
+}
+
+const std::map<std::string_view, Evaluate>& table() {
+    static const std::map<std::string_view, Evaluate> entries = {
+        {"constant", constant},
+        {"iota", iota},
+        {"random_uniform", random_uniform},
+        {"neg", unary<[](double x) { return -x; }>},
+        {"exp", unary<[](double x) { return std::exp(x); }>},
+        {"log", unary<[](double x) { return std::log(x); }>},
+        {"tanh", unary<[](double x) { return std::tanh(x); }>},
+        {"erf", unary<[](double x) { return std::erf(x); }>},
+        {"sqrt", unary<[](double x) { return std::sqrt(x); }>},
+        {"rsqrt", unary<[](double x) { return 1.0 / std::sqrt(x); }>},
+        {"is_finite", unary<[](double x) { return std::isfinite(x) ? 1.0 : 0.0; }>},
+        {"cast", cast},
+        {"stop_gradient", same},
+        {"add", binary<[](double a, double b) { return a + b; }>},
+        {"sub", binary<[](double a, double b) { return a - b; }>},
+        {"mul", binary<[](double a, double b) { return a * b; }>},
+        {"div", binary<[](double a, double b) { return a / b; }>},
+        {"maximum", binary<[](double a, double b) { return larger(a, b); }>},
+        {"minimum", binary<[](double a, double b) { return smaller(a, b); }>},
+        {"less", binary<[](double a, double b) { return a < b ? 1.0 : 0.0; }>},
+        {"less_equal", binary<[](double a, double b) { return a <= b ? 1.0 : 0.0; }>},
+        {"equal", binary<[](double a, double b) { return a == b ? 1.0 : 0.0; }>},
+        {"logical_and", binary<[](double a, double b) { return a != 0 && b != 0 ? 1.0 : 0.0; }>},
+        {"select", select},
+        {"reshape", same},
+        {"transpose", transpose},
+        {"broadcast", broadcast},
+        {"slice", slice},
+        {"pad", pad},
+        {"split", split},
+        {"concat", concat},
+        {"embedding", embedding},
+        {"embedding_grad", embedding_grad},
+        {"sum", sum},
+        {"max", max},
+        {"matmul", matmul},
+    };
+    return entries;
+}
+
+}  // namespace
+
+std::vector<ReferenceTensor> evaluate_primitive(const Node& node, Inputs inputs) {
+    const auto entry = table().find(node.op->name);
+    if (entry == table().end())
+        throw InternalError(fmt::format("the reference has no entry for the primitive '{}'", node.op->name));
+    std::vector<Values> values = entry->second(node, inputs);
+    std::vector<ReferenceTensor> outputs;
+    for (std::size_t i = 0; i < values.size(); ++i)
+        outputs.push_back({node.outputs[i], std::move(values[i])});
+    return outputs;
+}
+
+}  // namespace mantissa

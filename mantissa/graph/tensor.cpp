@@ -1,0 +1,179 @@
+#include "mantissa/graph/tensor.h"
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
+                         Attributes attributes, Tensor::Where at) {
+    std::vector<Value> values;
+    for (const Tensor& input : inputs) {
+        check(input && &input.graph() == &graph, "operands belong to the graph they are used in");
+        values.push_back(input.value());
+    }
+    // Nodes of a gradient keep the line of the operation that they are the gradient of.
+    const bool name_line = graph.origin.line.line() == 0;
+    if (name_line) graph.origin.line = at;
+    struct Restore {
+        Graph& graph;
+        bool active;
+        ~Restore() {
+            if (active) graph.origin.line = {};
+        }
+    } restore{graph, name_line};
+    const NodeId id = graph.add(op, std::move(values), std::move(attributes));
+    std::vector<Tensor> outputs;
+    for (std::size_t i = 0; i < graph.node(id).outputs.size(); ++i)
+        outputs.emplace_back(graph, Value{id, static_cast<std::int32_t>(i)});
+    return outputs;
+}
+
+Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attributes attributes,
+             Tensor::Where at) {
+    return call(inputs.begin()->graph(), op, inputs, std::move(attributes), at)[0];
+}
+
+namespace {
+
+/// An axis counted from the front.
+std::int64_t from_front(const Tensor& x, std::int64_t axis) { return axis < 0 ? axis + x.rank() : axis; }
+
+Attributes reduction_attributes(const Tensor& x, std::vector<std::int64_t> axes, KeepAxes keep) {
+    for (std::int64_t& axis : axes) axis = from_front(x, axis);
+    return {{"axes", std::move(axes)}, {"keep", keep == KeepAxes::yes}};
+}
+
+/// A number as a scalar of the tensor's own type, so that it changes no type.
+Tensor like(const Tensor& x, double value) { return constant(x.graph(), value, x.dtype()); }
+
+}  // namespace
+
+Tensor constant(Graph& graph, double value, DType dtype, Shape shape) {
+    return call(graph, "constant", {}, {{"value", value}, {"dtype", dtype}, {"shape", shape.extents()}})[0];
+}
+
+Tensor iota(Graph& graph, Shape shape, int axis, DType dtype) {
+    const std::int64_t front = axis < 0 ? axis + shape.rank() : axis;
+    return call(graph, "iota", {}, {{"axis", front}, {"dtype", dtype}, {"shape", shape.extents()}})[0];
+}
+
+Tensor random_uniform(Tensor seed, Tensor step, std::int64_t operation, Shape shape) {
+    return call1("random_uniform", {seed, step}, {{"operation", operation}, {"shape", shape.extents()}});
+}
+
+Tensor operator+(Tensor a, Tensor b) { return call1("add", {a, b}); }
+Tensor operator-(Tensor a, Tensor b) { return call1("sub", {a, b}); }
+Tensor operator*(Tensor a, Tensor b) { return call1("mul", {a, b}); }
+Tensor operator/(Tensor a, Tensor b) { return call1("div", {a, b}); }
+Tensor operator+(Tensor a, double b) { return a + like(a, b); }
+Tensor operator-(Tensor a, double b) { return a - like(a, b); }
+Tensor operator*(Tensor a, double b) { return a * like(a, b); }
+Tensor operator/(Tensor a, double b) { return a / like(a, b); }
+Tensor operator-(Tensor a) { return call1("neg", {a}); }
+Tensor maximum(Tensor a, Tensor b) { return call1("maximum", {a, b}); }
+Tensor minimum(Tensor a, Tensor b) { return call1("minimum", {a, b}); }
+Tensor less(Tensor a, Tensor b) { return call1("less", {a, b}); }
+Tensor less_equal(Tensor a, Tensor b) { return call1("less_equal", {a, b}); }
+Tensor equal(Tensor a, Tensor b) { return call1("equal", {a, b}); }
+Tensor logical_and(Tensor a, Tensor b) { return call1("logical_and", {a, b}); }
+Tensor select(Tensor condition, Tensor a, Tensor b) { return call1("select", {condition, a, b}); }
+Tensor exp(Tensor x) { return call1("exp", {x}); }
+Tensor log(Tensor x) { return call1("log", {x}); }
+Tensor tanh(Tensor x) { return call1("tanh", {x}); }
+Tensor erf(Tensor x) { return call1("erf", {x}); }
+Tensor sqrt(Tensor x) { return call1("sqrt", {x}); }
+Tensor rsqrt(Tensor x) { return call1("rsqrt", {x}); }
+Tensor is_finite(Tensor x) { return call1("is_finite", {x}); }
+Tensor cast(Tensor x, DType dtype) { return x.dtype() == dtype ? x : call1("cast", {x}, {{"dtype", dtype}}); }
+Tensor stop_gradient(Tensor x) { return call1("stop_gradient", {x}); }
+
+Tensor reshape(Tensor x, Shape shape, Tensor::Where at) {
+    int open = -1;
+    std::int64_t known = 1;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+        if (shape[axis] == -1 && open < 0)
+            open = axis;
+        else
+            known *= shape[axis];
+    }
+    if (open >= 0 && known > 0) shape[open] = x.shape().elements() / known;
+    return x.shape() == shape ? x : call1("reshape", {x}, {{"shape", shape.extents()}}, at);
+}
+
+Tensor transpose(Tensor x, std::vector<std::int64_t> order, Tensor::Where at) {
+    return call1("transpose", {x}, {{"order", std::move(order)}}, at);
+}
+
+Tensor broadcast_to(Tensor x, Shape shape) {
+    return x.shape() == shape ? x : call1("broadcast", {x}, {{"shape", shape.extents()}});
+}
+
+Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, Tensor::Where at) {
+    return call1("slice", {x}, {{"axis", from_front(x, axis)}, {"start", start}, {"stop", stop}}, at);
+}
+
+Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after) {
+    return call1("pad", {x}, {{"axis", from_front(x, axis)}, {"before", before}, {"after", after}});
+}
+
+std::vector<Tensor> split(Tensor x, int axis, std::int64_t parts, Tensor::Where at) {
+    return call(x.graph(), "split", {&x, 1}, {{"axis", from_front(x, axis)}, {"parts", parts}}, at);
+}
+
+Tensor concat(std::span<const Tensor> parts, int axis, Tensor::Where at) {
+    check(!parts.empty(), "concat takes one part or more");
+    return call(parts[0].graph(), "concat", parts, {{"axis", from_front(parts[0], axis)}}, at)[0];
+}
+
+Tensor embedding(Tensor table, Tensor ids, Tensor::Where at) {
+    return call1("embedding", {table, ids}, {}, at);
+}
+
+Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep) {
+    return call1("sum", {x}, reduction_attributes(x, std::move(axes), keep));
+}
+
+Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep) {
+    return call1("max", {x}, reduction_attributes(x, std::move(axes), keep));
+}
+
+Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep) {
+    std::int64_t count = 1;
+    for (std::int64_t axis : axes) count *= x.dim(static_cast<int>(axis));
+    return sum(x, std::move(axes), keep) * (1.0 / static_cast<double>(count));
+}
+
+Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options, Tensor::Where at) {
+    std::vector<Tensor> inputs{a, b};
+    if (options.bias) inputs.push_back(*options.bias);
+    return call(a.graph(), "matmul", inputs,
+                {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}}, at)[0];
+}
+
+Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {
+    return call1("layer_norm", {x, gamma, beta}, {{"epsilon", epsilon}}, at);
+}
+
+Tensor softmax(Tensor x, Tensor::Where at) { return call1("softmax", {x}, {}, at); }
+
+Tensor gelu(Tensor x, Tensor::Where at) { return call1("gelu", {x}, {}, at); }
+
+Tensor cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
+    return call1("cross_entropy", {logits, targets}, {}, at);
+}
+
+Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t operation, Tensor::Where at) {
+    if (rate == 0) return x;
+    return call1("dropout", {x, random.seed, random.step}, {{"rate", rate}, {"operation", operation}}, at);
+}
+
+Tensor reduce_to(Tensor x, const Shape& shape) {
+    if (x.shape() == shape) return x;
+    const int missing = x.rank() - shape.rank();
+    std::vector<std::int64_t> axes;
+    for (int axis = 0; axis < x.rank(); ++axis)
+        if (axis < missing || (shape[axis - missing] == 1 && x.dim(axis) != 1)) axes.push_back(axis);
+    return reshape(sum(x, std::move(axes)), shape);
+}
+
+}  // namespace mantissa

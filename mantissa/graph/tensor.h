@@ -1,0 +1,137 @@
+// The symbolic tensor: ordinary C++ expressions over it record a graph.
+//
+// Two-operand arithmetic broadcasts as NumPy does. Axes may be negative: they count from the end. Every
+// function throws UserError, naming the operation, the model's scope and the line, if shapes or types do not
+// fit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <source_location>
+#include <span>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+class Tensor {
+  public:
+    using Where = std::source_location;
+
+    Tensor() = default;  ///< empty: stands for "no tensor"
+    Tensor(Graph& graph, Value value) : graph_(&graph), value_(value) {}
+
+    explicit operator bool() const { return graph_ != nullptr; }
+    Graph& graph() const { return *graph_; }
+    Value value() const { return value_; }
+    const Type& type() const { return graph_->type(value_); }
+    const Shape& shape() const { return type().shape; }
+    DType dtype() const { return type().dtype; }
+    int rank() const { return shape().rank(); }
+    std::int64_t dim(int axis) const { return shape()[axis]; }
+
+  private:
+    Graph* graph_ = nullptr;
+    Value value_;
+};
+
+/// Adds an operation by name; the functions below are what models use.
+std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
+                         Attributes attributes = {}, Tensor::Where at = {});
+Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attributes attributes = {},
+             Tensor::Where at = {});
+
+// Sources.
+/// A tensor of equal values.
+Tensor constant(Graph& graph, double value, DType dtype = DType::f32, Shape shape = {});
+/// Element = its index along `axis`.
+Tensor iota(Graph& graph, Shape shape, int axis, DType dtype = DType::i32);
+/// Uniform in [0, 1): element i is a function of (seed, step, operation, i). seed and step: i64 scalars.
+Tensor random_uniform(Tensor seed, Tensor step, std::int64_t operation, Shape shape);
+
+// Element-wise.
+Tensor operator+(Tensor a, Tensor b);
+Tensor operator-(Tensor a, Tensor b);
+Tensor operator*(Tensor a, Tensor b);
+Tensor operator/(Tensor a, Tensor b);
+Tensor operator+(Tensor a, double b);
+Tensor operator-(Tensor a, double b);
+Tensor operator*(Tensor a, double b);
+Tensor operator/(Tensor a, double b);
+Tensor operator-(Tensor a);
+Tensor maximum(Tensor a, Tensor b);  ///< at a tie the gradient is shared in halves
+Tensor minimum(Tensor a, Tensor b);  ///< at a tie the gradient is shared in halves
+Tensor less(Tensor a, Tensor b);
+Tensor less_equal(Tensor a, Tensor b);
+Tensor equal(Tensor a, Tensor b);
+Tensor logical_and(Tensor a, Tensor b);
+/// Where `condition` holds, a; elsewhere b.
+Tensor select(Tensor condition, Tensor a, Tensor b);
+Tensor exp(Tensor x);
+Tensor log(Tensor x);
+Tensor tanh(Tensor x);
+Tensor erf(Tensor x);
+Tensor sqrt(Tensor x);
+Tensor rsqrt(Tensor x);
+Tensor is_finite(Tensor x);
+Tensor cast(Tensor x, DType dtype);
+/// x itself; no gradient flows back.
+Tensor stop_gradient(Tensor x);
+
+// Movement.
+/// One extent may be -1: it is what is left.
+Tensor reshape(Tensor x, Shape shape, Tensor::Where at = Tensor::Where::current());
+/// Axis i of the result is axis order[i] of x.
+Tensor transpose(Tensor x, std::vector<std::int64_t> order, Tensor::Where at = Tensor::Where::current());
+Tensor broadcast_to(Tensor x, Shape shape);
+/// Elements start <= index < stop along the axis.
+Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop,
+             Tensor::Where at = Tensor::Where::current());
+/// Adds zeros before and after along the axis.
+Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after);
+/// Equal parts along the axis.
+std::vector<Tensor> split(Tensor x, int axis, std::int64_t parts,
+                          Tensor::Where at = Tensor::Where::current());
+Tensor concat(std::span<const Tensor> parts, int axis, Tensor::Where at = Tensor::Where::current());
+/// Rows of table [V, C] named by ids (i32, any shape): [..., C]. An id outside [0, V) is an error of the run.
+Tensor embedding(Tensor table, Tensor ids, Tensor::Where at = Tensor::Where::current());
+
+// Reductions. The reduced axes stay with extent 1 if `keep`.
+enum class KeepAxes : bool { no, yes };
+Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no);
+Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no);
+Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no);
+
+// Contractions.
+struct MatmulOptions {
+    bool transpose_a = false;         ///< a is stored [..., K, M]
+    bool transpose_b = false;         ///< b is stored [..., N, K]
+    std::optional<Tensor> bias = {};  ///< [N], added to each row
+};
+/// [..., M, K] x [..., K, N] -> [..., M, N]; leading axes equal.
+Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options = {},
+              Tensor::Where at = Tensor::Where::current());
+
+// Composites.
+/// Over the last axis; gamma and beta [C]. Ba, Kiros, Hinton 2016.
+Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,
+                  Tensor::Where at = Tensor::Where::current());
+/// Over the last axis.
+Tensor softmax(Tensor x, Tensor::Where at = Tensor::Where::current());
+/// The tanh form of GPT-2: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Hendrycks, Gimpel 2016.
+Tensor gelu(Tensor x, Tensor::Where at = Tensor::Where::current());
+/// Mean over all rows of -log softmax(logits)[target]. logits [..., V], targets i32 [...] in [0, V).
+Tensor cross_entropy(Tensor logits, Tensor targets, Tensor::Where at = Tensor::Where::current());
+struct RandomState {
+    Tensor seed;  ///< i64 scalar
+    Tensor step;  ///< i64 scalar
+};
+/// Zero with probability `rate`, else x / (1 - rate). `operation` tells this use from every other.
+Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t operation,
+               Tensor::Where at = Tensor::Where::current());
+
+/// Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting.
+Tensor reduce_to(Tensor x, const Shape& shape);
+
+}  // namespace mantissa

@@ -1,0 +1,58 @@
+// What a value of the graph is: its storage type, its shape and its layout in memory.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "mantissa/numerics/dtype.h"
+
+namespace mantissa {
+
+/// The extents of a tensor, outermost first. Rank 0 is a scalar with one element.
+class Shape {
+  public:
+    Shape() = default;
+    Shape(std::initializer_list<std::int64_t> extents) : extents_(extents) {}
+    explicit Shape(std::vector<std::int64_t> extents) : extents_(std::move(extents)) {}
+
+    int rank() const { return static_cast<int>(extents_.size()); }
+    /// The extent of an axis; negative axes count from the end.
+    std::int64_t operator[](int axis) const { return extents_[static_cast<std::size_t>(index_of(axis))]; }
+    std::int64_t& operator[](int axis) { return extents_[static_cast<std::size_t>(index_of(axis))]; }
+    /// The number of elements.
+    std::int64_t elements() const;
+    /// The distance in elements between neighbours along each axis, stored densely in row-major order.
+    std::vector<std::int64_t> strides() const;
+    const std::vector<std::int64_t>& extents() const { return extents_; }
+    /// As in "[4, 1024, 768]".
+    std::string text() const;
+
+    friend bool operator==(const Shape&, const Shape&) = default;
+
+  private:
+    int index_of(int axis) const;
+    std::vector<std::int64_t> extents_;
+};
+
+/// The shape that two operands share when each axis of extent 1, and each missing leading axis, is stretched.
+/// Throws UserError if they do not fit.
+Shape broadcast_shape(const Shape& a, const Shape& b);
+
+/// How the elements lie in memory. Packed forms for the matrix unit join when the passes that place them do.
+enum class Layout : std::uint8_t { row_major };
+
+struct Type {
+    DType dtype = DType::f32;
+    Shape shape;
+    Layout layout = Layout::row_major;
+
+    std::int64_t bytes() const { return shape.elements() * static_cast<std::int64_t>(size_of(dtype)); }
+    /// As in "f32[4, 1024]".
+    std::string text() const;
+
+    friend bool operator==(const Type&, const Type&) = default;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,68 @@
+#include "mantissa/graph/verifier.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/printer.h"
+
+namespace mantissa {
+
+namespace {
+
+class Verifier {
+  public:
+    Verifier(const Graph& graph, std::string_view after) : graph_(graph), after_(after) {}
+
+    void run() const {
+        for (std::size_t id = 0; id < graph_.size(); ++id) node(static_cast<NodeId>(id));
+        for (const Result& result : graph_.results())
+            require(exists(result.value, graph_.size()), "result '{}' names no value", result.name);
+        std::set<int> updated;
+        for (const Update& update : graph_.updates()) {
+            const State& state = graph_.states().at(static_cast<std::size_t>(update.state));
+            require(exists(update.value, graph_.size()), "the update of '{}' names no value", state.name);
+            require(graph_.type(update.value) == state.type, "the update of '{}' is {}, the state is {}",
+                    state.name, graph_.type(update.value).text(), state.type.text());
+            require(updated.insert(update.state).second, "'{}' is updated twice", state.name);
+        }
+        for (const State& state : graph_.states())
+            require(exists({state.node, 0}, graph_.size()) && graph_.node(state.node).op->name == "state",
+                    "state '{}' has no node", state.name);
+    }
+
+  private:
+    template <class... Args>
+    void require(bool holds, fmt::format_string<Args...> message, Args&&... args) const {
+        if (!holds)
+            throw InternalError(
+                fmt::format("graph after {}: {}", after_, fmt::format(message, std::forward<Args>(args)...)));
+    }
+
+    bool exists(Value value, std::size_t before) const {
+        return value.node >= 0 && static_cast<std::size_t>(value.node) < before && value.output >= 0 &&
+               static_cast<std::size_t>(value.output) < graph_.node(value.node).outputs.size();
+    }
+
+    void node(NodeId id) const {
+        const Node& node = graph_.node(id);
+        for (const Value& input : node.inputs)
+            require(exists(input, static_cast<std::size_t>(id)), "an operand of %{} is no earlier value", id);
+        const int count = static_cast<int>(node.inputs.size());
+        require(count >= node.op->least_inputs && count <= node.op->most_inputs, "{} has {} operands",
+                print(graph_, id), count);
+        const std::vector<Type> types = graph_.input_types(node);
+        require(node.op->types({*node.op, types, node.attributes}) == node.outputs,
+                "the types of {} are wrong", print(graph_, id));
+    }
+
+    const Graph& graph_;
+    std::string_view after_;
+};
+
+}  // namespace
+
+void verify(const Graph& graph, std::string_view after) { Verifier(graph, after).run(); }
+
+}  // namespace mantissa
