@@ -1,0 +1,23 @@
+// Appends the backward pass: the gradient of the loss by every parameter.
+//
+//   %1 = matmul(%x, %w), %2 = cross_entropy(%1, %t)
+// is followed by
+//   %3 = cross_entropy_grad(1, %1, %t, %2.1), %4 = matmul(%x, %3) {transpose_a}        the gradient of w
+#pragma once
+
+#include <vector>
+
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa {
+
+/// A parameter and its gradient, of one type.
+struct ParameterGradient {
+    int state = 0;  ///< index into the graph's states
+    Tensor gradient;
+};
+
+/// `loss` is a scalar. A parameter on which it does not depend has a gradient of zeros.
+std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss);
+
+}  // namespace mantissa

@@ -1,0 +1,16 @@
+// Replaces composites by their definitions.
+//
+//   %2 = softmax(%1)
+// becomes
+//   %2 = max(%1), %3 = sub(%1, %2), %4 = exp(%3), %5 = sum(%4), %6 = div(%4, %5)
+#pragma once
+
+#include "mantissa/base/function_ref.h"
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+/// Every composite node for which `wanted` holds, and those that its definition brings, is replaced.
+Graph expand(const Graph& graph, FunctionRef<bool(const Graph&, const Node&)> wanted);
+
+}  // namespace mantissa

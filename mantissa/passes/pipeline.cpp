@@ -1,0 +1,65 @@
+#include "mantissa/passes/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "mantissa/base/clock.h"
+#include "mantissa/base/error.h"
+#include "mantissa/graph/verifier.h"
+#include "mantissa/passes/expand.h"
+#include "mantissa/passes/simplify.h"
+
+namespace mantissa {
+
+namespace {
+
+constexpr std::array<std::string_view, 1> optional_passes = {"simplify"};
+
+/// Runs passes one after another on a graph; times, verifies and shows each.
+class Pipeline {
+  public:
+    Pipeline(Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options) {
+        for (const std::string& name : options.skip)
+            if (std::find(optional_passes.begin(), optional_passes.end(), name) == optional_passes.end())
+                throw UserError(fmt::format("there is no optional pass '{}'; those that can be skipped: {}",
+                                            name, optional_passes[0]));
+    }
+
+    void run(const std::string& pass, const std::function<void()>& body) {
+        if (options_.skip.contains(pass)) return;
+        const Stopwatch watch;
+        body();
+        verify(graph_, pass);
+        times_.push_back({pass, watch.milliseconds(), graph_.size()});
+        if (options_.dump) options_.dump(pass, graph_);
+    }
+
+    std::vector<PassTime> times() const { return times_; }
+
+  private:
+    Graph& graph_;
+    const PipelineOptions& options_;
+    std::vector<PassTime> times_;
+};
+
+}  // namespace
+
+TrainingStep build_training_step(const TraceModel& model, const TraceUpdate& update,
+                                 const PipelineOptions& options) {
+    Graph graph;
+    Tensor loss;
+    std::vector<ParameterGradient> gradients;
+    const auto has_no_kernel = [&](const Graph& g, const Node& node) { return !options.has_kernel(g, node); };
+
+    Pipeline pipeline(graph, options);
+    pipeline.run("trace", [&] { loss = model(graph); });
+    pipeline.run("differentiate", [&] { gradients = differentiate(graph, loss); });
+    pipeline.run("update", [&] { update(graph, loss, gradients); });
+    pipeline.run("simplify", [&] { graph = simplify(graph); });
+    pipeline.run("expand", [&] { graph = expand(graph, has_no_kernel); });
+    return {std::move(graph), pipeline.times()};
+}
+
+}  // namespace mantissa

@@ -1,0 +1,44 @@
+// The pipeline: from a model to the graph of its training step, as one list of passes.
+#pragma once
+
+#include <functional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "mantissa/passes/differentiate.h"
+
+namespace mantissa {
+
+/// Records the forward pass in the graph and returns the loss.
+using TraceModel = std::function<Tensor(Graph&)>;
+
+/// Records the optimizer: takes the loss and the gradients, adds results and updates.
+using TraceUpdate = std::function<void(Graph&, Tensor loss, const std::vector<ParameterGradient>&)>;
+
+struct PassTime {
+    std::string pass;
+    double milliseconds = 0;
+    std::size_t nodes = 0;  ///< in the graph afterwards
+};
+
+struct PipelineOptions {
+    std::set<std::string> skip;  ///< optional passes to leave out, by name
+    /// Whether the machine has a kernel for the node; composites without one are expanded.
+    std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
+        return true;
+    };
+    /// Called after every pass with its name and the graph.
+    std::function<void(const std::string& pass, const Graph&)> dump = {};
+};
+
+struct TrainingStep {
+    Graph graph;
+    std::vector<PassTime> times;
+};
+
+/// Builds the graph of one training step. Throws UserError if `skip` names no optional pass.
+TrainingStep build_training_step(const TraceModel& model, const TraceUpdate& update,
+                                 const PipelineOptions& options = {});
+
+}  // namespace mantissa

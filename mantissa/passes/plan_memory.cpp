@@ -1,0 +1,256 @@
+#include "mantissa/passes/plan_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "mantissa/base/buffer.h"
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+std::int64_t align_up(std::int64_t bytes) {
+    constexpr auto alignment = static_cast<std::int64_t>(Buffer::alignment);
+    return (bytes + alignment - 1) / alignment * alignment;
+}
+
+bool is_view(const Graph& graph, const Node& node) {
+    const std::string_view op = node.op->name;
+    if (op == "reshape" || op == "stop_gradient") return true;
+    if (op != "slice" && op != "split") return false;
+    // A cut is one piece of memory if nothing but extents of 1 lies outside its axis.
+    const Shape& shape = graph.type(node.inputs[0]).shape;
+    for (int axis = 0; axis < node.attributes.integer("axis"); ++axis)
+        if (shape[axis] != 1) return false;
+    return true;
+}
+
+namespace {
+
+/// Bytes from the start of the operand to output `output` of a view.
+std::int64_t view_offset(const Graph& graph, const Node& node, std::int32_t output) {
+    if (node.op->name == "slice") {
+        const Type& type = graph.type(node.inputs[0]);
+        const std::int64_t extent = type.shape[static_cast<int>(node.attributes.integer("axis"))];
+        return extent == 0 ? 0 : type.bytes() / extent * node.attributes.integer("start");
+    }
+    return node.op->name == "split" ? output * node.outputs[0].bytes() : 0;
+}
+
+bool is_source(const Node& node) {
+    return node.op->name == "input" || node.op->name == "state" || node.op->name == "constant";
+}
+
+class MemoryPlanner {
+  public:
+    MemoryPlanner(const Graph& graph, const std::function<std::int64_t(NodeId)>& workspace)
+        : graph_(graph), workspace_(workspace), root_(graph.size()), last_use_(graph.size()) {
+        plan_.places.resize(graph.size());
+        plan_.workspace.assign(graph.size(), -1);
+    }
+
+    MemoryPlan run() {
+        place_sources();
+        find_roots();
+        find_last_uses();
+        place_updates();
+        collect_allocations();
+        allocate();
+        place_arena_values();
+        check_no_overlap(plan_);
+        return std::move(plan_);
+    }
+
+  private:
+    static std::size_t index(NodeId id) { return static_cast<std::size_t>(id); }
+    NodeId end() const { return static_cast<NodeId>(graph_.size()); }
+    NodeId& last_use(Value value) {
+        return last_use_[index(value.node)][static_cast<std::size_t>(value.output)];
+    }
+    Place& place(Value value) {
+        return plan_.places[index(value.node)][static_cast<std::size_t>(value.output)];
+    }
+    /// The value whose memory a value lies in.
+    Value root(Value value) const { return root_[index(value.node)][static_cast<std::size_t>(value.output)]; }
+
+    void place_sources() {
+        for (NodeId id = 0; id < end(); ++id) {
+            const Node& node = graph_.node(id);
+            plan_.places[index(id)].resize(node.outputs.size());
+            if (node.op->name == "constant") {
+                place({id, 0}) = {Place::Kind::constant, static_cast<int>(plan_.constants.size()), 0};
+                plan_.constants.push_back(id);
+                plan_.state_bytes += align_up(node.outputs[0].bytes());
+            }
+        }
+        for (std::size_t i = 0; i < graph_.inputs().size(); ++i)
+            place({graph_.inputs()[i], 0}) = {Place::Kind::input, static_cast<int>(i), 0};
+        for (std::size_t i = 0; i < graph_.states().size(); ++i) {
+            place({graph_.states()[i].node, 0}) = {Place::Kind::state, static_cast<int>(i), 0};
+            plan_.state_bytes += align_up(graph_.states()[i].type.bytes());
+        }
+    }
+
+    void find_roots() {
+        for (NodeId id = 0; id < end(); ++id) {
+            const Node& node = graph_.node(id);
+            for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
+                root_[index(id)].push_back(is_view(graph_, node) ? root(node.inputs[0]) : Value{id, i});
+            last_use_[index(id)].assign(node.outputs.size(), id);
+        }
+    }
+
+    void find_last_uses() {
+        for (NodeId id = 0; id < end(); ++id)
+            for (const Value& input : graph_.node(id).inputs) {
+                NodeId& last = last_use(root(input));
+                last = std::max(last, id);
+            }
+        for (const Result& result : graph_.results()) last_use(root(result.value)) = end();
+    }
+
+    /// Lets a value that replaces a state be written straight into it, if that is safe: the operation may
+    /// write over that operand, the operand is the state, and nobody reads the state later.
+    bool write_in_place(const Update& update) {
+        const Node& node = graph_.node(update.value.node);
+        const auto output = static_cast<std::size_t>(update.value.output);
+        if (output >= node.op->in_place.size() || node.op->in_place[output] < 0) return false;
+        const Value operand = node.inputs[static_cast<std::size_t>(node.op->in_place[output])];
+        const Value state{graph_.states()[static_cast<std::size_t>(update.state)].node, 0};
+        if (operand != state || last_use(state) > update.value.node) return false;
+        place(update.value) = place(state);
+        return true;
+    }
+
+    void place_updates() {
+        for (std::size_t i = 0; i < graph_.updates().size(); ++i) {
+            const Update& update = graph_.updates()[i];
+            if (write_in_place(update)) continue;
+            plan_.copied_updates.push_back(static_cast<int>(i));
+            last_use(root(update.value)) = end();
+        }
+    }
+
+    void collect_allocations() {
+        for (NodeId id = 0; id < end(); ++id) {
+            const Node& node = graph_.node(id);
+            if (is_source(node) || is_view(graph_, node)) continue;
+            for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
+                if (place({id, i}).kind == Place::Kind::none &&
+                    node.outputs[static_cast<std::size_t>(i)].bytes() > 0)
+                    plan_.allocations.push_back({{id, i},
+                                                 align_up(node.outputs[static_cast<std::size_t>(i)].bytes()),
+                                                 id,
+                                                 last_use({id, i})});
+            if (const std::int64_t bytes = workspace_ ? workspace_(id) : 0; bytes > 0)
+                plan_.allocations.push_back({{id, -1}, align_up(bytes), id, id});
+        }
+    }
+
+    /// The lowest offset at which `wanted` fits among those already given that live when it does, preferring
+    /// the tightest gap. `given` is sorted by offset.
+    static std::int64_t best_fit(const std::vector<const Allocation*>& given, const Allocation& wanted) {
+        std::int64_t best = -1, best_gap = std::numeric_limits<std::int64_t>::max(), free_from = 0;
+        for (const Allocation* other : given) {
+            if (other->last < wanted.first || wanted.last < other->first) continue;
+            const std::int64_t gap = other->offset - free_from;
+            if (gap >= wanted.bytes && gap < best_gap) {
+                best = free_from;
+                best_gap = gap;
+            }
+            free_from = std::max(free_from, other->offset + other->bytes);
+        }
+        return best >= 0 ? best : free_from;
+    }
+
+    /// Gives offsets in the order asked for; returns the bytes that it takes.
+    std::int64_t allocate_in(const std::vector<std::size_t>& order, std::vector<std::int64_t>& offsets) {
+        std::vector<Allocation> work = plan_.allocations;
+        std::vector<const Allocation*> given;
+        std::int64_t total = 0;
+        for (std::size_t i : order) {
+            work[i].offset = best_fit(given, work[i]);
+            total = std::max(total, work[i].offset + work[i].bytes);
+            const auto by_offset = [](const Allocation* a, const Allocation* b) {
+                return a->offset < b->offset;
+            };
+            given.insert(std::upper_bound(given.begin(), given.end(), &work[i], by_offset), &work[i]);
+        }
+        offsets.clear();
+        for (const Allocation& allocation : work) offsets.push_back(allocation.offset);
+        return total;
+    }
+
+    /// Largest first (Pisarchyk, Lee, "Efficient memory management for deep neural net inference", 2020), and
+    /// longest-lived first, which suits a training step better, where activations nest; the smaller result is
+    /// taken.
+    void allocate() {
+        std::vector<std::size_t> order(plan_.allocations.size());
+        std::iota(order.begin(), order.end(), std::size_t{0});
+        const auto& all = plan_.allocations;
+        const auto by_size = [&](std::size_t a, std::size_t b) { return all[a].bytes > all[b].bytes; };
+        const auto by_life = [&](std::size_t a, std::size_t b) {
+            return all[a].last - all[a].first > all[b].last - all[b].first;
+        };
+        std::vector<std::int64_t> offsets, other;
+        std::stable_sort(order.begin(), order.end(), by_size);
+        plan_.arena_bytes = allocate_in(order, offsets);
+        std::stable_sort(order.begin(), order.end(), by_life);
+        if (const std::int64_t bytes = allocate_in(order, other); bytes < plan_.arena_bytes) {
+            plan_.arena_bytes = bytes;
+            offsets = other;
+        }
+        for (std::size_t i = 0; i < offsets.size(); ++i) plan_.allocations[i].offset = offsets[i];
+    }
+
+    void place_arena_values() {
+        for (const Allocation& allocation : plan_.allocations) {
+            if (allocation.value.output < 0)
+                plan_.workspace[index(allocation.value.node)] = allocation.offset;
+            else
+                place(allocation.value) = {Place::Kind::arena, -1, allocation.offset};
+        }
+        for (NodeId id = 0; id < end(); ++id) {
+            const Node& node = graph_.node(id);
+            if (!is_view(graph_, node)) continue;
+            for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i) {
+                place({id, i}) = place(node.inputs[0]);
+                place({id, i}).offset += view_offset(graph_, node, i);
+            }
+        }
+    }
+
+    const Graph& graph_;
+    const std::function<std::int64_t(NodeId)>& workspace_;
+    MemoryPlan plan_;
+    std::vector<std::vector<Value>> root_;  // by node and output
+    std::vector<std::vector<NodeId>>
+        last_use_;  // by node and output, for roots; the node's own id if never read
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Graph& graph, const std::function<std::int64_t(NodeId)>& workspace) {
+    return MemoryPlanner(graph, workspace).run();
+}
+
+void check_no_overlap(const MemoryPlan& plan) {
+    for (std::size_t i = 0; i < plan.allocations.size(); ++i) {
+        const Allocation& a = plan.allocations[i];
+        if (a.offset < 0 || a.offset + a.bytes > plan.arena_bytes)
+            throw InternalError(
+                fmt::format("memory plan: %{}.{} lies outside the arena", a.value.node, a.value.output));
+        for (std::size_t j = 0; j < i; ++j) {
+            const Allocation& b = plan.allocations[j];
+            const bool one_time = a.first <= b.last && b.first <= a.last;
+            const bool one_place = a.offset < b.offset + b.bytes && b.offset < a.offset + a.bytes;
+            if (one_time && one_place)
+                throw InternalError(fmt::format("memory plan: %{}.{} and %{}.{} share memory while both live",
+                                                a.value.node, a.value.output, b.value.node, b.value.output));
+        }
+    }
+}
+
+}  // namespace mantissa

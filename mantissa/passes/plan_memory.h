@@ -1,0 +1,60 @@
+// The memory plan: where every value of a graph lives.
+//
+// States and constants have places of their own in the state block; inputs are given from outside; views lie
+// in what they view; everything else shares the transient arena, each value from the node that makes it to
+// the last that reads it. An update is written straight into its state where the operation allows it and
+// nobody reads the old value afterwards, and copied at the end of the run where not.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+/// Where a value lives. `offset` in bytes: into the arena, or into what is viewed.
+struct Place {
+    enum class Kind : std::uint8_t { none, input, state, constant, arena };
+    Kind kind = Kind::none;
+    int index = -1;           ///< of the input, state or constant
+    std::int64_t offset = 0;  ///< into the arena, or from the start of the input, state or constant
+};
+
+/// Bytes of the arena in use from node `first` to node `last`, both included.
+struct Allocation {
+    Value value;  ///< output -1: the workspace of the node
+    std::int64_t bytes = 0;
+    NodeId first = 0;
+    NodeId last = 0;
+    std::int64_t offset = 0;
+};
+
+struct MemoryPlan {
+    std::vector<std::vector<Place>> places;  ///< by node and output
+    std::vector<std::int64_t> workspace;     ///< by node: offset in the arena, -1 for none
+    std::vector<NodeId> constants;           ///< nodes whose values are written once, when the plan is bound
+    std::vector<int> copied_updates;         ///< indices of updates that are copied at the end of the run
+    std::vector<Allocation> allocations;     ///< of the arena
+    std::int64_t arena_bytes = 0;
+    std::int64_t state_bytes = 0;  ///< states and constants
+
+    const Place& place(Value value) const {
+        return places[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
+    }
+};
+
+/// Whether the node's outputs are parts of its operand's memory as they stand.
+bool is_view(const Graph& graph, const Node& node);
+
+/// `workspace` gives the bytes of scratch that a node's kernel needs.
+MemoryPlan plan_memory(const Graph& graph, const std::function<std::int64_t(NodeId)>& workspace = {});
+
+/// Throws InternalError if two allocations that live at one time overlap, or one lies outside the arena.
+void check_no_overlap(const MemoryPlan& plan);
+
+/// Rounds up to the alignment of values in the arena.
+std::int64_t align_up(std::int64_t bytes);
+
+}  // namespace mantissa

@@ -1,0 +1,54 @@
+#include "mantissa/passes/rewriter.h"
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+Rewriter::Rewriter(const Graph& source) : source_(source), placed_(source.size()) {
+    for (std::size_t id = 0; id < source.size(); ++id)
+        placed_[id].resize(source.node(static_cast<NodeId>(id)).outputs.size());
+}
+
+Value Rewriter::map(Value value) const {
+    check(placed(value), "a pass places a value before it is used");
+    return placed_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
+}
+
+std::vector<Value> Rewriter::map(const std::vector<Value>& values) const {
+    std::vector<Value> mapped;
+    mapped.reserve(values.size());
+    for (const Value& value : values) mapped.push_back(map(value));
+    return mapped;
+}
+
+bool Rewriter::placed(Value value) const {
+    return placed_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)].node >= 0;
+}
+
+void Rewriter::place(Value source, Value value) {
+    check(target_.type(value) == source_.type(source), "a rewrite keeps the type of what it replaces");
+    placed_[static_cast<std::size_t>(source.node)][static_cast<std::size_t>(source.output)] = value;
+}
+
+void Rewriter::copy(NodeId id) {
+    const Node& node = source_.node(id);
+    const OriginScope scope(target_, node.origin);
+    NodeId copied = -1;
+    if (node.op->name == "input") {
+        copied = target_.add_input(node.attributes.word("name"), node.outputs[0]).node;
+    } else if (node.op->name == "state") {
+        copied = target_.add_state(source_.states()[static_cast<std::size_t>(source_.state_of(id))]).node;
+    } else {
+        copied = target_.add(node.op->name, map(node.inputs), node.attributes);
+    }
+    for (std::size_t i = 0; i < node.outputs.size(); ++i)
+        place({id, static_cast<std::int32_t>(i)}, {copied, static_cast<std::int32_t>(i)});
+}
+
+Graph Rewriter::finish() {
+    for (const Result& result : source_.results()) target_.add_result(result.name, map(result.value));
+    for (const Update& update : source_.updates()) target_.add_update(update.state, map(update.value));
+    return std::move(target_);
+}
+
+}  // namespace mantissa

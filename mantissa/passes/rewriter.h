@@ -1,0 +1,37 @@
+// What passes that rebuild a graph share: a new graph that grows beside the old one.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+/// Copies `source` node by node in order; the pass decides for each node what stands in its place. Inputs and
+/// states are always kept, in their order, so that their indices stay good.
+class Rewriter {
+  public:
+    explicit Rewriter(const Graph& source);
+
+    Graph& target() { return target_; }
+    /// What stands for a value of the source. It must have been placed.
+    Value map(Value value) const;
+    std::vector<Value> map(const std::vector<Value>& values) const;
+    bool placed(Value value) const;
+
+    /// Copies a node, with its operands mapped.
+    void copy(NodeId id);
+    /// Lets `value`, of the target, stand for the first (or only) output of a node.
+    void place(Value source, Value value);
+
+    /// Copies results and updates and hands over the new graph.
+    Graph finish();
+
+  private:
+    const Graph& source_;
+    Graph target_;
+    std::vector<std::vector<Value>> placed_;  // by node and output; node -1: not placed
+};
+
+}  // namespace mantissa

@@ -1,0 +1,135 @@
+#include "mantissa/passes/simplify.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "mantissa/graph/tensor.h"
+#include "mantissa/passes/rewriter.h"
+
+namespace mantissa {
+
+namespace {
+
+/// By node: whether a result or an update depends on it.
+std::vector<bool> find_live(const Graph& graph) {
+    std::vector<bool> live(graph.size());
+    const auto mark = [&](Value value) { live[static_cast<std::size_t>(value.node)] = true; };
+    for (const Result& result : graph.results()) mark(result.value);
+    for (const Update& update : graph.updates()) mark(update.value);
+    for (std::size_t id = graph.size(); id-- > 0;)
+        if (live[id])
+            for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs) mark(input);
+    return live;
+}
+
+bool is_source(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
+
+/// Whether the value is a scalar constant of this number.
+bool is_number(const Graph& graph, Value value, double number) {
+    const Node& node = graph.node(value.node);
+    return node.op->name == "constant" && node.outputs[0].shape.rank() == 0 &&
+           node.attributes.number("value") == number;
+}
+
+class Simplifier {
+  public:
+    explicit Simplifier(const Graph& source) : source_(source), rewriter_(source) {}
+
+    Graph run() {
+        const std::vector<bool> live = find_live(source_);
+        for (std::size_t i = 0; i < source_.size(); ++i) {
+            const NodeId id = static_cast<NodeId>(i);
+            if (is_source(source_.node(id)))
+                rewriter_.copy(id);
+            else if (live[i])
+                visit(id);
+        }
+        return rewriter_.finish();
+    }
+
+  private:
+    Graph& target() { return rewriter_.target(); }
+
+    void visit(NodeId id) {
+        const Node& node = source_.node(id);
+        const std::vector<Value> inputs = rewriter_.map(node.inputs);
+        if (const auto value = shorter(node, inputs)) return rewriter_.place({id, 0}, *value);
+        const auto [entry, is_new] = known_.try_emplace({node.op, inputs, node.attributes.text()}, id);
+        if (is_new) return rewriter_.copy(id);
+        for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
+            rewriter_.place({id, i}, rewriter_.map(Value{entry->second, i}));
+    }
+
+    /// A value of the target that equals the node's, where the node itself does nothing.
+    std::optional<Value> shorter(const Node& node, const std::vector<Value>& inputs) {
+        const std::string_view op = node.op->name;
+        if (op == "stop_gradient") return inputs[0];
+        if (op == "reshape" || op == "broadcast" || op == "cast") {
+            if (target().type(inputs[0]) == node.outputs[0]) return inputs[0];
+        }
+        if (op == "reshape") return shorter_reshape(node, inputs[0]);
+        if (op == "transpose") return shorter_transpose(node, inputs[0]);
+        if ((op == "mul" || op == "div") && is_number(target(), inputs[1], 1.0))
+            return same_type(node, inputs[0]);
+        if (op == "mul" && is_number(target(), inputs[0], 1.0)) return same_type(node, inputs[1]);
+        if (op == "sub" && is_number(target(), inputs[1], 0.0)) return same_type(node, inputs[0]);
+        if (op == "neg" && target().node(inputs[0].node).op->name == "neg")
+            return target().node(inputs[0].node).inputs[0];
+        if (op == "select" && inputs[1] == inputs[2]) return same_type(node, inputs[1]);
+        return std::nullopt;
+    }
+
+    std::optional<Value> same_type(const Node& node, Value value) {
+        if (target().type(value) == node.outputs[0]) return value;
+        return std::nullopt;
+    }
+
+    std::optional<Value> shorter_reshape(const Node& node, Value input) {
+        const Node& inner = target().node(input.node);
+        if (inner.op->name != "reshape") return std::nullopt;
+        const Value origin = inner.inputs[0];
+        if (target().type(origin) == node.outputs[0]) return origin;
+        const OriginScope scope(target(), node.origin);
+        return Value{target().add("reshape", {origin}, node.attributes), 0};
+    }
+
+    /// Two transpositions are one, or none.
+    std::optional<Value> shorter_transpose(const Node& node, Value input) {
+        std::vector<std::int64_t> order = node.attributes.list("order");
+        Value origin = input;
+        if (const Node& inner = target().node(input.node); inner.op->name == "transpose") {
+            origin = inner.inputs[0];
+            for (std::int64_t& axis : order)
+                axis = inner.attributes.list("order")[static_cast<std::size_t>(axis)];
+        }
+        std::vector<std::int64_t> identity(order.size());
+        std::iota(identity.begin(), identity.end(), 0);
+        if (order == identity) return origin;
+        if (origin == input) return std::nullopt;
+        const OriginScope scope(target(), node.origin);
+        return Value{target().add("transpose", {origin}, {{"order", order}}), 0};
+    }
+
+    const Graph& source_;
+    Rewriter rewriter_;
+    // Nodes that were kept, by operation, operands (in the target) and attributes.
+    std::map<std::tuple<const Op*, std::vector<Value>, std::string>, NodeId> known_;
+};
+
+}  // namespace
+
+Graph simplify(const Graph& graph) {
+    Graph current = Simplifier(graph).run();
+    // What a rule made unused or equal is found by the next round; every round removes a node or is the last.
+    for (std::size_t size = graph.size() + 1; current.size() < size;) {
+        size = current.size();
+        current = Simplifier(current).run();
+    }
+    return current;
+}
+
+}  // namespace mantissa

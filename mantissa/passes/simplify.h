@@ -1,0 +1,16 @@
+// Removes what changes no value: unused nodes, repeated nodes, and operations that do nothing.
+//
+//   %1 = reshape(%x), %2 = reshape(%1), %3 = mul(%2, 1), %4 = add(%3, %y), %5 = add(%3, %y)
+// becomes
+//   %1 = reshape(%x), %2 = add(%1, %y)        with %2 standing for both sums
+//
+// Exact: every value that stays has the same bits. So x * 1 goes, and x + 0 stays, since -0 + 0 is +0.
+#pragma once
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+Graph simplify(const Graph& graph);
+
+}  // namespace mantissa
