@@ -1,0 +1,60 @@
+#include "mantissa/device/cpu/contraction/blocking.h"
+
+#include <algorithm>
+
+namespace mantissa::cpu {
+
+namespace {
+
+constexpr std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
+
+constexpr std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return parts(size, unit) * unit; }
+
+/// The size of `size` cut into as few equal parts as keep each at most `most`, in whole units.
+constexpr std::int64_t even_part(std::int64_t size, std::int64_t most, std::int64_t unit) {
+    const std::int64_t count = std::max<std::int64_t>(1, parts(size, most));
+    return std::max(unit, rounded_up(parts(size, count), unit));
+}
+
+// A chunk 384 deep makes the block of a, 256 x 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB: both
+// stay in an L2 of 1 MB while every row of a passes the panel. Deeper chunks, fewer passes over the sums;
+// measured best between 256 and 512.
+constexpr std::int64_t most_depth = 384;
+// Packed chunks of b, 384 x 3072 x 4 bytes, are read once per 256 rows: from L3 or memory, under the
+// arithmetic.
+constexpr std::int64_t most_columns = 3072;
+constexpr std::int64_t most_columns_of_entry = 1024;
+constexpr std::int64_t most_rows = 256;
+// Enough items that threads which take them one by one end at about the same time.
+constexpr std::int64_t enough_blocks = 12;
+constexpr std::int64_t enough_entries = 8;
+constexpr std::int64_t pack_columns = 192;
+
+}  // namespace
+
+Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    Blocking out;
+    out.entry_per_thread = problem.batch[0] * problem.batch[1] >= enough_entries;
+    out.depth = even_part(problem.k, most_depth, 8);
+    out.depth_chunks = std::max<std::int64_t>(1, parts(problem.k, out.depth));
+    out.columns =
+        even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);
+    out.column_chunks = parts(problem.n, out.columns);
+    out.pack_columns = std::min(out.columns, rounded_up(pack_columns, kernels.width));
+    out.pack_groups = parts(out.columns, out.pack_columns);
+
+    out.rows = even_part(problem.m, most_rows, kernels.height);
+    out.split_columns = out.columns;
+    if (!out.entry_per_thread && parts(problem.m, out.rows) < enough_blocks) {
+        out.rows = even_part(problem.m, most_rows / 2, kernels.height);
+        const std::int64_t splits =
+            parts(enough_blocks, std::max<std::int64_t>(1, parts(problem.m, out.rows)));
+        out.split_columns = even_part(out.columns, parts(out.columns, splits), kernels.width);
+    }
+    out.row_blocks = parts(problem.m, out.rows);
+    out.column_splits = parts(out.columns, out.split_columns);
+    out.partial_sums = out.depth_chunks > 1 && (problem.custom_epilogue || problem.out.dtype != DType::f32);
+    return out;
+}
+
+}  // namespace mantissa::cpu

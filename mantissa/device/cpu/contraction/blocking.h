@@ -1,0 +1,41 @@
+// How a contraction is cut into blocks: from the problem's sizes only, never from the number of threads, so
+// that the result has the same bits for any number of threads.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/contraction/kernels.h"
+
+namespace mantissa::cpu {
+
+struct Blocking {
+    /// The whole of k is done in chunks of at most `depth`, the columns in chunks of at most `columns`. One
+    /// chunk of b, [depth, columns], is packed at a time (and the next one beside it).
+    std::int64_t depth = 0;
+    std::int64_t depth_chunks = 0;
+    std::int64_t columns = 0;
+    std::int64_t column_chunks = 0;
+    /// A chunk of b is packed in `pack_groups` items of `pack_columns` columns.
+    std::int64_t pack_columns = 0;
+    std::int64_t pack_groups = 0;
+    /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`; each packs
+    /// its block of a, [rows, depth], for itself.
+    std::int64_t rows = 0;
+    std::int64_t row_blocks = 0;
+    std::int64_t split_columns = 0;
+    std::int64_t column_splits = 0;
+    /// Many entries of a batch: each is done by one thread, from beginning to end.
+    bool entry_per_thread = false;
+    /// Sums of an unfinished k live in the workspace, not in `out`.
+    bool partial_sums = false;
+
+    std::int64_t chunks() const { return depth_chunks * column_chunks; }
+    std::int64_t blocks() const { return row_blocks * column_splits; }
+    /// Items of one entry, see contraction.cpp.
+    std::int64_t items() const { return pack_groups + chunks() * (pack_groups + blocks()); }
+};
+
+Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels);
+
+}  // namespace mantissa::cpu

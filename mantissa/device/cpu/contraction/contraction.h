@@ -1,0 +1,103 @@
+// The contraction: out = epilogue(op(a) * op(b)) for plain and batched matrices, as a pure function of a
+// problem. It knows nothing of graphs; it allocates nothing.
+//
+//     ContractionProblem problem{.m = 4096, .n = 768, .k = 3072};
+//     problem.a = {.leading = 3072};                                  // x [4096, 3072]
+//     problem.b = {.transpose = Transpose::yes, .leading = 3072};     // W [768, 3072]
+//     problem.out = {.leading = 768};                                 // y [4096, 768] = x W^T
+//     Buffer workspace(workspace_bytes(problem, isa, pool.threads()));
+//     contract(problem, {.a = x, .b = w, .out = y}, workspace.as<std::byte>(), pool, isa);
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/isa.h"
+#include "mantissa/numerics/dtype.h"
+
+namespace mantissa::cpu {
+
+enum class Transpose : std::uint8_t { no, yes };
+
+/// How one operand lies in memory; counts are in elements, rows are contiguous.
+struct MatrixLayout {
+    DType dtype = DType::f32;
+    /// yes: memory holds the transpose of the operand.
+    Transpose transpose = Transpose::no;
+    /// From one stored row to the next.
+    std::int64_t leading = 0;
+    /// From one matrix of the batch to the next, outer and inner batch dimension. 0 repeats an input.
+    std::array<std::int64_t, 2> batch_stride = {0, 0};
+};
+
+/// What becomes of what `out` held before.
+enum class Store : std::uint8_t { overwrite, accumulate };
+
+enum class Activation : std::uint8_t {
+    none,
+    gelu_tanh,  ///< 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+};
+
+/// What is done to each sum before it is stored: out = cast(activation(sum + bias[column]) + residual).
+struct StandardEpilogue {
+    bool bias = false;
+    DType bias_dtype = DType::f32;
+    Activation activation = Activation::none;
+    bool residual = false;
+    /// Of the residual, shaped as out; not transposed.
+    MatrixLayout residual_layout = {};
+};
+
+/// Called once on every block of finished sums, while it is in L1, by the thread that computed it; blocks
+/// cover the output exactly once, in no promised order. sums[i * ld + j] is the sum of row row0 + i, column
+/// col0 + j; rows of all batch entries are counted through (entry * m + row, entry = outer * batch[1] +
+/// inner). It may change the sums and must write every output itself: the contraction writes nothing.
+using EpilogueFunction = void (*)(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0,
+                                  std::int64_t rows, std::int64_t cols, const void* args);
+
+/// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32; BF16
+/// operands are widened, which is exact. Sizes may be 0: with k = 0 all sums are 0.
+struct ContractionProblem {
+    std::array<std::int64_t, 2> batch = {1, 1};
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    MatrixLayout a = {};
+    MatrixLayout b = {};
+    MatrixLayout out = {};
+    Store store = Store::overwrite;
+    StandardEpilogue epilogue = {};
+    /// The sums go to an EpilogueFunction of the caller's; `out`, `store` and `epilogue` stay at their
+    /// defaults.
+    bool custom_epilogue = false;
+};
+
+/// Data of one call. No output may overlap an input.
+struct ContractionArguments {
+    const void* a = nullptr;
+    const void* b = nullptr;
+    void* out = nullptr;             ///< unused with a custom epilogue
+    const void* bias = nullptr;      ///< [n], if the epilogue adds one
+    const void* residual = nullptr;  ///< if the epilogue adds one
+    EpilogueFunction epilogue = nullptr;
+    const void* epilogue_args = nullptr;
+};
+
+/// Why this level cannot do the problem; empty if it can.
+std::string refusal(const ContractionProblem& problem, Isa isa);
+
+/// Bytes of scratch that contract() needs with so many threads.
+std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int threads);
+
+/// Does the problem. `workspace` is aligned to 64 bytes; what it holds before and after means nothing.
+/// The result has the same bits for any number of threads. Throws InternalError, saying what is wrong, when
+/// the level refuses the problem, an operand is missing or misaligned, the workspace is too small or
+/// misaligned, or the output overlaps an input.
+void contract(const ContractionProblem& problem, const ContractionArguments& arguments,
+              std::span<std::byte> workspace, ThreadPool& pool, Isa isa);
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,141 @@
+#include "mantissa/device/cpu/contraction/precondition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+struct NamedMatrix {
+    const char* name;
+    const void* data;
+    const MatrixLayout& layout;
+    std::int64_t rows, cols;  // as stored
+};
+
+NamedMatrix stored(const char* name, const void* data, const MatrixLayout& layout, std::int64_t rows,
+                   std::int64_t cols) {
+    if (layout.transpose == Transpose::yes) std::swap(rows, cols);
+    return {name, data, layout, rows, cols};
+}
+
+struct ByteRange {
+    std::uintptr_t begin = 0, end = 0;
+};
+
+/// From the first to the last byte that belongs to the matrix, over all entries; strides are not negative.
+ByteRange extent(const NamedMatrix& matrix, const ContractionProblem& problem) {
+    if (matrix.rows == 0 || matrix.cols == 0) return {};
+    const MatrixLayout& layout = matrix.layout;
+    const std::int64_t last = (problem.batch[0] - 1) * layout.batch_stride[0] +
+                              (problem.batch[1] - 1) * layout.batch_stride[1] +
+                              (matrix.rows - 1) * layout.leading + matrix.cols;
+    const auto begin = reinterpret_cast<std::uintptr_t>(matrix.data);
+    return {begin, begin + static_cast<std::uintptr_t>(last) * size_of(layout.dtype)};
+}
+
+bool overlap(ByteRange a, ByteRange b) {
+    return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
+}
+
+[[noreturn]] void fail(const std::string& what) { throw InternalError("contraction: " + what); }
+
+void check_operand(const NamedMatrix& matrix) {
+    if (matrix.rows == 0 || matrix.cols == 0) return;
+    if (!matrix.data) fail(fmt::format("{} is missing", matrix.name));
+    if (reinterpret_cast<std::uintptr_t>(matrix.data) % size_of(matrix.layout.dtype) != 0)
+        fail(fmt::format("{} at {} is not aligned to its elements of type {}", matrix.name, matrix.data,
+                         name_of(matrix.layout.dtype)));
+}
+
+std::string refusal_of_layout(const NamedMatrix& matrix) {
+    const MatrixLayout& layout = matrix.layout;
+    if (layout.dtype != DType::f32 && layout.dtype != DType::bf16)
+        return fmt::format("{} is {}; expected f32 or bf16", matrix.name, name_of(layout.dtype));
+    if (matrix.rows > 1 && layout.leading < matrix.cols)
+        return fmt::format("{} has rows of {} elements but a leading dimension of {}", matrix.name,
+                           matrix.cols, layout.leading);
+    if (layout.leading < 0 || layout.batch_stride[0] < 0 || layout.batch_stride[1] < 0)
+        return fmt::format("{} has a negative stride", matrix.name);
+    return {};
+}
+
+std::string refusal_of_output(const ContractionProblem& problem) {
+    const StandardEpilogue& epilogue = problem.epilogue;
+    const bool finishes = epilogue.bias || epilogue.residual || epilogue.activation != Activation::none;
+    if (problem.custom_epilogue) {
+        if (finishes) return "a custom epilogue replaces the standard one; both were asked for";
+        if (problem.store == Store::accumulate) return "a custom epilogue cannot accumulate into the output";
+        return {};
+    }
+    if (problem.out.transpose == Transpose::yes) return "the output cannot be stored transposed";
+    if (problem.store == Store::accumulate && problem.out.dtype != DType::f32)
+        return "accumulation needs an f32 output";
+    if (problem.store == Store::accumulate && finishes) return "accumulation takes no epilogue";
+    for (int level = 0; level < 2; ++level)
+        if (problem.batch[level] > 1 && problem.out.batch_stride[level] == 0)
+            return "the entries of the batch share one output (batch stride 0)";
+    std::string reason = refusal_of_layout(stored("the output", nullptr, problem.out, problem.m, problem.n));
+    if (reason.empty() && epilogue.residual)
+        reason = refusal_of_layout(
+            stored("the residual", nullptr, epilogue.residual_layout, problem.m, problem.n));
+    if (reason.empty() && epilogue.residual && epilogue.residual_layout.transpose == Transpose::yes)
+        reason = "the residual cannot be stored transposed";
+    if (reason.empty() && epilogue.bias && epilogue.bias_dtype != DType::f32 &&
+        epilogue.bias_dtype != DType::bf16)
+        reason = fmt::format("the bias is {}; expected f32 or bf16", name_of(epilogue.bias_dtype));
+    return reason;
+}
+
+}  // namespace
+
+std::string refusal(const ContractionProblem& problem, Isa /*isa*/) {
+    if (std::min({problem.m, problem.n, problem.k, problem.batch[0], problem.batch[1]}) < 0)
+        return fmt::format("sizes must not be negative: batch {} x {}, m {}, n {}, k {}", problem.batch[0],
+                           problem.batch[1], problem.m, problem.n, problem.k);
+    std::string reason = refusal_of_layout(stored("a", nullptr, problem.a, problem.m, problem.k));
+    if (reason.empty()) reason = refusal_of_layout(stored("b", nullptr, problem.b, problem.k, problem.n));
+    if (reason.empty()) reason = refusal_of_output(problem);
+    return reason;
+}
+
+void check_arguments(const ContractionProblem& problem, const ContractionArguments& arguments,
+                     std::span<const std::byte> workspace, std::size_t needed) {
+    const NamedMatrix a = stored("a", arguments.a, problem.a, problem.m, problem.k);
+    const NamedMatrix b = stored("b", arguments.b, problem.b, problem.k, problem.n);
+    check_operand(a);
+    check_operand(b);
+    if (workspace.size() < needed)
+        fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), needed));
+    if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 64 != 0)
+        fail("the workspace is not aligned to 64 bytes");
+    if (problem.custom_epilogue) {
+        if (!arguments.epilogue) fail("the custom epilogue is missing");
+        return;
+    }
+    const NamedMatrix out = stored("the output", arguments.out, problem.out, problem.m, problem.n);
+    check_operand(out);
+    const StandardEpilogue& epilogue = problem.epilogue;
+    const MatrixLayout row{.dtype = epilogue.bias_dtype, .leading = problem.n};
+    if (epilogue.bias) check_operand(stored("the bias", arguments.bias, row, 1, problem.n));
+    if (epilogue.residual)
+        check_operand(
+            stored("the residual", arguments.residual, epilogue.residual_layout, problem.m, problem.n));
+    const auto scratch = reinterpret_cast<std::uintptr_t>(workspace.data());
+    const ByteRange written = extent(out, problem);
+    // Partial sums lie in the output before the residual is read.
+    if (epilogue.residual && overlap(written, extent(stored("the residual", arguments.residual,
+                                                            epilogue.residual_layout, problem.m, problem.n),
+                                                     problem)))
+        fail("the output overlaps the residual");
+    if (overlap(written, extent(a, problem))) fail("the output overlaps a");
+    if (overlap(written, extent(b, problem))) fail("the output overlaps b");
+    if (overlap(written, {scratch, scratch + workspace.size()})) fail("the output overlaps the workspace");
+}
+
+}  // namespace mantissa::cpu

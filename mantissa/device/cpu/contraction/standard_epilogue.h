@@ -1,0 +1,22 @@
+// The epilogues that come with the contraction: bias, GELU, residual, cast.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/device/cpu/contraction/contraction.h"
+
+namespace mantissa::cpu {
+
+struct StandardEpilogueArguments {
+    const ContractionProblem* problem = nullptr;
+    const ContractionArguments* arguments = nullptr;
+};
+
+/// Whether sums need more than to be left where they are, in an FP32 output.
+bool needs_finishing(const ContractionProblem& problem);
+
+/// An EpilogueFunction over StandardEpilogueArguments. `sums` may lie in the output itself.
+void finish_standard(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
+                     std::int64_t cols, const void* args);
+
+}  // namespace mantissa::cpu

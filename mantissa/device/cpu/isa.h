@@ -1,0 +1,44 @@
+// Which instruction sets this CPU offers, which of them kernels shall use, and how large its caches are.
+// Everything comes from CPUID feature bits and what the operating system enabled, never from the CPU's name,
+// which lies in virtual machines.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace mantissa::cpu {
+
+/// Levels of instruction sets; each includes those before it.
+enum class Isa : std::uint8_t {
+    generic,  ///< plain x86-64
+    avx2,     ///< AVX2, FMA, F16C
+    avx512,   ///< AVX-512 F, BW, DQ, VL
+    amx,      ///< AVX-512 BF16, AMX TILE, BF16, INT8
+};
+
+/// "generic", "avx2", "avx512", "amx".
+std::string_view name_of(Isa isa);
+
+/// The highest level that CPU and operating system both offer. AMX counts only when the kernel grants its
+/// register state, for which this process asks once, here.
+Isa best_isa();
+
+/// The level that `name` asks for on a CPU whose highest is `best`. Throws UserError for an unknown name and
+/// for a level above `best`, naming both.
+Isa isa_from_name(std::string_view name, Isa best);
+
+/// The level kernels shall use: the environment's MANTISSA_ISA (generic, avx2, avx512, amx) if set and not
+/// empty, else best_isa(). Throws UserError like isa_from_name().
+Isa chosen_isa();
+
+/// Bytes of one core's data caches and of the last level; 0 where the machine has none or does not say.
+struct CacheSizes {
+    std::int64_t l1d = 0;
+    std::int64_t l2 = 0;
+    std::int64_t l3 = 0;
+};
+
+/// From CPUID (leaf 4, or AMD's 0x8000001D); what CPUID leaves open, from sysfs.
+CacheSizes cache_sizes();
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,148 @@
+// On whole numbers every level of the contraction must give exactly the FP64 reference, at all sizes, layouts
+// and types, and must write nothing but its output.
+#include <gtest/gtest.h>
+
+#include "tests/device/contraction_reference.h"
+
+namespace mantissa::cpu {
+namespace {
+
+struct Shape {
+    std::array<std::int64_t, 2> batch = {1, 1};
+    std::int64_t m = 1, n = 1, k = 1;
+};
+
+struct Form {
+    DType input = DType::f32;
+    DType output = DType::f32;
+    Store store = Store::overwrite;
+    std::int64_t gap = 0;
+};
+
+std::string described(const Shape& s, const ContractionProblem& p, Isa isa) {
+    return std::string(name_of(isa)) + " batch " + std::to_string(s.batch[0]) + "x" +
+           std::to_string(s.batch[1]) + " m " + std::to_string(s.m) + " n " + std::to_string(s.n) + " k " +
+           std::to_string(s.k) + (p.a.transpose == Transpose::yes ? " a^T" : "") +
+           (p.b.transpose == Transpose::yes ? " b^T" : "");
+}
+
+void expect_exact(const Shape& shape, Transpose ta, Transpose tb, const Form& form, Isa isa,
+                  ThreadPool& pool) {
+    Operand a(form.input, ta, shape.m, shape.k, shape.batch, form.gap);
+    Operand b(form.input, tb, shape.k, shape.n, shape.batch, form.gap);
+    Operand out(form.output, Transpose::no, shape.m, shape.n, shape.batch, form.gap);
+    a.fill(Values::whole, 1);
+    b.fill(Values::whole, 2);
+    const bool accumulate = form.store == Store::accumulate;
+    if (accumulate) out.fill(Values::whole, 3);
+    const Operand before = out;
+    const ContractionProblem problem{.batch = shape.batch,
+                                     .m = shape.m,
+                                     .n = shape.n,
+                                     .k = shape.k,
+                                     .a = a.layout(),
+                                     .b = b.layout(),
+                                     .out = out.layout(),
+                                     .store = form.store};
+    SCOPED_TRACE(described(shape, problem, isa));
+    ASSERT_EQ(refusal(problem, isa), "");
+    contract_in_new_workspace(problem, {.a = a.data(), .b = b.data(), .out = out.data()}, pool, isa);
+    for (std::int64_t entry = 0; entry < shape.batch[0] * shape.batch[1]; ++entry)
+        for (std::int64_t i = 0; i < shape.m; ++i)
+            for (std::int64_t j = 0; j < shape.n; ++j) {
+                double expected = reference_sum(problem, a, b, entry, i, j).sum;
+                if (accumulate) expected += before.get(entry, i, j);
+                if (form.output == DType::bf16) expected = rounded_to_bf16(expected);
+                ASSERT_EQ(out.get(entry, i, j), expected)
+                    << "entry " << entry << " row " << i << " col " << j;
+            }
+    EXPECT_EQ(out.unwritten(), out.outside()) << "wrote outside of the output";
+}
+
+void expect_exact_in_every_form(const Shape& shape, ThreadPool& pool) {
+    for (const Isa isa : testable_levels())
+        for (const Transpose ta : {Transpose::no, Transpose::yes})
+            for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+                expect_exact(shape, ta, tb, {}, isa, pool);
+                expect_exact(shape, ta, tb, {.gap = 3}, isa, pool);
+                expect_exact(shape, ta, tb, {.store = Store::accumulate, .gap = 1}, isa, pool);
+                expect_exact(shape, ta, tb, {.input = DType::bf16, .gap = 5}, isa, pool);
+                expect_exact(shape, ta, tb, {.input = DType::bf16, .output = DType::bf16}, isa, pool);
+                if (::testing::Test::HasFatalFailure()) return;
+            }
+}
+
+TEST(ContractionExact, SizesAroundThePanels) {
+    ThreadPool pool(2);
+    for (const std::int64_t m : {1, 2, 7, 8, 9, 15, 17})
+        for (const std::int64_t n : {1, 15, 16, 17, 31, 47, 48, 49, 65})
+            for (const std::int64_t k : {1, 2, 17})
+                expect_exact_in_every_form({.m = m, .n = n, .k = k}, pool);
+}
+
+TEST(ContractionExact, SizesAroundTheBlocks) {
+    ThreadPool pool(3);
+    for (const Shape& shape : {Shape{.m = 257, .n = 49, .k = 383}, Shape{.m = 129, .n = 193, .k = 385},
+                               Shape{.m = 61, .n = 191, .k = 769}, Shape{.m = 3, .n = 3073, .k = 2},
+                               Shape{.m = 13, .n = 101, .k = 1153}, Shape{.m = 1024, .n = 5, .k = 16}})
+        expect_exact_in_every_form(shape, pool);
+}
+
+TEST(ContractionExact, Batches) {
+    ThreadPool pool(3);
+    for (const Shape& shape :
+         {Shape{.batch = {2, 3}, .m = 9, .n = 33, .k = 10}, Shape{.batch = {3, 5}, .m = 35, .n = 64, .k = 64},
+          Shape{.batch = {1, 9}, .m = 17, .n = 1025, .k = 3},
+          Shape{.batch = {9, 1}, .m = 17, .n = 11, .k = 400}})
+        expect_exact_in_every_form(shape, pool);
+}
+
+TEST(ContractionExact, SizesOfZero) {
+    ThreadPool pool(2);
+    for (const Shape& shape :
+         {Shape{.m = 0, .n = 3, .k = 4}, Shape{.m = 3, .n = 0, .k = 4}, Shape{.m = 5, .n = 50, .k = 0},
+          Shape{.batch = {0, 3}, .m = 2, .n = 2, .k = 2}, Shape{.batch = {3, 3}, .m = 2, .n = 2, .k = 0}})
+        expect_exact_in_every_form(shape, pool);
+}
+
+TEST(ContractionExact, HeadsAreReadAndWrittenWhereTheyLie) {
+    // q, k in [B, T, 3, H, D]; the logits [B, H, T, T]; then [T, T] times v written to [B, T, H, D].
+    constexpr std::int64_t B = 2, T = 21, H = 5, D = 16, row = 3 * H * D;
+    std::vector<float> qkv(B * T * row), logits(B * H * T * T, NAN), heads(B * T * H * D, NAN);
+    for (std::size_t i = 0; i < qkv.size(); ++i) qkv[i] = static_cast<float>(i * 7 % 9) - 4;
+    const MatrixLayout in{.leading = row, .batch_stride = {T * row, D}};
+    MatrixLayout transposed = in;
+    transposed.transpose = Transpose::yes;
+    const MatrixLayout square{.leading = T, .batch_stride = {H * T * T, T * T}};
+    const MatrixLayout out{.leading = H * D, .batch_stride = {T * H * D, D}};
+    ThreadPool pool(2);
+    for (const Isa isa : testable_levels()) {
+        contract_in_new_workspace(
+            {.batch = {B, H}, .m = T, .n = T, .k = D, .a = in, .b = transposed, .out = square},
+            {.a = qkv.data(), .b = qkv.data() + H * D, .out = logits.data()}, pool, isa);
+        contract_in_new_workspace({.batch = {B, H}, .m = T, .n = D, .k = T, .a = square, .b = in, .out = out},
+                                  {.a = logits.data(), .b = qkv.data() + 2 * H * D, .out = heads.data()},
+                                  pool, isa);
+        const auto at = [&](std::int64_t b, std::int64_t t, std::int64_t which, std::int64_t h,
+                            std::int64_t d) {
+            return qkv[static_cast<std::size_t>(b * T * row + t * row + which * H * D + h * D + d)];
+        };
+        for (std::int64_t b = 0; b < B; ++b)
+            for (std::int64_t h = 0; h < H; ++h)
+                for (std::int64_t t = 0; t < T; ++t)
+                    for (std::int64_t d = 0; d < D; ++d) {
+                        double expected = 0;
+                        for (std::int64_t s = 0; s < T; ++s) {
+                            double logit = 0;
+                            for (std::int64_t e = 0; e < D; ++e)
+                                logit += at(b, t, 0, h, e) * at(b, s, 1, h, e);
+                            expected += logit * at(b, s, 2, h, d);
+                        }
+                        ASSERT_EQ(heads[static_cast<std::size_t>(((b * T + t) * H + h) * D + d)], expected)
+                            << name_of(isa);
+                    }
+    }
+}
+
+}  // namespace
+}  // namespace mantissa::cpu

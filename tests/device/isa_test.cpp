@@ -1,0 +1,69 @@
+// Choosing the instruction set: names, refusals, and that detection agrees with the compiler's own.
+#include "mantissa/device/cpu/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::cpu {
+namespace {
+
+std::string refusal(std::string_view name, Isa best) {
+    try {
+        isa_from_name(name, best);
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "accepted";
+}
+
+TEST(Isa, NamesRoundTrip) {
+    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
+        EXPECT_EQ(isa_from_name(name_of(isa), Isa::amx), isa);
+}
+
+TEST(Isa, RefusesUnknownNameAndMissingLevel) {
+    EXPECT_EQ(
+        refusal("sse9", Isa::avx2),
+        "MANTISSA_ISA is 'sse9'; expected generic, avx2, avx512 or amx (this CPU offers 'avx2' at most)");
+    EXPECT_EQ(refusal("amx", Isa::avx512),
+              "MANTISSA_ISA asks for 'amx', but this CPU offers 'avx512' at most; choose a lower level or "
+              "unset it");
+}
+
+TEST(Isa, AgreesWithTheCompilersDetection) {
+    EXPECT_EQ(best_isa() >= Isa::avx2, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                                           __builtin_cpu_supports("f16c"));
+    EXPECT_EQ(best_isa() >= Isa::avx512,
+              __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                  __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
+}
+
+TEST(Isa, EnvironmentForcesALevel) {
+    const char* const before = std::getenv("MANTISSA_ISA");
+    const std::string saved = before ? before : "";
+    ::setenv("MANTISSA_ISA", "generic", 1);
+    EXPECT_EQ(chosen_isa(), Isa::generic);
+    ::setenv("MANTISSA_ISA", "mmx", 1);
+    EXPECT_THROW(chosen_isa(), UserError);
+    ::setenv("MANTISSA_ISA", "", 1);
+    EXPECT_EQ(chosen_isa(), best_isa());
+    if (before)
+        ::setenv("MANTISSA_ISA", saved.c_str(), 1);
+    else
+        ::unsetenv("MANTISSA_ISA");
+}
+
+TEST(Isa, CachesGrowOutwards) {
+    const CacheSizes sizes = cache_sizes();
+    EXPECT_GE(sizes.l1d, 16 * 1024);
+    EXPECT_GT(sizes.l2, sizes.l1d);
+    if (sizes.l3 != 0) {
+        EXPECT_GT(sizes.l3, sizes.l2 / 2);
+    }
+}
+
+}  // namespace
+}  // namespace mantissa::cpu
