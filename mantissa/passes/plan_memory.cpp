@@ -128,6 +128,8 @@ class MemoryPlanner {
         for (std::size_t i = 0; i < graph_.updates().size(); ++i) {
             const Update& update = graph_.updates()[i];
             if (write_in_place(update)) continue;
+            check(graph_.node(root(update.value).node).op->name != "state",
+                  "an update is a computed value: copies of states could overtake one another");
             plan_.copied_updates.push_back(static_cast<int>(i));
             last_use(root(update.value)) = end();
         }

@@ -1,0 +1,106 @@
+#include "mantissa/device/cpu/cpu_device.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <map>
+
+#include "mantissa/base/buffer.h"
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/kernels/kernels.h"
+
+namespace mantissa {
+
+namespace {
+
+class CpuMemory final : public DeviceMemory {
+  public:
+    CpuMemory(std::size_t bytes, const char* purpose) : buffer_(bytes, purpose) {}
+    std::byte* data() const override { return buffer_.data(); }
+    std::size_t size() const override { return buffer_.size(); }
+
+  private:
+    Buffer buffer_;
+};
+
+class CpuEvent final : public Event {
+  public:
+    std::chrono::steady_clock::time_point passed = std::chrono::steady_clock::now();
+};
+
+std::string processor_name() {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    return "unknown processor";
+}
+
+class CpuDevice final : public Device {
+  public:
+    explicit CpuDevice(int threads) : pool_(threads), isa_(cpu::chosen_isa()) {
+        const cpu::CacheSizes caches = cpu::cache_sizes();
+        target_ = {.device = "cpu",
+                   .name = processor_name(),
+                   .isa = std::string(name_of(isa_)),
+                   .threads = threads,
+                   .l1_bytes = caches.l1d,
+                   .l2_bytes = caches.l2,
+                   .l3_bytes = caches.l3,
+                   .matrix_unit_bf16 = isa_ == cpu::Isa::amx};
+        const cpu::Context context{pool_, isa_};
+        cpu::add_contraction_kernels(kernels_, context);
+        cpu::add_row_kernels(kernels_, context);
+        cpu::add_elementwise_kernels(kernels_, context);
+        cpu::add_movement_kernels(kernels_, context);
+        cpu::add_reduction_kernels(kernels_, context);
+        cpu::add_random_kernels(kernels_, context);
+    }
+
+    const Target& target() const override { return target_; }
+
+    std::span<const Kernel> kernels(std::string_view op) const override {
+        const auto entry = kernels_.find(op);
+        return entry == kernels_.end() ? std::span<const Kernel>{} : std::span<const Kernel>(entry->second);
+    }
+
+    std::unique_ptr<DeviceMemory> allocate(std::size_t bytes, const char* purpose) override {
+        return std::make_unique<CpuMemory>(bytes, purpose);
+    }
+
+    void copy_to_device(std::byte* to, std::span<const std::byte> from) override {
+        if (!from.empty()) std::memcpy(to, from.data(), from.size());
+    }
+    void copy_to_host(std::span<std::byte> to, const std::byte* from) override {
+        if (!to.empty()) std::memcpy(to.data(), from, to.size());
+    }
+    void copy_on_device(std::byte* to, const std::byte* from, std::size_t bytes) override {
+        if (bytes > 0) std::memcpy(to, from, bytes);
+    }
+
+    void launch(const Launch& launch, const Operands& operands) override { launch(operands); }
+    std::unique_ptr<Event> record() override { return std::make_unique<CpuEvent>(); }
+    void wait(const Event&) override {}  // a launch is done when it returns
+    double seconds_between(const Event& first, const Event& second) override {
+        return std::chrono::duration<double>(static_cast<const CpuEvent&>(second).passed -
+                                             static_cast<const CpuEvent&>(first).passed)
+            .count();
+    }
+
+  private:
+    ThreadPool pool_;
+    cpu::Isa isa_;
+    Target target_;
+    cpu::KernelTable kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
+    if (options.threads < 0)
+        throw UserError(fmt::format("threads must be 1 or more, got {}", options.threads));
+    return std::make_unique<CpuDevice>(options.threads == 0 ? default_thread_count() : options.threads);
+}
+
+}  // namespace mantissa

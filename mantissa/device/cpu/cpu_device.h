@@ -1,0 +1,18 @@
+// The CPU as a device: memory is the host's, launches run at once on the thread pool.
+#pragma once
+
+#include <memory>
+
+#include "mantissa/device/device.h"
+
+namespace mantissa {
+
+struct CpuOptions {
+    int threads = 0;  ///< 0: as many as the affinity mask, the CPU quota and OMP_NUM_THREADS allow
+};
+
+/// Uses the instruction set that MANTISSA_ISA names, else the best that the CPU has. Throws UserError if it
+/// names one that the CPU lacks, or if threads is negative.
+std::unique_ptr<Device> make_cpu_device(const CpuOptions& options = {});
+
+}  // namespace mantissa

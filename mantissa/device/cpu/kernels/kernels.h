@@ -1,0 +1,34 @@
+// The CPU's kernel table: binds the pure functions of this room to operations of the graph.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/isa.h"
+#include "mantissa/device/device.h"
+
+namespace mantissa::cpu {
+
+/// What kernels are bound to: where they run and with which instructions.
+struct Context {
+    ThreadPool& pool;
+    Isa isa;
+};
+
+/// By operation, in order of preference.
+using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
+
+void add_contraction_kernels(KernelTable& table, const Context& context);
+void add_row_kernels(KernelTable& table, const Context& context);
+void add_elementwise_kernels(KernelTable& table, const Context& context);
+void add_movement_kernels(KernelTable& table, const Context& context);
+void add_reduction_kernels(KernelTable& table, const Context& context);
+void add_random_kernels(KernelTable& table, const Context& context);
+
+/// A refusal unless every floating-point operand and output is FP32: "it is written for f32, got ...".
+std::string refuse_unless_f32(const Problem& problem);
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,173 @@
+// Movement on the CPU: strided copies, indices, embedding tables.
+#include <cstring>
+#include <memory>
+
+#include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/kernels/walk.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+/// Copies of `element` bytes along a walk of (source, target).
+template <class T>
+void copy_elements(const Walk& walk, const std::byte* from, std::byte* to, ThreadPool& pool) {
+    const T* source = reinterpret_cast<const T*>(from);
+    T* target = reinterpret_cast<T*>(to);
+    const std::int64_t a = walk.inner.strides[0], b = walk.inner.strides[1];
+    walk.for_each_piece(pool, [&](const Walk::Strides& start, std::int64_t count) {
+        const T* x = source + start[0];
+        T* y = target + start[1];
+        if (a == 1 && b == 1)
+            std::memcpy(y, x, static_cast<std::size_t>(count) * sizeof(T));
+        else if (a == 0 && b == 1)
+            std::fill_n(y, count, *x);
+        else
+            for (std::int64_t i = 0; i < count; ++i) y[i * b] = x[i * a];
+    });
+}
+
+void copy_along(const Walk& walk, std::size_t element, const std::byte* from, std::byte* to,
+                ThreadPool& pool) {
+    switch (element) {
+        case 1:
+            return copy_elements<std::uint8_t>(walk, from, to, pool);
+        case 2:
+            return copy_elements<std::uint16_t>(walk, from, to, pool);
+        case 4:
+            return copy_elements<std::uint32_t>(walk, from, to, pool);
+        default:
+            return copy_elements<std::uint64_t>(walk, from, to, pool);
+    }
+}
+
+/// One strided copy between parts of two tensors.
+struct Piece {
+    Walk walk;
+    std::int64_t from = 0;  ///< offsets in bytes
+    std::int64_t to = 0;
+    std::size_t input = 0;
+    std::size_t output = 0;
+};
+
+Launch copy_pieces(std::vector<Piece> pieces, std::size_t element, const Context& context) {
+    return [pieces = std::make_shared<const std::vector<Piece>>(std::move(pieces)), element,
+            &pool = context.pool](const Operands& operands) {
+        for (const Piece& piece : *pieces)
+            copy_along(piece.walk, element, operands.inputs[piece.input] + piece.from,
+                       operands.outputs[piece.output] + piece.to, pool);
+    };
+}
+
+/// The part of `whole` that starts at `offset` along an axis, as offset in bytes.
+std::int64_t part_offset(const Type& whole, int axis, std::int64_t offset) {
+    return offset * whole.shape.strides()[static_cast<std::size_t>(axis)] *
+           static_cast<std::int64_t>(size_of(whole.dtype));
+}
+
+int axis_of(const Problem& problem) { return static_cast<int>(problem.attributes.integer("axis")); }
+
+Launch prepare_transpose(const Problem& problem, const Context& context) {
+    const std::vector<std::int64_t> dense = problem.inputs[0].shape.strides();
+    std::vector<std::int64_t> from;
+    for (std::int64_t axis : problem.attributes.list("order"))
+        from.push_back(dense[static_cast<std::size_t>(axis)]);
+    const Shape& shape = problem.outputs[0].shape;
+    return copy_pieces({{.walk = Walk(shape.extents(), {from, shape.strides()})}},
+                       size_of(problem.inputs[0].dtype), context);
+}
+
+Launch prepare_broadcast(const Problem& problem, const Context& context) {
+    const Shape& shape = problem.outputs[0].shape;
+    const auto from = broadcast_strides(problem.inputs[0].shape, shape);
+    return copy_pieces({{.walk = Walk(shape.extents(), {from, shape.strides()})}},
+                       size_of(problem.inputs[0].dtype), context);
+}
+
+Launch prepare_slice(const Problem& problem, const Context& context) {
+    const Type &x = problem.inputs[0], &y = problem.outputs[0];
+    return copy_pieces({{.walk = Walk(y.shape.extents(), {x.shape.strides(), y.shape.strides()}),
+                         .from = part_offset(x, axis_of(problem), problem.attributes.integer("start"))}},
+                       size_of(x.dtype), context);
+}
+
+Launch prepare_split(const Problem& problem, const Context& context) {
+    const Type &x = problem.inputs[0], &y = problem.outputs[0];
+    const int axis = axis_of(problem);
+    std::vector<Piece> pieces;
+    for (std::size_t i = 0; i < problem.outputs.size(); ++i)
+        pieces.push_back({.walk = Walk(y.shape.extents(), {x.shape.strides(), y.shape.strides()}),
+                          .from = part_offset(x, axis, static_cast<std::int64_t>(i) * y.shape[axis]),
+                          .output = i});
+    return copy_pieces(std::move(pieces), size_of(x.dtype), context);
+}
+
+Launch prepare_concat(const Problem& problem, const Context& context) {
+    const Type& y = problem.outputs[0];
+    const int axis = axis_of(problem);
+    std::vector<Piece> pieces;
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
+        const Shape& part = problem.inputs[i].shape;
+        pieces.push_back({.walk = Walk(part.extents(), {part.strides(), y.shape.strides()}),
+                          .to = part_offset(y, axis, offset),
+                          .input = i});
+        offset += part[axis];
+    }
+    return copy_pieces(std::move(pieces), size_of(y.dtype), context);
+}
+
+Launch prepare_pad(const Problem& problem, const Context& context) {
+    const Type &x = problem.inputs[0], &y = problem.outputs[0];
+    const Launch copy =
+        copy_pieces({{.walk = Walk(x.shape.extents(), {x.shape.strides(), y.shape.strides()}),
+                      .to = part_offset(y, axis_of(problem), problem.attributes.integer("before"))}},
+                    size_of(x.dtype), context);
+    return [copy, bytes = static_cast<std::size_t>(y.bytes())](const Operands& operands) {
+        std::memset(operands.outputs[0], 0, bytes);
+        copy(operands);
+    };
+}
+
+template <class T>
+Launch fill_iota(const Problem& problem, const Context& context) {
+    const Shape& shape = problem.outputs[0].shape;
+    const auto axis = static_cast<std::size_t>(problem.attributes.integer("axis"));
+    const std::int64_t stride = shape.strides()[axis], extent = shape.extents()[axis];
+    return [=, count = shape.elements(), &pool = context.pool](const Operands& operands) {
+        T* y = operands.output<T>(0);
+        constexpr std::int64_t block = 1 << 15;
+        pool.for_each_block((count + block - 1) / block, [&](std::int64_t index, int) {
+            for (std::int64_t i = index * block; i < std::min(count, (index + 1) * block); ++i)
+                y[i] = static_cast<T>(i / stride % extent);
+        });
+    };
+}
+
+}  // namespace
+
+void add_movement_kernels(KernelTable& table, const Context& context) {
+    const auto add = [&](const char* op, Launch (*prepare)(const Problem&, const Context&)) {
+        table[op].push_back({.name = "strided copy",
+                             .prepare = [=](const Problem& problem) { return prepare(problem, context); }});
+    };
+    add("transpose", prepare_transpose);
+    add("broadcast", prepare_broadcast);
+    add("slice", prepare_slice);
+    add("split", prepare_split);
+    add("concat", prepare_concat);
+    add("pad", prepare_pad);
+    table["iota"].push_back(
+        {.name = "plain loop",
+         .refusal = [](const Problem& problem) -> std::string {
+             const DType dtype = problem.outputs[0].dtype;
+             return dtype == DType::i32 || dtype == DType::f32 ? "" : "it counts in i32 and f32";
+         },
+         .prepare =
+             [=](const Problem& problem) {
+                 return problem.outputs[0].dtype == DType::i32 ? fill_iota<std::int32_t>(problem, context)
+                                                               : fill_iota<float>(problem, context);
+             }});
+}
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,65 @@
+// Random numbers and dropout on the CPU. The numbers are functions of (seed, step, operation, element), so
+// the cutting into blocks changes none.
+#include "mantissa/base/random.h"
+#include "mantissa/device/cpu/kernels/kernels.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+/// Calls body(element, uniform number) for all elements, in parallel.
+template <class Body>
+void for_each_uniform(const RandomStream& stream, std::int64_t count, ThreadPool& pool, Body&& body) {
+    constexpr std::int64_t block = 1 << 13;  // a multiple of the four numbers that one Philox block gives
+    pool.for_each_block((count + block - 1) / block, [&](std::int64_t index, int) {
+        const std::int64_t last = std::min(count, (index + 1) * block);
+        for (std::int64_t i = index * block; i < last; i += 4) {
+            const auto words = stream.block(static_cast<std::uint64_t>(i) / 4);
+            for (std::int64_t lane = 0; lane < std::min<std::int64_t>(4, last - i); ++lane)
+                body(i + lane, uniform_from_bits(words[static_cast<std::size_t>(lane)]));
+        }
+    });
+}
+
+RandomStream stream_of(const Operands& operands, std::size_t first, std::uint32_t operation) {
+    return {.seed = static_cast<std::uint64_t>(*operands.input<std::int64_t>(first)),
+            .step = static_cast<std::uint32_t>(*operands.input<std::int64_t>(first + 1)),
+            .operation = operation};
+}
+
+Launch prepare_uniform(const Problem& problem, const Context& context) {
+    return [count = problem.outputs[0].shape.elements(), &pool = context.pool,
+            operation = static_cast<std::uint32_t>(problem.attributes.integer("operation"))](
+               const Operands& operands) {
+        float* y = operands.output<float>(0);
+        for_each_uniform(stream_of(operands, 0, operation), count, pool,
+                         [&](std::int64_t i, float u) { y[i] = u; });
+    };
+}
+
+Launch prepare_dropout(const Problem& problem, const Context& context) {
+    const auto rate = static_cast<float>(problem.attributes.number("rate"));
+    const auto scale = static_cast<float>(1.0 / (1.0 - problem.attributes.number("rate")));
+    return [=, count = problem.outputs[0].shape.elements(), &pool = context.pool,
+            operation = static_cast<std::uint32_t>(problem.attributes.integer("operation"))](
+               const Operands& operands) {
+        const float* x = operands.input<float>(0);
+        float* y = operands.output<float>(0);
+        for_each_uniform(stream_of(operands, 1, operation), count, pool,
+                         [&](std::int64_t i, float u) { y[i] = u < rate ? 0.0f : x[i] * scale; });
+    };
+}
+
+}  // namespace
+
+void add_random_kernels(KernelTable& table, const Context& context) {
+    table["random_uniform"].push_back({.name = "philox", .prepare = [=](const Problem& problem) {
+                                           return prepare_uniform(problem, context);
+                                       }});
+    table["dropout"].push_back(
+        {.name = "philox", .refusal = refuse_unless_f32, .prepare = [=](const Problem& problem) {
+             return prepare_dropout(problem, context);
+         }});
+}
+
+}  // namespace mantissa::cpu

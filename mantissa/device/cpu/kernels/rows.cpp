@@ -1,0 +1,318 @@
+// Binds the row kernels to their operations.
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/rows/rows.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+/// What a launch needs to remember of its problem.
+struct Bound {
+    const RowKernels& kernels;
+    ThreadPool& pool;
+    std::int64_t rows = 1;     ///< all axes but the last
+    std::int64_t columns = 1;  ///< the last axis
+    DType dtype = DType::f32;
+
+    std::int64_t count() const { return rows * columns; }
+    ConstView in(const Operands& operands, std::size_t i) const { return {operands.inputs[i], dtype}; }
+    View out(const Operands& operands, std::size_t i) const { return {operands.outputs[i], dtype}; }
+};
+
+Bound bind(const RowKernels& kernels, const Context& context, const Type& x) {
+    const std::int64_t columns = x.shape.rank() == 0 ? 1 : x.shape[-1];
+    return {kernels, context.pool, columns == 0 ? 0 : x.shape.elements() / columns, columns, x.dtype};
+}
+
+Launch prepare_layer_norm(const Problem& problem, const Bound& b) {
+    return [b, eps = static_cast<float>(problem.attributes.number("epsilon"))](const Operands& o) {
+        layer_norm(b.kernels,
+                   {.rows = b.rows,
+                    .channels = b.columns,
+                    .eps = eps,
+                    .x = b.in(o, 0),
+                    .gamma = o.input<float>(1),
+                    .beta = o.input<float>(2),
+                    .y = b.out(o, 0),
+                    .mean = o.output<float>(1),
+                    .rstd = o.output<float>(2)},
+                   b.pool);
+    };
+}
+
+/// dy, x, gamma, mean, 1/sigma.
+Launch prepare_layer_norm_grad(const Problem&, const Bound& b) {
+    return [b](const Operands& o) {
+        layer_norm_grad(b.kernels,
+                        {.rows = b.rows,
+                         .channels = b.columns,
+                         .dy = b.in(o, 0),
+                         .x = b.in(o, 1),
+                         .gamma = o.input<float>(2),
+                         .mean = o.input<float>(3),
+                         .rstd = o.input<float>(4),
+                         .dx = b.out(o, 0),
+                         .dgamma = o.output<float>(1),
+                         .dbeta = o.output<float>(2),
+                         .workspace = reinterpret_cast<float*>(o.workspace)},
+                        b.pool);
+    };
+}
+
+Launch prepare_softmax(const Problem&, const Bound& b) {
+    return [b](const Operands& o) {
+        softmax(b.kernels, {.rows = b.rows, .columns = b.columns, .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
+    };
+}
+
+/// dy, y.
+Launch prepare_softmax_grad(const Problem&, const Bound& b) {
+    return [b](const Operands& o) {
+        softmax_grad(
+            b.kernels,
+            {.rows = b.rows, .columns = b.columns, .y = b.in(o, 1), .dy = b.in(o, 0), .dx = b.out(o, 0)},
+            b.pool);
+    };
+}
+
+Launch prepare_gelu(const Problem&, const Bound& b) {
+    return [b](const Operands& o) {
+        gelu(b.kernels, {.count = b.count(), .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
+    };
+}
+
+/// dy, x.
+Launch prepare_gelu_grad(const Problem&, const Bound& b) {
+    return [b](const Operands& o) {
+        gelu_grad(b.kernels, {.count = b.count(), .x = b.in(o, 1), .dy = b.in(o, 0), .dx = b.out(o, 0)},
+                  b.pool);
+    };
+}
+
+/// The loss of each row is scratch: only the mean is a result.
+Launch prepare_cross_entropy(const Problem&, const Bound& b) {
+    return [b](const Operands& o) {
+        cross_entropy(b.kernels,
+                      {.rows = b.rows,
+                       .classes = b.columns,
+                       .logits = b.in(o, 0),
+                       .targets = o.input<std::int32_t>(1),
+                       .loss = reinterpret_cast<float*>(o.workspace),
+                       .lse = o.output<float>(1),
+                       .mean_loss = o.output<float>(0)},
+                      b.pool);
+    };
+}
+
+/// dloss, logits, targets, log-sum-exp.
+Launch prepare_cross_entropy_grad(const Problem&, const Bound& b) {
+    return [b](const Operands& o) {
+        cross_entropy_grad(b.kernels,
+                           {.rows = b.rows,
+                            .classes = b.columns,
+                            .logits = b.in(o, 1),
+                            .targets = o.input<std::int32_t>(2),
+                            .lse = o.input<float>(3),
+                            .scale = *o.input<float>(0) / static_cast<float>(b.rows),
+                            .dlogits = b.out(o, 0)},
+                           b.pool);
+    };
+}
+
+Launch prepare_embedding(const Problem& problem, const Bound& b) {
+    return [b, tokens = problem.inputs[1].shape.elements(),
+            vocabulary = problem.inputs[0].shape[0]](const Operands& o) {
+        embedding(b.kernels,
+                  {.tokens = tokens,
+                   .vocabulary = vocabulary,
+                   .channels = b.columns,
+                   .ids = o.input<std::int32_t>(1),
+                   .table = b.in(o, 0),
+                   .y = b.out(o, 0)},
+                  b.pool);
+    };
+}
+
+/// dy, ids.
+Launch prepare_embedding_grad(const Problem& problem, const Bound& b) {
+    return [b, vocabulary = problem.outputs[0].shape[0]](const Operands& o) {
+        embedding_grad(b.kernels,
+                       {.tokens = b.rows,
+                        .vocabulary = vocabulary,
+                        .channels = b.columns,
+                        .ids = o.input<std::int32_t>(1),
+                        .dy = b.in(o, 0),
+                        .dtable = o.output<float>(0)},
+                       b.pool);
+    };
+}
+
+/// parameter, gradient, m, v, learning rate, step, gradient scale, apply.
+Launch prepare_adamw(const Problem& problem, const Bound& b) {
+    const Attributes& a = problem.attributes;
+    const double beta1 = a.number("beta1"), beta2 = a.number("beta2");
+    AdamWStep fixed{.beta1 = static_cast<float>(beta1),
+                    .beta2 = static_cast<float>(beta2),
+                    .eps = static_cast<float>(a.number("epsilon")),
+                    .weight_decay = static_cast<float>(a.number("weight_decay"))};
+    return [=](const Operands& o) {
+        const double step = *o.input<double>(5);
+        AdamWStep scalars = fixed;
+        scalars.learning_rate = *o.input<float>(4);
+        scalars.bias_correction1 = static_cast<float>(1.0 - std::pow(beta1, step));
+        scalars.bias_correction2 = static_cast<float>(1.0 - std::pow(beta2, step));
+        scalars.grad_scale = *o.input<float>(6);
+        scalars.apply = *o.input<bool>(7);
+        adamw(b.kernels,
+              {.count = b.count(),
+               .step = scalars,
+               .gradient = b.in(o, 1),
+               .parameter_in = o.input<float>(0),
+               .moment1_in = o.input<float>(2),
+               .moment2_in = o.input<float>(3),
+               .parameter = o.output<float>(0),
+               .moment1 = o.output<float>(1),
+               .moment2 = o.output<float>(2)},
+              b.pool);
+    };
+}
+
+std::int64_t global_norm_workspace(const Problem& problem) {
+    std::int64_t bytes = 0;
+    for (const Type& type : problem.inputs)
+        bytes = std::max(bytes, squared_norm_workspace(type.shape.elements()));
+    return bytes;
+}
+
+Launch prepare_global_norm(const Problem& problem, const Bound& b) {
+    const std::vector<Type> gradients(problem.inputs.begin(), problem.inputs.end());
+    return [=](const Operands& o) {
+        double total = 0;
+        bool finite = true;
+        for (std::size_t i = 0; i < gradients.size(); ++i) {
+            const SquaredNormResult norm = squared_norm(b.kernels,
+                                                        {.count = gradients[i].shape.elements(),
+                                                         .x = {o.inputs[i], gradients[i].dtype},
+                                                         .workspace = reinterpret_cast<double*>(o.workspace)},
+                                                        b.pool);
+            total += norm.sum;
+            finite = finite && norm.finite;
+        }
+        *o.output<float>(0) = static_cast<float>(std::sqrt(total));
+        *o.output<bool>(1) = finite;
+    };
+}
+
+/// Sums over leading axes: the gradient of a bias or of anything broadcast along the front.
+std::string refuse_unless_leading_sum(const Problem& problem) {
+    if (const std::string reason = refuse_unless_f32(problem); !reason.empty()) return reason;
+    std::vector<std::int64_t> axes = problem.attributes.list("axes");
+    std::sort(axes.begin(), axes.end());
+    for (std::size_t i = 0; i < axes.size(); ++i)
+        if (axes[i] != static_cast<std::int64_t>(i)) return "it sums over leading axes only";
+    if (problem.outputs[0].shape.elements() < 2) return "it is made for rows of two columns or more";
+    return "";
+}
+
+ColumnSum column_sum_of(const Problem& problem) {
+    const std::int64_t channels = problem.outputs[0].shape.elements();
+    return {.rows = problem.inputs[0].shape.elements() / channels, .channels = channels};
+}
+
+Launch prepare_column_sum(const Problem& problem, const Bound& b) {
+    return [b, fixed = column_sum_of(problem)](const Operands& o) {
+        ColumnSum sum = fixed;
+        sum.x = b.in(o, 0);
+        sum.sum = o.output<float>(0);
+        sum.workspace = reinterpret_cast<float*>(o.workspace);
+        column_sum(b.kernels, sum, b.pool);
+    };
+}
+
+std::string refuse_empty_or_wide(const Problem& problem) {
+    for (const Type& type : problem.inputs)
+        if (type.shape.elements() == 0) return "it needs one element or more";
+    return refuse_unless_f32(problem);
+}
+
+/// AdamW counts its steps in FP64 and nothing else.
+std::string refuse_adamw(const Problem& problem) {
+    for (std::size_t i : {0u, 1u, 2u, 3u, 4u, 6u})
+        if (problem.inputs[i].dtype != DType::f32)
+            return fmt::format("it is written for f32, got {}", problem.inputs[i].text());
+    return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
+}
+
+using Prepare = Launch (*)(const Problem&, const Bound&);
+using Workspace = std::int64_t (*)(const Problem&);
+using Refuse = std::string (*)(const Problem&);
+
+struct Row {
+    const char* op;
+    Prepare prepare;
+    /// The operand whose shape is walked.
+    std::size_t shaped_by = 0;
+    Refuse refuse = refuse_empty_or_wide;
+    Workspace workspace = [](const Problem&) { return std::int64_t{0}; };
+};
+
+const Row rows[] = {
+    {"layer_norm", prepare_layer_norm},
+    {"layer_norm_grad", prepare_layer_norm_grad, 1, refuse_empty_or_wide,
+     [](const Problem& p) {
+         const std::int64_t channels = p.inputs[1].shape[-1];
+         return layer_norm_grad_workspace(p.inputs[1].shape.elements() / channels, channels);
+     }},
+    {"softmax", prepare_softmax},
+    {"softmax_grad", prepare_softmax_grad, 1},
+    {"gelu", prepare_gelu},
+    {"gelu_grad", prepare_gelu_grad, 1},
+    {"cross_entropy", prepare_cross_entropy, 0, refuse_empty_or_wide,
+     [](const Problem& p) { return p.inputs[1].bytes(); }},
+    {"cross_entropy_grad", prepare_cross_entropy_grad, 1},
+    {"embedding", prepare_embedding},
+    {"embedding_grad", prepare_embedding_grad},
+    {"adamw", prepare_adamw, 0, refuse_adamw},
+    {"global_norm", prepare_global_norm, 0, refuse_empty_or_wide, global_norm_workspace},
+    {"sum", prepare_column_sum, 0, refuse_unless_leading_sum,
+     [](const Problem& p) {
+         const ColumnSum sum = column_sum_of(p);
+         return column_sum_workspace(sum.rows, sum.channels);
+     }},
+};
+
+/// The level of row kernels for an instruction set: AMX machines run those of AVX-512.
+const RowKernels& kernels_for(Isa isa) {
+    switch (isa) {
+        case Isa::generic:
+            return row_kernels_generic();
+        case Isa::avx2:
+            return row_kernels_avx2();
+        case Isa::avx512:
+        case Isa::amx:
+            return row_kernels_avx512();
+    }
+    return row_kernels_generic();
+}
+
+}  // namespace
+
+void add_row_kernels(KernelTable& table, const Context& context) {
+    const RowKernels& kernels = kernels_for(context.isa);
+    for (const Row& row : rows)
+        table[row.op].push_back({.name = fmt::format("rows {}", kernels.name),
+                                 .refusal = row.refuse,
+                                 .prepare =
+                                     [=, &kernels](const Problem& problem) {
+                                         return row.prepare(
+                                             problem, bind(kernels, context, problem.inputs[row.shaped_by]));
+                                     },
+                                 .workspace = row.workspace});
+}
+
+}  // namespace mantissa::cpu

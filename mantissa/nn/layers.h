@@ -1,0 +1,29 @@
+// Layers: functions that create their parameters under a name and record what they do.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa::nn {
+
+/// A parameter named `name` under the graph's scope: in scope h.0, "ln_1.weight" is "h.0.ln_1.weight".
+/// Throws UserError if the name is taken.
+Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer);
+
+struct LinearOptions {
+    std::int64_t outputs = 0;
+    double standard_deviation = 0.02;  ///< of the weight's initial values; the bias starts at 0
+    bool bias = true;
+};
+
+/// y = x W^T + b over the last axis: x [..., C], weight [outputs, C], bias [outputs], y [..., outputs].
+Tensor linear(Tensor x, std::string_view name, const LinearOptions& options,
+              Tensor::Where at = Tensor::Where::current());
+
+/// Over the last axis, with weight (starting at 1) and bias (at 0) of [C].
+Tensor layer_norm(Tensor x, std::string_view name, double epsilon = 1e-5,
+                  Tensor::Where at = Tensor::Where::current());
+
+}  // namespace mantissa::nn

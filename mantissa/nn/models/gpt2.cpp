@@ -1,0 +1,144 @@
+#include "mantissa/nn/models/gpt2.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/nn/layers.h"
+
+namespace mantissa::nn {
+
+std::int64_t Gpt2Config::parameters() const {
+    const std::int64_t C = channels;
+    const std::int64_t attention = 3 * C * C + 3 * C + C * C + C;
+    const std::int64_t mlp = 4 * C * C + 4 * C + 4 * C * C + C;
+    const std::int64_t norms = 4 * C;
+    return vocabulary * C + context * C + layers * (attention + mlp + norms) + 2 * C;
+}
+
+double Gpt2Config::flops_per_token(std::int64_t sequence) const {
+    return 6.0 * static_cast<double>(parameters()) + 6.0 * static_cast<double>(layers * channels * sequence);
+}
+
+namespace {
+
+/// gpt2-tiny is ours, for tests and first steps: a few seconds of training on bytes or a small vocabulary.
+const std::array<Gpt2Config, 5> configs = {{
+    {.name = "gpt2-tiny", .layers = 4, .heads = 4, .channels = 128, .vocabulary = 512, .context = 256},
+    {.name = "gpt2-124m", .layers = 12, .heads = 12, .channels = 768},
+    {.name = "gpt2-355m", .layers = 24, .heads = 16, .channels = 1024},
+    {.name = "gpt2-774m", .layers = 36, .heads = 20, .channels = 1280},
+    {.name = "gpt2-1558m", .layers = 48, .heads = 25, .channels = 1600},
+}};
+
+struct Alias {
+    std::string_view name, config;
+};
+constexpr std::array<Alias, 4> aliases = {{{"gpt2", "gpt2-124m"},
+                                           {"gpt2-medium", "gpt2-355m"},
+                                           {"gpt2-large", "gpt2-774m"},
+                                           {"gpt2-xl", "gpt2-1558m"}}};
+
+/// What one forward pass carries through its blocks.
+class Gpt2 {
+  public:
+    Gpt2(const Gpt2Config& config, Graph& graph, const RandomState& random)
+        : config_(config), graph_(graph), random_(random) {}
+
+    Tensor logits(Tensor tokens) {
+        const std::int64_t T = tokens.dim(1);
+        const Tensor wte =
+            parameter(graph_, "wte.weight", {config_.vocabulary, config_.channels}, normal(0.02));
+        const Tensor wpe = parameter(graph_, "wpe.weight", {config_.context, config_.channels}, normal(0.02));
+        Tensor x = drop(embedding(wte, tokens) + slice(wpe, 0, 0, T));  // [B, T, C]
+        visible_ = less_equal(iota(graph_, {T, T}, 1), iota(graph_, {T, T}, 0));
+        for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
+            const OriginScope scope(graph_, fmt::format("h.{}", layer));
+            x = x + attention(layer_norm(x, "ln_1"));
+            x = x + mlp(layer_norm(x, "ln_2"));
+        }
+        x = reshape(layer_norm(x, "ln_f"), {-1, config_.channels});  // [B T, C]
+        const OriginScope scope(graph_, "lm_head");
+        const Tensor y = matmul(x, wte, {.transpose_b = true});  // [B T, V]
+        return reshape(y, {tokens.dim(0), T, config_.vocabulary});
+    }
+
+  private:
+    static Initializer normal(double standard_deviation) {
+        return {.kind = Initializer::Kind::normal, .mean = 0, .standard_deviation = standard_deviation};
+    }
+
+    /// Onto the residual stream: 2 L of these are added up, so each starts smaller by sqrt(2 L).
+    LinearOptions projection() const {
+        return {.outputs = config_.channels,
+                .standard_deviation = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers))};
+    }
+
+    Tensor drop(Tensor x) { return dropout(x, random_, config_.dropout, next_dropout_++); }
+
+    Tensor attention(Tensor x) {
+        const OriginScope scope(graph_, "attn");
+        const std::int64_t B = x.dim(0), T = x.dim(1), H = config_.heads, D = config_.head_size();
+        const Tensor qkv = linear(x, "c_attn", {.outputs = 3 * config_.channels});  // [B, T, 3 C]
+        const auto parts = split(transpose(reshape(qkv, {B, T, 3, H, D}), {2, 0, 3, 1, 4}), 0, 3);
+        const auto head_major = [&](const Tensor& part) { return reshape(part, {B, H, T, D}); };
+        const Tensor q = head_major(parts[0]), k = head_major(parts[1]), v = head_major(parts[2]);
+        const Tensor scores = matmul(q, k, {.transpose_b = true}) * (1.0 / std::sqrt(static_cast<double>(D)));
+        const Tensor hidden = constant(graph_, -std::numeric_limits<double>::infinity());
+        const Tensor weights = drop(softmax(select(visible_, scores, hidden)));  // [B, H, T, T]
+        const Tensor y = transpose(matmul(weights, v), {0, 2, 1, 3});            // [B, T, H, D]
+        return drop(linear(reshape(y, {B, T, config_.channels}), "c_proj", projection()));
+    }
+
+    Tensor mlp(Tensor x) {
+        const OriginScope scope(graph_, "mlp");
+        const Tensor hidden = gelu(linear(x, "c_fc", {.outputs = 4 * config_.channels}));  // [B, T, 4 C]
+        return drop(linear(hidden, "c_proj", projection()));
+    }
+
+    const Gpt2Config& config_;
+    Graph& graph_;
+    RandomState random_;
+    Tensor visible_;  // bool [T, T]: whether query (row) sees key (column)
+    std::int64_t next_dropout_ = 0;
+};
+
+}  // namespace
+
+Gpt2Config gpt2_config(std::string_view name) {
+    for (const Alias& alias : aliases)
+        if (alias.name == name) name = alias.config;
+    for (const Gpt2Config& config : configs)
+        if (config.name == name) return config;
+    throw UserError(fmt::format("there is no model '{}'; there are {}", name, fmt::join(gpt2_names(), ", ")));
+}
+
+std::vector<std::string> gpt2_names() {
+    std::vector<std::string> names;
+    for (const Gpt2Config& config : configs) names.push_back(config.name);
+    return names;
+}
+
+Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const RandomState& random) {
+    if (tokens.rank() != 2)
+        throw UserError(fmt::format("tokens must be [B, T], got {}", tokens.type().text()));
+    if (config.heads < 1 || config.channels % config.heads != 0)
+        throw UserError(
+            fmt::format("{} channels cannot be shared by {} heads", config.channels, config.heads));
+    if (tokens.dim(1) > config.context)
+        throw UserError(fmt::format("{} has a context of {} tokens, a sequence of {} does not fit",
+                                    config.name, config.context, tokens.dim(1)));
+    return Gpt2(config, tokens.graph(), random).logits(tokens);
+}
+
+Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const RandomState& random) {
+    const Tensor logits = gpt2_logits(config, tokens, random);
+    const OriginScope scope(tokens.graph(), "loss");
+    return cross_entropy(logits, targets);
+}
+
+}  // namespace mantissa::nn

@@ -1,0 +1,163 @@
+#include "mantissa/runtime/execution.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+namespace {
+
+template <class T>
+std::vector<std::byte> filled(const Type& type, double value) {
+    std::vector<T> values(static_cast<std::size_t>(type.shape.elements()), static_cast<T>(value));
+    std::vector<std::byte> bytes(values.size() * sizeof(T));
+    std::memcpy(bytes.data(), values.data(), bytes.size());
+    return bytes;
+}
+
+std::vector<std::byte> constant_bytes(const Node& node) {
+    const double value = node.attributes.number("value");
+    const Type& type = node.outputs[0];
+    switch (type.dtype) {
+        case DType::f32:
+            return filled<float>(type, value);
+        case DType::f64:
+            return filled<double>(type, value);
+        case DType::i64:
+            return filled<std::int64_t>(type, value);
+        case DType::i32:
+            return filled<std::int32_t>(type, value);
+        case DType::u8:
+            return filled<std::uint8_t>(type, value);
+        case DType::boolean:
+            return filled<std::uint8_t>(type, value != 0 ? 1 : 0);
+        case DType::f16:
+        case DType::bf16:
+            break;
+    }
+    throw InternalError(fmt::format("constants of {} cannot be written", name_of(type.dtype)));
+}
+
+}  // namespace
+
+Execution::Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena)
+    : plan_(plan), state_(state), arena_(arena) {
+    check(static_cast<std::int64_t>(arena.size()) >= plan.memory().arena_bytes, "the arena is large enough");
+    place_inputs_and_constants();
+    bind();
+}
+
+void Execution::place_inputs_and_constants() {
+    const Graph& graph = plan_.graph();
+    Device& device = plan_.device();
+    inputs_ = device.allocate(static_cast<std::size_t>(plan_.input_bytes()), "inputs");
+    std::byte* next = inputs_->data();
+    for (NodeId id : graph.inputs()) {
+        input_addresses_.push_back(next);
+        next += align_up(graph.node(id).outputs[0].bytes());
+    }
+    std::int64_t bytes = 0;
+    for (NodeId id : plan_.memory().constants) bytes += align_up(graph.node(id).outputs[0].bytes());
+    constants_ = device.allocate(static_cast<std::size_t>(bytes), "constants");
+    next = constants_->data();
+    for (NodeId id : plan_.memory().constants) {
+        constant_addresses_.push_back(next);
+        device.copy_to_device(next, constant_bytes(graph.node(id)));
+        next += align_up(graph.node(id).outputs[0].bytes());
+    }
+}
+
+std::byte* Execution::address(Value value) const {
+    const Place& place = plan_.memory().place(value);
+    const auto at = static_cast<std::size_t>(place.index);
+    switch (place.kind) {
+        case Place::Kind::input:
+            return input_addresses_[at] + place.offset;
+        case Place::Kind::constant:
+            return constant_addresses_[at] + place.offset;
+        case Place::Kind::state:
+            return state_.address(plan_.graph().states()[at].name) + place.offset;
+        case Place::Kind::arena:
+            return arena_.data() + place.offset;
+        case Place::Kind::none:
+            break;
+    }
+    check(plan_.graph().type(value).bytes() == 0, "every value with elements has a place");
+    return nullptr;
+}
+
+void Execution::bind() {
+    for (const PlannedNode& planned : plan_.nodes()) {
+        const Node& node = plan_.graph().node(planned.node);
+        Step step;
+        for (const Value& input : node.inputs) step.inputs.push_back(address(input));
+        for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
+            step.outputs.push_back(address({planned.node, i}));
+        if (const std::int64_t offset = plan_.memory().workspace[static_cast<std::size_t>(planned.node)];
+            offset >= 0)
+            step.workspace = arena_.data() + offset;
+        steps_.push_back(std::move(step));
+    }
+}
+
+void Execution::set_input(std::string_view name, std::span<const std::byte> value) {
+    const Graph& graph = plan_.graph();
+    for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
+        const Node& node = graph.node(graph.inputs()[i]);
+        if (node.attributes.word("name") != name) continue;
+        check(static_cast<std::int64_t>(value.size()) == node.outputs[0].bytes(), "an input is given whole");
+        plan_.device().copy_to_device(input_addresses_[i], value);
+        return;
+    }
+    throw InternalError(fmt::format("the graph has no input '{}'", name));
+}
+
+void Execution::run(Profile* profile) {
+    Device& device = plan_.device();
+    std::vector<std::unique_ptr<Event>> events;
+    if (profile) events.push_back(device.record());
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        device.launch(plan_.nodes()[i].launch, {steps_[i].inputs, steps_[i].outputs, steps_[i].workspace});
+        if (profile) events.push_back(device.record());
+    }
+    copy_updates();
+    const std::unique_ptr<Event> done = device.record();
+    device.wait(*done);
+    if (!profile) return;
+    profile->clear();
+    for (std::size_t i = 0; i + 1 < events.size(); ++i)
+        profile->push_back(device.seconds_between(*events[i], *events[i + 1]));
+}
+
+void Execution::copy_updates() {
+    const Graph& graph = plan_.graph();
+    for (int index : plan_.memory().copied_updates) {
+        const Update& update = graph.updates()[static_cast<std::size_t>(index)];
+        const State& state = graph.states()[static_cast<std::size_t>(update.state)];
+        plan_.device().copy_on_device(state_.address(state.name), address(update.value),
+                                      static_cast<std::size_t>(state.type.bytes()));
+    }
+}
+
+std::vector<std::byte> Execution::read_result(std::string_view name) const {
+    for (const Result& result : plan_.graph().results()) {
+        if (result.name != name) continue;
+        std::vector<std::byte> value(static_cast<std::size_t>(plan_.graph().type(result.value).bytes()));
+        plan_.device().copy_to_host(value, address(result.value));
+        return value;
+    }
+    throw InternalError(fmt::format("the graph has no result '{}'", name));
+}
+
+float Execution::read_scalar(std::string_view name) const {
+    const std::vector<std::byte> bytes = read_result(name);
+    check(bytes.size() == sizeof(float), "the result is an f32 scalar");
+    float value = 0;
+    std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,59 @@
+// A plan bound to memory: ready to run, again and again.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/runtime/plan.h"
+#include "mantissa/runtime/state_block.h"
+
+namespace mantissa {
+
+/// Seconds that each planned node took in the last profiled run, in the order of Plan::nodes().
+using Profile = std::vector<double>;
+
+class Execution {
+  public:
+    /// `state` holds every state of the plan's graph; `arena` has the bytes that the plan asks for. Both are
+    /// shared with whoever else uses them, and must outlive this.
+    Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena);
+
+    /// Gives an input its value. Throws InternalError if there is no such input or the size differs.
+    void set_input(std::string_view name, std::span<const std::byte> value);
+    template <class T>
+    void set_input(std::string_view name, std::span<const T> value) {
+        set_input(name, std::as_bytes(value));
+    }
+
+    /// Runs everything and waits until it is done. With a profile, times each node.
+    void run(Profile* profile = nullptr);
+
+    /// A result of the last run; it is gone once something else runs in the arena.
+    std::vector<std::byte> read_result(std::string_view name) const;
+    /// A scalar f32 result.
+    float read_scalar(std::string_view name) const;
+
+  private:
+    struct Step {
+        std::vector<const std::byte*> inputs;
+        std::vector<std::byte*> outputs;
+        std::byte* workspace = nullptr;
+    };
+    std::byte* address(Value value) const;
+    void place_inputs_and_constants();
+    void bind();
+    void copy_updates();
+
+    const Plan& plan_;
+    StateBlock& state_;
+    DeviceMemory& arena_;
+    std::unique_ptr<DeviceMemory> inputs_;
+    std::vector<std::byte*> input_addresses_;
+    std::unique_ptr<DeviceMemory> constants_;
+    std::vector<std::byte*> constant_addresses_;
+    std::vector<Step> steps_;
+};
+
+}  // namespace mantissa

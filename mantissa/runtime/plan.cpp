@@ -1,0 +1,99 @@
+#include "mantissa/runtime/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/printer.h"
+
+namespace mantissa {
+
+namespace {
+
+struct Choice {
+    const Kernel* kernel = nullptr;
+    std::vector<Refusal> refused;
+};
+
+Choice choose(const Device& device, const Problem& problem) {
+    Choice choice;
+    for (const Kernel& kernel : device.kernels(problem.op.name)) {
+        std::string reason = kernel.refusal(problem);
+        if (reason.empty()) {
+            choice.kernel = &kernel;
+            return choice;
+        }
+        choice.refused.push_back({kernel.name, std::move(reason)});
+    }
+    return choice;
+}
+
+/// Sources have values without running; views have those of their operand.
+bool runs(const Graph& graph, const Node& node) {
+    return node.op->name != "input" && node.op->name != "state" && node.op->name != "constant" &&
+           !is_view(graph, node);
+}
+
+[[noreturn]] void fail_without_kernel(const Graph& graph, const Device& device, NodeId id,
+                                      const Choice& choice) {
+    std::string reasons;
+    for (const Refusal& refusal : choice.refused)
+        reasons += fmt::format("; '{}' says: {}", refusal.kernel, refusal.reason);
+    throw UserError(
+        fmt::format("{} has no kernel for {}{}", device.target().device, print(graph, id), reasons));
+}
+
+}  // namespace
+
+bool has_kernel(const Device& device, const Graph& graph, const Node& node) {
+    const std::vector<Type> inputs = graph.input_types(node);
+    return choose(device, {*node.op, inputs, node.outputs, node.attributes}).kernel != nullptr;
+}
+
+Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(device) {
+    std::vector<std::int64_t> workspace(graph_.size());
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+        const Node& node = graph_.node(id);
+        if (!runs(graph_, node)) continue;
+        const std::vector<Type> inputs = graph_.input_types(node);
+        const Problem problem{*node.op, inputs, node.outputs, node.attributes};
+        Choice choice = choose(device, problem);
+        if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);
+        workspace[static_cast<std::size_t>(id)] = choice.kernel->workspace(problem);
+        nodes_.push_back({id, choice.kernel->name, std::move(choice.refused), choice.kernel->prepare(problem),
+                          node.op->cost(inputs, node.outputs, node.attributes)});
+    }
+    memory_ = plan_memory(graph_, [&](NodeId id) { return workspace[static_cast<std::size_t>(id)]; });
+}
+
+std::vector<std::string> Plan::kernels_of(std::string_view op) const {
+    std::vector<std::string> names;
+    for (const PlannedNode& planned : nodes_)
+        if (graph_.node(planned.node).op->name == op &&
+            std::find(names.begin(), names.end(), planned.kernel) == names.end())
+            names.push_back(planned.kernel);
+    return names;
+}
+
+std::int64_t Plan::input_bytes() const {
+    std::int64_t bytes = 0;
+    for (NodeId id : graph_.inputs()) bytes += align_up(graph_.node(id).outputs[0].bytes());
+    return bytes;
+}
+
+std::string Plan::text() const {
+    std::string text;
+    for (const PlannedNode& planned : nodes_) {
+        const Place& place = memory_.place({planned.node, 0});
+        text +=
+            fmt::format("{}\n    kernel '{}', {} flops, {} bytes{}\n", print(graph_, planned.node),
+                        planned.kernel, planned.cost.flops, planned.cost.bytes,
+                        place.kind == Place::Kind::arena ? fmt::format(", arena + {}", place.offset) : "");
+        for (const Refusal& refusal : planned.refused)
+            text += fmt::format("    refused '{}': {}\n", refusal.kernel, refusal.reason);
+    }
+    return text;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,99 @@
+#include "mantissa/runtime/state_block.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+#include "mantissa/passes/plan_memory.h"
+
+namespace mantissa {
+
+namespace {
+
+/// FNV-1a: tells the random numbers of one state from those of another, whatever the order of states.
+std::uint32_t hash_of(std::string_view name) {
+    std::uint32_t hash = 2166136261u;
+    for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+    return hash;
+}
+
+template <class T>
+void fill(std::span<std::byte> bytes, const Initializer& initializer, const RandomStream& stream) {
+    T* values = reinterpret_cast<T*>(bytes.data());
+    for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
+        double value = initializer.mean;
+        if (initializer.kind == Initializer::Kind::normal)
+            value += initializer.standard_deviation * static_cast<double>(stream.normal(i));
+        values[i] = static_cast<T>(value);
+    }
+}
+
+void fill(std::span<std::byte> bytes, DType dtype, const Initializer& initializer,
+          const RandomStream& stream) {
+    switch (dtype) {
+        case DType::f32:
+            return fill<float>(bytes, initializer, stream);
+        case DType::f64:
+            return fill<double>(bytes, initializer, stream);
+        case DType::i64:
+            return fill<std::int64_t>(bytes, initializer, stream);
+        case DType::i32:
+            return fill<std::int32_t>(bytes, initializer, stream);
+        default:
+            throw InternalError(fmt::format("states of {} have no initializer", name_of(dtype)));
+    }
+}
+
+}  // namespace
+
+StateBlock::StateBlock(Device& device, std::span<const State> states)
+    : device_(device), states_(states.begin(), states.end()) {
+    for (const State& state : states_) {
+        check(!entries_.contains(state.name), "states have different names");
+        entries_[state.name] = {state.type, bytes_};
+        bytes_ += align_up(state.type.bytes());
+    }
+    memory_ = device.allocate(static_cast<std::size_t>(bytes_), "model and optimizer state");
+}
+
+void StateBlock::initialize(std::uint64_t seed) {
+    for (const State& state : states_) {
+        std::vector<std::byte> value(static_cast<std::size_t>(state.type.bytes()));
+        fill(value, state.type.dtype, state.initializer,
+             {.seed = seed, .step = 0, .operation = hash_of(state.name)});
+        write(state.name, value);
+    }
+}
+
+const StateBlock::Entry& StateBlock::entry(const std::string& name) const {
+    const auto found = entries_.find(name);
+    if (found == entries_.end()) throw InternalError(fmt::format("there is no state '{}'", name));
+    return found->second;
+}
+
+std::byte* StateBlock::address(const std::string& name) const { return memory_->data() + entry(name).offset; }
+
+const Type& StateBlock::type(const std::string& name) const { return entry(name).type; }
+
+std::vector<std::byte> StateBlock::read(const std::string& name) const {
+    std::vector<std::byte> value(static_cast<std::size_t>(type(name).bytes()));
+    device_.copy_to_host(value, address(name));
+    return value;
+}
+
+void StateBlock::write(const std::string& name, std::span<const std::byte> value) {
+    check(static_cast<std::int64_t>(value.size()) == type(name).bytes(), "a state is written whole");
+    device_.copy_to_device(address(name), value);
+}
+
+std::vector<float> StateBlock::read_f32(const std::string& name) const {
+    check(type(name).dtype == DType::f32, "the state is f32");
+    const std::vector<std::byte> bytes = read(name);
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+}
+
+}  // namespace mantissa

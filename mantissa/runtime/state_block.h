@@ -1,0 +1,49 @@
+// The state block: everything that lives from one run to the next, shared by all plans of a model.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/device/device.h"
+
+namespace mantissa {
+
+class StateBlock {
+  public:
+    /// Room for the states, all zero.
+    StateBlock(Device& device, std::span<const State> states);
+
+    /// Gives every state its initial value. The numbers of a state depend on the seed and its own name alone.
+    void initialize(std::uint64_t seed);
+
+    /// The address of a state. Throws InternalError if there is none of that name.
+    std::byte* address(const std::string& name) const;
+    bool has(const std::string& name) const { return entries_.contains(name); }
+    const Type& type(const std::string& name) const;
+
+    /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ.
+    std::vector<std::byte> read(const std::string& name) const;
+    void write(const std::string& name, std::span<const std::byte> value);
+    std::vector<float> read_f32(const std::string& name) const;
+
+    const std::vector<State>& states() const { return states_; }
+    std::int64_t bytes() const { return bytes_; }
+
+  private:
+    struct Entry {
+        Type type;
+        std::int64_t offset;
+    };
+    const Entry& entry(const std::string& name) const;
+
+    Device& device_;
+    std::vector<State> states_;
+    std::map<std::string, Entry> entries_;
+    std::int64_t bytes_ = 0;
+    std::unique_ptr<DeviceMemory> memory_;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,78 @@
+#include "mantissa/train/adamw.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+namespace {
+
+void validate(const AdamWOptions& options) {
+    for (double beta : {options.beta1, options.beta2})
+        if (!(beta >= 0 && beta < 1)) throw UserError(fmt::format("betas must lie in [0, 1), got {}", beta));
+    if (!(options.epsilon > 0))
+        throw UserError(fmt::format("epsilon must be positive, got {}", options.epsilon));
+    if (!(options.weight_decay >= 0))
+        throw UserError(fmt::format("weight decay must be 0 or more, got {}", options.weight_decay));
+    if (!(options.clip >= 0))
+        throw UserError(fmt::format("clip must be 0 (off) or more, got {}", options.clip));
+}
+
+/// A state of the optimizer, starting at zero.
+Tensor zero_state(Graph& graph, const std::string& name, Type type) {
+    return {graph,
+            graph.add_state(
+                {.kind = State::Kind::optimizer, .name = name, .type = std::move(type), .initializer = {}})};
+}
+
+struct Shared {
+    Tensor learning_rate, step, scale, apply;
+};
+
+void update_parameter(Graph& graph, const ParameterGradient& parameter, const Shared& shared,
+                      const AdamWOptions& options) {
+    const State state = graph.states()[static_cast<std::size_t>(parameter.state)];
+    const OriginScope scope(graph, state.name);
+    const Tensor p(graph, {state.node, 0});
+    const Tensor m = zero_state(graph, "adamw.m." + state.name, state.type);
+    const Tensor v = zero_state(graph, "adamw.v." + state.name, state.type);
+    const bool decays = !options.decay_matrices_only || state.type.shape.rank() >= 2;
+    const auto updated = call(graph, "adamw",
+                              std::vector{p, parameter.gradient, m, v, shared.learning_rate, shared.step,
+                                          shared.scale, shared.apply},
+                              {{"beta1", options.beta1},
+                               {"beta2", options.beta2},
+                               {"epsilon", options.epsilon},
+                               {"weight_decay", decays ? options.weight_decay : 0.0}});
+    graph.add_update(parameter.state, updated[0].value());
+    graph.add_update(graph.find_state("adamw.m." + state.name), updated[1].value());
+    graph.add_update(graph.find_state("adamw.v." + state.name), updated[2].value());
+}
+
+}  // namespace
+
+TraceUpdate adamw_update(const AdamWOptions& options) {
+    validate(options);
+    return [options](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
+        const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
+        const Tensor rate(graph, graph.add_input("learning_rate", {DType::f32, {}}));
+        const Tensor step = zero_state(graph, "adamw.step", {DType::f64, {}});
+        std::vector<Tensor> all;
+        for (const ParameterGradient& parameter : gradients) all.push_back(parameter.gradient);
+        const auto norm = call(graph, "global_norm", all);
+        const Tensor apply = logical_and(norm[1], is_finite(loss));
+        const Tensor one = constant(graph, 1.0);
+        const Tensor scale =
+            options.clip > 0 ? minimum(one, constant(graph, options.clip) / (norm[0] + 1e-6)) : one;
+        const Tensor next_step = step + 1.0;
+        for (const ParameterGradient& parameter : gradients)
+            update_parameter(graph, parameter, {rate, next_step, scale, apply}, options);
+        graph.add_update(graph.find_state("adamw.step"), select(apply, next_step, step).value());
+        graph.add_result("loss", loss.value());
+        graph.add_result("gradient_norm", norm[0].value());
+        graph.add_result("applied", apply.value());
+    };
+}
+
+}  // namespace mantissa

@@ -1,0 +1,103 @@
+#include "mantissa/train/trainer.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/base/clock.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/system_memory.h"
+
+namespace mantissa {
+
+namespace {
+
+constexpr double gigabyte = 1e9;
+
+void validate(const TrainerOptions& options) {
+    if (options.batch < 1) throw UserError(fmt::format("the batch must be 1 or more, got {}", options.batch));
+    if (options.sequence < 1)
+        throw UserError(fmt::format("the sequence must be 1 or more, got {}", options.sequence));
+}
+
+TraceModel trace_gpt2(const TrainerOptions& options) {
+    return [&options](Graph& graph) {
+        const Type ids{DType::i32, {options.batch, options.sequence}};
+        const Tensor tokens(graph, graph.add_input("tokens", ids));
+        const Tensor targets(graph, graph.add_input("targets", ids));
+        RandomState random;
+        if (options.model.dropout > 0)
+            random = {{graph, graph.add_input("random_seed", {DType::i64, {}})},
+                      {graph, graph.add_input("random_step", {DType::i64, {}})}};
+        return nn::gpt2_loss(options.model, tokens, targets, random);
+    };
+}
+
+}  // namespace
+
+Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(options)), device_(device) {
+    validate(options_);
+    const Stopwatch watch;
+    PipelineOptions pipeline = options_.pipeline;
+    pipeline.has_kernel = [&device](const Graph& graph, const Node& node) {
+        return has_kernel(device, graph, node);
+    };
+    TrainingStep step = build_training_step(trace_gpt2(options_), adamw_update(options_.optimizer), pipeline);
+    pass_times_ = std::move(step.times);
+    const Stopwatch planning;
+    plan_ = std::make_unique<Plan>(std::move(step.graph), device);
+    pass_times_.push_back({"choose kernels, plan memory", planning.milliseconds(), plan_->graph().size()});
+    build_milliseconds_ = watch.milliseconds();
+}
+
+void Trainer::allocate() {
+    if (execution_) return;
+    const std::int64_t needed = memory().total(), available = available_memory();
+    if (needed > available)
+        throw UserError(fmt::format(
+            "{} at {} x {} needs {:.2f} GB ({:.2f} state, {:.2f} activations and gradients), {:.2f} GB are "
+            "available; "
+            "use a smaller --batch, --sequence or --model",
+            options_.model.name, options_.batch, options_.sequence, static_cast<double>(needed) / gigabyte,
+            static_cast<double>(memory().state) / gigabyte, static_cast<double>(memory().arena) / gigabyte,
+            static_cast<double>(available) / gigabyte));
+    state_ = std::make_unique<StateBlock>(device_, plan_->graph().states());
+    state_->initialize(options_.seed);
+    arena_ =
+        device_.allocate(static_cast<std::size_t>(plan_->memory().arena_bytes), "activations and gradients");
+    execution_ = std::make_unique<Execution>(*plan_, *state_, *arena_);
+}
+
+StateBlock& Trainer::state() {
+    allocate();
+    return *state_;
+}
+
+MemoryUse Trainer::memory() const {
+    return {.state = plan_->memory().state_bytes,
+            .arena = plan_->memory().arena_bytes,
+            .inputs = plan_->input_bytes()};
+}
+
+StepResult Trainer::step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                         double learning_rate, Profile* profile) {
+    allocate();
+    const auto rate = static_cast<float>(learning_rate);
+    execution_->set_input("tokens", tokens);
+    execution_->set_input("targets", targets);
+    execution_->set_input("learning_rate", std::span<const float>(&rate, 1));
+    if (options_.model.dropout > 0) {
+        const auto seed = static_cast<std::int64_t>(options_.seed);
+        execution_->set_input("random_seed", std::span<const std::int64_t>(&seed, 1));
+        execution_->set_input("random_step", std::span<const std::int64_t>(&steps_, 1));
+    }
+    const Stopwatch watch;
+    execution_->run(profile);
+    StepResult result;
+    result.seconds = watch.seconds();
+    result.loss = execution_->read_scalar("loss");
+    result.gradient_norm = execution_->read_scalar("gradient_norm");
+    result.applied = execution_->read_result("applied")[0] != std::byte{0};
+    ++steps_;
+    return result;
+}
+
+}  // namespace mantissa

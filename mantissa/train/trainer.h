@@ -1,0 +1,71 @@
+// A model in training: the plan of its step, its state, and the arena it runs in.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/train/adamw.h"
+
+namespace mantissa {
+
+struct TrainerOptions {
+    nn::Gpt2Config model;
+    std::int64_t batch = 4;       // B: sequences of a step
+    std::int64_t sequence = 256;  // T
+    std::uint64_t seed = 1337;
+    AdamWOptions optimizer;
+    PipelineOptions pipeline;  ///< `has_kernel` is filled in from the device
+};
+
+struct StepResult {
+    float loss = 0;           ///< before the update
+    float gradient_norm = 0;  ///< before clipping
+    bool applied = false;     ///< false: the step was not finite and changed nothing
+    double seconds = 0;
+};
+
+/// Bytes that a trainer holds, as planned.
+struct MemoryUse {
+    std::int64_t state = 0;   ///< parameters, moments, constants
+    std::int64_t arena = 0;   ///< activations, gradients, workspaces
+    std::int64_t inputs = 0;  ///< tokens and scalars
+    std::int64_t total() const { return state + arena + inputs; }
+};
+
+class Trainer {
+  public:
+    /// Plans only. Throws UserError if the batch or sequence is not positive or too large to count.
+    Trainer(Device& device, TrainerOptions options);
+
+    /// Allocates and initialises. Throws UserError, saying what is needed and what there is, if the plan does
+    /// not fit the available memory. Called by the first step if not before.
+    void allocate();
+
+    /// One step on tokens and targets i32 [B, T]. With a profile, times each kernel.
+    StepResult step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                    double learning_rate, Profile* profile = nullptr);
+
+    const TrainerOptions& options() const { return options_; }
+    const Plan& plan() const { return *plan_; }
+    StateBlock& state();
+    MemoryUse memory() const;
+    std::int64_t tokens_per_step() const { return options_.batch * options_.sequence; }
+    /// From tracing to the bound plan, without allocation.
+    double build_milliseconds() const { return build_milliseconds_; }
+    const std::vector<PassTime>& pass_times() const { return pass_times_; }
+
+  private:
+    TrainerOptions options_;
+    Device& device_;
+    std::unique_ptr<Plan> plan_;
+    std::vector<PassTime> pass_times_;
+    double build_milliseconds_ = 0;
+    std::unique_ptr<StateBlock> state_;
+    std::unique_ptr<DeviceMemory> arena_;
+    std::unique_ptr<Execution> execution_;
+    std::int64_t steps_ = 0;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,130 @@
+// Gradients of every operation against central differences of the reference, both in FP64.
+#include "mantissa/graph/gradient.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/support/op_cases.h"
+
+namespace mantissa {
+namespace {
+
+using testing::OpCase;
+using testing::Recorded;
+
+/// sum_i <weights of output i, output i>, of the outputs that have a weight.
+double weighted_sum(const Graph& graph, const ReferenceFeed& feed, const std::vector<Tensor>& outputs,
+                    const std::vector<std::vector<double>>& weights) {
+    const ReferenceRun run(graph, feed);
+    double total = 0;
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        for (std::size_t j = 0; j < weights[i].size(); ++j)
+            total += weights[i][j] * run[outputs[i].value()].values[j];
+    return total;
+}
+
+/// Outputs that exist for the gradient's sake (means, log-sum-exp) are not differentiated.
+std::size_t differentiated_outputs(const OpCase& test, std::size_t outputs) {
+    return test.op == "layer_norm" || test.op == "cross_entropy" ? 1 : outputs;
+}
+
+/// The largest of |gradient - difference| / (1 + |gradient|) over all elements of all floating operands.
+double worst_difference(const OpCase& test, double planted_factor = 1.0) {
+    Recorded recorded(test);
+    Graph forward = recorded.graph;
+    std::vector<Tensor> cotangents;
+    std::vector<std::vector<double>> weights(recorded.outputs.size());
+    for (std::size_t i = 0; i < recorded.outputs.size(); ++i) {
+        cotangents.emplace_back();
+        if (i >= differentiated_outputs(test, recorded.outputs.size())) continue;
+        const Type type = recorded.outputs[i].type();
+        const std::string name = fmt::format("w{}", i);
+        weights[i] = testing::values_of({type}, 100 + static_cast<std::uint32_t>(i));
+        cotangents[i] = Tensor(recorded.graph, recorded.graph.add_input(name, type));
+        recorded.feed[name] = weights[i];
+    }
+    const auto gradients = backpropagate(recorded.graph, recorded.outputs, cotangents, recorded.inputs);
+    const ReferenceRun run(recorded.graph, recorded.feed);
+    double worst = 0;
+    for (std::size_t i = 0; i < recorded.inputs.size(); ++i) {
+        if (!is_floating(test.operands[i].type.dtype)) continue;
+        EXPECT_TRUE(gradients[i]) << test.name << " has no gradient for operand " << i;
+        if (!gradients[i]) return INFINITY;
+        const std::vector<double>& gradient = run[gradients[i].value()].values;
+        for (std::size_t j = 0; j < gradient.size(); ++j) {
+            // Truncation leaves about step^2 = 1e-10, cancellation 1e-16 / step = 1e-11 of the sum.
+            const double step = 1e-5;
+            ReferenceFeed feed = recorded.feed;
+            double& x = feed[fmt::format("x{}", i)][j];
+            const double middle = x;
+            x = middle + step;
+            const double above = weighted_sum(forward, feed, recorded.outputs, weights);
+            x = middle - step;
+            const double below = weighted_sum(forward, feed, recorded.outputs, weights);
+            const double difference = (above - below) / (2 * step);
+            const double error =
+                std::abs(gradient[j] * planted_factor - difference) / (1 + std::abs(difference));
+            worst = !(error <= worst) ? error : worst;  // NaN is worst
+        }
+    }
+    return worst;
+}
+
+/// A hundred times the error of the difference quotient itself.
+constexpr double tolerance = 1e-8;
+
+TEST(Gradients, AgreeWithDifferencesForEveryOperation) {
+    for (const OpCase& test : testing::op_cases())
+        if (find_op(test.op).gradient) {
+            EXPECT_LE(worst_difference(test), tolerance) << test.name;
+        }
+}
+
+TEST(Gradients, APlantedErrorOfOnePartInAMillionIsCaught) {
+    for (const OpCase& test : testing::op_cases())
+        if (find_op(test.op).gradient) {
+            EXPECT_GT(worst_difference(test, 1.0 + 1e-6), tolerance) << test.name;
+        }
+}
+
+TEST(Gradients, EveryOperationIsTestedOrSaysWhyItHasNone) {
+    std::set<std::string> tested;
+    for (const OpCase& test : testing::op_cases()) tested.insert(test.op);
+    tested.insert("state");  // as an input, but kept
+    for (const Op* op : op_table()) {
+        EXPECT_TRUE(tested.contains(std::string(op->name)))
+            << op->name << " has no case in tests/support/op_cases.h";
+        EXPECT_NE(op->gradient == nullptr, op->no_gradient.empty()) << op->name;
+    }
+}
+
+TEST(Gradients, TiesAreSharedAsWritten) {
+    Graph graph;
+    const Tensor a(graph, graph.add_input("a", {DType::f32, {3}})),
+        b(graph, graph.add_input("b", {DType::f32, {3}}));
+    const std::vector<Tensor> y{maximum(a, b), max(a, {0})}, inputs{a, b};
+    const std::vector<Tensor> ones{constant(graph, 1.0, DType::f32, {3}), constant(graph, 10.0)};
+    const auto gradients = backpropagate(graph, y, ones, inputs);
+    const ReferenceRun run(graph, {{"a", {2, 2, 1}}, {"b", {2, 1, 3}}});
+    // maximum: half at the tie; max over a: the two equal maxima share 10.
+    EXPECT_EQ(run[gradients[0].value()].values, (std::vector<double>{0.5 + 5, 1 + 5, 0}));
+    EXPECT_EQ(run[gradients[1].value()].values, (std::vector<double>{0.5, 0, 1}));
+}
+
+TEST(Gradients, OfGradientCompositesEqualTheMachinesOwn) {
+    // The one gradient composite written by hand: the same as differentiating softmax's definition.
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {4, 9}})),
+        dy(graph, graph.add_input("dy", {DType::f32, {4, 9}}));
+    const Tensor by_hand = call1("softmax_grad", {dy, softmax(x)});
+    const Tensor by_machine = differentiate_definition(
+        {.op = "softmax", .inputs = {x}, .cotangents = {dy}, .saved = {}}, graph, {})[0];
+    const ReferenceRun run(graph, {{"x", testing::values_of(testing::f32({4, 9}), 1)},
+                                   {"dy", testing::values_of(testing::f32({4, 9}), 2)}});
+    for (std::size_t i = 0; i < 36; ++i)
+        EXPECT_NEAR(run[by_hand.value()].values[i], run[by_machine.value()].values[i], 1e-15);
+}
+
+}  // namespace
+}  // namespace mantissa

@@ -1,0 +1,103 @@
+#include "mantissa/graph/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/printer.h"
+#include "mantissa/graph/tensor.h"
+#include "mantissa/graph/verifier.h"
+
+namespace mantissa {
+namespace {
+
+/// The text of the UserError that `body` throws.
+template <class Body>
+std::string error_of(Body&& body) {
+    try {
+        body();
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+Tensor input(Graph& graph, const char* name, Shape shape, DType dtype = DType::f32) {
+    return {graph, graph.add_input(name, {dtype, std::move(shape)})};
+}
+
+TEST(Graph, PrintsAsAPersonWouldWriteIt) {
+    Graph graph;
+    const Tensor x = input(graph, "x", {4, 8});
+    const OriginScope scope(graph, "h.0");
+    const Tensor w(graph, graph.add_state({.name = "w", .type = {DType::f32, {3, 8}}, .initializer = {}}));
+    const Tensor y = matmul(x, w, {.transpose_b = true}) * 0.5;
+    graph.add_result("y", y.value());
+    EXPECT_EQ(print(graph),
+              "%0: f32[4, 8] = input() {dtype=f32, name=x, shape=[4, 8]}\n"
+              "%1: f32[3, 8] = state() {dtype=f32, name=w, shape=[3, 8]}  # h.0\n"
+              "%2: f32[4, 3] = matmul(%x, %w) {transpose_a=false, transpose_b=true}  # h.0\n"
+              "%4: f32[4, 3] = mul(%2, 0.5)  # h.0\n"
+              "result y = %4\n");
+}
+
+TEST(Graph, ErrorsNameTheOperationWhereItWasTracedAndBothShapes) {
+    Graph graph;
+    const Tensor a = input(graph, "a", {4, 8}), b = input(graph, "b", {9, 3});
+    const OriginScope scope(graph, "h.3");
+    const std::string text = error_of([&] { matmul(a, b); });
+    EXPECT_NE(text.find("matmul (traced in h.3 at graph_test.cpp:"), std::string::npos) << text;
+    EXPECT_NE(text.find("inner extents differ: 8 of f32[4, 8] and 9 of f32[9, 3]"), std::string::npos)
+        << text;
+}
+
+TEST(Graph, EachTypeRuleRefusesWhatDoesNotFit) {
+    Graph graph;
+    const Tensor x = input(graph, "x", {4, 6}), ids = input(graph, "ids", {4}, DType::i32);
+    EXPECT_EQ(error_of([&] { reshape(x, {5, 5}); }).substr(0, 8), "reshape ");
+    EXPECT_NE(error_of([&] { x + input(graph, "y", {5}); }).find("shapes [4, 6] and [5] do not fit"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] { transpose(x, {0, 0}); }).find("must name each axis"), std::string::npos);
+    EXPECT_NE(error_of([&] { slice(x, 1, 2, 7); }).find("[2, 7) is outside axis 1"), std::string::npos);
+    EXPECT_NE(error_of([&] { split(x, 1, 4); }).find("cannot be cut into 4"), std::string::npos);
+    EXPECT_NE(error_of([&] { exp(ids); }).find("must be floating-point"), std::string::npos);
+    EXPECT_NE(error_of([&] { embedding(x, x); }).find("must be i32"), std::string::npos);
+    EXPECT_NE(error_of([&] { cross_entropy(x, input(graph, "t", {5}, DType::i32)); }).find("shape [4]"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] {
+                  graph.add_input("n", {DType::f32, {-3}});
+              }).find("negative"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] {
+                  Shape({1ll << 40, 1ll << 40}).elements();
+              }).find("more elements"),
+              std::string::npos);
+}
+
+TEST(Graph, StatesHaveOneNameAndOneUpdate) {
+    Graph graph;
+    const State state{.name = "w", .type = {DType::f32, {2}}, .initializer = {}};
+    const Tensor w(graph, graph.add_state(state));
+    EXPECT_NE(error_of([&] { graph.add_state(state); }).find("two states named 'w'"), std::string::npos);
+    graph.add_update(0, (w + w).value());
+    EXPECT_THROW(graph.add_update(0, (w * w).value()), InternalError);
+    EXPECT_THROW(graph.add_update(0, sum(w, {0}).value()), InternalError);
+}
+
+TEST(Verifier, NamesThePassAndTheNodeThatBrokeTheGraph) {
+    Graph graph;
+    const Tensor x = input(graph, "x", {2});
+    const Tensor y = exp(x), z = exp(y);
+    graph.add_result("z", z.value());
+    verify(graph, "trace");
+    graph.replace_uses(x.value(), z.value(), 1);  // %1 now reads what comes after it
+    try {
+        verify(graph, "planting");
+        FAIL() << "a graph that reads ahead was accepted";
+    } catch (const InternalError& error) {
+        EXPECT_NE(std::string(error.what()).find("graph after planting: an operand of %1"), std::string::npos)
+            << error.what();
+    }
+}
+
+}  // namespace
+}  // namespace mantissa

@@ -1,0 +1,379 @@
+// One case or more for every operation: operands and how to call it. Gradients and kernels are tested over
+// this list, and a test fails if an operation of the table is missing here.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/random.h"
+#include "mantissa/graph/reference.h"
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa::testing {
+
+/// Where the values of an operand lie.
+enum class Values { normal, positive, boolean, index, one, finite_or_not, scalar_step };
+
+struct Operand {
+    Type type;
+    Values values = Values::normal;
+    std::int64_t limit = 0;  ///< index: below this
+};
+
+/// How far a kernel's FP32 result may lie from the reference: `ulps` of itself, plus `sums` rounding errors
+/// of 2^-24 each relative to the same operation on absolute values.
+struct Error {
+    double ulps = 0;
+    double sums = 0;
+};
+
+struct OpCase {
+    std::string op;
+    std::string name;
+    std::vector<Operand> operands;
+    std::function<std::vector<Tensor>(Graph&, const std::vector<Tensor>&)> build;
+    Error error = {};
+};
+
+inline Operand f32(Shape shape, Values values = Values::normal) {
+    return {{DType::f32, std::move(shape)}, values};
+}
+inline Operand ids(Shape shape, std::int64_t limit) {
+    return {{DType::i32, std::move(shape)}, Values::index, limit};
+}
+inline Operand flags(Shape shape) { return {{DType::boolean, std::move(shape)}, Values::boolean}; }
+inline Operand counter() { return {{DType::i64, {}}, Values::one}; }
+
+/// Reproducible values of an operand, exact in its type.
+inline std::vector<double> values_of(const Operand& operand, std::uint32_t which) {
+    const RandomStream random{.seed = 20, .step = 0, .operation = which};
+    std::vector<double> values(static_cast<std::size_t>(operand.type.shape.elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const double normal = static_cast<double>(random.normal(i));
+        switch (operand.values) {
+            case Values::normal:
+                values[i] = normal;
+                break;
+            case Values::positive:
+                values[i] = static_cast<float>(0.25 + std::abs(normal));
+                break;
+            case Values::boolean:
+                values[i] = random.bits(i) & 1;
+                break;
+            case Values::index:
+                values[i] = static_cast<double>(random.bits(i) % static_cast<std::uint64_t>(operand.limit));
+                break;
+            case Values::one:
+                values[i] = 1;
+                break;
+            case Values::scalar_step:
+                values[i] = 3;
+                break;
+            case Values::finite_or_not:
+                values[i] = i % 5 == 3 ? INFINITY : i % 7 == 2 ? NAN : normal;
+                break;
+        }
+    }
+    return values;
+}
+
+/// A case recorded in a graph of its own.
+struct Recorded {
+    Graph graph;
+    std::vector<Tensor> inputs, outputs;
+    ReferenceFeed feed;
+
+    explicit Recorded(const OpCase& test) {
+        for (std::size_t i = 0; i < test.operands.size(); ++i) {
+            const std::string name = fmt::format("x{}", i);
+            inputs.emplace_back(graph, graph.add_input(name, test.operands[i].type));
+            feed[name] = values_of(test.operands[i], static_cast<std::uint32_t>(i));
+        }
+        outputs = test.build(graph, inputs);
+        for (std::size_t i = 0; i < outputs.size(); ++i)
+            graph.add_result(fmt::format("y{}", i), outputs[i].value());
+    }
+    Recorded(const Recorded&) = delete;
+};
+
+using In = const std::vector<Tensor>&;
+
+inline std::vector<OpCase> source_cases() {
+    return {
+        {"input", "input", {f32({3, 5})}, [](Graph&, In x) { return std::vector{x[0]}; }},
+        {"constant",
+         "constant",
+         {f32({3})},
+         [](Graph& g, In x) { return std::vector{x[0] * constant(g, 2.5)}; },
+         {1}},
+        {"iota",
+         "iota over rows",
+         {f32({1})},
+         [](Graph& g, In) {
+             return std::vector{iota(g, {3, 4, 2}, 1)};
+         }},
+        {"random_uniform",
+         "random_uniform",
+         {counter(), counter()},
+         [](Graph&, In x) {
+             return std::vector{random_uniform(x[0], x[1], 7, {5, 13})};
+         }},
+    };
+}
+
+inline OpCase unary_case(const char* op, Values values, double ulps) {
+    return {op,
+            op,
+            {f32({7, 13}, values)},
+            [op](Graph&, In x) { return std::vector{call1(op, {x[0]})}; },
+            {ulps}};
+}
+
+inline OpCase binary_case(const char* op, const char* name, Shape a, Shape b, Values values, double ulps) {
+    return {op,
+            fmt::format("{} {}", op, name),
+            {f32(std::move(a)), f32(std::move(b), values)},
+            [op](Graph&, In x) {
+                return std::vector{call1(op, {x[0], x[1]})};
+            },
+            {ulps}};
+}
+
+inline std::vector<OpCase> elementwise_cases() {
+    std::vector<OpCase> cases = {
+        unary_case("neg", Values::normal, 0),
+        unary_case("exp", Values::normal, 2),
+        unary_case("log", Values::positive, 2),
+        unary_case("tanh", Values::normal, 2),
+        unary_case("erf", Values::normal, 2),
+        unary_case("sqrt", Values::positive, 1),
+        unary_case("rsqrt", Values::positive, 2),
+        unary_case("stop_gradient", Values::normal, 0),
+        unary_case("is_finite", Values::finite_or_not, 0),
+        {"cast",
+         "cast to f64",
+         {f32({5, 3})},
+         [](Graph&, In x) { return std::vector{cast(x[0], DType::f64)}; }},
+        {"cast",
+         "cast from bool",
+         {flags({9})},
+         [](Graph&, In x) { return std::vector{cast(x[0], DType::f32)}; }},
+        {"logical_and",
+         "logical_and",
+         {flags({4, 5}), flags({5})},
+         [](Graph&, In x) { return std::vector{logical_and(x[0], x[1])}; }},
+        {"select",
+         "select with a broadcast mask",
+         {flags({5, 5}), f32({2, 3, 5, 5}), f32({})},
+         [](Graph&, In x) { return std::vector{select(x[0], x[1], x[2])}; }},
+    };
+    for (const char* op : {"add", "sub", "mul", "div", "maximum", "minimum", "less", "less_equal", "equal"}) {
+        const Values values = std::string(op) == "div" ? Values::positive : Values::normal;
+        cases.push_back(binary_case(op, "of equal shapes", {4, 37}, {4, 37}, values, 1));
+        cases.push_back(binary_case(op, "with a scalar", {3, 11}, {}, values, 1));
+        cases.push_back(binary_case(op, "with a row", {2, 3, 5}, {5}, values, 1));
+        cases.push_back(binary_case(op, "with a column", {2, 3, 5}, {3, 1}, values, 1));
+        cases.push_back(binary_case(op, "of an outer product", {7, 1}, {1, 6}, values, 1));
+    }
+    return cases;
+}
+
+inline std::vector<OpCase> movement_cases() {
+    return {
+        {"reshape",
+         "reshape",
+         {f32({6, 4})},
+         [](Graph&, In x) {
+             return std::vector{reshape(x[0], {3, -1})};
+         }},
+        {"transpose",
+         "transpose of a matrix",
+         {f32({5, 7})},
+         [](Graph&, In x) {
+             return std::vector{transpose(x[0], {1, 0})};
+         }},
+        {"transpose",
+         "transpose to head-major",
+         {f32({2, 5, 3, 2, 3})},
+         [](Graph&, In x) {
+             return std::vector{transpose(x[0], {2, 0, 3, 1, 4})};
+         }},
+        {"broadcast",
+         "broadcast",
+         {f32({3, 1})},
+         [](Graph&, In x) {
+             return std::vector{broadcast_to(x[0], {2, 3, 4})};
+         }},
+        {"slice",
+         "slice of rows",
+         {f32({7, 3})},
+         [](Graph&, In x) { return std::vector{slice(x[0], 0, 2, 6)}; }},
+        {"slice",
+         "slice of columns",
+         {f32({4, 9})},
+         [](Graph&, In x) { return std::vector{slice(x[0], -1, 1, 4)}; }},
+        {"pad", "pad", {f32({3, 4})}, [](Graph&, In x) { return std::vector{pad(x[0], 1, 2, 1)}; }},
+        {"split", "split of columns", {f32({3, 6})}, [](Graph&, In x) { return split(x[0], 1, 3); }},
+        {"split",
+         "split of the outermost axis",
+         {f32({4, 5})},
+         [](Graph&, In x) { return split(x[0], 0, 2); }},
+        {"concat",
+         "concat",
+         {f32({2, 3}), f32({2, 5})},
+         [](Graph&, In x) { return std::vector{concat(x, 1)}; }},
+        {"embedding",
+         "embedding",
+         {f32({11, 6}), ids({3, 4}, 11)},
+         [](Graph&, In x) { return std::vector{embedding(x[0], x[1])}; }},
+        {"embedding_grad",
+         "embedding_grad",
+         {f32({3, 4, 6}), ids({3, 4}, 5)},
+         [](Graph&, In x) {
+             return std::vector{call1("embedding_grad", {x[0], x[1]}, {{"rows", std::int64_t{5}}})};
+         },
+         {0, 12}},
+    };
+}
+
+inline std::vector<OpCase> reduction_cases() {
+    std::vector<OpCase> cases;
+    for (const char* op : {"sum", "max"}) {
+        const auto add = [&](const char* name, Shape shape, std::vector<std::int64_t> axes, bool keep) {
+            const double terms = static_cast<double>(shape.elements());
+            cases.push_back({op,
+                             fmt::format("{} {}", op, name),
+                             {f32(std::move(shape))},
+                             [=](Graph&, In x) {
+                                 return std::vector{call1(op, {x[0]}, {{"axes", axes}, {"keep", keep}})};
+                             },
+                             {1, terms}});
+        };
+        add("over rows", {9, 5}, {0}, false);
+        add("over the last axis", {3, 4, 7}, {2}, true);
+        add("over everything", {3, 5, 2}, {0, 1, 2}, false);
+        add("over the ends", {3, 4, 5}, {0, 2}, false);
+        add("over nothing", {3, 4}, {}, false);
+    }
+    return cases;
+}
+
+inline std::vector<OpCase> contraction_cases() {
+    std::vector<OpCase> cases;
+    for (bool ta : {false, true})
+        for (bool tb : {false, true})
+            cases.push_back({"matmul",
+                             fmt::format("matmul {}{}", ta ? "T" : "N", tb ? "T" : "N"),
+                             {f32(ta ? Shape{2, 3, 13, 5} : Shape{2, 3, 5, 13}),
+                              f32(tb ? Shape{2, 3, 7, 13} : Shape{2, 3, 13, 7})},
+                             [=](Graph&, In x) {
+                                 return std::vector{
+                                     matmul(x[0], x[1], {.transpose_a = ta, .transpose_b = tb})};
+                             },
+                             {1, 14}});
+    cases.push_back(
+        {"matmul",
+         "matmul with a bias",
+         {f32({17, 9}), f32({11, 9}), f32({11})},
+         [](Graph&, In x) { return std::vector{matmul(x[0], x[1], {.transpose_b = true, .bias = x[2]})}; },
+         {1, 11}});
+    return cases;
+}
+
+inline std::vector<OpCase> composite_cases() {
+    const Attributes epsilon{{"epsilon", 1e-5}};
+    const Attributes adamw{{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}};
+    // Layer norm, softmax and their gradients amplify rounding errors by small factors; the bounds of the
+    // kernels themselves are held in tests/device.
+    return {
+        {"layer_norm",
+         "layer_norm",
+         {f32({6, 33}), f32({33}), f32({33})},
+         [=](Graph& g, In x) { return call(g, "layer_norm", x, epsilon); },
+         {8, 33}},
+        {"layer_norm_grad",
+         "layer_norm_grad",
+         {f32({6, 33}), f32({6, 33}), f32({33})},
+         [=](Graph& g, In x) {
+             const Tensor beta = constant(g, 0.0, DType::f32, {33});
+             const auto y = call(g, "layer_norm", std::vector{x[1], x[2], beta}, epsilon);
+             return call(g, "layer_norm_grad", std::vector{x[0], x[1], x[2], y[1], y[2]}, epsilon);
+         },
+         {16, 66}},
+        {"softmax",
+         "softmax",
+         {f32({5, 19})},
+         [](Graph&, In x) { return std::vector{softmax(x[0])}; },
+         {8, 19}},
+        {"softmax_grad",
+         "softmax_grad",
+         {f32({5, 19}), f32({5, 19})},
+         [](Graph&, In x) {
+             return std::vector{call1("softmax_grad", {x[0], softmax(x[1])})};
+         },
+         {16, 38}},
+        {"gelu", "gelu", {f32({3, 41})}, [](Graph&, In x) { return std::vector{gelu(x[0])}; }, {8, 8}},
+        {"gelu_grad",
+         "gelu_grad",
+         {f32({3, 41}), f32({3, 41})},
+         [](Graph&, In x) {
+             return std::vector{call1("gelu_grad", {x[0], x[1]})};
+         },
+         {16, 16}},
+        {"dropout",
+         "dropout",
+         {f32({4, 9}), counter(), counter()},
+         [](Graph&, In x) {
+             return std::vector{dropout(x[0], {x[1], x[2]}, 0.25, 3)};
+         },
+         {2}},
+        {"cross_entropy",
+         "cross_entropy",
+         {f32({2, 3, 23}), ids({2, 3}, 23)},
+         [](Graph& g, In x) { return call(g, "cross_entropy", x); },
+         {8, 30}},
+        {"cross_entropy_grad",
+         "cross_entropy_grad",
+         {f32({}), f32({6, 23}), ids({6}, 23)},
+         [](Graph& g, In x) {
+             const auto y = call(g, "cross_entropy", std::vector{x[1], x[2]});
+             return std::vector{call1("cross_entropy_grad", {x[0], x[1], x[2], y[1]})};
+         },
+         {16, 30}},
+        {"global_norm",
+         "global_norm",
+         {f32({7, 3}), f32({5})},
+         [](Graph& g, In x) { return call(g, "global_norm", x); },
+         {4, 26}},
+        {"global_norm",
+         "global_norm of a bad gradient",
+         {f32({7, 3}, Values::finite_or_not)},
+         [](Graph& g, In x) { return std::vector{call(g, "global_norm", x)[1]}; }},
+        {"adamw",
+         "adamw",
+         {f32({5, 7}),
+          f32({5, 7}),
+          f32({5, 7}),
+          f32({5, 7}, Values::positive),
+          f32({}, Values::positive),
+          {{DType::f64, {}}, Values::scalar_step},
+          f32({}, Values::positive),
+          {{DType::boolean, {}}, Values::one}},
+         [=](Graph& g, In x) { return call(g, "adamw", x, adamw); },
+         {8, 16}},
+    };
+}
+
+inline std::vector<OpCase> op_cases() {
+    std::vector<OpCase> all;
+    for (auto cases : {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(),
+                       contraction_cases(), composite_cases()})
+        all.insert(all.end(), cases.begin(), cases.end());
+    return all;
+}
+
+}  // namespace mantissa::testing
