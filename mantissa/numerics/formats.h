@@ -6,18 +6,9 @@
 #include <cstdint>
 
 #include "mantissa/numerics/dtype.h"
+#include "mantissa/numerics/sixteen_bit.h"
 
 namespace mantissa {
-
-/// 1 sign, 8 exponent, 7 fraction bits: FP32 cut short.
-struct BF16 {
-    std::uint16_t bits = 0;
-};
-
-/// 1 sign, 5 exponent, 10 fraction bits (IEEE 754 binary16).
-struct FP16 {
-    std::uint16_t bits = 0;
-};
 
 /// Rounds to nearest, ties to even. Beyond the largest value gives infinity; a NaN stays one, made quiet,
 /// with its sign and the upper bits of its payload. Subnormals are kept.
