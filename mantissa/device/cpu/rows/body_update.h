@@ -1,0 +1,100 @@
+// AdamW, sums of squares and sums over columns. See body_loops.h for how this file is used.
+#pragma once
+
+#include "mantissa/device/cpu/rows/body_loops.h"
+
+namespace mantissa::cpu {
+namespace {
+
+struct AdamWConstants {
+    Float beta1, rest1, beta2, rest2, eps, decay, step, root_correction2, grad_scale;
+
+    explicit AdamWConstants(const AdamWStep& s)
+        : beta1(Lanes::constant(s.beta1)),
+          rest1(Lanes::constant(1.0f - s.beta1)),
+          beta2(Lanes::constant(s.beta2)),
+          rest2(Lanes::constant(1.0f - s.beta2)),
+          eps(Lanes::constant(s.eps)),
+          decay(Lanes::constant(1.0f - s.learning_rate * s.weight_decay)),
+          step(Lanes::constant(s.learning_rate / s.bias_correction1)),
+          root_correction2(Lanes::constant(__builtin_sqrtf(s.bias_correction2))),
+          grad_scale(Lanes::constant(s.grad_scale)) {}
+};
+
+template <class G>
+void adamw_range(const AdamW& p, const G* gradient, Range range) {
+    const AdamWConstants k(p.step);
+    const bool stream_copy =
+        p.parameter_bf16 && may_stream(Stores::streaming, p.parameter_bf16 + range.first);
+    for_lanes(range.last - range.first, [&](std::int64_t offset, auto extent) MANTISSA_BODY {
+        const std::int64_t c = range.first + offset;
+        const Float g = Lanes::multiply(load_ahead(gradient + c, extent), k.grad_scale);
+        const Float m = Lanes::add(Lanes::multiply(load_ahead(p.moment1_in + c, extent), k.beta1),
+                                   Lanes::multiply(g, k.rest1));
+        const Float v = Lanes::add(Lanes::multiply(load_ahead(p.moment2_in + c, extent), k.beta2),
+                                   Lanes::multiply(Lanes::multiply(g, g), k.rest2));
+        const Float root = Lanes::divide(Lanes::square_root(v), k.root_correction2);
+        const Float change = Lanes::divide(Lanes::multiply(m, k.step), Lanes::add(root, k.eps));
+        const Float decayed = Lanes::multiply(load_ahead(p.parameter_in + c, extent), k.decay);
+        const Float parameter = Lanes::subtract(decayed, change);
+        // Plain stores: what was just read is in the cache, and to stream it costs 1.75 times as much.
+        store(p.moment1 + c, m, extent, false);
+        store(p.moment2 + c, v, extent, false);
+        store(p.parameter + c, parameter, extent, false);
+        if (p.parameter_bf16) store(p.parameter_bf16 + c, parameter, extent, stream_copy);
+    });
+}
+
+void adamw_elements(const AdamW& p, Range range) {
+    with_type(p.gradient.type, [&](auto* type) { adamw_range(p, as(p.gradient, type), range); });
+    Lanes::fence();
+}
+
+double squared_norm_elements(const SquaredNorm& p, Range range) {
+    double total = 0;
+    with_type(p.x.type, [&](auto* type) {
+        const auto* x = as(p.x, type) + range.first;
+        Lanes::Doubles even = Lanes::zero_doubles();
+        Lanes::Doubles odd = Lanes::zero_doubles();
+        std::int64_t c = 0;
+        const std::int64_t count = range.last - range.first;
+        for (; c + 32 <= count; c += 32) {
+            even = Lanes::add_squares(even, load_ahead(x + c, Whole{}));
+            odd = Lanes::add_squares(odd, load_ahead(x + c + 16, Whole{}));
+        }
+        for_lanes(count - c, [&](std::int64_t offset, auto extent) MANTISSA_BODY {
+            even = Lanes::add_squares(even, load(x + c + offset, extent));
+        });
+        total = Lanes::sum(even) + Lanes::sum(odd);
+    });
+    return total;
+}
+
+void column_sum_part(const ColumnSum& p, Range rows, Range columns, float* sum) {
+    const std::int64_t count = columns.last - columns.first;
+    __builtin_memset(sum, 0, static_cast<std::size_t>(count) * sizeof(float));
+    with_type(p.x.type, [&](auto* type) {
+        const auto* x = as(p.x, type) + columns.first;
+        const std::int64_t C = p.channels;
+        std::int64_t row = rows.first;
+        // Four rows a pass: the sums are loaded and stored once for four loads of x.
+        for (; row + 4 <= rows.last; row += 4) {
+            const auto* from = x + row * C;
+            for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+                const Float first =
+                    Lanes::add(load_ahead(from + c, extent), load_ahead(from + C + c, extent));
+                const Float second =
+                    Lanes::add(load_ahead(from + 2 * C + c, extent), load_ahead(from + 3 * C + c, extent));
+                store(sum + c, Lanes::add(load(sum + c, extent), Lanes::add(first, second)), extent, false);
+            });
+        }
+        for (; row < rows.last; ++row)
+            for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+                const Float a = load_ahead(x + row * C + c, extent);
+                store(sum + c, Lanes::add(load(sum + c, extent), a), extent, false);
+            });
+    });
+}
+
+}  // namespace
+}  // namespace mantissa::cpu

@@ -1,0 +1,67 @@
+// One table of row kernels per instruction-set level: serial functions over a part of a problem. Who runs
+// which part on which thread is decided in the drivers beside this file, from shapes alone. All levels give
+// the same bits. Plain data without functions, since files compiled for one instruction set include it.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/device/cpu/rows/problems.h"
+
+namespace mantissa::cpu {
+
+/// Rows, elements or columns [first, last).
+struct Range {
+    std::int64_t first = 0;
+    std::int64_t last = 0;
+};
+
+/// Equal pieces of memory at equal distances.
+struct Runs {
+    const void* source = nullptr;
+    void* target = nullptr;
+    std::int64_t bytes = 0;  ///< of one run
+    std::int64_t count = 1;
+    std::int64_t source_stride = 0;  ///< bytes from one run to the next
+    std::int64_t target_stride = 0;
+};
+
+/// target[c * target_stride + r] = source[r * source_stride + c], strides in elements of 2 or 4 bytes.
+struct TransposedPart {
+    const void* source = nullptr;
+    void* target = nullptr;
+    int element_size = 4;
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    std::int64_t source_stride = 0;
+    std::int64_t target_stride = 0;
+};
+
+struct RowKernels {
+    const char* name;
+
+    void (*layer_norm)(const LayerNorm&, Range rows, Stores);
+    /// Writes the sums over these rows to `dgamma` and `dbeta`, [C] each.
+    void (*layer_norm_grad)(const LayerNormGrad&, Range rows, Stores, float* dgamma, float* dbeta);
+    void (*softmax)(const Softmax&, Range rows, Stores);
+    void (*softmax_grad)(const SoftmaxGrad&, Range rows, Stores);
+    void (*gelu)(const Gelu&, Range elements, Stores);
+    void (*gelu_grad)(const GeluGrad&, Range elements, Stores);
+    /// Per row only: the mean is the driver's.
+    void (*cross_entropy)(const CrossEntropy&, Range rows);
+    void (*cross_entropy_grad)(const CrossEntropyGrad&, Range rows, Stores);
+    void (*embedding)(const Embedding&, Range tokens, Stores);
+    void (*embedding_grad)(const EmbeddingGrad&, Range columns);
+    void (*adamw)(const AdamW&, Range elements);
+    double (*squared_norm)(const SquaredNorm&, Range elements);
+    /// Writes the sums over `rows` of `columns` to sum[0 ... columns.last - columns.first).
+    void (*column_sum)(const ColumnSum&, Range rows, Range columns, float* sum);
+    void (*cast)(const Cast&, Range elements, Stores);
+    void (*copy)(const Runs&, Stores);
+    void (*transpose)(const TransposedPart&, Stores);
+};
+
+const RowKernels& row_kernels_generic();
+const RowKernels& row_kernels_avx2();
+const RowKernels& row_kernels_avx512();
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,92 @@
+// Drivers of cross-entropy and embedding, and of their gradients: checks of targets and ids, blocks, the
+// mean.
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/rows/partition.h"
+#include "mantissa/device/cpu/rows/rows.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+constexpr std::int64_t float_bytes = sizeof(float);
+constexpr std::int64_t id_bytes = sizeof(std::int32_t);
+
+std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
+
+/// The first bad one is named, whatever the threads: a quick pass over few bytes beside the kernel's own.
+void check_ids(const char* kernel, const char* what, const std::int32_t* ids, std::int64_t count,
+               std::int64_t limit) {
+    for (std::int64_t i = 0; i < count; ++i)
+        if (ids[i] < 0 || ids[i] >= limit)
+            throw UserError(
+                fmt::format("{}: {} {} at position {} is out of range, expected 0 to {}; was the text "
+                            "tokenized with another vocabulary?",
+                            kernel, what, ids[i], i, limit - 1));
+}
+
+/// In FP64 and in order: a few thousand numbers, for which threads are not worth waking.
+float mean_of(const float* values, std::int64_t count) {
+    double sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]);
+    return static_cast<float>(sum / static_cast<double>(count));
+}
+
+}  // namespace
+
+void cross_entropy(const RowKernels& kernels, const CrossEntropy& problem, ThreadPool& pool) {
+    CrossEntropy p = problem;
+    if (p.stride == 0) p.stride = p.classes;
+    ProblemCheck check("cross_entropy");
+    check.size("rows", p.rows).size("classes", p.classes);
+    check.that(p.stride >= p.classes, "stride is less than classes");
+    check.input("logits", p.logits, p.rows * p.stride).input("targets", p.targets, p.rows * id_bytes);
+    check.output("loss", p.loss, p.rows * float_bytes).output("lse", p.lse, p.rows * float_bytes);
+    check.output("mean_loss", p.mean_loss, float_bytes).finish();
+    check_ids("cross_entropy", "target", p.targets, p.rows, p.classes);
+    for_each_range(pool, p.rows, rows_per_block(p.stride * bytes_of(p.logits.type)),
+                   [&](Range rows, std::int64_t) { kernels.cross_entropy(p, rows); });
+    *p.mean_loss = mean_of(p.loss, p.rows);
+}
+
+void cross_entropy_grad(const RowKernels& kernels, const CrossEntropyGrad& problem, ThreadPool& pool,
+                        Stores wanted) {
+    CrossEntropyGrad p = problem;
+    if (p.stride == 0) p.stride = p.classes;
+    ProblemCheck check("cross_entropy_grad");
+    check.size("rows", p.rows).size("classes", p.classes);
+    check.that(p.stride >= p.classes, "stride is less than classes");
+    check.input("logits", p.logits, p.rows * p.stride).input("targets", p.targets, p.rows * id_bytes);
+    check.input("lse", p.lse, p.rows * float_bytes).same_type("dlogits", p.dlogits.type, p.logits.type);
+    const Stores stores = check.output("dlogits", p.dlogits, p.rows * p.stride).finish(wanted);
+    check_ids("cross_entropy_grad", "target", p.targets, p.rows, p.classes);
+    for_each_range(pool, p.rows, rows_per_block(2 * p.stride * bytes_of(p.logits.type)),
+                   [&](Range rows, std::int64_t) { kernels.cross_entropy_grad(p, rows, stores); });
+}
+
+void embedding(const RowKernels& kernels, const Embedding& p, ThreadPool& pool, Stores wanted) {
+    ProblemCheck check("embedding");
+    check.size("tokens", p.tokens).size("vocabulary", p.vocabulary).size("channels", p.channels);
+    check.input("ids", p.ids, p.tokens * id_bytes).input("table", p.table, p.vocabulary * p.channels);
+    const Stores stores = check.output("y", p.y, p.tokens * p.channels).finish(wanted);
+    check_ids("embedding", "id", p.ids, p.tokens, p.vocabulary);
+    const std::int64_t row_bytes = p.channels * (bytes_of(p.table.type) + bytes_of(p.y.type));
+    for_each_range(pool, p.tokens, rows_per_block(row_bytes),
+                   [&](Range tokens, std::int64_t) { kernels.embedding(p, tokens, stores); });
+}
+
+void embedding_grad(const RowKernels& kernels, const EmbeddingGrad& p, ThreadPool& pool) {
+    // 64 columns are four cache lines of FP32: enough for the line prefetcher, and 12 blocks for 768
+    // channels.
+    constexpr std::int64_t columns_per_block = 64;
+    ProblemCheck check("embedding_grad");
+    check.size("tokens", p.tokens).size("vocabulary", p.vocabulary).size("channels", p.channels);
+    check.input("ids", p.ids, p.tokens * id_bytes).input("dy", p.dy, p.tokens * p.channels);
+    check.output("dtable", p.dtable, p.vocabulary * p.channels * float_bytes).finish();
+    check_ids("embedding_grad", "id", p.ids, p.tokens, p.vocabulary);
+    for_each_range(pool, p.channels, columns_per_block,
+                   [&](Range columns, std::int64_t) { kernels.embedding_grad(p, columns); });
+}
+
+}  // namespace mantissa::cpu

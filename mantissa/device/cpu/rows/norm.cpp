@@ -1,0 +1,103 @@
+// Drivers of layer norm, softmax and GELU: checks, blocks of rows, sums over blocks.
+#include "mantissa/device/cpu/rows/partition.h"
+#include "mantissa/device/cpu/rows/rows.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+constexpr std::int64_t float_bytes = sizeof(float);
+
+std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
+
+/// Rows whose contributions to dgamma and dbeta are summed one after another, before the tree: few enough for
+/// threads to share, many enough for the partial sums to be a hundredth of the traffic.
+constexpr std::int64_t grad_rows_per_block = 128;
+
+void check_mask(ProblemCheck& check, SoftmaxMask mask, std::int64_t queries, std::int64_t rows) {
+    if (mask == SoftmaxMask::none) return;
+    check.size("queries", queries);
+    check.that(rows % queries == 0, "rows is not a multiple of queries");
+}
+
+}  // namespace
+
+void layer_norm(const RowKernels& kernels, const LayerNorm& p, ThreadPool& pool, Stores wanted) {
+    ProblemCheck check("layer_norm");
+    check.size("rows", p.rows).size("channels", p.channels);
+    check.input("x", p.x, p.rows * p.channels);
+    check.input("gamma", p.gamma, p.channels * float_bytes).input("beta", p.beta, p.channels * float_bytes);
+    check.output("y", p.y, p.rows * p.channels);
+    check.output("mean", p.mean, p.rows * float_bytes).output("rstd", p.rstd, p.rows * float_bytes);
+    const Stores stores = check.finish(wanted);
+    const std::int64_t row_bytes = p.channels * (bytes_of(p.x.type) + bytes_of(p.y.type));
+    for_each_range(pool, p.rows, rows_per_block(row_bytes),
+                   [&](Range rows, std::int64_t) { kernels.layer_norm(p, rows, stores); });
+}
+
+std::int64_t layer_norm_grad_workspace(std::int64_t rows, std::int64_t channels) {
+    return blocks_of(rows, grad_rows_per_block) * channels * 2 * float_bytes;
+}
+
+void layer_norm_grad(const RowKernels& kernels, const LayerNormGrad& p, ThreadPool& pool, Stores wanted) {
+    const std::int64_t C = p.channels;
+    ProblemCheck check("layer_norm_grad");
+    check.size("rows", p.rows).size("channels", C);
+    check.input("dy", p.dy, p.rows * C).input("x", p.x, p.rows * C).same_type("dx", p.dx.type, p.x.type);
+    check.input("gamma", p.gamma, C * float_bytes).input("mean", p.mean, p.rows * float_bytes);
+    check.input("rstd", p.rstd, p.rows * float_bytes);
+    check.output("dx", p.dx, p.rows * C).output("dgamma", p.dgamma, C * float_bytes);
+    check.output("dbeta", p.dbeta, C * float_bytes);
+    check.output("workspace", p.workspace, layer_norm_grad_workspace(p.rows, C));
+    const Stores stores = check.finish(wanted);
+    const std::int64_t blocks = blocks_of(p.rows, grad_rows_per_block);
+    float* dgammas = p.workspace;
+    float* dbetas = p.workspace + blocks * C;
+    for_each_range(pool, p.rows, grad_rows_per_block, [&](Range rows, std::int64_t block) {
+        kernels.layer_norm_grad(p, rows, stores, dgammas + block * C, dbetas + block * C);
+    });
+    add_partial_sums(pool, dgammas, blocks, C, p.dgamma, p.accumulate);
+    add_partial_sums(pool, dbetas, blocks, C, p.dbeta, p.accumulate);
+}
+
+void softmax(const RowKernels& kernels, const Softmax& p, ThreadPool& pool, Stores wanted) {
+    ProblemCheck check("softmax");
+    check.size("rows", p.rows).size("columns", p.columns);
+    check_mask(check, p.mask, p.queries, p.rows);
+    check.input("x", p.x, p.rows * p.columns).output("y", p.y, p.rows * p.columns);
+    const Stores stores = check.finish(wanted);
+    const std::int64_t row_bytes = p.columns * (bytes_of(p.x.type) + bytes_of(p.y.type));
+    for_each_range(pool, p.rows, rows_per_block(row_bytes),
+                   [&](Range rows, std::int64_t) { kernels.softmax(p, rows, stores); });
+}
+
+void softmax_grad(const RowKernels& kernels, const SoftmaxGrad& p, ThreadPool& pool, Stores wanted) {
+    ProblemCheck check("softmax_grad");
+    check.size("rows", p.rows).size("columns", p.columns);
+    check_mask(check, p.mask, p.queries, p.rows);
+    check.input("y", p.y, p.rows * p.columns).input("dy", p.dy, p.rows * p.columns);
+    check.same_type("dy", p.dy.type, p.y.type).output("dx", p.dx, p.rows * p.columns);
+    const Stores stores = check.finish(wanted);
+    const std::int64_t row_bytes = p.columns * (2 * bytes_of(p.y.type) + bytes_of(p.dx.type));
+    for_each_range(pool, p.rows, rows_per_block(row_bytes),
+                   [&](Range rows, std::int64_t) { kernels.softmax_grad(p, rows, stores); });
+}
+
+void gelu(const RowKernels& kernels, const Gelu& p, ThreadPool& pool, Stores wanted) {
+    ProblemCheck check("gelu");
+    check.size("count", p.count).input("x", p.x, p.count).output("y", p.y, p.count);
+    const Stores stores = check.finish(wanted);
+    for_each_range(pool, p.count, block_elements,
+                   [&](Range range, std::int64_t) { kernels.gelu(p, range, stores); });
+}
+
+void gelu_grad(const RowKernels& kernels, const GeluGrad& p, ThreadPool& pool, Stores wanted) {
+    ProblemCheck check("gelu_grad");
+    check.size("count", p.count).input("x", p.x, p.count).input("dy", p.dy, p.count);
+    check.same_type("dx", p.dx.type, p.x.type).output("dx", p.dx, p.count);
+    const Stores stores = check.finish(wanted);
+    for_each_range(pool, p.count, block_elements,
+                   [&](Range range, std::int64_t) { kernels.gelu_grad(p, range, stores); });
+}
+
+}  // namespace mantissa::cpu

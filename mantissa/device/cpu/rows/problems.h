@@ -1,0 +1,226 @@
+// The problems that row kernels solve: sizes, types and pointers, nothing else. Plain data without functions,
+// since files compiled for one instruction set include it.
+//
+// Tensors are row-major and dense unless a stride is named. Floating tensors may be F32, BF16 or F16 each;
+// all arithmetic is in FP32. A gradient has the shape of what it is the gradient of. Outputs may be the very
+// memory of an input of the same type (in place), and must not overlap otherwise.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/numerics/dtype.h"
+#include "mantissa/numerics/sixteen_bit.h"
+
+namespace mantissa::cpu {
+
+struct ConstView {
+    const void* data = nullptr;
+    DType type = DType::f32;
+};
+
+struct View {
+    void* data = nullptr;
+    DType type = DType::f32;
+};
+
+/// How outputs are stored. Streaming writes past the caches; it changes no bit.
+enum class Stores : std::uint8_t { automatic, plain, streaming };
+
+/// Whether a gradient replaces what its buffer held or is added to it.
+enum class Accumulate : std::uint8_t { replace, add };
+
+/// y = (x - mean) * rstd * gamma + beta for each row, rstd = 1 / sqrt(variance + eps), variance over C.
+struct LayerNorm {
+    std::int64_t rows = 0;
+    std::int64_t channels = 0;
+    float eps = 1e-5f;
+    ConstView x;                   // [rows, C]
+    const float* gamma = nullptr;  // [C]
+    const float* beta = nullptr;   // [C]
+    View y;                        // [rows, C]
+    float* mean = nullptr;         // [rows]
+    float* rstd = nullptr;         // [rows]
+};
+
+struct LayerNormGrad {
+    std::int64_t rows = 0;
+    std::int64_t channels = 0;
+    ConstView dy;                                 // [rows, C]
+    ConstView x;                                  // [rows, C]
+    const float* gamma = nullptr;                 // [C]
+    const float* mean = nullptr;                  // [rows]
+    const float* rstd = nullptr;                  // [rows]
+    View dx;                                      // [rows, C]
+    float* dgamma = nullptr;                      // [C]
+    float* dbeta = nullptr;                       // [C]
+    Accumulate accumulate = Accumulate::replace;  ///< of dgamma and dbeta
+    float* workspace = nullptr;                   ///< layer_norm_grad_workspace() bytes
+};
+
+/// Which weights of a softmax are zero. Causal: row r is the query r % queries, and keys after it count
+/// nothing; with more keys than queries the last query sees the last key.
+enum class SoftmaxMask : std::uint8_t { none, causal };
+
+/// y = exp(x - max) / sum(exp(x - max)) over the last axis. A row of -infinity, or with a NaN, gives NaN.
+struct Softmax {
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    SoftmaxMask mask = SoftmaxMask::none;
+    std::int64_t queries = 0;  ///< causal: rows of one [queries, columns] matrix
+    ConstView x;               // [rows, columns]
+    View y;                    // [rows, columns]
+};
+
+/// dx = y * (dy - sum(y * dy)). What the mask hides is neither read nor other than zero.
+struct SoftmaxGrad {
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    SoftmaxMask mask = SoftmaxMask::none;
+    std::int64_t queries = 0;
+    ConstView y;   // [rows, columns]
+    ConstView dy;  // [rows, columns]
+    View dx;       // [rows, columns]
+};
+
+/// tanh: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))); exact: 0.5 x (1 + erf(x / sqrt(2))).
+enum class GeluForm : std::uint8_t { tanh, exact };
+
+struct Gelu {
+    std::int64_t count = 0;
+    GeluForm form = GeluForm::tanh;
+    ConstView x;  // [count]
+    View y;       // [count]
+};
+
+struct GeluGrad {
+    std::int64_t count = 0;
+    GeluForm form = GeluForm::tanh;
+    ConstView x;   // [count]
+    ConstView dy;  // [count]
+    View dx;       // [count]
+};
+
+/// loss = lse - logits[target], lse = log(sum(exp(logits))) of each row, and their mean.
+struct CrossEntropy {
+    std::int64_t rows = 0;
+    std::int64_t classes = 0;
+    std::int64_t stride = 0;  ///< elements between rows; 0 means `classes`. Padding is not read.
+    ConstView logits;         // [rows, stride], V = classes of them used
+    const std::int32_t* targets = nullptr;  // [rows], each in [0, V)
+    float* loss = nullptr;                  // [rows]
+    float* lse = nullptr;                   // [rows]
+    float* mean_loss = nullptr;             // one number
+};
+
+/// dlogits = (exp(logits - lse) - onehot(target)) * scale, scale = dloss / rows for a mean; padding becomes
+/// zero.
+struct CrossEntropyGrad {
+    std::int64_t rows = 0;
+    std::int64_t classes = 0;
+    std::int64_t stride = 0;
+    ConstView logits;                       // [rows, stride]
+    const std::int32_t* targets = nullptr;  // [rows]
+    const float* lse = nullptr;             // [rows]
+    float scale = 1;
+    View dlogits;  // [rows, stride]
+};
+
+/// y[t] = table[ids[t]].
+struct Embedding {
+    std::int64_t tokens = 0;
+    std::int64_t vocabulary = 0;
+    std::int64_t channels = 0;
+    const std::int32_t* ids = nullptr;  // [tokens], each in [0, vocabulary)
+    ConstView table;                    // [vocabulary, C]
+    View y;                             // [tokens, C]
+};
+
+/// dtable[ids[t]] += dy[t], tokens in ascending order.
+struct EmbeddingGrad {
+    std::int64_t tokens = 0;
+    std::int64_t vocabulary = 0;
+    std::int64_t channels = 0;
+    const std::int32_t* ids = nullptr;  // [tokens]
+    ConstView dy;                       // [tokens, C]
+    float* dtable = nullptr;            // [vocabulary, C]
+    Accumulate accumulate = Accumulate::replace;
+};
+
+/// The scalars of one step of AdamW (Loshchilov and Hutter, "Decoupled Weight Decay Regularization").
+struct AdamWStep {
+    float learning_rate = 0;
+    float beta1 = 0.9f;
+    float beta2 = 0.999f;
+    float eps = 1e-8f;
+    float weight_decay = 0;
+    float bias_correction1 = 1;  ///< 1 - beta1^t
+    float bias_correction2 = 1;  ///< 1 - beta2^t
+    float grad_scale = 1;        ///< multiplies each gradient: 1 / loss scale, times the clipping coefficient
+    bool apply = true;           ///< false: a bad step. Parameters, moments and copies keep their old bits
+};
+
+/// p, m and v are read from `..._in` and written to `...` (the same memory for an update in place).
+struct AdamW {
+    std::int64_t count = 0;
+    AdamWStep step;
+    ConstView gradient;                   // [count]
+    const float* parameter_in = nullptr;  // [count]
+    const float* moment1_in = nullptr;    // [count]
+    const float* moment2_in = nullptr;    // [count]
+    float* parameter = nullptr;           // [count]
+    float* moment1 = nullptr;             // [count]
+    float* moment2 = nullptr;             // [count]
+    BF16* parameter_bf16 = nullptr;       // [count] or null: the new parameter, rounded once
+};
+
+/// Sum of the squares of all elements, in FP64.
+struct SquaredNorm {
+    std::int64_t count = 0;
+    ConstView x;                  // [count]
+    double* workspace = nullptr;  ///< squared_norm_workspace() bytes
+};
+
+/// sum[c] = x[0, c] + ... + x[rows - 1, c]: the gradient of a bias.
+struct ColumnSum {
+    std::int64_t rows = 0;
+    std::int64_t channels = 0;
+    ConstView x;           // [rows, C]
+    float* sum = nullptr;  // [C]
+    Accumulate accumulate = Accumulate::replace;
+    float* workspace = nullptr;  ///< column_sum_workspace() bytes
+};
+
+/// y = x in another format, rounded to nearest even. Equal formats are copied bit for bit.
+struct Cast {
+    std::int64_t count = 0;
+    ConstView x;  // [count]
+    View y;       // [count]
+};
+
+struct Copy {
+    std::int64_t bytes = 0;
+    const void* source = nullptr;
+    void* target = nullptr;
+};
+
+/// target[c, r] = source[r, c], elements of 2 or 4 bytes.
+struct Transpose {
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    int element_size = 4;
+    const void* source = nullptr;  // [rows, columns]
+    void* target = nullptr;        // [columns, rows]
+};
+
+/// target axis k is source axis axes[k].
+struct Permute {
+    static constexpr int max_rank = 5;
+    int rank = 0;
+    std::int64_t extents[max_rank] = {};  ///< of the source
+    int axes[max_rank] = {};
+    int element_size = 4;  ///< 2 or 4 bytes
+    const void* source = nullptr;
+    void* target = nullptr;
+};
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,55 @@
+// The row kernels: normalisation, softmax, activation, loss, embedding, optimizer, sums and movement, as pure
+// functions of a problem. They know nothing of graphs.
+//
+// Each runs on all threads of the pool and gives the same bits for any number of them and at every level.
+// Memory is the caller's: nothing is allocated. Sizes below 1, missing pointers, types that are not F32, BF16
+// or F16, and partial overlap of an output with an input throw InternalError naming the kernel.
+#pragma once
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/rows/kernel_table.h"
+#include "mantissa/device/cpu/rows/problems.h"
+
+namespace mantissa::cpu {
+
+void layer_norm(const RowKernels&, const LayerNorm&, ThreadPool&, Stores = Stores::automatic);
+
+/// Bytes of workspace that layer_norm_grad needs.
+std::int64_t layer_norm_grad_workspace(std::int64_t rows, std::int64_t channels);
+void layer_norm_grad(const RowKernels&, const LayerNormGrad&, ThreadPool&, Stores = Stores::automatic);
+
+void softmax(const RowKernels&, const Softmax&, ThreadPool&, Stores = Stores::automatic);
+void softmax_grad(const RowKernels&, const SoftmaxGrad&, ThreadPool&, Stores = Stores::automatic);
+
+void gelu(const RowKernels&, const Gelu&, ThreadPool&, Stores = Stores::automatic);
+void gelu_grad(const RowKernels&, const GeluGrad&, ThreadPool&, Stores = Stores::automatic);
+
+/// Throws UserError naming the row and the value if a target is outside [0, classes).
+void cross_entropy(const RowKernels&, const CrossEntropy&, ThreadPool&);
+void cross_entropy_grad(const RowKernels&, const CrossEntropyGrad&, ThreadPool&, Stores = Stores::automatic);
+
+/// Throws UserError naming the token's position and the value if an id is outside [0, vocabulary).
+void embedding(const RowKernels&, const Embedding&, ThreadPool&, Stores = Stores::automatic);
+void embedding_grad(const RowKernels&, const EmbeddingGrad&, ThreadPool&);
+
+/// Moves 28 bytes a parameter with FP32 gradients, and 2 for the BF16 copy. The arithmetic is PyTorch's:
+/// p *= 1 - lr * wd; m, v updated; p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + eps).
+void adamw(const RowKernels&, const AdamW&, ThreadPool&);
+
+struct SquaredNormResult {
+    double sum = 0;       ///< of squares; squares of FP32 numbers cannot overflow it
+    bool finite = false;  ///< whether every element is
+};
+std::int64_t squared_norm_workspace(std::int64_t count);
+SquaredNormResult squared_norm(const RowKernels&, const SquaredNorm&, ThreadPool&);
+
+std::int64_t column_sum_workspace(std::int64_t rows, std::int64_t channels);
+void column_sum(const RowKernels&, const ColumnSum&, ThreadPool&);
+
+void cast(const RowKernels&, const Cast&, ThreadPool&, Stores = Stores::automatic);
+void copy(const RowKernels&, const Copy&, ThreadPool&, Stores = Stores::automatic);
+void transpose(const RowKernels&, const Transpose&, ThreadPool&, Stores = Stores::automatic);
+/// Throws InternalError if `axes` is no permutation of 0 ... rank - 1.
+void permute(const RowKernels&, const Permute&, ThreadPool&, Stores = Stores::automatic);
+
+}  // namespace mantissa::cpu

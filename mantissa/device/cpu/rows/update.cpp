@@ -1,0 +1,91 @@
+// Drivers of AdamW and of sums: the squared norm and the sums over columns.
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/device/cpu/rows/partition.h"
+#include "mantissa/device/cpu/rows/rows.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+constexpr std::int64_t float_bytes = sizeof(float);
+
+/// Rows that one block sums one after another, and the columns it holds in L1 meanwhile (4 KB).
+constexpr std::int64_t sum_rows = 256;
+constexpr std::int64_t sum_columns = 1024;
+
+/// A step that is not applied leaves what was there, also where input and output are apart.
+void keep_state(const RowKernels& kernels, const AdamW& p, Range range) {
+    const auto keep = [&](const float* from, float* to) {
+        if (from == to) return;
+        kernels.copy({.source = from + range.first,
+                      .target = to + range.first,
+                      .bytes = (range.last - range.first) * float_bytes},
+                     Stores::plain);
+    };
+    keep(p.parameter_in, p.parameter);
+    keep(p.moment1_in, p.moment1);
+    keep(p.moment2_in, p.moment2);
+}
+
+}  // namespace
+
+void adamw(const RowKernels& kernels, const AdamW& p, ThreadPool& pool) {
+    const std::int64_t bytes = p.count * float_bytes;
+    ProblemCheck check("adamw");
+    check.size("count", p.count).input("gradient", p.gradient, p.count);
+    check.input("parameter_in", p.parameter_in, bytes).input("moment1_in", p.moment1_in, bytes);
+    check.input("moment2_in", p.moment2_in, bytes).output("parameter", p.parameter, bytes);
+    check.output("moment1", p.moment1, bytes).output("moment2", p.moment2, bytes);
+    if (p.parameter_bf16) check.output("parameter_bf16", p.parameter_bf16, bytes / 2);
+    check.finish();
+    for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t) {
+        if (p.step.apply)
+            kernels.adamw(p, range);
+        else
+            keep_state(kernels, p, range);
+    });
+}
+
+std::int64_t squared_norm_workspace(std::int64_t count) {
+    return blocks_of(count, block_elements) * static_cast<std::int64_t>(sizeof(double));
+}
+
+SquaredNormResult squared_norm(const RowKernels& kernels, const SquaredNorm& p, ThreadPool& pool) {
+    ProblemCheck check("squared_norm");
+    check.size("count", p.count).input("x", p.x, p.count);
+    check.output("workspace", p.workspace, squared_norm_workspace(p.count)).finish();
+    for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t block) {
+        p.workspace[block] = kernels.squared_norm(p, range);
+    });
+    const std::int64_t blocks = blocks_of(p.count, block_elements);
+    for (std::int64_t step = 1; step < blocks; step *= 2)
+        for (std::int64_t block = 0; block + step < blocks; block += 2 * step)
+            p.workspace[block] += p.workspace[block + step];
+    // The square of the largest FP32 number is 1e77: only an infinity or a NaN makes the sum one.
+    return {p.workspace[0], std::isfinite(p.workspace[0])};
+}
+
+std::int64_t column_sum_workspace(std::int64_t rows, std::int64_t channels) {
+    return blocks_of(rows, sum_rows) * channels * float_bytes;
+}
+
+void column_sum(const RowKernels& kernels, const ColumnSum& p, ThreadPool& pool) {
+    ProblemCheck check("column_sum");
+    check.size("rows", p.rows).size("channels", p.channels).input("x", p.x, p.rows * p.channels);
+    check.output("sum", p.sum, p.channels * float_bytes);
+    check.output("workspace", p.workspace, column_sum_workspace(p.rows, p.channels)).finish();
+    const std::int64_t row_blocks = blocks_of(p.rows, sum_rows);
+    const std::int64_t column_blocks = blocks_of(p.channels, sum_columns);
+    pool.for_each_block(row_blocks * column_blocks, [&](std::int64_t block, int) {
+        const std::int64_t row_block = block / column_blocks;
+        const std::int64_t column = block % column_blocks * sum_columns;
+        const Range rows = {row_block * sum_rows, std::min(p.rows, (row_block + 1) * sum_rows)};
+        const Range columns = {column, std::min(p.channels, column + sum_columns)};
+        kernels.column_sum(p, rows, columns, p.workspace + row_block * p.channels + column);
+    });
+    add_partial_sums(pool, p.workspace, row_blocks, p.channels, p.sum, p.accumulate);
+}
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,325 @@
+// Layer norm and softmax with their gradients against their definitions in FP64.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "tests/device/rows_harness.h"
+
+namespace mantissa::cpu {
+namespace {
+
+struct Case {
+    std::int64_t rows;
+    std::int64_t columns;
+    DType input;
+    DType output;
+};
+
+/// Awkward sizes: one, primes, neighbours of 16 and 64, more rows than one block of the gradient's sums.
+const Case cases[] = {
+    {1, 1, DType::f32, DType::f32},     {3, 3, DType::f32, DType::bf16},
+    {5, 15, DType::f32, DType::f32},    {2, 16, DType::bf16, DType::bf16},
+    {7, 17, DType::bf16, DType::f32},   {3, 63, DType::f32, DType::f32},
+    {3, 64, DType::f16, DType::f32},    {2, 65, DType::f32, DType::f16},
+    {131, 127, DType::f32, DType::f32}, {259, 48, DType::bf16, DType::f32},
+    {4, 768, DType::f32, DType::bf16},  {3, 1031, DType::bf16, DType::bf16},
+};
+
+struct Statistics {
+    double mean = 0;
+    double rstd = 0;
+    double mean_magnitude = 0;
+};
+
+Statistics statistics_of(const double* x, std::int64_t C, double eps) {
+    Statistics s;
+    const auto count = static_cast<double>(C);
+    for (std::int64_t c = 0; c < C; ++c) s.mean += x[c] / count;
+    double variance = 0;
+    for (std::int64_t c = 0; c < C; ++c) {
+        variance += (x[c] - s.mean) * (x[c] - s.mean) / count;
+        s.mean_magnitude += std::fabs(x[c]) / count;
+    }
+    s.rstd = 1 / std::sqrt(variance + eps);
+    return s;
+}
+
+TEST(RowsLayerNorm, AgreesWithItsDefinition) {
+    for (const Case& k : cases) {
+        SCOPED_TRACE(::testing::Message() << k.rows << " x " << k.columns << " " << name_of(k.input));
+        const std::int64_t C = k.columns;
+        const std::vector<double> x = normal_values(k.rows * C, k.input, 2, 1);
+        const std::vector<double> gamma = normal_values(C, DType::f32, 1, 2);
+        const std::vector<double> beta = normal_values(C, DType::f32, 1, 3);
+        std::vector<double> y, y_size, mean, mean_size, rstd, rstd_size;
+        for (std::int64_t r = 0; r < k.rows; ++r) {
+            const Statistics s = statistics_of(&x[static_cast<std::size_t>(r * C)], C, 1e-5f);
+            // The error of the mean is n eps mean|x|; it reaches y multiplied by rstd gamma, and the
+            // variance, by whose relative error rstd is off.
+            const double relative = 1 + s.mean_magnitude * s.rstd;
+            mean.push_back(s.mean);
+            mean_size.push_back(s.mean_magnitude);
+            rstd.push_back(s.rstd);
+            rstd_size.push_back(s.rstd * relative);
+            for (std::size_t c = 0; c < static_cast<std::size_t>(C); ++c) {
+                const double normal = (x[static_cast<std::size_t>(r * C) + c] - s.mean) * s.rstd;
+                y.push_back(normal * gamma[c] + beta[c]);
+                y_size.push_back(std::fabs(gamma[c]) * (std::fabs(normal) + 1) * relative +
+                                 std::fabs(beta[c]));
+            }
+        }
+        check_everywhere([&](const Setting& setting) {
+            Guarded in(setting, k.input, k.rows * C), g(setting, DType::f32, C), b(setting, DType::f32, C);
+            Guarded out(setting, k.output, k.rows * C);
+            Guarded means(setting, DType::f32, k.rows), rstds(setting, DType::f32, k.rows);
+            in.assign(x);
+            g.assign(gamma);
+            b.assign(beta);
+            layer_norm(setting.kernels,
+                       {.rows = k.rows,
+                        .channels = C,
+                        .x = in.in(),
+                        .gamma = g.f32(),
+                        .beta = b.f32(),
+                        .y = out.out(),
+                        .mean = means.f32(),
+                        .rstd = rstds.f32()},
+                       setting.pool, setting.stores);
+            // n: the terms of a sum in its four times sixteen partial sums, and a few roundings more.
+            const double n = static_cast<double>(C) / 64 + 12;
+            expect_matches(out, y, Tolerance::bound(1, n, eps32, y_size));
+            expect_matches(means, mean, Tolerance::bound(1, n, eps32, mean_size));
+            expect_matches(rstds, rstd, Tolerance::bound(1, n, eps32, rstd_size));
+            return joined({&out, &means, &rstds});
+        });
+    }
+}
+
+TEST(RowsLayerNorm, GradientAgreesWithItsDefinition) {
+    for (const Case& k : cases) {
+        SCOPED_TRACE(::testing::Message() << k.rows << " x " << k.columns << " " << name_of(k.input));
+        const std::int64_t C = k.columns;
+        const auto width = static_cast<std::size_t>(C);
+        const std::vector<double> x = normal_values(k.rows * C, k.input, 2, 1);
+        const std::vector<double> dy = normal_values(k.rows * C, k.output, 1, 4);
+        const std::vector<double> gamma = normal_values(C, DType::f32, 1, 2);
+        std::vector<double> mean, rstd, dx, dx_size;
+        std::vector<double> dgamma(width), dgamma_size(width), dbeta(width), dbeta_size(width);
+        for (std::int64_t r = 0; r < k.rows; ++r) {
+            const auto start = static_cast<std::size_t>(r * C);
+            const Statistics s = statistics_of(&x[start], C, 1e-5f);
+            // The kernel is given the statistics rounded to FP32: so is the definition.
+            mean.push_back(static_cast<double>(static_cast<float>(s.mean)));
+            rstd.push_back(static_cast<double>(static_cast<float>(s.rstd)));
+            double mean_g = 0, mean_gn = 0, size_g = 0, size_gn = 0;
+            for (std::size_t c = 0; c < width; ++c) {
+                const double normal = (x[start + c] - mean.back()) * rstd.back();
+                const double g = dy[start + c] * gamma[c];
+                mean_g += g / static_cast<double>(C);
+                mean_gn += g * normal / static_cast<double>(C);
+                size_g += std::fabs(g) / static_cast<double>(C);
+                size_gn += std::fabs(g * normal) / static_cast<double>(C);
+                dgamma[c] += dy[start + c] * normal;
+                dgamma_size[c] += std::fabs(dy[start + c] * normal);
+                dbeta[c] += dy[start + c];
+                dbeta_size[c] += std::fabs(dy[start + c]);
+            }
+            for (std::size_t c = 0; c < width; ++c) {
+                const double normal = (x[start + c] - mean.back()) * rstd.back();
+                const double g = dy[start + c] * gamma[c];
+                dx.push_back((g - mean_g - normal * mean_gn) * rstd.back());
+                dx_size.push_back((std::fabs(g) + size_g + std::fabs(normal) * size_gn) * rstd.back());
+            }
+        }
+        check_everywhere([&](const Setting& setting) {
+            Guarded in(setting, k.input, k.rows * C), d(setting, k.output, k.rows * C),
+                g(setting, DType::f32, C);
+            Guarded means(setting, DType::f32, k.rows), rstds(setting, DType::f32, k.rows);
+            Guarded out(setting, k.input, k.rows * C);
+            Guarded dg(setting, DType::f32, C), db(setting, DType::f32, C);
+            Guarded workspace(setting, DType::f32, layer_norm_grad_workspace(k.rows, C) / 4);
+            in.assign(x);
+            d.assign(dy);
+            g.assign(gamma);
+            means.assign(mean);
+            rstds.assign(rstd);
+            LayerNormGrad problem = {.rows = k.rows,
+                                     .channels = C,
+                                     .dy = d.in(),
+                                     .x = in.in(),
+                                     .gamma = g.f32(),
+                                     .mean = means.f32(),
+                                     .rstd = rstds.f32(),
+                                     .dx = out.out(),
+                                     .dgamma = dg.f32(),
+                                     .dbeta = db.f32(),
+                                     .workspace = workspace.f32()};
+            layer_norm_grad(setting.kernels, problem, setting.pool, setting.stores);
+            const double n = static_cast<double>(C) / 64 + 12;
+            // Sums over rows: at most 128 terms one after another, then a tree.
+            const double sum_n = std::fmin(static_cast<double>(k.rows), 128) + 8;
+            expect_matches(out, dx, Tolerance::bound(1, n, eps32, dx_size));
+            expect_matches(dg, dgamma, Tolerance::bound(1, sum_n, eps32, dgamma_size));
+            expect_matches(db, dbeta, Tolerance::bound(1, sum_n, eps32, dbeta_size));
+            const std::vector<std::byte> bytes = joined({&out, &dg, &db});
+            const std::vector<double> once = dg.values();
+            problem.accumulate = Accumulate::add;
+            layer_norm_grad(setting.kernels, problem, setting.pool, setting.stores);
+            for (std::size_t c = 0; c < width; ++c) EXPECT_EQ(dg.values()[c], 2 * once[c]) << c;
+            return bytes;
+        });
+    }
+}
+
+struct SoftmaxCase {
+    Case sizes;
+    SoftmaxMask mask;
+    std::int64_t queries;
+};
+
+const SoftmaxCase softmax_cases[] = {
+    {{1, 1, DType::f32, DType::f32}, SoftmaxMask::none, 0},
+    {{5, 15, DType::f32, DType::bf16}, SoftmaxMask::none, 0},
+    {{3, 16, DType::bf16, DType::bf16}, SoftmaxMask::none, 0},
+    {{7, 17, DType::bf16, DType::f32}, SoftmaxMask::none, 0},
+    {{3, 129, DType::f16, DType::f32}, SoftmaxMask::none, 0},
+    {{300, 257, DType::f32, DType::f32}, SoftmaxMask::none, 0},
+    {{2 * 33, 33, DType::f32, DType::f32}, SoftmaxMask::causal, 33},
+    {{3 * 64, 64, DType::f32, DType::bf16}, SoftmaxMask::causal, 64},
+    {{2 * 5, 21, DType::bf16, DType::f32}, SoftmaxMask::causal, 5},
+};
+
+std::int64_t visible(const SoftmaxCase& k, std::int64_t row) {
+    const std::int64_t columns = k.sizes.columns;
+    return k.mask == SoftmaxMask::none ? columns : row % k.queries + columns - k.queries + 1;
+}
+
+TEST(RowsSoftmax, AgreesWithItsDefinition) {
+    for (const SoftmaxCase& k : softmax_cases) {
+        const auto [rows, columns, input, output] = k.sizes;
+        SCOPED_TRACE(::testing::Message() << rows << " x " << columns << " " << name_of(input));
+        const std::vector<double> x = normal_values(rows * columns, input, 3, 1);
+        std::vector<double> y, size;
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const double* row = &x[static_cast<std::size_t>(r * columns)];
+            const std::int64_t seen = visible(k, r);
+            double greatest = row[0], sum = 0;
+            for (std::int64_t c = 0; c < seen; ++c) greatest = std::fmax(greatest, row[c]);
+            for (std::int64_t c = 0; c < seen; ++c) sum += std::exp(row[c] - greatest);
+            for (std::int64_t c = 0; c < columns; ++c) {
+                y.push_back(c < seen ? std::exp(row[c] - greatest) / sum : 0.0);
+                size.push_back(y.back() * (1 + std::fabs(row[c] - greatest)));
+            }
+        }
+        check_everywhere([&](const Setting& setting) {
+            Guarded in(setting, input, rows * columns), out(setting, output, rows * columns);
+            in.assign(x);
+            softmax(setting.kernels,
+                    {.rows = rows,
+                     .columns = columns,
+                     .mask = k.mask,
+                     .queries = k.queries,
+                     .x = in.in(),
+                     .y = out.out()},
+                    setting.pool, setting.stores);
+            // exp twice within 1 ULP (2 eps), the argument's rounding, the sum and two roundings more.
+            expect_matches(out, y, Tolerance::bound(1, static_cast<double>(columns) / 64 + 12, eps32, size));
+            return joined({&out});
+        });
+    }
+}
+
+TEST(RowsSoftmax, GradientAgreesWithItsDefinition) {
+    for (const SoftmaxCase& k : softmax_cases) {
+        const auto [rows, columns, input, output] = k.sizes;
+        SCOPED_TRACE(::testing::Message() << rows << " x " << columns << " " << name_of(input));
+        std::vector<double> y = normal_values(rows * columns, output, 1, 1);
+        std::vector<double> dy = normal_values(rows * columns, output, 1, 2);
+        std::vector<double> dx, size;
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const auto start = static_cast<std::size_t>(r * columns);
+            const auto seen = static_cast<std::size_t>(visible(k, r));
+            double sum = 0, sum_size = 0;
+            for (std::size_t c = 0; c < seen; ++c) {
+                sum += y[start + c] * dy[start + c];
+                sum_size += std::fabs(y[start + c] * dy[start + c]);
+            }
+            for (std::size_t c = 0; c < static_cast<std::size_t>(columns); ++c) {
+                dx.push_back(c < seen ? y[start + c] * (dy[start + c] - sum) : 0.0);
+                size.push_back(std::fabs(y[start + c]) * (std::fabs(dy[start + c]) + sum_size));
+                // What the mask hides must not be read.
+                if (c >= seen) y[start + c] = dy[start + c] = std::numeric_limits<double>::quiet_NaN();
+            }
+        }
+        check_everywhere([&](const Setting& setting) {
+            Guarded weights(setting, output, rows * columns), gradient(setting, output, rows * columns);
+            Guarded out(setting, input, rows * columns);
+            weights.assign(y);
+            gradient.assign(dy);
+            softmax_grad(setting.kernels,
+                         {.rows = rows,
+                          .columns = columns,
+                          .mask = k.mask,
+                          .queries = k.queries,
+                          .y = weights.in(),
+                          .dy = gradient.in(),
+                          .dx = out.out()},
+                         setting.pool, setting.stores);
+            expect_matches(out, dx, Tolerance::bound(1, static_cast<double>(columns) / 64 + 12, eps32, size));
+            return joined({&out});
+        });
+    }
+}
+
+TEST(RowsSoftmax, ExtremesAndNan) {
+    constexpr double inf = std::numeric_limits<double>::infinity();
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    check_everywhere([&](const Setting& setting) {
+        Guarded in(setting, DType::f32, 4 * 3), out(setting, DType::f32, 4 * 3);
+        in.assign(std::vector<double>{3e38, -3e38, 3e38, -inf, 0, -inf, 1, nan, 2, -inf, -inf, -inf});
+        softmax(setting.kernels, {.rows = 4, .columns = 3, .x = in.in(), .y = out.out()}, setting.pool,
+                setting.stores);
+        const std::vector<double> y = out.values();
+        const std::vector<double> finite(y.begin(), y.begin() + 6);
+        EXPECT_EQ(finite, (std::vector<double>{0.5, 0, 0.5, 0, 1, 0}));
+        for (std::size_t i = 6; i < 12; ++i) EXPECT_TRUE(std::isnan(y[i])) << i;
+        return std::vector<std::byte>(1);
+    });
+}
+
+TEST(RowsChecks, NameTheKernelAndTheArgument) {
+    ThreadPool pool(1);
+    std::vector<float> a(64), b(64);
+    const auto message = [&](const Softmax& problem) -> std::string {
+        try {
+            softmax(row_kernels_generic(), problem, pool);
+        } catch (const InternalError& error) {
+            return error.what();
+        }
+        return "accepted";
+    };
+    Softmax good = {.rows = 4, .columns = 8, .x = {a.data()}, .y = {b.data()}};
+    EXPECT_EQ(message(good), "accepted");
+    Softmax bad = good;
+    bad.rows = 0;
+    EXPECT_NE(message(bad).find("softmax: rows is 0, expected 1 or more"), std::string::npos) << message(bad);
+    bad = good;
+    bad.y = {a.data() + 1};
+    EXPECT_NE(message(bad).find("output y overlaps input x without being the same memory"),
+              std::string::npos);
+    bad.y = {a.data()};
+    EXPECT_EQ(message(bad), "accepted") << "in place";
+    bad.y = {nullptr};
+    EXPECT_NE(message(bad).find("softmax: y is a null pointer"), std::string::npos);
+    bad.y = {b.data(), DType::i32};
+    EXPECT_NE(message(bad).find("y is i32, expected f32, bf16 or f16"), std::string::npos);
+    bad = good;
+    bad.mask = SoftmaxMask::causal;
+    bad.queries = 3;
+    EXPECT_NE(message(bad).find("rows is not a multiple of queries"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace mantissa::cpu
