@@ -14,10 +14,12 @@ namespace mantissa::cpu {
 
 namespace {
 
-/// Runs `loop` on every thread in rounds of about a millisecond; the best round's FLOP/s.
+/// Runs `loop` on every thread in rounds of about a millisecond; the best round's FLOP/s. A round has several
+/// blocks a thread, so that one which wakes late costs little.
 double best_rate(ThreadPool& pool, PeakLoop loop, double seconds) {
+    constexpr int blocks = 8;
     std::int64_t rounds = 1000;
-    for (double took = 0; took < 1e-3;) {  // how many rounds last a millisecond, and a warm-up
+    for (double took = 0; took < 1e-3 / blocks;) {  // how many rounds fill a block, and a warm-up
         rounds *= 2;
         const Stopwatch watch;
         loop(rounds);
@@ -28,7 +30,8 @@ double best_rate(ThreadPool& pool, PeakLoop loop, double seconds) {
     do {
         std::atomic<double> work{0};
         const Stopwatch watch;
-        pool.for_each_block(pool.threads(), [&](std::int64_t, int) { work.fetch_add(loop(rounds)); });
+        pool.for_each_block(blocks * pool.threads(),
+                            [&](std::int64_t, int) { work.fetch_add(loop(rounds)); });
         best = std::max(best, work.load() / watch.seconds());
     } while (total.seconds() < seconds);
     return best;
