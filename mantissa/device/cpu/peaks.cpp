@@ -1,0 +1,97 @@
+#include "mantissa/device/cpu/peaks.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "mantissa/base/clock.h"
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/peak_loops.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+/// Runs `loop` on every thread in rounds of about a millisecond; the best round's FLOP/s. A round has several
+/// blocks a thread, so that one which wakes late costs little.
+double best_rate(ThreadPool& pool, PeakLoop loop, double seconds) {
+    constexpr int blocks = 8;
+    std::int64_t rounds = 1000;
+    for (double took = 0; took < 1e-3 / blocks;) {  // how many rounds fill a block, and a warm-up
+        rounds *= 2;
+        const Stopwatch watch;
+        loop(rounds);
+        took = watch.seconds();
+    }
+    double best = 0;
+    const Stopwatch total;
+    do {
+        std::atomic<double> work{0};
+        const Stopwatch watch;
+        pool.for_each_block(blocks * pool.threads(),
+                            [&](std::int64_t, int) { work.fetch_add(loop(rounds)); });
+        best = std::max(best, work.load() / watch.seconds());
+    } while (total.seconds() < seconds);
+    return best;
+}
+
+void copy_plain(const float* from, float* to, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += 16)
+        for (std::int64_t j = 0; j < 16; j += 4) _mm_storeu_ps(to + i + j, _mm_loadu_ps(from + i + j));
+}
+
+void copy_streaming(const float* from, float* to, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += 16) {
+        _mm_prefetch(from + i + 1024, _MM_HINT_T0);  // 4 KiB ahead
+        for (std::int64_t j = 0; j < 16; j += 4) _mm_stream_ps(to + i + j, _mm_loadu_ps(from + i + j));
+    }
+    _mm_sfence();
+}
+
+double best_copy(ThreadPool& pool, std::span<float> memory, void (*copy)(const float*, float*, std::int64_t),
+                 double seconds) {
+    constexpr std::int64_t block = 64 * 1024;  // floats, 256 KiB: a few hundred blocks
+    const auto half = static_cast<std::int64_t>(memory.size() / 2) / block * block;
+    double best = 0;
+    const Stopwatch total;
+    do {
+        const Stopwatch watch;
+        pool.for_each_block(half / block, [&](std::int64_t index, int) {
+            copy(memory.data() + index * block, memory.data() + half + index * block, block);
+        });
+        best = std::max(best, static_cast<double>(half) * sizeof(float) * 2 / watch.seconds());
+    } while (total.seconds() < seconds);
+    return best;
+}
+
+}  // namespace
+
+double measured_fma_peak(ThreadPool& pool, Isa isa, double seconds) {
+    switch (isa) {
+        case Isa::generic:
+            return best_rate(pool, fma_loop_generic, seconds);
+        case Isa::avx2:
+            return best_rate(pool, fma_loop_avx2, seconds);
+        case Isa::avx512:
+        case Isa::amx:
+            return best_rate(pool, fma_loop_avx512, seconds);
+    }
+    throw InternalError("an instruction-set level outside of its enumeration");
+}
+
+double measured_tile_peak(ThreadPool& pool, double seconds) {
+    if (best_isa() < Isa::amx)
+        throw UserError("the peak of BF16 tiles needs a CPU with AMX; this one has none");
+    return best_rate(pool, tile_loop_amx, seconds);
+}
+
+CopyBandwidth measured_copy_bandwidth(ThreadPool& pool, std::span<std::byte> scratch, double seconds) {
+    if (scratch.size() < (1U << 20)) throw UserError("the copy bandwidth needs a scratch of 1 MiB or more");
+    const std::span<float> memory(reinterpret_cast<float*>(scratch.data()), scratch.size() / sizeof(float));
+    return {.plain = best_copy(pool, memory, copy_plain, seconds / 2),
+            .streaming = best_copy(pool, memory, copy_streaming, seconds / 2)};
+}
+
+}  // namespace mantissa::cpu

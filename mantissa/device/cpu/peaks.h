@@ -1,0 +1,33 @@
+// What this machine can do at most, measured: multiply-adds of each unit, and copying memory. Short calls, so
+// that a benchmark can put one right before and one right after what it compares with them.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/isa.h"
+
+namespace mantissa::cpu {
+
+/// FLOP/s of FP32 multiply-adds (2 each) in the registers of the level on all threads of the pool: the best
+/// of rounds of about a millisecond that together last about `seconds`. The generic level multiplies and adds
+/// apart.
+double measured_fma_peak(ThreadPool& pool, Isa isa, double seconds = 0.02);
+
+/// FLOP/s of BF16 tiles with FP32 sums, likewise. Throws UserError unless best_isa() is amx.
+double measured_tile_peak(ThreadPool& pool, double seconds = 0.02);
+
+/// Bytes per second, read and written counted.
+struct CopyBandwidth {
+    double plain = 0;
+    double streaming = 0;  ///< stores past the caches
+
+    double best() const { return plain > streaming ? plain : streaming; }
+};
+
+/// Copies the first half of `scratch` to the second, and the best round counts. The scratch should be several
+/// times the last level of cache, and touched before. Throws UserError below 1 MiB.
+CopyBandwidth measured_copy_bandwidth(ThreadPool& pool, std::span<std::byte> scratch, double seconds = 0.04);
+
+}  // namespace mantissa::cpu
