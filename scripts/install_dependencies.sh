@@ -36,7 +36,7 @@ choose_compiler() {
 compiler_package() {
     local release=""
     # shellcheck source=/dev/null
-    [ -r /etc/os-release ] && release=$(. /etc/os-release && echo "${ID:-}-${VERSION_ID:-}")
+    [ -r /etc/os-release ] && release=$(set +u; . /etc/os-release; echo "$ID-$VERSION_ID")
     if [ "$release" = ubuntu-22.04 ] || have g++; then echo "g++-$MINIMUM_GCC"; else echo g++; fi
 }
 

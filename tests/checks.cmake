@@ -13,3 +13,15 @@ endfunction()
 
 mantissa_python_test(install tests/scripts/install_test.py ${CMAKE_BINARY_DIR} ${CMAKE_COMMAND} ${CMAKE_CXX_COMPILER})
 set_tests_properties(install PROPERTIES LABELS install)
+
+# The checks of the sources, and for each a test that plants what it must find.
+foreach(check IN ITEMS includes style documents environment format)
+  mantissa_python_test(check_${check} scripts/check_${check}.py)
+  mantissa_python_test(check_${check}_test tests/scripts/check_${check}_test.py)
+endforeach()
+mantissa_python_test(check_symbols_test tests/scripts/check_symbols_test.py ${CMAKE_CXX_COMPILER})
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  # Without optimisation every inline function is written down, so only what is shipped is looked at.
+  mantissa_python_test(check_symbols scripts/check_symbols.py ${CMAKE_BINARY_DIR})
+endif()
+mantissa_python_test(shell_scripts tests/scripts/shell_scripts_test.py)
