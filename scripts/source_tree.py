@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -23,13 +24,14 @@ class Finding:
 
 
 def files(root):
-    """Paths, relative to `root`, of all files that git tracks or would track, sorted. Without git: of all that lie
-    outside build folders."""
-    listing = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard"],
-                             capture_output=True, check=False)
-    if listing.returncode == 0 and (pathlib.Path(root) / ".git").exists():
-        names = listing.stdout.decode().split("\0")
-        return sorted({name for name in names if name and (pathlib.Path(root) / name).is_file()})
+    """Paths, relative to `root`, of all files that git tracks or would track, sorted. Without git, or where
+    it refuses: of all that lie outside build folders."""
+    if shutil.which("git") and (pathlib.Path(root) / ".git").exists():
+        listing = subprocess.run(["git", "-C", str(root), "ls-files", "-z", "-co", "--exclude-standard"],
+                                 capture_output=True, check=False)
+        if listing.returncode == 0:
+            names = listing.stdout.decode().split("\0")
+            return sorted({name for name in names if name and (pathlib.Path(root) / name).is_file()})
     found = []
     for folder, folders, names in os.walk(root):
         folders[:] = [name for name in folders
