@@ -150,9 +150,9 @@ void ThreadPool::for_each_block(std::int64_t blocks, FunctionRef<void(std::int64
     s.failure = nullptr;
     s.next_block.store(0, std::memory_order_relaxed);
     // One block, or one thread: waking the others would cost more than it brings.
-    const int helpers = blocks > 1 ? s.threads - 1 : 0;
-    if (helpers > 0) {
-        s.working.store(helpers, std::memory_order_relaxed);
+    const int others = blocks > 1 ? s.threads - 1 : 0;
+    if (others > 0) {
+        s.working.store(others, std::memory_order_relaxed);
         {
             const std::lock_guard lock(s.sleep_mutex);
             s.generation.fetch_add(1, std::memory_order_release);
@@ -160,7 +160,7 @@ void ThreadPool::for_each_block(std::int64_t blocks, FunctionRef<void(std::int64
         s.wake.notify_all();
     }
     s.take_blocks(0);
-    for (int round = 0; helpers > 0 && s.working.load(std::memory_order_acquire) > 0; ++round) {
+    for (int round = 0; others > 0 && s.working.load(std::memory_order_acquire) > 0; ++round) {
         if (round < spin_rounds)
             _mm_pause();
         else

@@ -1,0 +1,220 @@
+#!/usr/bin/python3
+"""Writes tests/fixtures/gpt2_tiny.safetensors: a small GPT-2 as PyTorch computes it, the oracle that is not ours.
+
+Contents: every parameter, one batch of tokens and targets, the logits, the loss, every gradient, and what 20
+AdamW steps on that batch lead to. All is computed in FP64 from parameters that FP32 holds exactly, and rounded
+once, on storing. The same run in FP32 is made beside it and its distance printed: that is what a correct FP32
+engine may be expected to reach.
+
+The model is GPT-2 as published: pre-norm blocks, learned positions, tanh GELU, layer norm with eps 1e-5, causal
+attention scaled by 1/sqrt(D), output tied to the token embedding, mean cross-entropy. Names are those of the
+Hugging Face checkpoints; linear weights are [out, in] here, where those files hold [in, out].
+
+Needs PyTorch (Debian: python3-torch). `--check` compares with the stored file instead of writing it.
+"""
+import argparse
+import json
+import math
+import pathlib
+import random
+import struct
+import sys
+
+import torch
+import torch.nn.functional as F
+
+LAYERS, HEADS, CHANNELS, SEQUENCE, VOCABULARY, BATCH = 2, 3, 36, 37, 211, 2
+STEPS, LEARNING_RATE, BETAS, EPSILON, WEIGHT_DECAY = 20, 1e-3, (0.9, 0.95), 1e-8, 0.1
+SEED = 20190214
+DEFAULT_PATH = pathlib.Path(__file__).resolve().parents[2] / "tests/fixtures/gpt2_tiny.safetensors"
+
+
+def parameter_shapes():
+    """Name -> shape of every parameter, in the order in which they are drawn."""
+    c = CHANNELS
+    shapes = {"wte.weight": (VOCABULARY, c), "wpe.weight": (SEQUENCE, c)}
+    for layer in range(LAYERS):
+        block = f"h.{layer}."
+        for name, rows, columns in (("attn.c_attn", 3 * c, c), ("attn.c_proj", c, c),
+                                    ("mlp.c_fc", 4 * c, c), ("mlp.c_proj", c, 4 * c)):
+            shapes[f"{block}{name}.weight"] = (rows, columns)
+            shapes[f"{block}{name}.bias"] = (rows,)
+        for name in ("ln_1", "ln_2"):
+            shapes[f"{block}{name}.weight"] = (c,)
+            shapes[f"{block}{name}.bias"] = (c,)
+    shapes["ln_f.weight"] = (c,)
+    shapes["ln_f.bias"] = (c,)
+    return shapes
+
+
+def draw_parameters(source):
+    """FP64 tensors whose values FP32 holds exactly. Biases and norm weights are drawn too, so that no term of
+    a gradient is zero or multiplied by one by accident."""
+    parameters = {}
+    for name, shape in parameter_shapes().items():
+        mean = 1.0 if ".ln_" in f".{name}" and name.endswith("weight") else 0.0
+        residual = name.endswith("c_proj.weight")
+        deviation = 0.02 / math.sqrt(2 * LAYERS) if residual else 0.02
+        values = [source.gauss(mean, deviation) for _ in range(math.prod(shape))]
+        parameters[name] = torch.tensor(values, dtype=torch.float32).double().reshape(shape)
+    return parameters
+
+
+def norm(p, name, x):
+    return F.layer_norm(x, (CHANNELS,), p[f"{name}.weight"], p[f"{name}.bias"], eps=1e-5)
+
+
+def linear(p, name, x):
+    return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
+
+
+def attention(p, block, x):
+    batch, sequence, _ = x.shape
+    size = CHANNELS // HEADS
+    q, k, v = (part.view(batch, sequence, HEADS, size).transpose(1, 2)
+               for part in linear(p, f"{block}attn.c_attn", x).split(CHANNELS, dim=2))
+    future = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
+    scores = (q @ k.transpose(2, 3) / math.sqrt(size)).masked_fill(future, -math.inf)
+    mixed = (scores.softmax(dim=3) @ v).transpose(1, 2).reshape(batch, sequence, CHANNELS)
+    return linear(p, f"{block}attn.c_proj", mixed)
+
+
+def gelu_tanh(x):
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def forward(p, tokens, targets):
+    """Returns the logits [B, T, V] and the mean cross-entropy."""
+    x = p["wte.weight"][tokens] + p["wpe.weight"][: tokens.shape[1]]
+    for layer in range(LAYERS):
+        block = f"h.{layer}."
+        x = x + attention(p, block, norm(p, f"{block}ln_1", x))
+        x = x + linear(p, f"{block}mlp.c_proj", gelu_tanh(linear(p, f"{block}mlp.c_fc", norm(p, f"{block}ln_2", x))))
+    logits = F.linear(norm(p, "ln_f", x), p["wte.weight"])
+    return logits, F.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
+
+
+def train(parameters, tokens, targets, dtype):
+    """Runs the steps in `dtype` and returns everything that the fixture holds."""
+    p = {name: value.to(dtype).clone().requires_grad_() for name, value in parameters.items()}
+    matrices = [value for value in p.values() if value.dim() >= 2]
+    vectors = [value for value in p.values() if value.dim() < 2]
+    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": WEIGHT_DECAY},
+                                   {"params": vectors, "weight_decay": 0.0}],
+                                  lr=LEARNING_RATE, betas=BETAS, eps=EPSILON)
+    result, losses = {}, []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        logits, loss = forward(p, tokens, targets)
+        loss.backward()
+        losses.append(loss.item())
+        if step == 0:
+            result["logits"] = logits.detach().clone()
+            result.update({f"grad.{name}": value.grad.clone() for name, value in p.items()})
+        optimizer.step()
+    result.update({f"after.{name}": value.detach().clone() for name, value in p.items()})
+    result["loss"] = torch.tensor(losses[:1], dtype=torch.float64)
+    result["losses"] = torch.tensor(losses, dtype=torch.float64)
+    return result
+
+
+def make_fixture():
+    """Returns the tensors of the file and the same run in FP32."""
+    torch.set_num_threads(1)
+    source = random.Random(SEED)
+    parameters = draw_parameters(source)
+    draw_tokens = lambda: torch.tensor([source.randrange(VOCABULARY) for _ in range(BATCH * SEQUENCE)]).reshape(
+        BATCH, SEQUENCE)
+    tokens, targets = draw_tokens(), draw_tokens()
+    oracle = train(parameters, tokens, targets, torch.float64)
+    single = train(parameters, tokens, targets, torch.float32)
+    tensors = {"losses": oracle.pop("losses"), "loss": oracle.pop("loss"),
+               "tokens": tokens.int(), "targets": targets.int(),
+               **{name: value.float() for name, value in parameters.items()},
+               **{name: value.float() for name, value in oracle.items()}}
+    return tensors, oracle, single
+
+
+NAMES = {torch.float64: "F64", torch.float32: "F32", torch.int32: "I32"}
+TYPES = {name: dtype for dtype, name in NAMES.items()}
+
+
+def write_safetensors(path, tensors, metadata):
+    """Eight-byte tensors must come first: then every tensor lies at a multiple of its element's size."""
+    header, data = {"__metadata__": metadata}, b""
+    for name, value in tensors.items():
+        raw = value.contiguous().numpy().tobytes()
+        header[name] = {"dtype": NAMES[value.dtype], "shape": list(value.shape),
+                        "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def read_safetensors(path):
+    raw = path.read_bytes()
+    (length,) = struct.unpack_from("<Q", raw)
+    header = json.loads(raw[8:8 + length])
+    tensors = {}
+    for name, entry in header.items():
+        if name != "__metadata__":
+            begin, end = (8 + length + offset for offset in entry["data_offsets"])
+            flat = torch.frombuffer(bytearray(raw[begin:end]), dtype=TYPES[entry["dtype"]])
+            tensors[name] = flat.reshape(entry["shape"])
+    return tensors
+
+
+def largest_distance(left, right, prefix):
+    """The tensor under `prefix` where left and right differ most, and by how much; NaN counts as infinite."""
+    def distance(name):
+        value = (left[name].double() - right[name].double()).abs().max().item()
+        return math.inf if math.isnan(value) else value
+    return max((distance(name), name) for name in left if name.startswith(prefix))
+
+
+def print_summary(tensors, oracle, single):
+    count = sum(math.prod(shape) for shape in parameter_shapes().values())
+    print(f"GPT-2: L={LAYERS} heads={HEADS} C={CHANNELS} T={SEQUENCE} V={VOCABULARY} B={BATCH}, {count} parameters")
+    losses = tensors["losses"]
+    print(f"loss {losses[0].item():.9f}, after {STEPS - 1} updates {losses[-1].item():.9f}")
+    print("largest distance of PyTorch's own FP32 from FP64:")
+    for prefix in ("logits", "grad.", "after."):
+        value, name = largest_distance(oracle, single, prefix)
+        scale = oracle[name].abs().max().item()
+        print(f"  {prefix:7} {value:.2e} in {name} (largest element there {scale:.2e})")
+    print(f"  losses  {(single['losses'] - losses).abs().max().item():.2e}")
+
+
+def check(path, tensors):
+    stored = read_safetensors(path)
+    if {name: tuple(value.shape) for name, value in stored.items()} != {
+            name: tuple(value.shape) for name, value in tensors.items()}:
+        return f"{path}: other tensors or shapes than this script makes"
+    value, name = largest_distance(tensors, stored, "")
+    # FP64 sums in another order, then one rounding to FP32: at most one unit in the last place of a logit.
+    return None if value <= 2.0**-22 else f"{path}: {name} differs by {value:.2e}"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes the GPT-2 fixture with PyTorch.")
+    parser.add_argument("--output", type=pathlib.Path, default=DEFAULT_PATH)
+    parser.add_argument("--check", action="store_true", help="compare with the stored file, write nothing")
+    options = parser.parse_args()
+    tensors, oracle, single = make_fixture()
+    print_summary(tensors, oracle, single)
+    if options.check:
+        fault = check(options.output, tensors)
+        print(fault or f"{options.output.name}: as computed here")
+        return 1 if fault else 0
+    metadata = {"n_layer": LAYERS, "n_head": HEADS, "n_embd": CHANNELS, "n_ctx": SEQUENCE, "vocab_size": VOCABULARY,
+                "batch": BATCH, "steps": STEPS, "learning_rate": LEARNING_RATE, "beta1": BETAS[0],
+                "beta2": BETAS[1], "epsilon": EPSILON, "weight_decay": WEIGHT_DECAY, "weight_layout": "[out, in]",
+                "made_by": "bench/peers/gpt2_fixture.py"}
+    write_safetensors(options.output, tensors, {name: str(value) for name, value in metadata.items()})
+    print(f"wrote {options.output} ({options.output.stat().st_size / 1000:.0f} kB)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Sourced by ./run, ./test and .ci/run from the repository's root, after
+# install_dependencies.sh, which chooses CXX: configures and builds a preset, rebuilding
+# only what changed. Progress goes to standard error, and only on a terminal; a failure shows the compiler's words.
+
+# Configures PRESET into FOLDER where that was not done yet, or where the presets changed or the checkout moved.
+# configure PRESET FOLDER [cmake options]
+configure() {
+    local preset=$1 folder=$2 cache=$2/CMakeCache.txt
+    shift 2
+    if [ -f "$cache" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$cache"; then
+        rm -rf "$cache" "$folder/CMakeFiles"
+    fi
+    if [ -f "$folder/build.ninja" ] && [ "$cache" -nt CMakePresets.json ]; then return 0; fi
+    # A warning is an error with the compiler that the project is written with; others warn about other things.
+    [ "$("$CXX" -dumpversion | cut -d. -f1)" = "$MINIMUM_GCC" ] || set -- "$@" -DMANTISSA_WARNINGS_AS_ERRORS=OFF
+    if ! cmake --preset "$preset" "$@" >"$folder/configure.log" 2>&1; then
+        cat "$folder/configure.log" >&2
+        echo "configuring failed: cmake --preset $preset" >&2
+        return 1
+    fi
+    touch "$cache"
+}
+
+# build FOLDER [TARGET...]
+build() {
+    local folder=$1
+    shift
+    local command=(cmake --build "$folder" "${@/#/--target=}")
+    if [ -t 2 ]; then
+        "${command[@]}" >&2 && return 0
+    else
+        "${command[@]}" >"$folder/build.log" 2>&1 && return 0
+        # Everything from the first failure on; what went before built well.
+        sed -n '/^FAILED:\|^ninja: error\|[Ee]rror/,$p' "$folder/build.log" >&2
+    fi
+    echo "building failed: ${command[*]}" >&2
+    return 1
+}
+
+# prepare PRESET FOLDER [TARGET...]: configures and builds, one caller at a time in a folder.
+prepare() {
+    local preset=$1 folder=$2
+    shift 2
+    mkdir -p "$folder"
+    (
+        flock 9
+        configure "$preset" "$folder" && build "$folder" "$@" 9>&-
+    ) 9>"$folder/.lock"
+}

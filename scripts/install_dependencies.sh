@@ -1,0 +1,115 @@
+#!/usr/bin/env bash
+# Installs, from the packages of Debian or Ubuntu, what building and testing mantissa needs and this machine
+# lacks: as root at once, with sudo after asking on a terminal; otherwise one line says what to install.
+# Run it by itself, or source it and call install_dependencies, which leaves the compiler's name in CXX.
+
+MINIMUM_GCC=12
+MINIMUM_CMAKE=3.22
+
+# Header -> the package that holds it.
+HEADERS=(
+    "fmt/core.h libfmt-dev"
+    "nlohmann/json.hpp nlohmann-json3-dev"
+    "CLI/CLI.hpp libcli11-dev"
+    "xxhash.h libxxhash-dev"
+    "gtest/gtest.h libgtest-dev"
+    "benchmark/benchmark.h libbenchmark-dev"
+)
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# Exports CXX: the caller's choice, or the first g++ that is new enough. Fails if there is none.
+choose_compiler() {
+    [ -n "${CXX:-}" ] && return 0
+    local candidate version
+    for candidate in g++ g++-14 g++-13 g++-12; do
+        version=$("$candidate" -dumpversion 2>/dev/null) || continue
+        if [ "${version%%.*}" -ge "$MINIMUM_GCC" ]; then
+            export CXX=$candidate
+            return 0
+        fi
+    done
+    return 1
+}
+
+# The compiler's package: where g++ is older than what is needed (Ubuntu 22.04), a newer one stands beside it.
+compiler_package() {
+    local release=""
+    # shellcheck source=/dev/null
+    [ -r /etc/os-release ] && release=$(set +u; . /etc/os-release; echo "$ID-$VERSION_ID")
+    if [ "$release" = ubuntu-22.04 ] || have g++; then echo "g++-$MINIMUM_GCC"; else echo g++; fi
+}
+
+# Prints the packages whose header the compiler does not find: the preprocessor itself is asked, so that
+# libraries in unusual places count.
+missing_headers() {
+    local entry
+    for entry in "${HEADERS[@]}"; do
+        printf '#if !__has_include(<%s>)\n%s\n#endif\n' "${entry% *}" "${entry#* }"
+    done | "$CXX" -x c++ -E -P - | grep -v '^$' || true
+}
+
+# Prints what is missing, one package a line.
+missing_packages() {
+    have cmake || echo cmake
+    have ninja || echo ninja-build
+    have python3 || echo python3
+    if choose_compiler; then
+        missing_headers
+    else
+        compiler_package
+        local entry
+        for entry in "${HEADERS[@]}"; do echo "${entry#* }"; done
+    fi
+}
+
+# Runs apt-get with the given prefix (empty, or sudo). Says nothing unless it fails or stderr is a terminal.
+install_with_apt() {
+    local log status=0
+    log=$(mktemp)
+    {
+        "$@" apt-get update &&
+            "$@" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}"
+    } </dev/null >"$log" 2>&1 || status=$?
+    [ "$status" -eq 0 ] || tail -n 20 "$log" >&2
+    rm -f "$log"
+    return "$status"
+}
+
+install_dependencies() {
+    local packages
+    mapfile -t packages < <(missing_packages)
+    if [ "${#packages[@]}" -gt 0 ]; then
+        local command="apt-get install ${packages[*]}" answer=""
+        if ! have apt-get; then
+            echo "mantissa needs these Debian packages, or their like here: ${packages[*]}" >&2
+            return 1
+        elif [ "$(id -u)" -eq 0 ]; then
+            echo "installing: ${packages[*]}" >&2
+            install_with_apt || { echo "could not be installed: $command" >&2; return 1; }
+        elif have sudo && [ -t 0 ] && [ -t 2 ]; then
+            read -r -p "mantissa needs ${packages[*]}. Install with sudo? [y/N] " answer
+            [[ $answer = [yY]* ]] || { echo "please install first: sudo $command" >&2; return 1; }
+            # sudo asks for its password here, before the output goes to a log.
+            if ! sudo true || ! install_with_apt sudo; then
+                echo "could not be installed: $command" >&2
+                return 1
+            fi
+        else
+            echo "please install first: sudo $command" >&2
+            return 1
+        fi
+        hash -r
+    fi
+    choose_compiler || { echo "no C++ compiler: g++ $MINIMUM_GCC or later is needed" >&2; return 1; }
+    local version
+    version=$(cmake --version | sed -n '1s/.* //p')
+    if [ "$(printf '%s\n' "$MINIMUM_CMAKE" "$version" | sort -V | head -n 1)" != "$MINIMUM_CMAKE" ]; then
+        echo "cmake $version is too old: $MINIMUM_CMAKE or later is needed" >&2
+        return 1
+    fi
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    install_dependencies
+fi

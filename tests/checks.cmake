@@ -1,0 +1,27 @@
+# Tests that are not C++: the checks of the sources, the tests of those checks, and the installed package.
+# They say nothing about a sanitizer's build, so only a plain build has them.
+if(MANTISSA_SANITIZE)
+  return()
+endif()
+find_package(Python3 REQUIRED COMPONENTS Interpreter)
+
+function(mantissa_python_test name)
+  add_test(NAME ${name} COMMAND ${Python3_EXECUTABLE} -B ${ARGN} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  # A check that cannot run here exits with 77, which ctest reports as skipped.
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+endfunction()
+
+mantissa_python_test(install tests/scripts/install_test.py ${CMAKE_BINARY_DIR} ${CMAKE_COMMAND} ${CMAKE_CXX_COMPILER})
+set_tests_properties(install PROPERTIES LABELS install)
+
+# The checks of the sources, and for each a test that plants what it must find.
+foreach(check IN ITEMS includes style documents environment format)
+  mantissa_python_test(check_${check} scripts/check_${check}.py)
+  mantissa_python_test(check_${check}_test tests/scripts/check_${check}_test.py)
+endforeach()
+mantissa_python_test(check_symbols_test tests/scripts/check_symbols_test.py ${CMAKE_CXX_COMPILER})
+if(CMAKE_BUILD_TYPE STREQUAL "Release")
+  # Without optimisation every inline function is written down, so only what is shipped is looked at.
+  mantissa_python_test(check_symbols scripts/check_symbols.py ${CMAKE_BINARY_DIR})
+endif()
+mantissa_python_test(shell_scripts tests/scripts/shell_scripts_test.py)

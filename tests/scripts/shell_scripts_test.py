@@ -1,0 +1,141 @@
+"""The shell scripts behind ./run and ./test, with stand-ins for the programs they call: what is installed and when,
+what is said where nothing may be installed, and what the closing line counts."""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TOOLS = ("bash", "cat", "cut", "env", "grep", "head", "mkdir", "mktemp", "nproc", "rm", "sed", "sort", "tail", "tee",
+         "touch", "flock", "basename")
+ALL_PACKAGES = "cmake ninja-build python3 g++ libfmt-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libgtest-dev " \
+               "libbenchmark-dev"
+
+
+class ShellScripts(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.bin = self.folder / "bin"
+        self.bin.mkdir()
+        for tool in TOOLS:
+            (self.bin / tool).symlink_to(shutil.which(tool))
+
+    def stand_in(self, name, script):
+        """A program of this name that runs `script`."""
+        path = self.bin / name
+        path.write_text(f"#!{shutil.which('bash')}\n{script}\n")
+        path.chmod(0o755)
+
+    def stand_in_for_tools(self, gcc="12", cmake="3.25.1", missing=""):
+        """A machine with everything but the packages `missing`."""
+        self.stand_in("cmake", f"echo cmake version {cmake}")
+        self.stand_in("ninja", "")
+        self.stand_in("python3", "")
+        self.stand_in("g++", f'if [ "$1" = -dumpversion ]; then echo {gcc}; else cat >/dev/null; printf "{missing}"; fi')
+
+    def run_shell(self, script):
+        """(status, output of both kinds) of a script that has sourced ours; standard input is no terminal."""
+        sourced = "".join(f". scripts/{name}.sh\n" for name in ("install_dependencies", "build", "run_tests"))
+        done = subprocess.run([shutil.which("bash"), "-c", f"set -euo pipefail\n{sourced}{script}"], cwd=ROOT,
+                              env={"PATH": str(self.bin), "HOME": str(self.folder), "TMPDIR": str(self.folder)},
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              check=False)
+        return done.returncode, done.stdout
+
+    def log(self):
+        return (self.folder / "log").read_text() if (self.folder / "log").exists() else ""
+
+    def test_nothing_is_said_or_done_where_nothing_is_missing(self):
+        self.stand_in_for_tools()
+        self.stand_in("apt-get", f"echo $* >> {self.folder}/log")
+        self.assertEqual(self.run_shell("install_dependencies; echo CXX=$CXX"), (0, "CXX=g++\n"))
+        self.assertEqual(self.log(), "")
+
+    def test_root_installs_exactly_what_is_missing(self):
+        self.stand_in_for_tools(missing="libfmt-dev\\nlibgtest-dev\\n")
+        self.stand_in("id", "echo 0")
+        self.stand_in("apt-get", f"echo $* >> {self.folder}/log")
+        self.assertEqual(self.run_shell("install_dependencies"), (0, "installing: libfmt-dev libgtest-dev\n"))
+        self.assertEqual(self.log(), "update\ninstall -y --no-install-recommends libfmt-dev libgtest-dev\n")
+
+    def test_a_failed_installation_shows_what_apt_said(self):
+        self.stand_in_for_tools(missing="libfmt-dev")
+        self.stand_in("id", "echo 0")
+        self.stand_in("apt-get", "echo E: no such package; exit 100")
+        status, said = self.run_shell("install_dependencies")
+        self.assertEqual(status, 1)
+        self.assertIn("E: no such package\ncould not be installed: apt-get install libfmt-dev\n", said)
+
+    def test_without_rights_or_a_terminal_one_line_says_what_to_install(self):
+        self.stand_in("id", "echo 1000")
+        self.stand_in("apt-get", f"echo $* >> {self.folder}/log")
+        self.stand_in("sudo", f"echo sudo $* >> {self.folder}/log")
+        status, said = self.run_shell("install_dependencies")
+        self.assertEqual(status, 1)
+        # The compiler's package carries its version where the distribution's default is too old.
+        self.assertEqual(re.sub(r"g\+\+-12", "g++", said), f"please install first: sudo apt-get install {ALL_PACKAGES}\n")
+        self.assertEqual(self.log(), "")
+
+    def test_another_distribution(self):
+        self.stand_in_for_tools(missing="libcli11-dev")
+        self.assertEqual(self.run_shell("install_dependencies"),
+                         (1, "mantissa needs these Debian packages, or their like here: libcli11-dev\n"))
+
+    def test_an_old_compiler_beside_a_newer_one(self):
+        self.stand_in_for_tools(gcc="11")
+        self.stand_in("g++-13", 'if [ "$1" = -dumpversion ]; then echo 13; fi')
+        self.assertEqual(self.run_shell("install_dependencies; echo CXX=$CXX"), (0, "CXX=g++-13\n"))
+
+    def test_an_old_compiler_alone(self):
+        self.stand_in_for_tools(gcc="11")
+        self.stand_in("id", "echo 1000")
+        self.stand_in("apt-get", "")
+        status, said = self.run_shell("install_dependencies")
+        self.assertEqual(status, 1)
+        self.assertIn("g++-12", said)
+
+    def test_an_old_cmake(self):
+        self.stand_in_for_tools(cmake="3.18.4")
+        self.assertEqual(self.run_shell("install_dependencies"), (1, "cmake 3.18.4 is too old: 3.22 or later is needed\n"))
+
+    def test_a_failed_build_shows_the_compilers_error(self):
+        self.stand_in("cmake", 'echo "[1/2] well"; echo "FAILED: x.o"; echo "x.cpp:1:1: error: no such type"; exit 1')
+        status, said = self.run_shell(f"build {self.folder} target")
+        self.assertEqual(status, 1)
+        self.assertEqual(said, "FAILED: x.o\nx.cpp:1:1: error: no such type\n"
+                               f"building failed: cmake --build {self.folder} --target=target\n")
+
+    def test_the_closing_line_adds_up(self):
+        self.stand_in("ctest", 'echo "90% tests passed, 1 tests failed out of 10"; echo "Total Test time"; exit 8')
+        status, said = self.run_shell(f"run_tests {self.folder}; run_tests {self.folder}; print_total")
+        self.assertEqual((status, said.splitlines()[-1]), (1, "90% tests passed, 2 tests failed out of 20"))
+
+    def test_a_runner_that_falls_over_is_a_failure(self):
+        self.stand_in("ctest", "echo no tests were found; exit 1")
+        status, said = self.run_shell(f"run_tests {self.folder}; print_total")
+        self.assertEqual((status, said.splitlines()[-1]), (1, "0% tests passed, 1 tests failed out of 1"))
+
+    def test_all_passed(self):
+        self.stand_in("ctest", 'echo "100% tests passed, 0 tests failed out of 7"')
+        status, said = self.run_shell(f"run_tests {self.folder}; print_total")
+        self.assertEqual((status, said.splitlines()[-1]), (0, "100% tests passed, 0 tests failed out of 7"))
+
+    def test_one_failure_among_many_is_not_rounded_to_all(self):
+        self.stand_in("ctest", 'echo "99% tests passed, 1 tests failed out of 1000"; exit 8')
+        status, said = self.run_shell(f"run_tests {self.folder}; print_total")
+        self.assertEqual((status, said.splitlines()[-1]), (1, "99% tests passed, 1 tests failed out of 1000"))
+
+    def test_usage(self):
+        for arguments, status, text in ((["--help"], 0, "usage: ./test"), (["--wrong"], 2, "unknown option --wrong")):
+            done = subprocess.run([ROOT / "test", *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                  text=True, check=False, env=os.environ)
+            self.assertEqual(done.returncode, status)
+            self.assertIn(text, done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
