@@ -1,0 +1,67 @@
+// The floating-point storage formats as bits: conversion, limits and spacing. One number at a time; kernels
+// have vector versions of the same conversions, which agree with these bit for bit.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "mantissa/numerics/dtype.h"
+
+namespace mantissa {
+
+/// 1 sign, 8 exponent, 7 fraction bits: FP32 cut short.
+struct BF16 {
+    std::uint16_t bits = 0;
+};
+
+/// 1 sign, 5 exponent, 10 fraction bits (IEEE 754 binary16).
+struct FP16 {
+    std::uint16_t bits = 0;
+};
+
+/// Rounds to nearest, ties to even. Beyond the largest value gives infinity; a NaN stays one, made quiet,
+/// with its sign and the upper bits of its payload. Subnormals are kept.
+inline BF16 to_bf16(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value);
+    if ((bits & 0x7fffffffu) > 0x7f800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
+    return {static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
+}
+
+/// Exact.
+inline float to_f32(BF16 value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+
+/// As to_bf16: nearest even, infinity beyond 65519.99, quiet NaNs, subnormals kept.
+FP16 to_fp16(float value);
+
+/// Exact; a signalling NaN is made quiet.
+float to_f32(FP16 value);
+
+/// What a floating-point format can hold.
+struct FormatLimits {
+    int bits;           ///< of storage
+    int exponent_bits;  ///<
+    int fraction_bits;  ///< stored, without the implicit one
+    double max;         ///< largest finite value
+    double min_normal;
+    double min_subnormal;
+    double epsilon;  ///< distance from 1 to the next larger value, 2^-fraction_bits
+};
+
+/// Throws InternalError for a type that is not floating.
+const FormatLimits& limits_of(DType type);
+
+/// The value of the format that is nearest to `value` (ties to even), in one rounding; infinity beyond the
+/// range.
+double rounded_to(double value, DType type);
+
+/// Distance between neighbouring values of the format at the magnitude of `value`: one ULP. At and below the
+/// smallest normal it is the spacing of subnormals; infinite or NaN values give NaN.
+double ulp_at(double value, DType type);
+
+/// Element `index` of an array of the type, floating or integer, as a double. I64 beyond 2^53 is rounded.
+double load_as_f64(const void* data, DType type, std::int64_t index);
+
+/// Stores `value` rounded once to the floating type.
+void store_from_f64(void* data, DType type, std::int64_t index, double value);
+
+}  // namespace mantissa
