@@ -387,8 +387,7 @@ class Sharded : public testing::Test {
         try {
             std::string names;
             const SafetensorsModel model(directory.path());
-            for (const TensorView& view : model.views())
-                names += view.name + static_cast<char>(*view.data);
+            for (const TensorView& view : model.views()) names += view.name + static_cast<char>(*view.data);
             return names;
         } catch (const UserError& error) {
             const std::string message = error.what();
