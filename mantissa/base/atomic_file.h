@@ -1,0 +1,73 @@
+// Writing files and directories that appear whole or not at all: written under a temporary name beside the
+// target, synced to the disk, then renamed. A crash, a kill or a full disk at any moment leaves what was
+// there before.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace mantissa {
+
+/// Throws UserError, naming the bytes needed and the bytes free, unless the file system that holds `path` (or
+/// its nearest existing parent) has `bytes` free for this user. `purpose` begins the message.
+void require_free_space(const std::filesystem::path& path, std::uint64_t bytes, std::string_view purpose);
+
+/// One file, written to TARGET.tmp.PID and renamed to TARGET by commit(). Every write is checked; throws
+/// UserError that names the file and the reason, and for a full disk the bytes needed and free. Without
+/// commit() the temporary file is removed again.
+class AtomicFile {
+  public:
+    /// `size` is the final size of the file where it is known: the space is checked and reserved first, and
+    /// commit() holds the writer to it. 0: not known.
+    explicit AtomicFile(std::filesystem::path target, std::uint64_t size = 0);
+    ~AtomicFile();
+    AtomicFile(AtomicFile&& other) noexcept;
+    AtomicFile& operator=(AtomicFile&&) = delete;
+
+    void write(std::span<const std::byte> bytes);
+    void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+    /// Writes over bytes that were already written, for a header that is known only at the end.
+    void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
+
+    std::uint64_t written() const { return written_; }
+
+    /// Syncs, closes, renames, syncs the parent directory. The target is the new file when this returns, and
+    /// what it was before when this throws.
+    void commit();
+
+  private:
+    void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+    [[noreturn]] void fail(const char* what, int error) const;
+
+    std::filesystem::path target_, temporary_;
+    std::uint64_t size_ = 0, written_ = 0;
+    int fd_ = -1;
+};
+
+/// A directory of files, filled at staging() and put in the target's place by commit(). What the target was
+/// before is kept beside it as TARGET.previous, replacing an older one of that name. At no moment is there
+/// neither.
+class AtomicDirectory {
+  public:
+    /// Creates the staging directory TARGET.tmp.PID, after removing what killed processes left of theirs.
+    explicit AtomicDirectory(std::filesystem::path target);
+    ~AtomicDirectory();
+    AtomicDirectory(const AtomicDirectory&) = delete;
+    AtomicDirectory& operator=(const AtomicDirectory&) = delete;
+
+    const std::filesystem::path& staging() const { return staging_; }
+
+    /// The files in staging() must have been synced (AtomicFile does).
+    void commit();
+
+    static std::filesystem::path previous_of(const std::filesystem::path& target);
+
+  private:
+    std::filesystem::path target_, staging_;
+    bool committed_ = false;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,18 @@
+// A shuffle that is computed instead of stored: where element `index` goes is a pure function of seed and
+// epoch.
+#pragma once
+
+#include <cstdint>
+
+namespace mantissa {
+
+struct ShuffleKey {
+    std::uint64_t seed = 0, epoch = 0;
+};
+
+/// A permutation of 0 ... count - 1: the image of `index`. A Feistel network over the next even power of two,
+/// walked along its cycle until within `count` (Black and Rogaway, "Ciphers with arbitrary finite domains",
+/// CT-RSA 2002), so under four steps on average. For one key, all indexes together give each value once.
+std::uint64_t shuffled(std::uint64_t index, std::uint64_t count, const ShuffleKey& key);
+
+}  // namespace mantissa

@@ -1,0 +1,172 @@
+#include "mantissa/data/token_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "mantissa/formats/npy.h"
+
+namespace mantissa {
+
+namespace {
+
+template <class T>
+T load(const std::byte* at) {
+    T value;
+    std::memcpy(&value, at, sizeof value);
+    return value;
+}
+
+[[noreturn]] void refuse(const std::filesystem::path& path, const std::string& reason) {
+    throw UserError(path.string() + ": " + reason);
+}
+
+/// What the magic numbers of llm.c's other files mean, for someone who named the wrong file.
+const char* other_llmc_file(std::int32_t magic) {
+    switch (magic) {
+        case 20240326:
+            return "model weights";
+        case 20240327:
+            return "a debug state";
+        case 20240328:
+            return "a tokenizer";
+        case 20240522:
+            return "an evaluation set";
+        case 20240527:
+            return "an optimizer state";
+        default:
+            return nullptr;
+    }
+}
+
+/// A header of llm.c is zero after its third number. 506 zero tokens in a row are no text.
+bool has_blank_header(std::span<const std::byte> file) {
+    return file.size() >= llmc::header_bytes &&
+           std::all_of(file.begin() + 12, file.begin() + llmc::header_bytes,
+                       [](std::byte b) { return b == std::byte{0}; });
+}
+
+TokenFormat detect(std::span<const std::byte> file) {
+    if (is_npy(file)) return TokenFormat::npy;
+    const std::int32_t first = file.size() >= 4 ? load<std::int32_t>(file.data()) : 0;
+    const bool magic = first == llmc::magic || first == llmc::magic_uint32 || other_llmc_file(first);
+    return magic || has_blank_header(file) ? TokenFormat::llmc : TokenFormat::raw;
+}
+
+}  // namespace
+
+std::string_view name_of(TokenFormat format) {
+    switch (format) {
+        case TokenFormat::detect:
+            return "detect";
+        case TokenFormat::llmc:
+            return "llmc";
+        case TokenFormat::raw:
+            return "raw";
+        case TokenFormat::npy:
+            return "npy";
+    }
+    return "?";
+}
+
+TokenFile::TokenFile(const std::filesystem::path& path, TokenFormat format)
+    : path_(path), file_(path), format_(format) {
+    if (file_.size() == 0) refuse(path_, "is empty; expected tokens");
+    if (format_ == TokenFormat::detect) format_ = detect(file_.bytes());
+    if (format_ == TokenFormat::llmc) open_llmc();
+    if (format_ == TokenFormat::raw) open_raw();
+    if (format_ == TokenFormat::npy) open_npy();
+    if (size_ == 0) refuse(path_, "holds no tokens");
+    // Only these can hold what no token number is; 16-bit tokens need no look before use.
+    if (element_ == Element::u32 || element_ == Element::i32 || element_ == Element::i64)
+        check_vocabulary(std::int64_t{1} << 31);
+}
+
+void TokenFile::open_llmc() {
+    const std::byte* header = file_.bytes().data();
+    if (file_.size() < llmc::header_bytes)
+        refuse(path_, fmt::format("shard cut short: {} bytes, the header alone has {}", file_.size(),
+                                  llmc::header_bytes));
+    const auto magic = load<std::int32_t>(header), version = load<std::int32_t>(header + 4);
+    const bool wide = magic == llmc::magic_uint32;
+    if (const char* what = other_llmc_file(magic))
+        refuse(path_, fmt::format("magic number {}: {} of llm.c, expected token shards", magic, what));
+    if (magic != llmc::magic && !wide)
+        refuse(path_, fmt::format("wrong magic number {}, expected {} (or {} for uint32 tokens)", magic,
+                                  llmc::magic, llmc::magic_uint32));
+    const std::int32_t expected = wide ? llmc::version_uint32 : llmc::version;
+    if (version != expected) refuse(path_, fmt::format("shard version {}, expected {}", version, expected));
+    const auto count = load<std::int32_t>(header + 8);
+    if (count < 0) refuse(path_, fmt::format("shard with {} tokens in its header", count));
+    const std::uint64_t bytes = llmc::header_bytes + static_cast<std::uint64_t>(count) * (wide ? 4 : 2);
+    if (file_.size() != bytes)
+        refuse(path_, fmt::format("shard {}: {} tokens in its header need {} bytes, the file has {}",
+                                  file_.size() < bytes ? "cut short" : "with extra bytes", count, bytes,
+                                  file_.size()));
+    element_ = wide ? Element::u32 : Element::u16;
+    data_ = header + llmc::header_bytes;
+    size_ = static_cast<std::uint64_t>(count);
+}
+
+void TokenFile::open_raw() {
+    if (file_.size() % 2 != 0)
+        refuse(path_, fmt::format("{} bytes, expected an even number for raw 16-bit tokens", file_.size()));
+    data_ = file_.bytes().data();
+    size_ = file_.size() / 2;
+}
+
+void TokenFile::open_npy() {
+    const NpyArray array = parse_npy(file_.bytes(), path_.string());
+    if (array.shape.size() != 1)
+        refuse(path_,
+               fmt::format("array of {} dimensions, expected one dimension of tokens", array.shape.size()));
+    const std::string type = fmt::format("{}{}", array.kind, array.item_size);
+    constexpr std::pair<std::string_view, Element> elements[] = {{"u1", Element::u8},
+                                                                 {"u2", Element::u16},
+                                                                 {"u4", Element::u32},
+                                                                 {"i4", Element::i32},
+                                                                 {"i8", Element::i64}};
+    const auto* found = std::find_if(std::begin(elements), std::end(elements),
+                                     [&](const auto& row) { return row.first == type; });
+    if (found == std::end(elements))
+        refuse(path_, fmt::format("elements of type {}, expected tokens as u1, u2, u4, i4 or i8", type));
+    element_ = found->second;
+    data_ = array.data.data();
+    size_ = array.count;
+}
+
+std::int64_t TokenFile::token(std::uint64_t index) const {
+    switch (element_) {
+        case Element::u8:
+            return load<std::uint8_t>(data_ + index);
+        case Element::u16:
+            return load<std::uint16_t>(data_ + 2 * index);
+        case Element::u32:
+            return load<std::uint32_t>(data_ + 4 * index);
+        case Element::i32:
+            return load<std::int32_t>(data_ + 4 * index);
+        case Element::i64:
+            return load<std::int64_t>(data_ + 8 * index);
+    }
+    return 0;
+}
+
+void TokenFile::copy(std::uint64_t begin, std::span<std::int32_t> out) const {
+    check(begin <= size_ && out.size() <= size_ - begin, "tokens are read within their file");
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::int32_t>(token(begin + i));
+}
+
+void TokenFile::check_vocabulary(std::int64_t vocabulary) const {
+    const auto fits = [&](std::uint64_t i) { return token(i) >= 0 && token(i) < vocabulary; };
+    for (std::uint64_t i = 0; i < size_; ++i)
+        if (!fits(i)) [[unlikely]]
+            refuse(path_,
+                   fmt::format(
+                       "token {} at position {} is outside the vocabulary of {}; was it made with another "
+                       "tokenizer?",
+                       token(i), i, vocabulary));
+}
+
+}  // namespace mantissa

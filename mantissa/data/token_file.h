@@ -1,0 +1,61 @@
+// One file of token numbers, mapped into memory and checked before use.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "mantissa/base/file.h"
+
+namespace mantissa {
+
+enum class TokenFormat : std::uint8_t {
+    detect,  ///< by the first bytes; what has no mark of its own is raw
+    llmc,    ///< header of 256 int32 (magic, version, count), then uint16, or uint32 with Llama 3's magic
+    raw,     ///< nanoGPT's: uint16 and nothing else
+    npy      ///< one-dimensional array of integers
+};
+
+/// "llmc"... as the option spells it.
+std::string_view name_of(TokenFormat format);
+
+namespace llmc {
+inline constexpr std::int32_t magic = 20240520, version = 1;                // GPT-2: uint16 tokens
+inline constexpr std::int32_t magic_uint32 = 20240801, version_uint32 = 7;  // Llama 3: uint32 tokens
+inline constexpr std::size_t header_bytes = 1024;
+}  // namespace llmc
+
+/// Token numbers lie in 0 ... 2^31 - 1. Everything here throws UserError that names the file.
+class TokenFile {
+  public:
+    /// Checks magic numbers, version and length, and the range of the numbers where their type could exceed
+    /// it.
+    explicit TokenFile(const std::filesystem::path& path, TokenFormat format = TokenFormat::detect);
+
+    const std::filesystem::path& path() const { return path_; }
+    TokenFormat format() const { return format_; }  ///< never detect
+    std::uint64_t size() const { return size_; }
+
+    /// Tokens begin ... begin + out.size() - 1.
+    void copy(std::uint64_t begin, std::span<std::int32_t> out) const;
+    /// Reads the whole file; refuses it if a token is not below `vocabulary`.
+    void check_vocabulary(std::int64_t vocabulary) const;
+
+  private:
+    enum class Element : std::uint8_t { u8, u16, u32, i32, i64 };
+
+    void open_llmc();
+    void open_raw();
+    void open_npy();
+    std::int64_t token(std::uint64_t index) const;
+
+    std::filesystem::path path_;
+    MappedFile file_;
+    TokenFormat format_ = TokenFormat::raw;
+    Element element_ = Element::u16;
+    const std::byte* data_ = nullptr;
+    std::uint64_t size_ = 0;
+};
+
+}  // namespace mantissa

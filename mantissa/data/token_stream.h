@@ -1,0 +1,55 @@
+// Several token files, or tokens in memory, as one stream, and the part of it that is kept for validation.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/data/token_file.h"
+
+namespace mantissa {
+
+/// Positions begin ... end - 1 of a stream.
+struct TokenRange {
+    std::uint64_t begin = 0, end = 0;
+    std::uint64_t size() const { return end - begin; }
+    bool operator==(const TokenRange&) const = default;
+};
+
+class TokenStream {
+  public:
+    struct Options {
+        TokenFormat format = TokenFormat::detect;
+        /// If positive, every token of every file is read and must be below it.
+        std::int64_t vocabulary = 0;
+    };
+
+    /// The files one after another, all checked now. Throws UserError that names the file.
+    TokenStream(const std::vector<std::filesystem::path>& files, const Options& options);
+    /// Tokens of a text that was just encoded.
+    explicit TokenStream(std::vector<std::int32_t> tokens);
+
+    std::uint64_t size() const { return size_; }
+    TokenRange all() const { return {0, size_}; }
+    /// Tokens begin ... begin + out.size() - 1; a run may go over from one file to the next.
+    void copy(std::uint64_t begin, std::span<std::int32_t> out) const;
+    /// "2 files (llmc, raw), 338025 tokens", for the log.
+    std::string description() const;
+
+  private:
+    std::vector<TokenFile> files_;
+    std::vector<std::uint64_t> starts_;  // of each file in the stream
+    std::vector<std::int32_t> memory_;
+    std::uint64_t size_ = 0;
+};
+
+struct TokenSplit {
+    TokenRange train, validation;
+};
+
+/// The last tenth, rounded down, is for validation.
+TokenSplit split_for_validation(TokenRange range);
+
+}  // namespace mantissa

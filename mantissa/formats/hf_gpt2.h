@@ -1,0 +1,50 @@
+// GPT-2's parameters between this project and the checkpoints of Hugging Face's library: same names, and four
+// weights a layer that are stored [in, out] there and [out, in] here.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/formats/safetensors_write.h"
+#include "mantissa/formats/tensor_view.h"
+
+namespace mantissa {
+
+/// What the shapes of a checkpoint say about its model. The number of heads is not among it.
+struct Gpt2Sizes {
+    std::int64_t layers = 0, channels = 0, context = 0, vocabulary = 0;
+    bool operator==(const Gpt2Sizes&) const = default;
+};
+
+struct Gpt2Parameter {
+    std::string name;  ///< "wte.weight", "h.0.ln_1.weight"...: theirs without the prefix "transformer."
+    std::vector<std::int64_t> shape;  ///< here: matrices of linear layers are [out, in]
+};
+
+/// All parameters of a model, each once (the head is `wte.weight`), in the order of the layers.
+std::vector<Gpt2Parameter> gpt2_parameters(const Gpt2Sizes& sizes);
+
+/// Whether the checkpoint holds the parameter transposed:
+/// `h.*.{attn.c_attn,attn.c_proj,mlp.c_fc,mlp.c_proj}.weight`.
+bool is_transposed_in_hf(std::string_view name);
+
+/// Sizes of the model that a checkpoint holds. Throws UserError, beginning with `source`, if it is not a
+/// GPT-2.
+Gpt2Sizes gpt2_sizes_of(std::span<const TensorView> file, const std::string& source);
+
+/// Copies a checkpoint's tensors into `parameters` (named and shaped as gpt2_parameters says). Accepted are
+/// names with and without "transformer."; skipped are the mask buffers `*.attn.bias` and
+/// `*.attn.masked_bias`, and `lm_head.weight` where it equals `wte.weight`. F16 and BF16 tensors go into f32
+/// parameters exactly; other types must match. Throws UserError, beginning with `source` and naming the
+/// tensor, for one that is missing, unknown, given twice or of another shape or type; `parameters` are then
+/// untouched.
+void import_hf_gpt2(std::span<const TensorView> file, std::span<const MutableTensorView> parameters,
+                    const std::string& source);
+
+/// How to write `parameters` so that Hugging Face's library reads them (with metadata {"format": "pt"}).
+std::vector<TensorToWrite> export_hf_gpt2(std::span<const TensorView> parameters);
+
+}  // namespace mantissa

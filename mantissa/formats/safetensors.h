@@ -1,0 +1,96 @@
+// Reading and checking safetensors files. A file is accepted only if every byte of it is accounted for; each
+// refusal names the file, the tensor and the reason. docs/formats.md lists the rules.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/base/file.h"
+#include "mantissa/formats/tensor_view.h"
+
+namespace mantissa {
+
+/// One tensor of a file. `data` lies in the mapped file and may be unaligned: old writers did not pad the
+/// header.
+struct SafetensorsEntry {
+    std::string name;
+    std::string dtype;                 ///< as in the file: "F32", "F8_E4M3"...
+    std::vector<std::uint64_t> shape;  ///< empty for a scalar; may hold a 0
+    std::uint64_t begin = 0, end = 0;  ///< bytes of the data, counted from the end of the header
+    std::span<const std::byte> data;
+};
+
+/// The contents of one file. Views point into the bytes that were parsed.
+struct SafetensorsContents {
+    std::vector<SafetensorsEntry> tensors;        ///< in the order of their bytes
+    std::map<std::string, std::string> metadata;  ///< the header's `__metadata__`
+    std::uint64_t header_size = 0;                ///< bytes before the data: 8 + the header's length
+};
+
+/// Largest header that is read or written, in bytes (a decimal number, as in the reference implementation).
+inline constexpr std::uint64_t safetensors_max_header = 100'000'000;
+
+/// Checks and indexes `file`, the bytes of a whole file. Throws UserError that begins with `source`.
+SafetensorsContents parse_safetensors(std::span<const std::byte> file, const std::string& source);
+
+/// The type of this project for a safetensors type; none for the types that no tensor here has (F8_E4M3...).
+std::optional<DType> dtype_of_safetensors(std::string_view name);
+/// "F32" for f32...
+std::string_view safetensors_name_of(DType dtype);
+/// Bits of one element of a safetensors type, 0 where the name is not one.
+unsigned safetensors_bits(std::string_view name);
+
+/// A file mapped into memory and checked.
+class SafetensorsFile {
+  public:
+    explicit SafetensorsFile(const std::filesystem::path& path);
+
+    const std::filesystem::path& path() const { return path_; }
+    const std::vector<SafetensorsEntry>& tensors() const { return contents_.tensors; }
+    const std::map<std::string, std::string>& metadata() const { return contents_.metadata; }
+    std::uint64_t header_size() const { return contents_.header_size; }
+    std::span<const std::byte> bytes() const { return file_.bytes(); }
+
+    /// Null where there is no such tensor.
+    const SafetensorsEntry* find(std::string_view name) const;
+    /// Throws UserError where there is no such tensor, or its type is none of this project's.
+    TensorView view(std::string_view name) const;
+    /// All tensors; throws UserError as above.
+    std::vector<TensorView> views() const;
+
+  private:
+    TensorView view_of(const SafetensorsEntry& entry) const;
+
+    std::filesystem::path path_;
+    MappedFile file_;
+    SafetensorsContents contents_;
+    std::map<std::string, std::size_t, std::less<>> index_;
+};
+
+/// A model in one file, or in several that an index file ("model.safetensors.index.json") lists.
+class SafetensorsModel {
+  public:
+    /// `path`: a .safetensors file, an index (any name that ends in .json), or a directory that holds
+    /// model.safetensors or model.safetensors.index.json. Throws UserError if a file is missing or bad, a
+    /// tensor is not in the file that the index names, or is in a file and not in the index.
+    explicit SafetensorsModel(const std::filesystem::path& path);
+
+    const std::string& source() const { return source_; }
+    /// All tensors of all files; throws UserError for a type that this project does not have.
+    std::vector<TensorView> views() const;
+
+  private:
+    void read_index(const std::filesystem::path& path);
+
+    std::string source_;
+    std::vector<SafetensorsFile> files_;
+};
+
+}  // namespace mantissa

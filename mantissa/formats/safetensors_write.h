@@ -1,0 +1,66 @@
+// Writing safetensors files: laid out first, so that size and places are known, then streamed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/function_ref.h"
+#include "mantissa/formats/tensor_view.h"
+
+namespace mantissa {
+
+/// How a tensor in memory is laid into the file.
+enum class Orientation : std::uint8_t {
+    as_is,
+    transposed  ///< two dimensions, [rows, columns] in memory, [columns, rows] in the file
+};
+
+struct TensorToWrite {
+    TensorView tensor;
+    Orientation orientation = Orientation::as_is;
+};
+
+/// Where everything of a file will lie.
+struct SafetensorsLayout {
+    struct Piece {
+        std::size_t tensor = 0;            ///< index into the tensors that were laid out
+        std::uint64_t begin = 0, end = 0;  ///< bytes, counted from the start of the file
+    };
+    std::string
+        header;  ///< the length and the JSON text, padded with spaces so that data begins at a multiple of 8
+    std::vector<Piece> pieces;  ///< ordered as the reference writer does: widest type first, then by name
+    std::uint64_t file_size = 0;
+};
+
+/// `source` is the path of the file to be. Throws UserError for a name given twice, the reserved name
+/// `__metadata__`, and a header beyond the format's limit.
+SafetensorsLayout lay_out_safetensors(std::span<const TensorToWrite> tensors,
+                                      const std::map<std::string, std::string>& metadata,
+                                      const std::string& source);
+
+/// Gives `sink` the bytes of the file in order, no call going beyond the end of a tensor. `tensors` as laid
+/// out.
+void stream_safetensors(const SafetensorsLayout& layout, std::span<const TensorToWrite> tensors,
+                        FunctionRef<void(std::span<const std::byte>)> sink);
+
+/// Writes the file atomically (see base/atomic_file.h).
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
+                       const std::map<std::string, std::string>& metadata = {});
+
+/// Copies rows [begin, end) of the transpose of `from` ([rows, columns], row-major, `element` bytes each) to
+/// `to`. Neither pointer need be aligned.
+struct TransposedRows {
+    std::size_t rows = 0, columns = 0;  // of `from`; `to` has rows of `rows` elements
+    std::size_t element = 0;
+    std::size_t begin = 0, end = 0;  // in 0 ... columns
+};
+void copy_transposed(const TransposedRows& which, const std::byte* from, std::byte* to);
+
+}  // namespace mantissa

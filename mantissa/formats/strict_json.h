@@ -1,0 +1,41 @@
+// JSON as formats of files need it: no duplicate keys, no integers that were silently rounded, bounded depth
+// and size, and errors that name the file. Include this from .cpp files only: it names a JSON library's type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace mantissa {
+
+/// What a document may cost before it is refused.
+struct JsonLimits {
+    std::size_t bytes = 100'000'000;
+    std::size_t depth = 128;  ///< objects and arrays open at once
+};
+
+/// Parses `text`, one whole JSON document (RFC 8259). Beyond a syntax error, refused are: a key that appears
+/// twice in one object, an integer outside 64 bits (which the JSON library would turn into a rounded double),
+/// a NUL byte or byte order mark (which it would skip), and what exceeds `limits`. Throws UserError that
+/// begins with `source`, normally the path of the file.
+nlohmann::json parse_strict_json(std::string_view text, const std::string& source,
+                                 const JsonLimits& limits = {});
+
+/// The value as an unsigned integer. `16.0`, `1e3` and `-1` are refused: throws UserError that names
+/// `source`, `what` and what came instead.
+std::uint64_t require_unsigned(const nlohmann::json& value, const std::string& source, std::string_view what);
+
+/// The value as a string; errors as above.
+const std::string& require_string(const nlohmann::json& value, const std::string& source,
+                                  std::string_view what);
+
+/// The member `key` of `object`. Throws UserError if `object` is not a JSON object or has no such member.
+const nlohmann::json& require_member(const nlohmann::json& object, std::string_view key,
+                                     const std::string& source, std::string_view what);
+
+/// `value` as JSON text for an error message, cut after about 60 characters, invalid UTF-8 replaced.
+std::string json_excerpt(const nlohmann::json& value);
+
+}  // namespace mantissa

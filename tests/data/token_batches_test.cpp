@@ -1,0 +1,177 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/batches.h"
+#include "mantissa/data/permutation.h"
+
+namespace mantissa {
+namespace {
+
+using Tokens = std::vector<std::int32_t>;
+
+/// Token i of the stream is i, so that a batch shows where it was taken from.
+TokenStream counting(std::int32_t size) {
+    Tokens tokens(static_cast<std::size_t>(size));
+    std::iota(tokens.begin(), tokens.end(), 0);
+    return TokenStream(std::move(tokens));
+}
+
+struct Batch {
+    Tokens inputs, targets;
+    bool operator==(const Batch&) const = default;
+};
+
+Batch batch_of(const BatchSource& source, const BatchSource::Options& options, std::uint64_t step,
+               std::int64_t micro) {
+    const auto count = static_cast<std::size_t>(options.batch * options.sequence);
+    Batch batch{Tokens(count, -1), Tokens(count, -1)};
+    source.fill(step, micro, batch.inputs, batch.targets);
+    return batch;
+}
+
+TEST(TokenBatches, SequentialIsTheTextInOrder) {
+    const TokenStream stream = counting(25);
+    const BatchSource::Options options = {.batch = 2, .sequence = 3};
+    const BatchSource source(stream, stream.all(), options);
+    EXPECT_EQ(source.steps_per_epoch(), 4u);  // 4 * 6 + 1 = 25
+    EXPECT_EQ(batch_of(source, options, 0, 0), (Batch{{0, 1, 2, 3, 4, 5}, {1, 2, 3, 4, 5, 6}}));
+    EXPECT_EQ(batch_of(source, options, 3, 0), (Batch{{18, 19, 20, 21, 22, 23}, {19, 20, 21, 22, 23, 24}}));
+    EXPECT_EQ(batch_of(source, options, 4, 0), batch_of(source, options, 0, 0));
+    EXPECT_EQ(batch_of(source, options, 4'000'000'000'003, 0), batch_of(source, options, 3, 0));
+    // One token fewer: the last batch and one token do not fit.
+    const BatchSource shorter(stream, {0, 24}, options);
+    EXPECT_EQ(shorter.steps_per_epoch(), 3u);
+    EXPECT_EQ(batch_of(shorter, options, 3, 0), batch_of(source, options, 0, 0));
+}
+
+TEST(TokenBatches, MicroStepsReadWhatOneStepReads) {
+    const TokenStream stream = counting(1000);
+    const BatchSource::Options whole = {.batch = 12, .sequence = 5};
+    const BatchSource whole_source(stream, {100, 1000}, whole);
+    for (const std::int64_t accumulate : {2, 3, 4, 6, 12}) {
+        const BatchSource::Options options = {
+            .batch = 12 / accumulate, .sequence = 5, .accumulate = accumulate};
+        const BatchSource source(stream, {100, 1000}, options);
+        for (std::uint64_t step : {0, 7, 14, 15, 99}) {
+            Tokens inputs;
+            for (std::int64_t micro = 0; micro < accumulate; ++micro)
+                for (std::int32_t token : batch_of(source, options, step, micro).inputs)
+                    inputs.push_back(token);
+            EXPECT_EQ(inputs, batch_of(whole_source, whole, step, 0).inputs) << accumulate << " at " << step;
+        }
+    }
+}
+
+TEST(TokenBatches, LecturesTextStartsOverAfterTwentySteps) {
+    // The text of the 50-step run has 338,025 tokens; 16 x 1024 of them a step.
+    const TokenStream stream = counting(338'025);
+    const BatchSource::Options options = {.batch = 4, .sequence = 1024, .accumulate = 4};
+    const BatchSource source(stream, stream.all(), options);
+    EXPECT_EQ(source.steps_per_epoch(), 20u);
+    EXPECT_EQ(batch_of(source, options, 19, 3).inputs[0], (19 * 4 + 3) * 4096);
+    EXPECT_EQ(batch_of(source, options, 20, 0).inputs[0], 0);
+}
+
+TEST(TokenBatches, ShuffledVisitsEachWindowOnceAnEpoch) {
+    const TokenStream stream = counting(7 * 31 + 5);
+    const BatchSource::Options options = {
+        .batch = 3, .sequence = 7, .accumulate = 2, .order = TokenOrder::shuffled, .seed = 11};
+    const TokenRange range = {2, 7 * 31 + 3};
+    const BatchSource source(stream, range, options);
+    std::vector<Tokens> epochs(1);  // the first token of each window, in order
+    for (std::uint64_t step = 0; step < 40; ++step)
+        for (std::int64_t micro = 0; micro < 2; ++micro) {
+            const Batch batch = batch_of(source, options, step, micro);
+            for (std::size_t row = 0; row < 3; ++row) {
+                if (epochs.back().size() == 31) epochs.emplace_back();
+                epochs.back().push_back(batch.inputs[row * 7]);
+                for (std::size_t t = 0; t < 7; ++t) {
+                    EXPECT_EQ(batch.inputs[row * 7 + t],
+                              batch.inputs[row * 7] + static_cast<std::int32_t>(t));
+                    EXPECT_EQ(batch.targets[row * 7 + t], batch.inputs[row * 7 + t] + 1);
+                    EXPECT_LT(batch.targets[row * 7 + t], static_cast<std::int32_t>(range.end));
+                }
+            }
+        }
+    ASSERT_GE(epochs.size(), 7u);
+    epochs.resize(7);
+    std::set<Tokens> orders(epochs.begin(), epochs.end());
+    EXPECT_EQ(orders.size(), 7u) << "two epochs have the same order";
+    for (Tokens epoch : epochs) {
+        EXPECT_FALSE(std::is_sorted(epoch.begin(), epoch.end()));
+        std::sort(epoch.begin(), epoch.end());
+        for (std::int32_t i = 0; i < 31; ++i) EXPECT_EQ(epoch[static_cast<std::size_t>(i)], 2 + 7 * i);
+    }
+}
+
+TEST(TokenBatches, SeedAndStepAloneDecide) {
+    const TokenStream stream = counting(5000);
+    BatchSource::Options options = {.batch = 2, .sequence = 16, .order = TokenOrder::shuffled, .seed = 1};
+    const BatchSource a(stream, stream.all(), options), b(stream, stream.all(), options);
+    for (std::uint64_t step = 0; step < 500; ++step) batch_of(a, options, step, 0);
+    EXPECT_EQ(batch_of(a, options, 321, 0), batch_of(b, options, 321, 0));
+    options.seed = 2;
+    const BatchSource c(stream, stream.all(), options);
+    EXPECT_NE(batch_of(a, options, 321, 0), batch_of(c, options, 321, 0));
+}
+
+TEST(TokenBatches, TooShortATextIsRefused) {
+    const TokenStream stream = counting(24);
+    const auto refusal = [&](const BatchSource::Options& options) -> std::string {
+        try {
+            const BatchSource source(stream, stream.all(), options);
+        } catch (const UserError& error) {
+            return error.what();
+        }
+        return "accepted";
+    };
+    EXPECT_EQ(refusal({.batch = 4, .sequence = 6}),
+              "24 tokens, but a step of 4 x 6 (batch x sequence) needs 25; give more text, or lower --batch, "
+              "--sequence or "
+              "--accumulate");
+    EXPECT_EQ(refusal({.batch = 2, .sequence = 6, .accumulate = 2}),
+              "24 tokens, but a step of 2 micro-steps of 2 x 6 (batch x sequence) needs 25; give more text, "
+              "or lower "
+              "--batch, --sequence or --accumulate");
+    EXPECT_EQ(refusal({.batch = 4, .sequence = 6, .order = TokenOrder::shuffled}), "accepted");
+    EXPECT_THROW(BatchSource(stream, {3, 3}, {.batch = 1, .sequence = 1}), UserError);
+}
+
+TEST(TokenSplit, ValidationIsTheLastTenth) {
+    const TokenSplit split = split_for_validation({0, 338'025});
+    EXPECT_EQ(split.train, (TokenRange{0, 304'223}));
+    EXPECT_EQ(split.validation, (TokenRange{304'223, 338'025}));
+}
+
+TEST(Permutation, IsABijectionForEverySize) {
+    for (std::uint64_t count = 1; count <= 300; ++count)
+        for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+            std::vector<bool> seen(count);
+            for (std::uint64_t i = 0; i < count; ++i) {
+                const std::uint64_t image = shuffled(i, count, {.seed = 5, .epoch = epoch});
+                ASSERT_LT(image, count);
+                ASSERT_FALSE(seen[image]) << image << " twice, of " << count;
+                seen[image] = true;
+            }
+        }
+    EXPECT_LT(shuffled(UINT64_MAX - 1, UINT64_MAX, {}), UINT64_MAX);
+    EXPECT_THROW(shuffled(3, 3, {}), InternalError);
+}
+
+TEST(Permutation, SpreadsEvenly) {
+    // Where element 0 of 10 goes, over 20,000 epochs: chi-square with 9 degrees of freedom; 33.7 is exceeded
+    // by chance once in 10,000 (0.9999 quantile). The sample is fixed by the seed.
+    std::map<std::uint64_t, double> count;
+    for (std::uint64_t epoch = 0; epoch < 20'000; ++epoch)
+        ++count[shuffled(0, 10, {.seed = 3, .epoch = epoch})];
+    double chi_square = 0;
+    for (std::uint64_t i = 0; i < 10; ++i) chi_square += (count[i] - 2000) * (count[i] - 2000) / 2000;
+    EXPECT_LT(chi_square, 33.7);
+}
+
+}  // namespace
+}  // namespace mantissa

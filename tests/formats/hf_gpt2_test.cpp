@@ -1,0 +1,202 @@
+#include "mantissa/formats/hf_gpt2.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "mantissa/formats/safetensors.h"
+#include "mantissa/numerics/formats.h"
+#include "tests/base/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+constexpr Gpt2Sizes tiny = {.layers = 2, .channels = 3, .context = 5, .vocabulary = 7};
+
+/// A model in memory; element i of parameter p is 1000 p + i.
+struct Model {
+    explicit Model(const Gpt2Sizes& sizes = tiny) {
+        for (const Gpt2Parameter& parameter : gpt2_parameters(sizes)) {
+            auto& data = values.emplace_back(static_cast<std::size_t>(element_count(parameter.shape)));
+            for (std::size_t i = 0; i < data.size(); ++i)
+                data[i] = static_cast<float>(1000 * values.size() + i);
+            list.push_back(
+                {parameter.name, DType::f32, parameter.shape, reinterpret_cast<std::byte*>(data.data())});
+        }
+    }
+    std::vector<TensorView> views() const {
+        std::vector<TensorView> views;
+        for (const MutableTensorView& p : list) views.push_back({p.name, p.dtype, p.shape, p.data});
+        return views;
+    }
+    void clear() {
+        for (auto& data : values) std::fill(data.begin(), data.end(), 0.0f);
+    }
+    std::vector<std::vector<float>> values;
+    std::vector<MutableTensorView> list;
+};
+
+/// A checkpoint as Hugging Face's library would write it, built element by element.
+struct Checkpoint {
+    explicit Checkpoint(const Model& model, const std::string& prefix = "") {
+        for (const TensorView& p : model.views()) {
+            const auto* from = reinterpret_cast<const float*>(p.data);
+            const bool turned = p.shape.size() == 2 && p.name.find("c_") != p.name.npos;
+            std::vector<float> data(static_cast<std::size_t>(element_count(p.shape)));
+            const auto columns = static_cast<std::size_t>(p.shape.back());
+            const std::size_t rows = data.size() / columns;
+            for (std::size_t r = 0; r < rows; ++r)
+                for (std::size_t c = 0; c < columns; ++c)
+                    data[turned ? c * rows + r : r * columns + c] = from[r * columns + c];
+            std::vector<std::int64_t> shape = p.shape;
+            if (turned) std::swap(shape[0], shape[1]);
+            add(prefix + p.name, shape, data);
+        }
+    }
+    void add(const std::string& name, const std::vector<std::int64_t>& shape,
+             const std::vector<float>& data) {
+        values.push_back(std::make_unique<std::vector<float>>(data));
+        tensors.push_back(
+            {name, DType::f32, shape, reinterpret_cast<const std::byte*>(values.back()->data())});
+    }
+    TensorView& operator[](const std::string& name) {
+        for (TensorView& tensor : tensors)
+            if (tensor.name == name) return tensor;
+        throw std::out_of_range(name);
+    }
+    std::vector<std::unique_ptr<std::vector<float>>> values;
+    std::vector<TensorView> tensors;
+};
+
+std::string import_error(const Checkpoint& checkpoint) {
+    Model model;
+    const auto before = model.values;
+    try {
+        import_hf_gpt2(checkpoint.tensors, model.list, "m");
+    } catch (const UserError& error) {
+        EXPECT_EQ(model.values, before) << "a refused checkpoint changed the model";
+        return error.what();
+    }
+    return "imported";
+}
+
+TEST(HfGpt2, ListsTheParametersOf124M) {
+    const Gpt2Sizes sizes = {.layers = 12, .channels = 768, .context = 1024, .vocabulary = 50257};
+    std::int64_t count = 0;
+    int transposed = 0;
+    const auto parameters = gpt2_parameters(sizes);
+    for (const Gpt2Parameter& parameter : parameters) {
+        count += element_count(parameter.shape);
+        transposed += is_transposed_in_hf(parameter.name);
+    }
+    EXPECT_EQ(count, 124'439'808);
+    EXPECT_EQ(parameters.size(), 148u);  // the published file has these and twelve masks: 160
+    EXPECT_EQ(transposed, 4 * 12);
+    EXPECT_EQ(parameters[2].name, "h.0.ln_1.weight");
+    EXPECT_EQ(parameters[4].name, "h.0.attn.c_attn.weight");
+    EXPECT_EQ(parameters[4].shape, (std::vector<std::int64_t>{2304, 768}));
+    EXPECT_FALSE(is_transposed_in_hf("wte.weight"));
+    EXPECT_FALSE(is_transposed_in_hf("h.0.attn.c_attn.bias"));
+    EXPECT_FALSE(is_transposed_in_hf("h.x.mlp.c_fc.weight"));
+}
+
+TEST(HfGpt2, ImportsWithAndWithoutPrefix) {
+    const Model expected;
+    for (const char* prefix : {"", "transformer."}) {
+        const Checkpoint checkpoint(expected, prefix);
+        EXPECT_EQ(gpt2_sizes_of(checkpoint.tensors, "m"), tiny);
+        Model model;
+        model.clear();
+        import_hf_gpt2(checkpoint.tensors, model.list, "m");
+        EXPECT_EQ(model.values, expected.values);
+    }
+}
+
+TEST(HfGpt2, SkipsMasksAndATiedHead) {
+    const Model expected;
+    Checkpoint checkpoint(expected, "transformer.");
+    checkpoint.add("transformer.h.0.attn.bias", {1, 1, 5, 5}, std::vector<float>(25));
+    checkpoint.add("transformer.h.1.attn.masked_bias", {}, {-1e4f});
+    checkpoint.add("lm_head.weight", {7, 3}, expected.values[0]);
+    EXPECT_EQ(import_error(checkpoint), "imported");
+    (*checkpoint.values.back())[20] += 1;
+    EXPECT_EQ(import_error(checkpoint),
+              "m: tensor \"lm_head.weight\" differs from \"wte.weight\"; only models whose head is the "
+              "embedding can be "
+              "loaded");
+}
+
+TEST(HfGpt2, ExportGivesBackTheCheckpoint) {
+    const Model model;
+    const Checkpoint checkpoint(model);
+    const TemporaryDirectory directory;
+    write_safetensors(directory / "m", std::span<const TensorToWrite>(export_hf_gpt2(model.views())),
+                      {{"format", "pt"}});
+    const SafetensorsFile file(directory / "m");
+    ASSERT_EQ(file.tensors().size(), checkpoint.tensors.size());
+    for (const TensorView& expected : checkpoint.tensors) {
+        const TensorView written = file.view(expected.name);
+        EXPECT_EQ(written.shape, expected.shape) << expected.name;
+        EXPECT_EQ(std::memcmp(written.data, expected.data, byte_count(expected.dtype, expected.shape)), 0)
+            << expected.name;
+    }
+}
+
+TEST(HfGpt2, WidensHalfPrecisionExactly) {
+    const Model expected(tiny);
+    for (const DType type : {DType::bf16, DType::f16}) {
+        Checkpoint checkpoint(expected);
+        std::vector<std::vector<std::uint16_t>> halves;
+        for (TensorView& tensor : checkpoint.tensors) {
+            auto& half = halves.emplace_back();
+            for (std::int64_t i = 0; i < element_count(tensor.shape); ++i) {
+                // 0.5, 1, 1.5...: exact in both formats up to 128.
+                const float value = static_cast<float>(i + 1) * 0.5f;
+                half.push_back(type == DType::bf16 ? to_bf16(value).bits : to_fp16(value).bits);
+            }
+        }
+        for (std::size_t i = 0; i < halves.size(); ++i) {
+            checkpoint.tensors[i].dtype = type;
+            checkpoint.tensors[i].data = reinterpret_cast<const std::byte*>(halves[i].data());
+        }
+        Model model;
+        import_hf_gpt2(checkpoint.tensors, model.list, "m");
+        EXPECT_EQ(model.values[0][20], 10.5f);
+        // c_attn [3, 9] in the file: element (1, 2) of the file is (2, 1) of [9, 3] here.
+        EXPECT_EQ(model.values[4][2 * 3 + 1], static_cast<float>(1 * 9 + 2 + 1) * 0.5f);
+    }
+}
+
+TEST(HfGpt2, NamesWhatDoesNotFit) {
+    const Model model;
+    Checkpoint missing(model);
+    missing["h.1.mlp.c_fc.bias"].name = "h.1.mlp.c_fc.bais";
+    EXPECT_EQ(import_error(missing),
+              "m: tensor \"h.1.mlp.c_fc.bias\" is missing; expected a GPT-2 checkpoint");
+    Checkpoint unknown(model);
+    unknown.add("h.2.ln_1.weight", {3}, {1, 2, 3});
+    EXPECT_EQ(import_error(unknown), "m: tensor \"h.2.ln_1.weight\" is no parameter of this model");
+    unknown.add("score.weight", {3}, {1, 2, 3});
+    EXPECT_EQ(import_error(unknown),
+              "m: tensor \"h.2.ln_1.weight\" and 1 more are no parameter of this model");
+    Checkpoint twice(model);
+    twice.add("transformer.ln_f.bias", {3}, {1, 2, 3});
+    EXPECT_EQ(import_error(twice), "m: tensor \"ln_f.bias\" is there with and without \"transformer.\"");
+    Checkpoint shape(model, "transformer.");
+    shape["transformer.h.0.attn.c_attn.weight"].shape = {9, 3};
+    EXPECT_EQ(import_error(shape),
+              "m: tensor \"transformer.h.0.attn.c_attn.weight\" has shape [9, 3], expected [3, 9]");
+    Checkpoint type(model);
+    type["wpe.weight"].dtype = DType::i32;
+    EXPECT_EQ(import_error(type), "m: tensor \"wpe.weight\" is i32, which cannot become f32 without loss");
+    Checkpoint other(model);
+    other["wte.weight"].name = "embed_tokens.weight";
+    EXPECT_THROW(gpt2_sizes_of(other.tensors, "m"), UserError);
+    Checkpoint flat(model);
+    flat["wpe.weight"].shape = {15};
+    EXPECT_THROW(gpt2_sizes_of(flat.tensors, "m"), UserError);
+}
+
+}  // namespace
+}  // namespace mantissa
