@@ -221,7 +221,10 @@ std::string refuse_unless_leading_sum(const Problem& problem) {
 
 ColumnSum column_sum_of(const Problem& problem) {
     const std::int64_t channels = problem.outputs[0].shape.elements();
-    return {.rows = problem.inputs[0].shape.elements() / channels, .channels = channels};
+    ColumnSum sum;
+    sum.rows = problem.inputs[0].shape.elements() / channels;
+    sum.channels = channels;
+    return sum;
 }
 
 Launch prepare_column_sum(const Problem& problem, const Bound& b) {
@@ -292,10 +295,10 @@ const RowKernels& kernels_for(Isa isa) {
         case Isa::generic:
             return row_kernels_generic();
         case Isa::avx2:
-            return row_kernels_avx2();
+            return row_kernels_generic();
         case Isa::avx512:
         case Isa::amx:
-            return row_kernels_avx512();
+            return row_kernels_generic();
     }
     return row_kernels_generic();
 }

@@ -1,0 +1,239 @@
+// Every operation as the CPU runs it, at every instruction-set level, against the reference.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/device/cpu/isa.h"
+#include "mantissa/passes/expand.h"
+#include "mantissa/passes/simplify.h"
+#include "mantissa/runtime/execution.h"
+#include "tests/support/op_cases.h"
+
+namespace mantissa {
+namespace {
+
+using testing::OpCase;
+using testing::Recorded;
+
+/// A device at one level of instruction sets.
+std::unique_ptr<Device> device_at(const std::string& level, int threads = 2) {
+    ::setenv("MANTISSA_ISA", level.c_str(), 1);
+    auto device = make_cpu_device({.threads = threads});
+    ::unsetenv("MANTISSA_ISA");
+    return device;
+}
+
+std::vector<std::string> levels() {
+    std::vector<std::string> names;
+    for (int level = 0; level <= static_cast<int>(cpu::best_isa()); ++level)
+        names.emplace_back(name_of(static_cast<cpu::Isa>(level)));
+    return names;
+}
+
+template <class T>
+std::vector<std::byte> stored(const std::vector<double>& values) {
+    std::vector<std::byte> bytes(values.size() * sizeof(T));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const T value = static_cast<T>(values[i]);
+        std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+    }
+    return bytes;
+}
+
+std::vector<std::byte> stored(const std::vector<double>& values, DType dtype) {
+    switch (dtype) {
+        case DType::f32:
+            return stored<float>(values);
+        case DType::f64:
+            return stored<double>(values);
+        case DType::i32:
+            return stored<std::int32_t>(values);
+        case DType::i64:
+            return stored<std::int64_t>(values);
+        default:
+            return stored<std::uint8_t>(values);
+    }
+}
+
+template <class T>
+std::vector<double> loaded(const std::vector<std::byte>& bytes) {
+    std::vector<double> values(bytes.size() / sizeof(T));
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        T value;
+        std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+        values[i] = static_cast<double>(value);
+    }
+    return values;
+}
+
+std::vector<double> loaded(const std::vector<std::byte>& bytes, DType dtype) {
+    switch (dtype) {
+        case DType::f32:
+            return loaded<float>(bytes);
+        case DType::f64:
+            return loaded<double>(bytes);
+        case DType::i32:
+            return loaded<std::int32_t>(bytes);
+        case DType::i64:
+            return loaded<std::int64_t>(bytes);
+        default:
+            return loaded<std::uint8_t>(bytes);
+    }
+}
+
+/// Runs a graph in an arena full of NaN and returns its results.
+std::vector<std::vector<std::byte>> run(const Graph& graph, const ReferenceFeed& feed, Device& device) {
+    const Plan plan(graph, device);
+    StateBlock state(device, graph.states());
+    const auto arena = device.allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
+    std::memset(arena->data(), 0xff, arena->size());
+    Execution execution(plan, state, *arena);
+    for (NodeId id : graph.inputs()) {
+        const std::string& name = graph.node(id).attributes.word("name");
+        execution.set_input(name, stored(feed.at(name), graph.node(id).outputs[0].dtype));
+    }
+    execution.run();
+    std::vector<std::vector<std::byte>> results;
+    for (const Result& result : graph.results()) results.push_back(execution.read_result(result.name));
+    return results;
+}
+
+/// The error allowed to each element: ULPs of the element, and rounding errors of a sum of absolute values.
+/// The counts are those of tests/support/op_cases.h. 2^-24 is FP32's unit roundoff; the magnitude of a sum is
+/// bounded by the number of its terms times the largest of them, here taken from the largest result.
+double allowed(const OpCase& test, double expected, double largest) {
+    constexpr double roundoff = 0x1p-24;
+    return roundoff * (2 * test.error.ulps * std::abs(expected) + test.error.sums * (1 + largest));
+}
+
+/// The worst error in units of what is allowed; above 1 fails. NaN in one and not in the other is infinitely
+/// bad.
+double worst_ratio(const OpCase& test, const std::vector<double>& got, const std::vector<double>& expected) {
+    double largest = 0, worst = 0;
+    for (double x : expected) largest = std::isfinite(x) ? std::max(largest, std::abs(x)) : largest;
+    EXPECT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        if (got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) continue;
+        const double ratio = std::abs(got[i] - expected[i]) / allowed(test, expected[i], largest);
+        worst = !(ratio <= worst) ? ratio : worst;
+        if (std::isnan(worst)) return INFINITY;
+    }
+    return worst;
+}
+
+double worst_ratio(const OpCase& test, const Graph& graph, const ReferenceFeed& feed, Device& device) {
+    ReferenceFeed rounded = feed;  // the reference starts from what the kernel is given
+    for (NodeId id : graph.inputs()) {
+        const Node& node = graph.node(id);
+        auto& values = rounded[node.attributes.word("name")];
+        values = loaded(stored(values, node.outputs[0].dtype), node.outputs[0].dtype);
+    }
+    const ReferenceRun reference(graph, rounded);
+    const auto results = run(graph, feed, device);
+    double worst = 0;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        const Type& type = graph.type(graph.results()[i].value);
+        worst = std::max(worst, worst_ratio(test, loaded(results[i], type.dtype),
+                                            reference[graph.results()[i].value].values));
+    }
+    return worst;
+}
+
+TEST(Kernels, AgreeWithTheReferenceAtEveryLevel) {
+    for (const std::string& level : levels()) {
+        const auto device = device_at(level);
+        for (const OpCase& test : testing::op_cases()) {
+            const Recorded recorded(test);
+            EXPECT_LE(worst_ratio(test, recorded.graph, recorded.feed, *device), 1.0)
+                << test.name << " at " << level;
+        }
+    }
+}
+
+TEST(Kernels, DefinitionsRunAsPrimitivesGiveTheSame) {
+    const auto device = device_at("generic");
+    for (const OpCase& test : testing::op_cases()) {
+        if (!find_op(test.op).composite()) continue;
+        const Recorded recorded(test);
+        const Graph expanded =
+            simplify(expand(recorded.graph, [](const Graph&, const Node&) { return true; }));
+        for (std::size_t id = 0; id < expanded.size(); ++id)
+            EXPECT_FALSE(expanded.node(static_cast<NodeId>(id)).op->composite());
+        // A chain of primitives rounds at each link.
+        OpCase chained = test;
+        chained.error.ulps += 16;
+        chained.error.sums += 16;
+        EXPECT_LE(worst_ratio(chained, expanded, recorded.feed, *device), 1.0) << test.name;
+    }
+}
+
+TEST(Kernels, TolerancesBite) {
+    // An error of 64 ULP of the largest result, the size of a lost guard digit, fails every case that has a
+    // tolerance.
+    for (const OpCase& test : testing::op_cases()) {
+        const Recorded recorded(test);
+        const ReferenceRun reference(recorded.graph, recorded.feed);
+        for (const Tensor& output : recorded.outputs) {
+            std::vector<double> values = reference[output.value()].values;
+            for (double& x : values)
+                if (!std::isfinite(x)) x = 0;
+            auto largest = std::max_element(values.begin(), values.end(),
+                                            [](double a, double b) { return std::abs(a) < std::abs(b); });
+            std::vector<double> wrong = values;
+            wrong[static_cast<std::size_t>(largest - values.begin())] +=
+                (1 + std::abs(*largest)) * 256 * 0x1p-23;
+            EXPECT_GT(worst_ratio(test, wrong, values), 1.0) << test.name;
+            wrong = values;
+            wrong[0] = NAN;
+            EXPECT_GT(worst_ratio(test, wrong, values), 1.0) << test.name;
+        }
+    }
+}
+
+TEST(Kernels, SameBitsForAnyNumberOfThreads) {
+    const auto one = device_at(levels().back(), 1);
+    for (int threads : {2, 3}) {
+        const auto many = device_at(levels().back(), threads);
+        for (const OpCase& test : testing::op_cases()) {
+            const Recorded recorded(test);
+            EXPECT_EQ(run(recorded.graph, recorded.feed, *one), run(recorded.graph, recorded.feed, *many))
+                << test.name << " on " << threads << " threads";
+        }
+    }
+}
+
+TEST(Kernels, AnIdOutsideTheTableIsNamed) {
+    const auto device = device_at(levels().back());
+    Graph graph;
+    const Tensor table(graph, graph.add_input("table", {DType::f32, {5, 4}}));
+    const Tensor ids(graph, graph.add_input("ids", {DType::i32, {3}}));
+    graph.add_result("y", embedding(table, ids).value());
+    try {
+        run(graph, {{"table", std::vector<double>(20)}, {"ids", {1, 7, 0}}}, *device);
+        FAIL() << "id 7 of a table of 5 was accepted";
+    } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("7"), std::string::npos) << error.what();
+    }
+}
+
+TEST(Kernels, ANodeWithoutAKernelSaysWhy) {
+    const auto device = device_at("generic");
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::bf16, {4}}));
+    graph.add_result("y", exp(x).value());
+    try {
+        const Plan plan(graph, *device);
+        FAIL() << "exp of bf16 was planned";
+    } catch (const UserError& error) {
+        EXPECT_EQ(
+            std::string(error.what()),
+            "cpu has no kernel for %1: bf16[4] = exp(%x); 'plain loop' says: it has no arithmetic in bf16");
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
