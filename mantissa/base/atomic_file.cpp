@@ -170,12 +170,13 @@ fs::path AtomicDirectory::previous_of(const fs::path& target) {
     return with_suffix(without_trailing_slash(target), ".previous");
 }
 
-AtomicDirectory::AtomicDirectory(fs::path target)
+AtomicDirectory::AtomicDirectory(fs::path target, std::uint64_t bytes)
     : target_(without_trailing_slash(std::move(target))),
       staging_(with_suffix(target_, fmt::format(".tmp.{}", ::getpid()))) {
     std::error_code error;
     fs::create_directories(parent_of(target_), error);
     remove_abandoned(target_);
+    require_free_space(target_, bytes, target_.string());
     if (!fs::create_directory(staging_, error)) refuse(staging_, "cannot create directory", error.value());
 }
 

@@ -52,8 +52,9 @@ class AtomicFile {
 /// neither.
 class AtomicDirectory {
   public:
-    /// Creates the staging directory TARGET.tmp.PID, after removing what killed processes left of theirs.
-    explicit AtomicDirectory(std::filesystem::path target);
+    /// Creates the staging directory TARGET.tmp.PID, after removing what killed processes left of theirs and
+    /// checking that `bytes` are free.
+    explicit AtomicDirectory(std::filesystem::path target, std::uint64_t bytes = 0);
     ~AtomicDirectory();
     AtomicDirectory(const AtomicDirectory&) = delete;
     AtomicDirectory& operator=(const AtomicDirectory&) = delete;

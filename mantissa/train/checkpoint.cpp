@@ -1,0 +1,255 @@
+#include "mantissa/train/checkpoint.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "mantissa/base/atomic_file.h"
+#include "mantissa/base/checksum.h"
+#include "mantissa/base/error.h"
+#include "mantissa/formats/strict_json.h"
+#include "mantissa/train/checkpoint_manifest.h"
+
+namespace mantissa {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* manifest_name = "manifest.json";
+constexpr const char* model_name = "model.safetensors";
+constexpr const char* optimizer_name = "optimizer.safetensors";
+constexpr const char* state_name = "state.json";
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& reason) {
+    throw UserError(path.string() + ": " + reason);
+}
+
+/// A safetensors file of the checkpoint: laid out before anything is written, since the sizes must be known.
+struct TensorsFile {
+    const char* name;
+    std::span<const TensorToWrite> tensors;
+    SafetensorsLayout layout;
+};
+
+/// The manifest as it will be but for the checksums, which do not change its length.
+Manifest expected_manifest(std::span<const TensorsFile> files, const CheckpointToSave& checkpoint) {
+    Manifest manifest;
+    for (const TensorsFile& file : files) {
+        ManifestFile& entry = manifest[file.name];
+        entry.bytes = file.layout.file_size;
+        entry.header_bytes = file.layout.header.size();
+        for (const TensorToWrite& item : file.tensors) entry.tensors[item.tensor.name] = 0;
+    }
+    for (const auto& [name, text] : checkpoint.texts) manifest[name].bytes = text.size();
+    return manifest;
+}
+
+/// What the files will take on a disk that hands out blocks of 4 KiB, with two for the directory.
+std::uint64_t disk_bytes(const Manifest& manifest) {
+    const auto in_blocks = [](std::uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; };
+    std::uint64_t total = 2 * 4096 + in_blocks(manifest_text(manifest).size());
+    for (const auto& [name, file] : manifest) total += in_blocks(file.bytes);
+    return total;
+}
+
+/// Writes the file and enters its checksums.
+void write_tensors(const fs::path& directory, const TensorsFile& source, ManifestFile& entry) {
+    const SafetensorsLayout& layout = source.layout;
+    AtomicFile file(directory / source.name, layout.file_size);
+    Checksum whole, part;  // part: of the header, then of one tensor after the other
+    auto piece = layout.pieces.begin();
+    const auto finish_parts = [&] {
+        for (; piece != layout.pieces.end() && file.written() >= piece->end; ++piece) {
+            entry.tensors[source.tensors[piece->tensor].tensor.name] = part.value();
+            part = Checksum();
+        }
+    };
+    stream_safetensors(layout, source.tensors, [&](std::span<const std::byte> bytes) {
+        const bool header = file.written() == 0;
+        file.write(bytes);
+        whole.add(bytes);
+        part.add(bytes);
+        if (header) {
+            entry.header_checksum = part.value();
+            part = Checksum();
+        }
+        finish_parts();
+    });
+    entry.checksum = whole.value();
+    file.commit();
+}
+
+void write_text(const fs::path& path, std::string_view text) {
+    AtomicFile file(path, text.size());
+    file.write(text);
+    file.commit();
+}
+
+void require_texts(const fs::path& directory, const CheckpointToSave& checkpoint) {
+    check(checkpoint.texts.contains(state_name), "a checkpoint has a state.json");
+    for (const auto& [name, text] : checkpoint.texts)
+        check(!name.empty() && name.find('/') == name.npos && name != manifest_name && name != model_name &&
+                  name != optimizer_name && !text.empty(),
+              "a checkpoint's texts have names of their own and are not empty");
+    const nlohmann::json state =
+        parse_strict_json(checkpoint.texts.at(state_name), (directory / state_name).string());
+    check(state.is_object(), "state.json is a JSON object");
+}
+
+void require_checksum(const fs::path& path, const std::string& what, std::span<const std::byte> bytes,
+                      std::uint64_t expected) {
+    const std::uint64_t found = checksum_of(bytes);
+    if (found != expected)
+        refuse(path, fmt::format("{} damaged: checksum {}, the manifest says {}", what, checksum_text(found),
+                                 checksum_text(expected)));
+}
+
+const ManifestFile& entry_of(const Manifest& manifest, const char* name, const fs::path& directory) {
+    const auto found = manifest.find(name);
+    if (found == manifest.end()) refuse(directory / manifest_name, fmt::format("{} is not listed", name));
+    return found->second;
+}
+
+void require_size(const fs::path& path, std::uint64_t size, const ManifestFile& entry) {
+    if (size != entry.bytes)
+        refuse(path, fmt::format("damaged: {} bytes, the manifest says {}", size, entry.bytes));
+}
+
+SafetensorsFile read_tensors(const fs::path& directory, const char* name, const Manifest& manifest) {
+    const ManifestFile& entry = entry_of(manifest, name, directory);
+    const fs::path path = directory / name;
+    {
+        // The header first, so that damage in it is called what it is, and not by the parser's guess.
+        const MappedFile file(path);
+        require_size(path, file.size(), entry);
+        require_checksum(path, "header",
+                         file.bytes().first(std::min<std::uint64_t>(entry.header_bytes, file.size())),
+                         entry.header_checksum);
+    }
+    SafetensorsFile file(path);
+    if (file.tensors().size() != entry.tensors.size() || file.header_size() != entry.header_bytes)
+        refuse(path, "holds other tensors than the manifest lists");
+    for (const SafetensorsEntry& tensor : file.tensors()) {
+        const auto listed = entry.tensors.find(tensor.name);
+        if (listed == entry.tensors.end())
+            refuse(path, fmt::format("tensor \"{}\" is not in the manifest", tensor.name));
+        require_checksum(path, fmt::format("tensor \"{}\"", tensor.name), tensor.data, listed->second);
+    }
+    return file;
+}
+
+std::string read_text(const fs::path& path, const ManifestFile& entry) {
+    const MappedFile file(path);
+    require_size(path, file.size(), entry);
+    require_checksum(path, "file", file.bytes(), entry.checksum);
+    return std::string(file.text());
+}
+
+LoadedCheckpoint read_checkpoint(const fs::path& directory) {
+    if (!fs::exists(directory)) refuse(directory, "does not exist");
+    if (!fs::exists(directory / manifest_name))
+        refuse(directory, fmt::format("no checkpoint: {} is missing", manifest_name));
+    const Manifest manifest =
+        parse_manifest(MappedFile(directory / manifest_name).text(), (directory / manifest_name).string());
+    LoadedCheckpoint loaded{.directory = directory,
+                            .model = read_tensors(directory, model_name, manifest),
+                            .optimizer = read_tensors(directory, optimizer_name, manifest),
+                            .texts = {},
+                            .warning = {}};
+    entry_of(manifest, state_name, directory);
+    for (const auto& [name, entry] : manifest)
+        if (!entry.is_safetensors()) loaded.texts[name] = read_text(directory / name, entry);
+    return loaded;
+}
+
+/// Identity of what a name stands for at this moment.
+std::optional<std::pair<dev_t, ino_t>> identity_of(const fs::path& path) {
+    struct stat status {};
+    if (::stat(path.c_str(), &status) != 0) return {};
+    return std::pair{status.st_dev, status.st_ino};
+}
+
+/// As read_checkpoint, once more if a training run put a newer one in place meanwhile.
+LoadedCheckpoint read_settled_checkpoint(const fs::path& directory) {
+    for (int attempt = 0;; ++attempt) {
+        const auto before = identity_of(directory);
+        try {
+            return read_checkpoint(directory);
+        } catch (const UserError&) {
+            if (attempt == 5 || identity_of(directory) == before) throw;
+        }
+    }
+}
+
+}  // namespace
+
+void require_checkpoint_place(const fs::path& directory) {
+    if (!fs::exists(directory)) return;
+    if (!fs::is_directory(directory)) refuse(directory, "is a file, expected a directory for a checkpoint");
+    Manifest listed;
+    try {
+        listed = parse_manifest(MappedFile(directory / manifest_name).text(), "");
+    } catch (const UserError&) {
+        // Missing or damaged: the fixed names below remain.
+    }
+    for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+        const std::string name = entry.path().filename().string();
+        const bool known =
+            name == manifest_name || name == model_name || name == optimizer_name || name == state_name;
+        if (!known && !listed.contains(name))
+            refuse(
+                directory,
+                fmt::format("holds \"{}\", which is no part of a checkpoint and would be replaced with it; "
+                            "choose another directory or move that away",
+                            name));
+    }
+}
+
+void save_checkpoint(const fs::path& directory, const CheckpointToSave& checkpoint) {
+    require_texts(directory, checkpoint);
+    require_checkpoint_place(directory);
+    // "pt" makes Hugging Face's library take the file as PyTorch's; it is about names, not about layout.
+    const std::map<std::string, std::string> metadata = {{"format", "pt"}};
+    const auto lay_out = [&](const char* name, std::span<const TensorToWrite> tensors) {
+        return TensorsFile{name, tensors,
+                           lay_out_safetensors(tensors, metadata, (directory / name).string())};
+    };
+    const TensorsFile files[] = {lay_out(model_name, checkpoint.model),
+                                 lay_out(optimizer_name, checkpoint.optimizer)};
+    Manifest manifest = expected_manifest(files, checkpoint);
+    AtomicDirectory next(directory, disk_bytes(manifest));
+    for (const TensorsFile& file : files) write_tensors(next.staging(), file, manifest[file.name]);
+    for (const auto& [name, text] : checkpoint.texts) {
+        write_text(next.staging() / name, text);
+        manifest[name].checksum = checksum_of(std::as_bytes(std::span(text)));
+    }
+    write_text(next.staging() / manifest_name, manifest_text(manifest));
+    next.commit();
+}
+
+LoadedCheckpoint load_checkpoint(const fs::path& directory) {
+    std::string reason;
+    try {
+        return read_settled_checkpoint(directory);
+    } catch (const UserError& error) {
+        const fs::path previous = AtomicDirectory::previous_of(directory);
+        if (!fs::exists(previous)) throw;
+        reason = error.what();
+    }
+    const fs::path previous = AtomicDirectory::previous_of(directory);
+    try {
+        LoadedCheckpoint loaded = read_settled_checkpoint(previous);
+        loaded.warning =
+            fmt::format("{}; went back to the checkpoint before it, {}", reason, previous.string());
+        return loaded;
+    } catch (const UserError& error) {
+        throw UserError(fmt::format("{}; nor is the checkpoint before it whole: {}", reason, error.what()));
+    }
+}
+
+}  // namespace mantissa

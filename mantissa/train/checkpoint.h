@@ -1,0 +1,48 @@
+// A checkpoint: a directory that is written whole or not at all, and whose every byte is checked when it is
+// read. docs/formats.md gives it to the byte.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "mantissa/formats/safetensors.h"
+#include "mantissa/formats/safetensors_write.h"
+
+namespace mantissa {
+
+struct CheckpointToSave {
+    /// model.safetensors: names and shapes as in the file (for GPT-2, what export_hf_gpt2 gives).
+    std::span<const TensorToWrite> model;
+    /// optimizer.safetensors: moments and the like.
+    std::span<const TensorToWrite> optimizer;
+    /// Small text files by name. "state.json" must be among them: a JSON object with step, schedule, scaler,
+    /// random state, data position and configuration, whose members are the training loop's. "config.json"
+    /// lets others read the model.
+    std::map<std::string, std::string> texts;
+};
+
+/// Throws UserError if `directory` exists and holds anything that is not a checkpoint's, and so may not be
+/// replaced. To be called before training begins; save_checkpoint calls it again.
+void require_checkpoint_place(const std::filesystem::path& directory);
+
+/// Puts a new checkpoint in the place of `directory`. What was there is kept as DIRECTORY.previous. The disk
+/// needs room for the new one beside both: throws UserError, naming the bytes needed and free, with
+/// everything left as it was.
+void save_checkpoint(const std::filesystem::path& directory, const CheckpointToSave& checkpoint);
+
+/// A checkpoint whose checksums all agreed. The tensors lie in mapped files: copy them out.
+struct LoadedCheckpoint {
+    std::filesystem::path directory;  ///< the one that was read
+    SafetensorsFile model, optimizer;
+    std::map<std::string, std::string> texts;  ///< "state.json" is among them, a JSON object
+    /// Empty, or why `directory` is not the one that was asked for. Show it: steps were lost.
+    std::string warning;
+};
+
+/// Reads and checks all of `directory`, and DIRECTORY.previous if that fails. Throws UserError, naming file,
+/// tensor and reason, if neither is whole.
+LoadedCheckpoint load_checkpoint(const std::filesystem::path& directory);
+
+}  // namespace mantissa
