@@ -7,8 +7,9 @@ install(TARGETS mantissa EXPORT mantissa-targets ARCHIVE DESTINATION ${CMAKE_INS
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS mantissa_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # A device's own headers are no one's business but its own: mantissa/device/device.h is public, device/cpu/ is not.
+# What the rows of the op table share is theirs.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/mantissa DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "mantissa/device/*/*" EXCLUDE)
+        FILES_MATCHING PATTERN "*.h" PATTERN "mantissa/device/*/*" EXCLUDE PATTERN "mantissa/graph/ops/*" EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT mantissa-targets NAMESPACE mantissa:: DESTINATION ${package_dir})

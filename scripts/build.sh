@@ -31,8 +31,12 @@ build() {
         "${command[@]}" >&2 && return 0
     else
         "${command[@]}" >"$folder/build.log" 2>&1 && return 0
-        # Everything from the first failure on; what went before built well.
-        sed -n '/^FAILED:\|^ninja: error\|[Ee]rror/,$p' "$folder/build.log" >&2
+        # What failed, without the reports of what built well around it; the whole log where nothing says so.
+        if grep -q '^FAILED: ' "$folder/build.log"; then
+            sed -n '/^FAILED: /,$p' "$folder/build.log" | grep -v '^\[[0-9]*/[0-9]*\] ' >&2
+        else
+            cat "$folder/build.log" >&2
+        fi
     fi
     echo "building failed: ${command[*]}" >&2
     return 1

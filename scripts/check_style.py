@@ -47,7 +47,7 @@ def name_fault(name, shown):
     """What is wrong with an identifier or a file's name; None if nothing is."""
     words = [word.lower() for word in _WORDS.findall(name)]
     bad = next((word for word in words if word in BANNED_WORDS), None)
-    if not bad and len(words) > 1 and "new" in (words[0], words[-1]):
+    if not bad and len(words) > 1 and words[0] == "new":
         bad = "new"
     return f"`{shown}`: the word {bad!r} says nothing; name what it is" if bad else None
 

@@ -26,7 +26,7 @@ class CheckStyle(PlantedTree):
         // TODO(#12): measure this again.
         std::uint_fast32_t renewed = kernels_avx2 + AnewArea + std::move(new_line_is_fine_in_middle);
         }
-        """.replace("TODO", TODO).replace("new_line", "a_new_line")}
+        """.replace("TODO", TODO).replace("new_line", "a_new_line").replace("AnewArea", "is_new")}
 
     def test_good_code_passes(self):
         self.assert_clean({})

@@ -55,16 +55,16 @@ std::vector<Tensor> adamw_definition(const DefinitionCall& call) {
     const Tensor gradient = as_f32(in[1]) * as_f32(in[6]);
     // 1 - beta^t in FP64: in FP32 it would keep few digits while t is small.
     const auto correction = [&](double beta) { return cast(-exp(step * std::log(beta)) + 1.0, DType::f32); };
-    const Tensor new_m = m * beta1 + gradient * (1.0 - beta1);
-    const Tensor new_v = v * beta2 + gradient * gradient * (1.0 - beta2);
-    const Tensor denominator = sqrt(new_v) / sqrt(correction(beta2)) + a.number("epsilon");
+    const Tensor next_m = m * beta1 + gradient * (1.0 - beta1);
+    const Tensor next_v = v * beta2 + gradient * gradient * (1.0 - beta2);
+    const Tensor denominator = sqrt(next_v) / sqrt(correction(beta2)) + a.number("epsilon");
     const Tensor decayed = p * (-(rate * a.number("weight_decay")) + 1.0);
-    const Tensor new_p = decayed - rate / correction(beta1) * (new_m / denominator);
+    const Tensor next_p = decayed - rate / correction(beta1) * (next_m / denominator);
     const auto kept_unless_applied = [&](Tensor updated, Tensor old) {
         return select(apply, cast(updated, old.dtype()), old);
     };
-    return {kept_unless_applied(new_p, in[0]), kept_unless_applied(new_m, in[2]),
-            kept_unless_applied(new_v, in[3])};
+    return {kept_unless_applied(next_p, in[0]), kept_unless_applied(next_m, in[2]),
+            kept_unless_applied(next_v, in[3])};
 }
 
 constexpr std::string_view not_differentiable = "the update is not differentiated";
