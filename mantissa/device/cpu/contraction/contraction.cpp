@@ -54,6 +54,11 @@ struct WorkspaceLayout {
     std::size_t counters, packed_b, partial, packed_a, tile;
 };
 
+/// Short rows a page apart are no stream that hardware would foresee.
+void prefetch(const std::byte* from, std::int64_t bytes) {
+    for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(from + at, _MM_HINT_T0);
+}
+
 std::atomic_ref<std::int64_t> atomic(std::int64_t& counter) { return std::atomic_ref<std::int64_t>(counter); }
 
 /// One matrix of the batch, and the memory in which it is computed.
@@ -162,7 +167,11 @@ void MatrixRun::pack_panels(const Source& source, Range lines, Range depth, floa
     // Sixteen stored rows at a time, so that the lines of cache between two panels are read once.
     const std::int64_t slice = along ? depth.size : 16;
     const std::int64_t origin = offset_in(source.layout);
-    for (std::int64_t k = 0; k < depth.size; k += slice)
+    for (std::int64_t k = 0; k < depth.size; k += slice) {
+        const std::int64_t next = std::min(slice, depth.size - k - slice);
+        for (std::int64_t row = 0; !along && row < next; ++row)
+            prefetch(base + element * (origin + lines.begin + (depth.begin + k + slice + row) * depth_step),
+                     element * lines.size);
         for (std::int64_t line = 0; line < lines.size; line += source.panel_size)
             kernel({.source = base + element * (origin + (lines.begin + line) * line_step +
                                                 (depth.begin + k) * depth_step),
@@ -170,6 +179,7 @@ void MatrixRun::pack_panels(const Source& source, Range lines, Range depth, floa
                     .lines = std::min(source.panel_size, lines.size - line),
                     .depth = std::min(slice, depth.size - k),
                     .panel = panels + line * depth.size + k * source.panel_size});
+    }
 }
 
 void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
@@ -229,6 +239,8 @@ void MatrixRun::multiply_panels(std::int64_t chunk, Range rows, Range columns,
                       .rows = std::min(c_.kernels.height, rows.size - i),
                       .cols = std::min(c_.kernels.width, columns.begin + columns.size - j),
                       .accumulate = accumulate};
+            // The next panel of b comes from L3 or memory: a part of it with each tile of this one.
+            tile.ahead = tile.b + c_.kernels.width * depth.size + 4 * i / c_.kernels.height * depth.size;
             const std::int64_t row = rows.begin + i;
             tile.ldc = in_out ? p_.out.leading : blocking.partial_sums ? blocking.columns : c_.kernels.width;
             tile.c = in_out                  ? out + row * tile.ldc + j

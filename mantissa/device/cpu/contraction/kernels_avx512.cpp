@@ -57,12 +57,15 @@ void multiply_columns(const Tile& tile) {
         for (int v = 0; v < Vectors; ++v) sums[i][v] = _mm512_setzero_ps();
     const float* a = tile.a;
     const float* b = tile.b;
+    const float* ahead = tile.ahead;
     std::int64_t k = 0;
-    for (; k + 2 <= tile.depth; k += 2, a += 2 * height, b += 2 * width) {
-        multiply_step<Vectors>(a, b, sums);
-        multiply_step<Vectors>(a + height, b + width, sums);
+    for (; k + 4 <= tile.depth; k += 4, a += 4 * height, b += 4 * width, ahead += 16) {
+        _mm_prefetch(ahead, _MM_HINT_T1);
+#pragma GCC unroll 4
+        for (int step = 0; step < 4; ++step)
+            multiply_step<Vectors>(a + step * height, b + step * width, sums);
     }
-    if (k < tile.depth) multiply_step<Vectors>(a, b, sums);
+    for (; k < tile.depth; ++k, a += height, b += width) multiply_step<Vectors>(a, b, sums);
     const auto last = static_cast<__mmask16>(0xffff >> (16 * Vectors - tile.cols));
 #pragma GCC unroll 8
     for (int i = 0; i < height; ++i) {
