@@ -23,6 +23,9 @@ namespace mantissa::cpu {
 
 namespace {
 
+// An output of 8 MiB stays in no L2, and will be read from memory anyway.
+constexpr std::int64_t streaming_from = 2 << 20;
+
 ContractionKernels kernels_of(Isa isa) {
     switch (isa) {
         case Isa::generic:
@@ -70,6 +73,7 @@ class MatrixRun {
         ContractionKernels kernels;
         Blocking blocking;
         WorkspaceLayout layout;
+        bool streaming = false;
         EpilogueFunction finish = nullptr;
         const void* finish_args = nullptr;
     };
@@ -205,6 +209,7 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
     const Range columns =
         part_of(columns_of(chunk).size, blocking.split_columns, block / blocking.row_blocks);
     if (rows.size > 0 && columns.size > 0) multiply_panels(chunk, rows, columns, worker_memory);
+    if (c_.streaming) _mm_sfence();
     atomic(done(block)).store(chunk + 1, std::memory_order_release);
 }
 
@@ -238,7 +243,8 @@ void MatrixRun::multiply_panels(std::int64_t chunk, Range rows, Range columns,
                       .depth = depth.size,
                       .rows = std::min(c_.kernels.height, rows.size - i),
                       .cols = std::min(c_.kernels.width, columns.begin + columns.size - j),
-                      .accumulate = accumulate};
+                      .accumulate = accumulate,
+                      .streaming = c_.streaming};
             // The next panel of b comes from L3 or memory: a part of it with each tile of this one.
             tile.ahead = tile.b + c_.kernels.width * depth.size + 4 * i / c_.kernels.height * depth.size;
             const std::int64_t row = rows.begin + i;
@@ -298,6 +304,8 @@ void contract(const ContractionProblem& problem, const ContractionArguments& arg
     }
 
     const std::int64_t entries = problem.batch[0] * problem.batch[1];
+    common.streaming = !common.finish && !problem.custom_epilogue && problem.store == Store::overwrite &&
+                       blocking.depth_chunks == 1 && entries * problem.m * problem.n >= streaming_from;
     const std::size_t per_worker = common.layout.per_worker(), per_matrix = common.layout.per_matrix();
     std::byte* const workers = workspace.data();
     std::byte* const matrices = workers + static_cast<std::size_t>(pool.threads()) * per_worker;

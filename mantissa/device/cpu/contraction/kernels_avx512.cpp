@@ -44,11 +44,41 @@ inline void multiply_step(const float* a, const float* b, Sums<Vectors>& sums) {
     }
 }
 
+/// Past the caches, where rows consist of whole aligned lines; false where they do not.
+template <int Vectors>
+inline bool store_streaming(const Tile& tile, const Sums<Vectors>& sums) {
+    if (tile.rows < height || tile.cols < 16 * Vectors) return false;
+    if (reinterpret_cast<std::uintptr_t>(tile.c) % 64 != 0 || tile.ldc % 16 != 0) return false;
+#pragma GCC unroll 8
+    for (int i = 0; i < height; ++i)
+#pragma GCC unroll 3
+        for (int v = 0; v < Vectors; ++v) _mm512_stream_ps(tile.c + i * tile.ldc + 16 * v, sums[i][v]);
+    return true;
+}
+
+template <int Vectors>
+inline void store(const Tile& tile, const Sums<Vectors>& sums) {
+    if (tile.streaming && store_streaming<Vectors>(tile, sums)) return;
+    const auto last = static_cast<__mmask16>(0xffff >> (16 * Vectors - tile.cols));
+#pragma GCC unroll 8
+    for (int i = 0; i < height; ++i) {
+        if (i >= tile.rows) break;
+        float* const row = tile.c + i * tile.ldc;
+#pragma GCC unroll 3
+        for (int v = 0; v < Vectors; ++v) {
+            const __mmask16 mask = v + 1 < Vectors ? static_cast<__mmask16>(0xffff) : last;
+            __m512 sum = sums[i][v];
+            if (tile.accumulate) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, row + 16 * v));
+            _mm512_mask_storeu_ps(row + 16 * v, mask, sum);
+        }
+    }
+}
+
 /// The sums of the first `Vectors` vectors of columns; the last of them may be partial.
 template <int Vectors>
 void multiply_columns(const Tile& tile) {
     // The sums' lines are on their way to L1 while the products are formed.
-    for (std::int64_t i = 0; i < tile.rows; ++i)
+    for (std::int64_t i = 0; i < tile.rows && !tile.streaming; ++i)
         for (int v = 0; v < Vectors; ++v) _mm_prefetch(tile.c + i * tile.ldc + 16 * v, _MM_HINT_T0);
     Sums<Vectors> sums;
 #pragma GCC unroll 8
@@ -66,19 +96,7 @@ void multiply_columns(const Tile& tile) {
             multiply_step<Vectors>(a + step * height, b + step * width, sums);
     }
     for (; k < tile.depth; ++k, a += height, b += width) multiply_step<Vectors>(a, b, sums);
-    const auto last = static_cast<__mmask16>(0xffff >> (16 * Vectors - tile.cols));
-#pragma GCC unroll 8
-    for (int i = 0; i < height; ++i) {
-        if (i >= tile.rows) break;
-        float* const row = tile.c + i * tile.ldc;
-#pragma GCC unroll 3
-        for (int v = 0; v < Vectors; ++v) {
-            const __mmask16 mask = v + 1 < Vectors ? static_cast<__mmask16>(0xffff) : last;
-            __m512 sum = sums[i][v];
-            if (tile.accumulate) sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(mask, row + 16 * v));
-            _mm512_mask_storeu_ps(row + 16 * v, mask, sum);
-        }
-    }
+    store<Vectors>(tile, sums);
 }
 
 void multiply(const Tile& tile) {
