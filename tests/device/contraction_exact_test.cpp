@@ -26,10 +26,29 @@ std::string described(const Shape& s, const ContractionProblem& p, Isa isa) {
            (p.b.transpose == Transpose::yes ? " b^T" : "");
 }
 
-void expect_exact(const Shape& shape, Transpose ta, Transpose tb, const Form& form, Isa isa,
-                  ThreadPool& pool) {
-    Operand a(form.input, ta, shape.m, shape.k, shape.batch, form.gap);
-    Operand b(form.input, tb, shape.k, shape.n, shape.batch, form.gap);
+/// The FP64 sums of a shape; fill() gives the same operands in every layout and type.
+std::vector<double> reference_sums(const Shape& shape) {
+    Operand a(DType::f32, Transpose::no, shape.m, shape.k, shape.batch, 0);
+    Operand b(DType::f32, Transpose::no, shape.k, shape.n, shape.batch, 0);
+    a.fill(Values::whole, 1);
+    b.fill(Values::whole, 2);
+    std::vector<double> sums;
+    for (std::int64_t entry = 0; entry < shape.batch[0] * shape.batch[1]; ++entry)
+        for (std::int64_t i = 0; i < shape.m; ++i)
+            for (std::int64_t j = 0; j < shape.n; ++j)
+                sums.push_back(reference_sum({.k = shape.k}, a, b, entry, i, j).sum);
+    return sums;
+}
+
+struct Run {
+    Transpose ta, tb;
+    Isa isa;
+    ThreadPool& pool;
+};
+
+void expect_exact(const Shape& shape, const std::vector<double>& sums, const Form& form, const Run& run) {
+    Operand a(form.input, run.ta, shape.m, shape.k, shape.batch, form.gap);
+    Operand b(form.input, run.tb, shape.k, shape.n, shape.batch, form.gap);
     Operand out(form.output, Transpose::no, shape.m, shape.n, shape.batch, form.gap);
     a.fill(Values::whole, 1);
     b.fill(Values::whole, 2);
@@ -44,13 +63,14 @@ void expect_exact(const Shape& shape, Transpose ta, Transpose tb, const Form& fo
                                      .b = b.layout(),
                                      .out = out.layout(),
                                      .store = form.store};
-    SCOPED_TRACE(described(shape, problem, isa));
-    ASSERT_EQ(refusal(problem, isa), "");
-    contract_in_new_workspace(problem, {.a = a.data(), .b = b.data(), .out = out.data()}, pool, isa);
+    SCOPED_TRACE(described(shape, problem, run.isa));
+    ASSERT_EQ(refusal(problem, run.isa), "");
+    contract_in_new_workspace(problem, {.a = a.data(), .b = b.data(), .out = out.data()}, run.pool, run.isa);
+    auto sum = sums.begin();
     for (std::int64_t entry = 0; entry < shape.batch[0] * shape.batch[1]; ++entry)
         for (std::int64_t i = 0; i < shape.m; ++i)
             for (std::int64_t j = 0; j < shape.n; ++j) {
-                double expected = reference_sum(problem, a, b, entry, i, j).sum;
+                double expected = *sum++;
                 if (accumulate) expected += before.get(entry, i, j);
                 if (form.output == DType::bf16) expected = rounded_to_bf16(expected);
                 ASSERT_EQ(out.get(entry, i, j), expected)
@@ -60,14 +80,16 @@ void expect_exact(const Shape& shape, Transpose ta, Transpose tb, const Form& fo
 }
 
 void expect_exact_in_every_form(const Shape& shape, ThreadPool& pool) {
+    const std::vector<double> sums = reference_sums(shape);
     for (const Isa isa : testable_levels())
         for (const Transpose ta : {Transpose::no, Transpose::yes})
             for (const Transpose tb : {Transpose::no, Transpose::yes}) {
-                expect_exact(shape, ta, tb, {}, isa, pool);
-                expect_exact(shape, ta, tb, {.gap = 3}, isa, pool);
-                expect_exact(shape, ta, tb, {.store = Store::accumulate, .gap = 1}, isa, pool);
-                expect_exact(shape, ta, tb, {.input = DType::bf16, .gap = 5}, isa, pool);
-                expect_exact(shape, ta, tb, {.input = DType::bf16, .output = DType::bf16}, isa, pool);
+                const Run run{ta, tb, isa, pool};
+                expect_exact(shape, sums, {}, run);
+                expect_exact(shape, sums, {.gap = 3}, run);
+                expect_exact(shape, sums, {.store = Store::accumulate, .gap = 1}, run);
+                expect_exact(shape, sums, {.input = DType::bf16, .gap = 5}, run);
+                expect_exact(shape, sums, {.input = DType::bf16, .output = DType::bf16}, run);
                 if (::testing::Test::HasFatalFailure()) return;
             }
 }
@@ -141,6 +163,30 @@ TEST(ContractionExact, HeadsAreReadAndWrittenWhereTheyLie) {
                         ASSERT_EQ(heads[static_cast<std::size_t>(((b * T + t) * H + h) * D + d)], expected)
                             << name_of(isa);
                     }
+    }
+}
+
+TEST(ContractionExact, OutputsThatBypassTheCaches) {
+    // More than 2^21 sums in rows of whole lines, with rows and columns left over at the edges.
+    const Shape shape{.m = 1453, .n = 1456, .k = 5};
+    const std::vector<double> sums = reference_sums(shape);
+    Operand filled_a(DType::f32, Transpose::no, shape.m, shape.k, {1, 1}, 0);
+    Operand filled_b(DType::f32, Transpose::no, shape.k, shape.n, {1, 1}, 0);
+    filled_a.fill(Values::whole, 1);
+    filled_b.fill(Values::whole, 2);
+    Buffer out(sums.size() * sizeof(float));
+    ThreadPool pool(2);
+    for (const Isa isa : testable_levels()) {
+        for (float& value : out.as<float>()) value = NAN;
+        contract_in_new_workspace({.m = shape.m,
+                                   .n = shape.n,
+                                   .k = shape.k,
+                                   .a = filled_a.layout(),
+                                   .b = filled_b.layout(),
+                                   .out = {.leading = shape.n}},
+                                  {.a = filled_a.data(), .b = filled_b.data(), .out = out.data()}, pool, isa);
+        for (std::size_t i = 0; i < sums.size(); ++i)
+            ASSERT_EQ(out.as<float>()[i], sums[i]) << name_of(isa) << i;
     }
 }
 

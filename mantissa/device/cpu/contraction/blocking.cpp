@@ -27,6 +27,8 @@ constexpr std::int64_t most_columns_of_entry = 1024;
 constexpr std::int64_t most_rows = 256;
 // Enough items that threads which take them one by one end at about the same time.
 constexpr std::int64_t enough_blocks = 12;
+// Each block packs its rows of a for itself, which so many columns repay.
+constexpr std::int64_t least_columns = 384;
 constexpr std::int64_t enough_entries = 8;
 constexpr std::int64_t pack_columns = 192;
 
@@ -45,11 +47,16 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
 
     out.rows = even_part(problem.m, most_rows, kernels.height);
     out.split_columns = out.columns;
-    if (!out.entry_per_thread && parts(problem.m, out.rows) < enough_blocks) {
-        out.rows = even_part(problem.m, most_rows / 2, kernels.height);
-        const std::int64_t splits =
-            parts(enough_blocks, std::max<std::int64_t>(1, parts(problem.m, out.rows)));
+    const auto cut_columns = [&] {
+        const std::int64_t row_blocks = std::max<std::int64_t>(1, parts(problem.m, out.rows));
+        const std::int64_t splits = std::min(parts(enough_blocks, row_blocks),
+                                             std::max<std::int64_t>(1, out.columns / least_columns));
         out.split_columns = even_part(out.columns, parts(out.columns, splits), kernels.width);
+        return row_blocks * parts(out.columns, out.split_columns);
+    };
+    if (!out.entry_per_thread && cut_columns() < enough_blocks) {
+        out.rows = even_part(problem.m, most_rows / 2, kernels.height);
+        cut_columns();
     }
     out.row_blocks = parts(problem.m, out.rows);
     out.column_splits = parts(out.columns, out.split_columns);

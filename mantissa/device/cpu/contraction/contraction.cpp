@@ -23,6 +23,9 @@ namespace mantissa::cpu {
 
 namespace {
 
+// An output of 8 MiB stays in no L2, and will be read from memory anyway.
+constexpr std::int64_t streaming_from = 2 << 20;
+
 ContractionKernels kernels_of(Isa isa) {
     switch (isa) {
         case Isa::generic:
@@ -54,6 +57,11 @@ struct WorkspaceLayout {
     std::size_t counters, packed_b, partial, packed_a, tile;
 };
 
+/// Short rows a page apart are no stream that hardware would foresee.
+void prefetch(const std::byte* from, std::int64_t bytes) {
+    for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(from + at, _MM_HINT_T0);
+}
+
 std::atomic_ref<std::int64_t> atomic(std::int64_t& counter) { return std::atomic_ref<std::int64_t>(counter); }
 
 /// One matrix of the batch, and the memory in which it is computed.
@@ -65,6 +73,7 @@ class MatrixRun {
         ContractionKernels kernels;
         Blocking blocking;
         WorkspaceLayout layout;
+        bool streaming = false;
         EpilogueFunction finish = nullptr;
         const void* finish_args = nullptr;
     };
@@ -162,7 +171,11 @@ void MatrixRun::pack_panels(const Source& source, Range lines, Range depth, floa
     // Sixteen stored rows at a time, so that the lines of cache between two panels are read once.
     const std::int64_t slice = along ? depth.size : 16;
     const std::int64_t origin = offset_in(source.layout);
-    for (std::int64_t k = 0; k < depth.size; k += slice)
+    for (std::int64_t k = 0; k < depth.size; k += slice) {
+        const std::int64_t next = std::min(slice, depth.size - k - slice);
+        for (std::int64_t row = 0; !along && row < next; ++row)
+            prefetch(base + element * (origin + lines.begin + (depth.begin + k + slice + row) * depth_step),
+                     element * lines.size);
         for (std::int64_t line = 0; line < lines.size; line += source.panel_size)
             kernel({.source = base + element * (origin + (lines.begin + line) * line_step +
                                                 (depth.begin + k) * depth_step),
@@ -170,6 +183,7 @@ void MatrixRun::pack_panels(const Source& source, Range lines, Range depth, floa
                     .lines = std::min(source.panel_size, lines.size - line),
                     .depth = std::min(slice, depth.size - k),
                     .panel = panels + line * depth.size + k * source.panel_size});
+    }
 }
 
 void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
@@ -195,6 +209,7 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
     const Range columns =
         part_of(columns_of(chunk).size, blocking.split_columns, block / blocking.row_blocks);
     if (rows.size > 0 && columns.size > 0) multiply_panels(chunk, rows, columns, worker_memory);
+    if (c_.streaming) _mm_sfence();
     atomic(done(block)).store(chunk + 1, std::memory_order_release);
 }
 
@@ -228,7 +243,10 @@ void MatrixRun::multiply_panels(std::int64_t chunk, Range rows, Range columns,
                       .depth = depth.size,
                       .rows = std::min(c_.kernels.height, rows.size - i),
                       .cols = std::min(c_.kernels.width, columns.begin + columns.size - j),
-                      .accumulate = accumulate};
+                      .accumulate = accumulate,
+                      .streaming = c_.streaming};
+            // The next panel of b comes from L3 or memory: a part of it with each tile of this one.
+            tile.ahead = tile.b + c_.kernels.width * depth.size + 4 * i / c_.kernels.height * depth.size;
             const std::int64_t row = rows.begin + i;
             tile.ldc = in_out ? p_.out.leading : blocking.partial_sums ? blocking.columns : c_.kernels.width;
             tile.c = in_out                  ? out + row * tile.ldc + j
@@ -286,6 +304,8 @@ void contract(const ContractionProblem& problem, const ContractionArguments& arg
     }
 
     const std::int64_t entries = problem.batch[0] * problem.batch[1];
+    common.streaming = !common.finish && !problem.custom_epilogue && problem.store == Store::overwrite &&
+                       blocking.depth_chunks == 1 && entries * problem.m * problem.n >= streaming_from;
     const std::size_t per_worker = common.layout.per_worker(), per_matrix = common.layout.per_matrix();
     std::byte* const workers = workspace.data();
     std::byte* const matrices = workers + static_cast<std::size_t>(pool.threads()) * per_worker;

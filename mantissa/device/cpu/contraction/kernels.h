@@ -20,6 +20,10 @@ struct Tile {
     std::int64_t rows = 0;  ///< 1 ... panel height
     std::int64_t cols = 0;  ///< 1 ... panel width
     bool accumulate = false;
+    /// The sums are only written, and too many for the caches: whole lines may go past them.
+    bool streaming = false;
+    /// The `depth` * 4 floats from here are wanted in L2 soon; kernels may ask for them, and never fault.
+    const float* ahead = nullptr;
 };
 
 /// Copies `lines` lines of an operand, widened to FP32, into one panel [depth, panel size]; missing lines are

@@ -44,25 +44,21 @@ inline void multiply_step(const float* a, const float* b, Sums<Vectors>& sums) {
     }
 }
 
-/// The sums of the first `Vectors` vectors of columns; the last of them may be partial.
+/// Past the caches, where rows consist of whole aligned lines; false where they do not.
 template <int Vectors>
-void multiply_columns(const Tile& tile) {
-    // The sums' lines are on their way to L1 while the products are formed.
-    for (std::int64_t i = 0; i < tile.rows; ++i)
-        for (int v = 0; v < Vectors; ++v) _mm_prefetch(tile.c + i * tile.ldc + 16 * v, _MM_HINT_T0);
-    Sums<Vectors> sums;
+inline bool store_streaming(const Tile& tile, const Sums<Vectors>& sums) {
+    if (tile.rows < height || tile.cols < 16 * Vectors) return false;
+    if (reinterpret_cast<std::uintptr_t>(tile.c) % 64 != 0 || tile.ldc % 16 != 0) return false;
 #pragma GCC unroll 8
     for (int i = 0; i < height; ++i)
 #pragma GCC unroll 3
-        for (int v = 0; v < Vectors; ++v) sums[i][v] = _mm512_setzero_ps();
-    const float* a = tile.a;
-    const float* b = tile.b;
-    std::int64_t k = 0;
-    for (; k + 2 <= tile.depth; k += 2, a += 2 * height, b += 2 * width) {
-        multiply_step<Vectors>(a, b, sums);
-        multiply_step<Vectors>(a + height, b + width, sums);
-    }
-    if (k < tile.depth) multiply_step<Vectors>(a, b, sums);
+        for (int v = 0; v < Vectors; ++v) _mm512_stream_ps(tile.c + i * tile.ldc + 16 * v, sums[i][v]);
+    return true;
+}
+
+template <int Vectors>
+inline void store(const Tile& tile, const Sums<Vectors>& sums) {
+    if (tile.streaming && store_streaming<Vectors>(tile, sums)) return;
     const auto last = static_cast<__mmask16>(0xffff >> (16 * Vectors - tile.cols));
 #pragma GCC unroll 8
     for (int i = 0; i < height; ++i) {
@@ -76,6 +72,31 @@ void multiply_columns(const Tile& tile) {
             _mm512_mask_storeu_ps(row + 16 * v, mask, sum);
         }
     }
+}
+
+/// The sums of the first `Vectors` vectors of columns; the last of them may be partial.
+template <int Vectors>
+void multiply_columns(const Tile& tile) {
+    // The sums' lines are on their way to L1 while the products are formed.
+    for (std::int64_t i = 0; i < tile.rows && !tile.streaming; ++i)
+        for (int v = 0; v < Vectors; ++v) _mm_prefetch(tile.c + i * tile.ldc + 16 * v, _MM_HINT_T0);
+    Sums<Vectors> sums;
+#pragma GCC unroll 8
+    for (int i = 0; i < height; ++i)
+#pragma GCC unroll 3
+        for (int v = 0; v < Vectors; ++v) sums[i][v] = _mm512_setzero_ps();
+    const float* a = tile.a;
+    const float* b = tile.b;
+    const float* ahead = tile.ahead;
+    std::int64_t k = 0;
+    for (; k + 4 <= tile.depth; k += 4, a += 4 * height, b += 4 * width, ahead += 16) {
+        _mm_prefetch(ahead, _MM_HINT_T1);
+#pragma GCC unroll 4
+        for (int step = 0; step < 4; ++step)
+            multiply_step<Vectors>(a + step * height, b + step * width, sums);
+    }
+    for (; k < tile.depth; ++k, a += height, b += width) multiply_step<Vectors>(a, b, sums);
+    store<Vectors>(tile, sums);
 }
 
 void multiply(const Tile& tile) {
