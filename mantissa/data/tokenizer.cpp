@@ -44,12 +44,16 @@ std::unordered_map<std::string_view, TokenId> index_tokens(const TokenizerParts&
     return index;
 }
 
+bool within(TokenId id, std::size_t vocabulary) { return id >= 0 && static_cast<std::size_t>(id) < vocabulary; }
+
 std::vector<bool> mark_specials(const TokenizerParts& parts) {
     std::vector<bool> special(parts.tokens.size());
     for (const SpecialToken& token : parts.specials) {
-        if (token.id >= special.size() || special[token.id])
-            disagree(parts, fmt::format("the special token \"{}\" has id {}, which is {}", token.text, token.id,
-                                        token.id >= special.size() ? "above the vocabulary" : "taken"));
+        if (!within(token.id, special.size()))
+            disagree(parts, fmt::format("the special token \"{}\" has id {}, above the vocabulary of {}", token.text,
+                                        token.id, special.size()));
+        if (special[token.id])
+            disagree(parts, fmt::format("token {} is special twice, as \"{}\" too", token.id, token.text));
         if (token.text.empty()) disagree(parts, fmt::format("special token {} is empty", token.id));
         special[token.id] = true;
     }
@@ -62,7 +66,7 @@ void add_merges(const TokenizerParts& parts, PairTable& pairs) {
     for (std::size_t rank = 0; rank < parts.merges.size(); ++rank) {
         const Merge& merge = parts.merges[rank];
         for (const TokenId id : {merge.left, merge.right, merge.result})
-            if (id >= tokens.size())
+            if (!within(id, tokens.size()))
                 disagree(parts, fmt::format("merge {} names token {}, above the vocabulary", rank + 1, id));
         if (tokens[merge.left] + tokens[merge.right] != tokens[merge.result])
             disagree(parts, fmt::format("merge {} joins tokens {} and {}, which do not make up token {}",
@@ -80,7 +84,7 @@ void add_all_splits(const std::unordered_map<std::string_view, TokenId>& by_byte
             const auto left = by_bytes.find(bytes.substr(0, cut));
             if (left == by_bytes.end()) continue;
             const auto right = by_bytes.find(bytes.substr(cut));
-            if (right != by_bytes.end()) entries.push_back({left->second, right->second, id, id});
+            if (right != by_bytes.end()) entries.push_back({left->second, right->second, id, static_cast<std::uint32_t>(id)});
         }
     }
     pairs.reserve(entries.size());
@@ -93,7 +97,7 @@ Tokenizer::Tokenizer(TokenizerParts parts) {
     auto tables = std::make_unique<Tables>();
     tables->parts = std::move(parts);
     const TokenizerParts& kept = tables->parts;
-    check(kept.tokens.size() < PairTable::no_rank, "token ids fit in 32 bits");
+    check(kept.tokens.size() < std::numeric_limits<TokenId>::max(), "token ids fit in 31 bits");
     tables->by_bytes = index_tokens(kept, mark_specials(kept));
     for (unsigned byte = 0; byte < 256; ++byte) {
         const char c = static_cast<char>(byte);
@@ -131,8 +135,8 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
 }
 
 std::string_view Tokenizer::token_bytes(TokenId id) const {
-    if (id >= vocabulary())
-        throw UserError(fmt::format("token {} is above the vocabulary of {} ({}): the tokens were made with "
+    if (id < 0 || id >= vocabulary())
+        throw UserError(fmt::format("token {} is outside the vocabulary of {} ({}): the tokens were made with "
                                     "another tokenizer",
                                     id, vocabulary(), tables_->parts.source));
     return tables_->parts.tokens[id];

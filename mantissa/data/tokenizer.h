@@ -13,7 +13,8 @@
 
 namespace mantissa {
 
-using TokenId = std::uint32_t;
+/// 0 ... vocabulary - 1: the type of the engine's token tensors.
+using TokenId = std::int32_t;
 
 /// Adjacent `left` and `right` become `result`. The rank of a merge is its place in the list.
 struct Merge {

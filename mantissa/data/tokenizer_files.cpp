@@ -54,13 +54,8 @@ Tokenizer load_file(const std::filesystem::path& path) {
 }  // namespace
 
 Tokenizer parse_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges) {
-    const nlohmann::json entries = parse_strict_json(vocabulary.text, vocabulary.name);
-    if (!entries.is_object())
-        throw UserError(fmt::format("{}: expected an object of tokens and their ids, found {}", vocabulary.name,
-                                    json_excerpt(entries)));
     SpelledVocabulary spelled(vocabulary.name);
-    for (const auto& [spelling, id] : entries.items())
-        spelled.add(spelling, require_unsigned(id, vocabulary.name, "id of " + quoted_excerpt(spelling)));
+    spelled.add_all(parse_strict_json(vocabulary.text, vocabulary.name), "vocabulary");
     read_merge_lines(merges, spelled);
     return Tokenizer(std::move(spelled).finish());
 }

@@ -94,12 +94,7 @@ class Reader {
         for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
             require_absent(model, key, fmt::format("model.{}", key));
         // unk_token and fuse_unk say nothing here: with all 256 bytes in the vocabulary nothing is unknown.
-        const Json& vocabulary = require_member(model, "vocab", name_, "model");
-        if (!vocabulary.is_object())
-            throw UserError(fmt::format("{}: model.vocab: expected an object, found {}", name_,
-                                        json_excerpt(vocabulary)));
-        for (const auto& [spelling, id] : vocabulary.items())
-            spelled_.add(spelling, require_unsigned(id, name_, "id of " + quoted_excerpt(spelling)));
+        spelled_.add_all(require_member(model, "vocab", name_, "model"), "model.vocab");
         read_merges(require_member(model, "merges", name_, "model"));
     }
 

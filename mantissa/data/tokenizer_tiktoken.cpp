@@ -87,10 +87,9 @@ Tokenizer parse_tiktoken(const NamedText& ranks) {
         if (!line)
             throw UserError(fmt::format("{}: line {}: expected a token in base64, a space and its rank, found {}",
                                         ranks.name, number, quoted_excerpt(text)));
-        if (line->rank >= SpelledVocabulary::id_limit || line->rank < parts.tokens.size())
-            throw UserError(fmt::format("{}: line {}: rank {} is {}", ranks.name, number, line->rank,
-                                        line->rank < parts.tokens.size() ? "not above the one before it"
-                                                                         : "too large"));
+        if (line->rank < parts.tokens.size())
+            throw UserError(fmt::format("{}: line {}: rank {} is not above the one before it", ranks.name, number,
+                                        line->rank));
         // One rank may be left out, for the special token; a second gap is found below.
         if (line->rank > lines + 1)
             throw UserError(fmt::format("{}: line {}: rank {} where {} was expected", ranks.name, number, line->rank,
@@ -100,11 +99,11 @@ Tokenizer parse_tiktoken(const NamedText& ranks) {
         ++lines;
     }
     refuse_other_split_rules(ranks, lines);
-    TokenId unused = 0;
+    std::size_t unused = 0;
     while (unused < parts.tokens.size() && !parts.tokens[unused].empty()) ++unused;
     if (unused == parts.tokens.size()) parts.tokens.emplace_back();
     parts.tokens[unused] = "<|endoftext|>";
-    parts.specials.push_back({"<|endoftext|>", unused});
+    parts.specials.push_back({"<|endoftext|>", static_cast<TokenId>(unused)});
     return Tokenizer(std::move(parts));
 }
 

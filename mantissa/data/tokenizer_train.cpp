@@ -15,7 +15,9 @@ namespace {
 constexpr std::uint64_t least_count = 2;
 constexpr const char* end_of_text = "<|endoftext|>";
 
-std::uint64_t pair_key(TokenId left, TokenId right) { return (std::uint64_t{left} << 32) | right; }
+std::uint64_t pair_key(TokenId left, TokenId right) {
+    return std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+}
 
 /// How often a pair occurs, and the words that held it when it was last added: more than those that still do.
 struct Pair {
@@ -148,7 +150,7 @@ Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainOb
         parts.tokens.emplace_back(1, static_cast<char>(byte));
     }
     Trainer trainer(counts, byte_tokens);
-    const TokenId merges = vocabulary - smallest;
+    const auto merges = static_cast<std::size_t>(vocabulary - smallest);
     while (parts.merges.size() < merges) {
         const Candidate best = trainer.next();
         if (best.count == 0)

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_alphabet.h"
 #include "mantissa/data/unicode.h"
+#include "mantissa/formats/strict_json.h"
 
 namespace mantissa {
 
@@ -32,30 +37,36 @@ void SpelledVocabulary::fail(const std::string& what) const {
     throw UserError(fmt::format("{}: {}", source_, what));
 }
 
-void SpelledVocabulary::add(std::string spelling, std::uint64_t id) {
-    if (id >= id_limit)
-        fail(fmt::format("token {} has id {}; ids must be below {}", quoted_excerpt(spelling), id, id_limit));
-    const auto token = static_cast<TokenId>(id);
-    const auto [place, fresh] = spellings_.emplace(token, spelling);
-    if (!fresh)
-        fail(fmt::format("id {} stands for both {} and {}", id, quoted_excerpt(place->second),
-                         quoted_excerpt(spelling)));
-    ids_.emplace(std::move(spelling), token);
+void SpelledVocabulary::add(const std::string& spelling, std::uint64_t id) {
+    if (id >= static_cast<std::uint64_t>(std::numeric_limits<TokenId>::max()))
+        fail(fmt::format("token {} has id {}, which is too large", quoted_excerpt(spelling), id));
+    ids_.emplace(spelling, static_cast<TokenId>(id));
+}
+
+void SpelledVocabulary::add_all(const nlohmann::json& entries, const std::string& what) {
+    if (!entries.is_object())
+        fail(fmt::format("{}: expected an object of tokens and their ids, found {}", what, json_excerpt(entries)));
+    ids_.reserve(entries.size());
+    for (const auto& [spelling, id] : entries.items()) {
+        if (!id.is_number_unsigned())
+            fail(fmt::format("{}: id of {}: expected an unsigned integer, found {}", what, quoted_excerpt(spelling),
+                             json_excerpt(id)));
+        add(spelling, id.get<std::uint64_t>());
+    }
 }
 
 void SpelledVocabulary::add_special(const std::string& text, std::uint64_t id) {
     const auto known = ids_.find(text);
     if (known == ids_.end())
         add(text, id);
-    else if (known->second != id)
+    else if (static_cast<std::uint64_t>(known->second) != id)
         fail(fmt::format("the special token {} has id {} here and {} in the vocabulary", quoted_excerpt(text), id,
                          known->second));
-    if (specials_.emplace(static_cast<TokenId>(id), text).second)
-        specials_in_order_.push_back(static_cast<TokenId>(id));
+    specials_.push_back({text, static_cast<TokenId>(id)});
 }
 
 TokenId SpelledVocabulary::require(std::string_view spelling, const std::string& where) const {
-    const auto token = ids_.find(std::string(spelling));
+    const auto token = ids_.find(spelling);
     if (token == ids_.end())
         fail(fmt::format("the tokenizer disagrees with itself: {} of the merges needs the token {}, which the "
                          "vocabulary lacks",
@@ -77,43 +88,48 @@ bool in_angle_brackets(std::string_view spelling) {
 
 }  // namespace
 
+std::vector<const std::string*> SpelledVocabulary::spellings_by_id() const {
+    std::vector<const std::string*> spellings(ids_.size());
+    for (const auto& [spelling, id] : ids_) {
+        const auto place = static_cast<std::size_t>(id);
+        if (place >= spellings.size())
+            fail(fmt::format("token {} has id {}, though there are {} tokens: ids must run from 0 without a gap",
+                             quoted_excerpt(spelling), id, spellings.size()));
+        if (spellings[place])
+            fail(fmt::format("id {} stands for both {} and {}", id,
+                             quoted_excerpt(std::min(*spellings[place], spelling)),
+                             quoted_excerpt(std::max(*spellings[place], spelling))));
+        spellings[place] = &spelling;
+    }
+    return spellings;
+}
+
 TokenizerParts SpelledVocabulary::finish() && {
+    const auto spellings = spellings_by_id();
+    std::vector<bool> merged(spellings.size()), special(spellings.size());
+    for (const Merge& merge : merges_) merged[merge.result] = true;
+    for (const SpecialToken& token : specials_) special[token.id] = true;
+
     TokenizerParts parts;
-    const std::size_t count = spellings_.size();
-    std::vector<bool> merged(count);
-    for (const Merge& merge : merges_)
-        if (merge.result < count) merged[merge.result] = true;
-    parts.tokens.resize(count);
-    for (std::size_t i = 0; i < count; ++i) {
-        const auto id = static_cast<TokenId>(i);
-        const auto entry = spellings_.find(id);
-        if (entry == spellings_.end())
-            fail(fmt::format("no token has id {}, though there are {} tokens: ids must run from 0 without a gap", id,
-                             count));
-        const std::string& spelling = entry->second;
-        if (specials_.contains(id)) {
-            parts.tokens[id] = spelling;
-            continue;
-        }
-        const auto bytes = read_spelling(spelling);
-        if (bytes && (bytes->size() == 1 || merged[id])) {
-            parts.tokens[id] = *bytes;
-        } else if (in_angle_brackets(spelling) && !merged[id]) {
-            parts.tokens[id] = spelling;
-            specials_.emplace(id, spelling);
-            specials_in_order_.push_back(id);
+    for (std::size_t id = 0; id < spellings.size(); ++id) {
+        const std::string& spelling = *spellings[id];
+        auto bytes = special[id] ? spelling : read_spelling(spelling);
+        if (!special[id] && !merged[id] && in_angle_brackets(spelling)) {
+            specials_.push_back({spelling, static_cast<TokenId>(id)});
+            bytes = spelling;
         } else if (!bytes) {
             fail(fmt::format("token {} ({}) is not spelled in the byte-level alphabet", id,
                              quoted_excerpt(spelling)));
-        } else {
+        } else if (!special[id] && !merged[id] && bytes->size() != 1) {
             fail(fmt::format("the tokenizer disagrees with itself: token {} ({}) is in the vocabulary but no "
                              "merge makes it",
                              id, quoted_excerpt(spelling)));
         }
+        parts.tokens.push_back(std::move(*bytes));
     }
-    for (const TokenId id : specials_in_order_) parts.specials.push_back({specials_.at(id), id});
     parts.source = std::move(source_);
     parts.merges = std::move(merges_);
+    parts.specials = std::move(specials_);
     return parts;
 }
 
