@@ -50,7 +50,7 @@ std::vector<bool> mark_specials(const TokenizerParts& parts) {
     std::vector<bool> special(parts.tokens.size());
     for (const SpecialToken& token : parts.specials) {
         if (!within(token.id, special.size()))
-            disagree(parts, fmt::format("the special token \"{}\" has id {}, above the vocabulary of {}", token.text,
+            disagree(parts, fmt::format("the special token \"{}\" has id {}, outside the vocabulary of {}", token.text,
                                         token.id, special.size()));
         if (special[token.id])
             disagree(parts, fmt::format("token {} is special twice, as \"{}\" too", token.id, token.text));
@@ -67,7 +67,7 @@ void add_merges(const TokenizerParts& parts, PairTable& pairs) {
         const Merge& merge = parts.merges[rank];
         for (const TokenId id : {merge.left, merge.right, merge.result})
             if (!within(id, tokens.size()))
-                disagree(parts, fmt::format("merge {} names token {}, above the vocabulary", rank + 1, id));
+                disagree(parts, fmt::format("merge {} names token {}, outside the vocabulary", rank + 1, id));
         if (tokens[merge.left] + tokens[merge.right] != tokens[merge.result])
             disagree(parts, fmt::format("merge {} joins tokens {} and {}, which do not make up token {}",
                                         rank + 1, merge.left, merge.right, merge.result));
