@@ -1,0 +1,253 @@
+#include "cli/tokenize.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/atomic_file.h"
+#include "mantissa/base/clock.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/data/encode_text.h"
+#include "mantissa/data/text_file.h"
+#include "mantissa/data/tokenizer_files.h"
+#include "mantissa/data/tokenizer_train.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+struct Options {
+    std::vector<std::string> train;
+    std::string encode, count;
+    std::vector<std::string> decode;
+    TokenId vocabulary = 50257;
+    std::string tokenizer, out, json;
+    int threads = 0;
+    bool quiet = false;
+};
+
+/// One line on standard error that is written over, and only where somebody watches.
+class ProgressLine {
+  public:
+    explicit ProgressLine(const Options& options) : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
+    ~ProgressLine() {
+        if (shown_ && last_ >= 0) fmt::print(stderr, "\r\033[K");
+    }
+    ProgressLine(const ProgressLine&) = delete;
+    ProgressLine& operator=(const ProgressLine&) = delete;
+
+    void show(const char* stage, std::uint64_t done, std::uint64_t total) {
+        const int percent = static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total));
+        if (!shown_ || percent == last_) return;
+        last_ = percent;
+        fmt::print(stderr, "\r\033[K{} {} %", stage, percent);
+        std::fflush(stderr);
+    }
+
+  private:
+    bool shown_;
+    int last_ = -1;
+};
+
+/// What the command says: a line for people, the same for machines where --json asks for it.
+void report(const Options& options, const std::string& line, const nlohmann::json& json) {
+    if (!options.quiet) fmt::print("{}\n", line);
+    if (options.json.empty()) return;
+    AtomicFile file(options.json);
+    file.write(json.dump(2) + "\n");
+    file.commit();
+}
+
+int thread_count(const Options& options) { return options.threads > 0 ? options.threads : default_thread_count(); }
+
+/// The text of a file, or of standard input for "-".
+class InputText {
+  public:
+    explicit InputText(const std::string& path) {
+        if (path == "-") {
+            typed_.assign(std::istreambuf_iterator<char>(std::cin), {});
+            require_text(typed_, "standard input");
+        } else {
+            file_.emplace(path);
+        }
+    }
+    std::string_view text() const { return file_ ? file_->text() : typed_; }
+
+  private:
+    std::string typed_;
+    std::optional<TextFile> file_;
+};
+
+Tokenizer required_tokenizer(const Options& options) {
+    if (options.tokenizer.empty())
+        throw UserError("tokenize: --tokenizer DIR is missing: which tokenizer should be used?");
+    return load_tokenizer(options.tokenizer);
+}
+
+void train(const Options& options) {
+    if (options.out.empty())
+        throw UserError("tokenize --train: --out DIR is missing: where should vocab.json and merges.txt go?");
+    const Stopwatch watch;
+    const std::vector<std::filesystem::path> paths(options.train.begin(), options.train.end());
+    ThreadPool pool(thread_count(options));
+    std::uint64_t bytes = 0;
+    std::size_t pieces = 0;
+    const Tokenizer tokenizer = [&] {
+        ProgressLine line(options);
+        const auto observer = [&](const TrainProgress& progress) {
+            line.show(progress.stage, progress.done, progress.total);
+        };
+        for (const auto& path : paths) bytes += TextFile(path).text().size();
+        const PieceCounts counts = count_pieces(paths, pool, observer);
+        pieces = counts.size();
+        return train_tokenizer(counts, options.vocabulary, observer);
+    }();
+    write_tokenizer(tokenizer, options.out);
+    const double seconds = watch.seconds();
+    report(options,
+           fmt::format("{}: {} tokens from {} bytes of text ({} distinct pieces) in {:.1f} s", options.out,
+                       tokenizer.vocabulary(), bytes, pieces, seconds),
+           {{"tokenizer", options.out},
+            {"vocabulary", tokenizer.vocabulary()},
+            {"bytes", bytes},
+            {"pieces", pieces},
+            {"seconds", seconds}});
+}
+
+std::string spelled_ids(std::span<const TokenId> ids) {
+    std::string text;
+    for (const TokenId id : ids) text += fmt::format("{} ", id);
+    return text;
+}
+
+/// Encodes for --encode and --count: what becomes of the tokens is the sink's business.
+std::uint64_t encode_all(const Options& options, const Tokenizer& tokenizer, std::string_view text,
+                         FunctionRef<void(std::span<const TokenId>)> sink) {
+    ThreadPool pool(thread_count(options));
+    ProgressLine line(options);
+    std::uint64_t tokens = 0;
+    encode_text(tokenizer, text, pool, [&](std::span<const TokenId> ids, std::size_t bytes_done) {
+        tokens += ids.size();
+        sink(ids);
+        line.show("encoding", bytes_done, text.size());
+    });
+    return tokens;
+}
+
+void report_count(const Options& options, std::uint64_t tokens, std::size_t bytes, double seconds) {
+    const double ratio = static_cast<double>(bytes) / static_cast<double>(tokens);
+    nlohmann::json json = {
+        {"tokens", tokens}, {"bytes", bytes}, {"bytes_per_token", ratio}, {"seconds", seconds}};
+    if (!options.out.empty()) json["out"] = options.out;
+    report(options,
+           fmt::format("{}{} tokens from {} bytes, {:.2f} bytes per token", options.out.empty() ? "" : options.out + ": ",
+                       tokens, bytes, ratio),
+           json);
+}
+
+void count(const Options& options) {
+    const Tokenizer tokenizer = required_tokenizer(options);
+    const InputText input(options.count);
+    const Stopwatch watch;
+    const auto tokens = encode_all(options, tokenizer, input.text(), [](std::span<const TokenId>) {});
+    report_count(options, tokens, input.text().size(), watch.seconds());
+}
+
+// SHARDS
+void encode(const Options& options) {
+    const Tokenizer tokenizer = required_tokenizer(options);
+    const InputText input(options.encode);
+    if (options.out.empty()) {
+        encode_all(options, tokenizer, input.text(),
+                   [](std::span<const TokenId> ids) { fmt::print("{}", spelled_ids(ids)); });
+        fmt::print("\n");
+        return;
+    }
+    const Stopwatch watch;
+    throw UserError("not yet");
+    report_count(options, 0, input.text().size(), watch.seconds());
+}
+
+/// Ids as --decode takes them: numbers with spaces or commas between them.
+std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
+    std::vector<TokenId> ids;
+    const char* at = text.data();
+    const char* const end = at + text.size();
+    while (at != end) {
+        if (*at == ' ' || *at == ',' || *at == '\n') {
+            ++at;
+            continue;
+        }
+        TokenId id = 0;
+        const auto parsed = std::from_chars(at, end, id);
+        if (parsed.ec != std::errc() || (parsed.ptr != end && !std::strchr(" ,\n", *parsed.ptr))) return std::nullopt;
+        ids.push_back(id);
+        at = parsed.ptr;
+    }
+    return ids;
+}
+
+std::vector<TokenId> ids_of_file(const std::string& path) {
+    const MappedFile file(path);
+    auto ids = parse_ids(file.text());
+    if (!ids) throw UserError(fmt::format("{}: expected token ids with spaces between them, or a token shard", path));
+    return *ids;
+}
+
+void decode(const Options& options) {
+    const Tokenizer tokenizer = required_tokenizer(options);
+    std::vector<TokenId> ids;
+    if (auto given = parse_ids(fmt::format("{}", fmt::join(options.decode, " "))))
+        ids = std::move(*given);
+    else if (options.decode.size() == 1)
+        ids = ids_of_file(options.decode[0]);
+    else
+        throw UserError("tokenize --decode: expected token ids, or one file");
+    const std::string text = tokenizer.decode(ids);
+    std::fwrite(text.data(), 1, text.size(), stdout);
+}
+
+}  // namespace
+
+void add_tokenize_command(CLI::App& app) {
+    auto options = std::make_shared<Options>();
+    CLI::App* command = app.add_subcommand(
+        "tokenize", "Train a byte-level BPE tokenizer, or encode, decode and count text with one");
+    auto* action = command->add_option_group("action", "What to do, exactly one of");
+    action->add_option("--train", options->train, "Train on these text files")->type_name("TEXT");
+    action->add_option("--encode", options->encode, "Encode a text file (- for standard input)")->type_name("TEXT");
+    action->add_option("--decode", options->decode, "Print the text of a token file, or of the ids given")
+        ->type_name("FILE|IDS");
+    action->add_option("--count", options->count, "Count the tokens of a text file (- for standard input)")
+        ->type_name("TEXT");
+    action->require_option(1);
+    command->add_option("--vocabulary", options->vocabulary, "Tokens to train, <|endoftext|> included")
+        ->capture_default_str();
+    command->add_option("--tokenizer", options->tokenizer, "Tokenizer to use: a directory, tokenizer.json or .tiktoken")
+        ->type_name("DIR");
+    command->add_option("--out", options->out, "Where to write: a directory (--train) or a token shard (--encode)");
+    command->add_option("--json", options->json, "Write the summary to this file, for machines")->type_name("FILE");
+    command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")
+        ->check(CLI::PositiveNumber);
+    command->add_flag("--quiet", options->quiet, "Print no summary and no progress");
+    command->callback([options] {
+        if (!options->train.empty()) return train(*options);
+        if (!options->encode.empty()) return encode(*options);
+        if (!options->decode.empty()) return decode(*options);
+        count(*options);
+    });
+}
+
+}  // namespace mantissa::cli

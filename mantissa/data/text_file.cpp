@@ -1,0 +1,42 @@
+#include "mantissa/data/text_file.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer_split.h"
+#include "mantissa/data/unicode.h"
+
+namespace mantissa {
+
+void require_text(std::string_view text, const std::string& name) {
+    if (text.empty()) throw UserError(fmt::format("{}: is empty; expected text", name));
+    const std::string_view looked_at = text.substr(0, std::size_t{1} << 20);
+    if (const std::size_t zero = looked_at.find('\0'); zero != looked_at.npos)
+        throw UserError(
+            fmt::format("{}: is binary (byte {} is zero); expected text in UTF-8", name, zero));
+    std::size_t invalid = 0;
+    for (std::size_t at = 0; at < looked_at.size();) {
+        const Utf8Step step = decode_utf8(looked_at, at);
+        if (step.code_point == Utf8Step::invalid) invalid += step.length;
+        at += step.length;
+    }
+    if (invalid * 10 > looked_at.size())
+        throw UserError(fmt::format("{}: is binary or in another encoding ({} of its first {} bytes are not UTF-8); "
+                                    "expected text in UTF-8",
+                                    name, invalid, looked_at.size()));
+}
+
+TextFile::TextFile(const std::filesystem::path& path) : file_(path) { require_text(text(), path.string()); }
+
+std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes) {
+    std::vector<std::string_view> parts;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t end =
+            text.size() - begin > part_bytes ? safe_cut(text, begin + part_bytes) : text.size();
+        parts.push_back(text.substr(begin, end - begin));
+        begin = end;
+    }
+    return parts;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,34 @@
+// A text file as training data sees it: mapped, so that it may be larger than memory, and cut into parts that
+// can be tokenized each by itself.
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/base/file.h"
+
+namespace mantissa {
+
+/// Throws UserError that begins with `name` if the text is empty or binary: if its first MiB holds a zero byte,
+/// or is for more than a tenth not UTF-8.
+void require_text(std::string_view text, const std::string& name);
+
+class TextFile {
+  public:
+    /// Throws UserError as MappedFile and require_text do.
+    explicit TextFile(const std::filesystem::path& path);
+
+    std::string_view text() const { return file_.text(); }
+
+  private:
+    MappedFile file_;
+};
+
+/// The text in parts of about `part_bytes`, cut where the tokenizer's split rule allows it (safe_cut), so that
+/// the tokens of the parts one after the other are those of the whole. Follows from the text alone.
+std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes);
+
+}  // namespace mantissa

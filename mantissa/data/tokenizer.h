@@ -1,0 +1,112 @@
+// Byte-level BPE as GPT-2's: a vocabulary of byte strings, and merges that are applied in order of rank within
+// the pieces of tokenizer_split.h. Text to token ids and back; reading, writing and training are elsewhere
+// (tokenizer_files.h, tokenizer_train.h). Source: openai/gpt-2, src/encoder.py; Sennrich et al. 2016.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mantissa {
+
+/// 0 ... vocabulary - 1: the type of the engine's token tensors.
+using TokenId = std::int32_t;
+
+/// Adjacent `left` and `right` become `result`. The rank of a merge is its place in the list.
+struct Merge {
+    TokenId left, right, result;
+};
+
+/// A token that text produces only on request, such as <|endoftext|>.
+struct SpecialToken {
+    std::string text;
+    TokenId id;
+};
+
+/// What a tokenizer is made from.
+struct TokenizerParts {
+    std::string source;               ///< file or directory, for messages
+    std::vector<std::string> tokens;  ///< the bytes of each id; for special tokens their text
+    std::vector<Merge> merges;        ///< in order of rank; empty if `rank_is_id`
+    std::vector<SpecialToken> specials;
+    /// As tiktoken: any two neighbours merge whose bytes together are a token, its id being the rank.
+    bool rank_is_id = false;
+    /// A piece that is a token as a whole is taken as it is, even if the merges would not build it.
+    bool whole_pieces = false;
+    /// Text that does not begin with a space gets one.
+    bool add_prefix_space = false;
+};
+
+/// Whether "<|endoftext|>" in a text is that token or thirteen characters.
+enum class SpecialsInText { as_text, as_tokens };
+
+struct EncodeOptions {
+    SpecialsInText specials = SpecialsInText::as_text;
+    bool continues = false;  ///< the text goes on where an earlier one ended (at a safe_cut)
+};
+
+/// Immutable, so one may be shared by threads.
+class Tokenizer {
+  public:
+    /// Throws UserError, naming `parts.source`, if the parts disagree: a byte without a token, a token twice, a
+    /// merge of tokens that do not make up its result, a pair with two ranks, a special token that is empty.
+    explicit Tokenizer(TokenizerParts parts);
+    ~Tokenizer();
+    Tokenizer(Tokenizer&&) noexcept;
+    Tokenizer& operator=(Tokenizer&&) noexcept;
+
+    const TokenizerParts& parts() const;
+    /// Number of ids, special tokens included: every id is below it.
+    TokenId vocabulary() const;
+    /// The id of the special token of this text.
+    std::optional<TokenId> special(std::string_view text) const;
+
+    /// The tokens of `text`, which may hold any bytes. For many texts an Encoder is faster.
+    std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+    /// The bytes of the tokens, which need not be valid UTF-8. Throws UserError if an id is not below
+    /// vocabulary().
+    std::string decode(std::span<const TokenId> ids) const;
+    std::string_view token_bytes(TokenId id) const;
+
+  private:
+    friend class Encoder;
+    struct Tables;
+    std::unique_ptr<const Tables> tables_;
+};
+
+/// Encodes with a cache of recent pieces, for one thread. The tokenizer must outlive it.
+class Encoder {
+  public:
+    explicit Encoder(const Tokenizer& tokenizer);
+    ~Encoder();
+    Encoder(Encoder&&) noexcept;
+
+    /// Appends the tokens of `text` to `ids`. Time is O(n log n) in the longest piece, O(n) in the text.
+    void encode(std::string_view text, std::vector<TokenId>& ids, const EncodeOptions& options = {});
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+/// Turns tokens into text as they come: holds back the bytes of a character until all of them are there.
+class StreamDecoder {
+  public:
+    explicit StreamDecoder(const Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
+
+    /// The text that is complete after `id`: valid UTF-8, each invalid part replaced by U+FFFD.
+    std::string push(TokenId id);
+    /// What is still held back, as U+FFFD, or nothing.
+    std::string finish();
+
+  private:
+    const Tokenizer* tokenizer_;
+    std::string held_;  // at most 3 bytes between calls
+};
+
+}  // namespace mantissa

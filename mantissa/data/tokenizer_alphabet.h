@@ -1,0 +1,21 @@
+// How token files spell bytes: each byte as one printable character (openai/gpt-2, src/encoder.py).
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mantissa {
+
+/// The 256 bytes in the order in which GPT-2 numbers them: those that are printable in Latin-1, then the rest.
+std::array<std::uint8_t, 256> bytes_in_token_order();
+
+/// The bytes as such a spelling, in UTF-8: a space becomes U+0120.
+std::string spell_bytes(std::string_view bytes);
+
+/// The bytes that a spelling stands for, or nothing if a character of it stands for none.
+std::optional<std::string> read_spelling(std::string_view spelling);
+
+}  // namespace mantissa

@@ -1,0 +1,258 @@
+// Encoding: pieces, a cache of recent short pieces, and the two ways to merge a piece.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <queue>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer_split.h"
+#include "mantissa/data/tokenizer_tables.h"
+
+namespace mantissa {
+
+void merge_short_piece(std::string_view piece, const PairTable& pairs, const std::array<TokenId, 256>& bytes,
+                       std::vector<TokenId>& ids) {
+    // Tokens that are left, and for each the merge with its right neighbour.
+    std::array<TokenId, longest_short_piece> token;
+    std::array<const PairTable::Entry*, longest_short_piece> joined;
+    std::size_t count = piece.size();
+    for (std::size_t i = 0; i < count; ++i) token[i] = bytes[static_cast<unsigned char>(piece[i])];
+    for (std::size_t i = 0; i + 1 < count; ++i) joined[i] = &pairs.find(token[i], token[i + 1]);
+    while (count > 1) {
+        std::size_t best = 0;
+        for (std::size_t i = 1; i + 1 < count; ++i)
+            if (joined[i]->rank < joined[best]->rank) best = i;
+        if (joined[best]->rank == PairTable::no_rank) break;
+        token[best] = joined[best]->result;
+        std::copy(token.begin() + best + 2, token.begin() + count, token.begin() + best + 1);
+        if (best + 2 < count)
+            std::copy(joined.begin() + best + 2, joined.begin() + count - 1, joined.begin() + best + 1);
+        --count;
+        if (best + 1 < count) joined[best] = &pairs.find(token[best], token[best + 1]);
+        if (best > 0) joined[best - 1] = &pairs.find(token[best - 1], token[best]);
+    }
+    ids.insert(ids.end(), token.begin(), token.begin() + count);
+}
+
+namespace {
+
+/// The tokens of a long piece as a doubly linked list over their first bytes' places.
+class LinkedPiece {
+  public:
+    LinkedPiece(std::string_view piece, const PairTable& pairs, const std::array<TokenId, 256>& bytes)
+        : pairs_(pairs), links_(piece.size()) {
+        check(piece.size() < none, "a piece is shorter than 4 GiB");
+        for (std::uint32_t i = 0; i < links_.size(); ++i)
+            links_[i] = {bytes[static_cast<unsigned char>(piece[i])], i - 1, i + 1};
+        links_.back().next = none;  // and links_[0].previous is 0 - 1 = none
+        std::vector<std::uint64_t> first;
+        first.reserve(piece.size());
+        for (std::uint32_t i = 0; i + 1 < links_.size(); ++i) {
+            const std::uint32_t rank = pairs_.find(links_[i].token, links_[i + 1].token).rank;
+            if (rank != PairTable::no_rank) first.push_back(candidate(rank, i));
+        }
+        candidates_ = Candidates(std::greater<>{}, std::move(first));
+    }
+
+    void merge_all() {
+        while (!candidates_.empty()) {
+            const std::uint64_t top = candidates_.top();
+            candidates_.pop();
+            const auto at = static_cast<std::uint32_t>(top);
+            Link& left = links_[at];
+            if (left.token == gone || left.next == none) continue;
+            const PairTable::Entry& merge = pairs_.find(left.token, links_[left.next].token);
+            if (merge.rank != top >> 32) continue;  // one of the two has been merged since
+            join(at, merge.result);
+        }
+    }
+
+    void append_to(std::vector<TokenId>& ids) const {
+        for (std::uint32_t at = 0; at != none; at = links_[at].next) ids.push_back(links_[at].token);
+    }
+
+  private:
+    using Candidates = std::priority_queue<std::uint64_t, std::vector<std::uint64_t>, std::greater<>>;
+    static constexpr std::uint32_t none = std::numeric_limits<std::uint32_t>::max();
+    static constexpr TokenId gone = std::numeric_limits<TokenId>::max();
+
+    struct Link {
+        TokenId token;
+        std::uint32_t previous, next;
+    };
+
+    /// Ordered by rank, then from left to right.
+    static std::uint64_t candidate(std::uint32_t rank, std::uint32_t at) {
+        return (std::uint64_t{rank} << 32) | at;
+    }
+
+    void join(std::uint32_t at, TokenId result) {
+        Link& left = links_[at];
+        Link& right = links_[left.next];
+        left.token = result;
+        right.token = gone;
+        left.next = right.next;
+        if (left.next != none) {
+            links_[left.next].previous = at;
+            offer(at);
+        }
+        if (left.previous != none) offer(left.previous);
+    }
+
+    void offer(std::uint32_t at) {
+        const std::uint32_t rank = pairs_.find(links_[at].token, links_[links_[at].next].token).rank;
+        if (rank != PairTable::no_rank) candidates_.push(candidate(rank, at));
+    }
+
+    const PairTable& pairs_;
+    std::vector<Link> links_;
+    Candidates candidates_;
+};
+
+}  // namespace
+
+void merge_long_piece(std::string_view piece, const PairTable& pairs, const std::array<TokenId, 256>& bytes,
+                      std::vector<TokenId>& ids) {
+    LinkedPiece linked(piece, pairs, bytes);
+    linked.merge_all();
+    linked.append_to(ids);
+}
+
+namespace {
+
+/// A piece of up to 16 bytes and its tokens, if there are no more than 5: 40 bytes.
+struct CachedPiece {
+    std::uint64_t low = 0, high = 0;  // the bytes, zeros after them
+    std::uint8_t length = 0, count = 0;
+    std::array<TokenId, 5> ids;
+};
+
+struct PieceKey {
+    std::uint64_t low = 0, high = 0;
+
+    explicit PieceKey(std::string_view piece) {
+        std::memcpy(&low, piece.data(), std::min<std::size_t>(piece.size(), 8));
+        if (piece.size() > 8) std::memcpy(&high, piece.data() + 8, piece.size() - 8);
+    }
+    std::uint64_t hash() const {
+        return (low ^ std::rotl(high * 0x9E3779B97F4A7C15, 31)) * 0x9E3779B97F4A7C15;
+    }
+};
+
+}  // namespace
+
+struct Encoder::State {
+    /// Directly mapped, a newer piece replaces an older one: bounded, and nothing to evict. 2^15 slots of 40 bytes
+    /// are 1.3 MB, which stays in a 2 MB L2 beside the text.
+    static constexpr int slot_bits = 15;
+
+    const Tokenizer::Tables* tables;
+    std::vector<CachedPiece> cache = std::vector<CachedPiece>(std::size_t{1} << slot_bits);
+
+    void merge(std::string_view piece, std::vector<TokenId>& ids) const {
+        if (tables->parts.whole_pieces) {
+            if (const auto token = tables->by_bytes.find(piece); token != tables->by_bytes.end()) {
+                ids.push_back(token->second);
+                return;
+            }
+        }
+        const auto merge = piece.size() <= longest_short_piece ? merge_short_piece : merge_long_piece;
+        merge(piece, tables->pairs, tables->byte_tokens, ids);
+    }
+
+    void encode_piece(std::string_view piece, std::vector<TokenId>& ids) {
+        if (piece.size() > 16) return merge(piece, ids);
+        const PieceKey key(piece);
+        CachedPiece& slot = cache[key.hash() >> (64 - slot_bits)];
+        if (slot.low == key.low && slot.high == key.high && slot.length == piece.size()) {
+            ids.insert(ids.end(), slot.ids.begin(), slot.ids.begin() + slot.count);
+            return;
+        }
+        const std::size_t before = ids.size();
+        merge(piece, ids);
+        const std::size_t count = ids.size() - before;
+        if (count > slot.ids.size()) return;
+        slot.low = key.low;
+        slot.high = key.high;
+        slot.length = static_cast<std::uint8_t>(piece.size());
+        slot.count = static_cast<std::uint8_t>(count);
+        std::copy(ids.begin() + before, ids.end(), slot.ids.begin());
+    }
+
+    /// Text without special tokens.
+    void encode_plain(std::string_view text, bool continues, std::vector<TokenId>& ids) {
+        if (text.empty()) return;
+        if (tables->parts.add_prefix_space && !continues && text[0] != ' ') {
+            // A copy, but only of as much as the space can have to do with.
+            std::string head(1, ' ');
+            head += text.substr(0, safe_cut(text, 1));
+            encode_plain(head, true, ids);
+            text.remove_prefix(head.size() - 1);
+        }
+        for (std::size_t begin = 0; begin < text.size();) {
+            const std::size_t end = piece_end(text, begin);
+            encode_piece(text.substr(begin, end - begin), ids);
+            begin = end;
+        }
+    }
+};
+
+Encoder::Encoder(const Tokenizer& tokenizer)
+    : state_(std::make_unique<State>(State{.tables = tokenizer.tables_.get()})) {}
+Encoder::~Encoder() = default;
+Encoder::Encoder(Encoder&&) noexcept = default;
+
+namespace {
+
+/// Finds special tokens from the front to the back of one text. Each token is searched for again only once its
+/// last find has been passed, so that a rare one costs one scan however frequent the others are.
+class SpecialFinder {
+  public:
+    SpecialFinder(std::string_view text, const std::vector<SpecialToken>& specials)
+        : text_(text), specials_(specials), at_(specials.size(), 0) {
+        for (std::size_t i = 0; i < specials.size(); ++i) at_[i] = text.find(specials[i].text);
+    }
+
+    struct Found {
+        std::size_t at = std::string_view::npos;
+        const SpecialToken* token = nullptr;
+    };
+
+    /// The leftmost from `from` on; of several there, the longest.
+    Found next(std::size_t from) {
+        Found found;
+        for (std::size_t i = 0; i < specials_.size(); ++i) {
+            if (at_[i] < from) at_[i] = text_.find(specials_[i].text, from);
+            if (at_[i] == text_.npos) continue;
+            if (at_[i] < found.at ||
+                (at_[i] == found.at && specials_[i].text.size() > found.token->text.size()))
+                found = {at_[i], &specials_[i]};
+        }
+        return found;
+    }
+
+  private:
+    std::string_view text_;
+    const std::vector<SpecialToken>& specials_;
+    std::vector<std::size_t> at_;
+};
+
+}  // namespace
+
+void Encoder::encode(std::string_view text, std::vector<TokenId>& ids, const EncodeOptions& options) {
+    if (options.specials == SpecialsInText::as_text)
+        return state_->encode_plain(text, options.continues, ids);
+    SpecialFinder finder(text, state_->tables->parts.specials);
+    bool continues = options.continues;
+    for (std::size_t begin = 0; begin < text.size();) {
+        const auto found = finder.next(begin);
+        state_->encode_plain(text.substr(begin, found.at - begin), continues, ids);
+        if (!found.token) break;
+        ids.push_back(found.token->id);
+        begin = found.at + found.token->text.size();
+        continues = false;
+    }
+}
+
+}  // namespace mantissa

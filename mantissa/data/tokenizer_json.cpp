@@ -1,0 +1,152 @@
+// tokenizer.json of Hugging Face's tokenizers: the part of it that is byte-level BPE as GPT-2's. Field names
+// after tokenizers/src/models/bpe/serialization.rs and pre_tokenizers/byte_level.rs.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer_files.h"
+#include "mantissa/data/tokenizer_vocabulary.h"
+#include "mantissa/formats/strict_json.h"
+
+namespace mantissa {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// The member, or null where it is absent: the format's defaults are all null, false or empty.
+const Json& member_or_null(const Json& object, const char* key) {
+    static const Json null;
+    const auto found = object.find(key);
+    return found == object.end() ? null : *found;
+}
+
+class Reader {
+  public:
+    explicit Reader(const NamedText& json)
+        : name_(json.name), root_(parse_strict_json(json.text, json.name)), spelled_(json.name) {
+        if (!root_.is_object())
+            throw UserError(fmt::format("{}: expected an object, found {}", name_, json_excerpt(root_)));
+    }
+
+    TokenizerParts read() {
+        require_component("normalizer", {});
+        require_component("post_processor", "ByteLevel");
+        require_component("decoder", "ByteLevel");
+        require_absent(root_, "truncation", "truncation");
+        require_absent(root_, "padding", "padding");
+        read_model(require_member(root_, "model", name_, "top level"));
+        read_added_tokens();
+        TokenizerParts parts = std::move(spelled_).finish();
+        parts.whole_pieces = flag(root_["model"], "ignore_merges", "model.ignore_merges", false);
+        parts.add_prefix_space = read_pre_tokenizer();
+        return parts;
+    }
+
+  private:
+    [[noreturn]] void unsupported(const std::string& what) const {
+        throw UserError(fmt::format("{}: {} is not supported: mantissa reads byte-level BPE as GPT-2's", name_, what));
+    }
+
+    std::string type_of(const Json& component, const char* what) const {
+        return require_string(require_member(component, "type", name_, what), name_, fmt::format("{}.type", what));
+    }
+
+    bool flag(const Json& object, const char* key, const std::string& what, bool absent) const {
+        const Json& value = member_or_null(object, key);
+        if (value.is_null()) return absent;
+        if (!value.is_boolean())
+            throw UserError(fmt::format("{}: {}: expected true or false, found {}", name_, what, json_excerpt(value)));
+        return value.get<bool>();
+    }
+
+    /// The top-level component `key` is null or, if that is not empty, of `type`.
+    void require_component(const char* key, std::string_view type) const {
+        const Json& component = member_or_null(root_, key);
+        if (component.is_null()) return;
+        const std::string found = type_of(component, key);
+        if (found != type) unsupported(fmt::format("the {} {}", key, found));
+    }
+
+    void require_absent(const Json& object, const char* key, const std::string& what) const {
+        const Json& value = member_or_null(object, key);
+        if (value.is_null() || value == false || value == "") return;
+        unsupported(value.is_structured() ? what : fmt::format("{} = {}", what, json_excerpt(value)));
+    }
+
+    /// Whether a space is put before the text.
+    bool read_pre_tokenizer() const {
+        const Json& component = require_member(root_, "pre_tokenizer", name_, "top level");
+        if (component.is_null()) unsupported("a tokenizer without pre_tokenizer");
+        const std::string type = type_of(component, "pre_tokenizer");
+        if (type != "ByteLevel") unsupported(fmt::format("the pre_tokenizer {}", type));
+        if (!flag(component, "use_regex", "pre_tokenizer.use_regex", true))
+            unsupported("pre_tokenizer.use_regex = false");
+        return flag(component, "add_prefix_space", "pre_tokenizer.add_prefix_space", true);
+    }
+
+    void read_model(const Json& model) {
+        // Files older than the field hold BPE; a model of another type lacks merges.
+        const Json& type = member_or_null(model, "type");
+        if (!type.is_null() && require_string(type, name_, "model.type") != "BPE")
+            unsupported("the model " + type.get<std::string>());
+        for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
+            require_absent(model, key, fmt::format("model.{}", key));
+        // unk_token and fuse_unk say nothing here: with all 256 bytes in the vocabulary nothing is unknown.
+        spelled_.add_all(require_member(model, "vocab", name_, "model"), "model.vocab");
+        read_merges(require_member(model, "merges", name_, "model"));
+    }
+
+    void read_merges(const Json& merges) {
+        if (!merges.is_array())
+            throw UserError(
+                fmt::format("{}: model.merges: expected an array, found {}", name_, json_excerpt(merges)));
+        std::size_t number = 0;
+        for (const Json& merge : merges) {
+            const std::string where = fmt::format("entry {}", ++number);
+            if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+                spelled_.add_merge(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(),
+                                   where);
+                continue;
+            }
+            const std::string_view text = merge.is_string() ? merge.get_ref<const std::string&>() : "";
+            const std::size_t space = text.find(' ');
+            if (space == text.npos || text.find(' ', space + 1) != text.npos)
+                throw UserError(fmt::format("{}: model.merges: {}: expected \"LEFT RIGHT\" or [\"LEFT\", \"RIGHT\"], "
+                                            "found {}",
+                                            name_, where, json_excerpt(merge)));
+            spelled_.add_merge(text.substr(0, space), text.substr(space + 1), where);
+        }
+    }
+
+    void read_added_tokens() {
+        const Json& added = member_or_null(root_, "added_tokens");
+        if (added.is_null()) return;
+        if (!added.is_array())
+            throw UserError(
+                fmt::format("{}: added_tokens: expected an array, found {}", name_, json_excerpt(added)));
+        for (const Json& token : added) {
+            const std::string& text = require_string(require_member(token, "content", name_, "added_tokens"), name_,
+                                                     "added_tokens content");
+            const auto id =
+                require_unsigned(require_member(token, "id", name_, "added_tokens"), name_, "added_tokens id");
+            const std::string what = fmt::format("the added token {}", quoted_excerpt(text));
+            for (const char* key : {"lstrip", "rstrip", "single_word"})
+                require_absent(token, key, fmt::format("{} with {}", what, key));
+            if (!flag(token, "special", what + " special", false))
+                unsupported(what + ", which is not special but found in any text,");
+            spelled_.add_special(text, id);
+        }
+    }
+
+    const std::string& name_;
+    Json root_;
+    SpelledVocabulary spelled_;
+};
+
+}  // namespace
+
+Tokenizer parse_tokenizer_json(const NamedText& json) { return Tokenizer(Reader(json).read()); }
+
+}  // namespace mantissa

@@ -1,0 +1,110 @@
+// tiktoken's rank files (tiktoken/load.py).
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <optional>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer_files.h"
+#include "mantissa/data/tokenizer_vocabulary.h"
+
+namespace mantissa {
+
+namespace {
+
+int base64_value(char c) {
+    if (c >= 'A' && c <= 'Z') return c - 'A';
+    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+    if (c >= '0' && c <= '9') return c - '0' + 52;
+    if (c == '+') return 62;
+    return c == '/' ? 63 : -1;
+}
+
+/// RFC 4648 section 4, padding required, bits that are cut off zero.
+std::optional<std::string> decode_base64(std::string_view text) {
+    if (text.empty() || text.size() % 4 != 0) return std::nullopt;
+    const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+    std::string bytes;
+    for (std::size_t at = 0; at < text.size(); at += 4) {
+        const std::size_t digits = at + 4 == text.size() ? 4 - padding : 4;
+        std::uint32_t group = 0;
+        for (std::size_t i = 0; i < 4; ++i) {
+            const int value = i < digits ? base64_value(text[at + i]) : 0;
+            if (value < 0) return std::nullopt;
+            group = group << 6 | static_cast<std::uint32_t>(value);
+        }
+        for (std::size_t i = 0; i + 1 < digits; ++i) bytes += static_cast<char>(group >> (16 - 8 * i));
+        if (digits < 4 && (group & (digits == 3 ? 0xFFU : 0xFFFFU)) != 0) return std::nullopt;
+    }
+    return bytes;
+}
+
+struct RankLine {
+    std::string bytes;
+    std::uint64_t rank;
+};
+
+std::optional<RankLine> read_line(std::string_view line) {
+    const std::size_t space = line.find(' ');
+    if (space == line.npos) return std::nullopt;
+    auto bytes = decode_base64(line.substr(0, space));
+    const std::string_view digits = line.substr(space + 1);
+    std::uint64_t rank = 0;
+    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+    if (!bytes || parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size()) return std::nullopt;
+    return RankLine{std::move(*bytes), rank};
+}
+
+/// The file does not say how text is split, but the number of its lines tells the well-known ones apart.
+void refuse_other_split_rules(const NamedText& ranks, std::size_t lines) {
+    struct Known {
+        std::size_t lines;
+        const char* name;
+    };
+    constexpr std::array<Known, 3> others = {{{100256, "cl100k_base"}, {199998, "o200k_base"}, {128000, "Llama 3"}}};
+    for (const Known& known : others)
+        if (lines == known.lines)
+            throw UserError(fmt::format("{}: {} tokens are those of {}, which splits text by another rule than "
+                                        "GPT-2's; that rule is not supported",
+                                        ranks.name, lines, known.name));
+}
+
+}  // namespace
+
+Tokenizer parse_tiktoken(const NamedText& ranks) {
+    TokenizerParts parts;
+    parts.source = ranks.name;
+    parts.rank_is_id = parts.whole_pieces = true;
+    std::size_t lines = 0;
+    std::string_view rest = ranks.text;
+    for (std::size_t number = 1; !rest.empty(); ++number) {
+        const std::size_t end = rest.find('\n');
+        const std::string_view text = rest.substr(0, end);
+        rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
+        if (text.empty()) continue;
+        auto line = read_line(text);
+        if (!line)
+            throw UserError(fmt::format("{}: line {}: expected a token in base64, a space and its rank, found {}",
+                                        ranks.name, number, quoted_excerpt(text)));
+        if (line->rank < parts.tokens.size())
+            throw UserError(fmt::format("{}: line {}: rank {} is not above the one before it", ranks.name, number,
+                                        line->rank));
+        // One rank may be left out, for the special token; a second gap is found below.
+        if (line->rank > lines + 1)
+            throw UserError(fmt::format("{}: line {}: rank {} where {} was expected", ranks.name, number, line->rank,
+                                        parts.tokens.size()));
+        parts.tokens.resize(line->rank + 1);
+        parts.tokens.back() = std::move(line->bytes);
+        ++lines;
+    }
+    refuse_other_split_rules(ranks, lines);
+    std::size_t unused = 0;
+    while (unused < parts.tokens.size() && !parts.tokens[unused].empty()) ++unused;
+    if (unused == parts.tokens.size()) parts.tokens.emplace_back();
+    parts.tokens[unused] = "<|endoftext|>";
+    parts.specials.push_back({"<|endoftext|>", static_cast<TokenId>(unused)});
+    return Tokenizer(std::move(parts));
+}
+
+}  // namespace mantissa

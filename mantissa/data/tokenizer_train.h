@@ -1,0 +1,39 @@
+// Training a byte-level BPE tokenizer: the most frequent pair of neighbouring tokens becomes a token, again and
+// again (Sennrich et al. 2016), over counted pieces of text rather than the text itself.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+#include <unordered_map>
+
+#include "mantissa/base/function_ref.h"
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/data/tokenizer.h"
+
+namespace mantissa {
+
+/// Each distinct piece of the text with how often it occurs. Memory grows with the distinct pieces (about 100
+/// bytes each), not with the text. Pieces over 256 bytes are counted in parts of that size: real words are
+/// shorter, and a run of a megabyte would cost its length at every merge.
+using PieceCounts = std::unordered_map<std::string, std::uint64_t>;
+
+struct TrainProgress {
+    const char* stage;  ///< "counting" or "merging"
+    std::uint64_t done, total;
+};
+
+using TrainObserver = FunctionRef<void(const TrainProgress&)>;
+
+/// Counts the pieces of the files, one after the other, each on all threads of the pool. The observer is told of
+/// bytes. Throws UserError if a file cannot be read or is no text.
+PieceCounts count_pieces(std::span<const std::filesystem::path> texts, ThreadPool& pool, TrainObserver observer);
+
+/// Learns a vocabulary of exactly `vocabulary` tokens: the 256 bytes in GPT-2's order, then one token a merge,
+/// the last <|endoftext|>. The result follows from the counts alone: of pairs equally frequent the one with
+/// the smaller left id is taken, then the smaller right. Only pairs that occur at least twice are merged.
+/// Throws UserError if vocabulary < 257 or the text has too few such pairs, naming how many tokens it gives.
+Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainObserver observer);
+
+}  // namespace mantissa

@@ -1,0 +1,54 @@
+// From the entries of a vocabulary file to the parts of a tokenizer. Internal to data/tokenizer*.
+#pragma once
+
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "mantissa/data/tokenizer.h"
+
+namespace mantissa {
+
+/// Spellings and their ids as they stand in a file, and merges given by spelling.
+class SpelledVocabulary {
+  public:
+    explicit SpelledVocabulary(std::string source) : source_(std::move(source)) {}
+
+    /// All entries of a JSON object of spellings and ids. Throws UserError, calling it `what`, if it is something
+    /// else.
+    void add_all(const nlohmann::json& entries, const std::string& what);
+    /// Marks a token as special, adding it if need be. Throws UserError if its spelling has another id.
+    void add_special(const std::string& text, std::uint64_t id);
+    /// The next merge in order of rank; `where` names it ("line 7"). Throws UserError if a part or the result
+    /// is no token.
+    void add_merge(std::string_view left, std::string_view right, const std::string& where);
+
+    /// Checks that ids run from 0 without a gap and that each ordinary token is a byte or some merge's result. What is
+    /// neither and stands in angle brackets is special.
+    TokenizerParts finish() &&;
+
+  private:
+    struct TextHash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
+    };
+
+    [[noreturn]] void fail(const std::string& what) const;
+    void add(const std::string& spelling, std::uint64_t id);
+    TokenId require(std::string_view spelling, const std::string& where) const;
+    std::vector<const std::string*> spellings_by_id() const;
+
+    std::string source_;
+    std::unordered_map<std::string, TokenId, TextHash, std::equal_to<>> ids_;
+    std::vector<Merge> merges_;
+    std::vector<SpecialToken> specials_;
+};
+
+/// A piece of a file for an error message: cut after 40 bytes, in quotes, control characters and invalid UTF-8
+/// escaped.
+std::string quoted_excerpt(std::string_view text);
+
+}  // namespace mantissa
