@@ -5,11 +5,18 @@
 #include <cstdio>
 #include <exception>
 
+#include "cli/ladder.h"
 #include "cli/tokenize.h"
+#include "cli/train.h"
+#include "mantissa/base/version.h"
 
 int main(int argc, char** argv) {
     CLI::App app("mantissa: a mixed-precision training engine", "mantissa");
     app.require_subcommand(1);
+    app.set_version_flag("--version",
+                         fmt::format("mantissa {} ({})", mantissa::version(), mantissa::commit()));
+    mantissa::cli::add_ladder_command(app);
+    mantissa::cli::add_train_command(app);
     mantissa::cli::add_tokenize_command(app);
     try {
         app.parse(argc, argv);

@@ -70,7 +70,9 @@ void report(const Options& options, const std::string& line, const nlohmann::jso
     file.commit();
 }
 
-int thread_count(const Options& options) { return options.threads > 0 ? options.threads : default_thread_count(); }
+int thread_count(const Options& options) {
+    return options.threads > 0 ? options.threads : default_thread_count();
+}
 
 /// The text of a file, or of standard input for "-".
 class InputText {
@@ -152,8 +154,8 @@ void report_count(const Options& options, std::uint64_t tokens, std::size_t byte
         {"tokens", tokens}, {"bytes", bytes}, {"bytes_per_token", ratio}, {"seconds", seconds}};
     if (!options.out.empty()) json["out"] = options.out;
     report(options,
-           fmt::format("{}{} tokens from {} bytes, {:.2f} bytes per token", options.out.empty() ? "" : options.out + ": ",
-                       tokens, bytes, ratio),
+           fmt::format("{}{} tokens from {} bytes, {:.2f} bytes per token",
+                       options.out.empty() ? "" : options.out + ": ", tokens, bytes, ratio),
            json);
 }
 
@@ -192,7 +194,8 @@ std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
         }
         TokenId id = 0;
         const auto parsed = std::from_chars(at, end, id);
-        if (parsed.ec != std::errc() || (parsed.ptr != end && !std::strchr(" ,\n", *parsed.ptr))) return std::nullopt;
+        if (parsed.ec != std::errc() || (parsed.ptr != end && !std::strchr(" ,\n", *parsed.ptr)))
+            return std::nullopt;
         ids.push_back(id);
         at = parsed.ptr;
     }
@@ -202,7 +205,9 @@ std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
 std::vector<TokenId> ids_of_file(const std::string& path) {
     const MappedFile file(path);
     auto ids = parse_ids(file.text());
-    if (!ids) throw UserError(fmt::format("{}: expected token ids with spaces between them, or a token shard", path));
+    if (!ids)
+        throw UserError(
+            fmt::format("{}: expected token ids with spaces between them, or a token shard", path));
     return *ids;
 }
 
@@ -227,7 +232,8 @@ void add_tokenize_command(CLI::App& app) {
         "tokenize", "Train a byte-level BPE tokenizer, or encode, decode and count text with one");
     auto* action = command->add_option_group("action", "What to do, exactly one of");
     action->add_option("--train", options->train, "Train on these text files")->type_name("TEXT");
-    action->add_option("--encode", options->encode, "Encode a text file (- for standard input)")->type_name("TEXT");
+    action->add_option("--encode", options->encode, "Encode a text file (- for standard input)")
+        ->type_name("TEXT");
     action->add_option("--decode", options->decode, "Print the text of a token file, or of the ids given")
         ->type_name("FILE|IDS");
     action->add_option("--count", options->count, "Count the tokens of a text file (- for standard input)")
@@ -235,10 +241,14 @@ void add_tokenize_command(CLI::App& app) {
     action->require_option(1);
     command->add_option("--vocabulary", options->vocabulary, "Tokens to train, <|endoftext|> included")
         ->capture_default_str();
-    command->add_option("--tokenizer", options->tokenizer, "Tokenizer to use: a directory, tokenizer.json or .tiktoken")
+    command
+        ->add_option("--tokenizer", options->tokenizer,
+                     "Tokenizer to use: a directory, tokenizer.json or .tiktoken")
         ->type_name("DIR");
-    command->add_option("--out", options->out, "Where to write: a directory (--train) or a token shard (--encode)");
-    command->add_option("--json", options->json, "Write the summary to this file, for machines")->type_name("FILE");
+    command->add_option("--out", options->out,
+                        "Where to write: a directory (--train) or a token shard (--encode)");
+    command->add_option("--json", options->json, "Write the summary to this file, for machines")
+        ->type_name("FILE");
     command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")
         ->check(CLI::PositiveNumber);
     command->add_flag("--quiet", options->quiet, "Print no summary and no progress");

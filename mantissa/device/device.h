@@ -67,6 +67,15 @@ class Event {
     virtual ~Event() = default;
 };
 
+/// What the device reaches at most, measured. FLOP/s, and bytes per second with reads and writes counted.
+struct Peaks {
+    double f32_fma = 0;
+    double bf16_matrix = 0;  ///< 0: no such unit
+    double copy = 0;
+
+    double fastest() const { return bf16_matrix > f32_fma ? bf16_matrix : f32_fma; }
+};
+
 class Device {
   public:
     virtual ~Device() = default;
@@ -80,6 +89,9 @@ class Device {
     virtual void copy_to_device(std::byte* to, std::span<const std::byte> from) = 0;
     virtual void copy_to_host(std::span<std::byte> to, const std::byte* from) = 0;
     virtual void copy_on_device(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
+
+    /// Takes about a tenth of a second. `scratch` is written over; it should be several times the last cache.
+    virtual Peaks measure_peaks(DeviceMemory& scratch) = 0;
 
     /// Launches run one after another in the order given; they may return before they are done.
     virtual void launch(const Launch& launch, const Operands& operands) = 0;

@@ -10,6 +10,7 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/peaks.h"
 
 namespace mantissa {
 
@@ -77,6 +78,14 @@ class CpuDevice final : public Device {
     }
     void copy_on_device(std::byte* to, const std::byte* from, std::size_t bytes) override {
         if (bytes > 0) std::memcpy(to, from, bytes);
+    }
+
+    Peaks measure_peaks(DeviceMemory& scratch) override {
+        Peaks peaks;
+        peaks.f32_fma = cpu::measured_fma_peak(pool_, isa_);
+        if (isa_ == cpu::Isa::amx) peaks.bf16_matrix = cpu::measured_tile_peak(pool_);
+        peaks.copy = cpu::measured_copy_bandwidth(pool_, {scratch.data(), scratch.size()}).best();
+        return peaks;
     }
 
     void launch(const Launch& launch, const Operands& operands) override { launch(operands); }

@@ -1,0 +1,128 @@
+#include "cli/run_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "mantissa/base/atomic_file.h"
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/printer.h"
+
+namespace mantissa::cli {
+
+void add_run_options(CLI::App& command, RunOptions& options) {
+    command.add_option("--model", options.model, fmt::format("One of {}", fmt::join(nn::gpt2_names(), ", ")))
+        ->capture_default_str();
+    command.add_option("--device", options.device, "Where to run: cpu")->capture_default_str();
+    command.add_option("--batch", options.batch, "Sequences of a step")->capture_default_str();
+    command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)");
+    command.add_option("--steps", options.steps, "Steps of training")->capture_default_str();
+    command
+        .add_option("--text", options.text,
+                    "Text files (default: the licences in /usr/share/common-licenses)")
+        ->type_name("FILE");
+    command.add_option("--tokens", options.tokens, "Token shards instead of text (llm.c, nanoGPT or .npy)")
+        ->type_name("FILE");
+    command
+        .add_option(
+            "--tokenizer", options.tokenizer,
+            "Tokenizer of the text: a directory, tokenizer.json or .tiktoken (default: bytes are tokens)")
+        ->type_name("DIR");
+    command.add_option("--learning-rate", options.learning_rate, "Of AdamW")->capture_default_str();
+    command.add_option("--seed", options.seed, "Of weights and of everything random")->capture_default_str();
+    command.add_option("--threads", options.threads, "Threads to use (default: all that may be)");
+    command.add_option("--json", options.json, "Write what is printed to this file, for machines")
+        ->type_name("FILE");
+    command
+        .add_option("--dump", options.dump,
+                    "Write the graph after each pass, and the plan, into this directory")
+        ->type_name("DIR");
+    command.add_option("--skip-pass", options.skip_passes, "Leave out an optional pass: simplify")
+        ->type_name("PASS");
+    command.add_flag("--pass-times", options.pass_times, "Print how long each pass took");
+    command.add_flag("--quiet", options.quiet, "Print no progress");
+}
+
+std::unique_ptr<Device> open_device(const RunOptions& options) {
+    if (options.device != "cpu")
+        throw UserError(fmt::format("--device {}: this build has cpu only", options.device));
+    return make_cpu_device({.threads = options.threads});
+}
+
+Corpus open_corpus(const RunOptions& options) {
+    ThreadPool pool(options.threads == 0 ? default_thread_count() : options.threads);
+    return mantissa::open_corpus({.texts = {options.text.begin(), options.text.end()},
+                                  .tokens = {options.tokens.begin(), options.tokens.end()},
+                                  .tokenizer = options.tokenizer,
+                                  .model_vocabulary = nn::gpt2_config(options.model).vocabulary},
+                                 pool);
+}
+
+namespace {
+
+/// Writes the graph after each pass as DIR/NN-PASS.txt.
+std::function<void(const std::string&, const Graph&)> dump_into(const std::string& directory) {
+    if (directory.empty()) return {};
+    std::filesystem::create_directories(directory);
+    return [directory, index = std::make_shared<int>(0)](const std::string& pass, const Graph& graph) {
+        AtomicFile file(std::filesystem::path(directory) / fmt::format("{:02}-{}.txt", (*index)++, pass));
+        file.write(print(graph));
+        file.commit();
+    };
+}
+
+}  // namespace
+
+TrainerOptions trainer_options(const RunOptions& options) {
+    TrainerOptions trainer;
+    trainer.model = nn::gpt2_config(options.model);
+    if (options.steps < 1) throw UserError(fmt::format("--steps must be 1 or more, got {}", options.steps));
+    if (options.batch < 1) throw UserError(fmt::format("--batch must be 1 or more, got {}", options.batch));
+    if (options.sequence < 0)
+        throw UserError(fmt::format("--sequence must be 1 or more, got {}", options.sequence));
+    if (!(options.learning_rate >= 0))
+        throw UserError(fmt::format("--learning-rate must be 0 or more, got {}", options.learning_rate));
+    trainer.batch = options.batch;
+    trainer.sequence = options.sequence == 0 ? trainer.model.context : options.sequence;
+    trainer.seed = options.seed;
+    trainer.pipeline.skip = {options.skip_passes.begin(), options.skip_passes.end()};
+    trainer.pipeline.dump = dump_into(options.dump);
+    return trainer;
+}
+
+std::string pass_table(const std::vector<PassTime>& times) {
+    std::string text = fmt::format("{:<32} {:>10} {:>8}\n", "pass", "ms", "nodes");
+    for (const PassTime& time : times)
+        text += fmt::format("{:<32} {:>10.2f} {:>8}\n", time.pass, time.milliseconds, time.nodes);
+    return text;
+}
+
+ProgressLine::ProgressLine(bool quiet) : shown_(!quiet && ::isatty(STDERR_FILENO) == 1) {}
+
+ProgressLine::~ProgressLine() { clear(); }
+
+void ProgressLine::show(const std::string& text) {
+    if (!shown_) return;
+    fmt::print(stderr, "\r\033[K{}", text);
+    std::fflush(stderr);
+    written_ = true;
+}
+
+void ProgressLine::clear() {
+    if (written_) fmt::print(stderr, "\r\033[K");
+    written_ = false;
+}
+
+void write_json(const std::string& path, const std::string& json) {
+    if (path.empty()) return;
+    AtomicFile file(path);
+    file.write(json);
+    file.commit();
+}
+
+}  // namespace mantissa::cli

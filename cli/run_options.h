@@ -1,0 +1,64 @@
+// Options that commands which train have in common, and what they stand for.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/data/corpus.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa::cli {
+
+struct RunOptions {
+    std::string model = "gpt2-tiny";
+    std::string device = "cpu";
+    std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
+    std::vector<std::string> text, tokens;
+    std::string tokenizer, json, dump;
+    std::vector<std::string> skip_passes;
+    int threads = 0;
+    std::uint64_t seed = 1337;
+    double learning_rate = 1e-3;
+    bool quiet = false, pass_times = false;
+};
+
+/// Adds them to a command, with `options`' values as defaults.
+void add_run_options(CLI::App& command, RunOptions& options);
+
+/// Throws UserError if --device is none that this build has.
+std::unique_ptr<Device> open_device(const RunOptions& options);
+
+/// The corpus of --text, --tokens and --tokenizer.
+Corpus open_corpus(const RunOptions& options);
+
+/// What the options say of a trainer. Throws UserError for an unknown model or a batch, sequence or number of
+/// steps that is not positive.
+TrainerOptions trainer_options(const RunOptions& options);
+
+/// The times of the passes, a line each.
+std::string pass_table(const std::vector<PassTime>& times);
+
+/// One line on standard error that is written over, only on a terminal and not with --quiet.
+class ProgressLine {
+  public:
+    explicit ProgressLine(bool quiet);
+    ~ProgressLine();
+    ProgressLine(const ProgressLine&) = delete;
+    ProgressLine& operator=(const ProgressLine&) = delete;
+
+    void show(const std::string& text);
+    void clear();
+
+  private:
+    bool shown_;
+    bool written_ = false;
+};
+
+/// Writes a file for machines, whole or not at all.
+void write_json(const std::string& path, const std::string& json);
+
+}  // namespace mantissa::cli

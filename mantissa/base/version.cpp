@@ -1,0 +1,8 @@
+#include "mantissa/base/version.h"
+
+namespace mantissa {
+
+const char* version() { return MANTISSA_VERSION; }
+const char* commit() { return MANTISSA_COMMIT; }
+
+}  // namespace mantissa

@@ -1,0 +1,92 @@
+#include "mantissa/data/corpus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/encode_text.h"
+#include "mantissa/data/text_file.h"
+#include "mantissa/data/tokenizer_files.h"
+
+namespace mantissa {
+
+namespace {
+
+constexpr const char* licenses = "/usr/share/common-licenses";
+
+/// "a.txt", or "DIR (13 files)" for several.
+std::string name_of(const std::vector<std::filesystem::path>& files) {
+    if (files.size() == 1) return files[0].string();
+    return fmt::format("{} ({} files)", files[0].parent_path().string(), files.size());
+}
+
+/// The texts one after another, a line break between two.
+std::string joined(const std::vector<std::filesystem::path>& files) {
+    std::string text;
+    for (const std::filesystem::path& path : files) {
+        if (!text.empty()) text += '\n';
+        text += TextFile(path).text();
+    }
+    return text;
+}
+
+std::vector<std::int32_t> bytes_of(std::string_view text) {
+    std::vector<std::int32_t> tokens;
+    tokens.reserve(text.size());
+    for (char c : text) tokens.push_back(static_cast<unsigned char>(c));
+    return tokens;
+}
+
+void require_room(std::int64_t tokens, std::int64_t model_vocabulary, const std::string& what) {
+    if (tokens > model_vocabulary)
+        throw UserError(fmt::format(
+            "{} has {} tokens, the model's vocabulary {}; use a smaller tokenizer or a larger model", what,
+            tokens, model_vocabulary));
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> english_text_files() {
+    std::vector<std::filesystem::path> files;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(licenses, error))
+        if (entry.is_regular_file() && !entry.is_symlink()) files.push_back(entry.path());
+    if (files.empty())
+        throw UserError(
+            fmt::format("no text was given, and {} has none to start with; use --text FILE", licenses));
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
+Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
+    if (!options.texts.empty() && !options.tokens.empty())
+        throw UserError("both texts and token files were given; use --text or --tokens");
+    std::unique_ptr<Tokenizer> tokenizer;
+    if (!options.tokenizer.empty()) {
+        tokenizer = std::make_unique<Tokenizer>(load_tokenizer(options.tokenizer));
+        require_room(tokenizer->vocabulary(), options.model_vocabulary, options.tokenizer.string());
+    }
+    if (!options.tokens.empty()) {
+        TokenStream stream(options.tokens, {.vocabulary = options.model_vocabulary});
+        std::string description = stream.description();
+        return {std::move(stream), std::move(tokenizer), std::move(description)};
+    }
+    const auto files = options.texts.empty() ? english_text_files() : options.texts;
+    const std::string text = joined(files);
+    std::vector<std::int32_t> tokens;
+    if (tokenizer) {
+        encode_text(*tokenizer, text, pool, [&](std::span<const TokenId> ids, std::size_t) {
+            tokens.insert(tokens.end(), ids.begin(), ids.end());
+        });
+    } else {
+        require_room(256, options.model_vocabulary, "a text of bytes");
+        tokens = bytes_of(text);
+    }
+    std::string description =
+        fmt::format("{}, {} bytes as {} {}", name_of(files), text.size(), tokens.size(),
+                    tokenizer ? "tokens of " + options.tokenizer.string() : "tokens, a byte each");
+    return {TokenStream(std::move(tokens)), std::move(tokenizer), std::move(description)};
+}
+
+}  // namespace mantissa

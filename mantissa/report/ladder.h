@@ -1,0 +1,62 @@
+// The ladder: the same model on the same weights and text, one rung after another, each compared with the
+// first.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mantissa/data/batches.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa {
+
+struct LadderOptions {
+    std::vector<std::string> rungs = {"fp32"};
+    TrainerOptions trainer;
+    std::int64_t steps = 20;    ///< of training, from the seed, whose losses are compared
+    std::int64_t repeats = 10;  ///< steps that are timed, after those
+    double learning_rate = 1e-3;
+    std::function<void(const std::string&)> progress = {};  ///< called with what is being done
+};
+
+struct RungReport {
+    std::string name;
+    double milliseconds = 0;  ///< per step, median of the timed ones
+    double deviation = 0;     ///< median absolute deviation of them
+    double tokens_per_second = 0;
+    double speedup = 1;             ///< over the first rung
+    double step_speedup = 1;        ///< over the rung before
+    double mfu = 0;                 ///< model FLOP/s over the machine's fastest matrix peak
+    double share_of_unit_peak = 0;  ///< over the peak of the unit that this rung's contractions run on
+    std::int64_t peak_bytes = 0;    ///< planned: state, arena and inputs
+    double build_milliseconds = 0;  ///< from tracing to the plan
+    std::vector<double> losses;
+    std::vector<std::string> matmul_kernels;
+};
+
+struct LadderReport {
+    Target target;
+    Peaks peaks;  ///< the largest of those measured between the timed steps
+    std::string model;
+    std::int64_t parameters = 0, batch = 0, sequence = 0;
+    MemoryUse memory;                ///< of the largest rung
+    std::int64_t scratch_bytes = 0;  ///< for measuring the copy bandwidth
+    std::int64_t process_bytes = 0;  ///< resident before anything was allocated: program, text, plans
+    std::vector<RungReport> rungs;
+
+    /// What the process will hold at most, as planned.
+    std::int64_t planned_bytes() const { return memory.total() + scratch_bytes + process_bytes; }
+};
+
+/// Runs the ladder. Throws UserError for an unknown rung, if the text is too short for one step, if the
+/// memory does not suffice, or if a rung's losses leave those of the first by more than its tolerance.
+LadderReport run_ladder(Device& device, const TokenStream& tokens, const LadderOptions& options);
+
+/// The report as a table for people.
+std::string ladder_table(const LadderReport& report);
+
+/// The report as JSON; docs/json.md describes every member.
+std::string ladder_json(const LadderReport& report);
+
+}  // namespace mantissa

@@ -1,0 +1,109 @@
+// The ladder's report as a table and as JSON.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/version.h"
+#include "mantissa/report/ladder.h"
+
+namespace mantissa {
+
+namespace {
+
+double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+/// 20232 as "20,232".
+std::string grouped(double value) {
+    std::string digits = fmt::format("{:.0f}", value);
+    for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+    return digits;
+}
+
+/// A number that is not a number has no place in JSON: null.
+nlohmann::json number(double value) {
+    return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
+
+std::string peaks_line(const Peaks& peaks) {
+    std::string line = fmt::format("{:.1f} GFLOP/s FP32 FMA", peaks.f32_fma / 1e9);
+    if (peaks.bf16_matrix > 0) line += fmt::format(", {:.2f} TFLOP/s BF16 tiles", peaks.bf16_matrix / 1e12);
+    return line + fmt::format(", {:.1f} GB/s copy", peaks.copy / 1e9);
+}
+
+std::string loss_line(const RungReport& rung) {
+    std::string line = fmt::format("  {:<9}", rung.name);
+    for (std::size_t i = 0; i < rung.losses.size(); ++i) {
+        if (i > 0 && i % 10 == 0) line += fmt::format("\n  {:<9}", "");
+        line += fmt::format(" {:7.4f}", rung.losses[i]);
+    }
+    return line + "\n";
+}
+
+}  // namespace
+
+std::string ladder_table(const LadderReport& report) {
+    std::string text =
+        fmt::format("{}, {} parameters, {} x {} tokens a step, AdamW\n", report.model,
+                    grouped(static_cast<double>(report.parameters)), report.batch, report.sequence);
+    text += fmt::format("{}, {}, {} threads\n", report.target.name, report.target.isa, report.target.threads);
+    text += fmt::format("peaks measured between the steps: {}\n\n", peaks_line(report.peaks));
+    text +=
+        fmt::format("{:<9} {:>9} {:>7} {:>10} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}\n", "rung", "ms/step",
+                    "+-", "tokens/s", "speed-up", "step", "MFU", "of unit", "memory", "build", "loss");
+    for (const RungReport& rung : report.rungs)
+        text += fmt::format(
+            "{:<9} {:>9.1f} {:>7.1f} {:>10} {:>7.2f}x {:>6.2f}x {:>5.1f} % {:>5.1f} % {:>6.0f} MB {:>5.0f} "
+            "ms  {:.4f} -> {:.4f}\n",
+            rung.name, rung.milliseconds, rung.deviation, grouped(rung.tokens_per_second), rung.speedup,
+            rung.step_speedup, 100 * rung.mfu, 100 * rung.share_of_unit_peak, megabytes(rung.peak_bytes),
+            rung.build_milliseconds, rung.losses.front(), rung.losses.back());
+    text += "\nlosses\n";
+    for (const RungReport& rung : report.rungs) text += loss_line(rung);
+    text += "kernels of matmul\n";
+    for (const RungReport& rung : report.rungs)
+        text += fmt::format("  {:<9} {}\n", rung.name, fmt::join(rung.matmul_kernels, ", "));
+    text += fmt::format(
+        "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs + "
+        "{:.1f} to measure copies + {:.1f} the program and its text\n",
+        megabytes(report.planned_bytes()), megabytes(report.memory.state), megabytes(report.memory.arena),
+        megabytes(report.memory.inputs), megabytes(report.scratch_bytes), megabytes(report.process_bytes));
+    return text;
+}
+
+std::string ladder_json(const LadderReport& report) {
+    nlohmann::ordered_json json;
+    json["command"] = "ladder";
+    json["version"] = version();
+    json["commit"] = commit();
+    const Peaks& peaks = report.peaks;
+    json["machine"] = {{"cpu", report.target.name},
+                       {"isa", report.target.isa},
+                       {"threads", report.target.threads},
+                       {"peaks",
+                        {{"f32_fma_tflops", number(peaks.f32_fma / 1e12)},
+                         {"bf16_tile_tflops",
+                          peaks.bf16_matrix > 0 ? number(peaks.bf16_matrix / 1e12) : nlohmann::json(nullptr)},
+                         {"copy_gbs", number(peaks.copy / 1e9)}}}};
+    json["model"] = {{"name", report.model}, {"parameters", report.parameters}};
+    json["batch"] = report.batch;
+    json["sequence"] = report.sequence;
+    json["planned_bytes"] = report.planned_bytes();
+    for (const RungReport& rung : report.rungs)
+        json["rungs"].push_back({{"name", rung.name},
+                                 {"ms_per_step", number(rung.milliseconds)},
+                                 {"ms_mad", number(rung.deviation)},
+                                 {"tokens_per_second", number(rung.tokens_per_second)},
+                                 {"speedup", number(rung.speedup)},
+                                 {"step_speedup", number(rung.step_speedup)},
+                                 {"mfu", number(rung.mfu)},
+                                 {"share_of_unit_peak", number(rung.share_of_unit_peak)},
+                                 {"peak_bytes", rung.peak_bytes},
+                                 {"build_ms", number(rung.build_milliseconds)},
+                                 {"losses", rung.losses},
+                                 {"kernels", {{"matmul", rung.matmul_kernels}}}});
+    return json.dump(2) + "\n";
+}
+
+}  // namespace mantissa
