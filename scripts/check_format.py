@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Checks that every C++ file is as clang-format 14 writes it. Exits with 77 (skipped) where that version is absent:
 other versions lay the same code out differently."""
+import collections
 import re
 import shutil
 import subprocess
@@ -31,8 +32,12 @@ def main():
     done = subprocess.run([program, "--dry-run", "-Werror", *names], cwd=root, stderr=subprocess.PIPE, text=True,
                           check=False) if names else None
     if done and done.returncode != 0:
-        print(done.stderr, end="")
-        print(f"format: violations; mend them with {program} -i FILE")
+        places = re.findall(r"^(.+?):(\d+):\d+: error:", done.stderr, re.MULTILINE)
+        faults = collections.Counter(name for name, _ in places)
+        for name, count in faults.items():
+            first = next(line for other, line in places if other == name)
+            print(f"{name}:{first}: not as {program} writes it ({count} places)")
+        print(f"format: {len(faults)} files; mend them with {program} -i FILE" if faults else done.stderr)
         return 1
     print(f"format: ok ({len(names)} files)")
     return 0

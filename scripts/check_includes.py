@@ -43,7 +43,7 @@ def fault_of_own(name, quoted, target):
         return f"room {source_room} must not include {target}: {target_room} comes after it"
     device = re.match(r"mantissa/device/[^/]+/", target)
     if device and source_room and source_room != "device":
-        return f"{target} is a device's own header: include mantissa/device/'s interface instead"
+        return f"{target} is a device's own header: take a Device, which the program made"
     return None
 
 
