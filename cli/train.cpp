@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/batches.h"
+#include "mantissa/report/profile_table.h"
 
 namespace mantissa::cli {
 
@@ -19,6 +20,7 @@ struct Options {
     RunOptions run;
     AdamWOptions optimizer;
     std::vector<double> betas = {0.9, 0.95};
+    bool profile = false;
 };
 
 /// The fastest peak, for MFU; its scratch is given back before training begins.
@@ -81,13 +83,15 @@ void run(const Options& options) {
 
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.tokens_per_step())),
         targets(tokens.size());
+    Profile profile;
     nlohmann::ordered_json log = {{"command", "train"}, {"model", trainer.options().model.name}};
     for (std::int64_t index = 0; index < options.run.steps; ++index) {
         batches.fill(static_cast<std::uint64_t>(index), 0, tokens, targets);
-        const StepResult result = trainer.step(tokens, targets, options.run.learning_rate);
+        const StepResult result = trainer.step(tokens, targets, options.run.learning_rate, &profile);
         print_step(index, result, trainer, options.run, peak);
         log["steps"].push_back(step_json(index, result));
     }
+    if (options.profile) fmt::print("the last step:\n{}", profile_table(trainer.plan(), profile));
     fmt::print("memory at most: {:.1f} MB resident\n", static_cast<double>(peak_resident_memory()) / 1e6);
     log["peak_resident_bytes"] = peak_resident_memory();
     write_json(options.run.json, log.dump(2) + "\n");
@@ -105,6 +109,7 @@ void add_train_command(CLI::App& app) {
         ->capture_default_str();
     command->add_option("--clip", options->optimizer.clip, "Scale gradients down to this norm; 0: never")
         ->capture_default_str();
+    command->add_flag("--profile", options->profile, "Print where the time of the last step went");
     command->callback([options] { run(*options); });
 }
 
