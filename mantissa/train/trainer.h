@@ -11,12 +11,12 @@
 namespace mantissa {
 
 struct TrainerOptions {
-    nn::Gpt2Config model;
+    nn::Gpt2Config model = {};
     std::int64_t batch = 4;       // B: sequences of a step
     std::int64_t sequence = 256;  // T
     std::uint64_t seed = 1337;
-    AdamWOptions optimizer;
-    PipelineOptions pipeline;  ///< `has_kernel` is filled in from the device
+    AdamWOptions optimizer = {};
+    PipelineOptions pipeline = {};  ///< `has_kernel` is filled in from the device
 };
 
 struct StepResult {

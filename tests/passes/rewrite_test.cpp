@@ -1,0 +1,115 @@
+// Passes that rewrite graphs: they keep meaning, are idempotent, and take away what they promise to.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/printer.h"
+#include "mantissa/graph/verifier.h"
+#include "mantissa/passes/expand.h"
+#include "mantissa/passes/pipeline.h"
+#include "mantissa/passes/simplify.h"
+#include "tests/support/random_graph.h"
+
+namespace mantissa {
+namespace {
+
+constexpr int random_graphs = 1000;
+
+std::vector<std::vector<double>> results(const Graph& graph, const ReferenceFeed& feed) {
+    const ReferenceRun run(graph, feed);
+    std::vector<std::vector<double>> values;
+    for (const Result& result : graph.results()) values.push_back(run[result.value].values);
+    return values;
+}
+
+const auto every_composite = [](const Graph&, const Node&) { return true; };
+
+TEST(Simplify, KeepsEveryBitOfRandomGraphsAndIsIdempotent) {
+    std::size_t before = 0, after = 0;
+    for (int seed = 0; seed < random_graphs; ++seed) {
+        const testing::RandomGraph random(static_cast<std::uint64_t>(seed));
+        const Graph simple = simplify(random.graph);
+        verify(simple, "simplify");
+        ASSERT_EQ(results(simple, random.feed), results(random.graph, random.feed)) << "seed " << seed;
+        ASSERT_EQ(print(simplify(simple)), print(simple)) << "seed " << seed;
+        before += random.graph.size();
+        after += simple.size();
+    }
+    EXPECT_LT(after, before * 3 / 4);  // the graphs are made with much to take away
+}
+
+TEST(Expand, KeepsMeaningOfRandomGraphsAndIsIdempotent) {
+    for (int seed = 0; seed < random_graphs; ++seed) {
+        const testing::RandomGraph random(static_cast<std::uint64_t>(seed));
+        const Graph expanded = expand(random.graph, every_composite);
+        verify(expanded, "expand");
+        ASSERT_EQ(results(expanded, random.feed), results(random.graph, random.feed)) << "seed " << seed;
+        ASSERT_EQ(print(expand(expanded, every_composite)), print(expanded)) << "seed " << seed;
+    }
+}
+
+TEST(Simplify, MergesEqualNodesAndDropsTheUnused) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {2, 3}}));
+    exp(x);
+    graph.add_result("y", (tanh(x) + tanh(x)).value());
+    EXPECT_EQ(print(simplify(graph)),
+              "%0: f32[2, 3] = input() {dtype=f32, name=x, shape=[2, 3]}\n"
+              "%1: f32[2, 3] = tanh(%x)\n"
+              "%2: f32[2, 3] = add(%1, %1)\n"
+              "result y = %2\n");
+}
+
+TEST(Simplify, KeepsAdditionOfZeroSinceItChangesTheSignOfZero) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {1}}));
+    graph.add_result("y", (x + 0.0).value());
+    const ReferenceRun run(simplify(graph), {{"x", {-0.0}}});
+    EXPECT_FALSE(std::signbit(results(simplify(graph), {{"x", {-0.0}}})[0][0]));
+}
+
+TEST(Simplify, KeepsInputsAndStatesEvenUnused) {
+    Graph graph;
+    graph.add_input("x", {DType::f32, {1}});
+    graph.add_state({.name = "w", .type = {DType::f32, {1}}, .initializer = {}});
+    const Graph simple = simplify(graph);
+    EXPECT_EQ(simple.inputs().size(), 1u);
+    EXPECT_EQ(simple.find_state("w"), 0);
+}
+
+TEST(Pipeline, RefusesToSkipWhatIsNotOptional) {
+    try {
+        build_training_step([](Graph& g) { return constant(g, 1.0); },
+                            [](Graph&, Tensor, const std::vector<ParameterGradient>&) {},
+                            {.skip = {"differentiate"}});
+        FAIL() << "differentiate was skipped";
+    } catch (const UserError& error) {
+        EXPECT_STREQ(error.what(),
+                     "there is no optional pass 'differentiate'; those that can be skipped: simplify");
+    }
+}
+
+TEST(Differentiate, ALossMustBeAScalar) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {2}}));
+    try {
+        differentiate(graph, x);
+        FAIL() << "a vector was taken for a loss";
+    } catch (const UserError& error) {
+        EXPECT_STREQ(error.what(), "a loss must be a floating-point scalar, got f32[2]");
+    }
+}
+
+TEST(Differentiate, AParameterWithoutInfluenceHasZeroGradient) {
+    Graph graph;
+    const Tensor w(graph, graph.add_state({.name = "w", .type = {DType::f32, {2}}, .initializer = {}}));
+    graph.add_state({.name = "unused", .type = {DType::f32, {3}}, .initializer = {}});
+    const auto gradients = differentiate(graph, sum(w, {0}));
+    const ReferenceRun run(graph, {{"w", {1, 2}}, {"unused", {1, 2, 3}}});
+    EXPECT_EQ(run[gradients[0].gradient.value()].values, (std::vector<double>{1, 1}));
+    EXPECT_EQ(run[gradients[1].gradient.value()].values, (std::vector<double>{0, 0, 0}));
+}
+
+}  // namespace
+}  // namespace mantissa

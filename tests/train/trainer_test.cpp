@@ -1,0 +1,199 @@
+// Training as a whole: it learns, gives the same bits whoever computes, and a bad step leaves no trace.
+#include "mantissa/train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+#include "mantissa/data/batches.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/gradient.h"
+#include "mantissa/graph/reference.h"
+
+namespace mantissa {
+namespace {
+
+/// A text of `size` bytes with some structure, as tokens.
+std::vector<std::int32_t> some_text(std::size_t size) {
+    const std::string words = "the quick brown fox jumps over a lazy dog while seven wizards box; ";
+    std::vector<std::int32_t> tokens;
+    for (std::size_t i = 0; i < size; ++i)
+        tokens.push_back(
+            static_cast<unsigned char>(i % 97 == 0 ? '\n' : words[(i * i / 53 + i) % words.size()]));
+    return tokens;
+}
+
+nn::Gpt2Config small_model(double dropout = 0) {
+    return {.name = "small",
+            .layers = 2,
+            .heads = 2,
+            .channels = 32,
+            .vocabulary = 256,
+            .context = 24,
+            .dropout = dropout};
+}
+
+struct Trained {
+    std::vector<float> losses;
+    std::vector<std::vector<std::byte>> states;
+    friend bool operator==(const Trained&, const Trained&) = default;
+};
+
+Trained train(int threads, int steps, double dropout) {
+    const auto device = make_cpu_device({.threads = threads});
+    Trainer trainer(*device,
+                    {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = {.clip = 1.0}});
+    const TokenStream stream(some_text(2000));
+    const BatchSource batches(stream, stream.all(), {.batch = 3, .sequence = 23});
+    std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
+    Trained trained;
+    for (int i = 0; i < steps; ++i) {
+        batches.fill(static_cast<std::uint64_t>(i), 0, tokens, targets);
+        trained.losses.push_back(trainer.step(tokens, targets, 1e-3).loss);
+    }
+    for (const State& state : trainer.state().states())
+        trained.states.push_back(trainer.state().read(state.name));
+    return trained;
+}
+
+TEST(Trainer, SameBitsOnAnyNumberOfThreadsAndOnEveryRun) {
+    for (double dropout : {0.0, 0.1}) {
+        const Trained once = train(1, 5, dropout);
+        EXPECT_EQ(train(1, 5, dropout), once);
+        EXPECT_EQ(train(2, 5, dropout), once);
+        EXPECT_EQ(train(3, 5, dropout), once);
+    }
+    EXPECT_NE(train(1, 5, 0.1), train(1, 5, 0.0));
+}
+
+TEST(Trainer, OverfitsOneKilobyteOfText) {
+    const auto device = make_cpu_device();
+    const nn::Gpt2Config model = nn::gpt2_config("gpt2-tiny");
+    Trainer trainer(*device, {.model = model, .batch = 4, .sequence = 255, .optimizer = {.weight_decay = 0}});
+    const TokenStream stream(some_text(1024));
+    const BatchSource batches(stream, stream.all(), {.batch = 4, .sequence = 255});
+    std::vector<std::int32_t> tokens(4 * 255), targets(4 * 255);
+    float loss = INFINITY;
+    int steps = 0;
+    for (; steps < 400 && !(loss < 0.1f); ++steps) {
+        batches.fill(0, 0, tokens, targets);
+        loss = trainer.step(tokens, targets, 2e-3).loss;
+    }
+    EXPECT_LT(loss, 0.1f) << "after " << steps << " steps";
+}
+
+TEST(Trainer, AStepThatIsNotFiniteLeavesNoTrace) {
+    const auto device = make_cpu_device();
+    Trainer trainer(*device, {.model = small_model(), .batch = 2, .sequence = 24});
+    const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
+    ASSERT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+    StateBlock& state = trainer.state();
+    const std::string poisoned = "h.0.mlp.c_fc.bias";
+    for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+        const std::vector<std::byte> healthy = state.read(poisoned);
+        std::vector<float> values = state.read_f32(poisoned);
+        values[3] = bad;
+        state.write(poisoned, std::as_bytes(std::span<const float>(values)));
+        std::vector<std::vector<std::byte>> before;
+        for (const State& entry : state.states()) before.push_back(state.read(entry.name));
+        EXPECT_FALSE(trainer.step(tokens, targets, 1e-3).applied);
+        for (std::size_t i = 0; i < before.size(); ++i)
+            EXPECT_EQ(state.read(state.states()[i].name), before[i]) << state.states()[i].name;
+        state.write(poisoned, healthy);
+    }
+    EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+}
+
+TEST(Trainer, ClippingScalesTheGradientToItsNorm) {
+    // One step of a fresh AdamW does not depend on the gradient's scale but for epsilon, so the moments tell.
+    const auto device = make_cpu_device();
+    const auto moments_after = [&](double clip, float* norm) {
+        Trainer trainer(*device,
+                        {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = {.clip = clip}});
+        const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
+        *norm = trainer.step(tokens, targets, 1e-3).gradient_norm;
+        return trainer.state().read_f32("adamw.m.wte.weight");
+    };
+    float norm = 0, same_norm = 0;
+    const auto free = moments_after(0, &norm), clipped = moments_after(0.5, &same_norm);
+    EXPECT_EQ(norm, same_norm);
+    ASSERT_GT(norm, 0.5f);
+    const double scale = 0.5 / (static_cast<double>(norm) + 1e-6);
+    for (std::size_t i = 0; i < free.size(); ++i)  // three roundings
+        EXPECT_NEAR(clipped[i], free[i] * scale, 4 * 0x1p-24 * std::abs(free[i] * scale));
+}
+
+TEST(Trainer, BadSizesAreRefusedInOneLine) {
+    const auto device = make_cpu_device();
+    const auto error_of = [&](std::int64_t batch, std::int64_t sequence) -> std::string {
+        try {
+            Trainer trainer(*device, {.model = small_model(), .batch = batch, .sequence = sequence});
+            trainer.allocate();
+        } catch (const UserError& error) {
+            return error.what();
+        }
+        return "no error";
+    };
+    EXPECT_EQ(error_of(0, 8), "the batch must be 1 or more, got 0");
+    EXPECT_EQ(error_of(-3, 8), "the batch must be 1 or more, got -3");
+    EXPECT_EQ(error_of(2, 25), "small has a context of 24 tokens, a sequence of 25 does not fit");
+    EXPECT_NE(error_of(100000000, 24).find("GB are available; use a smaller --batch"), std::string::npos)
+        << error_of(100000000, 24);
+}
+
+TEST(Gpt2, GradientsOfTheWholeModelAgreeWithDifferences) {
+    const nn::Gpt2Config config{
+        .name = "mini", .layers = 1, .heads = 2, .channels = 6, .vocabulary = 7, .context = 5};
+    Graph graph;
+    const Type ids{DType::i32, {2, 4}};
+    const Tensor loss = nn::gpt2_loss(config, {graph, graph.add_input("tokens", ids)},
+                                      {graph, graph.add_input("targets", ids)});
+    const Graph forward = graph;
+    const auto gradients = differentiate(graph, loss);
+    ReferenceFeed feed{{"tokens", {0, 1, 2, 3, 6, 5, 5, 4}}, {"targets", {1, 2, 3, 4, 5, 5, 4, 0}}};
+    for (std::uint32_t i = 0; i < graph.states().size(); ++i) {
+        const State& state = graph.states()[i];
+        const RandomStream random{.seed = 5, .step = 0, .operation = i};
+        for (std::int64_t j = 0; j < state.type.shape.elements(); ++j)
+            feed[state.name].push_back(0.4 *
+                                           static_cast<double>(random.normal(static_cast<std::uint64_t>(j))) +
+                                       state.initializer.mean);
+    }
+    const ReferenceRun run(graph, feed);
+    for (const ParameterGradient& parameter : gradients) {
+        const std::string& name = graph.states()[static_cast<std::size_t>(parameter.state)].name;
+        for (std::size_t j = 0; j < feed[name].size(); ++j) {
+            const double step = 1e-5;
+            ReferenceFeed moved = feed;
+            moved[name][j] += step;
+            const double above = ReferenceRun(forward, moved)[loss.value()].values[0];
+            moved[name][j] -= 2 * step;
+            const double below = ReferenceRun(forward, moved)[loss.value()].values[0];
+            // Truncation about step^2, cancellation about 1e-16 / step.
+            EXPECT_NEAR(run[parameter.gradient.value()].values[j], (above - below) / (2 * step), 1e-8)
+                << name << j;
+        }
+    }
+}
+
+TEST(Gpt2, ParametersAndWorkAsPublished) {
+    EXPECT_EQ(nn::gpt2_config("gpt2").parameters(), 124439808);
+    EXPECT_EQ(nn::gpt2_config("gpt2-medium").parameters(), 354823168);
+    EXPECT_EQ(nn::gpt2_config("gpt2-774m").parameters(), 774030080);
+    EXPECT_EQ(nn::gpt2_config("gpt2-xl").parameters(), 1557611200);
+    EXPECT_NEAR(nn::gpt2_config("gpt2").flops_per_token(1024) / 1e6, 803.3, 0.1);
+    try {
+        nn::gpt2_config("gpt3");
+        FAIL() << "gpt3 was found";
+    } catch (const UserError& error) {
+        EXPECT_STREQ(
+            error.what(),
+            "there is no model 'gpt3'; there are gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m");
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
