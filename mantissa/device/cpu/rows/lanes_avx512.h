@@ -14,6 +14,8 @@
 #include "mantissa/numerics/sixteen_bit.h"
 
 #define MANTISSA_LANES [[gnu::always_inline]] static inline
+// For what is long and used often: inlined here, where it is a few registers' work.
+#define MANTISSA_LONG_LANES MANTISSA_LANES
 
 #include "mantissa/device/cpu/rows/transpose16_avx2.h"
 
