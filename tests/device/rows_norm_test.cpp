@@ -294,7 +294,7 @@ TEST(RowsChecks, NameTheKernelAndTheArgument) {
     std::vector<float> a(64), b(64);
     const auto message = [&](const Softmax& problem) -> std::string {
         try {
-            softmax(row_kernels_generic(), problem, pool);
+            softmax(row_kernels(Isa::generic), problem, pool);
         } catch (const InternalError& error) {
             return error.what();
         }

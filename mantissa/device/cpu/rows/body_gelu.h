@@ -14,15 +14,15 @@ constexpr float gelu_slope = 1.5957691216057308f;
 constexpr float gelu_cubic = 0.044715f;
 
 /// 1 / (1 + exp(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3).
-MANTISSA_LANES Float gelu_gate(Float x) {
+MANTISSA_LONG_LANES Float gelu_gate(Float x) {
     const Float square = Lanes::multiply(x, x);
     const Float inner = Lanes::fma(Lanes::multiply(Lanes::constant(gelu_cubic), square), x, x);
-    const Float e = elementary::exp(lanes, Lanes::multiply(inner, Lanes::constant(-gelu_slope)));
+    const Float e = exp_of(Lanes::multiply(inner, Lanes::constant(-gelu_slope)));
     return Lanes::divide(Lanes::constant(1.0f), Lanes::add(Lanes::constant(1.0f), e));
 }
 
 /// (1 + erf(x / sqrt(2))) / 2.
-MANTISSA_LANES Float normal_distribution(Float x) {
+MANTISSA_LONG_LANES Float normal_distribution(Float x) {
     const Float e = elementary::erf(lanes, Lanes::multiply(x, Lanes::constant(0.70710678118654752f)));
     return Lanes::fma(e, Lanes::constant(0.5f), Lanes::constant(0.5f));
 }
@@ -45,8 +45,7 @@ struct GeluExact {
     /// Phi(x) + x phi(x).
     MANTISSA_LANES Float slope(Float x) {
         const Float half_square = Lanes::multiply(Lanes::multiply(x, x), Lanes::constant(-0.5f));
-        const Float density =
-            Lanes::multiply(elementary::exp(lanes, half_square), Lanes::constant(0.39894228040143268f));
+        const Float density = Lanes::multiply(exp_of(half_square), Lanes::constant(0.39894228040143268f));
         return Lanes::fma(x, density, normal_distribution(x));
     }
 };

@@ -10,7 +10,7 @@ namespace {
 
 MANTISSA_LANES float one_exp(float x) {
     float lane[16];
-    Lanes::store(lane, elementary::exp(lanes, Lanes::constant(x)));
+    Lanes::store(lane, exp_of(Lanes::constant(x)));
     return lane[0];
 }
 
@@ -63,7 +63,7 @@ void cross_entropy_grad_row(const CrossEntropyGrad& p, std::int64_t row, const X
     // exp, less one at the target: streamed memory cannot be corrected afterwards, so the vector that holds
     // the target is made by itself.
     const auto gradient = [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        Float e = elementary::exp(lanes, Lanes::subtract(load_ahead(x + c, extent), lse));
+        Float e = exp_of(Lanes::subtract(load_ahead(x + c, extent), lse));
         if (target >= c && target < c + 16) {
             float lane[16];
             Lanes::store(lane, e);

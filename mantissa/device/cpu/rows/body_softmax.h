@@ -12,6 +12,8 @@ namespace {
 
 constexpr Lanes lanes{};  // the operations, as numerics/elementary_body.h wants them
 
+MANTISSA_LONG_LANES Float exp_of(Float x) { return elementary::exp(lanes, x); }
+
 /// How many columns of the row count, from the left.
 MANTISSA_LANES std::int64_t visible_columns(SoftmaxMask mask, std::int64_t row, std::int64_t columns,
                                             std::int64_t queries) {
@@ -47,7 +49,7 @@ float sum_of_exponentials(const X* x, std::int64_t count, float shift) {
     FourSums sums = FourSums::zero();
     const Float shifts = Lanes::constant(shift);
     for_lanes_in_four(count, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        const Float e = elementary::exp(lanes, Lanes::subtract(load(x + c, extent), shifts));
+        const Float e = exp_of(Lanes::subtract(load(x + c, extent), shifts));
         sums.add(slot, keep(e, extent, 0.0f));
     });
     return sums.total();
@@ -59,7 +61,7 @@ void softmax_row(const X* x, Y* y, std::int64_t count, bool stream) {
     const Float shifts = Lanes::constant(greatest);
     const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, count, greatest));
     for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        const Float e = elementary::exp(lanes, Lanes::subtract(load(x + c, extent), shifts));
+        const Float e = exp_of(Lanes::subtract(load(x + c, extent), shifts));
         store(y + c, Lanes::multiply(e, inverse), extent, stream);
     });
 }

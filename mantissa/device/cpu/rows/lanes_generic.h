@@ -11,6 +11,8 @@
 #include "mantissa/numerics/sixteen_bit.h"
 
 #define MANTISSA_LANES [[gnu::always_inline]] static inline
+// For what is long and used often: inlined sixteen lanes deep it made this level take minutes to compile.
+#define MANTISSA_LONG_LANES [[gnu::noinline]] static
 
 namespace mantissa::cpu {
 namespace {
@@ -66,12 +68,12 @@ struct Lanes {
         });
     }
     /// Rounded once, as the instruction does: the library's function where the machine has none.
-    MANTISSA_LANES Float fma(Float a, Float b, Float c) {
-        return each<Float>([&](int k) {
-            F4 sum;
-            for (int i = 0; i < 4; ++i) sum[i] = __builtin_fmaf(a.part[k][i], b.part[k][i], c.part[k][i]);
-            return sum;
-        });
+    MANTISSA_LONG_LANES Float fma(Float a, Float b, Float c) {
+        Float sum;
+        for (int k = 0; k < 4; ++k)
+            for (int i = 0; i < 4; ++i)
+                sum.part[k][i] = __builtin_fmaf(a.part[k][i], b.part[k][i], c.part[k][i]);
+        return sum;
     }
     MANTISSA_LANES Mask less(Float a, Float b) {
         return each<Mask>([&](int k) { return reinterpret_cast<I4>(a.part[k] < b.part[k]); });
@@ -127,31 +129,31 @@ struct Lanes {
         __builtin_memcpy(&a, from, sizeof a);
         return a;
     }
-    MANTISSA_LANES Float load(const BF16* from) {
+    MANTISSA_LONG_LANES Float load(const BF16* from) {
         Float a;
         for (int i = 0; i < 16; ++i) set(a, i, static_cast<std::uint32_t>(from[i].bits) << 16);
         return a;
     }
-    MANTISSA_LANES Float load(const FP16* from) {
+    MANTISSA_LONG_LANES Float load(const FP16* from) {
         Float a;
         for (int i = 0; i < 16; ++i) set(a, i, widened(from[i].bits));
         return a;
     }
     template <class T>
-    MANTISSA_LANES Float load_part(const T* from, int count) {
+    MANTISSA_LONG_LANES Float load_part(const T* from, int count) {
         T whole[16] = {};
         __builtin_memcpy(whole, from, static_cast<std::size_t>(count) * sizeof(T));
         return load(whole);
     }
     MANTISSA_LANES void store(float* to, Float a) { __builtin_memcpy(to, &a, sizeof a); }
-    MANTISSA_LANES void store(BF16* to, Float a) {
+    MANTISSA_LONG_LANES void store(BF16* to, Float a) {
         for (int i = 0; i < 16; ++i) to[i].bits = narrowed_bf16(get(a, i));
     }
-    MANTISSA_LANES void store(FP16* to, Float a) {
+    MANTISSA_LONG_LANES void store(FP16* to, Float a) {
         for (int i = 0; i < 16; ++i) to[i].bits = narrowed_fp16(get(a, i));
     }
     template <class T>
-    MANTISSA_LANES void store_part(T* to, Float a, int count) {
+    MANTISSA_LONG_LANES void store_part(T* to, Float a, int count) {
         T whole[16];
         store(whole, a);
         __builtin_memcpy(to, whole, static_cast<std::size_t>(count) * sizeof(T));

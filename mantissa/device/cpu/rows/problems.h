@@ -34,10 +34,10 @@ struct LayerNorm {
     std::int64_t rows = 0;
     std::int64_t channels = 0;
     float eps = 1e-5f;
-    ConstView x;                   // [rows, C]
+    ConstView x = {};              // [rows, C]
     const float* gamma = nullptr;  // [C]
     const float* beta = nullptr;   // [C]
-    View y;                        // [rows, C]
+    View y = {};                   // [rows, C]
     float* mean = nullptr;         // [rows]
     float* rstd = nullptr;         // [rows]
 };
@@ -45,12 +45,12 @@ struct LayerNorm {
 struct LayerNormGrad {
     std::int64_t rows = 0;
     std::int64_t channels = 0;
-    ConstView dy;                                 // [rows, C]
-    ConstView x;                                  // [rows, C]
+    ConstView dy = {};                            // [rows, C]
+    ConstView x = {};                             // [rows, C]
     const float* gamma = nullptr;                 // [C]
     const float* mean = nullptr;                  // [rows]
     const float* rstd = nullptr;                  // [rows]
-    View dx;                                      // [rows, C]
+    View dx = {};                                 // [rows, C]
     float* dgamma = nullptr;                      // [C]
     float* dbeta = nullptr;                       // [C]
     Accumulate accumulate = Accumulate::replace;  ///< of dgamma and dbeta
@@ -67,8 +67,8 @@ struct Softmax {
     std::int64_t columns = 0;
     SoftmaxMask mask = SoftmaxMask::none;
     std::int64_t queries = 0;  ///< causal: rows of one [queries, columns] matrix
-    ConstView x;               // [rows, columns]
-    View y;                    // [rows, columns]
+    ConstView x = {};          // [rows, columns]
+    View y = {};               // [rows, columns]
 };
 
 /// dx = y * (dy - sum(y * dy)). What the mask hides is neither read nor other than zero.
@@ -77,9 +77,9 @@ struct SoftmaxGrad {
     std::int64_t columns = 0;
     SoftmaxMask mask = SoftmaxMask::none;
     std::int64_t queries = 0;
-    ConstView y;   // [rows, columns]
-    ConstView dy;  // [rows, columns]
-    View dx;       // [rows, columns]
+    ConstView y = {};   // [rows, columns]
+    ConstView dy = {};  // [rows, columns]
+    View dx = {};       // [rows, columns]
 };
 
 /// tanh: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))); exact: 0.5 x (1 + erf(x / sqrt(2))).
@@ -88,16 +88,16 @@ enum class GeluForm : std::uint8_t { tanh, exact };
 struct Gelu {
     std::int64_t count = 0;
     GeluForm form = GeluForm::tanh;
-    ConstView x;  // [count]
-    View y;       // [count]
+    ConstView x = {};  // [count]
+    View y = {};       // [count]
 };
 
 struct GeluGrad {
     std::int64_t count = 0;
     GeluForm form = GeluForm::tanh;
-    ConstView x;   // [count]
-    ConstView dy;  // [count]
-    View dx;       // [count]
+    ConstView x = {};   // [count]
+    ConstView dy = {};  // [count]
+    View dx = {};       // [count]
 };
 
 /// loss = lse - logits[target], lse = log(sum(exp(logits))) of each row, and their mean.
@@ -105,7 +105,7 @@ struct CrossEntropy {
     std::int64_t rows = 0;
     std::int64_t classes = 0;
     std::int64_t stride = 0;  ///< elements between rows; 0 means `classes`. Padding is not read.
-    ConstView logits;         // [rows, stride], V = classes of them used
+    ConstView logits = {};    // [rows, stride], V = classes of them used
     const std::int32_t* targets = nullptr;  // [rows], each in [0, V)
     float* loss = nullptr;                  // [rows]
     float* lse = nullptr;                   // [rows]
@@ -118,11 +118,11 @@ struct CrossEntropyGrad {
     std::int64_t rows = 0;
     std::int64_t classes = 0;
     std::int64_t stride = 0;
-    ConstView logits;                       // [rows, stride]
+    ConstView logits = {};                  // [rows, stride]
     const std::int32_t* targets = nullptr;  // [rows]
     const float* lse = nullptr;             // [rows]
     float scale = 1;
-    View dlogits;  // [rows, stride]
+    View dlogits = {};  // [rows, stride]
 };
 
 /// y[t] = table[ids[t]].
@@ -131,8 +131,8 @@ struct Embedding {
     std::int64_t vocabulary = 0;
     std::int64_t channels = 0;
     const std::int32_t* ids = nullptr;  // [tokens], each in [0, vocabulary)
-    ConstView table;                    // [vocabulary, C]
-    View y;                             // [tokens, C]
+    ConstView table = {};               // [vocabulary, C]
+    View y = {};                        // [tokens, C]
 };
 
 /// dtable[ids[t]] += dy[t], tokens in ascending order.
@@ -141,7 +141,7 @@ struct EmbeddingGrad {
     std::int64_t vocabulary = 0;
     std::int64_t channels = 0;
     const std::int32_t* ids = nullptr;  // [tokens]
-    ConstView dy;                       // [tokens, C]
+    ConstView dy = {};                  // [tokens, C]
     float* dtable = nullptr;            // [vocabulary, C]
     Accumulate accumulate = Accumulate::replace;
 };
@@ -163,7 +163,7 @@ struct AdamWStep {
 struct AdamW {
     std::int64_t count = 0;
     AdamWStep step;
-    ConstView gradient;                   // [count]
+    ConstView gradient = {};              // [count]
     const float* parameter_in = nullptr;  // [count]
     const float* moment1_in = nullptr;    // [count]
     const float* moment2_in = nullptr;    // [count]
@@ -176,7 +176,7 @@ struct AdamW {
 /// Sum of the squares of all elements, in FP64.
 struct SquaredNorm {
     std::int64_t count = 0;
-    ConstView x;                  // [count]
+    ConstView x = {};             // [count]
     double* workspace = nullptr;  ///< squared_norm_workspace() bytes
 };
 
@@ -184,7 +184,7 @@ struct SquaredNorm {
 struct ColumnSum {
     std::int64_t rows = 0;
     std::int64_t channels = 0;
-    ConstView x;           // [rows, C]
+    ConstView x = {};      // [rows, C]
     float* sum = nullptr;  // [C]
     Accumulate accumulate = Accumulate::replace;
     float* workspace = nullptr;  ///< column_sum_workspace() bytes
@@ -193,8 +193,8 @@ struct ColumnSum {
 /// y = x in another format, rounded to nearest even. Equal formats are copied bit for bit.
 struct Cast {
     std::int64_t count = 0;
-    ConstView x;  // [count]
-    View y;       // [count]
+    ConstView x = {};  // [count]
+    View y = {};       // [count]
 };
 
 struct Copy {

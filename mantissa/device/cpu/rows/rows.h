@@ -7,10 +7,14 @@
 #pragma once
 
 #include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/rows/kernel_table.h"
 #include "mantissa/device/cpu/rows/problems.h"
 
 namespace mantissa::cpu {
+
+/// The table of a level. AMX has nothing for rows: it uses AVX-512's.
+const RowKernels& row_kernels(Isa isa = chosen_isa());
 
 void layer_norm(const RowKernels&, const LayerNorm&, ThreadPool&, Stores = Stores::automatic);
 

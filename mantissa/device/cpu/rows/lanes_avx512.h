@@ -1,0 +1,180 @@
+// Sixteen FP32 lanes in one AVX-512 register: the twin of lanes_generic.h, with the same bits from each
+// member. In an unnamed namespace for the reason given there.
+#pragma once
+
+// GCC 12 takes the undefined operand inside its own intrinsics for a mistake of ours.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include <cstdint>
+
+#include "mantissa/numerics/sixteen_bit.h"
+
+#define MANTISSA_LANES [[gnu::always_inline]] static inline
+// For what is long and used often: inlined here, where it is a few registers' work.
+#define MANTISSA_LONG_LANES MANTISSA_LANES
+
+#include "mantissa/device/cpu/rows/transpose16_avx2.h"
+
+namespace mantissa::cpu {
+namespace {
+
+struct Lanes {
+    static constexpr int width = 16;
+    using Float = __m512;
+    using Int = __m512i;
+    using Mask = __mmask16;
+    struct Doubles {
+        __m512d low, high;
+    };
+
+    MANTISSA_LANES Float constant(float x) { return _mm512_set1_ps(x); }
+    MANTISSA_LANES Int integer(int x) { return _mm512_set1_epi32(x); }
+    MANTISSA_LANES Float add(Float a, Float b) { return _mm512_add_ps(a, b); }
+    MANTISSA_LANES Float subtract(Float a, Float b) { return _mm512_sub_ps(a, b); }
+    MANTISSA_LANES Float multiply(Float a, Float b) { return _mm512_mul_ps(a, b); }
+    MANTISSA_LANES Float divide(Float a, Float b) { return _mm512_div_ps(a, b); }
+    MANTISSA_LANES Float negate(Float a) {
+        return from_bits(_mm512_xor_si512(bits(a), integer(static_cast<int>(0x80000000u))));
+    }
+    MANTISSA_LANES Float square_root(Float a) { return _mm512_sqrt_ps(a); }
+    MANTISSA_LANES Float fma(Float a, Float b, Float c) { return _mm512_fmadd_ps(a, b, c); }
+    MANTISSA_LANES Mask less(Float a, Float b) { return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ); }
+    MANTISSA_LANES Mask is_nan(Float a) { return _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q); }
+    MANTISSA_LANES Float select(Mask mask, Float a, Float b) { return _mm512_mask_blend_ps(mask, b, a); }
+    MANTISSA_LANES Float minimum(Float a, Float b) { return _mm512_min_ps(a, b); }
+    MANTISSA_LANES Float maximum(Float a, Float b) { return _mm512_max_ps(a, b); }
+
+    MANTISSA_LANES Int bits(Float a) { return _mm512_castps_si512(a); }
+    MANTISSA_LANES Float from_bits(Int a) { return _mm512_castsi512_ps(a); }
+    MANTISSA_LANES Int add_int(Int a, Int b) { return _mm512_add_epi32(a, b); }
+    MANTISSA_LANES Int and_int(Int a, Int b) { return _mm512_and_si512(a, b); }
+    MANTISSA_LANES Int or_int(Int a, Int b) { return _mm512_or_si512(a, b); }
+    template <int Count>
+    MANTISSA_LANES Int shift_left(Int a) {
+        return _mm512_slli_epi32(a, Count);
+    }
+    template <int Count>
+    MANTISSA_LANES Int shift_right_signed(Int a) {
+        return _mm512_srai_epi32(a, Count);
+    }
+    MANTISSA_LANES Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
+
+    MANTISSA_LANES Mask first(int count) { return static_cast<Mask>((1u << count) - 1u); }
+    MANTISSA_LANES Float load(const float* from) { return _mm512_loadu_ps(from); }
+    MANTISSA_LANES Float load(const BF16* from) { return widened_bf16(load_half(from)); }
+    MANTISSA_LANES Float load(const FP16* from) { return _mm512_cvtph_ps(load_half(from)); }
+    MANTISSA_LANES Float load_part(const float* from, int count) {
+        return _mm512_maskz_loadu_ps(first(count), from);
+    }
+    MANTISSA_LANES Float load_part(const BF16* from, int count) {
+        return widened_bf16(_mm256_maskz_loadu_epi16(first(count), from));
+    }
+    MANTISSA_LANES Float load_part(const FP16* from, int count) {
+        return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(count), from));
+    }
+    MANTISSA_LANES void store(float* to, Float a) { _mm512_storeu_ps(to, a); }
+    MANTISSA_LANES void store(BF16* to, Float a) { store_half(to, narrowed_bf16(a)); }
+    MANTISSA_LANES void store(FP16* to, Float a) { store_half(to, narrowed_fp16(a)); }
+    MANTISSA_LANES void store_part(float* to, Float a, int count) {
+        _mm512_mask_storeu_ps(to, first(count), a);
+    }
+    MANTISSA_LANES void store_part(BF16* to, Float a, int count) {
+        _mm256_mask_storeu_epi16(to, first(count), narrowed_bf16(a));
+    }
+    MANTISSA_LANES void store_part(FP16* to, Float a, int count) {
+        _mm256_mask_storeu_epi16(to, first(count), narrowed_fp16(a));
+    }
+    static constexpr bool can_stream = true;
+    MANTISSA_LANES void stream(float* to, Float a) { _mm512_stream_ps(to, a); }
+    MANTISSA_LANES void stream(BF16* to, Float a) { stream_half(to, narrowed_bf16(a)); }
+    MANTISSA_LANES void stream(FP16* to, Float a) { stream_half(to, narrowed_fp16(a)); }
+    MANTISSA_LANES void fence() { _mm_sfence(); }
+
+    MANTISSA_LANES float sum(Float a) {
+        const __m256 eight = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+        const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+        const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
+    }
+    MANTISSA_LANES float greatest(Float a) {
+        const __m256 eight = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+        const __m128 four = _mm_max_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+        const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+        return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
+    }
+    MANTISSA_LANES Doubles zero_doubles() { return {_mm512_setzero_pd(), _mm512_setzero_pd()}; }
+    MANTISSA_LANES Doubles add_squares(Doubles sums, Float a) {
+        // The square of an FP32 number is exact in FP64, so fused or not makes no difference.
+        const __m512d low = _mm512_cvtps_pd(_mm512_castps512_ps256(a));
+        const __m512d high = _mm512_cvtps_pd(_mm512_extractf32x8_ps(a, 1));
+        return {_mm512_fmadd_pd(low, low, sums.low), _mm512_fmadd_pd(high, high, sums.high)};
+    }
+    MANTISSA_LANES double sum(Doubles a) {
+        const __m512d eight = _mm512_add_pd(a.low, a.high);
+        const __m256d four = _mm256_add_pd(_mm512_castpd512_pd256(eight), _mm512_extractf64x4_pd(eight, 1));
+        const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
+        return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
+    }
+
+    MANTISSA_LANES void transpose16(const std::uint32_t* source, std::int64_t source_stride,
+                                    std::uint32_t* target, std::int64_t target_stride) {
+        __m512i pair[16], quad[16];
+        for (int i = 0; i < 16; i += 2) {
+            const __m512i a = _mm512_loadu_si512(source + i * source_stride);
+            const __m512i b = _mm512_loadu_si512(source + (i + 1) * source_stride);
+            pair[i] = _mm512_unpacklo_epi32(a, b);
+            pair[i + 1] = _mm512_unpackhi_epi32(a, b);
+        }
+        for (int i = 0; i < 16; i += 4) {
+            quad[i] = _mm512_unpacklo_epi64(pair[i], pair[i + 2]);
+            quad[i + 1] = _mm512_unpackhi_epi64(pair[i], pair[i + 2]);
+            quad[i + 2] = _mm512_unpacklo_epi64(pair[i + 1], pair[i + 3]);
+            quad[i + 3] = _mm512_unpackhi_epi64(pair[i + 1], pair[i + 3]);
+        }
+        // quad[4 i + j] holds, in its 128-bit lane L, column 4 L + j of rows 4 i ... 4 i + 3.
+        for (int j = 0; j < 4; ++j) {
+            const __m512i even_low = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0x88);
+            const __m512i even_high = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x88);
+            const __m512i odd_low = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xdd);
+            const __m512i odd_high = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xdd);
+            std::uint32_t* to = target + j * target_stride;
+            _mm512_storeu_si512(to, _mm512_shuffle_i32x4(even_low, even_high, 0x88));
+            _mm512_storeu_si512(to + 4 * target_stride, _mm512_shuffle_i32x4(odd_low, odd_high, 0x88));
+            _mm512_storeu_si512(to + 8 * target_stride, _mm512_shuffle_i32x4(even_low, even_high, 0xdd));
+            _mm512_storeu_si512(to + 12 * target_stride, _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd));
+        }
+    }
+    MANTISSA_LANES void transpose16(const std::uint16_t* source, std::int64_t source_stride,
+                                    std::uint16_t* target, std::int64_t target_stride) {
+        transpose16_halves(source, source_stride, target, target_stride);
+    }
+
+  private:
+    MANTISSA_LANES __m256i load_half(const void* from) {
+        return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+    }
+    MANTISSA_LANES void store_half(void* to, __m256i a) { _mm256_storeu_si256(static_cast<__m256i*>(to), a); }
+    MANTISSA_LANES void stream_half(void* to, __m256i a) {
+        _mm256_stream_si256(static_cast<__m256i*>(to), a);
+    }
+    MANTISSA_LANES Float widened_bf16(__m256i a) {
+        return from_bits(_mm512_slli_epi32(_mm512_cvtepu16_epi32(a), 16));
+    }
+    MANTISSA_LANES __m256i narrowed_bf16(Float a) {
+        const __m512i upper = _mm512_srli_epi32(bits(a), 16);
+        const __m512i tie = _mm512_add_epi32(_mm512_and_si512(upper, integer(1)), integer(0x7fff));
+        const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits(a), tie), 16);
+        const __m512i quiet = _mm512_or_si512(upper, integer(0x40));
+        return _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(is_nan(a), rounded, quiet));
+    }
+    MANTISSA_LANES __m256i narrowed_fp16(Float a) {
+        return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    }
+};
+
+}  // namespace
+}  // namespace mantissa::cpu

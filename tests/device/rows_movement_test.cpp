@@ -1,0 +1,200 @@
+// Casts, copies, transposes and permutations: exact on every element.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+#include "mantissa/numerics/formats.h"
+#include "tests/device/rows_harness.h"
+
+namespace mantissa::cpu {
+namespace {
+
+/// FP32 numbers of every exponent, either sign, with fractions at and beside the ties of both 16-bit formats,
+/// and the special ones.
+std::vector<std::uint32_t> telling_bits() {
+    std::vector<std::uint32_t> all;
+    const std::uint32_t fractions[] = {0,      1,      0xfff,  0x1000,  0x1001,  0x2000,   0x3000,  0x7fff,
+                                       0x8000, 0x8001, 0xffff, 0x10000, 0x18000, 0x400000, 0x7fffff};
+    for (std::uint32_t sign : {0u, 0x80000000u})
+        for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
+            for (std::uint32_t fraction : fractions) all.push_back(sign | (exponent << 23) | fraction);
+    // Subnormals of FP16 have their ties elsewhere.
+    const RandomStream random{.seed = 1};
+    for (std::uint32_t i = 0; i < 5000; ++i)
+        all.push_back((random.bits(i) & 0x807fffffu) | ((100 + i % 20) << 23));
+    return all;
+}
+
+TEST(RowsCast, AgreesWithTheScalarConversionsOnEveryBit) {
+    const std::vector<std::uint32_t> bits = telling_bits();
+    const auto count = static_cast<std::int64_t>(bits.size());
+    check_everywhere([&](const Setting& setting) {
+        Guarded in(setting, DType::f32, count), b(setting, DType::bf16, count), h(setting, DType::f16, count);
+        std::memcpy(in.as<void>(), bits.data(), bits.size() * 4);
+        cast(setting.kernels, {.count = count, .x = in.in(), .y = b.out()}, setting.pool, setting.stores);
+        cast(setting.kernels, {.count = count, .x = in.in(), .y = h.out()}, setting.pool, setting.stores);
+        for (std::size_t i = 0; i < bits.size(); ++i) {
+            const auto x = std::bit_cast<float>(bits[i]);
+            EXPECT_EQ(b.as<BF16>()[i].bits, to_bf16(x).bits) << std::hex << bits[i];
+            EXPECT_EQ(h.as<FP16>()[i].bits, to_fp16(x).bits) << std::hex << bits[i];
+        }
+        return joined({&b, &h});
+    });
+}
+
+TEST(RowsCast, WidensEverySixteenBitNumber) {
+    constexpr std::int64_t count = 65536;
+    check_everywhere([&](const Setting& setting) {
+        Guarded b(setting, DType::bf16, count), h(setting, DType::f16, count);
+        Guarded from_b(setting, DType::f32, count), from_h(setting, DType::f32, count);
+        for (std::uint32_t i = 0; i < count; ++i)
+            b.as<BF16>()[i].bits = h.as<FP16>()[i].bits = static_cast<std::uint16_t>(i);
+        cast(setting.kernels, {.count = count, .x = b.in(), .y = from_b.out()}, setting.pool, setting.stores);
+        cast(setting.kernels, {.count = count, .x = h.in(), .y = from_h.out()}, setting.pool, setting.stores);
+        for (std::uint32_t i = 0; i < count; ++i) {
+            const auto x = static_cast<std::uint16_t>(i);
+            EXPECT_EQ(from_b.as<std::uint32_t>()[i], std::bit_cast<std::uint32_t>(to_f32(BF16{x})));
+            EXPECT_EQ(from_h.as<std::uint32_t>()[i], std::bit_cast<std::uint32_t>(to_f32(FP16{x})));
+        }
+        return joined({&from_b, &from_h});
+    });
+}
+
+TEST(RowsCast, BetweenSixteenBitFormatsAndToTheSame) {
+    const std::vector<double> x = normal_values(1003, DType::bf16, 3, 1);
+    check_everywhere([&](const Setting& setting) {
+        Guarded in(setting, DType::bf16, 1003), half(setting, DType::f16, 1003),
+            same(setting, DType::bf16, 1003);
+        in.assign(x);
+        cast(setting.kernels, {.count = 1003, .x = in.in(), .y = half.out()}, setting.pool, setting.stores);
+        cast(setting.kernels, {.count = 1003, .x = in.in(), .y = same.out()}, setting.pool, setting.stores);
+        expect_matches(half, x, Tolerance::ulp(0.5));
+        EXPECT_TRUE(same.bytes() == in.bytes());
+        return joined({&half, &same});
+    });
+}
+
+/// Distinct values, so that an element in a wrong place cannot pass.
+void number(Guarded& memory, int element_size) {
+    for (std::int64_t i = 0; i < memory.count(); ++i) {
+        if (element_size == 2)
+            memory.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(i);
+        else
+            memory.as<std::uint32_t>()[i] = static_cast<std::uint32_t>(i);
+    }
+}
+
+TEST(RowsCopy, IsExact) {
+    for (const std::int64_t bytes : {1, 63, 64, 65, 300001}) {
+        check_everywhere([&](const Setting& setting) {
+            Guarded in(setting, DType::u8, bytes), out(setting, DType::u8, bytes);
+            for (std::int64_t i = 0; i < bytes; ++i)
+                in.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 7);
+            copy(setting.kernels, {.bytes = bytes, .source = in.as<void>(), .target = out.as<void>()},
+                 setting.pool, setting.stores);
+            EXPECT_TRUE(out.bytes() == in.bytes());
+            return out.bytes();
+        });
+    }
+}
+
+TEST(RowsTranspose, IsExact) {
+    const std::int64_t sizes[][2] = {{1, 1}, {1, 37}, {16, 16}, {17, 15}, {31, 33}, {129, 48}, {200, 131}};
+    for (const auto& [rows, columns] : sizes)
+        for (const int size : {2, 4}) {
+            SCOPED_TRACE(::testing::Message() << rows << " x " << columns << " of " << size << " bytes");
+            check_everywhere([&, rows = rows, columns = columns](const Setting& setting) {
+                const DType type = size == 2 ? DType::bf16 : DType::f32;
+                Guarded in(setting, type, rows * columns), out(setting, type, rows * columns);
+                number(in, size);
+                transpose(setting.kernels,
+                          {.rows = rows,
+                           .columns = columns,
+                           .element_size = size,
+                           .source = in.as<void>(),
+                           .target = out.as<void>()},
+                          setting.pool, setting.stores);
+                for (std::int64_t c = 0; c < columns; ++c)
+                    for (std::int64_t r = 0; r < rows; ++r) {
+                        const std::int64_t got = size == 2 ? out.as<std::uint16_t>()[c * rows + r]
+                                                           : out.as<std::uint32_t>()[c * rows + r];
+                        const std::int64_t wanted = r * columns + c;
+                        EXPECT_EQ(got, size == 2 ? wanted % 65536 : wanted) << r << " " << c;
+                    }
+                return joined({&out});
+            });
+        }
+}
+
+struct PermuteCase {
+    int rank;
+    std::int64_t extents[5];
+    int axes[5];
+};
+
+TEST(RowsPermute, IsExact) {
+    // Heads to the front and back, all axes reversed, axes of one, no change at all.
+    const PermuteCase cases[] = {{4, {2, 5, 3, 16}, {0, 2, 1, 3}},
+                                 {4, {2, 3, 19, 21}, {0, 1, 3, 2}},
+                                 {3, {7, 17, 33}, {2, 1, 0}},
+                                 {5, {2, 1, 3, 18, 4}, {4, 2, 0, 3, 1}},
+                                 {4, {3, 4, 5, 6}, {0, 1, 2, 3}},
+                                 {1, {13}, {0}},
+                                 {2, {1, 40}, {1, 0}},
+                                 {4, {2, 20, 3, 7}, {2, 0, 3, 1}}};
+    for (const PermuteCase& k : cases)
+        for (const int size : {2, 4}) {
+            Permute problem = {.rank = k.rank, .element_size = size};
+            std::int64_t count = 1;
+            for (int a = 0; a < k.rank; ++a) {
+                problem.extents[a] = k.extents[a];
+                problem.axes[a] = k.axes[a];
+                count *= k.extents[a];
+            }
+            check_everywhere([&](const Setting& setting) {
+                const DType type = size == 2 ? DType::bf16 : DType::f32;
+                Guarded in(setting, type, count), out(setting, type, count);
+                number(in, size);
+                Permute p = problem;
+                p.source = in.as<void>();
+                p.target = out.as<void>();
+                permute(setting.kernels, p, setting.pool, setting.stores);
+                for (std::int64_t i = 0; i < count; ++i) {
+                    // Take the target's index apart, and put the source's together.
+                    std::int64_t index[5] = {};
+                    std::int64_t rest = i;
+                    for (int a = k.rank - 1; a >= 0; --a) {
+                        index[k.axes[a]] = rest % k.extents[k.axes[a]];
+                        rest /= k.extents[k.axes[a]];
+                    }
+                    std::int64_t wanted = 0;
+                    for (int a = 0; a < k.rank; ++a) wanted = wanted * k.extents[a] + index[a];
+                    const std::int64_t got =
+                        size == 2 ? out.as<std::uint16_t>()[i] : out.as<std::uint32_t>()[i];
+                    EXPECT_EQ(got, wanted) << i;
+                }
+                return joined({&out});
+            });
+        }
+}
+
+TEST(RowsPermute, RefusesWhatIsNoPermutation) {
+    ThreadPool pool(1);
+    std::vector<float> a(6), b(6);
+    try {
+        permute(row_kernels(Isa::generic),
+                {.rank = 2, .extents = {2, 3}, .axes = {1, 1}, .source = a.data(), .target = b.data()}, pool);
+        FAIL() << "axes 1, 1 were accepted";
+    } catch (const InternalError& error) {
+        EXPECT_NE(std::string(error.what()).find("permute: axes is no permutation of the axes"),
+                  std::string::npos)
+            << error.what();
+    }
+}
+
+}  // namespace
+}  // namespace mantissa::cpu
