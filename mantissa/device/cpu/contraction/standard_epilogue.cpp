@@ -1,20 +1,13 @@
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
-#include <bit>
-#include <cmath>
 #include <cstring>
+
+#include "mantissa/numerics/elementary.h"
+#include "mantissa/numerics/formats.h"
 
 namespace mantissa::cpu {
 
 namespace {
-
-float widen(std::uint16_t bf16) { return std::bit_cast<float>(std::uint32_t{bf16} << 16); }
-
-std::uint16_t narrow(float value) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    if (std::isnan(value)) return static_cast<std::uint16_t>(bits >> 16 | 0x40);
-    return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
 
 std::int64_t entry_offset(const MatrixLayout& layout, const ContractionProblem& problem, std::int64_t entry) {
     return entry / problem.batch[1] * layout.batch_stride[0] +
@@ -23,8 +16,8 @@ std::int64_t entry_offset(const MatrixLayout& layout, const ContractionProblem& 
 
 void add(float* sums, const void* terms, DType dtype, std::int64_t offset, std::int64_t count) {
     if (dtype == DType::bf16) {
-        const auto* const from = static_cast<const std::uint16_t*>(terms) + offset;
-        for (std::int64_t j = 0; j < count; ++j) sums[j] += widen(from[j]);
+        const auto* const from = static_cast<const BF16*>(terms) + offset;
+        for (std::int64_t j = 0; j < count; ++j) sums[j] += to_f32(from[j]);
     } else {
         const auto* const from = static_cast<const float*>(terms) + offset;
         for (std::int64_t j = 0; j < count; ++j) sums[j] += from[j];
@@ -33,13 +26,13 @@ void add(float* sums, const void* terms, DType dtype, std::int64_t offset, std::
 
 float gelu_tanh(float x) {
     constexpr float root_two_over_pi = 0.797884560802865F;
-    return 0.5F * x * (1 + std::tanh(root_two_over_pi * (x + 0.044715F * x * x * x)));
+    return 0.5F * x * (1 + elementary::tanh(root_two_over_pi * (x + 0.044715F * x * x * x)));
 }
 
 void store(const float* sums, void* out, DType dtype, std::int64_t offset, std::int64_t count) {
     if (dtype == DType::bf16) {
-        auto* const to = static_cast<std::uint16_t*>(out) + offset;
-        for (std::int64_t j = 0; j < count; ++j) to[j] = narrow(sums[j]);
+        auto* const to = static_cast<BF16*>(out) + offset;
+        for (std::int64_t j = 0; j < count; ++j) to[j] = to_bf16(sums[j]);
     } else {
         float* const to = static_cast<float*>(out) + offset;
         if (to != sums) std::memcpy(to, sums, static_cast<std::size_t>(count) * sizeof(float));

@@ -1,0 +1,191 @@
+// The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
+// the weight, and the two products of attention; FP32 on each level this CPU has.
+//
+// Each measurement is one call between two measurements of the FMA peak; its share is of their mean. Operands
+// are normal-distributed and rotate, so that none lies in a cache from the call before. Reported are medians;
+// a call in which the system took a core from one of our threads is repeated, and counted as `disturbed`.
+// Options: BENCH_THREADS (2), BENCH_CALLS, measurements a shape (7).
+#include <benchmark/benchmark.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/buffer.h"
+#include "mantissa/base/clock.h"
+#include "mantissa/base/random.h"
+#include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/peaks.h"
+
+namespace mantissa::cpu {
+namespace {
+
+int option(const char* name, int standard) {
+    const char* const text = std::getenv(name);
+    return text ? std::atoi(text) : standard;
+}
+
+ThreadPool& pool() {
+    static ThreadPool threads(option("BENCH_THREADS", 2));
+    return threads;
+}
+
+enum class Pass { forward, input_gradient, weight_gradient };
+
+constexpr const char* pass_names[] = {"forward", "dX", "dW"};
+
+/// y = x W^T with x [tokens, in], W [out, in]; dx = dy W; dW = dy^T x.
+ContractionProblem linear_problem(Pass pass, std::int64_t out, std::int64_t in) {
+    constexpr std::int64_t tokens = 4096;
+    ContractionProblem problem;
+    const MatrixLayout by_in{.leading = in}, by_out{.leading = out};
+    MatrixLayout transposed_in = by_in, transposed_out = by_out;
+    transposed_in.transpose = transposed_out.transpose = Transpose::yes;
+    switch (pass) {
+        case Pass::forward:
+            problem = {.m = tokens, .n = out, .k = in, .a = by_in, .b = transposed_in, .out = by_out};
+            break;
+        case Pass::input_gradient:
+            problem = {.m = tokens, .n = in, .k = out, .a = by_out, .b = by_in, .out = by_in};
+            break;
+        case Pass::weight_gradient:
+            problem = {.m = out, .n = in, .k = tokens, .a = transposed_out, .b = by_in, .out = by_in};
+            break;
+    }
+    return problem;
+}
+
+/// Two sets of operands, of at least 64 MiB together, so that a call finds none of its own in the caches.
+class Operands {
+  public:
+    explicit Operands(const ContractionProblem& problem) {
+        const std::int64_t entries = problem.batch[0] * problem.batch[1];
+        const std::int64_t bytes =
+            entries * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n) * 4;
+        sets_ = static_cast<std::size_t>(std::clamp<std::int64_t>((64 << 20) / bytes + 1, 2, 8));
+        for (std::size_t set = 0; set < sets_; ++set) {
+            a_.emplace_back(static_cast<std::size_t>(entries * problem.m * problem.k * 4));
+            b_.emplace_back(static_cast<std::size_t>(entries * problem.k * problem.n * 4));
+            out_.emplace_back(static_cast<std::size_t>(entries * problem.m * problem.n * 4));
+            fill(a_.back(), 1);
+            fill(b_.back(), 2);
+            std::ranges::fill(out_.back().as<float>(), 0.0F);
+        }
+    }
+
+    ContractionArguments next() {
+        turn_ = (turn_ + 1) % sets_;
+        return {.a = a_[turn_].data(), .b = b_[turn_].data(), .out = out_[turn_].data()};
+    }
+
+  private:
+    /// Normal values, a block of 2^16 of them repeated.
+    static void fill(Buffer& buffer, std::uint32_t operation) {
+        static constexpr std::size_t distinct = 1 << 16;
+        const auto values = buffer.as<float>();
+        const RandomStream random{.seed = 1, .operation = operation};
+        for (std::size_t i = 0; i < values.size(); ++i)
+            values[i] = i < distinct ? random.normal(i) : values[i - distinct];
+    }
+
+    std::size_t sets_ = 2, turn_ = 0;
+    std::vector<Buffer> a_, b_, out_;
+};
+
+long preemptions() {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_nivcsw;
+}
+
+double median(std::vector<double> values) {
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+}
+
+void run(benchmark::State& state, const ContractionProblem& problem, Isa isa) {
+    Operands operands(problem);
+    Buffer workspace(workspace_bytes(problem, isa, pool().threads()));
+    const double flops = 2.0 * static_cast<double>(problem.batch[0] * problem.batch[1] * problem.m) *
+                         static_cast<double>(problem.n) * static_cast<double>(problem.k);
+    contract(problem, operands.next(), workspace.as<std::byte>(), pool(), isa);
+    std::vector<double> shares, seconds;
+    int disturbed = 0;
+    for (auto _ : state) {
+        for (;;) {
+            const double before = measured_fma_peak(pool(), isa, 0.005);
+            const ContractionArguments arguments = operands.next();
+            const long preempted = preemptions();
+            const Stopwatch watch;
+            contract(problem, arguments, workspace.as<std::byte>(), pool(), isa);
+            seconds.push_back(watch.seconds());
+            const bool undisturbed = preemptions() == preempted;
+            const double after = measured_fma_peak(pool(), isa, 0.005);
+            shares.push_back(flops / seconds.back() / ((before + after) / 2));
+            if (undisturbed || disturbed >= 3 * option("BENCH_CALLS", 7)) break;
+            ++disturbed;
+            shares.pop_back();
+            seconds.pop_back();
+        }
+        state.SetIterationTime(seconds.back());
+    }
+    state.counters["share"] = median(shares);
+    state.counters["GFLOP/s"] = flops / median(seconds) * 1e-9;
+    state.counters["median_ms"] = median(seconds) * 1e3;
+    state.counters["GFLOP"] = flops * 1e-9;
+    state.counters["disturbed"] = disturbed;
+}
+
+void add(const std::string& name, const ContractionProblem& problem, Isa isa, int calls) {
+    benchmark::RegisterBenchmark((std::string(name_of(isa)) + "/" + name).c_str(),
+                                 [=](benchmark::State& state) { run(state, problem, isa); })
+        ->UseManualTime()
+        ->Iterations(calls)
+        ->Unit(benchmark::kMillisecond);
+}
+
+void add_linears(Isa isa, int calls) {
+    constexpr std::array<std::array<std::int64_t, 2>, 5> shapes{
+        {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}, {50304, 768}}};
+    for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient})
+        for (const auto& [out, in] : shapes)
+            add(std::string(pass_names[static_cast<int>(pass)]) + "/N:" + std::to_string(out) +
+                    "/K:" + std::to_string(in),
+                linear_problem(pass, out, in), isa, out > 10000 ? std::min(calls, 3) : calls);
+}
+
+/// 4 x 12 heads of 64, 1,024 tokens, head by head: q k^T, p v, and p^T dy.
+void add_attention(Isa isa, int calls) {
+    constexpr std::int64_t T = 1024, D = 64, heads = 48;
+    const MatrixLayout narrow{.leading = D, .batch_stride = {0, T * D}};
+    const MatrixLayout square{.leading = T, .batch_stride = {0, T * T}};
+    MatrixLayout narrow_transposed = narrow, square_transposed = square;
+    narrow_transposed.transpose = square_transposed.transpose = Transpose::yes;
+    ContractionProblem logits{.batch = {1, heads}, .m = T, .n = T, .k = D};
+    logits.a = narrow, logits.b = narrow_transposed, logits.out = square;
+    ContractionProblem values{.batch = {1, heads}, .m = T, .n = D, .k = T};
+    values.a = square, values.b = narrow, values.out = narrow;
+    ContractionProblem gradient = values;
+    gradient.a = square_transposed;
+    add("attention/qk", logits, isa, calls);
+    add("attention/pv", values, isa, calls);
+    add("attention/ptdy", gradient, isa, calls);
+}
+
+}  // namespace
+}  // namespace mantissa::cpu
+
+int main(int argc, char** argv) {
+    using namespace mantissa::cpu;
+    const int calls = option("BENCH_CALLS", 7);
+    for (const Isa isa : {Isa::avx512, Isa::avx2}) {
+        if (isa > best_isa()) continue;
+        add_linears(isa, calls);
+        add_attention(isa, calls);
+    }
+    benchmark::Initialize(&argc, argv);
+    benchmark::RunSpecifiedBenchmarks();
+}
