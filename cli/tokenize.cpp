@@ -4,23 +4,27 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/file.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_file.h"
+#include "mantissa/data/token_file.h"
+#include "mantissa/data/token_shard_writer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
 
@@ -63,7 +67,7 @@ class ProgressLine {
 
 /// What the command says: a line for people, the same for machines where --json asks for it.
 void report(const Options& options, const std::string& line, const nlohmann::json& json) {
-    if (!options.quiet) fmt::print("{}\n", line);
+    if (!options.quiet && !line.empty()) fmt::print("{}\n", line);
     if (options.json.empty()) return;
     AtomicFile file(options.json);
     file.write(json.dump(2) + "\n");
@@ -128,12 +132,6 @@ void train(const Options& options) {
             {"seconds", seconds}});
 }
 
-std::string spelled_ids(std::span<const TokenId> ids) {
-    std::string text;
-    for (const TokenId id : ids) text += fmt::format("{} ", id);
-    return text;
-}
-
 /// Encodes for --encode and --count: what becomes of the tokens is the sink's business.
 std::uint64_t encode_all(const Options& options, const Tokenizer& tokenizer, std::string_view text,
                          FunctionRef<void(std::span<const TokenId>)> sink) {
@@ -148,14 +146,30 @@ std::uint64_t encode_all(const Options& options, const Tokenizer& tokenizer, std
     return tokens;
 }
 
-void report_count(const Options& options, std::uint64_t tokens, std::size_t bytes, double seconds) {
-    const double ratio = static_cast<double>(bytes) / static_cast<double>(tokens);
-    nlohmann::json json = {
-        {"tokens", tokens}, {"bytes", bytes}, {"bytes_per_token", ratio}, {"seconds", seconds}};
-    if (!options.out.empty()) json["out"] = options.out;
+struct Counted {
+    std::uint64_t tokens;
+    std::size_t bytes;
+    double seconds;
+    std::vector<std::filesystem::path> shards;
+};
+
+void report_count(const Options& options, const Counted& counted) {
+    const double ratio = static_cast<double>(counted.bytes) / static_cast<double>(counted.tokens);
+    nlohmann::json json = {{"tokens", counted.tokens},
+                           {"bytes", counted.bytes},
+                           {"bytes_per_token", ratio},
+                           {"seconds", counted.seconds}};
+    std::string files;
+    for (const auto& shard : counted.shards) {
+        json["files"].push_back(shard.string());
+        files += shard.string() + (&shard == &counted.shards.back() ? ": " : ", ");
+    }
+    // The ids themselves are what --encode prints where it writes no file.
+    const bool ids_printed = !options.encode.empty() && counted.shards.empty();
     report(options,
-           fmt::format("{}{} tokens from {} bytes, {:.2f} bytes per token",
-                       options.out.empty() ? "" : options.out + ": ", tokens, bytes, ratio),
+           ids_printed ? ""
+                       : fmt::format("{}{} tokens from {} bytes, {:.2f} bytes per token", files,
+                                     counted.tokens, counted.bytes, ratio),
            json);
 }
 
@@ -164,22 +178,41 @@ void count(const Options& options) {
     const InputText input(options.count);
     const Stopwatch watch;
     const auto tokens = encode_all(options, tokenizer, input.text(), [](std::span<const TokenId>) {});
-    report_count(options, tokens, input.text().size(), watch.seconds());
+    report_count(options, {tokens, input.text().size(), watch.seconds(), {}});
 }
 
-// SHARDS
+/// Writes the shards of --out; the names of the files.
+std::vector<std::filesystem::path> write_shards(const Options& options, const Tokenizer& tokenizer,
+                                                std::string_view text, std::uint64_t& tokens) {
+    const std::filesystem::path out = options.out;
+    if (out.extension() == ".bin") {
+        std::vector<TokenId> all;
+        tokens = encode_all(options, tokenizer, text, [&](std::span<const TokenId> ids) {
+            all.insert(all.end(), ids.begin(), ids.end());
+        });
+        write_token_shard(out, all);
+        return {out};
+    }
+    TokenShardWriter writer(out, {});
+    tokens = encode_all(options, tokenizer, text, [&](std::span<const TokenId> ids) { writer.append(ids); });
+    return writer.finish();
+}
+
 void encode(const Options& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
     const InputText input(options.encode);
-    if (options.out.empty()) {
-        encode_all(options, tokenizer, input.text(),
-                   [](std::span<const TokenId> ids) { fmt::print("{}", spelled_ids(ids)); });
-        fmt::print("\n");
-        return;
-    }
     const Stopwatch watch;
-    throw UserError("not yet");
-    report_count(options, 0, input.text().size(), watch.seconds());
+    std::uint64_t tokens = 0;
+    std::vector<std::filesystem::path> shards;
+    if (options.out.empty()) {
+        tokens = encode_all(options, tokenizer, input.text(), [](std::span<const TokenId> ids) {
+            for (const TokenId id : ids) fmt::print("{} ", id);
+        });
+        fmt::print("\n");
+    } else {
+        shards = write_shards(options, tokenizer, input.text(), tokens);
+    }
+    report_count(options, {tokens, input.text().size(), watch.seconds(), shards});
 }
 
 /// Ids as --decode takes them: numbers with spaces or commas between them.
@@ -202,26 +235,30 @@ std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
     return ids;
 }
 
-std::vector<TokenId> ids_of_file(const std::string& path) {
-    const MappedFile file(path);
-    auto ids = parse_ids(file.text());
-    if (!ids)
-        throw UserError(
-            fmt::format("{}: expected token ids with spaces between them, or a token shard", path));
-    return *ids;
+void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+void decode_file(const Tokenizer& tokenizer, const std::filesystem::path& path) {
+    const TokenFile file(path);
+    file.check_vocabulary(tokenizer.vocabulary());
+    constexpr std::uint64_t at_once = 1 << 20;
+    std::vector<TokenId> ids;
+    for (std::uint64_t begin = 0; begin < file.size(); begin += ids.size()) {
+        ids.resize(std::min(at_once, file.size() - begin));
+        file.copy(begin, ids);
+        print_text(tokenizer.decode(ids));
+    }
 }
 
 void decode(const Options& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
-    std::vector<TokenId> ids;
-    if (auto given = parse_ids(fmt::format("{}", fmt::join(options.decode, " "))))
-        ids = std::move(*given);
-    else if (options.decode.size() == 1)
-        ids = ids_of_file(options.decode[0]);
-    else
-        throw UserError("tokenize --decode: expected token ids, or one file");
-    const std::string text = tokenizer.decode(ids);
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    if (const auto ids = parse_ids(fmt::format("{}", fmt::join(options.decode, " "))))
+        return print_text(tokenizer.decode(*ids));
+    if (options.decode.size() > 1)
+        throw UserError(
+            fmt::format("tokenize --decode: expected token ids, or one file; found {} values, not all of "
+                        "them numbers",
+                        options.decode.size()));
+    decode_file(tokenizer, options.decode[0]);
 }
 
 }  // namespace
@@ -245,8 +282,10 @@ void add_tokenize_command(CLI::App& app) {
         ->add_option("--tokenizer", options->tokenizer,
                      "Tokenizer to use: a directory, tokenizer.json or .tiktoken")
         ->type_name("DIR");
-    command->add_option("--out", options->out,
-                        "Where to write: a directory (--train) or a token shard (--encode)");
+    command->add_option(
+        "--out", options->out,
+        "Where to write. --train: a directory. --encode: token shards OUT_000000.bin and so on, or "
+        "one shard if it ends in .bin; without it the token ids are printed");
     command->add_option("--json", options->json, "Write the summary to this file, for machines")
         ->type_name("FILE");
     command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")

@@ -12,8 +12,7 @@ void require_text(std::string_view text, const std::string& name) {
     if (text.empty()) throw UserError(fmt::format("{}: is empty; expected text", name));
     const std::string_view looked_at = text.substr(0, std::size_t{1} << 20);
     if (const std::size_t zero = looked_at.find('\0'); zero != looked_at.npos)
-        throw UserError(
-            fmt::format("{}: is binary (byte {} is zero); expected text in UTF-8", name, zero));
+        throw UserError(fmt::format("{}: is binary (byte {} is zero); expected text in UTF-8", name, zero));
     std::size_t invalid = 0;
     for (std::size_t at = 0; at < looked_at.size();) {
         const Utf8Step step = decode_utf8(looked_at, at);
@@ -21,9 +20,10 @@ void require_text(std::string_view text, const std::string& name) {
         at += step.length;
     }
     if (invalid * 10 > looked_at.size())
-        throw UserError(fmt::format("{}: is binary or in another encoding ({} of its first {} bytes are not UTF-8); "
-                                    "expected text in UTF-8",
-                                    name, invalid, looked_at.size()));
+        throw UserError(
+            fmt::format("{}: is binary or in another encoding ({} of its first {} bytes are not UTF-8); "
+                        "expected text in UTF-8",
+                        name, invalid, looked_at.size()));
 }
 
 TextFile::TextFile(const std::filesystem::path& path) : file_(path) { require_text(text(), path.string()); }

@@ -12,8 +12,8 @@
 
 namespace mantissa {
 
-/// Throws UserError that begins with `name` if the text is empty or binary: if its first MiB holds a zero byte,
-/// or is for more than a tenth not UTF-8.
+/// Throws UserError that begins with `name` if the text is empty or binary: if its first MiB holds a zero
+/// byte, or is for more than a tenth not UTF-8.
 void require_text(std::string_view text, const std::string& name);
 
 class TextFile {
@@ -27,8 +27,8 @@ class TextFile {
     MappedFile file_;
 };
 
-/// The text in parts of about `part_bytes`, cut where the tokenizer's split rule allows it (safe_cut), so that
-/// the tokens of the parts one after the other are those of the whole. Follows from the text alone.
+/// The text in parts of about `part_bytes`, cut where the tokenizer's split rule allows it (safe_cut), so
+/// that the tokens of the parts one after the other are those of the whole. Follows from the text alone.
 std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes);
 
 }  // namespace mantissa

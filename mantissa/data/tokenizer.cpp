@@ -44,14 +44,16 @@ std::unordered_map<std::string_view, TokenId> index_tokens(const TokenizerParts&
     return index;
 }
 
-bool within(TokenId id, std::size_t vocabulary) { return id >= 0 && static_cast<std::size_t>(id) < vocabulary; }
+bool within(TokenId id, std::size_t vocabulary) {
+    return id >= 0 && static_cast<std::size_t>(id) < vocabulary;
+}
 
 std::vector<bool> mark_specials(const TokenizerParts& parts) {
     std::vector<bool> special(parts.tokens.size());
     for (const SpecialToken& token : parts.specials) {
         if (!within(token.id, special.size()))
-            disagree(parts, fmt::format("the special token \"{}\" has id {}, outside the vocabulary of {}", token.text,
-                                        token.id, special.size()));
+            disagree(parts, fmt::format("the special token \"{}\" has id {}, outside the vocabulary of {}",
+                                        token.text, token.id, special.size()));
         if (special[token.id])
             disagree(parts, fmt::format("token {} is special twice, as \"{}\" too", token.id, token.text));
         if (token.text.empty()) disagree(parts, fmt::format("special token {} is empty", token.id));
@@ -84,7 +86,8 @@ void add_all_splits(const std::unordered_map<std::string_view, TokenId>& by_byte
             const auto left = by_bytes.find(bytes.substr(0, cut));
             if (left == by_bytes.end()) continue;
             const auto right = by_bytes.find(bytes.substr(cut));
-            if (right != by_bytes.end()) entries.push_back({left->second, right->second, id, static_cast<std::uint32_t>(id)});
+            if (right != by_bytes.end())
+                entries.push_back({left->second, right->second, id, static_cast<std::uint32_t>(id)});
         }
     }
     pairs.reserve(entries.size());
@@ -103,8 +106,9 @@ Tokenizer::Tokenizer(TokenizerParts parts) {
         const char c = static_cast<char>(byte);
         const auto token = tables->by_bytes.find(std::string_view(&c, 1));
         if (token == tables->by_bytes.end())
-            disagree(kept, fmt::format("no token stands for the byte 0x{:02X}; a byte-level tokenizer has all 256",
-                                       byte));
+            disagree(kept,
+                     fmt::format("no token stands for the byte 0x{:02X}; a byte-level tokenizer has all 256",
+                                 byte));
         tables->byte_tokens[byte] = token->second;
     }
     if (kept.rank_is_id)
@@ -136,9 +140,10 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
 
 std::string_view Tokenizer::token_bytes(TokenId id) const {
     if (id < 0 || id >= vocabulary())
-        throw UserError(fmt::format("token {} is outside the vocabulary of {} ({}): the tokens were made with "
-                                    "another tokenizer",
-                                    id, vocabulary(), tables_->parts.source));
+        throw UserError(
+            fmt::format("token {} is outside the vocabulary of {} ({}): the tokens were made with "
+                        "another tokenizer",
+                        id, vocabulary(), tables_->parts.source));
     return tables_->parts.tokens[id];
 }
 

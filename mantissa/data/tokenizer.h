@@ -1,6 +1,7 @@
-// Byte-level BPE as GPT-2's: a vocabulary of byte strings, and merges that are applied in order of rank within
-// the pieces of tokenizer_split.h. Text to token ids and back; reading, writing and training are elsewhere
-// (tokenizer_files.h, tokenizer_train.h). Source: openai/gpt-2, src/encoder.py; Sennrich et al. 2016.
+// Byte-level BPE as GPT-2's: a vocabulary of byte strings, and merges that are applied in order of rank
+// within the pieces of tokenizer_split.h. Text to token ids and back; reading, writing and training are
+// elsewhere (tokenizer_files.h, tokenizer_train.h). Source: openai/gpt-2, src/encoder.py; Sennrich et al.
+// 2016.
 #pragma once
 
 #include <cstdint>
@@ -52,8 +53,9 @@ struct EncodeOptions {
 /// Immutable, so one may be shared by threads.
 class Tokenizer {
   public:
-    /// Throws UserError, naming `parts.source`, if the parts disagree: a byte without a token, a token twice, a
-    /// merge of tokens that do not make up its result, a pair with two ranks, a special token that is empty.
+    /// Throws UserError, naming `parts.source`, if the parts disagree: a byte without a token, a token twice,
+    /// a merge of tokens that do not make up its result, a pair with two ranks, a special token that is
+    /// empty.
     explicit Tokenizer(TokenizerParts parts);
     ~Tokenizer();
     Tokenizer(Tokenizer&&) noexcept;

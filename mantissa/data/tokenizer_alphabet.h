@@ -9,7 +9,8 @@
 
 namespace mantissa {
 
-/// The 256 bytes in the order in which GPT-2 numbers them: those that are printable in Latin-1, then the rest.
+/// The 256 bytes in the order in which GPT-2 numbers them: those that are printable in Latin-1, then the
+/// rest.
 std::array<std::uint8_t, 256> bytes_in_token_order();
 
 /// The bytes as such a spelling, in UTF-8: a space becomes U+0120.

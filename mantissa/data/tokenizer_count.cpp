@@ -40,7 +40,8 @@ void count_part(std::string_view text, Counter& counter) {
 
 }  // namespace
 
-PieceCounts count_pieces(std::span<const std::filesystem::path> texts, ThreadPool& pool, TrainObserver observer) {
+PieceCounts count_pieces(std::span<const std::filesystem::path> texts, ThreadPool& pool,
+                         TrainObserver observer) {
     std::vector<TextFile> files;
     std::uint64_t total = 0;
     for (const auto& path : texts) total += files.emplace_back(path).text().size();

@@ -143,8 +143,8 @@ struct PieceKey {
 }  // namespace
 
 struct Encoder::State {
-    /// Directly mapped, a newer piece replaces an older one: bounded, and nothing to evict. 2^15 slots of 40 bytes
-    /// are 1.3 MB, which stays in a 2 MB L2 beside the text.
+    /// Directly mapped, a newer piece replaces an older one: bounded, and nothing to evict. 2^15 slots of 40
+    /// bytes are 1.3 MB, which stays in a 2 MB L2 beside the text.
     static constexpr int slot_bits = 15;
 
     const Tokenizer::Tables* tables;
@@ -205,8 +205,8 @@ Encoder::Encoder(Encoder&&) noexcept = default;
 
 namespace {
 
-/// Finds special tokens from the front to the back of one text. Each token is searched for again only once its
-/// last find has been passed, so that a rare one costs one scan however frequent the others are.
+/// Finds special tokens from the front to the back of one text. Each token is searched for again only once
+/// its last find has been passed, so that a rare one costs one scan however frequent the others are.
 class SpecialFinder {
   public:
     SpecialFinder(std::string_view text, const std::vector<SpecialToken>& specials)

@@ -30,8 +30,9 @@ void read_merge_lines(const NamedText& merges, SpelledVocabulary& vocabulary) {
         const bool two = space != text.npos && space > 0 && space + 1 < text.size() &&
                          text.find(' ', space + 1) == text.npos;
         if (!two)
-            throw UserError(fmt::format("{}: line {}: expected two tokens with one space between them, found {}",
-                                        merges.name, line, quoted_excerpt(text)));
+            throw UserError(
+                fmt::format("{}: line {}: expected two tokens with one space between them, found {}",
+                            merges.name, line, quoted_excerpt(text)));
         vocabulary.add_merge(text.substr(0, space), text.substr(space + 1), fmt::format("line {}", line));
     }
 }
@@ -68,9 +69,10 @@ Tokenizer load_tokenizer(const std::filesystem::path& path) {
         if (std::filesystem::exists(path / vocabulary) && std::filesystem::exists(path / merges))
             return load_pair(path / vocabulary, path / merges);
     if (std::filesystem::exists(path / "tokenizer.json")) return load_file(path / "tokenizer.json");
-    throw UserError(fmt::format("{}: holds no tokenizer: expected encoder.json and vocab.bpe, or vocab.json and "
-                                "merges.txt, or tokenizer.json",
-                                path.string()));
+    throw UserError(
+        fmt::format("{}: holds no tokenizer: expected encoder.json and vocab.bpe, or vocab.json and "
+                    "merges.txt, or tokenizer.json",
+                    path.string()));
 }
 
 namespace {
@@ -88,7 +90,8 @@ std::string vocabulary_text(const TokenizerParts& parts) {
 std::string merges_text(const TokenizerParts& parts) {
     std::string text = "#version: 0.2\n";
     for (const Merge& merge : parts.merges)
-        text += fmt::format("{} {}\n", spell_bytes(parts.tokens[merge.left]), spell_bytes(parts.tokens[merge.right]));
+        text += fmt::format("{} {}\n", spell_bytes(parts.tokens[merge.left]),
+                            spell_bytes(parts.tokens[merge.right]));
     return text;
 }
 
@@ -97,13 +100,15 @@ std::string merges_text(const TokenizerParts& parts) {
 void write_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory) {
     const TokenizerParts& parts = tokenizer.parts();
     if (parts.rank_is_id || parts.whole_pieces || parts.add_prefix_space)
-        throw UserError(fmt::format("{}: vocab.json and merges.txt cannot hold this tokenizer (it was read from "
-                                    "tokenizer.json or a .tiktoken file with options they lack)",
-                                    parts.source));
+        throw UserError(
+            fmt::format("{}: vocab.json and merges.txt cannot hold this tokenizer (it was read from "
+                        "tokenizer.json or a .tiktoken file with options they lack)",
+                        parts.source));
     std::error_code error;
     std::filesystem::create_directories(directory, error);
     if (error)
-        throw UserError(fmt::format("{}: cannot make the directory: {}", directory.string(), error.message()));
+        throw UserError(
+            fmt::format("{}: cannot make the directory: {}", directory.string(), error.message()));
     AtomicFile vocabulary(directory / "vocab.json"), merges(directory / "merges.txt");
     vocabulary.write(vocabulary_text(parts));
     merges.write(merges_text(parts));

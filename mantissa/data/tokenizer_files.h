@@ -11,8 +11,8 @@
 namespace mantissa {
 
 /// Loads from a directory, in which it looks for encoder.json + vocab.bpe, vocab.json + merges.txt,
-/// tokenizer.json, in that order, or from a file named *.json or *.tiktoken. Throws UserError, naming the file
-/// and, where there are lines, the line.
+/// tokenizer.json, in that order, or from a file named *.json or *.tiktoken. Throws UserError, naming the
+/// file and, where there are lines, the line.
 Tokenizer load_tokenizer(const std::filesystem::path& path);
 
 /// A text and the name to call it by in messages.
@@ -21,8 +21,8 @@ struct NamedText {
     std::string name;
 };
 
-/// encoder.json (= vocab.json) and vocab.bpe (= merges.txt). Every token must be a byte, the result of a merge,
-/// or, in angle brackets, special; each id below the number of tokens must be used.
+/// encoder.json (= vocab.json) and vocab.bpe (= merges.txt). Every token must be a byte, the result of a
+/// merge, or, in angle brackets, special; each id below the number of tokens must be used.
 Tokenizer parse_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges);
 
 /// tokenizer.json, with merges as strings or as pairs. Of the models only BPE, of the pre-tokenizers only

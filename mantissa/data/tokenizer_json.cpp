@@ -46,18 +46,21 @@ class Reader {
 
   private:
     [[noreturn]] void unsupported(const std::string& what) const {
-        throw UserError(fmt::format("{}: {} is not supported: mantissa reads byte-level BPE as GPT-2's", name_, what));
+        throw UserError(
+            fmt::format("{}: {} is not supported: mantissa reads byte-level BPE as GPT-2's", name_, what));
     }
 
     std::string type_of(const Json& component, const char* what) const {
-        return require_string(require_member(component, "type", name_, what), name_, fmt::format("{}.type", what));
+        return require_string(require_member(component, "type", name_, what), name_,
+                              fmt::format("{}.type", what));
     }
 
     bool flag(const Json& object, const char* key, const std::string& what, bool absent) const {
         const Json& value = member_or_null(object, key);
         if (value.is_null()) return absent;
         if (!value.is_boolean())
-            throw UserError(fmt::format("{}: {}: expected true or false, found {}", name_, what, json_excerpt(value)));
+            throw UserError(
+                fmt::format("{}: {}: expected true or false, found {}", name_, what, json_excerpt(value)));
         return value.get<bool>();
     }
 
@@ -91,7 +94,8 @@ class Reader {
         const Json& type = member_or_null(model, "type");
         if (!type.is_null() && require_string(type, name_, "model.type") != "BPE")
             unsupported("the model " + type.get<std::string>());
-        for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
+        for (const char* key :
+             {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
             require_absent(model, key, fmt::format("model.{}", key));
         // unk_token and fuse_unk say nothing here: with all 256 bytes in the vocabulary nothing is unknown.
         spelled_.add_all(require_member(model, "vocab", name_, "model"), "model.vocab");
@@ -106,16 +110,17 @@ class Reader {
         for (const Json& merge : merges) {
             const std::string where = fmt::format("entry {}", ++number);
             if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
-                spelled_.add_merge(merge[0].get_ref<const std::string&>(), merge[1].get_ref<const std::string&>(),
-                                   where);
+                spelled_.add_merge(merge[0].get_ref<const std::string&>(),
+                                   merge[1].get_ref<const std::string&>(), where);
                 continue;
             }
             const std::string_view text = merge.is_string() ? merge.get_ref<const std::string&>() : "";
             const std::size_t space = text.find(' ');
             if (space == text.npos || text.find(' ', space + 1) != text.npos)
-                throw UserError(fmt::format("{}: model.merges: {}: expected \"LEFT RIGHT\" or [\"LEFT\", \"RIGHT\"], "
-                                            "found {}",
-                                            name_, where, json_excerpt(merge)));
+                throw UserError(
+                    fmt::format("{}: model.merges: {}: expected \"LEFT RIGHT\" or [\"LEFT\", \"RIGHT\"], "
+                                "found {}",
+                                name_, where, json_excerpt(merge)));
             spelled_.add_merge(text.substr(0, space), text.substr(space + 1), where);
         }
     }
@@ -127,10 +132,10 @@ class Reader {
             throw UserError(
                 fmt::format("{}: added_tokens: expected an array, found {}", name_, json_excerpt(added)));
         for (const Json& token : added) {
-            const std::string& text = require_string(require_member(token, "content", name_, "added_tokens"), name_,
-                                                     "added_tokens content");
-            const auto id =
-                require_unsigned(require_member(token, "id", name_, "added_tokens"), name_, "added_tokens id");
+            const std::string& text = require_string(require_member(token, "content", name_, "added_tokens"),
+                                                     name_, "added_tokens content");
+            const auto id = require_unsigned(require_member(token, "id", name_, "added_tokens"), name_,
+                                             "added_tokens id");
             const std::string what = fmt::format("the added token {}", quoted_excerpt(text));
             for (const char* key : {"lstrip", "rstrip", "single_word"})
                 require_absent(token, key, fmt::format("{} with {}", what, key));

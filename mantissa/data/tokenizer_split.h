@@ -14,8 +14,8 @@ namespace mantissa {
 /// Where the piece that begins at `begin` < text.size() ends.
 std::size_t piece_end(std::string_view text, std::size_t begin);
 
-/// The first place at or after `wanted` where the text may be cut so that splitting both parts gives the pieces
-/// of the whole: before white space that follows something else. The end of the text if there is none.
+/// The first place at or after `wanted` where the text may be cut so that splitting both parts gives the
+/// pieces of the whole: before white space that follows something else. The end of the text if there is none.
 std::size_t safe_cut(std::string_view text, std::size_t wanted);
 
 }  // namespace mantissa

@@ -35,8 +35,10 @@ class PairTable {
 
   private:
     std::size_t slot_of(TokenId left, TokenId right) const {
-        const auto key = std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
-        return ((key * 0x9E3779B97F4A7C15) >> 32) & mask_;  // the upper half: 2^64 / golden ratio mixes upwards
+        const auto key =
+            std::uint64_t{static_cast<std::uint32_t>(left)} << 32 | static_cast<std::uint32_t>(right);
+        return ((key * 0x9E3779B97F4A7C15) >> 32) &
+               mask_;  // the upper half: 2^64 / golden ratio mixes upwards
     }
 
     std::vector<Entry> slots_ = std::vector<Entry>(2);

@@ -52,7 +52,8 @@ std::optional<RankLine> read_line(std::string_view line) {
     const std::string_view digits = line.substr(space + 1);
     std::uint64_t rank = 0;
     const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), rank);
-    if (!bytes || parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size()) return std::nullopt;
+    if (!bytes || parsed.ec != std::errc() || parsed.ptr != digits.data() + digits.size())
+        return std::nullopt;
     return RankLine{std::move(*bytes), rank};
 }
 
@@ -62,12 +63,14 @@ void refuse_other_split_rules(const NamedText& ranks, std::size_t lines) {
         std::size_t lines;
         const char* name;
     };
-    constexpr std::array<Known, 3> others = {{{100256, "cl100k_base"}, {199998, "o200k_base"}, {128000, "Llama 3"}}};
+    constexpr std::array<Known, 3> others = {
+        {{100256, "cl100k_base"}, {199998, "o200k_base"}, {128000, "Llama 3"}}};
     for (const Known& known : others)
         if (lines == known.lines)
-            throw UserError(fmt::format("{}: {} tokens are those of {}, which splits text by another rule than "
-                                        "GPT-2's; that rule is not supported",
-                                        ranks.name, lines, known.name));
+            throw UserError(
+                fmt::format("{}: {} tokens are those of {}, which splits text by another rule than "
+                            "GPT-2's; that rule is not supported",
+                            ranks.name, lines, known.name));
 }
 
 }  // namespace
@@ -85,15 +88,16 @@ Tokenizer parse_tiktoken(const NamedText& ranks) {
         if (text.empty()) continue;
         auto line = read_line(text);
         if (!line)
-            throw UserError(fmt::format("{}: line {}: expected a token in base64, a space and its rank, found {}",
-                                        ranks.name, number, quoted_excerpt(text)));
+            throw UserError(
+                fmt::format("{}: line {}: expected a token in base64, a space and its rank, found {}",
+                            ranks.name, number, quoted_excerpt(text)));
         if (line->rank < parts.tokens.size())
-            throw UserError(fmt::format("{}: line {}: rank {} is not above the one before it", ranks.name, number,
-                                        line->rank));
+            throw UserError(fmt::format("{}: line {}: rank {} is not above the one before it", ranks.name,
+                                        number, line->rank));
         // One rank may be left out, for the special token; a second gap is found below.
         if (line->rank > lines + 1)
-            throw UserError(fmt::format("{}: line {}: rank {} where {} was expected", ranks.name, number, line->rank,
-                                        parts.tokens.size()));
+            throw UserError(fmt::format("{}: line {}: rank {} where {} was expected", ranks.name, number,
+                                        line->rank, parts.tokens.size()));
         parts.tokens.resize(line->rank + 1);
         parts.tokens.back() = std::move(line->bytes);
         ++lines;

@@ -140,8 +140,8 @@ class Trainer {
 Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainObserver observer) {
     constexpr TokenId smallest = 257;
     if (vocabulary < smallest)
-        throw UserError(fmt::format("a vocabulary of {} tokens is too small: 256 bytes and {} take {}", vocabulary,
-                                    end_of_text, smallest));
+        throw UserError(fmt::format("a vocabulary of {} tokens is too small: 256 bytes and {} take {}",
+                                    vocabulary, end_of_text, smallest));
     TokenizerParts parts;
     parts.source = "trained tokenizer";
     std::array<TokenId, 256> byte_tokens{};
@@ -154,9 +154,10 @@ Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainOb
     while (parts.merges.size() < merges) {
         const Candidate best = trainer.next();
         if (best.count == 0)
-            throw UserError(fmt::format("the text gives {} tokens, {} were asked for: no further pair occurs twice. "
-                                        "Give more text or a smaller vocabulary",
-                                        parts.tokens.size() + 1, vocabulary));
+            throw UserError(
+                fmt::format("the text gives {} tokens, {} were asked for: no further pair occurs twice. "
+                            "Give more text or a smaller vocabulary",
+                            parts.tokens.size() + 1, vocabulary));
         const auto left = static_cast<TokenId>(best.key >> 32), right = static_cast<TokenId>(best.key);
         const auto result = static_cast<TokenId>(parts.tokens.size());
         trainer.merge(left, right, result);

@@ -1,5 +1,5 @@
-// Training a byte-level BPE tokenizer: the most frequent pair of neighbouring tokens becomes a token, again and
-// again (Sennrich et al. 2016), over counted pieces of text rather than the text itself.
+// Training a byte-level BPE tokenizer: the most frequent pair of neighbouring tokens becomes a token, again
+// and again (Sennrich et al. 2016), over counted pieces of text rather than the text itself.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,16 @@ struct TrainProgress {
 
 using TrainObserver = FunctionRef<void(const TrainProgress&)>;
 
-/// Counts the pieces of the files, one after the other, each on all threads of the pool. The observer is told of
-/// bytes. Throws UserError if a file cannot be read or is no text.
-PieceCounts count_pieces(std::span<const std::filesystem::path> texts, ThreadPool& pool, TrainObserver observer);
+/// Counts the pieces of the files, one after the other, each on all threads of the pool. The observer is told
+/// of bytes. Throws UserError if a file cannot be read or is no text.
+PieceCounts count_pieces(std::span<const std::filesystem::path> texts, ThreadPool& pool,
+                         TrainObserver observer);
 
-/// Learns a vocabulary of exactly `vocabulary` tokens: the 256 bytes in GPT-2's order, then one token a merge,
-/// the last <|endoftext|>. The result follows from the counts alone: of pairs equally frequent the one with
-/// the smaller left id is taken, then the smaller right. Only pairs that occur at least twice are merged.
-/// Throws UserError if vocabulary < 257 or the text has too few such pairs, naming how many tokens it gives.
+/// Learns a vocabulary of exactly `vocabulary` tokens: the 256 bytes in GPT-2's order, then one token a
+/// merge, the last <|endoftext|>. The result follows from the counts alone: of pairs equally frequent the one
+/// with the smaller left id is taken, then the smaller right. Only pairs that occur at least twice are
+/// merged. Throws UserError if vocabulary < 257 or the text has too few such pairs, naming how many tokens it
+/// gives.
 Tokenizer train_tokenizer(const PieceCounts& counts, TokenId vocabulary, TrainObserver observer);
 
 }  // namespace mantissa

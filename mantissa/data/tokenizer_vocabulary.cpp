@@ -45,12 +45,13 @@ void SpelledVocabulary::add(const std::string& spelling, std::uint64_t id) {
 
 void SpelledVocabulary::add_all(const nlohmann::json& entries, const std::string& what) {
     if (!entries.is_object())
-        fail(fmt::format("{}: expected an object of tokens and their ids, found {}", what, json_excerpt(entries)));
+        fail(fmt::format("{}: expected an object of tokens and their ids, found {}", what,
+                         json_excerpt(entries)));
     ids_.reserve(entries.size());
     for (const auto& [spelling, id] : entries.items()) {
         if (!id.is_number_unsigned())
-            fail(fmt::format("{}: id of {}: expected an unsigned integer, found {}", what, quoted_excerpt(spelling),
-                             json_excerpt(id)));
+            fail(fmt::format("{}: id of {}: expected an unsigned integer, found {}", what,
+                             quoted_excerpt(spelling), json_excerpt(id)));
         add(spelling, id.get<std::uint64_t>());
     }
 }
@@ -60,17 +61,18 @@ void SpelledVocabulary::add_special(const std::string& text, std::uint64_t id) {
     if (known == ids_.end())
         add(text, id);
     else if (static_cast<std::uint64_t>(known->second) != id)
-        fail(fmt::format("the special token {} has id {} here and {} in the vocabulary", quoted_excerpt(text), id,
-                         known->second));
+        fail(fmt::format("the special token {} has id {} here and {} in the vocabulary", quoted_excerpt(text),
+                         id, known->second));
     specials_.push_back({text, static_cast<TokenId>(id)});
 }
 
 TokenId SpelledVocabulary::require(std::string_view spelling, const std::string& where) const {
     const auto token = ids_.find(spelling);
     if (token == ids_.end())
-        fail(fmt::format("the tokenizer disagrees with itself: {} of the merges needs the token {}, which the "
-                         "vocabulary lacks",
-                         where, quoted_excerpt(spelling)));
+        fail(
+            fmt::format("the tokenizer disagrees with itself: {} of the merges needs the token {}, which the "
+                        "vocabulary lacks",
+                        where, quoted_excerpt(spelling)));
     return token->second;
 }
 
@@ -93,8 +95,9 @@ std::vector<const std::string*> SpelledVocabulary::spellings_by_id() const {
     for (const auto& [spelling, id] : ids_) {
         const auto place = static_cast<std::size_t>(id);
         if (place >= spellings.size())
-            fail(fmt::format("token {} has id {}, though there are {} tokens: ids must run from 0 without a gap",
-                             quoted_excerpt(spelling), id, spellings.size()));
+            fail(fmt::format(
+                "token {} has id {}, though there are {} tokens: ids must run from 0 without a gap",
+                quoted_excerpt(spelling), id, spellings.size()));
         if (spellings[place])
             fail(fmt::format("id {} stands for both {} and {}", id,
                              quoted_excerpt(std::min(*spellings[place], spelling)),
@@ -121,9 +124,10 @@ TokenizerParts SpelledVocabulary::finish() && {
             fail(fmt::format("token {} ({}) is not spelled in the byte-level alphabet", id,
                              quoted_excerpt(spelling)));
         } else if (!special[id] && !merged[id] && bytes->size() != 1) {
-            fail(fmt::format("the tokenizer disagrees with itself: token {} ({}) is in the vocabulary but no "
-                             "merge makes it",
-                             id, quoted_excerpt(spelling)));
+            fail(
+                fmt::format("the tokenizer disagrees with itself: token {} ({}) is in the vocabulary but no "
+                            "merge makes it",
+                            id, quoted_excerpt(spelling)));
         }
         parts.tokens.push_back(std::move(*bytes));
     }

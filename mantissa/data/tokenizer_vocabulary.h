@@ -17,8 +17,8 @@ class SpelledVocabulary {
   public:
     explicit SpelledVocabulary(std::string source) : source_(std::move(source)) {}
 
-    /// All entries of a JSON object of spellings and ids. Throws UserError, calling it `what`, if it is something
-    /// else.
+    /// All entries of a JSON object of spellings and ids. Throws UserError, calling it `what`, if it is
+    /// something else.
     void add_all(const nlohmann::json& entries, const std::string& what);
     /// Marks a token as special, adding it if need be. Throws UserError if its spelling has another id.
     void add_special(const std::string& text, std::uint64_t id);
@@ -26,8 +26,8 @@ class SpelledVocabulary {
     /// is no token.
     void add_merge(std::string_view left, std::string_view right, const std::string& where);
 
-    /// Checks that ids run from 0 without a gap and that each ordinary token is a byte or some merge's result. What is
-    /// neither and stands in angle brackets is special.
+    /// Checks that ids run from 0 without a gap and that each ordinary token is a byte or some merge's
+    /// result. What is neither and stands in angle brackets is special.
     TokenizerParts finish() &&;
 
   private:
@@ -47,8 +47,8 @@ class SpelledVocabulary {
     std::vector<SpecialToken> specials_;
 };
 
-/// A piece of a file for an error message: cut after 40 bytes, in quotes, control characters and invalid UTF-8
-/// escaped.
+/// A piece of a file for an error message: cut after 40 bytes, in quotes, control characters and invalid
+/// UTF-8 escaped.
 std::string quoted_excerpt(std::string_view text);
 
 }  // namespace mantissa

@@ -1,5 +1,5 @@
-// Our tokenizer against tiktoken and Hugging Face's: the fixture is made by bench/peers/tokenizer_fixture.py, whose
-// generator of strings is repeated here.
+// Our tokenizer against tiktoken and Hugging Face's: the fixture is made by bench/peers/tokenizer_fixture.py,
+// whose generator of strings is repeated here.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -16,8 +16,8 @@ namespace mantissa {
 namespace {
 
 const nlohmann::json& fixture() {
-    static const auto json =
-        nlohmann::json::parse(read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/data/tokenizer_fixture.json"));
+    static const auto json = nlohmann::json::parse(
+        read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/data/tokenizer_fixture.json"));
     return json;
 }
 

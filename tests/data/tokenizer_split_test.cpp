@@ -35,7 +35,8 @@ TEST(TokenizerSplit, Words) {
 
 TEST(TokenizerSplit, ContractionsAreCaseSensitiveAndNeedNoWordBefore) {
     EXPECT_EQ(pieces("don't we've I'll he'd I'm you're it's"),
-              (Pieces{"don", "'t", " we", "'ve", " I", "'ll", " he", "'d", " I", "'m", " you", "'re", " it", "'s"}));
+              (Pieces{"don", "'t", " we", "'ve", " I", "'ll", " he", "'d", " I", "'m", " you", "'re", " it",
+                      "'s"}));
     EXPECT_EQ(pieces("IT'S"), (Pieces{"IT", "'", "S"}));
     EXPECT_EQ(pieces("'sabc"), (Pieces{"'s", "abc"}));
     EXPECT_EQ(pieces("'rabc"), (Pieces{"'", "rabc"}));
@@ -62,7 +63,9 @@ TEST(TokenizerSplit, MongolianVowelSeparatorIsNoWhiteSpace) {
 }
 
 TEST(TokenizerSplit, InvalidUtf8CountsAsNeitherLetterNorNumberNorSpace) {
-    EXPECT_EQ(pieces("ab\xFF\xFE" "cd"), (Pieces{"ab", "\xFF\xFE", "cd"}));
+    EXPECT_EQ(pieces("ab\xFF\xFE"
+                     "cd"),
+              (Pieces{"ab", "\xFF\xFE", "cd"}));
     EXPECT_EQ(pieces("a \xC3"), (Pieces{"a", " \xC3"}));
     EXPECT_EQ(pieces("\xED\xA0\x80z"), (Pieces{"\xED\xA0\x80", "z"}));  // a surrogate
     EXPECT_EQ(pieces("\xC0\xA0z"), (Pieces{"\xC0\xA0", "z"}));          // an overlong space
@@ -77,8 +80,8 @@ TEST(TokenizerSplit, TextMayBeCutBeforeWhiteSpaceAfterSomethingElse) {
 }
 
 TEST(TokenizerSplit, PartsGiveThePiecesOfTheWhole) {
-    const std::vector<std::string> fragments = {" ", "  ", "\n", "\u00A0", "\u3000", "a", "'s", "'", "1", "!", "\u00E9",
-                                                "\xFF", "\xE3\x80"};
+    const std::vector<std::string> fragments = {" ", "  ", "\n", "\u00A0", "\u3000", "a",       "'s",
+                                                "'", "1",  "!",  "\u00E9", "\xFF",   "\xE3\x80"};
     const RandomStream random{.seed = 7};
     std::uint64_t draw = 0;
     for (int round = 0; round < 2000; ++round) {

@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-
 #include "mantissa/base/clock.h"
 #include "mantissa/base/random.h"
 #include "mantissa/data/encode_text.h"
@@ -53,7 +52,8 @@ TEST(Tokenizer, SpecialTokensOnlyOnRequest) {
     EXPECT_EQ(tokenizer.decode(plain), text);
     EXPECT_EQ(tokenizer.special("<|endoftext|>"), 261);
     EXPECT_EQ(tokenizer.special("<|other|>"), std::nullopt);
-    EXPECT_EQ(tokenizer.encode("<|endoftext|><|endoftext|", {.specials = SpecialsInText::as_tokens}).front(), 261);
+    EXPECT_EQ(tokenizer.encode("<|endoftext|><|endoftext|", {.specials = SpecialsInText::as_tokens}).front(),
+              261);
 }
 
 TEST(Tokenizer, OfTwoSpecialTokensTheLeftmostThenTheLongest) {
@@ -112,17 +112,18 @@ TEST(Tokenizer, BothWaysToMergeAgree) {
         parts.merges.push_back({left, right, static_cast<TokenId>(parts.tokens.size())});
         parts.tokens.push_back(parts.tokens[left] + parts.tokens[right]);
     };
-    join('a', 'b');    // 262
-    join('a', 'a');    // 263
-    join(262, 262);    // abab
-    join('b', 263);    // baa
-    join(263, 263);    // aaaa
-    join(262, 'a');    // aba
+    join('a', 'b');  // 262
+    join('a', 'a');  // 263
+    join(262, 262);  // abab
+    join('b', 263);  // baa
+    join(263, 263);  // aaaa
+    join(262, 'a');  // aba
     const Tokenizer tokenizer(std::move(parts));
     PairTable pairs;
     pairs.reserve(tokenizer.parts().merges.size());
     std::uint32_t rank = 0;
-    for (const Merge& merge : tokenizer.parts().merges) pairs.insert({merge.left, merge.right, merge.result, rank++});
+    for (const Merge& merge : tokenizer.parts().merges)
+        pairs.insert({merge.left, merge.right, merge.result, rank++});
     std::array<TokenId, 256> bytes;
     for (int byte = 0; byte < 256; ++byte) bytes[byte] = byte;
     for (std::uint64_t i = 0; i < 20000; ++i) {
@@ -140,9 +141,9 @@ TEST(Tokenizer, CachedPiecesAreNotMixedUp) {
     const Tokenizer tokenizer(small_parts());
     Encoder encoder(tokenizer);
     for (int round = 0; round < 2; ++round) {
-        for (const std::string& text : {std::string("!"), std::string("!\0", 2), std::string("!\0\0", 3),
-                                       std::string("abcdefgh"), std::string("abcdefghi"), std::string("abcdefghijklmnop"),
-                                       std::string("abcdefghijklmnopq")}) {
+        for (const std::string& text :
+             {std::string("!"), std::string("!\0", 2), std::string("!\0\0", 3), std::string("abcdefgh"),
+              std::string("abcdefghi"), std::string("abcdefghijklmnop"), std::string("abcdefghijklmnopq")}) {
             Ids ids;
             encoder.encode(text, ids);
             EXPECT_EQ(tokenizer.decode(ids), text);
@@ -151,8 +152,8 @@ TEST(Tokenizer, CachedPiecesAreNotMixedUp) {
 }
 
 TEST(Tokenizer, LongRunsTakeTimeInProportion) {
-    // 4 MB of one letter, of "ab", and of spaces: each is one piece. A quadratic merge would take hours; 30 s leaves
-    // room for sanitizers.
+    // 4 MB of one letter, of "ab", and of spaces: each is one piece. A quadratic merge would take hours; 30 s
+    // leaves room for sanitizers.
     const Tokenizer tokenizer = any_tokenizer();
     const Stopwatch watch;
     for (const std::string_view unit : {"a", "ab", " ", "\u4e09", "!"}) {
@@ -212,10 +213,12 @@ TEST(StreamDecoder, ReplacesEachMaximalSubpartOnce) {
 TEST(Tokenizer, RefusesIdsOutsideTheVocabulary) {
     const Tokenizer tokenizer(small_parts());
     const Ids above = {259, 262};
-    EXPECT_EQ(error_of([&] { tokenizer.decode(above); }),
-              "token 262 is outside the vocabulary of 262 (small): the tokens were made with another tokenizer");
-    EXPECT_EQ(error_of([&] { StreamDecoder(tokenizer).push(-1); }),
-              "token -1 is outside the vocabulary of 262 (small): the tokens were made with another tokenizer");
+    EXPECT_EQ(
+        error_of([&] { tokenizer.decode(above); }),
+        "token 262 is outside the vocabulary of 262 (small): the tokens were made with another tokenizer");
+    EXPECT_EQ(
+        error_of([&] { StreamDecoder(tokenizer).push(-1); }),
+        "token -1 is outside the vocabulary of 262 (small): the tokens were made with another tokenizer");
 }
 
 TEST(Tokenizer, RefusesPartsThatDisagree) {
@@ -228,7 +231,8 @@ TEST(Tokenizer, RefusesPartsThatDisagree) {
     EXPECT_EQ(error_with([](TokenizerParts&) {}), "no error");
     EXPECT_EQ(error_with([](TokenizerParts& p) { p.tokens[7] = "zz"; }),
               start + "no token stands for the byte 0x07; a byte-level tokenizer has all 256");
-    EXPECT_EQ(error_with([](TokenizerParts& p) { p.tokens[7] = "a"; }), start + "tokens 7 and 97 are the same bytes");
+    EXPECT_EQ(error_with([](TokenizerParts& p) { p.tokens[7] = "a"; }),
+              start + "tokens 7 and 97 are the same bytes");
     EXPECT_EQ(error_with([](TokenizerParts& p) { p.tokens[256] = ""; }), start + "token 256 is empty");
     EXPECT_EQ(error_with([](TokenizerParts& p) { p.merges[0].right = 'f'; }),
               start + "merge 1 joins tokens 104 and 102, which do not make up token 256");
@@ -238,9 +242,12 @@ TEST(Tokenizer, RefusesPartsThatDisagree) {
               start + "merge 6 repeats an earlier merge");
     EXPECT_EQ(error_with([](TokenizerParts& p) { p.specials[0].id = 900; }),
               start + "the special token \"<|endoftext|>\" has id 900, outside the vocabulary of 262");
-    EXPECT_EQ(error_with([](TokenizerParts& p) { p.specials.push_back({"<|x|>", 261}); }),
+    EXPECT_EQ(error_with([](TokenizerParts& p) {
+                  p.specials.push_back({"<|x|>", 261});
+              }),
               start + "token 261 is special twice, as \"<|x|>\" too");
-    EXPECT_EQ(error_with([](TokenizerParts& p) { p.specials[0].text = ""; }), start + "special token 261 is empty");
+    EXPECT_EQ(error_with([](TokenizerParts& p) { p.specials[0].text = ""; }),
+              start + "special token 261 is empty");
 }
 
 }  // namespace mantissa

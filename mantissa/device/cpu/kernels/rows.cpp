@@ -295,10 +295,10 @@ const RowKernels& kernels_for(Isa isa) {
         case Isa::generic:
             return row_kernels_generic();
         case Isa::avx2:
-            return row_kernels_generic();
+            return row_kernels_avx2();
         case Isa::avx512:
         case Isa::amx:
-            return row_kernels_generic();
+            return row_kernels_avx512();
     }
     return row_kernels_generic();
 }

@@ -1,0 +1,306 @@
+// Tokenizers in files: the forms agree, what is written is read back, and what is wrong is said in one line.
+#include "mantissa/data/tokenizer_files.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/file.h"
+#include "mantissa/data/tokenizer_alphabet.h"
+#include "mantissa/data/tokenizer_train.h"
+#include "tests/base/temporary_directory.h"
+#include "tests/data/tokenizer_test_data.h"
+
+namespace mantissa {
+
+namespace {
+
+using Json = nlohmann::json;
+using Ids = std::vector<TokenId>;
+
+/// The small tokenizer's vocabulary as in vocab.json.
+Json small_vocabulary() {
+    const TokenizerParts parts = small_parts();
+    Json entries = Json::object();
+    for (std::size_t id = 0; id + 1 < parts.tokens.size(); ++id) entries[spell_bytes(parts.tokens[id])] = id;
+    entries["<|endoftext|>"] = 261;
+    return entries;
+}
+
+const std::string small_merges = "#version: 0.2\nh e\nl l\nll o\nhe llo\n\u0120 hello\n";
+
+/// The small tokenizer as tokenizer.json, merges as strings.
+Json small_json() {
+    Json json = {
+        {"version", "1.0"},
+        {"truncation", nullptr},
+        {"padding", nullptr},
+        {"added_tokens",
+         {{{"id", 261},
+           {"content", "<|endoftext|>"},
+           {"single_word", false},
+           {"lstrip", false},
+           {"rstrip", false},
+           {"normalized", true},
+           {"special", true}}}},
+        {"normalizer", nullptr},
+        {"pre_tokenizer", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}}},
+        {"post_processor", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", false}}},
+        {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}}},
+        {"model",
+         {{"type", "BPE"},
+          {"dropout", nullptr},
+          {"unk_token", nullptr},
+          {"continuing_subword_prefix", ""},
+          {"end_of_word_suffix", ""},
+          {"fuse_unk", false},
+          {"vocab", small_vocabulary()},
+          {"merges", {"h e", "l l", "ll o", "he llo", "\u0120 hello"}}}}};
+    return json;
+}
+
+std::string base64(const std::string& bytes) {
+    const std::string digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string text;
+    for (std::size_t at = 0; at < bytes.size(); at += 3) {
+        std::uint32_t group = 0;
+        for (std::size_t i = 0; i < 3; ++i)
+            group = group << 8 | (at + i < bytes.size() ? static_cast<unsigned char>(bytes[at + i]) : 0u);
+        for (std::size_t i = 0; i < 4; ++i)
+            text += at + i <= bytes.size() ? digits[group >> (18 - 6 * i) & 63] : '=';
+    }
+    return text;
+}
+
+std::string tiktoken_lines(const TokenizerParts& parts) {
+    std::string lines;
+    for (std::size_t id = 0; id + 1 < parts.tokens.size(); ++id)
+        lines += base64(parts.tokens[id]) + " " + std::to_string(id) + "\n";
+    return lines;
+}
+
+Tokenizer parse_pair(const std::string& vocabulary, const std::string& merges) {
+    return parse_vocabulary_and_merges({vocabulary, "vocab.json"}, {merges, "merges.txt"});
+}
+
+std::string pair_error(const Json& vocabulary, const std::string& merges) {
+    return error_of([&] { parse_pair(vocabulary.dump(), merges); });
+}
+
+std::string json_error(const Json& json) {
+    return error_of([&] { parse_tokenizer_json({json.dump(), "tokenizer.json"}); });
+}
+
+void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
+
+}  // namespace
+
+TEST(TokenizerFiles, AllFormsGiveTheSameTokens) {
+    const Ids expected = {259, 260, '!', 256, 257};
+    const std::string text = "hello hello!hell";
+    EXPECT_EQ(parse_pair(small_vocabulary().dump(), small_merges).encode(text), expected);
+    Json json = small_json();
+    EXPECT_EQ(parse_tokenizer_json({json.dump(), "j"}).encode(text), expected);
+    // Written as text, since pairs in braces would become an object.
+    json["model"]["merges"] =
+        Json::parse(R"([["h","e"],["l","l"],["ll","o"],["he","llo"],["\u0120","hello"]])");
+    EXPECT_EQ(parse_tokenizer_json({json.dump(), "j"}).encode(text), expected);
+    const Tokenizer ranks = parse_tiktoken({tiktoken_lines(small_parts()), "t"});
+    EXPECT_EQ(ranks.encode(text), expected);
+    EXPECT_EQ(ranks.special("<|endoftext|>"), 261);
+}
+
+TEST(TokenizerFiles, Gpt2AsTiktokenAndAsTokenizerJson) {
+    MANTISSA_SKIP_WITHOUT_SHARED_DATA();
+    const Tokenizer gpt2 = load_gpt2();
+    EXPECT_EQ(gpt2.vocabulary(), 50257);
+    EXPECT_EQ(gpt2.special("<|endoftext|>"), 50256);
+    const Tokenizer ranks = parse_tiktoken({tiktoken_lines(gpt2.parts()), "r50k_base.tiktoken"});
+    const std::string text = read_file(*shared_data() / "tinyshakespeare.txt");
+    EXPECT_EQ(ranks.encode(text), gpt2.encode(text));
+    EXPECT_EQ(ranks.special("<|endoftext|>"), 50256);
+}
+
+TEST(TokenizerFiles, WhatIsWrittenIsReadBack) {
+    const TemporaryDirectory directory;
+    const Tokenizer small(small_parts());
+    write_tokenizer(small, directory / "new/tokenizer");
+    const Tokenizer read = load_tokenizer(directory / "new/tokenizer");
+    EXPECT_EQ(read.parts().tokens, small.parts().tokens);
+    EXPECT_EQ(read.encode("hello hello, world"), small.encode("hello hello, world"));
+    EXPECT_EQ(read.special("<|endoftext|>"), 261);
+    EXPECT_EQ(read_file(directory / "new/tokenizer/merges.txt"), small_merges);
+    // Nothing but the two files is left behind.
+    const auto entries = std::filesystem::directory_iterator(directory / "new/tokenizer");
+    EXPECT_EQ(std::distance(begin(entries), end(entries)), 2);
+}
+
+TEST(TokenizerFiles, WritingRefusesWhatThePairCannotHold) {
+    const TemporaryDirectory directory;
+    const Tokenizer ranks = parse_tiktoken({tiktoken_lines(small_parts()), "a.tiktoken"});
+    EXPECT_EQ(error_of([&] { write_tokenizer(ranks, directory / "out"); }),
+              "a.tiktoken: vocab.json and merges.txt cannot hold this tokenizer (it was read from "
+              "tokenizer.json or a "
+              ".tiktoken file with options they lack)");
+}
+
+TEST(TokenizerFiles, DirectoryAndFileNames) {
+    const TemporaryDirectory directory;
+    const std::string name = directory.path().string();
+    EXPECT_EQ(
+        error_of([&] { load_tokenizer(directory.path()); }),
+        name +
+            ": holds no tokenizer: expected encoder.json and vocab.bpe, or vocab.json and merges.txt, or "
+            "tokenizer.json");
+    write(directory / "tokenizer.json", small_json().dump());
+    EXPECT_EQ(load_tokenizer(directory.path()).vocabulary(), 262);
+    EXPECT_EQ(load_tokenizer(directory / "tokenizer.json").vocabulary(), 262);
+    write(directory / "a.tiktoken", tiktoken_lines(small_parts()));
+    EXPECT_EQ(load_tokenizer(directory / "a.tiktoken").vocabulary(), 262);
+    write(directory / "a.model", "x");
+    EXPECT_EQ(error_of([&] { load_tokenizer(directory / "a.model"); }),
+              name + "/a.model: expected a tokenizer's directory, tokenizer.json or a .tiktoken file");
+    EXPECT_EQ(error_of([&] { load_tokenizer(directory / "absent"); }),
+              name + "/absent: cannot open: No such file or directory");
+}
+
+TEST(TokenizerFiles, PairsThatDisagreeOrAreDamaged) {
+    const std::string start = "vocab.json: the tokenizer disagrees with itself: ";
+    EXPECT_EQ(pair_error(small_vocabulary(), small_merges), "no error");
+    EXPECT_EQ(pair_error(small_vocabulary(), "h e\nl l\nll o\nhe llo\n"),
+              start + "token 260 (\"\u0120hello\") is in the vocabulary but no merge makes it");
+    EXPECT_EQ(pair_error(small_vocabulary(), small_merges + "x y\n"),
+              start + "line 7 of the merges needs the token \"xy\", which the vocabulary lacks");
+    EXPECT_EQ(pair_error(small_vocabulary(), small_merges + "h e\n"),
+              start + "merge 6 repeats an earlier merge");
+    EXPECT_EQ(pair_error(small_vocabulary(), "h e\nll\n"),
+              "merges.txt: line 2: expected two tokens with one space between them, found \"ll\"");
+    EXPECT_EQ(pair_error(small_vocabulary(), "h e\n\nl l\n"),
+              "merges.txt: line 2: expected two tokens with one space between them, found \"\"");
+    EXPECT_EQ(pair_error(small_vocabulary(), "h e\r\n"),
+              start + "line 1 of the merges needs the token \"e\\x0D\", which the vocabulary lacks");
+    EXPECT_EQ(pair_error(small_vocabulary(), std::string("h \xFF\x00\n", 5)),
+              start + "line 1 of the merges needs the token \"\\xFF\\x00\", which the vocabulary lacks");
+
+    const auto with = [](const char* key, Json id) {
+        Json entries = small_vocabulary();
+        entries[key] = std::move(id);
+        return pair_error(entries, small_merges);
+    };
+    EXPECT_EQ(with("he", 7), "vocab.json: id 7 stands for both \"he\" and \"\u0107\"");
+    EXPECT_EQ(with("zz", 300),
+              "vocab.json: token \"zz\" has id 300, though there are 263 tokens: ids must run from 0 without "
+              "a gap");
+    EXPECT_EQ(with("zz", 5'000'000'000), "vocab.json: token \"zz\" has id 5000000000, which is too large");
+    EXPECT_EQ(with("he", -1), "vocab.json: vocabulary: id of \"he\": expected an unsigned integer, found -1");
+    EXPECT_EQ(with("he", 2.0),
+              "vocab.json: vocabulary: id of \"he\": expected an unsigned integer, found 2.0");
+    EXPECT_EQ(with("\u4e09", 262),
+              "vocab.json: token 262 (\"\u4e09\") is not spelled in the byte-level alphabet");
+    EXPECT_EQ(pair_error(Json::array(), ""),
+              "vocab.json: vocabulary: expected an object of tokens and their ids, found an array");
+    EXPECT_EQ(error_of([] { parse_pair(R"({"a": 0, "a": 1})", ""); }),
+              "vocab.json: the key \"a\" appears twice in one object");
+    Json no_byte = small_vocabulary();
+    no_byte.erase("<|endoftext|>");
+    no_byte["<x>"] = no_byte["a"];
+    no_byte.erase("a");
+    EXPECT_EQ(pair_error(no_byte, small_merges),
+              start + "no token stands for the byte 0x61; a byte-level tokenizer has all 256");
+}
+
+TEST(TokenizerFiles, TokenizerJsonHonoursOptionsAndRefusesOthersByName) {
+    EXPECT_EQ(json_error(small_json()), "no error");
+    const auto with = [](const char* pointer, Json value) {
+        Json json = small_json();
+        json[Json::json_pointer(pointer)] = std::move(value);
+        return json;
+    };
+    const auto refusal = [&](const char* pointer, Json value) {
+        return json_error(with(pointer, std::move(value)));
+    };
+    const auto unsupported = [](const std::string& what) {
+        return "tokenizer.json: " + what + " is not supported: mantissa reads byte-level BPE as GPT-2's";
+    };
+    // Honoured. "hell" is a token that no merge makes... but as a whole piece it is taken.
+    Json whole = with("/model/ignore_merges", true);
+    EXPECT_EQ(parse_tokenizer_json({whole.dump(), "j"}).encode("hello"), (Ids{259}));
+    EXPECT_EQ(
+        parse_tokenizer_json({with("/pre_tokenizer/add_prefix_space", true).dump(), "j"}).encode("hello"),
+        (Ids{260}));
+    // The class's default is true.
+    EXPECT_EQ(
+        parse_tokenizer_json({with("/pre_tokenizer", {{"type", "ByteLevel"}}).dump(), "j"}).encode("hello"),
+        (Ids{260}));
+
+    EXPECT_EQ(refusal("/model/type", "Unigram"), unsupported("the model Unigram"));
+    EXPECT_EQ(refusal("/model/dropout", 0.1), unsupported("model.dropout = 0.1"));
+    EXPECT_EQ(refusal("/model/byte_fallback", true), unsupported("model.byte_fallback = true"));
+    EXPECT_EQ(refusal("/model/end_of_word_suffix", "</w>"),
+              unsupported("model.end_of_word_suffix = \"</w>\""));
+    EXPECT_EQ(refusal("/model/continuing_subword_prefix", "##"),
+              unsupported("model.continuing_subword_prefix = \"##\""));
+    EXPECT_EQ(refusal("/normalizer", {{"type", "NFC"}}), unsupported("the normalizer NFC"));
+    EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Whitespace"}}),
+              unsupported("the pre_tokenizer Whitespace"));
+    EXPECT_EQ(refusal("/pre_tokenizer", nullptr), unsupported("a tokenizer without pre_tokenizer"));
+    EXPECT_EQ(refusal("/pre_tokenizer/use_regex", false), unsupported("pre_tokenizer.use_regex = false"));
+    EXPECT_EQ(refusal("/post_processor", {{"type", "TemplateProcessing"}}),
+              unsupported("the post_processor TemplateProcessing"));
+    EXPECT_EQ(refusal("/decoder", {{"type", "WordPiece"}}), unsupported("the decoder WordPiece"));
+    EXPECT_EQ(refusal("/truncation", {{"max_length", 8}}), unsupported("truncation"));
+    EXPECT_EQ(refusal("/added_tokens/0/lstrip", true),
+              unsupported("the added token \"<|endoftext|>\" with lstrip = true"));
+    EXPECT_EQ(refusal("/added_tokens/0/special", false),
+              unsupported("the added token \"<|endoftext|>\", which is not special but found in any text,"));
+    EXPECT_EQ(refusal("/added_tokens/0/id", 5),
+              "tokenizer.json: the special token \"<|endoftext|>\" has id 5 here and 261 in the vocabulary");
+    EXPECT_EQ(
+        refusal("/model/merges/1", 7),
+        "tokenizer.json: model.merges: entry 2: expected \"LEFT RIGHT\" or [\"LEFT\", \"RIGHT\"], found 7");
+    EXPECT_EQ(refusal("/model/merges", "h e"),
+              "tokenizer.json: model.merges: expected an array, found \"h e\"");
+    EXPECT_EQ(refusal("/pre_tokenizer/add_prefix_space", 1),
+              "tokenizer.json: pre_tokenizer.add_prefix_space: expected true or false, found 1");
+    EXPECT_EQ(json_error(Json::array()), "tokenizer.json: expected an object, found an array");
+    EXPECT_EQ(json_error(Json::object()), "tokenizer.json: top level: \"model\" is missing");
+}
+
+TEST(TokenizerFiles, TiktokenLines) {
+    const std::string bytes = tiktoken_lines(small_parts());
+    const auto error = [&](const std::string& added) {
+        return error_of([&] { parse_tiktoken({bytes + added, "r"}); });
+    };
+    const std::string expected = "r: line 262: expected a token in base64, a space and its rank, found ";
+    EXPECT_EQ(error("\n\n"), "no error");
+    EXPECT_EQ(error("aGk="), expected + "\"aGk=\"");
+    EXPECT_EQ(error("aGk 261\n"), expected + "\"aGk 261\"");    // no padding
+    EXPECT_EQ(error("aG=k 261\n"), expected + "\"aG=k 261\"");  // padding inside
+    EXPECT_EQ(error("aGl= 261\n"), expected + "\"aGl= 261\"");  // bits beyond the last byte
+    EXPECT_EQ(error("aGk= 26x\n"), expected + "\"aGk= 26x\"");
+    EXPECT_EQ(error("aGk= -1\n"), expected + "\"aGk= -1\"");
+    EXPECT_EQ(error("aGk= 260\n"), "r: line 262: rank 260 is not above the one before it");
+    EXPECT_EQ(error("aGk= 4000000000\n"), "r: line 262: rank 4000000000 where 261 was expected");
+    EXPECT_EQ(error("aGU= 261\n"),
+              "r: the tokenizer disagrees with itself: tokens 256 and 261 are the same bytes");
+    // One rank may be left out, for the special token, as in p50k_base.
+    EXPECT_EQ(parse_tiktoken({bytes + "aGk= 262\n", "r"}).special("<|endoftext|>"), 261);
+}
+
+TEST(TokenizerFiles, TiktokenVocabulariesOfAnotherSplitRule) {
+    std::string lines;
+    for (int rank = 0; rank < 128000; ++rank) {
+        const std::string bytes = {static_cast<char>(rank), static_cast<char>(rank >> 8),
+                                   static_cast<char>(rank >> 16)};
+        lines += base64(bytes) + " " + std::to_string(rank) + "\n";
+    }
+    EXPECT_EQ(error_of([&] {
+                  parse_tiktoken({lines, "r"});
+              }),
+              "r: 128000 tokens are those of Llama 3, which splits text by another rule than GPT-2's; that "
+              "rule is not "
+              "supported");
+}
+
+}  // namespace mantissa
