@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "mantissa/base/error.h"
@@ -185,6 +186,23 @@ std::vector<TensorToWrite> export_hf_gpt2(std::span<const TensorView> parameters
         list.push_back(
             {parameter, is_transposed_in_hf(parameter.name) ? Orientation::transposed : Orientation::as_is});
     return list;
+}
+
+std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads, std::int64_t end_of_text) {
+    const nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
+                                           {"model_type", "gpt2"},
+                                           {"vocab_size", sizes.vocabulary},
+                                           {"n_positions", sizes.context},
+                                           {"n_embd", sizes.channels},
+                                           {"n_layer", sizes.layers},
+                                           {"n_head", heads},
+                                           {"activation_function", "gelu_new"},  // the tanh form
+                                           {"layer_norm_epsilon", 1e-5},
+                                           {"bos_token_id", end_of_text},
+                                           {"eos_token_id", end_of_text},
+                                           {"tie_word_embeddings", true},
+                                           {"torch_dtype", "float32"}};
+    return config.dump(2) + "\n";
 }
 
 }  // namespace mantissa

@@ -47,4 +47,8 @@ void import_hf_gpt2(std::span<const TensorView> file, std::span<const MutableTen
 /// How to write `parameters` so that Hugging Face's library reads them (with metadata {"format": "pt"}).
 std::vector<TensorToWrite> export_hf_gpt2(std::span<const TensorView> parameters);
 
+/// The text of `config.json`, which their library needs beside the weights. `end_of_text`: the token that
+/// ends documents.
+std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads, std::int64_t end_of_text);
+
 }  // namespace mantissa

@@ -7,7 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
-#include "tests/base/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {

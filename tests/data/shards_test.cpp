@@ -9,7 +9,7 @@
 #include "mantissa/data/token_file.h"
 #include "mantissa/data/token_shard_writer.h"
 #include "mantissa/data/token_stream.h"
-#include "tests/base/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {

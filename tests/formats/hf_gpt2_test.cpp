@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/safetensors.h"
 #include "mantissa/numerics/formats.h"
-#include "tests/base/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
@@ -141,6 +142,18 @@ TEST(HfGpt2, ExportGivesBackTheCheckpoint) {
         EXPECT_EQ(std::memcmp(written.data, expected.data, byte_count(expected.dtype, expected.shape)), 0)
             << expected.name;
     }
+}
+
+TEST(HfGpt2, ConfigSaysTheSizes) {
+    const nlohmann::json config = nlohmann::json::parse(hf_gpt2_config(tiny, 1, 6));
+    EXPECT_EQ(config["model_type"], "gpt2");
+    EXPECT_EQ(config["architectures"], nlohmann::json::array({"GPT2LMHeadModel"}));
+    EXPECT_EQ(config["n_layer"], 2);
+    EXPECT_EQ(config["n_embd"], 3);
+    EXPECT_EQ(config["n_positions"], 5);
+    EXPECT_EQ(config["vocab_size"], 7);
+    EXPECT_EQ(config["n_head"], 1);
+    EXPECT_EQ(config["eos_token_id"], 6);
 }
 
 TEST(HfGpt2, WidensHalfPrecisionExactly) {

@@ -10,7 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/formats/safetensors_write.h"
-#include "tests/base/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {

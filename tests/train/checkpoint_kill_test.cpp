@@ -12,7 +12,7 @@
 
 #include "mantissa/base/random.h"
 #include "mantissa/train/checkpoint.h"
-#include "tests/base/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/train/checkpoint_example.h"
 
 namespace mantissa {

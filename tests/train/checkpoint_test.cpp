@@ -14,7 +14,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/formats/hf_gpt2.h"
-#include "tests/base/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/train/checkpoint_example.h"
 
 namespace mantissa {
