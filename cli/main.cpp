@@ -4,11 +4,27 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <string>
 
 #include "cli/ladder.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
 #include "mantissa/base/version.h"
+
+namespace {
+
+/// Names the commands there are, where the first word is none of them.
+void require_known_command(const CLI::App& app, const std::string& word) {
+    std::string names;
+    for (const CLI::App* command : app.get_subcommands({})) {
+        if (command->get_name() == word) return;
+        names += (names.empty() ? "" : ", ") + command->get_name();
+    }
+    throw CLI::ExtrasError("mantissa", fmt::format("there is no command '{}'; there are: {}", word, names),
+                           CLI::ExitCodes::ExtrasError);
+}
+
+}  // namespace
 
 int main(int argc, char** argv) {
     CLI::App app("mantissa: a mixed-precision training engine", "mantissa");
@@ -19,6 +35,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_train_command(app);
     mantissa::cli::add_tokenize_command(app);
     try {
+        if (argc > 1 && argv[1][0] != '-') require_known_command(app, argv[1]);
         app.parse(argc, argv);
         return 0;
     } catch (const CLI::ParseError& error) {

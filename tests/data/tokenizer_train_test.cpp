@@ -10,8 +10,8 @@
 #include "mantissa/data/text_file.h"
 #include "mantissa/data/tokenizer_alphabet.h"
 #include "mantissa/data/tokenizer_split.h"
-#include "tests/base/temporary_directory.h"
 #include "tests/data/tokenizer_test_data.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 

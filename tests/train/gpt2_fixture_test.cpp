@@ -96,7 +96,8 @@ TEST(Gpt2AgainstPyTorch, TheReferenceAgrees) {
     for (const Result& result : graph.results()) {
         if (result.name == "loss") continue;
         // Both are in FP64; the fixture is stored in FP32: 2^-24 of each element.
-        EXPECT_LE(relative_error(run[result.value].values, fixture.f32(result.name), 1e-6), 1e-7) << result.name;
+        EXPECT_LE(relative_error(run[result.value].values, fixture.f32(result.name), 1e-6), 1e-7)
+            << result.name;
     }
 }
 
