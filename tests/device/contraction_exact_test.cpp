@@ -44,6 +44,8 @@ struct Run {
     Transpose ta, tb;
     Isa isa;
     ThreadPool& pool;
+    /// Kernels to use instead of the level's.
+    const ContractionKernels* kernels = nullptr;
 };
 
 void expect_exact(const Shape& shape, const std::vector<double>& sums, const Form& form, const Run& run) {
@@ -65,7 +67,11 @@ void expect_exact(const Shape& shape, const std::vector<double>& sums, const For
                                      .store = form.store};
     SCOPED_TRACE(described(shape, problem, run.isa));
     ASSERT_EQ(refusal(problem, run.isa), "");
-    contract_in_new_workspace(problem, {.a = a.data(), .b = b.data(), .out = out.data()}, run.pool, run.isa);
+    const ContractionArguments arguments{.a = a.data(), .b = b.data(), .out = out.data()};
+    if (run.kernels)
+        contract_in_new_workspace(problem, arguments, run.pool, *run.kernels);
+    else
+        contract_in_new_workspace(problem, arguments, run.pool, run.isa);
     auto sum = sums.begin();
     for (std::int64_t entry = 0; entry < shape.batch[0] * shape.batch[1]; ++entry)
         for (std::int64_t i = 0; i < shape.m; ++i)
@@ -92,6 +98,31 @@ void expect_exact_in_every_form(const Shape& shape, ThreadPool& pool) {
                 expect_exact(shape, sums, {.input = DType::bf16, .output = DType::bf16}, run);
                 if (::testing::Test::HasFatalFailure()) return;
             }
+}
+
+/// The tile kernels on their checked twin, whatever this CPU has.
+void expect_twin_exact(const Shape& shape, ThreadPool& pool) {
+    const std::vector<double> sums = reference_sums(shape);
+    const ContractionKernels twin = contraction_kernels_tile_twin();
+    for (const Transpose ta : {Transpose::no, Transpose::yes})
+        for (const Transpose tb : {Transpose::no, Transpose::yes}) {
+            const Run run{ta, tb, Isa::generic, pool, &twin};
+            expect_exact(shape, sums, {.input = DType::bf16, .gap = 3}, run);
+            expect_exact(shape, sums, {.input = DType::bf16, .output = DType::bf16}, run);
+            expect_exact(shape, sums, {.input = DType::bf16, .store = Store::accumulate, .gap = 1}, run);
+            if (::testing::Test::HasFatalFailure()) return;
+        }
+}
+
+TEST(ContractionExact, TileKernelsOnTheirTwin) {
+    ThreadPool pool(2);
+    for (const std::int64_t m : {1, 15, 16, 17, 31, 32, 33})
+        for (const std::int64_t n : {1, 16, 17, 33, 64})
+            for (const std::int64_t k : {1, 2, 31, 32, 33}) expect_twin_exact({.m = m, .n = n, .k = k}, pool);
+    for (const Shape& shape :
+         {Shape{.m = 300, .n = 70, .k = 131}, Shape{.m = 37, .n = 200, .k = 1025},
+          Shape{.batch = {3, 4}, .m = 33, .n = 47, .k = 65}, Shape{.m = 5, .n = 50, .k = 0}})
+        expect_twin_exact(shape, pool);
 }
 
 TEST(ContractionExact, SizesAroundThePanels) {

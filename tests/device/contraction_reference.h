@@ -11,6 +11,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/contraction/run_with.h"
 
 namespace mantissa::cpu {
 
@@ -138,13 +139,15 @@ inline std::vector<Isa> testable_levels() {
     return levels;
 }
 
-/// contract() with a workspace of exactly the size asked for, filled with NaN.
-inline void contract_in_new_workspace(const ContractionProblem& problem,
-                                      const ContractionArguments& arguments, ThreadPool& pool, Isa isa) {
-    const std::size_t bytes = workspace_bytes(problem, isa, pool.threads());
+/// contract() with a workspace of exactly the size asked for, filled with NaN; `how` is an Isa or the
+/// kernels.
+template <class How>
+void contract_in_new_workspace(const ContractionProblem& problem, const ContractionArguments& arguments,
+                               ThreadPool& pool, const How& how) {
+    const std::size_t bytes = workspace_bytes(problem, how, pool.threads());
     Buffer workspace(bytes + 64);
     for (float& value : workspace.as<float>()) value = std::numeric_limits<float>::quiet_NaN();
-    contract(problem, arguments, workspace.as<std::byte>().subspan(0, bytes), pool, isa);
+    contract(problem, arguments, workspace.as<std::byte>().subspan(0, bytes), pool, how);
 }
 
 }  // namespace mantissa::cpu

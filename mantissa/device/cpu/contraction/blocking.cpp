@@ -16,10 +16,6 @@ constexpr std::int64_t even_part(std::int64_t size, std::int64_t most, std::int6
     return std::max(unit, rounded_up(parts(size, count), unit));
 }
 
-// A chunk 384 deep makes the block of a, 256 x 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB: both
-// stay in an L2 of 1 MB while every row of a passes the panel. Deeper chunks, fewer passes over the sums;
-// measured best between 256 and 512.
-constexpr std::int64_t most_depth = 384;
 // Packed chunks of b, 384 x 3072 x 4 bytes, are read once per 256 rows: from L3 or memory, under the
 // arithmetic.
 constexpr std::int64_t most_columns = 3072;
@@ -37,7 +33,7 @@ constexpr std::int64_t pack_columns = 192;
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels) {
     Blocking out;
     out.entry_per_thread = problem.batch[0] * problem.batch[1] >= enough_entries;
-    out.depth = even_part(problem.k, most_depth, 8);
+    out.depth = even_part(problem.k, kernels.most_depth, std::max<std::int64_t>(8, kernels.depth_unit));
     out.depth_chunks = std::max<std::int64_t>(1, parts(problem.k, out.depth));
     out.columns =
         even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);

@@ -17,6 +17,7 @@
 #include "mantissa/device/cpu/contraction/blocking.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/contraction/precondition.h"
+#include "mantissa/device/cpu/contraction/run_with.h"
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
 namespace mantissa::cpu {
@@ -26,18 +27,36 @@ namespace {
 // An output of 8 MiB stays in no L2, and will be read from memory anyway.
 constexpr std::int64_t streaming_from = 2 << 20;
 
-ContractionKernels kernels_of(Isa isa) {
+ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
+    const bool bf16 = problem.a.dtype == DType::bf16 && problem.b.dtype == DType::bf16;
     switch (isa) {
         case Isa::generic:
             return contraction_kernels_generic();
         case Isa::avx2:
             return contraction_kernels_avx2();
         case Isa::avx512:
-        case Isa::amx:
             return contraction_kernels_avx512();
+        case Isa::amx:
+            return bf16 ? contraction_kernels_amx() : contraction_kernels_avx512();
     }
     throw InternalError("an instruction-set level outside of its enumeration");
 }
+
+/// Between a kernel set's begin and end, whatever happens in an epilogue.
+class Prepared {
+  public:
+    explicit Prepared(const ContractionKernels& kernels) : kernels_(kernels) {
+        if (kernels_.begin) kernels_.begin();
+    }
+    ~Prepared() {
+        if (kernels_.end) kernels_.end();
+    }
+    Prepared(const Prepared&) = delete;
+    Prepared& operator=(const Prepared&) = delete;
+
+  private:
+    const ContractionKernels& kernels_;
+};
 
 std::size_t in_lines(std::int64_t bytes) { return (static_cast<std::size_t>(bytes) + 63) / 64 * 64; }
 
@@ -46,9 +65,9 @@ struct WorkspaceLayout {
     WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
                     const ContractionKernels& kernels)
         : counters(in_lines((4 + blocking.blocks()) * 8)),
-          packed_b(in_lines(blocking.depth * blocking.columns * 4)),
+          packed_b(in_lines(kernels.line_bytes(blocking.depth) * blocking.columns)),
           partial(blocking.partial_sums ? in_lines(problem.m * blocking.columns * 4) : 0),
-          packed_a(in_lines(blocking.rows * blocking.depth * 4)),
+          packed_a(in_lines(kernels.line_bytes(blocking.depth) * blocking.rows)),
           tile(in_lines(kernels.height * kernels.width * 4)) {}
 
     std::size_t per_matrix() const { return counters + 2 * packed_b + partial; }
@@ -116,9 +135,8 @@ class MatrixRun {
         }
     }
 
-    float* packed_b(std::int64_t chunk) const {
-        return reinterpret_cast<float*>(memory_ + c_.layout.counters +
-                                        static_cast<std::size_t>(chunk % 2) * c_.layout.packed_b);
+    std::byte* packed_b(std::int64_t chunk) const {
+        return memory_ + c_.layout.counters + static_cast<std::size_t>(chunk % 2) * c_.layout.packed_b;
     }
 
     struct Range {
@@ -149,7 +167,7 @@ class MatrixRun {
         std::int64_t panel_size;
         PanelSource form;
     };
-    void pack_panels(const Source& source, Range lines, Range depth, float* panels) const;
+    void pack_panels(const Source& source, Range lines, Range depth, std::byte* panels) const;
     void pack(std::int64_t chunk, std::int64_t group);
     void multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory);
     void multiply_panels(std::int64_t chunk, Range rows, Range columns, std::byte* worker_memory) const;
@@ -160,7 +178,7 @@ class MatrixRun {
     std::byte* memory_;
 };
 
-void MatrixRun::pack_panels(const Source& source, Range lines, Range depth, float* panels) const {
+void MatrixRun::pack_panels(const Source& source, Range lines, Range depth, std::byte* panels) const {
     const PanelKernel kernel =
         source.kernels[static_cast<std::size_t>(source.form)][source.layout.dtype == DType::bf16 ? 1 : 0];
     const auto* const base = static_cast<const std::byte*>(source.data);
@@ -168,8 +186,9 @@ void MatrixRun::pack_panels(const Source& source, Range lines, Range depth, floa
     const bool along = source.form == PanelSource::along_depth;
     const std::int64_t line_step = along ? source.layout.leading : 1;
     const std::int64_t depth_step = along ? 1 : source.layout.leading;
-    // Sixteen stored rows at a time, so that the lines of cache between two panels are read once.
-    const std::int64_t slice = along ? depth.size : 16;
+    // A few stored rows at a time, so that the lines of cache between two panels are read once.
+    const std::int64_t slice = along ? depth.size : std::max<std::int64_t>(16, c_.kernels.depth_unit);
+    const std::int64_t line_bytes = c_.kernels.line_bytes(depth.size);
     const std::int64_t origin = offset_in(source.layout);
     for (std::int64_t k = 0; k < depth.size; k += slice) {
         const std::int64_t next = std::min(slice, depth.size - k - slice);
@@ -182,7 +201,7 @@ void MatrixRun::pack_panels(const Source& source, Range lines, Range depth, floa
                     .stride = source.layout.leading,
                     .lines = std::min(source.panel_size, lines.size - line),
                     .depth = std::min(slice, depth.size - k),
-                    .panel = panels + line * depth.size + k * source.panel_size});
+                    .panel = panels + line * line_bytes + k * source.panel_size * c_.kernels.element_bytes});
     }
 }
 
@@ -197,7 +216,8 @@ void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
                  .kernels = c_.kernels.pack_b,
                  .panel_size = c_.kernels.width,
                  .form = stored_transposed ? PanelSource::along_depth : PanelSource::across_depth},
-                {columns.begin + mine.begin, mine.size}, depth, packed_b(chunk) + mine.begin * depth.size);
+                {columns.begin + mine.begin, mine.size}, depth,
+                packed_b(chunk) + mine.begin * c_.kernels.line_bytes(depth.size));
     atomic(packed(chunk)).fetch_add(1, std::memory_order_release);
 }
 
@@ -208,7 +228,10 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
     const Range rows = part_of(p_.m, blocking.rows, block % blocking.row_blocks);
     const Range columns =
         part_of(columns_of(chunk).size, blocking.split_columns, block / blocking.row_blocks);
-    if (rows.size > 0 && columns.size > 0) multiply_panels(chunk, rows, columns, worker_memory);
+    if (rows.size > 0 && columns.size > 0) {
+        const Prepared prepared(c_.kernels);
+        multiply_panels(chunk, rows, columns, worker_memory);
+    }
     if (c_.streaming) _mm_sfence();
     atomic(done(block)).store(chunk + 1, std::memory_order_release);
 }
@@ -218,7 +241,8 @@ void MatrixRun::multiply_panels(std::int64_t chunk, Range rows, Range columns,
                                 std::byte* worker_memory) const {
     const Blocking& blocking = c_.blocking;
     const Range depth = depth_of(chunk);
-    float* const packed_a = reinterpret_cast<float*>(worker_memory);
+    std::byte* const packed_a = worker_memory;
+    const std::int64_t line_bytes = c_.kernels.line_bytes(depth.size);
     float* const tile_sums = reinterpret_cast<float*>(worker_memory + c_.layout.packed_a);
     float* const partial = reinterpret_cast<float*>(memory_ + c_.layout.counters + 2 * c_.layout.packed_b);
     const bool stored_transposed = p_.a.transpose == Transpose::yes;
@@ -238,15 +262,16 @@ void MatrixRun::multiply_panels(std::int64_t chunk, Range rows, Range columns,
         in_out ? static_cast<float*>(c_.arguments.out) + offset_in(p_.out) + first_column : nullptr;
     for (std::int64_t j = columns.begin; j < columns.begin + columns.size; j += c_.kernels.width)
         for (std::int64_t i = 0; i < rows.size; i += c_.kernels.height) {
-            Tile tile{.a = packed_a + i * depth.size,
-                      .b = packed_b(chunk) + j * depth.size,
+            Tile tile{.a = packed_a + i * line_bytes,
+                      .b = packed_b(chunk) + j * line_bytes,
                       .depth = depth.size,
                       .rows = std::min(c_.kernels.height, rows.size - i),
                       .cols = std::min(c_.kernels.width, columns.begin + columns.size - j),
                       .accumulate = accumulate,
                       .streaming = c_.streaming};
             // The next panel of b comes from L3 or memory: a part of it with each tile of this one.
-            tile.ahead = tile.b + c_.kernels.width * depth.size + 4 * i / c_.kernels.height * depth.size;
+            tile.ahead = packed_b(chunk) + (j + c_.kernels.width) * line_bytes +
+                         i / c_.kernels.height * 16 * depth.size;
             const std::int64_t row = rows.begin + i;
             tile.ldc = in_out ? p_.out.leading : blocking.partial_sums ? blocking.columns : c_.kernels.width;
             tile.c = in_out                  ? out + row * tile.ldc + j
@@ -275,8 +300,12 @@ void run_guarded(MatrixRun& run, std::int64_t item, std::byte* worker_memory) {
 }  // namespace
 
 std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int threads) {
+    return workspace_bytes(problem, kernels_of(problem, isa), threads);
+}
+
+std::size_t workspace_bytes(const ContractionProblem& problem, const ContractionKernels& kernels,
+                            int threads) {
     if (is_empty(problem)) return 0;
-    const ContractionKernels kernels = kernels_of(isa);
     const Blocking blocking = blocking_of(problem, kernels);
     const WorkspaceLayout layout(problem, blocking, kernels);
     const auto workers = static_cast<std::size_t>(threads);
@@ -287,10 +316,14 @@ void contract(const ContractionProblem& problem, const ContractionArguments& arg
               std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {
     const std::string refused = refusal(problem, isa);
     if (!refused.empty()) throw InternalError("contraction: " + refused);
-    if (is_empty(problem)) return;
-    check_arguments(problem, arguments, workspace, workspace_bytes(problem, isa, pool.threads()));
+    contract(problem, arguments, workspace, pool, kernels_of(problem, isa));
+}
 
-    const ContractionKernels kernels = kernels_of(isa);
+void contract(const ContractionProblem& problem, const ContractionArguments& arguments,
+              std::span<std::byte> workspace, ThreadPool& pool, const ContractionKernels& kernels) {
+    if (is_empty(problem)) return;
+    check_arguments(problem, arguments, workspace, workspace_bytes(problem, kernels, pool.threads()));
+
     const Blocking blocking = blocking_of(problem, kernels);
     const StandardEpilogueArguments standard{&problem, &arguments};
     MatrixRun::Common common{problem, arguments, kernels, blocking,

@@ -12,8 +12,8 @@ namespace mantissa::cpu {
 
 /// One block of sums: c[rows, cols] = (accumulate ? c : 0) + a_panel^T b_panel.
 struct Tile {
-    const float* a = nullptr;  ///< [depth, panel height], packed
-    const float* b = nullptr;  ///< [depth, panel width], packed
+    const void* a = nullptr;  ///< a packed panel of a
+    const void* b = nullptr;  ///< a packed panel of b
     std::int64_t depth = 0;
     float* c = nullptr;
     std::int64_t ldc = 0;
@@ -22,8 +22,8 @@ struct Tile {
     bool accumulate = false;
     /// The sums are only written, and too many for the caches: whole lines may go past them.
     bool streaming = false;
-    /// The `depth` * 4 floats from here are wanted in L2 soon; kernels may ask for them, and never fault.
-    const float* ahead = nullptr;
+    /// The next `depth` * 16 bytes are wanted in L2 soon; kernels may ask for them, and never fault.
+    const void* ahead = nullptr;
 };
 
 /// Copies `lines` lines of an operand, widened to FP32, into one panel [depth, panel size]; missing lines are
@@ -33,7 +33,7 @@ struct PanelCopy {
     std::int64_t stride = 0;
     std::int64_t lines = 0;  ///< 1 ... panel size
     std::int64_t depth = 0;
-    float* panel = nullptr;
+    void* panel = nullptr;
 };
 
 using TileKernel = void (*)(const Tile& tile);
@@ -49,13 +49,35 @@ using PanelKernels = std::array<std::array<PanelKernel, 2>, 2>;
 struct ContractionKernels {
     std::int64_t height = 0;  ///< rows of a tile, lines of a panel of a
     std::int64_t width = 0;   ///< columns of a tile, lines of a panel of b
+    /// A panel is a multiple of `depth_unit` deep; chunks are at most `most_depth`. For FP32 vectors, 384
+    /// makes the block of a, 256 x 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB: both stay in an
+    /// L2 of 1 MB while every row of a passes the panel. Deeper chunks mean fewer passes over the sums; best
+    /// between 256 and 512.
+    std::int64_t depth_unit = 1;
+    std::int64_t most_depth = 384;
+    /// Of an element of a panel.
+    std::int64_t element_bytes = 4;
     TileKernel multiply = nullptr;
+    /// null for a type of operand that these kernels do not take
     PanelKernels pack_a = {};
     PanelKernels pack_b = {};
+    /// Called by a thread before and after it multiplies; null where there is nothing to do.
+    void (*begin)() = nullptr;
+    void (*end)() = nullptr;
+
+    std::int64_t padded(std::int64_t depth) const {
+        return (depth + depth_unit - 1) / depth_unit * depth_unit;
+    }
+    /// Of a panel, for each of its lines.
+    std::int64_t line_bytes(std::int64_t depth) const { return padded(depth) * element_bytes; }
 };
 
 ContractionKernels contraction_kernels_generic();
 ContractionKernels contraction_kernels_avx2();
 ContractionKernels contraction_kernels_avx512();
+/// BF16 operands on AMX tiles.
+ContractionKernels contraction_kernels_amx();
+/// What contraction_kernels_amx() does, in plain C++ with every access checked: for tests on any CPU.
+ContractionKernels contraction_kernels_tile_twin();
 
 }  // namespace mantissa::cpu

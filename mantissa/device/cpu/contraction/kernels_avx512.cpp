@@ -85,9 +85,9 @@ void multiply_columns(const Tile& tile) {
     for (int i = 0; i < height; ++i)
 #pragma GCC unroll 3
         for (int v = 0; v < Vectors; ++v) sums[i][v] = _mm512_setzero_ps();
-    const float* a = tile.a;
-    const float* b = tile.b;
-    const float* ahead = tile.ahead;
+    const auto* a = static_cast<const float*>(tile.a);
+    const auto* b = static_cast<const float*>(tile.b);
+    const auto* ahead = static_cast<const float*>(tile.ahead);
     std::int64_t k = 0;
     for (; k + 4 <= tile.depth; k += 4, a += 4 * height, b += 4 * width, ahead += 16) {
         _mm_prefetch(ahead, _MM_HINT_T1);
@@ -108,7 +108,11 @@ void multiply(const Tile& tile) {
 }  // namespace
 
 ContractionKernels contraction_kernels_avx512() {
-    return {height, width, multiply, panel_kernels<height>(), panel_kernels<width>()};
+    return {.height = height,
+            .width = width,
+            .multiply = multiply,
+            .pack_a = panel_kernels<height>(),
+            .pack_b = panel_kernels<width>()};
 }
 
 }  // namespace mantissa::cpu

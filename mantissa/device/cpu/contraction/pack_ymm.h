@@ -79,7 +79,7 @@ void pack_eight_lines(const PanelCopy& copy) {
                                     : load_first(source + i * copy.stride + k, left);
         }
         transpose8(rows);
-        float* const to = copy.panel + k * Size + First;
+        float* const to = static_cast<float*>(copy.panel) + k * Size + First;
         if (left >= 8)
             for (int i = 0; i < 8; ++i) store_lanes<Size - First>(to + i * Size, rows[i]);
         else
@@ -96,7 +96,7 @@ void pack_along_depth(const PanelCopy& copy) {
 template <class Element, int Size>
 void pack_across_depth(const PanelCopy& copy) {
     const auto* source = static_cast<const Element*>(copy.source);
-    float* to = copy.panel;
+    auto* to = static_cast<float*>(copy.panel);
     for (std::int64_t k = 0; k < copy.depth; ++k, source += copy.stride, to += Size)
         for (int line = 0; line < Size; line += 8) {
             const std::int64_t left = copy.lines - line;

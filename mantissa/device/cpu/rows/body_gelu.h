@@ -17,7 +17,13 @@ constexpr float gelu_cubic = 0.044715f;
 MANTISSA_LONG_LANES Float gelu_gate(Float x) {
     const Float square = Lanes::multiply(x, x);
     const Float inner = Lanes::fma(Lanes::multiply(Lanes::constant(gelu_cubic), square), x, x);
-    const Float e = exp_of(Lanes::multiply(inner, Lanes::constant(-gelu_slope)));
+    // Clamped to where exp needs no special cases: beyond, the gate is 1, or a subnormal that is flushed. The
+    // order of arguments lets a NaN through; what exp_inside makes of it does not matter, since x comes in
+    // again.
+    const Float argument = Lanes::multiply(inner, Lanes::constant(-gelu_slope));
+    const Float below = Lanes::minimum(Lanes::constant(elementary::exp_greatest), argument);
+    const Float e =
+        elementary::exp_inside(lanes, Lanes::maximum(Lanes::constant(elementary::exp_least), below));
     return Lanes::divide(Lanes::constant(1.0f), Lanes::add(Lanes::constant(1.0f), e));
 }
 

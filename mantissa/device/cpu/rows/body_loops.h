@@ -19,8 +19,8 @@ struct Part {
 constexpr std::int64_t prefetch_bytes = 4096;
 
 template <class T>
-MANTISSA_LANES void prefetch(const T* from) {
-    __builtin_prefetch(reinterpret_cast<const char*>(from) + prefetch_bytes);
+MANTISSA_LANES const T* ahead_of(const T* from) {
+    return reinterpret_cast<const T*>(reinterpret_cast<const char*>(from) + prefetch_bytes);
 }
 
 template <class T>
@@ -34,7 +34,7 @@ MANTISSA_LANES Float load(const T* from, Part part) {
 /// For the first touch of memory; later touches find it in L1 or L2.
 template <class T, class Extent>
 MANTISSA_LANES Float load_ahead(const T* from, Extent extent) {
-    prefetch(from);
+    __builtin_prefetch(ahead_of(from));
     return load(from, extent);
 }
 template <class T>

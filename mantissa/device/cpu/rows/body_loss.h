@@ -37,7 +37,7 @@ float log_sum_exp(const X* x, std::int64_t count) {
         }
         // While all are -infinity there is nothing to add; a NaN among them must still come through.
         const float shift = greatest == -__builtin_inff() ? 0.0f : greatest;
-        sum += sum_of_exponentials(x + c, length, shift);
+        sum += sum_of_exponentials(x + c, length, shift, nullptr);
     }
     return greatest == -__builtin_inff() ? greatest + sum : greatest + one_log(sum);
 }

@@ -44,13 +44,19 @@ float greatest_of(const X* x, std::int64_t count) {
         Lanes::maximum(Lanes::maximum(greatest[0], greatest[1]), Lanes::maximum(greatest[2], greatest[3])));
 }
 
+/// 16 KB: half of the smallest L1.
+constexpr std::int64_t scratch_columns = 4096;
+
+/// Sum of exp(x - shift). Keeps the exponentials in `scratch` unless it is null.
 template <class X>
-float sum_of_exponentials(const X* x, std::int64_t count, float shift) {
+float sum_of_exponentials(const X* x, std::int64_t count, float shift, float* scratch) {
     FourSums sums = FourSums::zero();
     const Float shifts = Lanes::constant(shift);
+    // The prefetch belongs here, where there is time for it, more than in the search for the maximum before.
     for_lanes_in_four(count, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        const Float e = exp_of(Lanes::subtract(load(x + c, extent), shifts));
+        const Float e = exp_of(Lanes::subtract(load_ahead(x + c, extent), shifts));
         sums.add(slot, keep(e, extent, 0.0f));
+        if (scratch) store(scratch + c, e, extent, false);
     });
     return sums.total();
 }
@@ -58,8 +64,16 @@ float sum_of_exponentials(const X* x, std::int64_t count, float shift) {
 template <class X, class Y>
 void softmax_row(const X* x, Y* y, std::int64_t count, bool stream) {
     const float greatest = greatest_of(x, count);
+    if (count <= scratch_columns) {
+        alignas(64) float scratch[scratch_columns];
+        const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, count, greatest, scratch));
+        for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+            store(y + c, Lanes::multiply(load(scratch + c, extent), inverse), extent, stream);
+        });
+        return;
+    }
     const Float shifts = Lanes::constant(greatest);
-    const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, count, greatest));
+    const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, count, greatest, nullptr));
     for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
         const Float e = exp_of(Lanes::subtract(load(x + c, extent), shifts));
         store(y + c, Lanes::multiply(e, inverse), extent, stream);

@@ -77,20 +77,24 @@ void column_sum_part(const ColumnSum& p, Range rows, Range columns, float* sum) 
         const auto* x = as(p.x, type) + columns.first;
         const std::int64_t C = p.channels;
         std::int64_t row = rows.first;
-        // Four rows a pass: the sums are loaded and stored once for four loads of x.
+        // Four rows a pass: the sums are loaded and stored once for four loads of x. The next four are
+        // fetched.
+        const auto load_row = [&](const auto* from, auto extent) MANTISSA_BODY {
+            __builtin_prefetch(from + 4 * C);
+            return load(from, extent);
+        };
         for (; row + 4 <= rows.last; row += 4) {
             const auto* from = x + row * C;
             for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-                const Float first =
-                    Lanes::add(load_ahead(from + c, extent), load_ahead(from + C + c, extent));
-                const Float second =
-                    Lanes::add(load_ahead(from + 2 * C + c, extent), load_ahead(from + 3 * C + c, extent));
+                const auto* at = from + c;
+                const Float first = Lanes::add(load_row(at, extent), load_row(at + C, extent));
+                const Float second = Lanes::add(load_row(at + 2 * C, extent), load_row(at + 3 * C, extent));
                 store(sum + c, Lanes::add(load(sum + c, extent), Lanes::add(first, second)), extent, false);
             });
         }
         for (; row < rows.last; ++row)
             for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-                const Float a = load_ahead(x + row * C + c, extent);
+                const Float a = load(x + row * C + c, extent);
                 store(sum + c, Lanes::add(load(sum + c, extent), a), extent, false);
             });
     });

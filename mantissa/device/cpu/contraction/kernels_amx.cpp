@@ -1,0 +1,38 @@
+// The tile unit of AMX. Compiled everywhere, but so far never run: the machine it was written on has no AMX.
+// What surrounds the unit, packing and the order of tiles, is what the tests run with the twin.
+#include "mantissa/device/cpu/amx_tiles.h"
+#include "mantissa/device/cpu/contraction/tile_kernels.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+struct AmxUnit {
+    template <int T>
+    void zero() {
+        zero_tile<T>();
+    }
+    template <int T>
+    void load(const void* from) {
+        load_tile<T>(from, 64);
+    }
+    template <int T>
+    void store(void* to) {
+        store_tile<T>(to, 64);
+    }
+    template <int Sums, int A, int B>
+    void multiply() {
+        multiply_tiles_bf16<Sums, A, B>();
+    }
+};
+
+}  // namespace
+
+ContractionKernels contraction_kernels_amx() {
+    ContractionKernels kernels = tile_kernels<AmxUnit>();
+    kernels.begin = configure_tiles;
+    kernels.end = release_tiles;
+    return kernels;
+}
+
+}  // namespace mantissa::cpu

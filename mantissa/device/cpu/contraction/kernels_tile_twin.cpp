@@ -1,0 +1,53 @@
+// The tile unit in plain C++: the same tiles as AMX, every access checked by the array that it goes to. Runs
+// the tile kernels on any CPU, under the sanitizers too.
+#include <array>
+#include <bit>
+
+#include "mantissa/device/cpu/contraction/tile_kernels.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+class TwinUnit {
+  public:
+    template <int T>
+    void zero() {
+        tiles_.at(T) = {};
+    }
+    template <int T>
+    void load(const void* from) {
+        std::memcpy(tiles_.at(T).data(), from, tile_bytes);
+    }
+    template <int T>
+    void store(void* to) const {
+        std::memcpy(to, tiles_.at(T).data(), tile_bytes);
+    }
+    /// As AMX: for each pair of the depth in turn, first one product is added, then the other.
+    template <int Sums, int A, int B>
+    void multiply() {
+        for (std::size_t row = 0; row < 16; ++row)
+            for (std::size_t pair = 0; pair < 16; ++pair)
+                for (std::size_t column = 0; column < 16; ++column) {
+                    float sum = std::bit_cast<float>(tiles_.at(Sums).at(row * 16 + column));
+                    const std::uint32_t a = tiles_.at(A).at(row * 16 + pair);
+                    const std::uint32_t b = tiles_.at(B).at(pair * 16 + column);
+                    sum += low(a) * low(b);
+                    sum += high(a) * high(b);
+                    tiles_.at(Sums).at(row * 16 + column) = std::bit_cast<std::uint32_t>(sum);
+                }
+    }
+
+  private:
+    static float low(std::uint32_t pair) { return std::bit_cast<float>(pair << 16); }
+    static float high(std::uint32_t pair) { return std::bit_cast<float>(pair & 0xffff0000U); }
+
+    /// Eight tiles of 16 x 16 words of 32 bits.
+    std::array<std::array<std::uint32_t, 256>, 8> tiles_;
+};
+
+}  // namespace
+
+ContractionKernels contraction_kernels_tile_twin() { return tile_kernels<TwinUnit>(); }
+
+}  // namespace mantissa::cpu
