@@ -9,7 +9,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/data/tokenizer_alphabet.h"
 #include "mantissa/data/tokenizer_train.h"
-#include "tests/base/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/data/tokenizer_test_data.h"
 
 namespace mantissa {

@@ -10,7 +10,7 @@
 #include "mantissa/data/text_file.h"
 #include "mantissa/data/tokenizer_alphabet.h"
 #include "mantissa/data/tokenizer_split.h"
-#include "tests/base/temporary_directory.h"
+#include "tests/support/temporary_directory.h"
 #include "tests/data/tokenizer_test_data.h"
 
 namespace mantissa {
