@@ -13,15 +13,14 @@
 
 namespace {
 
-/// Names the commands there are, where the first word is none of them.
-void require_known_command(const CLI::App& app, const std::string& word) {
+/// What is wrong with the first word, where it is no command; else nothing.
+std::string unknown_command(const CLI::App& app, const std::string& word) {
     std::string names;
     for (const CLI::App* command : app.get_subcommands({})) {
-        if (command->get_name() == word) return;
+        if (command->get_name() == word) return "";
         names += (names.empty() ? "" : ", ") + command->get_name();
     }
-    throw CLI::ExtrasError("mantissa", fmt::format("there is no command '{}'; there are: {}", word, names),
-                           CLI::ExitCodes::ExtrasError);
+    return fmt::format("there is no command '{}'; there are: {}", word, names);
 }
 
 }  // namespace
@@ -35,7 +34,11 @@ int main(int argc, char** argv) {
     mantissa::cli::add_train_command(app);
     mantissa::cli::add_tokenize_command(app);
     try {
-        if (argc > 1 && argv[1][0] != '-') require_known_command(app, argv[1]);
+        if (const std::string wrong = argc > 1 && argv[1][0] != '-' ? unknown_command(app, argv[1]) : "";
+            !wrong.empty()) {
+            fmt::print(stderr, "mantissa: {}\n", wrong);
+            return 2;
+        }
         app.parse(argc, argv);
         return 0;
     } catch (const CLI::ParseError& error) {

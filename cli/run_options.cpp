@@ -41,7 +41,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
         ->type_name("FILE");
     command
         .add_option("--dump", options.dump,
-                    "Write the graph after each pass, and the plan, into this directory")
+                    "Write the graph after each pass into this directory (train: the plan, too)")
         ->type_name("DIR");
     command.add_option("--skip-pass", options.skip_passes, "Leave out an optional pass: simplify")
         ->type_name("PASS");
@@ -86,6 +86,10 @@ TrainerOptions trainer_options(const RunOptions& options) {
     if (options.batch < 1) throw UserError(fmt::format("--batch must be 1 or more, got {}", options.batch));
     if (options.sequence < 0)
         throw UserError(fmt::format("--sequence must be 1 or more, got {}", options.sequence));
+    // The parser gives its largest number for anything larger.
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+    if (options.batch > most || options.sequence > most)
+        throw UserError(fmt::format("--batch and --sequence must be at most {}", most));
     if (!(options.learning_rate >= 0))
         throw UserError(fmt::format("--learning-rate must be 0 or more, got {}", options.learning_rate));
     trainer.batch = options.batch;
@@ -94,6 +98,13 @@ TrainerOptions trainer_options(const RunOptions& options) {
     trainer.pipeline.skip = {options.skip_passes.begin(), options.skip_passes.end()};
     trainer.pipeline.dump = dump_into(options.dump);
     return trainer;
+}
+
+void dump_plan(const RunOptions& options, const Plan& plan) {
+    if (options.dump.empty()) return;
+    AtomicFile file(std::filesystem::path(options.dump) / "plan.txt");
+    file.write(plan.text());
+    file.commit();
 }
 
 std::string pass_table(const std::vector<PassTime>& times) {

@@ -39,6 +39,9 @@ Corpus open_corpus(const RunOptions& options);
 /// steps that is not positive.
 TrainerOptions trainer_options(const RunOptions& options);
 
+/// Writes the plan as DIR/plan.txt, if --dump asks for it.
+void dump_plan(const RunOptions& options, const Plan& plan);
+
 /// The times of the passes, a line each.
 std::string pass_table(const std::vector<PassTime>& times);
 

@@ -76,6 +76,7 @@ void run(const Options& options) {
     const Corpus corpus = open_corpus(options.run);
     const double peak = fastest_peak(*device);
     Trainer trainer(*device, trainer_settings);
+    dump_plan(options.run, trainer.plan());
     const BatchSource batches(corpus.stream, corpus.stream.all(),
                               {.batch = trainer.options().batch, .sequence = trainer.options().sequence});
     print_header(options.run, trainer, corpus, device->target());
