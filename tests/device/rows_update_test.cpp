@@ -96,7 +96,7 @@ TEST(RowsAdamW, ABadStepLeavesNoTrace) {
     check_everywhere([&](const Setting& setting) {
         Guarded p(setting, DType::f32, count), m(setting, DType::f32, count), v(setting, DType::f32, count);
         Guarded p2(setting, DType::f32, count), m2(setting, DType::f32, count),
-            v2(setting, DType::f32, count);
+            moment2(setting, DType::f32, count);
         Guarded g(setting, DType::f32, count), copy(setting, DType::bf16, count);
         p.assign(before.p);
         m.assign(before.m);
@@ -119,9 +119,9 @@ TEST(RowsAdamW, ABadStepLeavesNoTrace) {
         EXPECT_TRUE(joined({&p, &m, &v, &copy}) == kept) << "in place";
         problem.parameter = p2.f32();
         problem.moment1 = m2.f32();
-        problem.moment2 = v2.f32();
+        problem.moment2 = moment2.f32();
         adamw(setting.kernels, problem, setting.pool);
-        EXPECT_TRUE(joined({&p2, &m2, &v2, &copy}) == kept) << "out of place";
+        EXPECT_TRUE(joined({&p2, &m2, &moment2, &copy}) == kept) << "out of place";
         problem.step.apply = true;
         adamw(setting.kernels, problem, setting.pool);
         EXPECT_TRUE(std::isnan(p2.values()[500])) << "applied, the same gradient does harm";
