@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,9 @@
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/batches.h"
 #include "mantissa/report/profile_table.h"
+#include "mantissa/train/checkpoint.h"
+#include "mantissa/train/schedule.h"
+#include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::cli {
 
@@ -20,8 +24,17 @@ struct Options {
     RunOptions run;
     AdamWOptions optimizer;
     std::vector<double> betas = {0.9, 0.95};
+    double min_learning_rate = -1;  ///< negative: the same as the learning rate
+    std::int64_t warmup = 0, save_every = 0, validate_every = 0;
+    std::string checkpoint, resume;
     bool profile = false;
 };
+
+/// Set by an interrupt: the step being run is finished, saved if there is a place for it, and the program
+/// ends.
+volatile std::sig_atomic_t interrupted = 0;
+
+double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 /// The fastest peak, for MFU; its scratch is given back before training begins.
 double fastest_peak(Device& device) {
@@ -29,74 +42,154 @@ double fastest_peak(Device& device) {
     return device.measure_peaks(*scratch).fastest();
 }
 
-void print_header(const RunOptions& run, const Trainer& trainer, const Corpus& corpus, const Target& target) {
-    const MemoryUse memory = trainer.memory();
-    const auto megabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; };
-    fmt::print("{}\n", corpus.description);
-    fmt::print("{}, {} parameters, {} x {} tokens a step, fp32, {}, {} threads\n",
-               trainer.options().model.name, trainer.options().model.parameters(), trainer.options().batch,
-               trainer.options().sequence, target.isa, target.threads);
-    fmt::print(
-        "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs + "
-        "{:.1f} "
-        "the program and its text; step built in {:.0f} ms\n",
-        megabytes(memory.total() + resident_memory()), megabytes(memory.state), megabytes(memory.arena),
-        megabytes(memory.inputs), megabytes(resident_memory()), trainer.build_milliseconds());
-    if (run.pass_times) fmt::print("{}", pass_table(trainer.pass_times()));
-    std::fflush(stdout);
+LearningRateSchedule schedule_of(const Options& options) {
+    const double peak = options.run.learning_rate;
+    const LearningRateSchedule schedule{
+        .peak = peak,
+        .least = options.min_learning_rate < 0 ? peak : options.min_learning_rate,
+        .warmup = options.warmup,
+        .steps = options.run.steps};
+    validate(schedule);
+    return schedule;
 }
 
-void print_step(std::int64_t index, const StepResult& result, const Trainer& trainer, const RunOptions& run,
-                double peak) {
-    const auto tokens = static_cast<double>(trainer.tokens_per_step());
-    const double flops = tokens * trainer.options().model.flops_per_token(trainer.options().sequence);
-    fmt::print(
-        "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} tokens/s | MFU {:.1f} %{}\n",
-        index, result.loss, run.learning_rate, result.gradient_norm, result.seconds * 1e3,
-        tokens / result.seconds, 100 * flops / result.seconds / peak,
-        result.applied ? "" : " | not finite: skipped");
-    std::fflush(stdout);
+TrainerOptions trainer_of(const Options& options) {
+    TrainerOptions trainer = trainer_options(options.run);
+    trainer.optimizer = options.optimizer;
+    trainer.optimizer.beta1 = options.betas.at(0);
+    trainer.optimizer.beta2 = options.betas.at(1);
+    return trainer;
 }
 
-nlohmann::ordered_json step_json(std::int64_t index, const StepResult& result) {
-    return {{"step", index},
-            {"loss", result.loss},
-            {"gradient_norm", result.gradient_norm},
-            {"applied", result.applied},
-            {"ms", result.seconds * 1e3}};
-}
-
-void run(const Options& options) {
-    TrainerOptions trainer_settings = trainer_options(options.run);
-    trainer_settings.optimizer = options.optimizer;
-    if (options.betas.size() != 2) throw UserError("--betas takes two numbers");
-    trainer_settings.optimizer.beta1 = options.betas[0];
-    trainer_settings.optimizer.beta2 = options.betas[1];
-    const auto device = open_device(options.run);
-    const Corpus corpus = open_corpus(options.run);
-    const double peak = fastest_peak(*device);
-    Trainer trainer(*device, trainer_settings);
-    dump_plan(options.run, trainer.plan());
-    const BatchSource batches(corpus.stream, corpus.stream.all(),
-                              {.batch = trainer.options().batch, .sequence = trainer.options().sequence});
-    print_header(options.run, trainer, corpus, device->target());
-    trainer.allocate();
-
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.tokens_per_step())),
-        targets(tokens.size());
-    Profile profile;
-    nlohmann::ordered_json log = {{"command", "train"}, {"model", trainer.options().model.name}};
-    for (std::int64_t index = 0; index < options.run.steps; ++index) {
-        batches.fill(static_cast<std::uint64_t>(index), 0, tokens, targets);
-        const StepResult result = trainer.step(tokens, targets, options.run.learning_rate, &profile);
-        print_step(index, result, trainer, options.run, peak);
-        log["steps"].push_back(step_json(index, result));
+/// One run of the command, from its header to its last line.
+class Run {
+  public:
+    explicit Run(const Options& options)
+        : options_(options),
+          schedule_(schedule_of(options)),
+          settings_(trainer_of(options)),
+          device_(open_device(options.run)),
+          corpus_(open_corpus(options.run)),
+          peak_(fastest_peak(*device_)),
+          split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
+                                            : TokenSplit{corpus_.stream.all(), {}}),
+          trainer_(*device_, settings_),
+          batches_(corpus_.stream, split_.train, {.batch = settings_.batch, .sequence = settings_.sequence}),
+          tokens_(static_cast<std::size_t>(trainer_.tokens_per_step())),
+          targets_(tokens_.size()) {
+        for (const auto& [value, name] :
+             {std::pair{options.save_every, "--save-every"}, {options.validate_every, "--validate-every"}})
+            if (value < 0)
+                throw UserError(fmt::format("{} must be 0 (never) or more steps, got {}", name, value));
+        if (options.save_every > 0 && options.checkpoint.empty())
+            throw UserError("--save-every needs a place: give --checkpoint DIR");
+        if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
+        dump_plan(options.run, trainer_.plan());
     }
-    if (options.profile) fmt::print("the last step:\n{}", profile_table(trainer.plan(), profile));
-    fmt::print("memory at most: {:.1f} MB resident\n", static_cast<double>(peak_resident_memory()) / 1e6);
-    log["peak_resident_bytes"] = peak_resident_memory();
-    write_json(options.run.json, log.dump(2) + "\n");
-}
+
+    void run() {
+        print_header();
+        trainer_.allocate();
+        if (!options_.resume.empty()) resume();
+        std::signal(SIGINT, [](int) { interrupted = 1; });
+        std::signal(SIGTERM, [](int) { interrupted = 1; });
+        for (std::int64_t index = trainer_.steps_done(); index < options_.run.steps && !interrupted;
+             ++index) {
+            train_step(index);
+            const std::int64_t done = index + 1;
+            if (options_.validate_every > 0 && done % options_.validate_every == 0) validate_model(done);
+            if (options_.save_every > 0 && done % options_.save_every == 0) save();
+        }
+        if (!options_.checkpoint.empty() && saved_at_ != trainer_.steps_done()) save();
+        if (options_.profile) fmt::print("the last step:\n{}", profile_table(trainer_.plan(), profile_));
+        fmt::print("memory at most: {:.1f} MB resident\n", megabytes(peak_resident_memory()));
+        log_["peak_resident_bytes"] = peak_resident_memory();
+        write_json(options_.run.json, log_.dump(2) + "\n");
+        if (interrupted) throw UserError(fmt::format("interrupted after step {}", trainer_.steps_done() - 1));
+    }
+
+  private:
+    void print_header() const {
+        const MemoryUse memory = trainer_.memory();
+        const Target& target = device_->target();
+        fmt::print("{}\n", corpus_.description);
+        fmt::print("{}, {} parameters, {} x {} tokens a step, fp32, {}, {} threads\n", settings_.model.name,
+                   settings_.model.parameters(), settings_.batch, settings_.sequence, target.isa,
+                   target.threads);
+        fmt::print(
+            "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs + "
+            "{:.1f} "
+            "the program and its text; step built in {:.0f} ms\n",
+            megabytes(memory.total() + resident_memory()), megabytes(memory.state), megabytes(memory.arena),
+            megabytes(memory.inputs), megabytes(resident_memory()), trainer_.build_milliseconds());
+        if (options_.run.pass_times) fmt::print("{}", pass_table(trainer_.pass_times()));
+        std::fflush(stdout);
+    }
+
+    void resume() {
+        const std::string warning = resume_training(options_.resume, trainer_);
+        if (!warning.empty()) fmt::print(stderr, "mantissa: warning: {}\n", warning);
+        fmt::print("resumed from {} after step {}\n", options_.resume, trainer_.steps_done() - 1);
+        saved_at_ = trainer_.steps_done();
+    }
+
+    void train_step(std::int64_t index) {
+        batches_.fill(static_cast<std::uint64_t>(index), 0, tokens_, targets_);
+        const double rate = schedule_.at(index);
+        const StepResult result =
+            trainer_.step(tokens_, targets_, rate, options_.profile ? &profile_ : nullptr);
+        const auto tokens = static_cast<double>(trainer_.tokens_per_step());
+        const double flops = tokens * settings_.model.flops_per_token(settings_.sequence);
+        fmt::print(
+            "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} tokens/s | MFU {:.1f} "
+            "%{}\n",
+            index, result.loss, rate, result.gradient_norm, result.seconds * 1e3, tokens / result.seconds,
+            100 * flops / result.seconds / peak_, result.applied ? "" : " | not finite: skipped");
+        std::fflush(stdout);
+        log_["steps"].push_back({{"step", index},
+                                 {"loss", result.loss},
+                                 {"learning_rate", rate},
+                                 {"gradient_norm", result.gradient_norm},
+                                 {"applied", result.applied},
+                                 {"ms", result.seconds * 1e3}});
+    }
+
+    /// Over as much of the validation text as makes up to 20 batches.
+    void validate_model(std::int64_t done) {
+        const BatchSource source(corpus_.stream, split_.validation,
+                                 {.batch = settings_.batch, .sequence = settings_.sequence});
+        const std::uint64_t batches = std::min<std::uint64_t>(20, source.steps_per_epoch());
+        double total = 0;
+        for (std::uint64_t i = 0; i < batches; ++i) {
+            source.fill(i, 0, tokens_, targets_);
+            total += static_cast<double>(trainer_.validation_loss(tokens_, targets_));
+        }
+        const double loss = total / static_cast<double>(batches);
+        fmt::print("step {:5d} | validation loss {:.6f} over {} batches\n", done - 1, loss, batches);
+        log_["validation"].push_back({{"step", done - 1}, {"loss", loss}, {"batches", batches}});
+    }
+
+    void save() {
+        save_training(options_.checkpoint, trainer_);
+        saved_at_ = trainer_.steps_done();
+        fmt::print("saved {} after step {}\n", options_.checkpoint, saved_at_ - 1);
+        std::fflush(stdout);
+    }
+
+    const Options& options_;
+    LearningRateSchedule schedule_;
+    TrainerOptions settings_;
+    std::unique_ptr<Device> device_;
+    Corpus corpus_;
+    double peak_;
+    TokenSplit split_;
+    Trainer trainer_;
+    BatchSource batches_;
+    std::vector<std::int32_t> tokens_, targets_;
+    Profile profile_;
+    std::int64_t saved_at_ = -1;
+    nlohmann::ordered_json log_ = {{"command", "train"}, {"model", settings_.model.name}};
+};
 
 }  // namespace
 
@@ -105,13 +198,28 @@ void add_train_command(CLI::App& app) {
     options->run.steps = 100;
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_run_options(*command, options->run);
+    command->add_option("--min-learning-rate", options->min_learning_rate,
+                        "At the last step, reached by a cosine (default: --learning-rate, so constant)");
+    command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")
+        ->capture_default_str();
     command->add_option("--betas", options->betas, "Of AdamW")->expected(2)->capture_default_str();
     command->add_option("--weight-decay", options->optimizer.weight_decay, "Of AdamW, on matrices")
         ->capture_default_str();
     command->add_option("--clip", options->optimizer.clip, "Scale gradients down to this norm; 0: never")
         ->capture_default_str();
+    command->add_option("--checkpoint", options->checkpoint, "Save here at the end, and on an interrupt")
+        ->type_name("DIR");
+    command->add_option("--save-every", options->save_every, "Save every so many steps, too; 0: never")
+        ->capture_default_str();
+    command->add_option("--resume", options->resume, "Go on from this checkpoint, to the same bits")
+        ->type_name("DIR");
+    command
+        ->add_option(
+            "--validate-every", options->validate_every,
+            "Steps between validations on the last tenth of the text, then kept from training; 0: never")
+        ->capture_default_str();
     command->add_flag("--profile", options->profile, "Print where the time of the last step went");
-    command->callback([options] { run(*options); });
+    command->callback([options] { Run(*options).run(); });
 }
 
 }  // namespace mantissa::cli

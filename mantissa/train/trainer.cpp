@@ -5,6 +5,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
+#include "mantissa/passes/simplify.h"
 
 namespace mantissa {
 
@@ -64,6 +65,24 @@ void Trainer::allocate() {
     arena_ =
         device_.allocate(static_cast<std::size_t>(plan_->memory().arena_bytes), "activations and gradients");
     execution_ = std::make_unique<Execution>(*plan_, *state_, *arena_);
+}
+
+float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+    allocate();
+    if (!validation_) {
+        // Its arena is that of training: what is alive in a forward pass alone is a part of it.
+        TrainerOptions without_dropout = options_;
+        without_dropout.model.dropout = 0;
+        Graph graph;
+        const Tensor loss = trace_gpt2(without_dropout)(graph);
+        graph.add_result("loss", loss.value());
+        validation_plan_ = std::make_unique<Plan>(simplify(graph), device_);
+        validation_ = std::make_unique<Execution>(*validation_plan_, *state_, *arena_);
+    }
+    validation_->set_input("tokens", tokens);
+    validation_->set_input("targets", targets);
+    validation_->run();
+    return validation_->read_scalar("loss");
 }
 
 StateBlock& Trainer::state() {

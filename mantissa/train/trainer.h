@@ -47,6 +47,14 @@ class Trainer {
     StepResult step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
                     double learning_rate, Profile* profile = nullptr);
 
+    /// The mean loss of tokens and targets i32 [B, T], dropout off; changes nothing.
+    float validation_loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
+
+    /// Steps since the first one ever, those before a resume included.
+    std::int64_t steps_done() const { return steps_; }
+    /// Goes on after so many steps, as after a resume: random numbers follow the count.
+    void continue_after(std::int64_t steps) { steps_ = steps; }
+
     const TrainerOptions& options() const { return options_; }
     const Plan& plan() const { return *plan_; }
     StateBlock& state();
@@ -60,11 +68,12 @@ class Trainer {
     TrainerOptions options_;
     Device& device_;
     std::unique_ptr<Plan> plan_;
+    std::unique_ptr<Plan> validation_plan_;
     std::vector<PassTime> pass_times_;
     double build_milliseconds_ = 0;
     std::unique_ptr<StateBlock> state_;
     std::unique_ptr<DeviceMemory> arena_;
-    std::unique_ptr<Execution> execution_;
+    std::unique_ptr<Execution> execution_, validation_;
     std::int64_t steps_ = 0;
 };
 

@@ -1,0 +1,31 @@
+#include "mantissa/train/schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+double LearningRateSchedule::at(std::int64_t step) const {
+    if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
+    if (step >= steps) return least;
+    const double done =
+        static_cast<double>(step - warmup) / static_cast<double>(std::max<std::int64_t>(1, steps - warmup));
+    return least + 0.5 * (1.0 + std::cos(std::numbers::pi * done)) * (peak - least);
+}
+
+void validate(const LearningRateSchedule& schedule) {
+    if (!(schedule.peak >= 0))
+        throw UserError(fmt::format("--learning-rate must be 0 or more, got {}", schedule.peak));
+    if (!(schedule.least >= 0 && schedule.least <= schedule.peak))
+        throw UserError(fmt::format("--min-learning-rate must lie between 0 and --learning-rate {}, got {}",
+                                    schedule.peak, schedule.least));
+    if (schedule.warmup < 0)
+        throw UserError(fmt::format("--warmup must be 0 or more steps, got {}", schedule.warmup));
+}
+
+}  // namespace mantissa

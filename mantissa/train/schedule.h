@@ -1,0 +1,21 @@
+// The learning rate of each step: a linear warm-up, then a cosine down to the least.
+#pragma once
+
+#include <cstdint>
+
+namespace mantissa {
+
+struct LearningRateSchedule {
+    double peak = 1e-3;
+    double least = 1e-3;      ///< at the last step; equal to `peak`: constant after the warm-up
+    std::int64_t warmup = 0;  ///< steps: the first has peak / warmup, the last of them peak
+    std::int64_t steps = 1;   ///< of the whole training
+
+    /// Of step 0, 1, ...; `least` beyond the last. As in GPT-2's and nanoGPT's recipes.
+    double at(std::int64_t step) const;
+};
+
+/// Throws UserError unless 0 <= least <= peak and 0 <= warmup.
+void validate(const LearningRateSchedule& schedule);
+
+}  // namespace mantissa

@@ -1,0 +1,126 @@
+#include "mantissa/train/training_checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/formats/hf_gpt2.h"
+#include "mantissa/formats/strict_json.h"
+#include "mantissa/train/checkpoint.h"
+
+namespace mantissa {
+
+namespace {
+
+/// States of one kind, copied to the host, as file formats see them.
+struct HostCopies {
+    std::vector<std::vector<std::byte>> bytes;
+    std::vector<TensorView> views;
+
+    HostCopies(const StateBlock& block, bool parameters) {
+        for (const State& state : block.states()) {
+            if ((state.kind == State::Kind::parameter) != parameters) continue;
+            bytes.push_back(block.read(state.name));
+            views.push_back({state.name, state.type.dtype, state.type.shape.extents(), bytes.back().data()});
+        }
+    }
+};
+
+/// All that must be equal for a run to go on as it would have.
+nlohmann::ordered_json configuration_of(const TrainerOptions& options) {
+    const AdamWOptions& adamw = options.optimizer;
+    return {{"model", options.model.name},
+            {"dropout", options.model.dropout},
+            {"policy", "fp32"},
+            {"batch", options.batch},
+            {"sequence", options.sequence},
+            {"seed", options.seed},
+            {"adamw",
+             {{"beta1", adamw.beta1},
+              {"beta2", adamw.beta2},
+              {"epsilon", adamw.epsilon},
+              {"weight_decay", adamw.weight_decay},
+              {"decay_matrices_only", adamw.decay_matrices_only},
+              {"clip", adamw.clip}}}};
+}
+
+void require_same_configuration(const nlohmann::json& saved, const nlohmann::json& ours,
+                                const std::string& source) {
+    for (const auto& [name, value] : ours.items())
+        if (!saved.contains(name) || saved[name] != value)
+            throw UserError(fmt::format(
+                "{}: it was trained with {} = {}, this run has {}; give the same options to resume", source,
+                name, saved.contains(name) ? saved[name].dump() : "nothing", value.dump()));
+}
+
+/// Copies of the checkpoint's values by state, checked before anything is written to the trainer.
+using Values = std::map<std::string, std::vector<std::byte>>;
+
+std::vector<MutableTensorView> room_for(const StateBlock& block, bool parameters, Values& values) {
+    std::vector<MutableTensorView> views;
+    for (const State& state : block.states()) {
+        if ((state.kind == State::Kind::parameter) != parameters) continue;
+        std::vector<std::byte>& value = values[state.name];
+        value.resize(static_cast<std::size_t>(state.type.bytes()));
+        views.push_back({state.name, state.type.dtype, state.type.shape.extents(), value.data()});
+    }
+    return views;
+}
+
+void copy_optimizer(const SafetensorsFile& file, const std::vector<MutableTensorView>& states) {
+    const std::vector<TensorView> saved = file.views();
+    for (const MutableTensorView& state : states) {
+        const auto found = std::find_if(saved.begin(), saved.end(),
+                                        [&](const TensorView& t) { return t.name == state.name; });
+        if (found == saved.end() || found->dtype != state.dtype || found->shape != state.shape)
+            throw UserError(fmt::format("{}: tensor '{}' is missing or is not {}{}", file.path().string(),
+                                        state.name, name_of(state.dtype), shape_text(state.shape)));
+        std::memcpy(state.data, found->data, byte_count(state.dtype, state.shape));
+    }
+}
+
+}  // namespace
+
+void save_training(const std::filesystem::path& directory, Trainer& trainer) {
+    const HostCopies parameters(trainer.state(), true), others(trainer.state(), false);
+    std::vector<TensorToWrite> optimizer;
+    for (const TensorView& view : others.views) optimizer.push_back({view});
+    nlohmann::ordered_json state = {{"step", trainer.steps_done()},
+                                    {"configuration", configuration_of(trainer.options())}};
+    const std::vector<TensorToWrite> model = export_hf_gpt2(parameters.views);
+    const nn::Gpt2Config& config = trainer.options().model;
+    const Gpt2Sizes sizes{.layers = config.layers,
+                          .channels = config.channels,
+                          .context = config.context,
+                          .vocabulary = config.vocabulary};
+    save_checkpoint(directory,
+                    {.model = model,
+                     .optimizer = optimizer,
+                     .texts = {{"state.json", state.dump(2) + "\n"},
+                               // GPT-2's last token is <|endoftext|>.
+                               {"config.json", hf_gpt2_config(sizes, config.heads, config.vocabulary - 1)}}});
+}
+
+std::string resume_training(const std::filesystem::path& directory, Trainer& trainer) {
+    const LoadedCheckpoint loaded = load_checkpoint(directory);
+    const std::string source = (loaded.directory / "state.json").string();
+    const nlohmann::json state = parse_strict_json(loaded.texts.at("state.json"), source);
+    require_same_configuration(require_member(state, "configuration", source, "the state of the run"),
+                               configuration_of(trainer.options()), source);
+    const std::uint64_t step =
+        require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
+    Values values;
+    const auto parameters = room_for(trainer.state(), true, values);
+    const auto optimizer = room_for(trainer.state(), false, values);
+    import_hf_gpt2(loaded.model.views(), parameters, loaded.model.path().string());
+    copy_optimizer(loaded.optimizer, optimizer);
+    for (const auto& [name, value] : values) trainer.state().write(name, value);
+    trainer.continue_after(static_cast<std::int64_t>(step));
+    return loaded.warning;
+}
+
+}  // namespace mantissa

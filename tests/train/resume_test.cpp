@@ -1,0 +1,118 @@
+// Stopping and going on: k steps, a checkpoint, and the rest give the bits of all steps in one go.
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/batches.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/schedule.h"
+#include "mantissa/train/training_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+TrainerOptions options_with(double dropout, std::uint64_t seed = 1337) {
+    return {.model = {.name = "small",
+                      .layers = 2,
+                      .heads = 2,
+                      .channels = 16,
+                      .vocabulary = 64,
+                      .context = 16,
+                      .dropout = dropout},
+            .batch = 2,
+            .sequence = 16,
+            .seed = seed,
+            .optimizer = {.clip = 1.0}};
+}
+
+std::vector<std::int32_t> text() {
+    std::vector<std::int32_t> tokens;
+    for (int i = 0; i < 1000; ++i) tokens.push_back((i * i / 7 + i) % 64);
+    return tokens;
+}
+
+/// Runs up to step `last` and returns the losses.
+std::vector<float> train(Trainer& trainer, std::int64_t last) {
+    const TokenStream stream(text());
+    const BatchSource batches(stream, stream.all(), {.batch = 2, .sequence = 16});
+    std::vector<std::int32_t> tokens(32), targets(32);
+    std::vector<float> losses;
+    while (trainer.steps_done() < last) {
+        batches.fill(static_cast<std::uint64_t>(trainer.steps_done()), 0, tokens, targets);
+        losses.push_back(trainer.step(tokens, targets, 1e-3).loss);
+    }
+    return losses;
+}
+
+std::vector<std::vector<std::byte>> states(Trainer& trainer) {
+    std::vector<std::vector<std::byte>> values;
+    for (const State& state : trainer.state().states()) values.push_back(trainer.state().read(state.name));
+    return values;
+}
+
+TEST(Resume, GoesOnToTheSameBits) {
+    const auto device = make_cpu_device({.threads = 2});
+    for (double dropout : {0.0, 0.2}) {
+        const TemporaryDirectory directory;
+        Trainer whole(*device, options_with(dropout)), first(*device, options_with(dropout)),
+            second(*device, options_with(dropout));
+        const std::vector<float> losses = train(whole, 9);
+        train(first, 4);
+        save_training(directory / "run", first);
+        EXPECT_EQ(resume_training(directory / "run", second), "");
+        EXPECT_EQ(second.steps_done(), 4);
+        EXPECT_EQ(train(second, 9), std::vector<float>(losses.begin() + 4, losses.end()));
+        EXPECT_EQ(states(second), states(whole));
+    }
+}
+
+TEST(Resume, AnotherRunIsRefusedAndTheTrainerUntouched) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Trainer saved(*device, options_with(0));
+    train(saved, 2);
+    save_training(directory / "run", saved);
+    Trainer other(*device, options_with(0, /*seed=*/7));
+    const auto before = states(other);
+    try {
+        resume_training(directory / "run", other);
+        FAIL() << "a run with another seed was resumed";
+    } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("it was trained with seed = 1337, this run has 7"),
+                  std::string::npos)
+            << error.what();
+    }
+    EXPECT_EQ(states(other), before);
+    EXPECT_EQ(other.steps_done(), 0);
+}
+
+TEST(Resume, ValidationChangesNothing) {
+    const auto device = make_cpu_device({.threads = 1});
+    Trainer plain(*device, options_with(0)), validated(*device, options_with(0));
+    const std::vector<std::int32_t> tokens(32, 5), targets(32, 9);
+    train(plain, 3);
+    train(validated, 1);
+    const float loss = validated.validation_loss(tokens, targets);
+    EXPECT_EQ(validated.validation_loss(tokens, targets), loss);
+    train(validated, 3);
+    EXPECT_EQ(states(validated), states(plain));
+    // The loss that a step reports is that of the parameters before it: what validation gives.
+    const float next = validated.validation_loss(tokens, targets);
+    EXPECT_EQ(validated.step(tokens, targets, 1e-3).loss, next);
+}
+
+TEST(Schedule, WarmsUpThenFollowsACosine) {
+    const LearningRateSchedule schedule{.peak = 1.0, .least = 0.1, .warmup = 4, .steps = 24};
+    EXPECT_DOUBLE_EQ(schedule.at(0), 0.25);
+    EXPECT_DOUBLE_EQ(schedule.at(3), 1.0);
+    EXPECT_DOUBLE_EQ(schedule.at(4), 1.0);
+    EXPECT_NEAR(schedule.at(14), 0.55, 1e-15);  // half way
+    EXPECT_DOUBLE_EQ(schedule.at(24), 0.1);
+    EXPECT_DOUBLE_EQ(schedule.at(1000), 0.1);
+    EXPECT_DOUBLE_EQ((LearningRateSchedule{.peak = 2, .least = 2, .warmup = 0, .steps = 10}.at(5)), 2);
+    EXPECT_THROW(validate(LearningRateSchedule{.peak = 1, .least = 2}), UserError);
+    EXPECT_THROW(validate(LearningRateSchedule{.warmup = -1}), UserError);
+}
+
+}  // namespace
+}  // namespace mantissa
