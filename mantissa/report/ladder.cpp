@@ -14,12 +14,14 @@ namespace mantissa {
 
 namespace {
 
-/// Rungs that exist, in the order of the ladder, and how far their losses may lie from the first rung's.
+/// Rungs that exist, in the order of the ladder.
 struct Rung {
     std::string_view name;
-    double loss_tolerance;
+    double loss_tolerance;  ///< how far its losses may lie from the first rung's
+    std::string_view
+        matmul_kernel;  ///< what its matrix multiplies must run as: the start of the kernel's name
 };
-constexpr Rung known_rungs[] = {{"fp32", 0.0}};
+constexpr Rung known_rungs[] = {{"fp32", 0.0, "gemm f32*f32+f32"}};
 
 const Rung& find_rung(const std::string& name) {
     for (const Rung& rung : known_rungs)
@@ -46,6 +48,14 @@ double median_deviation(std::vector<double> values) {
 /// Memory in which the copy bandwidth is measured: well beyond any cache.
 std::int64_t scratch_bytes_for(const Target& target) {
     return std::max<std::int64_t>(std::int64_t{64} << 20, 4 * target.l3_bytes);
+}
+
+/// A rung that ran on other kernels than its own is no measurement of it.
+void require_own_kernels(const Rung& rung, const std::vector<std::string>& kernels) {
+    for (const std::string& kernel : kernels)
+        if (!kernel.starts_with(rung.matmul_kernel))
+            throw UserError(fmt::format("rung {} multiplies matrices with '{}...', but '{}' would run",
+                                        rung.name, rung.matmul_kernel, kernel));
 }
 
 class LadderRun {
@@ -94,6 +104,7 @@ class LadderRun {
         rung.build_milliseconds = trainer.build_milliseconds();
         rung.peak_bytes = trainer.memory().total();
         rung.matmul_kernels = trainer.plan().kernels_of("matmul");
+        require_own_kernels(find_rung(name), rung.matmul_kernels);
         report_.memory = trainer.memory();
         report_.scratch_bytes = scratch_bytes_for(device_.target());
         report_.process_bytes = resident_memory();

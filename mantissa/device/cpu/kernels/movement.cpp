@@ -134,12 +134,14 @@ Launch fill_iota(const Problem& problem, const Context& context) {
     const Shape& shape = problem.outputs[0].shape;
     const auto axis = static_cast<std::size_t>(problem.attributes.integer("axis"));
     const std::int64_t stride = shape.strides()[axis], extent = shape.extents()[axis];
-    return [=, count = shape.elements(), &pool = context.pool](const Operands& operands) {
+    // Along the axis each index stands `stride` times; the whole repeats for every index further out.
+    return [=, repeats = extent * stride == 0 ? 0 : shape.elements() / (extent * stride),
+            &pool = context.pool](const Operands& operands) {
         T* y = operands.output<T>(0);
-        constexpr std::int64_t block = 1 << 15;
-        pool.for_each_block((count + block - 1) / block, [&](std::int64_t index, int) {
-            for (std::int64_t i = index * block; i < std::min(count, (index + 1) * block); ++i)
-                y[i] = static_cast<T>(i / stride % extent);
+        pool.for_each_block(repeats, [&](std::int64_t repeat, int) {
+            T* row = y + repeat * extent * stride;
+            for (std::int64_t index = 0; index < extent; ++index)
+                std::fill_n(row + index * stride, stride, static_cast<T>(index));
         });
     };
 }

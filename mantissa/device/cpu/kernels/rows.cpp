@@ -237,6 +237,30 @@ Launch prepare_column_sum(const Problem& problem, const Bound& b) {
     };
 }
 
+std::string refuse_permutation(const Problem& problem) {
+    const std::size_t element = size_of(problem.inputs[0].dtype);
+    if (element != 2 && element != 4) return "it moves elements of 2 or 4 bytes";
+    if (problem.inputs[0].shape.rank() > Permute::max_rank)
+        return fmt::format("it takes up to {} axes", Permute::max_rank);
+    return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
+}
+
+Launch prepare_permute(const Problem& problem, const Bound& b) {
+    Permute fixed;
+    fixed.rank = problem.inputs[0].shape.rank();
+    fixed.element_size = static_cast<int>(size_of(problem.inputs[0].dtype));
+    for (int axis = 0; axis < fixed.rank; ++axis) {
+        fixed.extents[axis] = problem.inputs[0].shape[axis];
+        fixed.axes[axis] = static_cast<int>(problem.attributes.list("order")[static_cast<std::size_t>(axis)]);
+    }
+    return [b, fixed](const Operands& o) {
+        Permute permutation = fixed;
+        permutation.source = o.inputs[0];
+        permutation.target = o.outputs[0];
+        permute(b.kernels, permutation, b.pool);
+    };
+}
+
 std::string refuse_empty_or_wide(const Problem& problem) {
     for (const Type& type : problem.inputs)
         if (type.shape.elements() == 0) return "it needs one element or more";
@@ -281,6 +305,7 @@ const Row rows[] = {
     {"embedding", prepare_embedding},
     {"embedding_grad", prepare_embedding_grad},
     {"adamw", prepare_adamw, 0, refuse_adamw},
+    {"transpose", prepare_permute, 0, refuse_permutation},
     {"global_norm", prepare_global_norm, 0, refuse_empty_or_wide, global_norm_workspace},
     {"sum", prepare_column_sum, 0, refuse_unless_leading_sum,
      [](const Problem& p) {
