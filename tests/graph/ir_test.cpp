@@ -1,0 +1,359 @@
+// What the constructs of the graph mean: each test holds a statement of docs/ir.md, which names it.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+#include "mantissa/graph/gradient.h"
+#include "mantissa/graph/reference.h"
+#include "mantissa/passes/differentiate.h"
+#include "mantissa/train/adamw.h"
+
+namespace mantissa {
+namespace {
+
+using Numbers = std::vector<double>;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+/// A graph with the values of its inputs and states.
+struct Recording {
+    Graph graph;
+    ReferenceFeed feed;
+
+    Tensor given(Shape shape, Numbers values, DType dtype = DType::f32) {
+        const std::string name = "x" + std::to_string(feed.size());
+        feed[name] = std::move(values);
+        return {graph, graph.add_input(name, {dtype, std::move(shape)})};
+    }
+    /// A vector.
+    Tensor given(Numbers values, DType dtype = DType::f32) {
+        const auto extent = static_cast<std::int64_t>(values.size());
+        return given({extent}, std::move(values), dtype);
+    }
+    Tensor kept(const std::string& name, Numbers values, State::Kind kind = State::Kind::parameter) {
+        const Type type{DType::f32, {static_cast<std::int64_t>(values.size())}};
+        feed[name] = std::move(values);
+        return {graph, graph.add_state({.kind = kind, .name = name, .type = type, .initializer = {}})};
+    }
+    Numbers values(Tensor x) const { return ReferenceRun(graph, feed)[x.value()].values; }
+    /// The gradient of the sum of y's elements.
+    Numbers gradient(Tensor y, Tensor x) {
+        const Tensor ones = constant(graph, 1.0, y.dtype(), y.shape());
+        return values(backpropagate(graph, {&y, 1}, {&ones, 1}, {&x, 1})[0]);
+    }
+};
+
+/// Equal with the signs of zeros; a NaN equals a NaN.
+void expect_same(const Numbers& got, const Numbers& expected) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        if (std::isnan(got[i]) && std::isnan(expected[i])) continue;
+        EXPECT_EQ(got[i], expected[i]) << "element " << i;
+        EXPECT_EQ(std::signbit(got[i]), std::signbit(expected[i])) << "the sign of element " << i;
+    }
+}
+
+template <class Error, class Body>
+std::string error_of(Body&& body) {
+    try {
+        body();
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+TEST(Ir, BroadcastingStretchesExtentsOfOneAndMissingAxes) {
+    Recording r;
+    const Tensor y = r.given({2, 1, 2}, {1, 2, 3, 4}) + r.given({3, 1}, {10, 20, 30});
+    EXPECT_EQ(y.shape(), (Shape{2, 3, 2}));
+    expect_same(r.values(y), {11, 12, 21, 22, 31, 32, 13, 14, 23, 24, 33, 34});
+}
+
+TEST(Ir, OperandsOfANodeHaveOneType) {
+    Recording r;
+    const Tensor x = r.given({1.0}), y = r.given({1.0}, DType::f64);
+    EXPECT_NE(error_of<UserError>([&] { x + y; }).find("operands must have one type, got f32[1] and f64[1]"),
+              std::string::npos);
+    EXPECT_EQ((x + 0.1).dtype(), DType::f32);
+    EXPECT_EQ((y + 0.1).dtype(), DType::f64);
+    const Tensor flag = less(x, x);
+    EXPECT_NE(error_of<UserError>([&] { flag + flag; }).find("must be a number"), std::string::npos);
+}
+
+TEST(Ir, NegativeAxesCountFromTheEnd) {
+    Recording r;
+    const Tensor x = r.given({2, 3}, {1, 2, 3, 4, 5, 6});
+    expect_same(r.values(sum(x, {-1})), {6, 15});
+    expect_same(r.values(slice(x, -1, 2, 3)), {3, 6});
+}
+
+TEST(Ir, CastsToSixteenBitsRoundToNearestEven) {
+    Recording r;
+    // BF16 has 7 bits of fraction: a tie goes to the even neighbour, below and above.
+    const Tensor x = r.given({1 + 0x1p-8, 1 + 3 * 0x1p-8, 0x1p127 * (2 - 0x1p-8), -infinity, nan});
+    expect_same(r.values(cast(x, DType::bf16)), {1, 1 + 0x1p-6, infinity, -infinity, nan});
+    // FP16: 65504 is the largest, 2^-24 the smallest; subnormals stay.
+    const Tensor z = r.given({65519, 65520, 3 * 0x1p-26, -0x1p-26, 0x1p-25});
+    expect_same(r.values(cast(z, DType::f16)), {65504, infinity, 0x1p-24, -0.0, 0});
+    // To FP32 the reference does not round: it means the exact number.
+    expect_same(r.values(cast(r.given({0.1}, DType::f64), DType::f32)), {0.1});
+}
+
+TEST(Ir, CastsToIntegersCutAndToBooleansTestForZero) {
+    Recording r;
+    const Tensor x = r.given({2.9, -1.75, -0.5, 0.5});
+    expect_same(r.values(cast(x, DType::i32)), {2, -1, -0.0, 0});  // integers are held as doubles
+    const Tensor z = r.given({0, -0.0, 0.5, nan});
+    expect_same(r.values(cast(z, DType::boolean)), {0, 0, 1, 1});
+}
+
+TEST(Ir, NanWinsInMaximaAndMinima) {
+    Recording r;
+    const Tensor a = r.given({nan, 1, 0, -0.0}), b = r.given({1, nan, -0.0, 0});
+    // Of equals the second is taken, which shows in the sign of a zero.
+    expect_same(r.values(maximum(a, b)), {nan, nan, -0.0, 0});
+    expect_same(r.values(minimum(a, b)), {nan, nan, -0.0, 0});
+    expect_same(r.values(max(r.given({3, 2}, {nan, 1, 2, nan, 1, 4}), {0})), {nan, nan});
+}
+
+TEST(Ir, GradientsOfMaximaAtTiesAndNan) {
+    Recording r;
+    const Tensor a = r.given({2, 1, nan}), b = r.given({2, 3, 1});
+    expect_same(r.gradient(maximum(a, b), a), {0.5, 0, 0});
+    expect_same(r.gradient(minimum(a, b), a), {0.5, 1, 0});
+    const Tensor x = r.given({2, 2}, {5, 5, nan, 5});
+    expect_same(r.gradient(max(x, {1}), x), {0.5, 0.5, nan, nan});
+}
+
+TEST(Ir, ComparisonsWithNanAreFalse) {
+    Recording r;
+    const Tensor a = r.given({nan, nan, 0}), b = r.given({nan, 1, -0.0});
+    expect_same(r.values(less(a, b)), {0, 0, 0});
+    expect_same(r.values(less_equal(a, b)), {0, 0, 1});
+    expect_same(r.values(equal(a, b)), {0, 0, 1});
+    expect_same(r.values(is_finite(r.given({1, infinity, nan}))), {1, 0, 0});
+}
+
+TEST(Ir, SelectTakesNothingFromTheOtherSide) {
+    Recording r;
+    const Tensor take = r.given({1, 0}, DType::boolean), a = r.given({1, nan}), b = r.given({nan, 2});
+    const Tensor y = select(take, a, b);
+    expect_same(r.values(y), {1, 2});
+    expect_same(r.gradient(y, a), {1, 0});
+    expect_same(r.gradient(y, b), {0, 1});
+}
+
+TEST(Ir, AGradientOfZeroTimesAnInfiniteDerivativeIsNan) {
+    Recording r;
+    const Tensor x = r.given({0, 1});
+    const Tensor y = select(less(constant(r.graph, 0.5), x), log(x), x);
+    expect_same(r.gradient(y, x), {nan, 1});  // at 0: 1 from x, and 0/0 from the log that was not taken
+}
+
+TEST(Ir, StopGradientIsItsOperandWithoutAGradient) {
+    Recording r;
+    const Tensor x = r.given({3, -0.0});
+    expect_same(r.values(stop_gradient(x)), {3, -0.0});
+    expect_same(r.gradient(x * stop_gradient(x), x), {3, -0.0});
+}
+
+TEST(Ir, XPlusZeroIsNotX) {
+    Recording r;
+    const Tensor x = r.given({-0.0});
+    expect_same(r.values(x + 0.0), {0.0});
+    expect_same(r.values(x - 0.0), {-0.0});
+    expect_same(r.values(x * 1.0), {-0.0});
+}
+
+TEST(Ir, ReductionsOfNothing) {
+    Recording r;
+    const Tensor none = r.given({2, 0}, Numbers()), x = r.given({2}, {1, 2});
+    expect_same(r.values(sum(none, {1})), {0, 0});
+    expect_same(r.values(max(none, {1})), {-infinity, -infinity});
+    expect_same(r.values(sum(x, {})), {1, 2});
+    EXPECT_EQ(sum(r.given({2, 3}, Numbers(6)), {0, 1}, KeepAxes::yes).shape(), (Shape{1, 1}));
+}
+
+TEST(Ir, MovementPutsElementsWhereItSays) {
+    Recording r;
+    const Tensor x = r.given({2, 3}, {1, 2, 3, 4, 5, 6});
+    expect_same(r.values(reshape(x, {3, -1})), {1, 2, 3, 4, 5, 6});
+    const Tensor y = transpose(reshape(x, {1, 2, 3}), {2, 0, 1});  // axis i of y is axis order[i] of x
+    EXPECT_EQ(y.shape(), (Shape{3, 1, 2}));
+    expect_same(r.values(y), {1, 4, 2, 5, 3, 6});
+    expect_same(r.values(slice(x, 1, 1, 3)), {2, 3, 5, 6});
+    expect_same(r.values(pad(x, 1, 1, 0)), {0, 1, 2, 3, 0, 4, 5, 6});
+    expect_same(r.values(split(x, 1, 3)[1]), {2, 5});
+    expect_same(r.values(concat(split(x, 0, 2), 1)), {1, 2, 3, 4, 5, 6});
+    expect_same(r.values(iota(r.graph, {2, 2}, 1)), {0, 1, 0, 1});
+}
+
+TEST(Ir, EmbeddingTakesRowsAndRefusesIdsOutside) {
+    Recording r;
+    const Tensor table = r.given({3, 2}, {1, 2, 3, 4, 5, 6});
+    const Tensor y = embedding(table, r.given({2, 0, 2}, DType::i32));
+    expect_same(r.values(y), {5, 6, 1, 2, 5, 6});
+    expect_same(r.gradient(y, table), {1, 1, 0, 0, 2, 2});  // a row used twice gets both
+    for (double id : {-1.0, 3.0}) {
+        Recording bad;
+        embedding(bad.given({3, 1}, {0, 0, 0}), bad.given({id}, DType::i32));
+        EXPECT_NE(error_of<UserError>([&] {
+                      ReferenceRun(bad.graph, bad.feed);
+                  }).find("is outside the table of 3 rows"),
+                  std::string::npos);
+    }
+}
+
+TEST(Ir, MatmulTransposesWhatIsStoredTransposedAndAddsTheBias) {
+    Recording r;
+    const Tensor a = r.given({2, 3}, {1, 2, 3, 4, 5, 6}), b = r.given({3, 2}, {1, 0, 0, 1, 2, 0});
+    const Numbers product{7, 2, 16, 5};  // [2, 3] x [3, 2]
+    expect_same(r.values(matmul(a, b)), product);
+    const Tensor at = r.given({3, 2}, {1, 4, 2, 5, 3, 6}), bt = r.given({2, 3}, {1, 0, 2, 0, 1, 0});
+    expect_same(r.values(matmul(at, bt, {.transpose_a = true, .transpose_b = true})), product);
+    const Tensor bias = r.given({10, 20});
+    expect_same(r.values(matmul(a, b, {.bias = bias})), {17, 22, 26, 25});
+    const Tensor none = r.given({1, 0}, Numbers()), nothing = r.given({0, 2}, Numbers());
+    expect_same(r.values(matmul(none, nothing, {.bias = bias})), {10, 20});
+    const Tensor batch = r.given({1, 3, 2}, Numbers(6)), batches = r.given({2, 2, 3}, Numbers(12));
+    EXPECT_NE(error_of<UserError>([&] { matmul(batches, batch); }).find("batches differ"), std::string::npos);
+}
+
+TEST(Ir, RandomNumbersAreAFunctionOfSeedStepOperationAndElement) {
+    Recording r;
+    const Tensor seed = r.given({}, {5}, DType::i64), step = r.given({}, {9}, DType::i64);
+    const Numbers drawn = r.values(random_uniform(seed, step, 3, {2, 5}));
+    const RandomStream stream{.seed = 5, .step = 9, .operation = 3};
+    for (std::size_t i = 0; i < drawn.size(); ++i) {
+        EXPECT_EQ(drawn[i], static_cast<double>(stream.uniform(i)));
+        EXPECT_EQ(drawn[i], std::floor(drawn[i] * 0x1p24) * 0x1p-24);
+        EXPECT_TRUE(drawn[i] >= 0 && drawn[i] < 1);
+    }
+    EXPECT_EQ(r.values(random_uniform(seed, step, 3, {10})), drawn);  // the element's number, not its place
+    EXPECT_NE(r.values(random_uniform(seed, step, 4, {10})), drawn);
+    EXPECT_NE(r.values(random_uniform(step, seed, 3, {10})), drawn);
+}
+
+TEST(Ir, DropoutIsItsOwnGradient) {
+    Recording r;
+    const RandomState random{r.given({}, {5}, DType::i64), r.given({}, {9}, DType::i64)};
+    const Tensor x = r.given(Numbers(64, 3.0));
+    const Tensor y = dropout(x, random, 0.25, 3);
+    const Numbers u = r.values(random_uniform(random.seed, random.step, 3, {64}));
+    Numbers mask;
+    for (double number : u) mask.push_back(number < 0.25 ? 0 : 1 / 0.75);
+    Numbers scaled = mask;
+    for (double& value : scaled) value *= 3;
+    expect_same(r.values(y), scaled);
+    expect_same(r.gradient(y, x), mask);
+    EXPECT_EQ(dropout(x, random, 0, 4).value(), x.value());  // a rate of 0 records nothing
+}
+
+TEST(Ir, CompositesAreComputedInFp32) {
+    for (const char* op : {"softmax", "gelu"}) {
+        Recording r;
+        const Tensor x = r.given({0.5, 1.25, -2}, DType::bf16);
+        const Tensor y = find_op(op).definition({r.graph, {&x, 1}, {}})[0];
+        for (NodeId id = 1; id < y.value().node; ++id)
+            EXPECT_NE(r.graph.node(id).outputs[0].dtype, DType::bf16) << op;
+        EXPECT_EQ(y.dtype(), DType::bf16);
+        // Rounded once: as if all were done in FP64 and cast at the end.
+        const Tensor wide = call1(op, {cast(x, DType::f64)});
+        expect_same(r.values(call1(op, {x})), r.values(cast(wide, DType::bf16)));
+        EXPECT_EQ(wide.dtype(), DType::f64);
+    }
+}
+
+TEST(Ir, SoftmaxOfMaskedScores) {
+    Recording r;
+    const Tensor x = r.given({3, 3}, {-infinity, 7, 7, -infinity, -infinity, -infinity, infinity, 0, 0});
+    // A masked score weighs nothing; a row without any score, or with an infinite one, has no softmax.
+    const Numbers y = r.values(softmax(x));
+    expect_same({y[0], y[1], y[2]}, {0, 0.5, 0.5});
+    for (std::size_t i = 3; i < 9; ++i) EXPECT_TRUE(std::isnan(y[i])) << i;
+}
+
+TEST(Ir, LayerNormDividesByTheBiasedDeviation) {
+    Recording r;
+    const Tensor x = r.given({1, 2}, {1, 5}), gamma = r.given({2, 3}), beta = r.given({10, 20});
+    const auto y = call(r.graph, "layer_norm", std::vector{x, gamma, beta}, {{"epsilon", 0.5}});
+    const double reciprocal = 1 / std::sqrt(4 + 0.5);  // the variance of 1 and 5 is 4, their mean 3
+    expect_same(r.values(y[1]), {3});
+    expect_same(r.values(y[2]), {reciprocal});
+    expect_same(r.values(y[0]), {-2 * reciprocal * 2 + 10, 2 * reciprocal * 3 + 20});
+    EXPECT_NE(error_of<InternalError>([&] { r.gradient(y[1], x); }).find("not differentiated"),
+              std::string::npos);
+}
+
+TEST(Ir, GeluIsTheTanhForm) {
+    Recording r;
+    const double x = 0.75, inner = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);
+    EXPECT_NEAR(r.values(gelu(r.given({x})))[0], x / 2 * (1 + std::tanh(inner)), 1e-15);
+}
+
+TEST(Ir, CrossEntropyIsTheMeanOverRows) {
+    Recording r;
+    const Tensor logits = r.given({2, 2}, {std::log(1.0), std::log(3.0), std::log(4.0), std::log(4.0)});
+    const auto y =
+        call(r.graph, "cross_entropy", std::vector{logits, r.given({1, 0}, DType::i32)});  // p = 3/4, 1/2
+    EXPECT_NEAR(r.values(y[0])[0], (std::log(4.0 / 3) + std::log(2.0)) / 2, 1e-15);
+    EXPECT_NEAR(r.values(y[1])[1], std::log(8.0), 1e-15);  // the log-sum-exp of each row
+}
+
+TEST(Ir, UpdatesAndResultsReadTheOldState) {
+    Recording r;
+    const Tensor a = r.kept("a", {5}), b = r.kept("b", {3});
+    r.kept("c", {7});
+    r.graph.add_update(0, (a + b).value());
+    r.graph.add_update(1, (a - b).value());
+    r.graph.add_result("a", a.value());
+    const ReferenceRun run(r.graph, r.feed);
+    const ReferenceFeed after = run.next(r.feed);
+    EXPECT_EQ(after.at("a"), Numbers{8});
+    EXPECT_EQ(after.at("b"), Numbers{2});
+    EXPECT_EQ(after.at("c"), Numbers{7});  // without an update it stays
+    EXPECT_EQ(run.result("a").values, Numbers{5});
+}
+
+TEST(Ir, GlobalNormTestsEveryElement) {
+    Recording r;
+    const Tensor x = r.given({3, 0}), y = r.given({4});
+    const auto norm = call(r.graph, "global_norm", std::vector{x, y});
+    expect_same(r.values(norm[0]), {5});
+    expect_same(r.values(norm[1]), {1});
+    for (double bad : {nan, infinity, -infinity})
+        expect_same(r.values(call(r.graph, "global_norm", std::vector{x, r.given({bad})})[1]), {0});
+}
+
+TEST(Ir, ABadStepKeepsEveryBit) {
+    for (double bad : {0.0, nan, infinity}) {
+        Recording r;
+        const Tensor p = r.kept("p", {2, -3});
+        r.kept("other", {0.5});
+        const Tensor x = r.given({0.25, bad}), scale = r.given({}, {1});
+        const Tensor loss = sum(p * x, {0}) * scale;
+        adamw_update({})(r.graph, loss, differentiate(r.graph, loss));
+        r.feed.insert({{"learning_rate", {0.1}}, {"adamw.step", {0}}});
+        for (const char* name : {"p", "other"})
+            for (const char* moment : {"adamw.m.", "adamw.v."})
+                r.feed[std::string(moment) + name] = Numbers(r.feed.at(name).size());
+        const ReferenceRun run(r.graph, r.feed);
+        ReferenceFeed after = run.next(r.feed);
+        EXPECT_EQ(run.result("applied").values, Numbers{bad == 0 ? 1.0 : 0.0});
+        if (bad == 0) {
+            // The first step: m / (1 - beta1) is the gradient, the root of v / (1 - beta2) its size.
+            EXPECT_NEAR(after.at("p")[0], 2 - 0.1 * 0.25 / (0.25 + 1e-8), 1e-12);
+            EXPECT_EQ(after.at("adamw.step"), Numbers{1});
+        } else {
+            for (const auto& [name, values] : r.feed) expect_same(after.at(name), values);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
