@@ -1,16 +1,19 @@
 // The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
 // the weight, and the two products of attention; FP32 on each level this CPU has.
 //
-// Each measurement is one call between two measurements of the FMA peak; its share is of their mean. Operands
-// are normal-distributed and rotate, so that none lies in a cache from the call before. Reported are medians;
-// a call in which the system took a core from one of our threads is repeated, and counted as `disturbed`.
-// Options: BENCH_THREADS (2), BENCH_CALLS, measurements a shape (7).
+// Each measurement is one call between two measurements of the FMA peak of one thread; its share is of their
+// mean times the threads. Operands are normal-distributed and rotate, so that none lies in a cache from the
+// call before. Reported are medians, by two clocks: `share` by wall time; `share_cpu` by the time that the
+// threads had a core, which is the one to read on a machine shared with others. `disturbed` counts calls in
+// which the system took a core from one of our threads. Environment: BENCH_THREADS (2), BENCH_CALLS,
+// measurements a shape (7).
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -31,6 +34,17 @@ int option(const char* name, int standard) {
 ThreadPool& pool() {
     static ThreadPool threads(option("BENCH_THREADS", 2));
     return threads;
+}
+
+ThreadPool& one_thread() {
+    static ThreadPool thread(1);
+    return thread;
+}
+
+double cpu_seconds() {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 enum class Pass { forward, input_gradient, weight_gradient };
@@ -112,30 +126,30 @@ void run(benchmark::State& state, const ContractionProblem& problem, Isa isa) {
     const double flops = 2.0 * static_cast<double>(problem.batch[0] * problem.batch[1] * problem.m) *
                          static_cast<double>(problem.n) * static_cast<double>(problem.k);
     contract(problem, operands.next(), workspace.as<std::byte>(), pool(), isa);
-    std::vector<double> shares, seconds;
+    std::vector<double> shares, shares_cpu, seconds;
     int disturbed = 0;
+    double before = measured_fma_peak(one_thread(), isa, 0.02);
     for (auto _ : state) {
-        for (;;) {
-            const double before = measured_fma_peak(pool(), isa, 0.005);
-            const ContractionArguments arguments = operands.next();
-            const long preempted = preemptions();
-            const Stopwatch watch;
-            contract(problem, arguments, workspace.as<std::byte>(), pool(), isa);
-            seconds.push_back(watch.seconds());
-            const bool undisturbed = preemptions() == preempted;
-            const double after = measured_fma_peak(pool(), isa, 0.005);
-            shares.push_back(flops / seconds.back() / ((before + after) / 2));
-            if (undisturbed || disturbed >= 3 * option("BENCH_CALLS", 7)) break;
-            ++disturbed;
-            shares.pop_back();
-            seconds.pop_back();
-        }
+        const ContractionArguments arguments = operands.next();
+        const long preempted = preemptions();
+        const double cpu_start = cpu_seconds();
+        const Stopwatch watch;
+        contract(problem, arguments, workspace.as<std::byte>(), pool(), isa);
+        seconds.push_back(watch.seconds());
+        const double on_cores = cpu_seconds() - cpu_start;
+        disturbed += preemptions() != preempted;
+        const double after = measured_fma_peak(one_thread(), isa, 0.02);
+        const double peak = (before + after) / 2;
+        shares.push_back(flops / seconds.back() / (peak * pool().threads()));
+        shares_cpu.push_back(flops / on_cores / peak);
+        before = after;
         state.SetIterationTime(seconds.back());
     }
     state.counters["share"] = median(shares);
+    state.counters["share_cpu"] = median(shares_cpu);
     state.counters["GFLOP/s"] = flops / median(seconds) * 1e-9;
+    state.counters["peak_GF"] = before * pool().threads() * 1e-9;
     state.counters["median_ms"] = median(seconds) * 1e3;
-    state.counters["GFLOP"] = flops * 1e-9;
     state.counters["disturbed"] = disturbed;
 }
 

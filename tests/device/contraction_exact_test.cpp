@@ -2,6 +2,7 @@
 // and types, and must write nothing but its output.
 #include <gtest/gtest.h>
 
+#include "mantissa/device/cpu/contraction/tile_pack.h"
 #include "tests/device/contraction_reference.h"
 
 namespace mantissa::cpu {
@@ -101,9 +102,8 @@ void expect_exact_in_every_form(const Shape& shape, ThreadPool& pool) {
 }
 
 /// The tile kernels on their checked twin, whatever this CPU has.
-void expect_twin_exact(const Shape& shape, ThreadPool& pool) {
+void expect_twin_exact(const Shape& shape, const ContractionKernels& twin, ThreadPool& pool) {
     const std::vector<double> sums = reference_sums(shape);
-    const ContractionKernels twin = contraction_kernels_tile_twin();
     for (const Transpose ta : {Transpose::no, Transpose::yes})
         for (const Transpose tb : {Transpose::no, Transpose::yes}) {
             const Run run{ta, tb, Isa::generic, pool, &twin};
@@ -114,15 +114,28 @@ void expect_twin_exact(const Shape& shape, ThreadPool& pool) {
         }
 }
 
-TEST(ContractionExact, TileKernelsOnTheirTwin) {
+void expect_twin_exact_at_all_sizes(const ContractionKernels& twin) {
     ThreadPool pool(2);
     for (const std::int64_t m : {1, 15, 16, 17, 31, 32, 33})
         for (const std::int64_t n : {1, 16, 17, 33, 64})
-            for (const std::int64_t k : {1, 2, 31, 32, 33}) expect_twin_exact({.m = m, .n = n, .k = k}, pool);
+            for (const std::int64_t k : {1, 2, 31, 32, 33})
+                expect_twin_exact({.m = m, .n = n, .k = k}, twin, pool);
     for (const Shape& shape :
          {Shape{.m = 300, .n = 70, .k = 131}, Shape{.m = 37, .n = 200, .k = 1025},
           Shape{.batch = {3, 4}, .m = 33, .n = 47, .k = 65}, Shape{.m = 5, .n = 50, .k = 0}})
-        expect_twin_exact(shape, pool);
+        expect_twin_exact(shape, twin, pool);
+}
+
+TEST(ContractionExact, TileKernelsOnTheirTwin) {
+    expect_twin_exact_at_all_sizes(contraction_kernels_tile_twin());
+}
+
+TEST(ContractionExact, TilePackingWithAvx512) {
+    if (best_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
+    ContractionKernels twin = contraction_kernels_tile_twin();
+    twin.pack_a = tile_pack_a_avx512();
+    twin.pack_b = tile_pack_b_avx512();
+    expect_twin_exact_at_all_sizes(twin);
 }
 
 TEST(ContractionExact, SizesAroundThePanels) {

@@ -2,6 +2,7 @@
 // What surrounds the unit, packing and the order of tiles, is what the tests run with the twin.
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
+#include "mantissa/device/cpu/contraction/tile_pack.h"
 
 namespace mantissa::cpu {
 
@@ -30,6 +31,8 @@ struct AmxUnit {
 
 ContractionKernels contraction_kernels_amx() {
     ContractionKernels kernels = tile_kernels<AmxUnit>();
+    kernels.pack_a = tile_pack_a_avx512();
+    kernels.pack_b = tile_pack_b_avx512();
     kernels.begin = configure_tiles;
     kernels.end = release_tiles;
     return kernels;
