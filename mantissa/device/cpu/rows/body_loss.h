@@ -30,14 +30,14 @@ float log_sum_exp(const X* x, std::int64_t count) {
     float sum = 0;
     for (std::int64_t c = 0; c < count; c += loss_chunk) {
         const std::int64_t length = count - c < loss_chunk ? count - c : loss_chunk;
-        const float here = greatest_of(x + c, length);
+        const float here = greatest_of(x + c, length, x + c);
         if (here > greatest) {
             sum *= one_exp(greatest - here);  // exp(-infinity) = 0 at the first
             greatest = here;
         }
         // While all are -infinity there is nothing to add; a NaN among them must still come through.
         const float shift = greatest == -__builtin_inff() ? 0.0f : greatest;
-        sum += sum_of_exponentials(x + c, length, shift, nullptr);
+        sum += sum_of_exponentials<X>(x + c, length, shift, x + c + loss_chunk, nullptr);
     }
     return greatest == -__builtin_inff() ? greatest + sum : greatest + one_log(sum);
 }

@@ -32,12 +32,14 @@ MANTISSA_LANES void zero_from(T* row, std::int64_t first, std::int64_t last, boo
                             MANTISSA_BODY { store(row + c + offset, zero, extent, stream); });
 }
 
+/// `ahead` is fetched meanwhile, `x` itself being nothing.
 template <class X>
-float greatest_of(const X* x, std::int64_t count) {
+float greatest_of(const X* x, std::int64_t count, const X* ahead) {
     const Float lowest = Lanes::constant(-__builtin_inff());
     Float greatest[4] = {lowest, lowest, lowest, lowest};
     for_lanes_in_four(count, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        const Float a = keep(load_ahead(x + c, extent), extent, -__builtin_inff());
+        __builtin_prefetch(ahead + c);
+        const Float a = keep(load(x + c, extent), extent, -__builtin_inff());
         greatest[slot] = Lanes::maximum(greatest[slot], a);
     });
     return Lanes::greatest(
@@ -47,33 +49,38 @@ float greatest_of(const X* x, std::int64_t count) {
 /// 16 KB: half of the smallest L1.
 constexpr std::int64_t scratch_columns = 4096;
 
-/// Sum of exp(x - shift). Keeps the exponentials in `scratch` unless it is null.
+/// Sum of exp(x - shift). Keeps the exponentials in `scratch` unless it is null. `ahead` is fetched
+/// meanwhile.
 template <class X>
-float sum_of_exponentials(const X* x, std::int64_t count, float shift, float* scratch) {
+float sum_of_exponentials(const X* x, std::int64_t count, float shift, const X* ahead, float* scratch) {
     FourSums sums = FourSums::zero();
     const Float shifts = Lanes::constant(shift);
-    // The prefetch belongs here, where there is time for it, more than in the search for the maximum before.
     for_lanes_in_four(count, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        const Float e = exp_of(Lanes::subtract(load_ahead(x + c, extent), shifts));
+        __builtin_prefetch(ahead + c);
+        const Float e = exp_of(Lanes::subtract(load(x + c, extent), shifts));
         sums.add(slot, keep(e, extent, 0.0f));
         if (scratch) store(scratch + c, e, extent, false);
     });
     return sums.total();
 }
 
+/// `next` is the row that follows.
 template <class X, class Y>
-void softmax_row(const X* x, Y* y, std::int64_t count, bool stream) {
-    const float greatest = greatest_of(x, count);
+void softmax_row(const X* x, const X* next, Y* y, std::int64_t count, bool stream) {
     if (count <= scratch_columns) {
+        // The search for the maximum is too short to hide a fetch: the next row is fetched under the
+        // exponentials.
+        const float greatest = greatest_of(x, count, x);
         alignas(64) float scratch[scratch_columns];
-        const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, count, greatest, scratch));
+        const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, count, greatest, next, scratch));
         for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
             store(y + c, Lanes::multiply(load(scratch + c, extent), inverse), extent, stream);
         });
         return;
     }
+    const float greatest = greatest_of(x, count, ahead_of(x));
     const Float shifts = Lanes::constant(greatest);
-    const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, count, greatest, nullptr));
+    const Float inverse = Lanes::constant(1.0f / sum_of_exponentials<X>(x, count, greatest, x, nullptr));
     for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
         const Float e = exp_of(Lanes::subtract(load(x + c, extent), shifts));
         store(y + c, Lanes::multiply(e, inverse), extent, stream);
@@ -87,7 +94,7 @@ void softmax_rows(const Softmax& p, Range rows, Stores stores) {
             auto* y = as(p.y, y_type) + row * p.columns;
             const std::int64_t seen = visible_columns(p.mask, row, p.columns, p.queries);
             const bool stream = may_stream(stores, y);
-            if (seen > 0) softmax_row(x, y, seen, stream);
+            if (seen > 0) softmax_row(x, x + p.columns, y, seen, stream);
             zero_from(y, seen, p.columns, stream);
         }
     });
