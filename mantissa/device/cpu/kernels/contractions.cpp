@@ -32,6 +32,31 @@ ContractionProblem contraction_of(const Problem& problem) {
     return contraction;
 }
 
+/// One level's kernel for operands of one type.
+Kernel make_kernel(const Context& context, Isa isa, DType operands, std::string name) {
+    const auto bytes = [isa, threads = context.pool.threads()](const Problem& problem) {
+        return static_cast<std::int64_t>(workspace_bytes(contraction_of(problem), isa, threads));
+    };
+    const auto refuse = [isa, operands](const Problem& problem) {
+        for (const Type& type : problem.inputs)
+            if (type.dtype != operands)
+                return fmt::format("it multiplies {}, got {}", mantissa::name_of(operands), type.text());
+        return refusal(contraction_of(problem), isa);
+    };
+    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Launch {
+        return [contraction = contraction_of(problem), size = static_cast<std::size_t>(bytes(problem)), isa,
+                &pool](const Operands& o) {
+            contract(contraction,
+                     {.a = o.inputs[0],
+                      .b = o.inputs[1],
+                      .out = o.outputs[0],
+                      .bias = contraction.epilogue.bias ? o.inputs[2] : nullptr},
+                     {o.workspace, size}, pool, isa);
+        };
+    };
+    return {.name = std::move(name), .refusal = refuse, .prepare = prepare, .workspace = bytes};
+}
+
 }  // namespace
 
 void add_contraction_kernels(KernelTable& table, const Context& context) {
@@ -39,25 +64,14 @@ void add_contraction_kernels(KernelTable& table, const Context& context) {
     // cannot.
     for (int level = static_cast<int>(context.isa); level >= 0; --level) {
         const Isa isa = static_cast<Isa>(level);
-        const auto bytes = [isa, threads = context.pool.threads()](const Problem& problem) {
-            return static_cast<std::int64_t>(workspace_bytes(contraction_of(problem), isa, threads));
-        };
+        if (isa == Isa::amx) {  // tiles take 16 bits; FP32 is for the level below
+            table["matmul"].push_back(make_kernel(context, isa, DType::bf16, "gemm bf16*bf16+f32 amx"));
+            continue;
+        }
         table["matmul"].push_back(
-            {.name = fmt::format("gemm f32*f32+f32 {}", name_of(isa)),
-             .refusal = [isa](const Problem& problem) { return refusal(contraction_of(problem), isa); },
-             .prepare = [=](const Problem& problem) -> Launch {
-                 return
-                     [contraction = contraction_of(problem), size = static_cast<std::size_t>(bytes(problem)),
-                      isa, &pool = context.pool](const Operands& operands) {
-                         contract(contraction,
-                                  {.a = operands.inputs[0],
-                                   .b = operands.inputs[1],
-                                   .out = operands.outputs[0],
-                                   .bias = contraction.epilogue.bias ? operands.inputs[2] : nullptr},
-                                  {operands.workspace, size}, pool, isa);
-                     };
-             },
-             .workspace = bytes});
+            make_kernel(context, isa, DType::f32, fmt::format("gemm f32*f32+f32 {}", name_of(isa))));
+        table["matmul"].push_back(make_kernel(context, isa, DType::bf16,
+                                              fmt::format("gemm bf16*bf16+f32 {}, widened", name_of(isa))));
     }
 }
 
