@@ -21,7 +21,7 @@ BatchSource::BatchSource(const TokenStream& stream, TokenRange range, const Opti
     if (windows_ < needed)
         throw UserError(fmt::format(
             "{} tokens, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
-            "--batch, --sequence or --accumulate",
+            "--batch or --sequence",
             range.size(),
             options.accumulate == 1 ? "a step" : fmt::format("a step of {} micro-steps", options.accumulate),
             options.batch, options.sequence, needed * T + 1));

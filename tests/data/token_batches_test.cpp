@@ -136,7 +136,7 @@ TEST(TokenBatches, TooShortATextIsRefused) {
     EXPECT_EQ(refusal({.batch = 2, .sequence = 6, .accumulate = 2}),
               "24 tokens, but a step of 2 micro-steps of 2 x 6 (batch x sequence) needs 25; give more text, "
               "or lower "
-              "--batch, --sequence or --accumulate");
+              "--batch or --sequence");
     EXPECT_EQ(refusal({.batch = 4, .sequence = 6, .order = TokenOrder::shuffled}), "accepted");
     EXPECT_THROW(BatchSource(stream, {3, 3}, {.batch = 1, .sequence = 1}), UserError);
 }
