@@ -27,7 +27,7 @@ struct Function {
 };
 
 const Function functions[] = {
-    {"exp", elementary::exp, [](double x) { return std::exp(x); }, 1.0, 0.9},
+    {"exp", elementary::exp, [](double x) { return std::exp(x); }, 1.1, 0.9},
     {"log", elementary::log, [](double x) { return std::log(x); }, 2.0, 1.4},
     {"tanh", elementary::tanh, [](double x) { return std::tanh(x); }, 2.0, 1.2},
     {"erf", elementary::erf, [](double x) { return std::erf(x); }, 1.5, 1.0},
