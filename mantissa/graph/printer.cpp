@@ -11,7 +11,7 @@ std::string value_text(const Graph& graph, Value value) {
     const Node& node = graph.node(value.node);
     if (node.op->name == "input" || node.op->name == "state") return "%" + node.attributes.word("name");
     if (node.op->name == "constant" && node.outputs[0].shape.rank() == 0)
-        return fmt::format("{:g}", node.attributes.number("value"));
+        return fmt::format("{}", node.attributes.number("value"));
     return node.outputs.size() == 1 ? fmt::format("%{}", value.node)
                                     : fmt::format("%{}.{}", value.node, value.output);
 }

@@ -134,8 +134,8 @@ std::vector<Values> iota(const Node& node, Inputs) {
 }
 
 std::vector<Values> random_uniform(const Node& node, Inputs in) {
-    const RandomStream stream{.seed = static_cast<std::uint64_t>(in[0]->values[0]),
-                              .step = static_cast<std::uint32_t>(in[1]->values[0]),
+    const RandomStream stream{.seed = static_cast<std::uint64_t>(static_cast<std::int64_t>(in[0]->values[0])),
+                              .step = static_cast<std::uint32_t>(static_cast<std::int64_t>(in[1]->values[0])),
                               .operation = static_cast<std::uint32_t>(node.attributes.integer("operation"))};
     Values y = sized(node.outputs[0]);
     for (std::size_t i = 0; i < y.size(); ++i) y[i] = stream.uniform(i);

@@ -1,6 +1,7 @@
 #include "mantissa/passes/pipeline.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -24,7 +25,7 @@ class Pipeline {
         for (const std::string& name : options.skip)
             if (std::find(optional_passes.begin(), optional_passes.end(), name) == optional_passes.end())
                 throw UserError(fmt::format("there is no optional pass '{}'; those that can be skipped: {}",
-                                            name, optional_passes[0]));
+                                            name, fmt::join(optional_passes, ", ")));
     }
 
     void run(const std::string& pass, const std::function<void()>& body) {

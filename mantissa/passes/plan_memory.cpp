@@ -124,7 +124,16 @@ class MemoryPlanner {
         return true;
     }
 
+    /// A result is read when the run is over and its states are updated: it cannot be one of them as it was.
+    void check_results() const {
+        for (const Result& result : graph_.results())
+            for (const Update& update : graph_.updates())
+                check(root(result.value).node != graph_.states()[static_cast<std::size_t>(update.state)].node,
+                      "a result is a computed value, not a state that the run replaces");
+    }
+
     void place_updates() {
+        check_results();
         for (std::size_t i = 0; i < graph_.updates().size(); ++i) {
             const Update& update = graph_.updates()[i];
             if (write_in_place(update)) continue;

@@ -1,6 +1,7 @@
 #include "mantissa/passes/simplify.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -28,11 +29,12 @@ std::vector<bool> find_live(const Graph& graph) {
 
 bool is_source(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
 
-/// Whether the value is a scalar constant of this number.
+/// Whether the value is a scalar constant of this number, its sign included: x - -0 is not x where x is -0.
 bool is_number(const Graph& graph, Value value, double number) {
     const Node& node = graph.node(value.node);
-    return node.op->name == "constant" && node.outputs[0].shape.rank() == 0 &&
-           node.attributes.number("value") == number;
+    if (node.op->name != "constant" || node.outputs[0].shape.rank() != 0) return false;
+    const double constant = node.attributes.number("value");
+    return constant == number && std::signbit(constant) == std::signbit(number);
 }
 
 class Simplifier {

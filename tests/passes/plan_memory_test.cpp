@@ -112,6 +112,14 @@ TEST(MemoryPlan, AStateThatIsReadLaterIsNotWrittenOver) {
     EXPECT_EQ(plan_memory(graph).copied_updates.size(), 1u);
 }
 
+TEST(MemoryPlan, AResultThatTheRunReplacesIsRefused) {
+    Graph graph;
+    const Tensor s(graph, graph.add_state({.name = "s", .type = {DType::f32, {4}}, .initializer = {}}));
+    graph.add_update(0, (s + 1.0).value());
+    graph.add_result("s", reshape(s, {2, 2}).value());
+    EXPECT_THROW(plan_memory(graph), InternalError);
+}
+
 TEST(MemoryPlan, ViewsHaveNoMemoryOfTheirOwn) {
     Graph graph;
     const Tensor x(graph, graph.add_input("x", {DType::f32, {6, 4}}));

@@ -69,6 +69,17 @@ TEST(Simplify, KeepsAdditionOfZeroSinceItChangesTheSignOfZero) {
     EXPECT_FALSE(std::signbit(results(simplify(graph), {{"x", {-0.0}}})[0][0]));
 }
 
+TEST(Simplify, TellsConstantsApartInTheirLastDigitAndTheirSign) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f64, {1}}));
+    graph.add_result("a", (x * 1.0000001).value());
+    graph.add_result("b", (x * 1.0000005).value());
+    graph.add_result("c", (x - -0.0).value());
+    const ReferenceFeed feed{{"x", {1}}}, zero{{"x", {-0.0}}};
+    EXPECT_EQ(results(simplify(graph), feed), results(graph, feed));
+    EXPECT_FALSE(std::signbit(results(simplify(graph), zero)[2][0]));
+}
+
 TEST(Simplify, KeepsInputsAndStatesEvenUnused) {
     Graph graph;
     graph.add_input("x", {DType::f32, {1}});

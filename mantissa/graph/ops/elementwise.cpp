@@ -33,6 +33,12 @@ std::vector<Type> arithmetic(const OpCall& call) {
     return {{call.inputs[0].dtype, broadcast_shape(call.inputs[0].shape, call.inputs[1].shape)}};
 }
 
+/// Division of integers is left out: it has no one meaning, and nothing asks for it.
+std::vector<Type> division(const OpCall& call) {
+    expect_floating(call, 0);
+    return arithmetic(call);
+}
+
 std::vector<Type> comparison(const OpCall& call) { return {{DType::boolean, arithmetic(call)[0].shape}}; }
 
 std::vector<Type> logical(const OpCall& call) {
@@ -135,7 +141,7 @@ Op binary_row(std::string_view name, TypeRule types, GradientRule gradient,
            .autocast = AutocastClass::widest,
            .fuser = FuserClass::elementwise,
            .flops = flops_per_output<1>};
-    if (types == arithmetic) row.in_place = {0};
+    if (types == arithmetic || types == division) row.in_place = {0};
     return row;
 }
 
@@ -166,7 +172,7 @@ std::span<const Op> elementwise_ops() {
         binary_row("add", arithmetic, add_gradient),
         binary_row("sub", arithmetic, sub_gradient),
         binary_row("mul", arithmetic, mul_gradient),
-        binary_row("div", arithmetic, div_gradient),
+        binary_row("div", division, div_gradient),
         binary_row("maximum", arithmetic, extremum_gradient),
         binary_row("minimum", arithmetic, extremum_gradient),
         binary_row("less", comparison, nullptr, not_differentiable),

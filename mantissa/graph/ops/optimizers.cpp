@@ -14,21 +14,18 @@ std::vector<Type> global_norm_types(const OpCall& call) {
     return {{DType::f32, {}}, {DType::boolean, {}}};
 }
 
-/// gradients... -> Euclidean norm of all their elements, whether every element is finite.
+/// gradients... -> Euclidean norm of all their elements, whether every element is finite. In FP64, where
+/// squares of FP32 numbers cannot overflow.
 std::vector<Tensor> global_norm_definition(const DefinitionCall& call) {
-    Tensor total, finite;
+    Tensor total;
     for (const Tensor& stored : call.inputs) {
-        const Tensor gradient = as_f32(stored);
+        const Tensor gradient = cast(stored, DType::f64);
         std::vector<std::int64_t> axes;
         for (int axis = 0; axis < gradient.rank(); ++axis) axes.push_back(axis);
-        const Tensor squares = cast(sum(gradient * gradient, axes), DType::f32);
-        // All elements are finite exactly if none is counted as not.
-        const Tensor bad = select(is_finite(gradient), constant(call.graph, 0.0), constant(call.graph, 1.0));
-        const Tensor good = equal(sum(bad, axes), constant(call.graph, 0.0));
+        const Tensor squares = sum(gradient * gradient, axes);
         total = total ? total + squares : squares;
-        finite = finite ? logical_and(finite, good) : good;
     }
-    return {sqrt(total), finite};
+    return {cast(sqrt(total), DType::f32), is_finite(total)};
 }
 
 std::vector<Type> adamw_types(const OpCall& call) {

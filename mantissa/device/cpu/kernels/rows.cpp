@@ -314,24 +314,10 @@ const Row rows[] = {
      }},
 };
 
-/// The level of row kernels for an instruction set: AMX machines run those of AVX-512.
-const RowKernels& kernels_for(Isa isa) {
-    switch (isa) {
-        case Isa::generic:
-            return row_kernels_generic();
-        case Isa::avx2:
-            return row_kernels_avx2();
-        case Isa::avx512:
-        case Isa::amx:
-            return row_kernels_avx512();
-    }
-    return row_kernels_generic();
-}
-
 }  // namespace
 
 void add_row_kernels(KernelTable& table, const Context& context) {
-    const RowKernels& kernels = kernels_for(context.isa);
+    const RowKernels& kernels = row_kernels(context.isa);
     for (const Row& row : rows)
         table[row.op].push_back({.name = fmt::format("rows {}", kernels.name),
                                  .refusal = row.refuse,
