@@ -1,7 +1,8 @@
 // GCC 12 takes the undefined upper operand inside its own AVX-512 intrinsics for a use of uninitialised
-// memory (GCC bug 105593); the warning has to be off where they are defined.
+// memory (GCC bug 105593); the warnings have to be off where they are defined.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 #include "mantissa/device/cpu/contraction/tile_pack.h"
 
