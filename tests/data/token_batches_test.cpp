@@ -130,9 +130,8 @@ TEST(TokenBatches, TooShortATextIsRefused) {
         return "accepted";
     };
     EXPECT_EQ(refusal({.batch = 4, .sequence = 6}),
-              "24 tokens, but a step of 4 x 6 (batch x sequence) needs 25; give more text, or lower --batch, "
-              "--sequence or "
-              "--accumulate");
+              "24 tokens, but a step of 4 x 6 (batch x sequence) needs 25; give more text, or lower "
+              "--batch or --sequence");
     EXPECT_EQ(refusal({.batch = 2, .sequence = 6, .accumulate = 2}),
               "24 tokens, but a step of 2 micro-steps of 2 x 6 (batch x sequence) needs 25; give more text, "
               "or lower "
