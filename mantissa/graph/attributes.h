@@ -30,7 +30,8 @@ class Attributes {
     const std::string& word(const std::string& name) const;
 
     bool empty() const { return entries_.empty(); }
-    /// As in "{axis=1, keep=true}"; empty text if there are none. Attributes that differ have texts that differ.
+    /// As in "{axis=1, keep=true}"; empty text if there are none. Attributes that differ have texts that
+    /// differ.
     std::string text() const;
 
     friend bool operator==(const Attributes&, const Attributes&) = default;

@@ -1,6 +1,7 @@
 // Every operation as the CPU runs it, at every instruction-set level, against the reference.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <set>
@@ -90,7 +91,7 @@ std::vector<std::vector<std::byte>> run(const Graph& graph, const ReferenceFeed&
     const Plan plan(graph, device);
     StateBlock state(device, graph.states());
     const auto arena = device.allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
-    std::memset(arena->data(), 0xff, arena->size());
+    std::fill_n(arena->data(), arena->size(), std::byte{0xff});
     Execution execution(plan, state, *arena);
     for (NodeId id : graph.inputs()) {
         const std::string& name = graph.node(id).attributes.word("name");
