@@ -114,7 +114,8 @@ class Reader {
                                    merge[1].get_ref<const std::string&>(), where);
                 continue;
             }
-            const std::string_view text = merge.is_string() ? merge.get_ref<const std::string&>() : "";
+            static const std::string nothing;  // of the same type, lest the conditional make a temporary copy
+            const std::string_view text = merge.is_string() ? merge.get_ref<const std::string&>() : nothing;
             const std::size_t space = text.find(' ');
             if (space == text.npos || text.find(' ', space + 1) != text.npos)
                 throw UserError(
