@@ -16,6 +16,9 @@ namespace {
 constexpr float inf = std::numeric_limits<float>::infinity();
 constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
+/// A plain version for tolerances that need one; they refer to it, so it must outlive them.
+const std::vector<double> one_and_two = {1.0, 2.0};
+
 /// The widest tolerance of every class, for tests of what no tolerance may let through.
 std::vector<Tolerance> wide(const std::vector<double>& plain) {
     static const double huge[] = {1e300};
@@ -31,7 +34,7 @@ TEST(Compare, EqualValuesPassInEveryClass) {
 }
 
 TEST(Compare, NanFailsInEveryClassAndOnEitherSide) {
-    for (const Tolerance& tolerance : wide({1.0, 2.0})) {
+    for (const Tolerance& tolerance : wide(one_and_two)) {
         EXPECT_FALSE(compare(std::vector{1.0f, nan}, std::vector{1.0, 2.0}, tolerance));
         EXPECT_FALSE(compare(std::vector{nan, 2.0f}, std::vector{1.0, 2.0}, tolerance));
         EXPECT_FALSE(compare(std::vector{1.0f, 2.0f}, std::vector<double>{1.0, nan}, tolerance));
@@ -45,7 +48,7 @@ TEST(Compare, NanFailsInEveryClassAndOnEitherSide) {
 }
 
 TEST(Compare, InfinitiesMustBeEqual) {
-    for (const Tolerance& tolerance : wide({1.0, 2.0})) {
+    for (const Tolerance& tolerance : wide(one_and_two)) {
         const std::vector<double> finite = {1.0, 2.0};
         const std::vector<double> infinite = {1.0, static_cast<double>(inf)};
         EXPECT_FALSE(compare(std::vector{1.0f, inf}, finite, tolerance));
