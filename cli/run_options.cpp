@@ -100,6 +100,11 @@ TrainerOptions trainer_options(const RunOptions& options) {
     return trainer;
 }
 
+Policy policy_for(const RunOptions& options, const Target& target) {
+    if (!options.policy.empty()) return find_policy(options.policy);
+    return find_policy(target.matrix_unit_bf16 ? "bf16" : "fp32");
+}
+
 void dump_plan(const RunOptions& options, const Plan& plan) {
     if (options.dump.empty()) return;
     AtomicFile file(std::filesystem::path(options.dump) / "plan.txt");

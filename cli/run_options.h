@@ -18,6 +18,7 @@ struct RunOptions {
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
+    std::string policy;  ///< empty: the fastest that trains without a loss scale
     std::string tokenizer, json, dump;
     std::vector<std::string> skip_passes;
     int threads = 0;
@@ -38,6 +39,9 @@ Corpus open_corpus(const RunOptions& options);
 /// What the options say of a trainer. Throws UserError for an unknown model or a batch, sequence or number of
 /// steps that is not positive.
 TrainerOptions trainer_options(const RunOptions& options);
+
+/// The policy asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where not.
+Policy policy_for(const RunOptions& options, const Target& target);
 
 /// Writes the plan as DIR/plan.txt, if --dump asks for it.
 void dump_plan(const RunOptions& options, const Plan& plan);

@@ -1,6 +1,7 @@
 #include "cli/train.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <csignal>
 #include <cstdio>
@@ -61,6 +62,11 @@ TrainerOptions trainer_of(const Options& options) {
     return trainer;
 }
 
+TrainerOptions in_policy(TrainerOptions trainer, const Policy& policy) {
+    trainer.pipeline.policy = policy;
+    return trainer;
+}
+
 /// One run of the command, from its header to its last line.
 class Run {
   public:
@@ -69,11 +75,12 @@ class Run {
           schedule_(schedule_of(options)),
           settings_(trainer_of(options)),
           device_(open_device(options.run)),
+          policy_(policy_for(options.run, device_->target())),
           corpus_(open_corpus(options.run)),
           peak_(fastest_peak(*device_)),
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
                                             : TokenSplit{corpus_.stream.all(), {}}),
-          trainer_(*device_, settings_),
+          trainer_(*device_, in_policy(settings_, policy_)),
           batches_(corpus_.stream, split_.train, {.batch = settings_.batch, .sequence = settings_.sequence}),
           tokens_(static_cast<std::size_t>(trainer_.tokens_per_step())),
           targets_(tokens_.size()) {
@@ -113,8 +120,9 @@ class Run {
         const MemoryUse memory = trainer_.memory();
         const Target& target = device_->target();
         fmt::print("{}\n", corpus_.description);
-        fmt::print("{}, {} parameters, {} x {} tokens a step, fp32, {}, {} threads\n", settings_.model.name,
-                   settings_.model.parameters(), settings_.batch, settings_.sequence, target.isa,
+        fmt::print("{}, {} parameters, {} x {} tokens a step, {}{}, {}, {} threads\n", settings_.model.name,
+                   settings_.model.parameters(), settings_.batch, settings_.sequence, policy_.name,
+                   options_.run.policy.empty() ? " (chosen for this machine; see --policy)" : "", target.isa,
                    target.threads);
         fmt::print(
             "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs + "
@@ -180,6 +188,7 @@ class Run {
     LearningRateSchedule schedule_;
     TrainerOptions settings_;
     std::unique_ptr<Device> device_;
+    Policy policy_;
     Corpus corpus_;
     double peak_;
     TokenSplit split_;
@@ -188,7 +197,8 @@ class Run {
     std::vector<std::int32_t> tokens_, targets_;
     Profile profile_;
     std::int64_t saved_at_ = -1;
-    nlohmann::ordered_json log_ = {{"command", "train"}, {"model", settings_.model.name}};
+    nlohmann::ordered_json log_ = {
+        {"command", "train"}, {"model", settings_.model.name}, {"policy", policy_.name}};
 };
 
 }  // namespace
@@ -198,6 +208,11 @@ void add_train_command(CLI::App& app) {
     options->run.steps = 100;
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_run_options(*command, options->run);
+    command->add_option(
+        "--policy", options->run.policy,
+        fmt::format("Formats to compute in: {} (default: bf16 where the machine has a BF16 matrix "
+                    "unit, else fp32)",
+                    fmt::join(policy_names(), ", ")));
     command->add_option("--min-learning-rate", options->min_learning_rate,
                         "At the last step, reached by a cosine (default: --learning-rate, so constant)");
     command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")

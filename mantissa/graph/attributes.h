@@ -29,7 +29,14 @@ class Attributes {
     DType dtype(const std::string& name) const;
     const std::string& word(const std::string& name) const;
 
+    bool has(const std::string& name) const { return entries_.contains(name); }
     bool empty() const { return entries_.empty(); }
+    /// These with one entry added or replaced.
+    Attributes with(const std::string& name, Value value) const {
+        Attributes changed = *this;
+        changed.entries_.insert_or_assign(name, std::move(value));
+        return changed;
+    }
     /// As in "{axis=1, keep=true}"; empty text if there are none. Attributes that differ have texts that
     /// differ.
     std::string text() const;

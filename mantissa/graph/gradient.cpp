@@ -39,10 +39,16 @@ class Backpropagation {
     }
 
     void add(Value value, Tensor cotangent) {
-        check(cotangent.type() == graph_.type(value),
+        const Type& type = graph_.type(value);
+        check(cotangent.shape() == type.shape, "a gradient has the shape of what it is the gradient of");
+        check(cotangent.dtype() == type.dtype || is_cast_of_state(value),
               "a gradient has the type of what it is the gradient of");
         const auto [entry, is_first] = cotangents_.try_emplace(value, cotangent);
-        if (!is_first) entry->second = entry->second + cotangent;
+        if (is_first) return;
+        Tensor& sum = entry->second;
+        const DType wider =
+            size_of(sum.dtype()) < size_of(cotangent.dtype()) ? cotangent.dtype() : sum.dtype();
+        sum = cast(sum, wider) + cast(cotangent, wider);
     }
 
     void run() {
@@ -56,6 +62,12 @@ class Backpropagation {
     }
 
   private:
+    /// A parameter that a policy had cast: contractions write its gradient in the parameter's own type.
+    bool is_cast_of_state(Value value) const {
+        const Node& node = graph_.node(value.node);
+        return node.op->name == "cast" && graph_.state_of(node.inputs[0].node) >= 0;
+    }
+
     void visit(NodeId id) {
         const Node& node = graph_.node(id);
         const std::vector<Tensor> outputs = output_tensors(graph_, id);

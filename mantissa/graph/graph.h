@@ -31,11 +31,13 @@ struct Value {
 enum class Stage : std::uint8_t { forward, backward, update };
 std::string_view name_of(Stage stage);
 
-/// Where a node comes from: the model's own names, and the line that traced it if it is known.
+/// Where a node comes from: the model's own names, the line that traced it if it is known, and the rule of
+/// the precision policy that decided its formats.
 struct Origin {
     std::string scope;  ///< as in "h.3.mlp"
     Stage stage = Stage::forward;
     std::source_location line = {};
+    std::string rule = {};  ///< as in "bf16 list: matmul"; empty: the formats of its operands
 };
 
 struct Node {

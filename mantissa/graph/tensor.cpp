@@ -133,6 +133,12 @@ Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep) {
     return call1("sum", {x}, reduction_attributes(x, std::move(axes), keep));
 }
 
+Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes) {
+    Attributes attributes = reduction_attributes(x, std::move(axes), KeepAxes::no);
+    if (output != x.dtype()) attributes = attributes.with("output", output);
+    return call1("sum", {x}, std::move(attributes));
+}
+
 Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep) {
     return call1("max", {x}, reduction_attributes(x, std::move(axes), keep));
 }
@@ -146,8 +152,11 @@ Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep) {
 Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options, Tensor::Where at) {
     std::vector<Tensor> inputs{a, b};
     if (options.bias) inputs.push_back(*options.bias);
-    return call(a.graph(), "matmul", inputs,
-                {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}}, at)[0];
+    Attributes attributes{{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}};
+    if (options.output && *options.output != a.dtype())
+        attributes = attributes.with("output", *options.output);
+    if (!options.multiply.empty()) attributes = attributes.with("multiply", options.multiply);
+    return call(a.graph(), "matmul", inputs, std::move(attributes), at)[0];
 }
 
 Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {
@@ -167,13 +176,15 @@ Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t op
     return call1("dropout", {x, random.seed, random.step}, {{"rate", rate}, {"operation", operation}}, at);
 }
 
-Tensor reduce_to(Tensor x, const Shape& shape) {
-    if (x.shape() == shape) return x;
+Tensor reduce_to(Tensor x, const Shape& shape) { return reduce_to(x, shape, x.dtype()); }
+
+Tensor reduce_to(Tensor x, const Shape& shape, DType output) {
+    if (x.shape() == shape) return cast(x, output);
     const int missing = x.rank() - shape.rank();
     std::vector<std::int64_t> axes;
     for (int axis = 0; axis < x.rank(); ++axis)
         if (axis < missing || (shape[axis - missing] == 1 && x.dim(axis) != 1)) axes.push_back(axis);
-    return reshape(sum(x, std::move(axes)), shape);
+    return reshape(sum_as(output, x, std::move(axes)), shape);
 }
 
 }  // namespace mantissa

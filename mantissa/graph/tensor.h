@@ -100,14 +100,18 @@ Tensor embedding(Tensor table, Tensor ids, Tensor::Where at = Tensor::Where::cur
 // Reductions. The reduced axes stay with extent 1 if `keep`.
 enum class KeepAxes : bool { no, yes };
 Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no);
+/// The sum written in a wider type than its terms have.
+Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes);
 Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no);
 Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no);
 
 // Contractions.
 struct MatmulOptions {
-    bool transpose_a = false;         ///< a is stored [..., K, M]
-    bool transpose_b = false;         ///< b is stored [..., N, K]
-    std::optional<Tensor> bias = {};  ///< [N], added to each row
+    bool transpose_a = false;          ///< a is stored [..., K, M]
+    bool transpose_b = false;          ///< b is stored [..., N, K]
+    std::optional<Tensor> bias = {};   ///< [N], added to each row
+    std::optional<DType> output = {};  ///< f32 where the operands are shorter; else: the operands' type
+    std::string multiply = {};         ///< "tf32" for FP32 operands; empty: as they are stored
 };
 /// [..., M, K] x [..., K, N] -> [..., M, N]; leading axes equal.
 Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options = {},
@@ -131,7 +135,9 @@ struct RandomState {
 Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t operation,
                Tensor::Where at = Tensor::Where::current());
 
-/// Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting.
+/// Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting. The
+/// result is written as `output`, which is x's type or a wider one.
+Tensor reduce_to(Tensor x, const Shape& shape, DType output);
 Tensor reduce_to(Tensor x, const Shape& shape);
 
 }  // namespace mantissa

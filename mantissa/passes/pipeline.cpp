@@ -45,21 +45,42 @@ class Pipeline {
     std::vector<PassTime> times_;
 };
 
-}  // namespace
-
-TrainingStep build_training_step(const TraceModel& model, const TraceUpdate& update,
-                                 const PipelineOptions& options) {
-    Graph graph;
+/// The forward pass in the formats of the policy.
+Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model, const Policy& policy) {
     Tensor loss;
-    std::vector<ParameterGradient> gradients;
-    const auto has_no_kernel = [&](const Graph& g, const Node& node) { return !options.has_kernel(g, node); };
-
-    Pipeline pipeline(graph, options);
     pipeline.run("trace", [&] { loss = model(graph); });
-    pipeline.run("differentiate", [&] { gradients = differentiate(graph, loss); });
-    pipeline.run("update", [&] { update(graph, loss, gradients); });
+    if (policy.changes_nothing()) return loss;
+    Value place = loss.value();
+    pipeline.run("autocast", [&] { graph = autocast(graph, policy, place); });
+    return {graph, place};
+}
+
+void build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions& options) {
+    const auto has_no_kernel = [&](const Graph& g, const Node& node) { return !options.has_kernel(g, node); };
     pipeline.run("simplify", [&] { graph = simplify(graph); });
     pipeline.run("expand", [&] { graph = expand(graph, has_no_kernel); });
+}
+
+}  // namespace
+
+BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
+                               const PipelineOptions& options) {
+    Graph graph;
+    std::vector<ParameterGradient> gradients;
+    Pipeline pipeline(graph, options);
+    const Tensor loss = build_forward(pipeline, graph, model, options.policy);
+    pipeline.run("differentiate", [&] { gradients = differentiate(graph, loss); });
+    pipeline.run("update", [&] { update(graph, loss, gradients); });
+    build_kernels(pipeline, graph, options);
+    return {std::move(graph), pipeline.times()};
+}
+
+BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options) {
+    Graph graph;
+    Pipeline pipeline(graph, options);
+    const Tensor loss = build_forward(pipeline, graph, model, options.policy);
+    graph.add_result("loss", loss.value());
+    build_kernels(pipeline, graph, options);
     return {std::move(graph), pipeline.times()};
 }
 

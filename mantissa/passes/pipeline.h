@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/passes/autocast.h"
 #include "mantissa/passes/differentiate.h"
 
 namespace mantissa {
@@ -23,6 +24,7 @@ struct PassTime {
 };
 
 struct PipelineOptions {
+    Policy policy = {};          ///< the formats that autocast gives the forward pass
     std::set<std::string> skip;  ///< optional passes to leave out, by name
     /// Whether the machine has a kernel for the node; composites without one are expanded.
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
@@ -32,13 +34,17 @@ struct PipelineOptions {
     std::function<void(const std::string& pass, const Graph&)> dump = {};
 };
 
-struct TrainingStep {
+struct BuiltGraph {
     Graph graph;
     std::vector<PassTime> times;
 };
 
 /// Builds the graph of one training step. Throws UserError if `skip` names no optional pass.
-TrainingStep build_training_step(const TraceModel& model, const TraceUpdate& update,
-                                 const PipelineOptions& options = {});
+BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
+                               const PipelineOptions& options = {});
+
+/// Builds the graph of a forward pass alone, with the result `loss`: as a training step has it, without
+/// gradients.
+BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options = {});
 
 }  // namespace mantissa

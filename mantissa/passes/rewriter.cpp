@@ -4,7 +4,8 @@
 
 namespace mantissa {
 
-Rewriter::Rewriter(const Graph& source) : source_(source), placed_(source.size()) {
+Rewriter::Rewriter(const Graph& source, Types types)
+    : source_(source), types_(types), placed_(source.size()) {
     for (std::size_t id = 0; id < source.size(); ++id)
         placed_[id].resize(source.node(static_cast<NodeId>(id)).outputs.size());
 }
@@ -26,7 +27,10 @@ bool Rewriter::placed(Value value) const {
 }
 
 void Rewriter::place(Value source, Value value) {
-    check(target_.type(value) == source_.type(source), "a rewrite keeps the type of what it replaces");
+    check(target_.type(value).shape == source_.type(source).shape,
+          "a rewrite keeps the shape of what it replaces");
+    check(types_ == Types::may_change || target_.type(value) == source_.type(source),
+          "a rewrite keeps the type of what it replaces");
     placed_[static_cast<std::size_t>(source.node)][static_cast<std::size_t>(source.output)] = value;
 }
 

@@ -12,7 +12,9 @@ namespace mantissa {
 /// states are always kept, in their order, so that their indices stay good.
 class Rewriter {
   public:
-    explicit Rewriter(const Graph& source);
+    /// Whether what stands for a value may be of another storage type; its shape stays in any case.
+    enum class Types : std::uint8_t { stay, may_change };
+    explicit Rewriter(const Graph& source, Types types = Types::stay);
 
     Graph& target() { return target_; }
     /// What stands for a value of the source. It must have been placed.
@@ -30,6 +32,7 @@ class Rewriter {
 
   private:
     const Graph& source_;
+    Types types_;
     Graph target_;
     std::vector<std::vector<Value>> placed_;  // by node and output; node -1: not placed
 };

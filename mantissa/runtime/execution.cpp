@@ -5,14 +5,15 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/numerics/formats.h"
 
 namespace mantissa {
 
 namespace {
 
 template <class T>
-std::vector<std::byte> filled(const Type& type, double value) {
-    std::vector<T> values(static_cast<std::size_t>(type.shape.elements()), static_cast<T>(value));
+std::vector<std::byte> filled(const Type& type, T value) {
+    std::vector<T> values(static_cast<std::size_t>(type.shape.elements()), value);
     std::vector<std::byte> bytes(values.size() * sizeof(T));
     std::memcpy(bytes.data(), values.data(), bytes.size());
     return bytes;
@@ -23,22 +24,23 @@ std::vector<std::byte> constant_bytes(const Node& node) {
     const Type& type = node.outputs[0];
     switch (type.dtype) {
         case DType::f32:
-            return filled<float>(type, value);
+            return filled(type, static_cast<float>(value));
         case DType::f64:
-            return filled<double>(type, value);
+            return filled(type, static_cast<double>(value));
         case DType::i64:
-            return filled<std::int64_t>(type, value);
+            return filled(type, static_cast<std::int64_t>(value));
         case DType::i32:
-            return filled<std::int32_t>(type, value);
+            return filled(type, static_cast<std::int32_t>(value));
         case DType::u8:
-            return filled<std::uint8_t>(type, value);
+            return filled(type, static_cast<std::uint8_t>(value));
         case DType::boolean:
-            return filled<std::uint8_t>(type, value != 0 ? 1 : 0);
+            return filled(type, std::uint8_t{value != 0});
         case DType::f16:
+            return filled(type, to_fp16(static_cast<float>(value)));
         case DType::bf16:
-            break;
+            return filled(type, to_bf16(static_cast<float>(value)));
     }
-    throw InternalError(fmt::format("constants of {} cannot be written", name_of(type.dtype)));
+    throw InternalError("a storage type outside of its enumeration");
 }
 
 }  // namespace

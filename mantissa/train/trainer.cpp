@@ -5,7 +5,6 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
-#include "mantissa/passes/simplify.h"
 
 namespace mantissa {
 
@@ -37,11 +36,11 @@ TraceModel trace_gpt2(const TrainerOptions& options) {
 Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(options)), device_(device) {
     validate(options_);
     const Stopwatch watch;
-    PipelineOptions pipeline = options_.pipeline;
-    pipeline.has_kernel = [&device](const Graph& graph, const Node& node) {
+    options_.pipeline.has_kernel = [&device](const Graph& graph, const Node& node) {
         return has_kernel(device, graph, node);
     };
-    TrainingStep step = build_training_step(trace_gpt2(options_), adamw_update(options_.optimizer), pipeline);
+    BuiltGraph step =
+        build_training_step(trace_gpt2(options_), adamw_update(options_.optimizer), options_.pipeline);
     pass_times_ = std::move(step.times);
     const Stopwatch planning;
     plan_ = std::make_unique<Plan>(std::move(step.graph), device);
@@ -73,10 +72,9 @@ float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<c
         // Its arena is that of training: what is alive in a forward pass alone is a part of it.
         TrainerOptions without_dropout = options_;
         without_dropout.model.dropout = 0;
-        Graph graph;
-        const Tensor loss = trace_gpt2(without_dropout)(graph);
-        graph.add_result("loss", loss.value());
-        validation_plan_ = std::make_unique<Plan>(simplify(graph), device_);
+        without_dropout.pipeline.dump = {};
+        BuiltGraph forward = build_evaluation(trace_gpt2(without_dropout), without_dropout.pipeline);
+        validation_plan_ = std::make_unique<Plan>(std::move(forward.graph), device_);
         validation_ = std::make_unique<Execution>(*validation_plan_, *state_, *arena_);
     }
     validation_->set_input("tokens", tokens);

@@ -35,7 +35,7 @@ nlohmann::ordered_json configuration_of(const TrainerOptions& options) {
     const AdamWOptions& adamw = options.optimizer;
     return {{"model", options.model.name},
             {"dropout", options.model.dropout},
-            {"policy", "fp32"},
+            {"policy", options.pipeline.policy.name},
             {"batch", options.batch},
             {"sequence", options.sequence},
             {"seed", options.seed},

@@ -12,6 +12,14 @@ std::int64_t extent(const Type& type, bool transposed, int axis) {
     return type.shape[transposed ? (axis == -1 ? -2 : -1) : axis];
 }
 
+/// FP32 operands may be multiplied as TF32; all others are multiplied as they are stored.
+void expect_multiply(const OpCall& call, DType operands) {
+    if (!call.attributes.has("multiply")) return;
+    const std::string& multiply = call.attributes.word("multiply");
+    expect(multiply == "tf32" && operands == DType::f32, "{} operands cannot be multiplied as {}",
+           name_of(operands), multiply);
+}
+
 std::vector<Type> matmul_types(const OpCall& call) {
     const Type &a = call.inputs[0], &b = call.inputs[1];
     expect_floating(call, 0);
@@ -32,7 +40,11 @@ std::vector<Type> matmul_types(const OpCall& call) {
                call.inputs[2].text());
         expect_shape(call, 2, {shape[-1]});
     }
-    return {{a.dtype, shape}};
+    expect_multiply(call, a.dtype);
+    const DType output = call.attributes.has("output") ? call.attributes.dtype("output") : a.dtype;
+    expect(is_floating(output) && (output == a.dtype || output == DType::f32),
+           "the output must be f32 or the operands' {}, got {}", name_of(a.dtype), name_of(output));
+    return {{output, shape}};
 }
 
 std::int64_t matmul_flops(std::span<const Type> inputs, std::span<const Type> outputs,
@@ -40,17 +52,30 @@ std::int64_t matmul_flops(std::span<const Type> inputs, std::span<const Type> ou
     return 2 * outputs[0].shape.elements() * extent(inputs[0], attributes.flag("transpose_a"), -1);
 }
 
+/// The gradient of an operand has its type, but that of a parameter which was only cast for this contraction
+/// has the parameter's: it is written in FP32, as it is summed, and rounded nowhere.
+DType gradient_dtype(const Tensor& operand) {
+    const Graph& graph = operand.graph();
+    const Node& node = graph.node(operand.value().node);
+    if (node.op->name == "cast" && graph.state_of(node.inputs[0].node) >= 0)
+        return graph.type(node.inputs[0]).dtype;
+    return operand.dtype();
+}
+
 /// With A' and B' the operands as multiplied: dA' = dY B'^T and dB' = A'^T dY, each written in the way its
-/// operand is stored.
+/// operand is stored, and multiplied as the operands were.
 std::vector<Tensor> matmul_gradient(const GradientCall& c) {
-    const Tensor a = c.inputs[0], b = c.inputs[1], dy = c.cotangents[0];
+    const Tensor a = c.inputs[0], b = c.inputs[1], dy = cast(c.cotangents[0], a.dtype());
     const bool ta = c.attributes.flag("transpose_a"), tb = c.attributes.flag("transpose_b");
-    const Tensor da =
-        ta ? matmul(b, dy, {.transpose_a = tb, .transpose_b = true}) : matmul(dy, b, {.transpose_b = !tb});
-    const Tensor db =
-        tb ? matmul(dy, a, {.transpose_a = true, .transpose_b = ta}) : matmul(a, dy, {.transpose_a = !ta});
+    const auto product = [&](Tensor x, bool tx, Tensor y, bool ty, const Tensor& of) {
+        MatmulOptions options{.transpose_a = tx, .transpose_b = ty, .output = gradient_dtype(of)};
+        if (c.attributes.has("multiply")) options.multiply = c.attributes.word("multiply");
+        return matmul(x, y, options);
+    };
+    const Tensor da = ta ? product(b, tb, dy, true, a) : product(dy, false, b, !tb, a);
+    const Tensor db = tb ? product(dy, true, a, ta, b) : product(a, !ta, dy, false, b);
     if (c.inputs.size() == 2) return {da, db};
-    return {da, db, reduce_to(dy, c.inputs[2].shape())};
+    return {da, db, reduce_to(dy, c.inputs[2].shape(), gradient_dtype(c.inputs[2]))};
 }
 
 }  // namespace

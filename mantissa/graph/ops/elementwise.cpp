@@ -22,15 +22,24 @@ void expect_number(const OpCall& call, std::size_t index) {
            call.inputs[index].text());
 }
 
-void expect_same_dtype(const OpCall& call, std::size_t a, std::size_t b) {
-    expect(call.inputs[a].dtype == call.inputs[b].dtype, "operands must have one type, got {} and {}",
-           call.inputs[a].text(), call.inputs[b].text());
+/// Whether `scalar` is an FP32 number beside a tensor of a shorter format, which it does not widen.
+bool is_number_beside(const Type& scalar, const Type& tensor) {
+    return scalar.dtype == DType::f32 && scalar.shape.rank() == 0 && tensor.shape.rank() > 0 &&
+           is_floating(tensor.dtype) && size_of(tensor.dtype) < size_of(DType::f32);
+}
+
+/// The one type of two operands.
+DType common_dtype(const OpCall& call, std::size_t a, std::size_t b) {
+    const Type &x = call.inputs[a], &y = call.inputs[b];
+    if (is_number_beside(x, y)) return y.dtype;
+    if (is_number_beside(y, x)) return x.dtype;
+    expect(x.dtype == y.dtype, "operands must have one type, got {} and {}", x.text(), y.text());
+    return x.dtype;
 }
 
 std::vector<Type> arithmetic(const OpCall& call) {
     expect_number(call, 0);
-    expect_same_dtype(call, 0, 1);
-    return {{call.inputs[0].dtype, broadcast_shape(call.inputs[0].shape, call.inputs[1].shape)}};
+    return {{common_dtype(call, 0, 1), broadcast_shape(call.inputs[0].shape, call.inputs[1].shape)}};
 }
 
 /// Division of integers is left out: it has no one meaning, and nothing asks for it.
@@ -49,9 +58,9 @@ std::vector<Type> logical(const OpCall& call) {
 
 std::vector<Type> select_types(const OpCall& call) {
     expect_dtype(call, 0, DType::boolean);
-    expect_same_dtype(call, 1, 2);
+    const DType dtype = common_dtype(call, 1, 2);
     const Shape values = broadcast_shape(call.inputs[1].shape, call.inputs[2].shape);
-    return {{call.inputs[1].dtype, broadcast_shape(call.inputs[0].shape, values)}};
+    return {{dtype, broadcast_shape(call.inputs[0].shape, values)}};
 }
 
 std::vector<Type> is_finite_types(const OpCall& call) {
@@ -65,9 +74,9 @@ std::vector<Type> cast_types(const OpCall& call) {
 
 std::vector<Type> any_type(const OpCall& call) { return {call.inputs[0]}; }
 
-/// Sums a gradient back to the shape of operand `index`.
+/// Sums a gradient back to the shape of operand `index`, in its type.
 Tensor onto(const GradientCall& call, std::size_t index, Tensor gradient) {
-    return reduce_to(gradient, call.inputs[index].shape());
+    return cast(reduce_to(gradient, call.inputs[index].shape()), call.inputs[index].dtype());
 }
 
 std::vector<Tensor> neg_gradient(const GradientCall& c) { return {-c.cotangents[0]}; }

@@ -25,6 +25,17 @@ std::vector<Type> reduction_types(const OpCall& call) {
     return {{call.inputs[0].dtype, Shape(extents)}};
 }
 
+/// A sum may be written in FP32 where its terms are shorter.
+std::vector<Type> sum_types(const OpCall& call) {
+    std::vector<Type> types = reduction_types(call);
+    if (!call.attributes.has("output")) return types;
+    const DType output = call.attributes.dtype("output");
+    expect(output == DType::f32 && size_of(types[0].dtype) < size_of(output),
+           "a sum of {} cannot be written as {}", name_of(types[0].dtype), name_of(output));
+    types[0].dtype = output;
+    return types;
+}
+
 /// A value of the reduced shape, with the reduced axes put back at extent 1.
 Tensor with_axes(const GradientCall& c, Tensor reduced) {
     Shape shape = c.inputs[0].shape();
@@ -33,7 +44,8 @@ Tensor with_axes(const GradientCall& c, Tensor reduced) {
 }
 
 std::vector<Tensor> sum_gradient(const GradientCall& c) {
-    return {broadcast_to(with_axes(c, c.cotangents[0]), c.inputs[0].shape())};
+    const Tensor dy = cast(c.cotangents[0], c.inputs[0].dtype());
+    return {broadcast_to(with_axes(c, dy), c.inputs[0].shape())};
 }
 
 /// The gradient is shared equally by all elements that equal the maximum.
@@ -49,7 +61,7 @@ std::vector<Tensor> max_gradient(const GradientCall& c) {
 std::span<const Op> reduction_ops() {
     static const std::vector<Op> rows = {
         {.name = "sum",
-         .types = reduction_types,
+         .types = sum_types,
          .gradient = sum_gradient,
          .autocast = AutocastClass::fp32,
          .fuser = FuserClass::row_reduction,

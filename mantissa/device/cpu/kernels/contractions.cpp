@@ -41,6 +41,9 @@ Kernel make_kernel(const Context& context, Isa isa, DType operands, std::string 
         for (const Type& type : problem.inputs)
             if (type.dtype != operands)
                 return fmt::format("it multiplies {}, got {}", mantissa::name_of(operands), type.text());
+        if (problem.attributes.has("multiply"))
+            return fmt::format("it multiplies {} as it is stored, asked for {}", mantissa::name_of(operands),
+                               problem.attributes.word("multiply"));
         return refusal(contraction_of(problem), isa);
     };
     const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Launch {

@@ -28,7 +28,4 @@ void add_movement_kernels(KernelTable& table, const Context& context);
 void add_reduction_kernels(KernelTable& table, const Context& context);
 void add_random_kernels(KernelTable& table, const Context& context);
 
-/// A refusal unless every floating-point operand and output is FP32: "it is written for f32, got ...".
-std::string refuse_unless_f32(const Problem& problem);
-
 }  // namespace mantissa::cpu

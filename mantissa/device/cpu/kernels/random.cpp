@@ -2,6 +2,7 @@
 // the cutting into blocks changes none.
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/kernels/scalar.h"
 
 namespace mantissa::cpu {
 
@@ -37,16 +38,18 @@ Launch prepare_uniform(const Problem& problem, const Context& context) {
     };
 }
 
+template <class T>
 Launch prepare_dropout(const Problem& problem, const Context& context) {
     const auto rate = static_cast<float>(problem.attributes.number("rate"));
     const auto scale = static_cast<float>(1.0 / (1.0 - problem.attributes.number("rate")));
     return [=, count = problem.outputs[0].shape.elements(), &pool = context.pool,
             operation = static_cast<std::uint32_t>(problem.attributes.integer("operation"))](
                const Operands& operands) {
-        const float* x = operands.input<float>(0);
-        float* y = operands.output<float>(0);
-        for_each_uniform(stream_of(operands, 1, operation), count, pool,
-                         [&](std::int64_t i, float u) { y[i] = u < rate ? 0.0f : x[i] * scale; });
+        const T* x = operands.input<T>(0);
+        T* y = operands.output<T>(0);
+        for_each_uniform(stream_of(operands, 1, operation), count, pool, [&](std::int64_t i, float u) {
+            y[i] = stored_as<T>(u < rate ? 0.0f : static_cast<float>(number(x[i])) * scale);
+        });
     };
 }
 
@@ -56,10 +59,18 @@ void add_random_kernels(KernelTable& table, const Context& context) {
     table["random_uniform"].push_back({.name = "philox", .prepare = [=](const Problem& problem) {
                                            return prepare_uniform(problem, context);
                                        }});
-    table["dropout"].push_back(
-        {.name = "philox", .refusal = refuse_unless_f32, .prepare = [=](const Problem& problem) {
-             return prepare_dropout(problem, context);
-         }});
+    table["dropout"].push_back({.name = "philox",
+                                .refusal = [](const Problem& problem) -> std::string {
+                                    return problem.inputs[0].dtype == DType::f64
+                                               ? "it computes in f32, got f64"
+                                               : "";
+                                },
+                                .prepare =
+                                    [=](const Problem& problem) {
+                                        return with_floating_type(problem.inputs[0].dtype, [&](auto x) {
+                                            return prepare_dropout<decltype(x)>(problem, context);
+                                        });
+                                    }});
 }
 
 }  // namespace mantissa::cpu

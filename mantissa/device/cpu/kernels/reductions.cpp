@@ -3,8 +3,10 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <type_traits>
 
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/kernels/scalar.h"
 
 namespace mantissa::cpu {
 
@@ -51,19 +53,21 @@ struct Reduction {
     }
 };
 
-/// FP32 terms are added in FP64: one rounding a result, whatever the number of terms.
-template <class T>
+/// Terms of FP32 and shorter are added in FP64: one rounding a result, whatever the number of terms (two
+/// where the result is of 16 bits, by way of FP32).
+template <class T, class Y>
 Launch prepare_sum(const Problem& problem, const Context& context) {
     return [reduction = std::make_shared<const Reduction>(problem),
             &pool = context.pool](const Operands& operands) {
         const T* x = operands.input<T>(0);
-        T* y = operands.output<T>(0);
+        Y* y = operands.output<Y>(0);
         pool.for_each_block((reduction->results + 255) / 256, [&](std::int64_t block, int) {
             for (std::int64_t i = block * 256; i < std::min(reduction->results, (block + 1) * 256); ++i) {
                 double total = 0;
-                reduction->for_each_term(Reduction::offset(reduction->kept, i),
-                                         [&](std::int64_t at) { total += x[at]; });
-                y[i] = static_cast<T>(total);
+                reduction->for_each_term(Reduction::offset(reduction->kept, i), [&](std::int64_t at) {
+                    total += static_cast<double>(number(x[at]));
+                });
+                y[i] = stored_as<Y>(total);
             }
         });
     };
@@ -77,33 +81,37 @@ Launch prepare_max(const Problem& problem, const Context& context) {
         T* y = operands.output<T>(0);
         pool.for_each_block((reduction->results + 255) / 256, [&](std::int64_t block, int) {
             for (std::int64_t i = block * 256; i < std::min(reduction->results, (block + 1) * 256); ++i) {
-                T largest = -std::numeric_limits<T>::infinity();
+                double largest = -std::numeric_limits<double>::infinity();
                 reduction->for_each_term(Reduction::offset(reduction->kept, i), [&](std::int64_t at) {
-                    largest = largest != largest || largest > x[at] ? largest : x[at];  // NaN wins
+                    const auto term = static_cast<double>(number(x[at]));
+                    largest = largest != largest || largest > term ? largest : term;  // NaN wins
                 });
-                y[i] = largest;
+                y[i] = stored_as<T>(largest);
             }
         });
     };
 }
 
-std::string refuse_unless_wide(const Problem& problem) {
-    const DType dtype = problem.inputs[0].dtype;
-    return dtype == DType::f32 || dtype == DType::f64 ? "" : "it is written for f32 and f64";
+std::string refuse_unless_floating(const Problem& problem) {
+    return is_floating(problem.inputs[0].dtype) ? "" : "it is written for floating-point numbers";
 }
 
 }  // namespace
 
 void add_reduction_kernels(KernelTable& table, const Context& context) {
     table["sum"].push_back(
-        {.name = "plain loop", .refusal = refuse_unless_wide, .prepare = [=](const Problem& problem) {
-             return problem.inputs[0].dtype == DType::f32 ? prepare_sum<float>(problem, context)
-                                                          : prepare_sum<double>(problem, context);
+        {.name = "plain loop", .refusal = refuse_unless_floating, .prepare = [=](const Problem& problem) {
+             return with_floating_type(problem.inputs[0].dtype, [&](auto x) {
+                 using T = decltype(x);
+                 if (problem.outputs[0].dtype == problem.inputs[0].dtype)
+                     return prepare_sum<T, T>(problem, context);
+                 return prepare_sum<T, float>(problem, context);
+             });
          }});
     table["max"].push_back(
-        {.name = "plain loop", .refusal = refuse_unless_wide, .prepare = [=](const Problem& problem) {
-             return problem.inputs[0].dtype == DType::f32 ? prepare_max<float>(problem, context)
-                                                          : prepare_max<double>(problem, context);
+        {.name = "plain loop", .refusal = refuse_unless_floating, .prepare = [=](const Problem& problem) {
+             return with_floating_type(problem.inputs[0].dtype,
+                                       [&](auto x) { return prepare_max<decltype(x)>(problem, context); });
          }});
 }
 

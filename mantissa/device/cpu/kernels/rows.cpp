@@ -17,16 +17,20 @@ struct Bound {
     ThreadPool& pool;
     std::int64_t rows = 1;     ///< all axes but the last
     std::int64_t columns = 1;  ///< the last axis
-    DType dtype = DType::f32;
+    std::vector<DType> inputs = {}, outputs = {};
 
     std::int64_t count() const { return rows * columns; }
-    ConstView in(const Operands& operands, std::size_t i) const { return {operands.inputs[i], dtype}; }
-    View out(const Operands& operands, std::size_t i) const { return {operands.outputs[i], dtype}; }
+    ConstView in(const Operands& operands, std::size_t i) const { return {operands.inputs[i], inputs[i]}; }
+    View out(const Operands& operands, std::size_t i) const { return {operands.outputs[i], outputs[i]}; }
 };
 
-Bound bind(const RowKernels& kernels, const Context& context, const Type& x) {
+/// `x` is the operand whose shape is walked.
+Bound bind(const RowKernels& kernels, const Context& context, const Problem& problem, const Type& x) {
     const std::int64_t columns = x.shape.rank() == 0 ? 1 : x.shape[-1];
-    return {kernels, context.pool, columns == 0 ? 0 : x.shape.elements() / columns, columns, x.dtype};
+    Bound bound{kernels, context.pool, columns == 0 ? 0 : x.shape.elements() / columns, columns};
+    for (const Type& type : problem.inputs) bound.inputs.push_back(type.dtype);
+    for (const Type& type : problem.outputs) bound.outputs.push_back(type.dtype);
+    return bound;
 }
 
 Launch prepare_layer_norm(const Problem& problem, const Bound& b) {
@@ -210,7 +214,8 @@ Launch prepare_global_norm(const Problem& problem, const Bound& b) {
 
 /// Sums over leading axes: the gradient of a bias or of anything broadcast along the front.
 std::string refuse_unless_leading_sum(const Problem& problem) {
-    if (const std::string reason = refuse_unless_f32(problem); !reason.empty()) return reason;
+    if (problem.outputs[0].dtype != DType::f32)
+        return fmt::format("it writes f32, not {}", name_of(problem.outputs[0].dtype));
     std::vector<std::int64_t> axes = problem.attributes.list("axes");
     std::sort(axes.begin(), axes.end());
     for (std::size_t i = 0; i < axes.size(); ++i)
@@ -261,23 +266,35 @@ Launch prepare_permute(const Problem& problem, const Bound& b) {
     };
 }
 
+/// What every row kernel refuses: nothing to do, and FP64.
 std::string refuse_empty_or_wide(const Problem& problem) {
+    for (std::span<const Type> types : {problem.inputs, problem.outputs})
+        for (const Type& type : types)
+            if (type.dtype == DType::f64)
+                return fmt::format("it is written for f32, bf16 and f16, got {}", type.text());
     for (const Type& type : problem.inputs)
         if (type.shape.elements() == 0) return "it needs one element or more";
-    return refuse_unless_f32(problem);
+    return "";
 }
 
 /// AdamW counts its steps in FP64 and nothing else.
 std::string refuse_adamw(const Problem& problem) {
     for (std::size_t i : {0u, 1u, 2u, 3u, 4u, 6u})
-        if (problem.inputs[i].dtype != DType::f32)
+        if (problem.inputs[i].dtype == DType::f64)
             return fmt::format("it is written for f32, got {}", problem.inputs[i].text());
     return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
+}
+
+std::string refuse_sixteen_bit_table(const Problem& problem) {
+    if (problem.outputs[0].dtype != DType::f32) return "it adds in f32";
+    return refuse_empty_or_wide(problem);
 }
 
 using Prepare = Launch (*)(const Problem&, const Bound&);
 using Workspace = std::int64_t (*)(const Problem&);
 using Refuse = std::string (*)(const Problem&);
+
+std::int64_t no_workspace(const Problem&) { return 0; }
 
 struct Row {
     const char* op;
@@ -285,26 +302,39 @@ struct Row {
     /// The operand whose shape is walked.
     std::size_t shaped_by = 0;
     Refuse refuse = refuse_empty_or_wide;
-    Workspace workspace = [](const Problem&) { return std::int64_t{0}; };
+    Workspace workspace = no_workspace;
+    /// Operands that it reads in FP32 only: scales, statistics, scalars.
+    std::vector<std::size_t> f32_inputs = {};
+
+    std::string refusal(const Problem& problem) const {
+        for (std::size_t i : f32_inputs)
+            if (problem.inputs[i].dtype != DType::f32)
+                return fmt::format("operand {} must be f32, got {}", i, problem.inputs[i].text());
+        return refuse(problem);
+    }
 };
 
 const Row rows[] = {
-    {"layer_norm", prepare_layer_norm},
-    {"layer_norm_grad", prepare_layer_norm_grad, 1, refuse_empty_or_wide,
+    {"layer_norm", prepare_layer_norm, 0, refuse_empty_or_wide, no_workspace, {1, 2}},
+    {"layer_norm_grad",
+     prepare_layer_norm_grad,
+     1,
+     refuse_empty_or_wide,
      [](const Problem& p) {
          const std::int64_t channels = p.inputs[1].shape[-1];
          return layer_norm_grad_workspace(p.inputs[1].shape.elements() / channels, channels);
-     }},
+     },
+     {2, 3, 4}},
     {"softmax", prepare_softmax},
     {"softmax_grad", prepare_softmax_grad, 1},
     {"gelu", prepare_gelu},
     {"gelu_grad", prepare_gelu_grad, 1},
     {"cross_entropy", prepare_cross_entropy, 0, refuse_empty_or_wide,
      [](const Problem& p) { return p.inputs[1].bytes(); }},
-    {"cross_entropy_grad", prepare_cross_entropy_grad, 1},
+    {"cross_entropy_grad", prepare_cross_entropy_grad, 1, refuse_empty_or_wide, no_workspace, {0, 3}},
     {"embedding", prepare_embedding},
-    {"embedding_grad", prepare_embedding_grad},
-    {"adamw", prepare_adamw, 0, refuse_adamw},
+    {"embedding_grad", prepare_embedding_grad, 0, refuse_sixteen_bit_table},
+    {"adamw", prepare_adamw, 0, refuse_adamw, no_workspace, {0, 2, 3, 4, 6}},
     {"transpose", prepare_permute, 0, refuse_permutation},
     {"global_norm", prepare_global_norm, 0, refuse_empty_or_wide, global_norm_workspace},
     {"sum", prepare_column_sum, 0, refuse_unless_leading_sum,
@@ -320,11 +350,11 @@ void add_row_kernels(KernelTable& table, const Context& context) {
     const RowKernels& kernels = row_kernels(context.isa);
     for (const Row& row : rows)
         table[row.op].push_back({.name = fmt::format("rows {}", kernels.name),
-                                 .refusal = row.refuse,
+                                 .refusal = [&row](const Problem& p) { return row.refusal(p); },
                                  .prepare =
-                                     [=, &kernels](const Problem& problem) {
-                                         return row.prepare(
-                                             problem, bind(kernels, context, problem.inputs[row.shaped_by]));
+                                     [=, &kernels, &row](const Problem& problem) {
+                                         return row.prepare(problem, bind(kernels, context, problem,
+                                                                          problem.inputs[row.shaped_by]));
                                      },
                                  .workspace = row.workspace});
 }

@@ -8,6 +8,7 @@ namespace mantissa::cpu {
 namespace {
 
 using Float = Lanes::Float;
+constexpr Lanes lanes{};  // the operations, as numerics/elementary_body.h wants them
 
 struct Whole {};
 struct Part {
@@ -31,6 +32,15 @@ template <class T>
 MANTISSA_LANES Float load(const T* from, Part part) {
     return Lanes::load_part(from, part.count);
 }
+/// One element, widened.
+template <class T>
+MANTISSA_LANES float lane_of(const T* from) {
+    float widened[16];
+    Lanes::store(widened, Lanes::load_part(from, 1));
+    return widened[0];
+}
+MANTISSA_LANES int lanes_in(Whole) { return 16; }
+MANTISSA_LANES int lanes_in(Part part) { return part.count; }
 /// For the first touch of memory; later touches find it in L1 or L2.
 template <class T, class Extent>
 MANTISSA_LANES Float load_ahead(const T* from, Extent extent) {
@@ -52,10 +62,10 @@ MANTISSA_LANES void store(T* to, Float a, Part part, bool) {
 /// Lanes beyond a tail hold what arithmetic makes of zeros; a reduction must not see it.
 MANTISSA_LANES Float keep(Float a, Whole, float) { return a; }
 MANTISSA_LANES Float keep(Float a, Part part, float other) {
-    float lanes[16];
-    Lanes::store(lanes, a);
-    for (int i = part.count; i < 16; ++i) lanes[i] = other;
-    return Lanes::load(lanes);
+    float kept[16];
+    Lanes::store(kept, a);
+    for (int i = part.count; i < 16; ++i) kept[i] = other;
+    return Lanes::load(kept);
 }
 
 /// Streaming needs whole vectors of aligned memory: rows that start at odd addresses are stored plainly.

@@ -10,8 +10,6 @@
 namespace mantissa::cpu {
 namespace {
 
-constexpr Lanes lanes{};  // the operations, as numerics/elementary_body.h wants them
-
 MANTISSA_LONG_LANES Float exp_of(Float x) { return elementary::exp(lanes, x); }
 
 /// How many columns of the row count, from the left.

@@ -1,6 +1,7 @@
 // The table of a level's row kernels, made of the bodies. See body_loops.h for how this file is used.
 #pragma once
 
+#include "mantissa/device/cpu/rows/body_elementwise.h"
 #include "mantissa/device/cpu/rows/body_gelu.h"
 #include "mantissa/device/cpu/rows/body_loss.h"
 #include "mantissa/device/cpu/rows/body_movement.h"
@@ -27,6 +28,7 @@ constexpr RowKernels table_named(const char* name) {
         .adamw = adamw_elements,
         .squared_norm = squared_norm_elements,
         .column_sum = column_sum_part,
+        .elementwise = elementwise_piece,
         .cast = cast_elements,
         .copy = copy_runs,
         .transpose = transpose_part,

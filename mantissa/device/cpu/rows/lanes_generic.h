@@ -78,6 +78,13 @@ struct Lanes {
     MANTISSA_LANES Mask less(Float a, Float b) {
         return each<Mask>([&](int k) { return reinterpret_cast<I4>(a.part[k] < b.part[k]); });
     }
+    /// Of `count` booleans, or of one that stands for all.
+    MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
+        Mask mask = {};
+        for (int i = 0; i < (repeats ? 16 : count); ++i)
+            mask.part[i / 4][i % 4] = from[repeats ? 0 : i] ? -1 : 0;
+        return mask;
+    }
     MANTISSA_LANES Mask is_nan(Float a) {
         return each<Mask>([&](int k) { return reinterpret_cast<I4>(a.part[k] != a.part[k]); });
     }

@@ -190,6 +190,40 @@ struct ColumnSum {
     float* workspace = nullptr;  ///< column_sum_workspace() bytes
 };
 
+/// Functions of one or two numbers, computed in FP32 and rounded once where the result is shorter. maximum
+/// and minimum give NaN where an operand is NaN.
+enum class ElementwiseFunction : std::uint8_t {
+    add,
+    subtract,
+    multiply,
+    divide,
+    maximum,
+    minimum,
+    negate,
+    exp,
+    log,
+    tanh,
+    erf,
+    square_root,
+    reciprocal_root,
+    select  ///< the first operand where the condition holds, elsewhere the second
+};
+
+struct ElementwiseOperand {
+    ConstView view = {};   // [count], or one element
+    bool repeats = false;  ///< one element stands for all
+};
+
+/// y[i] = function(operands[0][i], operands[1][i]) over one dense run of elements.
+struct Elementwise {
+    ElementwiseFunction function = ElementwiseFunction::add;
+    std::int64_t count = 0;
+    ElementwiseOperand operands[2] = {};
+    const bool* condition = nullptr;  // [count], or one element; for select
+    bool condition_repeats = false;
+    View y = {};  // [count]
+};
+
 /// y = x in another format, rounded to nearest even. Equal formats are copied bit for bit.
 struct Cast {
     std::int64_t count = 0;

@@ -1,0 +1,155 @@
+#include "mantissa/passes/autocast.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/tensor.h"
+#include "mantissa/passes/rewriter.h"
+
+namespace mantissa {
+
+namespace {
+
+const std::array<Policy, 4>& policies() {
+    static const std::array<Policy, 4> all = {{{.name = "fp32"},
+                                               {.name = "tf32", .low = {}, .multiply = "tf32"},
+                                               {.name = "bf16", .low = DType::bf16},
+                                               {.name = "fp16", .low = DType::f16}}};
+    return all;
+}
+
+/// Formats that a policy may change: floating-point ones, FP64 apart.
+bool is_castable(DType dtype) { return is_floating(dtype) && dtype != DType::f64; }
+
+/// The format that holds every number of both; of BF16 and FP16 neither holds the other.
+DType wider(DType a, DType b) {
+    if (a == b) return a;
+    return DType::f32;
+}
+
+class Autocast {
+  public:
+    Autocast(const Graph& source, const Policy& policy)
+        : source_(source), policy_(policy), rewriter_(source, Rewriter::Types::may_change) {}
+
+    Graph run(Value& loss) {
+        for (std::size_t i = 0; i < source_.size(); ++i) visit(static_cast<NodeId>(i));
+        loss = rewriter_.map(loss);
+        return rewriter_.finish();
+    }
+
+  private:
+    Graph& target() { return rewriter_.target(); }
+
+    void visit(NodeId id) {
+        const Node& node = source_.node(id);
+        if (node.inputs.empty()) return rewriter_.copy(id);
+        std::vector<Value> operands = rewriter_.map(node.inputs);
+        Attributes attributes = node.attributes;
+        const Decision decision = decide(node, operands);
+        Origin origin = node.origin;
+        origin.rule = decision.rule;
+        const OriginScope scope(target(), std::move(origin));
+        if (decision.dtype)
+            for (Value& operand : operands) operand = as(operand, *decision.dtype, decision.numbers_stay);
+        if (is_tf32(node, operands)) attributes = attributes.with("multiply", policy_.multiply);
+        const NodeId added = target().add(node.op->name, std::move(operands), std::move(attributes));
+        for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
+            rewriter_.place({id, i}, {added, i});
+    }
+
+    /// The format of an operation's operands, and why. No format: as they are.
+    struct Decision {
+        std::optional<DType> dtype = {};
+        std::string rule = {};
+        bool numbers_stay = false;  ///< scalars keep their format, and widen nothing
+    };
+
+    Decision decide(const Node& node, const std::vector<Value>& operands) {
+        bool any = false;
+        for (const Value& operand : operands) {
+            const DType dtype = target().type(operand).dtype;
+            if (dtype == DType::f64) return {};
+            any = any || is_castable(dtype);
+        }
+        if (!any || node.op->name == "cast") return {};
+        switch (node.op->autocast) {
+            case AutocastClass::lower:
+                if (!policy_.low)
+                    return {.rule = policy_.multiply.empty() ? "" : list(policy_.multiply, node)};
+                return {.dtype = policy_.low, .rule = list(name_of(*policy_.low), node)};
+            case AutocastClass::fp32:
+                return {.dtype = DType::f32, .rule = list("f32", node)};
+            case AutocastClass::widest:
+                return promote(node, operands);
+            case AutocastClass::same:
+                break;
+        }
+        return {};
+    }
+
+    static std::string list(std::string_view format, const Node& node) {
+        return fmt::format("{} list: {}", format, node.op->name);
+    }
+
+    /// Operands of mixed formats are cast to the widest; scalars are numbers, and count only among
+    /// themselves.
+    Decision promote(const Node& node, const std::vector<Value>& operands) {
+        std::optional<DType> widest;
+        bool mixed = false;
+        for (const Value& operand : operands) {
+            const Type& type = target().type(operand);
+            if (!is_castable(type.dtype) || type.shape.rank() == 0) continue;
+            mixed = mixed || (widest && *widest != type.dtype);
+            widest = widest ? wider(*widest, type.dtype) : type.dtype;
+        }
+        if (!mixed) return {};
+        return {.dtype = widest, .rule = fmt::format("promotion: {}", node.op->name), .numbers_stay = true};
+    }
+
+    /// The operand in a format; a cast made once serves all who want it.
+    Value as(Value operand, DType dtype, bool numbers_stay) {
+        const Type& type = target().type(operand);
+        if (!is_castable(type.dtype) || type.dtype == dtype) return operand;
+        if (numbers_stay && type.shape.rank() == 0) return operand;
+        const auto [entry, is_new] = casts_.try_emplace({operand, dtype});
+        if (is_new) entry->second = {target().add("cast", {operand}, {{"dtype", dtype}}), 0};
+        return entry->second;
+    }
+
+    bool is_tf32(const Node& node, const std::vector<Value>& operands) {
+        return !policy_.multiply.empty() && node.op->autocast == AutocastClass::lower &&
+               target().type(operands[0]).dtype == DType::f32;
+    }
+
+    const Graph& source_;
+    const Policy& policy_;
+    Rewriter rewriter_;
+    std::map<std::pair<Value, DType>, Value> casts_;
+};
+
+}  // namespace
+
+Policy find_policy(std::string_view name) {
+    for (const Policy& policy : policies())
+        if (policy.name == name) return policy;
+    throw UserError(
+        fmt::format("there is no policy '{}'; there are {}", name, fmt::join(policy_names(), ", ")));
+}
+
+std::vector<std::string> policy_names() {
+    std::vector<std::string> names;
+    for (const Policy& policy : policies()) names.push_back(policy.name);
+    return names;
+}
+
+Graph autocast(const Graph& graph, const Policy& policy, Value& loss) {
+    return Autocast(graph, policy).run(loss);
+}
+
+}  // namespace mantissa

@@ -1,0 +1,192 @@
+// Autocast: which operation runs in which format, by which rule, and what that does to gradients.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/printer.h"
+#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/passes/pipeline.h"
+#include "mantissa/train/adamw.h"
+
+namespace mantissa {
+namespace {
+
+TraceModel trace(const nn::Gpt2Config& config) {
+    return [config](Graph& graph) {
+        const Type ids{DType::i32, {2, 8}};
+        const Tensor tokens(graph, graph.add_input("tokens", ids));
+        const Tensor targets(graph, graph.add_input("targets", ids));
+        return nn::gpt2_loss(config, tokens, targets);
+    };
+}
+
+Graph gpt2_step(const std::string& policy) {
+    PipelineOptions options;
+    options.policy = find_policy(policy);
+    return build_training_step(trace(nn::gpt2_config("gpt2-tiny")), adamw_update({}), options).graph;
+}
+
+/// By operation: the storage types of the first operand that a stage of the graph has.
+std::map<std::string, std::set<DType>> operand_types(const Graph& graph, Stage stage) {
+    std::map<std::string, std::set<DType>> types;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        const Node& node = graph.node(id);
+        if (node.origin.stage == stage && !node.inputs.empty())
+            types[std::string(node.op->name)].insert(graph.type(node.inputs[0]).dtype);
+    }
+    return types;
+}
+
+/// A graph with the inputs x and y, rewritten by a policy.
+struct Rewritten {
+    Graph graph;
+    Value result;
+
+    template <class Build>
+    Rewritten(const std::string& policy, Type x, Type y, Build&& build) {
+        Graph source;
+        const Tensor a(source, source.add_input("x", std::move(x)));
+        const Tensor b(source, source.add_input("y", std::move(y)));
+        result = build(a, b).value();
+        graph = autocast(source, find_policy(policy), result);
+    }
+    const Node& node() const { return graph.node(result.node); }
+    DType dtype() const { return graph.type(result).dtype; }
+    DType operand(std::size_t i) const { return graph.type(node().inputs[i]).dtype; }
+};
+
+const Type f32_matrix{DType::f32, {4, 4}};
+
+TEST(Autocast, Fp32ChangesNothing) {
+    Graph graph;
+    Value loss = trace(nn::gpt2_config("gpt2-tiny"))(graph).value();
+    const Value before = loss;
+    EXPECT_EQ(print(autocast(graph, find_policy("fp32"), loss)), print(graph));
+    EXPECT_EQ(loss, before);
+}
+
+TEST(Autocast, ContractionsRunInTheLowFormatAndListedOperationsInFp32) {
+    for (const auto& [policy, low] : {std::pair{"bf16", DType::bf16}, std::pair{"fp16", DType::f16}}) {
+        const Graph graph = gpt2_step(policy);
+        for (Stage stage : {Stage::forward, Stage::backward}) {
+            auto types = operand_types(graph, stage);
+            EXPECT_EQ(types["matmul"], std::set{low}) << policy;
+            const bool forward = stage == Stage::forward;
+            for (const char* op : {"layer_norm", "softmax", "cross_entropy"})
+                EXPECT_EQ(types[forward ? op : std::string(op) + "_grad"], std::set{DType::f32}) << op;
+            EXPECT_EQ(types[forward ? "gelu" : "gelu_grad"], std::set{low});  // unlisted: as it comes
+        }
+        EXPECT_EQ(operand_types(graph, Stage::update)["adamw"], std::set{DType::f32});
+    }
+}
+
+TEST(Autocast, TheResidualStreamStaysFp32) {
+    const Graph graph = gpt2_step("bf16");
+    int sums = 0;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        const Node& node = graph.node(id);
+        if (node.op->name != "add" || node.origin.stage != Stage::forward) continue;
+        EXPECT_EQ(node.outputs[0].dtype, DType::f32) << print(graph, id);
+        ++sums;
+    }
+    EXPECT_EQ(sums, 9);  // the embeddings, and two a block
+}
+
+TEST(Autocast, EachParameterIsCastOnceAndItsGradientIsNeverRounded) {
+    const Graph graph = gpt2_step("bf16");
+    std::map<NodeId, int> casts;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        const Node& node = graph.node(id);
+        if (node.op->name == "cast" && graph.state_of(node.inputs[0].node) >= 0) ++casts[node.inputs[0].node];
+        if (node.op->name != "adamw") continue;
+        // The tied table's gradient is a sum of two in FP32; all others come straight from their contraction
+        // or sum.
+        const Node& gradient = graph.node(node.inputs[1].node);
+        EXPECT_EQ(gradient.outputs[static_cast<std::size_t>(node.inputs[1].output)].dtype, DType::f32);
+        EXPECT_NE(gradient.op->name, "cast") << print(graph, node.inputs[1].node);
+    }
+    EXPECT_EQ(casts.size(), 4u * 8u + 1u);  // weight and bias of four linears a block, and the table
+    for (const auto& [parameter, count] : casts) EXPECT_EQ(count, 1) << print(graph, parameter);
+}
+
+TEST(Autocast, NoCastIsRedundant) {
+    const Graph graph = gpt2_step("bf16");
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        const Node& node = graph.node(id);
+        if (node.op->name != "cast") continue;
+        const Node& operand = graph.node(node.inputs[0].node);
+        EXPECT_NE(graph.type(node.inputs[0]).dtype, node.outputs[0].dtype) << print(graph, id);
+        EXPECT_FALSE(operand.op->name == "cast" &&
+                     graph.type(operand.inputs[0]).dtype == node.outputs[0].dtype &&
+                     size_of(operand.outputs[0].dtype) > size_of(node.outputs[0].dtype))
+            << print(graph, id);
+    }
+}
+
+TEST(Autocast, MixedOperandsArePromoted) {
+    const Rewritten sum("bf16", f32_matrix, f32_matrix, [](Tensor x, Tensor y) { return x + matmul(x, y); });
+    EXPECT_EQ(sum.dtype(), DType::f32);
+    EXPECT_EQ(sum.operand(1), DType::f32);
+    EXPECT_EQ(sum.node().origin.rule, "promotion: add");
+    EXPECT_EQ(sum.graph.node(sum.node().inputs[1].node).origin.rule, "promotion: add");
+}
+
+TEST(Autocast, ANumberWidensNothing) {
+    const Rewritten scaled("bf16", f32_matrix, f32_matrix,
+                           [](Tensor x, Tensor y) { return matmul(x, y) * (1.0 / 3.0); });
+    EXPECT_EQ(scaled.dtype(), DType::bf16);
+    EXPECT_EQ(scaled.operand(1), DType::f32);  // and is not rounded itself
+}
+
+TEST(Autocast, EachDecisionCarriesItsRule) {
+    const Rewritten y("bf16", f32_matrix, f32_matrix,
+                      [](Tensor a, Tensor b) { return softmax(matmul(a, b)); });
+    EXPECT_EQ(y.node().origin.rule, "f32 list: softmax");
+    const Node& widened = y.graph.node(y.node().inputs[0].node);
+    EXPECT_EQ(widened.op->name, "cast");
+    const Node& product = y.graph.node(widened.inputs[0].node);
+    EXPECT_EQ(product.origin.rule, "bf16 list: matmul");
+    EXPECT_EQ(product.outputs[0].dtype, DType::bf16);
+}
+
+TEST(Autocast, Fp64IsLeftAlone) {
+    const Type f64_matrix{DType::f64, {4, 4}};
+    const Rewritten y("bf16", f64_matrix, f64_matrix, [](Tensor a, Tensor b) { return matmul(a, b); });
+    EXPECT_EQ(y.dtype(), DType::f64);
+    EXPECT_EQ(y.node().origin.rule, "");
+}
+
+TEST(Autocast, Tf32IsAWayToMultiplyAndNotToStore) {
+    const Graph graph = gpt2_step("tf32");
+    int products = 0;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        const Node& node = graph.node(id);
+        EXPECT_NE(node.op->name, "cast") << print(graph, id);
+        if (node.op->name != "matmul") continue;
+        EXPECT_EQ(node.attributes.word("multiply"), "tf32") << print(graph, id);
+        EXPECT_EQ(node.outputs[0].dtype, DType::f32);
+        ++products;
+    }
+    EXPECT_EQ(products, 3 * (4 * 6 + 1));
+}
+
+TEST(Autocast, IsIdempotent) {
+    Graph graph;
+    Value loss = trace(nn::gpt2_config("gpt2-tiny"))(graph).value();
+    const Graph once = autocast(graph, find_policy("bf16"), loss);
+    EXPECT_EQ(print(autocast(once, find_policy("bf16"), loss)), print(once));
+}
+
+TEST(Autocast, AnUnknownPolicyIsNamed) {
+    try {
+        find_policy("fp8");
+        FAIL() << "fp8 was accepted";
+    } catch (const UserError& error) {
+        EXPECT_STREQ(error.what(), "there is no policy 'fp8'; there are fp32, tf32, bf16, fp16");
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
