@@ -1,5 +1,5 @@
 # Compiler flags shared by the library, the tests and the benchmarks, and the rule that gives a source file its
-# instruction set: the suffix of its name (_avx2, _avx512, _amx). Everything else is plain x86-64, so that the
+# instruction set: the suffix of its name (_avx2, _avx512, _avx512bf16, _amx). Everything else is plain x86-64, so that the
 # binary starts on any machine and chooses its kernels from the CPU's feature bits.
 
 add_library(mantissa_flags INTERFACE)
@@ -20,12 +20,13 @@ endif()
 
 set(MANTISSA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(MANTISSA_FLAGS_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
-set(MANTISSA_FLAGS_amx ${MANTISSA_FLAGS_avx512} -mavx512bf16 -mamx-tile -mamx-bf16 -mamx-int8)
+set(MANTISSA_FLAGS_avx512bf16 ${MANTISSA_FLAGS_avx512} -mavx512bf16)
+set(MANTISSA_FLAGS_amx ${MANTISSA_FLAGS_avx512bf16} -mamx-tile -mamx-bf16 -mamx-int8)
 
 # Gives each source of the list the flags of its suffix.
 function(mantissa_set_instruction_sets)
   foreach(source IN LISTS ARGN)
-    foreach(isa IN ITEMS avx2 avx512 amx)
+    foreach(isa IN ITEMS avx2 avx512 avx512bf16 amx)
       if(source MATCHES "_${isa}\\.cpp$")
         set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MANTISSA_FLAGS_${isa}}")
       endif()

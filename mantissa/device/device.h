@@ -70,7 +70,7 @@ class Event {
 /// What the device reaches at most, measured. FLOP/s, and bytes per second with reads and writes counted.
 struct Peaks {
     double f32_fma = 0;
-    double bf16_matrix = 0;  ///< 0: no such unit
+    double bf16_matrix = 0;  ///< of the unit that Target::bf16_unit names; 0: none
     double copy = 0;
 
     double fastest() const { return bf16_matrix > f32_fma ? bf16_matrix : f32_fma; }

@@ -28,7 +28,7 @@ nlohmann::json number(double value) {
 
 std::string peaks_line(const Peaks& peaks) {
     std::string line = fmt::format("{:.1f} GFLOP/s FP32 FMA", peaks.f32_fma / 1e9);
-    if (peaks.bf16_matrix > 0) line += fmt::format(", {:.2f} TFLOP/s BF16 tiles", peaks.bf16_matrix / 1e12);
+    if (peaks.bf16_matrix > 0) line += fmt::format(", {:.2f} TFLOP/s BF16", peaks.bf16_matrix / 1e12);
     return line + fmt::format(", {:.1f} GB/s copy", peaks.copy / 1e9);
 }
 

@@ -138,6 +138,31 @@ TEST(ContractionExact, TilePackingWithAvx512) {
     expect_twin_exact_at_all_sizes(twin);
 }
 
+TEST(ContractionExact, DotProductsOnTheirTwin) {
+    expect_twin_exact_at_all_sizes(contraction_kernels_dot_twin());
+}
+
+TEST(ContractionExact, DotProducts) {
+    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    expect_twin_exact_at_all_sizes(contraction_kernels_avx512_bf16(PanelWidth::wide));
+    expect_twin_exact_at_all_sizes(contraction_kernels_avx512_bf16(PanelWidth::narrow));
+}
+
+TEST(ContractionExact, PackingForDotProductsWithVectors) {
+    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    ContractionKernels twin = contraction_kernels_dot_twin();
+    twin.pack_a = contraction_kernels_avx512_bf16().pack_a;
+    twin.pack_b = contraction_kernels_avx512_bf16().pack_b;
+    expect_twin_exact_at_all_sizes(twin);
+}
+
+TEST(ContractionExact, Bf16WidenedOnAvx512) {
+    // What the level does on CPUs without AVX512_BF16, and where one operand only is BF16.
+    if (best_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
+    expect_twin_exact_at_all_sizes(contraction_kernels_avx512(PanelWidth::wide));
+    expect_twin_exact_at_all_sizes(contraction_kernels_avx512(PanelWidth::narrow));
+}
+
 TEST(ContractionExact, SizesAroundThePanels) {
     ThreadPool pool(2);
     for (const std::int64_t m : {1, 2, 7, 8, 9, 15, 17})

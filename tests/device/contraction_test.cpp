@@ -81,6 +81,57 @@ TEST(Contraction, SameBitsForAnyNumberOfThreads) {
         }
 }
 
+TEST(Contraction, DotProductsHaveTheBitsOfTheirTwin) {
+    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    ThreadPool pool(2);
+    Operand a(DType::bf16, Transpose::no, 67, 1001, {1, 1}, 0);
+    Operand b(DType::bf16, Transpose::yes, 1001, 131, {1, 1}, 0);
+    a.fill(Values::normal, 1);
+    b.fill(Values::normal, 2);
+    const auto product = [&](const ContractionKernels& kernels) {
+        std::vector<float> out(67 * 131, NAN);
+        contract_in_new_workspace(
+            {.m = 67, .n = 131, .k = 1001, .a = a.layout(), .b = b.layout(), .out = {.leading = 131}},
+            {.a = a.data(), .b = b.data(), .out = out.data()}, pool, kernels);
+        return out;
+    };
+    const std::vector<float> unit = product(contraction_kernels_avx512_bf16());
+    EXPECT_EQ(std::memcmp(unit.data(), product(contraction_kernels_dot_twin()).data(), unit.size() * 4), 0);
+    // The order of sums differs from FP32's, or nothing was compared.
+    EXPECT_NE(std::memcmp(unit.data(), product(contraction_kernels_avx512()).data(), unit.size() * 4), 0);
+}
+
+/// One sum c + a0 b0 + a1 b1 of BF16 numbers, the third factor pair being (c, 1) one step earlier.
+float dot(float c, std::array<float, 2> a, std::array<float, 2> b) {
+    const std::array row{bf16_bits(c), bf16_bits(0), bf16_bits(a[0]), bf16_bits(a[1])};
+    const std::array column{bf16_bits(1), bf16_bits(0), bf16_bits(b[0]), bf16_bits(b[1])};
+    const MatrixLayout layout{.dtype = DType::bf16, .leading = 4};
+    MatrixLayout transposed = layout;
+    transposed.transpose = Transpose::yes;
+    float out = NAN;
+    ThreadPool pool(1);
+    contract_in_new_workspace({.m = 1, .n = 1, .k = 4, .a = layout, .b = transposed, .out = {.leading = 1}},
+                              {.a = row.data(), .b = column.data(), .out = &out}, pool,
+                              contraction_kernels_avx512_bf16());
+    return out;
+}
+
+TEST(Contraction, DotProductsRoundAsDocumented) {
+    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    const float tiny = 0x1p-12F;
+    // Two sums, each rounded to nearest even: two halves of an epsilon one after the other are lost ...
+    EXPECT_EQ(dot(1, {tiny, tiny}, {tiny, tiny}), 1);
+    EXPECT_EQ(dot(1, {tiny, 0}, {tiny * 1.5F, 0}), 1 + 0x1p-23F);
+    // ... and the odd product comes first.
+    EXPECT_EQ(dot(1, {tiny * tiny, -1}, {1, 1}), tiny * tiny);
+    EXPECT_EQ(dot(1, {-1, tiny * tiny}, {1, 1}), 0);
+    // Subnormal operands and sums are zero, whatever the thread's own flags say.
+    EXPECT_EQ(dot(0, {0x1p-130F, 0}, {0x1p20F, 0}), 0);
+    EXPECT_EQ(dot(0, {0x1p-64F, 0}, {0x1p-64F, 0}), 0);
+    EXPECT_EQ(dot(0, {INFINITY, 0}, {-1, 0}), -INFINITY);
+    EXPECT_TRUE(std::isnan(dot(0, {INFINITY, 0}, {0, 0})));
+}
+
 /// The FP64 value of the standard epilogue.
 double gelu(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
 

@@ -39,6 +39,18 @@ TEST(Isa, AgreesWithTheCompilersDetection) {
     EXPECT_EQ(best_isa() >= Isa::avx512,
               __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
+    EXPECT_EQ(has_bf16_dot(), best_isa() >= Isa::avx512 && __builtin_cpu_supports("avx512bf16"));
+}
+
+TEST(Isa, Bf16RunsOnTheUnitOfTheLevel) {
+    EXPECT_EQ(bf16_unit(Isa::amx, Isa::amx, true), Bf16Unit::amx);
+    EXPECT_EQ(bf16_unit(Isa::avx512, Isa::avx512, true), Bf16Unit::avx512_bf16);
+    EXPECT_EQ(bf16_unit(Isa::avx512, Isa::avx512, false), Bf16Unit::none);
+    // Forced below the CPU's level: dot products gain nothing where there is AMX, and need AVX-512.
+    EXPECT_EQ(bf16_unit(Isa::avx512, Isa::amx, true), Bf16Unit::none);
+    EXPECT_EQ(bf16_unit(Isa::avx2, Isa::avx512, true), Bf16Unit::none);
+    EXPECT_EQ(bf16_unit(Isa::generic, Isa::avx512, true), Bf16Unit::none);
+    EXPECT_EQ(bf16_unit(best_isa()), bf16_unit(best_isa(), best_isa(), has_bf16_dot()));
 }
 
 TEST(Isa, EnvironmentForcesALevel) {

@@ -23,15 +23,33 @@ TEST(Peaks, OfMultiplyAdds) {
     }
 }
 
-TEST(Peaks, OfTilesNeedsTiles) {
-    if (best_isa() == Isa::amx) GTEST_SKIP() << "this CPU has AMX";
+std::string refusal_of(Bf16Unit unit) {
     ThreadPool pool(1);
     try {
-        measured_tile_peak(pool);
-        FAIL() << "no error";
+        measured_bf16_peak(pool, unit, 0.005);
     } catch (const UserError& error) {
-        EXPECT_STREQ(error.what(), "the peak of BF16 tiles needs a CPU with AMX; this one has none");
+        return error.what();
     }
+    return "measured";
+}
+
+TEST(Peaks, OfBf16NeedAUnit) {
+    EXPECT_EQ(refusal_of(Bf16Unit::none),
+              "the peak of BF16 products needs a CPU with a unit for them; this one lacks it");
+    EXPECT_EQ(refusal_of(Bf16Unit::amx),
+              best_isa() == Isa::amx ? "measured"
+                                     : "the peak of BF16 products needs a CPU with amx; this one lacks it");
+    EXPECT_EQ(refusal_of(Bf16Unit::avx512_bf16),
+              has_bf16_dot() ? "measured"
+                             : "the peak of BF16 products needs a CPU with avx512_bf16; this one lacks it");
+}
+
+TEST(Peaks, OfBf16ExceedThatOfFp32WhereContractionsUseTheUnit) {
+    const Bf16Unit unit = bf16_unit(best_isa());
+    if (unit == Bf16Unit::none) GTEST_SKIP() << "this CPU widens BF16";
+    ThreadPool pool(1);
+    // The unit does at least twice as many products in a cycle; half of that margin is for noise.
+    EXPECT_GT(measured_bf16_peak(pool, unit, 0.02), 1.5 * measured_fma_peak(pool, best_isa(), 0.02));
 }
 
 TEST(Peaks, OfCopyingCopiesEverything) {

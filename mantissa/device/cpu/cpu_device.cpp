@@ -49,7 +49,8 @@ class CpuDevice final : public Device {
                    .l1_bytes = caches.l1d,
                    .l2_bytes = caches.l2,
                    .l3_bytes = caches.l3,
-                   .matrix_unit_bf16 = isa_ == cpu::Isa::amx};
+                   .matrix_unit_bf16 = cpu::bf16_unit(isa_) != cpu::Bf16Unit::none,
+                   .bf16_unit = std::string(name_of(cpu::bf16_unit(isa_)))};
         const cpu::Context context{pool_, isa_};
         cpu::add_contraction_kernels(kernels_, context);
         cpu::add_row_kernels(kernels_, context);
@@ -83,7 +84,8 @@ class CpuDevice final : public Device {
     Peaks measure_peaks(DeviceMemory& scratch) override {
         Peaks peaks;
         peaks.f32_fma = cpu::measured_fma_peak(pool_, isa_);
-        if (isa_ == cpu::Isa::amx) peaks.bf16_matrix = cpu::measured_tile_peak(pool_);
+        if (const cpu::Bf16Unit unit = cpu::bf16_unit(isa_); unit != cpu::Bf16Unit::none)
+            peaks.bf16_matrix = cpu::measured_bf16_peak(pool_, unit);
         peaks.copy = cpu::measured_copy_bandwidth(pool_, {scratch.data(), scratch.size()}).best();
         return peaks;
     }

@@ -31,6 +31,8 @@ constexpr bool has(std::uint64_t word, std::uint64_t bits) { return (word & bits
 
 constexpr unsigned bit(int index) { return 1U << index; }
 
+constexpr unsigned avx512_bf16_bit = bit(5);  // leaf 7, subleaf 1, EAX
+
 /// Which register states the operating system saves (XCR0); 0 without XGETBV.
 std::uint64_t enabled_states() {
     if (!has(cpuid(1).ecx, bit(27))) return 0;
@@ -59,9 +61,8 @@ Isa detect() {
     const unsigned avx512_f_dq_bw_vl = bit(16) | bit(17) | bit(30) | bit(31);
     if (!has(states, avx512_state) || !has(seven.ebx, avx512_f_dq_bw_vl)) return Isa::avx2;
     const unsigned amx_bf16_tile_int8 = bit(22) | bit(24) | bit(25);
-    const unsigned avx512_bf16 = bit(5);
     const bool tiles =
-        has(states, tile_state) && has(seven.edx, amx_bf16_tile_int8) && has(seven_one.eax, avx512_bf16);
+        has(states, tile_state) && has(seven.edx, amx_bf16_tile_int8) && has(seven_one.eax, avx512_bf16_bit);
     return tiles && tile_state_granted() ? Isa::amx : Isa::avx512;
 }
 
@@ -121,6 +122,25 @@ std::string_view name_of(Isa isa) {
     }
     throw InternalError("an instruction-set level outside of its enumeration");
 }
+
+std::string_view name_of(Bf16Unit unit) {
+    switch (unit) {
+        case Bf16Unit::none:
+            return "";
+        case Bf16Unit::avx512_bf16:
+            return "avx512_bf16";
+        case Bf16Unit::amx:
+            return "amx";
+    }
+    throw InternalError("a BF16 unit outside of its enumeration");
+}
+
+bool has_bf16_dot() {
+    static const bool dot = best_isa() >= Isa::avx512 && has(cpuid(7, 1).eax, avx512_bf16_bit);
+    return dot;
+}
+
+Bf16Unit bf16_unit(Isa isa) { return bf16_unit(isa, best_isa(), has_bf16_dot()); }
 
 Isa best_isa() {
     static const Isa best = detect();

@@ -12,7 +12,7 @@ namespace mantissa::cpu {
 enum class Isa : std::uint8_t {
     generic,  ///< plain x86-64
     avx2,     ///< AVX2, FMA, F16C
-    avx512,   ///< AVX-512 F, BW, DQ, VL
+    avx512,   ///< AVX-512 F, BW, DQ, VL; BF16 where the CPU has it, see Bf16Unit
     amx,      ///< AVX-512 BF16, AMX TILE, BF16, INT8
 };
 
@@ -30,6 +30,29 @@ Isa isa_from_name(std::string_view name, Isa best);
 /// The level kernels shall use: the environment's MANTISSA_ISA (generic, avx2, avx512, amx) if set and not
 /// empty, else best_isa(). Throws UserError like isa_from_name().
 Isa chosen_isa();
+
+/// What multiplies two BF16 operands without widening them first.
+enum class Bf16Unit : std::uint8_t {
+    none,         ///< they are widened to FP32
+    avx512_bf16,  ///< dot products of pairs (vdpbf16ps), a feature of some CPUs within the level avx512
+    amx,          ///< tiles
+};
+
+/// "", "avx512_bf16", "amx".
+std::string_view name_of(Bf16Unit unit);
+
+/// Whether this CPU has AVX512_BF16 and the level avx512.
+bool has_bf16_dot();
+
+/// The unit of a level on a CPU whose highest level is `best`. Where there is AMX, dot products of pairs run
+/// at half the speed of FP32 and gain nothing, so that the level avx512 widens there.
+constexpr Bf16Unit bf16_unit(Isa isa, Isa best, bool bf16_dot) {
+    if (isa == Isa::amx) return Bf16Unit::amx;
+    return isa == Isa::avx512 && best == Isa::avx512 && bf16_dot ? Bf16Unit::avx512_bf16 : Bf16Unit::none;
+}
+
+/// The unit of a level on this CPU.
+Bf16Unit bf16_unit(Isa isa);
 
 /// Bytes of one core's data caches and of the last level; 0 where the machine has none or does not say.
 struct CacheSizes {

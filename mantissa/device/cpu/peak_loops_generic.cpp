@@ -1,26 +1,10 @@
 // Multiplications and additions of SSE, the level every x86-64 CPU has.
-#include <immintrin.h>
-
+#include "mantissa/device/cpu/contraction/lanes_generic.h"
+#include "mantissa/device/cpu/peak_body.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
 namespace mantissa::cpu {
 
-double fma_loop_generic(std::int64_t rounds) {
-    // 12 sums in flight: more than latency times units, 4 or 5 times 2. They tend to 1, so no value is
-    // subnormal.
-    constexpr int sums_in_flight = 12;
-    __m128 sums[sums_in_flight];
-#pragma GCC unroll 16
-    for (int i = 0; i < sums_in_flight; ++i) sums[i] = _mm_set1_ps(static_cast<float>(i));
-    const __m128 factor = _mm_set1_ps(0.75F), term = _mm_set1_ps(0.25F);
-    for (std::int64_t round = 0; round < rounds; ++round) {
-#pragma GCC unroll 16
-        for (int i = 0; i < sums_in_flight; ++i) sums[i] = _mm_add_ps(_mm_mul_ps(sums[i], factor), term);
-    }
-    // What nobody reads the compiler would leave out.
-#pragma GCC unroll 16
-    for (int i = 0; i < sums_in_flight; ++i) asm volatile("" ::"x"(sums[i]));
-    return static_cast<double>(rounds) * sums_in_flight * 4 * 2;
-}
+double fma_loop_generic(std::int64_t rounds) { return multiply_add_loop<GenericLanes, 12>(rounds, 1.0F); }
 
 }  // namespace mantissa::cpu

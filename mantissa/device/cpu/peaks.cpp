@@ -1,5 +1,6 @@
 #include "mantissa/device/cpu/peaks.h"
 
+#include <fmt/format.h>
 #include <immintrin.h>
 
 #include <algorithm>
@@ -81,10 +82,12 @@ double measured_fma_peak(ThreadPool& pool, Isa isa, double seconds) {
     throw InternalError("an instruction-set level outside of its enumeration");
 }
 
-double measured_tile_peak(ThreadPool& pool, double seconds) {
-    if (best_isa() < Isa::amx)
-        throw UserError("the peak of BF16 tiles needs a CPU with AMX; this one has none");
-    return best_rate(pool, tile_loop_amx, seconds);
+double measured_bf16_peak(ThreadPool& pool, Bf16Unit unit, double seconds) {
+    if (unit == Bf16Unit::amx && best_isa() == Isa::amx) return best_rate(pool, tile_loop_amx, seconds);
+    if (unit == Bf16Unit::avx512_bf16 && has_bf16_dot())
+        return best_rate(pool, dot_loop_avx512_bf16, seconds);
+    throw UserError(fmt::format("the peak of BF16 products needs a CPU with {}; this one lacks it",
+                                unit == Bf16Unit::none ? "a unit for them" : name_of(unit)));
 }
 
 CopyBandwidth measured_copy_bandwidth(ThreadPool& pool, std::span<std::byte> scratch, double seconds) {

@@ -15,8 +15,8 @@ namespace mantissa::cpu {
 /// apart.
 double measured_fma_peak(ThreadPool& pool, Isa isa, double seconds = 0.02);
 
-/// FLOP/s of BF16 tiles with FP32 sums, likewise. Throws UserError unless best_isa() is amx.
-double measured_tile_peak(ThreadPool& pool, double seconds = 0.02);
+/// FLOP/s of BF16 products with FP32 sums on a unit, likewise. Throws UserError where the CPU lacks it.
+double measured_bf16_peak(ThreadPool& pool, Bf16Unit unit, double seconds = 0.02);
 
 /// Bytes per second, read and written counted.
 struct CopyBandwidth {

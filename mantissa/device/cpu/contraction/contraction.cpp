@@ -15,6 +15,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
+#include "mantissa/device/cpu/contraction/choice.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/contraction/precondition.h"
 #include "mantissa/device/cpu/contraction/run_with.h"
@@ -26,21 +27,6 @@ namespace {
 
 // An output of 8 MiB stays in no L2, and will be read from memory anyway.
 constexpr std::int64_t streaming_from = 2 << 20;
-
-ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
-    const bool bf16 = problem.a.dtype == DType::bf16 && problem.b.dtype == DType::bf16;
-    switch (isa) {
-        case Isa::generic:
-            return contraction_kernels_generic();
-        case Isa::avx2:
-            return contraction_kernels_avx2();
-        case Isa::avx512:
-            return contraction_kernels_avx512();
-        case Isa::amx:
-            return bf16 ? contraction_kernels_amx() : contraction_kernels_avx512();
-    }
-    throw InternalError("an instruction-set level outside of its enumeration");
-}
 
 /// Between a kernel set's begin and end, whatever happens in an epilogue.
 class Prepared {

@@ -72,9 +72,17 @@ struct ContractionKernels {
     std::int64_t line_bytes(std::int64_t depth) const { return padded(depth) * element_bytes; }
 };
 
+/// Columns of a panel of b: narrow wastes less where few columns are left over. Panels of a are the same.
+enum class PanelWidth : std::uint8_t { wide, narrow };
+
 ContractionKernels contraction_kernels_generic();
 ContractionKernels contraction_kernels_avx2();
-ContractionKernels contraction_kernels_avx512();
+/// 48 columns, or 32.
+ContractionKernels contraction_kernels_avx512(PanelWidth width = PanelWidth::wide);
+/// BF16 operands on dot products of pairs; 48 columns, or 32.
+ContractionKernels contraction_kernels_avx512_bf16(PanelWidth width = PanelWidth::wide);
+/// What contraction_kernels_avx512_bf16() does, in plain C++ with every access checked: for tests on any CPU.
+ContractionKernels contraction_kernels_dot_twin();
 /// BF16 operands on AMX tiles.
 ContractionKernels contraction_kernels_amx();
 /// What contraction_kernels_amx() does, in plain C++ with every access checked: for tests on any CPU.

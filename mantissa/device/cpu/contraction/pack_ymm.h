@@ -19,21 +19,78 @@ inline __m256i first_lanes(std::int64_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes);
 }
 
-inline __m256 load8(const float* from) { return _mm256_loadu_ps(from); }
-inline __m256 load8(const std::uint16_t* bf16) {
-    const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(bf16));
-    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+// What the words of a panel are made of. depth: elements along the depth in a word. along: eight words of one
+// line that runs along the depth; along_first: what `count` < 8 * depth elements give, and zeros. across: one
+// word of each of eight neighbouring lines, from `depth_left` stored rows; across_first: of `count` < 8
+// lines. Nothing else is read.
+
+struct Floats {
+    using Element = float;
+    static constexpr int depth = 1;
+    static __m256 along(const float* from) { return _mm256_loadu_ps(from); }
+    static __m256 along_first(const float* from, std::int64_t count) {
+        return _mm256_maskload_ps(from, first_lanes(count));
+    }
+    static __m256 across(const float* from, std::int64_t, std::int64_t) { return along(from); }
+    static __m256 across_first(const float* from, std::int64_t, std::int64_t, std::int64_t count) {
+        return along_first(from, count);
+    }
+};
+
+inline __m128i eight_halves(const std::uint16_t* from) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+}
+inline __m128i first_halves(const std::uint16_t* from, std::int64_t count) {
+    alignas(16) std::uint16_t eight[8] = {};
+    for (std::int64_t i = 0; i < count; ++i) eight[i] = from[i];
+    return eight_halves(eight);
 }
 
-/// The first `count` < 8 elements and zeros; reads nothing else.
-inline __m256 load_first(const float* from, std::int64_t count) {
-    return _mm256_maskload_ps(from, first_lanes(count));
-}
-inline __m256 load_first(const std::uint16_t* bf16, std::int64_t count) {
-    alignas(16) std::uint16_t eight[8] = {};
-    for (std::int64_t i = 0; i < count; ++i) eight[i] = bf16[i];
-    return load8(eight);
-}
+/// BF16 that becomes FP32.
+struct WidenedBf16 {
+    using Element = std::uint16_t;
+    static constexpr int depth = 1;
+    static __m256 along(const std::uint16_t* from) { return widened(eight_halves(from)); }
+    static __m256 along_first(const std::uint16_t* from, std::int64_t count) {
+        return widened(first_halves(from, count));
+    }
+    static __m256 across(const std::uint16_t* from, std::int64_t, std::int64_t) { return along(from); }
+    static __m256 across_first(const std::uint16_t* from, std::int64_t, std::int64_t, std::int64_t count) {
+        return along_first(from, count);
+    }
+
+  private:
+    static __m256 widened(__m128i bf16) {
+        return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
+    }
+};
+
+/// Two BF16 neighbours along the depth, the first in the lower half.
+struct PairedBf16 {
+    using Element = std::uint16_t;
+    static constexpr int depth = 2;
+    static __m256 along(const std::uint16_t* from) {
+        return _mm256_loadu_ps(reinterpret_cast<const float*>(from));
+    }
+    static __m256 along_first(const std::uint16_t* from, std::int64_t count) {
+        alignas(32) std::uint16_t sixteen[16] = {};
+        for (std::int64_t i = 0; i < count; ++i) sixteen[i] = from[i];
+        return along(sixteen);
+    }
+    static __m256 across(const std::uint16_t* from, std::int64_t stride, std::int64_t depth_left) {
+        return paired(eight_halves(from), depth_left > 1 ? eight_halves(from + stride) : _mm_setzero_si128());
+    }
+    static __m256 across_first(const std::uint16_t* from, std::int64_t stride, std::int64_t depth_left,
+                               std::int64_t count) {
+        return paired(first_halves(from, count), first_halves(from + stride, depth_left > 1 ? count : 0));
+    }
+
+  private:
+    static __m256 paired(__m128i even, __m128i odd) {
+        return _mm256_castsi256_ps(
+            _mm256_set_m128i(_mm_unpackhi_epi16(even, odd), _mm_unpacklo_epi16(even, odd)));
+    }
+};
 
 /// rows[i][j] becomes rows[j][i].
 inline void transpose8(__m256 (&rows)[8]) {
@@ -64,56 +121,67 @@ inline void store_lanes(float* to, __m256 value) {
 }
 
 /// Lines First ... First + 7 of a panel of `Size`, from a source whose lines run along the depth.
-template <class Element, int Size, int First>
+template <class Words, int Size, int First>
 void pack_eight_lines(const PanelCopy& copy) {
-    const auto* const source = static_cast<const Element*>(copy.source) + First * copy.stride;
+    const auto* const source = static_cast<const typename Words::Element*>(copy.source) + First * copy.stride;
     const std::int64_t lines = copy.lines - First;
+    auto* to = static_cast<float*>(copy.panel) + First;
     __m256 rows[8];
-    for (std::int64_t k = 0; k < copy.depth; k += 8) {
+    for (std::int64_t k = 0; k < copy.depth; k += 8 * Words::depth, to += 8 * Size) {
         const std::int64_t left = copy.depth - k;
+        const bool whole = left >= 8 * Words::depth;
         for (int i = 0; i < 8; ++i) {
             if (i >= lines)
                 rows[i] = _mm256_setzero_ps();
             else
-                rows[i] = left >= 8 ? load8(source + i * copy.stride + k)
-                                    : load_first(source + i * copy.stride + k, left);
+                rows[i] = whole ? Words::along(source + i * copy.stride + k)
+                                : Words::along_first(source + i * copy.stride + k, left);
         }
         transpose8(rows);
-        float* const to = static_cast<float*>(copy.panel) + k * Size + First;
-        if (left >= 8)
+        if (whole)
             for (int i = 0; i < 8; ++i) store_lanes<Size - First>(to + i * Size, rows[i]);
         else
-            for (int i = 0; i < left; ++i) store_lanes<Size - First>(to + i * Size, rows[i]);
+            for (int i = 0; i * Words::depth < left; ++i) store_lanes<Size - First>(to + i * Size, rows[i]);
     }
 }
 
-template <class Element, int Size, int First = 0>
+template <class Words, int Size, int First = 0>
 void pack_along_depth(const PanelCopy& copy) {
-    pack_eight_lines<Element, Size, First>(copy);
-    if constexpr (First + 8 < Size) pack_along_depth<Element, Size, First + 8>(copy);
+    pack_eight_lines<Words, Size, First>(copy);
+    if constexpr (First + 8 < Size) pack_along_depth<Words, Size, First + 8>(copy);
 }
 
-template <class Element, int Size>
+template <class Words, int Size>
 void pack_across_depth(const PanelCopy& copy) {
-    const auto* source = static_cast<const Element*>(copy.source);
+    const auto* source = static_cast<const typename Words::Element*>(copy.source);
     auto* to = static_cast<float*>(copy.panel);
-    for (std::int64_t k = 0; k < copy.depth; ++k, source += copy.stride, to += Size)
+    for (std::int64_t k = 0; k < copy.depth; k += Words::depth, to += Size) {
+        const auto* const row = source + k * copy.stride;
         for (int line = 0; line < Size; line += 8) {
             const std::int64_t left = copy.lines - line;
-            const __m256 value = left >= 8  ? load8(source + line)
-                                 : left > 0 ? load_first(source + line, left)
-                                            : _mm256_setzero_ps();
+            const __m256 value = left >= 8 ? Words::across(row + line, copy.stride, copy.depth - k)
+                                 : left > 0
+                                     ? Words::across_first(row + line, copy.stride, copy.depth - k, left)
+                                     : _mm256_setzero_ps();
             if (Size - line >= 8)
                 _mm256_storeu_ps(to + line, value);
             else
                 _mm256_maskstore_ps(to + line, first_lanes(Size - line), value);
         }
+    }
 }
 
+/// FP32 panels, of FP32 or BF16.
 template <int Size>
-PanelKernels panel_kernels() {
-    return {{{pack_along_depth<float, Size>, pack_along_depth<std::uint16_t, Size>},
-             {pack_across_depth<float, Size>, pack_across_depth<std::uint16_t, Size>}}};
+PanelKernels widened_panels_ymm() {
+    return {{{pack_along_depth<Floats, Size>, pack_along_depth<WidenedBf16, Size>},
+             {pack_across_depth<Floats, Size>, pack_across_depth<WidenedBf16, Size>}}};
+}
+
+/// Panels of BF16 pairs.
+template <int Size>
+PanelKernels paired_panels_ymm() {
+    return {{{nullptr, pack_along_depth<PairedBf16, Size>}, {nullptr, pack_across_depth<PairedBf16, Size>}}};
 }
 
 }  // namespace

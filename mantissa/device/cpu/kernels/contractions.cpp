@@ -73,8 +73,11 @@ void add_contraction_kernels(KernelTable& table, const Context& context) {
         }
         table["matmul"].push_back(
             make_kernel(context, isa, DType::f32, fmt::format("gemm f32*f32+f32 {}", name_of(isa))));
-        table["matmul"].push_back(make_kernel(context, isa, DType::bf16,
-                                              fmt::format("gemm bf16*bf16+f32 {}, widened", name_of(isa))));
+        const std::string_view unit = mantissa::cpu::name_of(bf16_unit(isa));
+        table["matmul"].push_back(
+            make_kernel(context, isa, DType::bf16,
+                        unit.empty() ? fmt::format("gemm bf16*bf16+f32 {}, widened", name_of(isa))
+                                     : fmt::format("gemm bf16*bf16+f32 {}", unit)));
     }
 }
 

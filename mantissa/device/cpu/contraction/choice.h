@@ -1,0 +1,12 @@
+// Which set of inner kernels a problem runs on.
+#pragma once
+
+#include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/contraction/kernels.h"
+
+namespace mantissa::cpu {
+
+/// From the level, the types of the operands and the number of columns.
+ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa);
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,22 @@
+// What the kernels for dot products of BF16 pairs and their checked twin in plain C++ have in common. In an
+// anonymous namespace, since a source compiled for one instruction set includes it.
+#pragma once
+
+#include "mantissa/device/cpu/contraction/kernels.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+// The tile of FP32 on AVX-512: a dot product is one instruction, as a multiply-add is.
+constexpr int dot_height = 8;
+
+/// All but the functions and the width. A word is two elements, so that twice the depth of FP32 fills the
+/// same caches.
+inline ContractionKernels dot_kernels() {
+    return {.height = dot_height, .depth_unit = 2, .most_depth = 768, .element_bytes = 2};
+}
+
+}  // namespace
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,28 @@
+// The contraction's inner kernels for two operands of BF16 on CPUs with AVX512_BF16.
+#include "mantissa/device/cpu/contraction/dot_kernels.h"
+#include "mantissa/device/cpu/contraction/lanes_avx512bf16.h"
+#include "mantissa/device/cpu/contraction/pack_ymm.h"
+#include "mantissa/device/cpu/contraction/panel_kernels.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+template <int Vectors>
+ContractionKernels kernels() {
+    using Product = PanelProduct<Avx512Bf16Lanes, dot_height, Vectors>;
+    ContractionKernels kernels = dot_kernels();
+    kernels.width = Product::width;
+    kernels.multiply = Product::template multiply<>;
+    kernels.pack_a = paired_panels_ymm<dot_height>();
+    kernels.pack_b = paired_panels_ymm<Product::width>();
+    return kernels;
+}
+
+}  // namespace
+
+ContractionKernels contraction_kernels_avx512_bf16(PanelWidth width) {
+    return width == PanelWidth::narrow ? kernels<2>() : kernels<3>();
+}
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,59 @@
+// Eight FP32 lanes of AVX2: the twin of lanes_generic.h.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#define MANTISSA_PANEL_LANES [[gnu::always_inline]] static inline
+
+namespace mantissa::cpu {
+namespace {
+
+struct Avx2Lanes {
+    static constexpr int width = 8;
+    static constexpr int depth_of_word = 1;
+    static constexpr int rows_broadcast_by_fma = 0;
+    using Sums = __m256;
+    using Words = __m256;
+
+    MANTISSA_PANEL_LANES Sums zero() { return _mm256_setzero_ps(); }
+    MANTISSA_PANEL_LANES Words load_words(const std::byte* panel) { return load(as_floats(panel)); }
+    MANTISSA_PANEL_LANES Words broadcast(const std::byte* word) {
+        return _mm256_broadcast_ss(as_floats(word));
+    }
+    MANTISSA_PANEL_LANES Sums multiply_add(Words row, Words column, Sums sums) {
+        return _mm256_fmadd_ps(row, column, sums);
+    }
+    MANTISSA_PANEL_LANES Sums multiply_add_broadcast(const std::byte* row, Words column, Sums sums) {
+        return multiply_add(broadcast(row), column, sums);
+    }
+
+    MANTISSA_PANEL_LANES Sums add(Sums a, Sums b) { return _mm256_add_ps(a, b); }
+    MANTISSA_PANEL_LANES Sums load(const float* from) { return _mm256_loadu_ps(from); }
+    MANTISSA_PANEL_LANES void store(float* to, Sums a) { _mm256_storeu_ps(to, a); }
+    MANTISSA_PANEL_LANES Sums load_first(const float* from, std::int64_t count) {
+        return _mm256_maskload_ps(from, first(count));
+    }
+    MANTISSA_PANEL_LANES void store_first(float* to, Sums a, std::int64_t count) {
+        _mm256_maskstore_ps(to, first(count), a);
+    }
+    MANTISSA_PANEL_LANES void stream(float* to, Sums a) { _mm256_stream_ps(to, a); }
+    template <class Register>
+    MANTISSA_PANEL_LANES void hide(Register& a) {
+        asm volatile("" : "+x"(a));
+    }
+
+  private:
+    MANTISSA_PANEL_LANES const float* as_floats(const std::byte* words) {
+        return reinterpret_cast<const float*>(words);
+    }
+    MANTISSA_PANEL_LANES __m256i first(std::int64_t count) {
+        const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+        return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes);
+    }
+};
+
+}  // namespace
+}  // namespace mantissa::cpu

@@ -1,0 +1,64 @@
+// Four FP32 lanes in plain C++ (vector types that GCC and Clang lower to any machine), as panel_kernels.h
+// wants them. The twins for AVX2, AVX-512 and dot products of BF16 have the same members. In an anonymous
+// namespace, so that each source keeps its own copy, compiled for its own level.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#define MANTISSA_PANEL_LANES [[gnu::always_inline]] static inline
+
+namespace mantissa::cpu {
+namespace {
+
+struct GenericLanes {
+    /// FP32 sums of a vector, and words of 32 bits.
+    static constexpr int width = 4;
+    /// Elements along the depth in one word of a panel.
+    static constexpr int depth_of_word = 1;
+    /// Of the rows of a tile, how many are broadcast by the multiply-add itself.
+    static constexpr int rows_broadcast_by_fma = 0;
+    using Sums = float __attribute__((vector_size(16), aligned(4)));
+    using Words = Sums;
+
+    MANTISSA_PANEL_LANES Sums zero() { return Sums{}; }
+    MANTISSA_PANEL_LANES Words load_words(const std::byte* panel) {
+        Words words;
+        __builtin_memcpy(&words, panel, sizeof words);
+        return words;
+    }
+    MANTISSA_PANEL_LANES Words broadcast(const std::byte* word) {
+        float value;
+        __builtin_memcpy(&value, word, sizeof value);
+        return Words{value, value, value, value};
+    }
+    /// sums + row * column: here multiplied and added apart.
+    MANTISSA_PANEL_LANES Sums multiply_add(Words row, Words column, Sums sums) { return sums + row * column; }
+    MANTISSA_PANEL_LANES Sums multiply_add_broadcast(const std::byte* row, Words column, Sums sums) {
+        return multiply_add(broadcast(row), column, sums);
+    }
+
+    MANTISSA_PANEL_LANES Sums add(Sums a, Sums b) { return a + b; }
+    MANTISSA_PANEL_LANES Sums load(const float* from) { return *reinterpret_cast<const Sums*>(from); }
+    MANTISSA_PANEL_LANES void store(float* to, Sums a) { *reinterpret_cast<Sums*>(to) = a; }
+    /// The first `count` lanes, 1 ... width; nothing beyond is read or written.
+    MANTISSA_PANEL_LANES Sums load_first(const float* from, std::int64_t count) {
+        Sums a{};
+        for (std::int64_t i = 0; i < count; ++i) a[i] = from[i];
+        return a;
+    }
+    MANTISSA_PANEL_LANES void store_first(float* to, Sums a, std::int64_t count) {
+        for (std::int64_t i = 0; i < count; ++i) to[i] = a[i];
+    }
+    /// Past the caches; `to` is aligned to a vector.
+    MANTISSA_PANEL_LANES void stream(float* to, Sums a) { store(to, a); }
+    /// What nobody reads the compiler would leave out.
+    /// The compiler must take it for anything, and for used.
+    template <class Register>
+    MANTISSA_PANEL_LANES void hide(Register& a) {
+        asm volatile("" : "+x"(a));
+    }
+};
+
+}  // namespace
+}  // namespace mantissa::cpu

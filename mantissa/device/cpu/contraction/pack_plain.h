@@ -1,0 +1,41 @@
+// Packing an operand into the panels of panel_kernels.h, element by element in plain C++: for any CPU, and
+// what the vector versions are compared with. Everything is in an anonymous namespace.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "mantissa/device/cpu/contraction/kernels.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+/// Equal types are copied bit by bit, BF16 is widened to FP32.
+template <class Packed, class Element>
+inline Packed packed_element(Element element) {
+    if constexpr (sizeof(Packed) == sizeof(Element))
+        return element;
+    else
+        return std::bit_cast<float>(std::uint32_t{element} << 16);
+}
+
+/// Lines and depth that the source lacks become zeros, up to a whole word of the depth.
+template <class Element, class Packed, int Size, int DepthOfWord, PanelSource Source>
+void pack_plainly(const PanelCopy& copy) {
+    const auto* const source = static_cast<const Element*>(copy.source);
+    auto* const panel = static_cast<Packed*>(copy.panel);
+    const std::int64_t line_step = Source == PanelSource::along_depth ? copy.stride : 1;
+    const std::int64_t depth_step = Source == PanelSource::along_depth ? 1 : copy.stride;
+    const std::int64_t padded = (copy.depth + DepthOfWord - 1) / DepthOfWord * DepthOfWord;
+    for (std::int64_t k = 0; k < padded; ++k)
+        for (std::int64_t line = 0; line < Size; ++line) {
+            const bool there = line < copy.lines && k < copy.depth;
+            panel[(k / DepthOfWord * Size + line) * DepthOfWord + k % DepthOfWord] =
+                there ? packed_element<Packed>(source[line * line_step + k * depth_step]) : Packed{};
+        }
+}
+
+}  // namespace
+
+}  // namespace mantissa::cpu
