@@ -1,12 +1,12 @@
 // The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
-// the weight, and the two products of attention; FP32 on each level this CPU has.
+// the weight, and the products of attention; FP32 on each level this CPU has, and BF16 on the unit for it.
 //
-// Each measurement is one call between two measurements of the FMA peak of one thread; its share is of their
-// mean times the threads. Operands are normal-distributed and rotate, so that none lies in a cache from the
-// call before. Reported are medians, by two clocks: `share` by wall time; `share_cpu` by the time that the
-// threads had a core, which is the one to read on a machine shared with others. `disturbed` counts calls in
-// which the system took a core from one of our threads. Environment: BENCH_THREADS (2), BENCH_CALLS,
-// measurements a shape (7).
+// Each measurement is one call between two measurements of the peak of one thread on the unit that the call
+// runs on; its share is of their mean times the threads. Operands are normal-distributed and rotate, so that
+// none lies in a cache from the call before. Reported are medians, by two clocks: `share` by wall time;
+// `share_cpu` by the time that the threads had a core, which is the one to read on a machine shared with
+// others. `disturbed` counts calls in which the system took a core from one of our threads. Environment:
+// BENCH_THREADS (2), BENCH_CALLS, measurements a shape (7).
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
@@ -22,6 +22,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/peaks.h"
+#include "mantissa/numerics/formats.h"
 
 namespace mantissa::cpu {
 namespace {
@@ -52,10 +53,10 @@ enum class Pass { forward, input_gradient, weight_gradient };
 constexpr const char* pass_names[] = {"forward", "dX", "dW"};
 
 /// y = x W^T with x [tokens, in], W [out, in]; dx = dy W; dW = dy^T x.
-ContractionProblem linear_problem(Pass pass, std::int64_t out, std::int64_t in) {
+ContractionProblem linear_problem(Pass pass, std::int64_t out, std::int64_t in, DType type) {
     constexpr std::int64_t tokens = 4096;
     ContractionProblem problem;
-    const MatrixLayout by_in{.leading = in}, by_out{.leading = out};
+    const MatrixLayout by_in{.dtype = type, .leading = in}, by_out{.dtype = type, .leading = out};
     MatrixLayout transposed_in = by_in, transposed_out = by_out;
     transposed_in.transpose = transposed_out.transpose = Transpose::yes;
     switch (pass) {
@@ -69,24 +70,48 @@ ContractionProblem linear_problem(Pass pass, std::int64_t out, std::int64_t in) 
             problem = {.m = out, .n = in, .k = tokens, .a = transposed_out, .b = by_in, .out = by_in};
             break;
     }
+    // Gradients of weights are written and summed in FP32.
+    if (pass == Pass::weight_gradient) problem.out.dtype = DType::f32;
     return problem;
 }
+
+/// What a benchmark runs on.
+struct Unit {
+    Isa isa = Isa::generic;
+    DType operands = DType::f32;
+
+    std::string name() const {
+        if (operands == DType::f32) return std::string(name_of(isa));
+        const std::string_view unit = mantissa::cpu::name_of(bf16_unit(isa));
+        return std::string(unit.empty() ? name_of(isa) : unit) + "/bf16";
+    }
+    /// Of one thread.
+    double peak() const {
+        const Bf16Unit unit = operands == DType::bf16 ? bf16_unit(isa) : Bf16Unit::none;
+        return unit == Bf16Unit::none ? measured_fma_peak(one_thread(), isa, 0.02)
+                                      : measured_bf16_peak(one_thread(), unit, 0.02);
+    }
+};
 
 /// Two sets of operands, of at least 64 MiB together, so that a call finds none of its own in the caches.
 class Operands {
   public:
     explicit Operands(const ContractionProblem& problem) {
         const std::int64_t entries = problem.batch[0] * problem.batch[1];
-        const std::int64_t bytes =
-            entries * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n) * 4;
+        const auto bytes_of = [entries](std::int64_t rows, std::int64_t cols, const MatrixLayout& layout) {
+            return entries * rows * cols * static_cast<std::int64_t>(size_of(layout.dtype));
+        };
+        const std::int64_t a = bytes_of(problem.m, problem.k, problem.a);
+        const std::int64_t b = bytes_of(problem.k, problem.n, problem.b);
+        const std::int64_t out = bytes_of(problem.m, problem.n, problem.out), bytes = a + b + out;
         sets_ = static_cast<std::size_t>(std::clamp<std::int64_t>((64 << 20) / bytes + 1, 2, 8));
         for (std::size_t set = 0; set < sets_; ++set) {
-            a_.emplace_back(static_cast<std::size_t>(entries * problem.m * problem.k * 4));
-            b_.emplace_back(static_cast<std::size_t>(entries * problem.k * problem.n * 4));
-            out_.emplace_back(static_cast<std::size_t>(entries * problem.m * problem.n * 4));
-            fill(a_.back(), 1);
-            fill(b_.back(), 2);
-            std::ranges::fill(out_.back().as<float>(), 0.0F);
+            a_.emplace_back(static_cast<std::size_t>(a));
+            b_.emplace_back(static_cast<std::size_t>(b));
+            out_.emplace_back(static_cast<std::size_t>(out));
+            fill(a_.back(), problem.a.dtype, 1);
+            fill(b_.back(), problem.b.dtype, 2);
+            std::ranges::fill(out_.back().as<std::byte>(), std::byte{0});
         }
     }
 
@@ -97,12 +122,18 @@ class Operands {
 
   private:
     /// Normal values, a block of 2^16 of them repeated.
-    static void fill(Buffer& buffer, std::uint32_t operation) {
-        static constexpr std::size_t distinct = 1 << 16;
-        const auto values = buffer.as<float>();
+    static void fill(Buffer& buffer, DType type, std::uint32_t operation) {
         const RandomStream random{.seed = 1, .operation = operation};
+        if (type == DType::bf16)
+            fill(buffer.as<BF16>(), [&](std::size_t i) { return to_bf16(random.normal(i)); });
+        else
+            fill(buffer.as<float>(), [&](std::size_t i) { return random.normal(i); });
+    }
+    template <class Element, class Value>
+    static void fill(std::span<Element> values, Value value) {
+        static constexpr std::size_t distinct = 1 << 16;
         for (std::size_t i = 0; i < values.size(); ++i)
-            values[i] = i < distinct ? random.normal(i) : values[i - distinct];
+            values[i] = i < distinct ? value(i) : values[i - distinct];
     }
 
     std::size_t sets_ = 2, turn_ = 0;
@@ -120,7 +151,8 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
-void run(benchmark::State& state, const ContractionProblem& problem, Isa isa) {
+void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) {
+    const Isa isa = unit.isa;
     Operands operands(problem);
     Buffer workspace(workspace_bytes(problem, isa, pool().threads()));
     const double flops = 2.0 * static_cast<double>(problem.batch[0] * problem.batch[1] * problem.m) *
@@ -128,7 +160,7 @@ void run(benchmark::State& state, const ContractionProblem& problem, Isa isa) {
     contract(problem, operands.next(), workspace.as<std::byte>(), pool(), isa);
     std::vector<double> shares, shares_cpu, seconds;
     int disturbed = 0;
-    double before = measured_fma_peak(one_thread(), isa, 0.02);
+    double before = unit.peak();
     for (auto _ : state) {
         const ContractionArguments arguments = operands.next();
         const long preempted = preemptions();
@@ -138,7 +170,7 @@ void run(benchmark::State& state, const ContractionProblem& problem, Isa isa) {
         seconds.push_back(watch.seconds());
         const double on_cores = cpu_seconds() - cpu_start;
         disturbed += preemptions() != preempted;
-        const double after = measured_fma_peak(one_thread(), isa, 0.02);
+        const double after = unit.peak();
         const double peak = (before + after) / 2;
         shares.push_back(flops / seconds.back() / (peak * pool().threads()));
         shares_cpu.push_back(flops / on_cores / peak);
@@ -153,29 +185,29 @@ void run(benchmark::State& state, const ContractionProblem& problem, Isa isa) {
     state.counters["disturbed"] = disturbed;
 }
 
-void add(const std::string& name, const ContractionProblem& problem, Isa isa, int calls) {
-    benchmark::RegisterBenchmark((std::string(name_of(isa)) + "/" + name).c_str(),
-                                 [=](benchmark::State& state) { run(state, problem, isa); })
+void add(const std::string& name, const ContractionProblem& problem, Unit unit, int calls) {
+    benchmark::RegisterBenchmark((unit.name() + "/" + name).c_str(),
+                                 [=](benchmark::State& state) { run(state, problem, unit); })
         ->UseManualTime()
         ->Iterations(calls)
         ->Unit(benchmark::kMillisecond);
 }
 
-void add_linears(Isa isa, int calls) {
+void add_linears(Unit unit, int calls) {
     constexpr std::array<std::array<std::int64_t, 2>, 5> shapes{
         {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}, {50304, 768}}};
     for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient})
         for (const auto& [out, in] : shapes)
             add(std::string(pass_names[static_cast<int>(pass)]) + "/N:" + std::to_string(out) +
                     "/K:" + std::to_string(in),
-                linear_problem(pass, out, in), isa, out > 10000 ? std::min(calls, 3) : calls);
+                linear_problem(pass, out, in, unit.operands), unit, out > 10000 ? std::min(calls, 3) : calls);
 }
 
 /// 4 x 12 heads of 64, 1,024 tokens, head by head: q k^T, p v, and p^T dy.
-void add_attention(Isa isa, int calls) {
+void add_attention(Unit unit, int calls) {
     constexpr std::int64_t T = 1024, D = 64, heads = 48;
-    const MatrixLayout narrow{.leading = D, .batch_stride = {0, T * D}};
-    const MatrixLayout square{.leading = T, .batch_stride = {0, T * T}};
+    const MatrixLayout narrow{.dtype = unit.operands, .leading = D, .batch_stride = {0, T * D}};
+    const MatrixLayout square{.dtype = unit.operands, .leading = T, .batch_stride = {0, T * T}};
     MatrixLayout narrow_transposed = narrow, square_transposed = square;
     narrow_transposed.transpose = square_transposed.transpose = Transpose::yes;
     ContractionProblem logits{.batch = {1, heads}, .m = T, .n = T, .k = D};
@@ -184,9 +216,9 @@ void add_attention(Isa isa, int calls) {
     values.a = square, values.b = narrow, values.out = narrow;
     ContractionProblem gradient = values;
     gradient.a = square_transposed;
-    add("attention/qk", logits, isa, calls);
-    add("attention/pv", values, isa, calls);
-    add("attention/ptdy", gradient, isa, calls);
+    add("attention/qk", logits, unit, calls);
+    add("attention/pv", values, unit, calls);
+    add("attention/ptdy", gradient, unit, calls);
 }
 
 }  // namespace
@@ -195,10 +227,13 @@ void add_attention(Isa isa, int calls) {
 int main(int argc, char** argv) {
     using namespace mantissa::cpu;
     const int calls = option("BENCH_CALLS", 7);
-    for (const Isa isa : {Isa::avx512, Isa::avx2}) {
-        if (isa > best_isa()) continue;
-        add_linears(isa, calls);
-        add_attention(isa, calls);
+    std::vector<Unit> units;
+    for (const Isa isa : {Isa::avx512, Isa::avx2})
+        if (isa <= best_isa()) units.push_back({isa, mantissa::DType::f32});
+    units.push_back({best_isa(), mantissa::DType::bf16});
+    for (const Unit& unit : units) {
+        add_linears(unit, calls);
+        add_attention(unit, calls);
     }
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
