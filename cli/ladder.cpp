@@ -1,6 +1,7 @@
 #include "cli/ladder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <memory>
@@ -14,8 +15,9 @@ namespace {
 
 struct Options {
     RunOptions run;
-    std::string rungs = "fp32";
-    std::int64_t repeats = 10;
+    std::string rungs = fmt::format("{}", fmt::join(ladder_rungs(), ","));
+    std::int64_t repeats = 3;
+    bool choose_batch = false;  ///< the largest of 4, 2 and 1 that fits
 };
 
 std::vector<std::string> split_at_commas(const std::string& text) {
@@ -40,7 +42,8 @@ void run(const Options& options) {
     ladder.progress = [&](const std::string& what) { progress.show(what); };
 
     const auto device = open_device(options.run);
-    const Corpus corpus = open_corpus(options.run);
+    if (options.choose_batch) ladder.trainer.batch = largest_batch(*device, ladder);
+    const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::train);
     fmt::print("{}\n", corpus.description);
     std::fflush(stdout);
     const LadderReport report = run_ladder(*device, corpus.stream, ladder);
@@ -53,15 +56,24 @@ void run(const Options& options) {
 
 void add_ladder_command(CLI::App& app) {
     const auto options = std::make_shared<Options>();
-    options->run.steps = 20;
+    options->run.model = "gpt2-124m";
+    options->run.steps = 5;
+    options->run.learning_rate = 3e-4;
     CLI::App* command =
         app.add_subcommand("ladder", "Train and time the same model on each rung of the ladder");
     add_run_options(*command, options->run);
-    command->add_option("--rungs", options->rungs, "Rungs to run, with commas between: fp32")
+    command->add_option("--rungs", options->rungs, "Rungs to run, with commas between")
         ->capture_default_str();
-    command->add_option("--repeats", options->repeats, "Steps that are timed, after those of training")
+    command
+        ->add_option("--repeats", options->repeats,
+                     "Steps of each rung that are timed, after those of training")
         ->capture_default_str();
-    command->callback([options] { run(*options); });
+    CLI::Option* batch = command->get_option("--batch");
+    batch->default_str("the largest of 4, 2 and 1 that fits");
+    command->callback([options, batch] {
+        options->choose_batch = batch->count() == 0;
+        run(*options);
+    });
 }
 
 }  // namespace mantissa::cli

@@ -30,9 +30,10 @@ void add_run_options(CLI::App& command, RunOptions& options) {
     command.add_option("--tokens", options.tokens, "Token shards instead of text (llm.c, nanoGPT or .npy)")
         ->type_name("FILE");
     command
-        .add_option(
-            "--tokenizer", options.tokenizer,
-            "Tokenizer of the text: a directory, tokenizer.json or .tiktoken (default: bytes are tokens)")
+        .add_option("--tokenizer", options.tokenizer,
+                    "Tokenizer of the text: a directory, tokenizer.json or .tiktoken (default: train: bytes "
+                    "are tokens; "
+                    "ladder: one trained on the text)")
         ->type_name("DIR");
     command.add_option("--learning-rate", options.learning_rate, "Of AdamW")->capture_default_str();
     command.add_option("--seed", options.seed, "Of weights and of everything random")->capture_default_str();
@@ -55,11 +56,12 @@ std::unique_ptr<Device> open_device(const RunOptions& options) {
     return make_cpu_device({.threads = options.threads});
 }
 
-Corpus open_corpus(const RunOptions& options) {
+Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized) {
     ThreadPool pool(options.threads == 0 ? default_thread_count() : options.threads);
     return mantissa::open_corpus({.texts = {options.text.begin(), options.text.end()},
                                   .tokens = {options.tokens.begin(), options.tokens.end()},
                                   .tokenizer = options.tokenizer,
+                                  .untokenized = untokenized,
                                   .model_vocabulary = nn::gpt2_config(options.model).vocabulary},
                                  pool);
 }

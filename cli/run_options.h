@@ -34,7 +34,7 @@ void add_run_options(CLI::App& command, RunOptions& options);
 std::unique_ptr<Device> open_device(const RunOptions& options);
 
 /// The corpus of --text, --tokens and --tokenizer.
-Corpus open_corpus(const RunOptions& options);
+Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized);
 
 /// What the options say of a trainer. Throws UserError for an unknown model or a batch, sequence or number of
 /// steps that is not positive.

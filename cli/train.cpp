@@ -76,7 +76,7 @@ class Run {
           settings_(trainer_of(options)),
           device_(open_device(options.run)),
           policy_(policy_for(options.run, device_->target())),
-          corpus_(open_corpus(options.run)),
+          corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
           peak_(fastest_peak(*device_)),
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
                                             : TokenSplit{corpus_.stream.all(), {}}),

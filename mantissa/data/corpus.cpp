@@ -8,6 +8,7 @@
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_file.h"
 #include "mantissa/data/tokenizer_files.h"
+#include "mantissa/data/tokenizer_train.h"
 
 namespace mantissa {
 
@@ -45,6 +46,12 @@ void require_room(std::int64_t tokens, std::int64_t model_vocabulary, const std:
             tokens, model_vocabulary));
 }
 
+Tokenizer train_on(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary,
+                   ThreadPool& pool) {
+    const auto silent = [](const TrainProgress&) {};
+    return train_tokenizer(count_pieces(files, pool, silent), static_cast<TokenId>(vocabulary), silent);
+}
+
 }  // namespace
 
 std::vector<std::filesystem::path> english_text_files() {
@@ -57,6 +64,11 @@ std::vector<std::filesystem::path> english_text_files() {
             fmt::format("no text was given, and {} has none to start with; use --text FILE", licenses));
     std::sort(files.begin(), files.end());
     return files;
+}
+
+std::int64_t trained_vocabulary(std::int64_t text_bytes, std::int64_t model_vocabulary) {
+    constexpr std::int64_t least = 257, most = 4096;
+    return std::clamp(text_bytes / 64, least, std::max(least, std::min(most, model_vocabulary)));
 }
 
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
@@ -74,6 +86,14 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
     }
     const auto files = options.texts.empty() ? english_text_files() : options.texts;
     const std::string text = joined(files);
+    std::string kind = fmt::format("tokens of {}", options.tokenizer.string());
+    if (!tokenizer && options.untokenized == CorpusOptions::Untokenized::train) {
+        const std::int64_t size =
+            trained_vocabulary(static_cast<std::int64_t>(text.size()), options.model_vocabulary);
+        tokenizer = std::make_unique<Tokenizer>(train_on(files, size, pool));
+        require_room(tokenizer->vocabulary(), options.model_vocabulary, "the tokenizer of this text");
+        kind = fmt::format("tokens of {} kinds, by a BPE trained on it", size);
+    }
     std::vector<std::int32_t> tokens;
     if (tokenizer) {
         encode_text(*tokenizer, text, pool, [&](std::span<const TokenId> ids, std::size_t) {
@@ -83,9 +103,8 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
         require_room(256, options.model_vocabulary, "a text of bytes");
         tokens = bytes_of(text);
     }
-    std::string description =
-        fmt::format("{}, {} bytes as {} {}", name_of(files), text.size(), tokens.size(),
-                    tokenizer ? "tokens of " + options.tokenizer.string() : "tokens, a byte each");
+    std::string description = fmt::format("{}, {} bytes as {} {}", name_of(files), text.size(), tokens.size(),
+                                          tokenizer ? kind : "tokens, a byte each");
     return {TokenStream(std::move(tokens)), std::move(tokenizer), std::move(description)};
 }
 

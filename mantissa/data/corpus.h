@@ -16,8 +16,13 @@ struct CorpusOptions {
     std::vector<std::filesystem::path>
         texts;  ///< text files; empty, with no token files: english_text_files()
     std::vector<std::filesystem::path> tokens;  ///< token shards instead of texts
-    std::filesystem::path tokenizer;            ///< empty: the bytes of the text are the tokens
-    std::int64_t model_vocabulary = 0;          ///< every token must be below it
+    std::filesystem::path tokenizer;            ///< empty: see `untokenized`
+    /// What becomes of text for which no tokenizer is given.
+    enum class Untokenized : std::uint8_t {
+        bytes,  ///< its bytes are the tokens
+        train   ///< a tokenizer is trained on it, of trained_vocabulary() tokens
+    } untokenized = Untokenized::bytes;
+    std::int64_t model_vocabulary = 0;  ///< every token must be below it
 };
 
 struct Corpus {
@@ -29,6 +34,10 @@ struct Corpus {
 /// Reads, encodes and checks everything. Throws UserError if a file is missing, empty or binary, if both
 /// texts and token files are given, or if the tokenizer is larger than the model's vocabulary.
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool);
+
+/// How many tokens a tokenizer gets that is trained on so much text: one for 64 bytes, so that each occurs
+/// often enough to be learnt, at least 257 and at most 4,096 or the model's vocabulary.
+std::int64_t trained_vocabulary(std::int64_t text_bytes, std::int64_t model_vocabulary);
 
 /// Real English that every Debian and Ubuntu machine has: the licences in /usr/share/common-licenses, sorted
 /// by name. Throws UserError if there are none.

@@ -1,5 +1,9 @@
 // The ladder: the same model on the same weights and text, one rung after another, each compared with the
 // first.
+//
+// Two phases, on one state and one arena sized for the largest rung. Losses: each rung alone trains from the
+// seed. Timing: rungs take turns, step by step, with the machine's peaks measured between, so that what
+// disturbs the machine disturbs all alike.
 #pragma once
 
 #include <functional>
@@ -11,12 +15,15 @@
 
 namespace mantissa {
 
+/// The names of all rungs, in the order of the ladder.
+std::vector<std::string> ladder_rungs();
+
 struct LadderOptions {
-    std::vector<std::string> rungs = {"fp32"};
+    std::vector<std::string> rungs = ladder_rungs();
     TrainerOptions trainer;
-    std::int64_t steps = 20;    ///< of training, from the seed, whose losses are compared
-    std::int64_t repeats = 10;  ///< steps that are timed, after those
-    double learning_rate = 1e-3;
+    std::int64_t steps = 5;    ///< of training, from the seed, whose losses are compared
+    std::int64_t repeats = 3;  ///< steps of each rung that are timed, after those
+    double learning_rate = 3e-4;
     std::function<void(const std::string&)> progress = {};  ///< called with what is being done
 };
 
@@ -48,6 +55,10 @@ struct LadderReport {
     /// What the process will hold at most, as planned.
     std::int64_t planned_bytes() const { return memory.total() + scratch_bytes + process_bytes; }
 };
+
+/// The largest of 4, 2 and 1 sequences a step for which the rungs fit in the available memory; 1 if none
+/// does.
+std::int64_t largest_batch(Device& device, const LadderOptions& options);
 
 /// Runs the ladder. Throws UserError for an unknown rung, if the text is too short for one step, if the
 /// memory does not suffice, or if a rung's losses leave those of the first by more than its tolerance.

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
@@ -31,6 +33,19 @@ TraceModel trace_gpt2(const TrainerOptions& options) {
     };
 }
 
+void require_memory(const Trainer& trainer) {
+    const MemoryUse memory = trainer.memory();
+    const std::int64_t available = available_memory();
+    if (memory.total() <= available) return;
+    const auto gigabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / gigabyte; };
+    throw UserError(fmt::format(
+        "{} at {} x {} needs {:.2f} GB ({:.2f} state, {:.2f} activations and gradients), {:.2f} GB are "
+        "available; "
+        "use a smaller --batch, --sequence or --model",
+        trainer.options().model.name, trainer.options().batch, trainer.options().sequence,
+        gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.arena), gigabytes(available)));
+}
+
 }  // namespace
 
 Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(options)), device_(device) {
@@ -49,21 +64,16 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
 }
 
 void Trainer::allocate() {
-    if (execution_) return;
-    const std::int64_t needed = memory().total(), available = available_memory();
-    if (needed > available)
-        throw UserError(fmt::format(
-            "{} at {} x {} needs {:.2f} GB ({:.2f} state, {:.2f} activations and gradients), {:.2f} GB are "
-            "available; "
-            "use a smaller --batch, --sequence or --model",
-            options_.model.name, options_.batch, options_.sequence, static_cast<double>(needed) / gigabyte,
-            static_cast<double>(memory().state) / gigabyte, static_cast<double>(memory().arena) / gigabyte,
-            static_cast<double>(available) / gigabyte));
-    state_ = std::make_unique<StateBlock>(device_, plan_->graph().states());
-    state_->initialize(options_.seed);
-    arena_ =
-        device_.allocate(static_cast<std::size_t>(plan_->memory().arena_bytes), "activations and gradients");
-    execution_ = std::make_unique<Execution>(*plan_, *state_, *arena_);
+    if (memory_) return;
+    const Trainer* const self = this;
+    share(allocate_training_memory(device_, {&self, 1}));
+    memory_->state->initialize(options_.seed);
+}
+
+void Trainer::share(std::shared_ptr<TrainingMemory> memory) {
+    check(!memory_, "a trainer is given its memory once");
+    memory_ = std::move(memory);
+    execution_ = std::make_unique<Execution>(*plan_, *memory_->state, *memory_->arena);
 }
 
 float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
@@ -75,7 +85,7 @@ float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<c
         without_dropout.pipeline.dump = {};
         BuiltGraph forward = build_evaluation(trace_gpt2(without_dropout), without_dropout.pipeline);
         validation_plan_ = std::make_unique<Plan>(std::move(forward.graph), device_);
-        validation_ = std::make_unique<Execution>(*validation_plan_, *state_, *arena_);
+        validation_ = std::make_unique<Execution>(*validation_plan_, *memory_->state, *memory_->arena);
     }
     validation_->set_input("tokens", tokens);
     validation_->set_input("targets", targets);
@@ -85,7 +95,7 @@ float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<c
 
 StateBlock& Trainer::state() {
     allocate();
-    return *state_;
+    return *memory_->state;
 }
 
 MemoryUse Trainer::memory() const {
@@ -115,6 +125,26 @@ StepResult Trainer::step(std::span<const std::int32_t> tokens, std::span<const s
     result.applied = execution_->read_result("applied")[0] != std::byte{0};
     ++steps_;
     return result;
+}
+
+std::shared_ptr<TrainingMemory> allocate_training_memory(Device& device,
+                                                         std::span<const Trainer* const> trainers) {
+    std::vector<State> states;
+    const Trainer* largest = nullptr;
+    for (const Trainer* trainer : trainers) {
+        if (!largest || trainer->memory().total() > largest->memory().total()) largest = trainer;
+        for (const State& state : trainer->plan().graph().states()) {
+            const auto same_name = [&](const State& other) { return other.name == state.name; };
+            if (std::none_of(states.begin(), states.end(), same_name)) states.push_back(state);
+        }
+    }
+    check(largest != nullptr, "memory is for one trainer or more");
+    require_memory(*largest);
+    auto memory = std::make_shared<TrainingMemory>();
+    memory->state = std::make_unique<StateBlock>(device, states);
+    memory->arena =
+        device.allocate(static_cast<std::size_t>(largest->memory().arena), "activations and gradients");
+    return memory;
 }
 
 }  // namespace mantissa

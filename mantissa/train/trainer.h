@@ -34,6 +34,12 @@ struct MemoryUse {
     std::int64_t total() const { return state + arena + inputs; }
 };
 
+/// What trainers of one model may share: their states, and an arena for the largest of them.
+struct TrainingMemory {
+    std::unique_ptr<StateBlock> state;
+    std::unique_ptr<DeviceMemory> arena;
+};
+
 class Trainer {
   public:
     /// Plans only. Throws UserError if the batch or sequence is not positive or too large to count.
@@ -42,6 +48,8 @@ class Trainer {
     /// Allocates and initialises. Throws UserError, saying what is needed and what there is, if the plan does
     /// not fit the available memory. Called by the first step if not before.
     void allocate();
+    /// Runs in memory that it shares with others, from allocate_training_memory().
+    void share(std::shared_ptr<TrainingMemory> memory);
 
     /// One step on tokens and targets i32 [B, T]. With a profile, times each kernel.
     StepResult step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
@@ -71,10 +79,15 @@ class Trainer {
     std::unique_ptr<Plan> validation_plan_;
     std::vector<PassTime> pass_times_;
     double build_milliseconds_ = 0;
-    std::unique_ptr<StateBlock> state_;
-    std::unique_ptr<DeviceMemory> arena_;
+    std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<Execution> execution_, validation_;
     std::int64_t steps_ = 0;
 };
+
+/// Memory for several trainers that run one after another on one state: every state that one of them has,
+/// zero, and the largest arena. Throws UserError, saying what is needed and what there is, if it does not
+/// fit.
+std::shared_ptr<TrainingMemory> allocate_training_memory(Device& device,
+                                                         std::span<const Trainer* const> trainers);
 
 }  // namespace mantissa

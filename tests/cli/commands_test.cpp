@@ -58,7 +58,8 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"ladder --batch -3", 1, "--batch must be 1 or more, got -3"},
         {"ladder --batch 100000000", 1, "100000000"},
         {"ladder --batch 100000000000000000000", 1, "--batch and --sequence must be at most 2147483647"},
-        {"ladder --sequence 300", 1, "gpt2-tiny has a context of 256 tokens, a sequence of 300 does not fit"},
+        {"ladder --model gpt2-tiny --sequence 300", 1,
+         "gpt2-tiny has a context of 256 tokens, a sequence of 300 does not fit"},
         {"ladder --steps 0", 1, "--steps must be 1 or more, got 0"},
         {"ladder --frobnicate", 2, "--frobnicate"},
         {"ladder --device tpu", 1, "--device tpu: this build has cpu only"},
@@ -94,7 +95,8 @@ TEST(Commands, AForcedInstructionSetIsTakenOrRefused) {
 TEST(Commands, LadderPrintsItsTableAndWritesItsJson) {
     const TemporaryDirectory directory;
     const std::string file = (directory.path() / "ladder.json").string();
-    const Ran ran = run("ladder --batch 1 --sequence 64 --steps 8 --repeats 3 --json " + file);
+    const Ran ran =
+        run("ladder --model gpt2-tiny --batch 1 --sequence 64 --steps 8 --repeats 3 --json " + file);
     ASSERT_EQ(ran.status, 0) << ran.output;
     for (const char* part :
          {"common-licenses", "rung", "fp32", "tokens/s", "kernels of matmul", "memory planned"})
@@ -103,15 +105,18 @@ TEST(Commands, LadderPrintsItsTableAndWritesItsJson) {
     EXPECT_EQ(json["command"], "ladder");
     EXPECT_EQ(json["model"]["parameters"], 891648);
     EXPECT_GT(json["machine"]["peaks"]["f32_fma_tflops"].get<double>(), 0);
-    ASSERT_EQ(json["rungs"].size(), 1u);
-    const auto& rung = json["rungs"][0];
-    EXPECT_EQ(rung["name"], "fp32");
-    EXPECT_EQ(rung["losses"].size(), 8u);
-    EXPECT_LT(rung["losses"].back(), rung["losses"].front());
-    EXPECT_EQ(rung["kernels"]["matmul"].size(), 1u);
-    for (const char* member : {"ms_per_step", "ms_mad", "tokens_per_second", "speedup", "step_speedup", "mfu",
-                               "share_of_unit_peak", "peak_bytes", "build_ms"})
-        EXPECT_TRUE(rung[member].is_number()) << member;
+    ASSERT_EQ(json["rungs"].size(), 2u);
+    EXPECT_EQ(json["rungs"][0]["name"], "fp32");
+    EXPECT_EQ(json["rungs"][1]["name"], "bf16");
+    for (const auto& rung : json["rungs"]) {
+        EXPECT_EQ(rung["losses"].size(), 8u);
+        EXPECT_LT(rung["losses"].back(), rung["losses"].front());
+        EXPECT_EQ(rung["kernels"]["matmul"].size(), 1u);
+        for (const char* member : {"ms_per_step", "ms_mad", "tokens_per_second", "speedup", "step_speedup",
+                                   "mfu", "share_of_unit_peak", "peak_bytes", "build_ms"})
+            EXPECT_TRUE(rung[member].is_number()) << member;
+    }
+    EXPECT_NE(json["rungs"][0]["losses"], json["rungs"][1]["losses"]);
 }
 
 /// The number of megabytes after `label`.
