@@ -6,6 +6,7 @@
 #include <exception>
 #include <string>
 
+#include "cli/explain.h"
 #include "cli/ladder.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
                          fmt::format("mantissa {} ({})", mantissa::version(), mantissa::commit()));
     mantissa::cli::add_ladder_command(app);
     mantissa::cli::add_train_command(app);
+    mantissa::cli::add_explain_command(app);
     mantissa::cli::add_tokenize_command(app);
     try {
         if (const std::string wrong = argc > 1 && argv[1][0] != '-' ? unknown_command(app, argv[1]) : "";

@@ -16,12 +16,31 @@
 
 namespace mantissa::cli {
 
-void add_run_options(CLI::App& command, RunOptions& options) {
+void add_model_options(CLI::App& command, RunOptions& options) {
     command.add_option("--model", options.model, fmt::format("One of {}", fmt::join(nn::gpt2_names(), ", ")))
         ->capture_default_str();
-    command.add_option("--device", options.device, "Where to run: cpu")->capture_default_str();
     command.add_option("--batch", options.batch, "Sequences of a step")->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)");
+}
+
+void add_machine_options(CLI::App& command, RunOptions& options) {
+    command.add_option("--device", options.device, "Where to run: cpu")->capture_default_str();
+    command.add_option("--threads", options.threads, "Threads to use (default: all that may be)");
+    command.add_option("--json", options.json, "Write what is printed to this file, for machines")
+        ->type_name("FILE");
+}
+
+void add_policy_option(CLI::App& command, RunOptions& options) {
+    command.add_option(
+        "--policy", options.policy,
+        fmt::format("Formats to compute in: {} (default: bf16 where the machine has a BF16 matrix "
+                    "unit, else fp32)",
+                    fmt::join(policy_names(), ", ")));
+}
+
+void add_run_options(CLI::App& command, RunOptions& options) {
+    add_model_options(command, options);
+    add_machine_options(command, options);
     command.add_option("--steps", options.steps, "Steps of training")->capture_default_str();
     command
         .add_option("--text", options.text,
@@ -37,9 +56,6 @@ void add_run_options(CLI::App& command, RunOptions& options) {
         ->type_name("DIR");
     command.add_option("--learning-rate", options.learning_rate, "Of AdamW")->capture_default_str();
     command.add_option("--seed", options.seed, "Of weights and of everything random")->capture_default_str();
-    command.add_option("--threads", options.threads, "Threads to use (default: all that may be)");
-    command.add_option("--json", options.json, "Write what is printed to this file, for machines")
-        ->type_name("FILE");
     command
         .add_option("--dump", options.dump,
                     "Write the graph after each pass into this directory (train: the plan, too)")

@@ -27,8 +27,12 @@ struct RunOptions {
     bool quiet = false, pass_times = false;
 };
 
-/// Adds them to a command, with `options`' values as defaults.
+/// Adds options to a command, with `options`' values as defaults: all of them, --policy apart.
 void add_run_options(CLI::App& command, RunOptions& options);
+// Parts of them, for commands that do not train.
+void add_model_options(CLI::App& command, RunOptions& options);
+void add_machine_options(CLI::App& command, RunOptions& options);
+void add_policy_option(CLI::App& command, RunOptions& options);
 
 /// Throws UserError if --device is none that this build has.
 std::unique_ptr<Device> open_device(const RunOptions& options);

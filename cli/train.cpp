@@ -208,11 +208,7 @@ void add_train_command(CLI::App& app) {
     options->run.steps = 100;
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_run_options(*command, options->run);
-    command->add_option(
-        "--policy", options->run.policy,
-        fmt::format("Formats to compute in: {} (default: bf16 where the machine has a BF16 matrix "
-                    "unit, else fp32)",
-                    fmt::join(policy_names(), ", ")));
+    add_policy_option(*command, options->run);
     command->add_option("--min-learning-rate", options->min_learning_rate,
                         "At the last step, reached by a cosine (default: --learning-rate, so constant)");
     command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")

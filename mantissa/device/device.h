@@ -57,6 +57,8 @@ struct Kernel {
     /// Why it cannot do a problem; empty if it can.
     std::function<std::string(const Problem&)> refusal = [](const Problem&) { return std::string(); };
     std::function<Launch(const Problem&)> prepare;
+    /// What it adds in, where it adds terms of FP32 or shorter.
+    DType sums = DType::f32;
     /// Bytes of scratch that a launch needs.
     std::function<std::int64_t(const Problem&)> workspace = [](const Problem&) { return std::int64_t{0}; };
 };

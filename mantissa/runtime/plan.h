@@ -20,6 +20,7 @@ struct Refusal {
 struct PlannedNode {
     NodeId node = -1;
     std::string kernel;
+    DType sums = DType::f32;  ///< what the kernel adds in
     std::vector<Refusal> refused;
     Launch launch;
     Cost cost;

@@ -68,7 +68,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"train --threads -1", 1, "threads"},
         {"train --learning-rate -1", 1, "--learning-rate must be 0 or more, got -1"},
         {"train --betas 0.9 1.5", 1, "betas must lie in [0, 1), got 1.5"},
-        {"frobnicate", 2, "there is no command 'frobnicate'; there are: ladder, train, tokenize"},
+        {"frobnicate", 2, "there is no command 'frobnicate'; there are: ladder, train, explain, tokenize"},
         {"", 2, "subcommand"},
     };
     for (const BadInput& input : inputs) {

@@ -305,6 +305,7 @@ struct Row {
     Workspace workspace = no_workspace;
     /// Operands that it reads in FP32 only: scales, statistics, scalars.
     std::vector<std::size_t> f32_inputs = {};
+    DType sums = DType::f32;
 
     std::string refusal(const Problem& problem) const {
         for (std::size_t i : f32_inputs)
@@ -336,7 +337,7 @@ const Row rows[] = {
     {"embedding_grad", prepare_embedding_grad, 0, refuse_sixteen_bit_table},
     {"adamw", prepare_adamw, 0, refuse_adamw, no_workspace, {0, 2, 3, 4, 6}},
     {"transpose", prepare_permute, 0, refuse_permutation},
-    {"global_norm", prepare_global_norm, 0, refuse_empty_or_wide, global_norm_workspace},
+    {"global_norm", prepare_global_norm, 0, refuse_empty_or_wide, global_norm_workspace, {}, DType::f64},
     {"sum", prepare_column_sum, 0, refuse_unless_leading_sum,
      [](const Problem& p) {
          const ColumnSum sum = column_sum_of(p);
@@ -356,6 +357,7 @@ void add_row_kernels(KernelTable& table, const Context& context) {
                                          return row.prepare(problem, bind(kernels, context, problem,
                                                                           problem.inputs[row.shaped_by]));
                                      },
+                                 .sums = row.sums,
                                  .workspace = row.workspace});
 }
 

@@ -1,0 +1,56 @@
+// What runs in what: for each operation of a training step the formats it is stored, multiplied and summed
+// in, and the rule that chose them. Read off the plan, so off the types that the kernels are given.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/passes/autocast.h"
+#include "mantissa/runtime/plan.h"
+
+namespace mantissa {
+
+struct ExplainedNode {
+    std::string op;
+    std::string name;      ///< the model's scope, as in "h.3.mlp.c_fc"
+    std::string pass;      ///< forward, backward or update
+    std::string storage;   ///< of the operands: "bf16", or "bf16,f32" where they differ
+    std::string multiply;  ///< what arithmetic is done in; empty where nothing is computed
+    std::string sum;       ///< what is added up in; empty where nothing is
+    std::string output;    ///< of the outputs
+    std::string rule;
+    std::string kernel;
+    std::int64_t bytes = 0;  ///< read and written once each
+    std::int64_t flops = 0;
+};
+
+struct ExplainedCast {
+    std::string name, pass, from, to, rule;
+    std::int64_t bytes = 0;  ///< read and written
+};
+
+struct Explanation {
+    std::string model, policy;
+    std::int64_t batch = 0, sequence = 0;
+    std::vector<ExplainedNode> nodes;  ///< in the order in which they run, casts apart
+    std::vector<ExplainedCast> casts;
+};
+
+/// `model`, `batch` and `sequence` are left to the caller.
+Explanation explain(const Plan& plan, const Policy& policy);
+
+/// "bf16*bf16+f32" for a contraction; the format it computes in for all else; "-" where nothing is computed.
+std::string arithmetic_of(const ExplainedNode& node);
+
+/// For people: a line for each kind of operation (or for each node), the casts, and totals by arithmetic.
+enum class Detail : std::uint8_t { kinds, nodes };
+std::string explain_table(const Explanation& explanation, Detail detail);
+
+/// docs/json.md describes every member.
+std::string explain_json(const Explanation& explanation);
+
+/// Where two policies treat the same operation of the same model differently, and the casts that one of them
+/// has alone.
+std::string explain_difference(const Explanation& first, const Explanation& second);
+
+}  // namespace mantissa

@@ -1,0 +1,101 @@
+// What explain says of a step, held against what the kernels are given.
+#include "mantissa/report/explain.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa {
+namespace {
+
+Explanation explained(const std::string& policy, const std::string& model = "gpt2-tiny") {
+    const auto device = make_cpu_device({.threads = 1});
+    TrainerOptions options{.model = nn::gpt2_config(model), .batch = 2, .sequence = 16};
+    options.pipeline.policy = find_policy(policy);
+    const Trainer trainer(*device, options);
+    Explanation explanation = explain(trainer.plan(), options.pipeline.policy);
+    explanation.model = model;
+    return explanation;
+}
+
+TEST(Explain, Gpt2InBf16MultipliesBf16AndAddsInFp32) {
+    const Explanation explanation = explained("bf16", "gpt2-124m");
+    int contractions = 0;
+    for (const ExplainedNode& node : explanation.nodes) {
+        if (node.op == "matmul") {
+            EXPECT_EQ(arithmetic_of(node), "bf16*bf16+f32") << node.name;
+            EXPECT_EQ(node.storage, "bf16");
+            EXPECT_EQ(node.rule, "bf16 list: matmul");
+            ++contractions;
+        }
+        for (const char* op : {"softmax", "layer_norm", "cross_entropy"})
+            if (node.op == op || node.op == std::string(op) + "_grad") {
+                EXPECT_EQ(node.storage, "f32") << node.name;
+                EXPECT_EQ(node.multiply, "f32") << node.name;
+                EXPECT_EQ(node.sum, "f32") << node.name;
+            }
+    }
+    EXPECT_EQ(contractions, 3 * (12 * 6 + 1));
+}
+
+TEST(Explain, NamesTheKernelThatWasChosenForTheseFormats) {
+    for (const char* policy : {"fp32", "bf16"}) {
+        for (const ExplainedNode& node : explained(policy).nodes) {
+            if (node.op != "matmul") continue;
+            EXPECT_EQ(node.kernel.find("gemm " + arithmetic_of(node)), 0u) << node.kernel << " for " << policy;
+        }
+    }
+}
+
+TEST(Explain, EachParameterIsRoundedOnceAStep) {
+    std::map<std::string, int> roundings;
+    for (const ExplainedCast& cast : explained("bf16").casts)
+        if (cast.pass == "forward" && cast.from == "f32" && cast.to == "bf16" && cast.bytes > 0)
+            ++roundings[cast.name];
+    // A linear layer rounds its weight, its bias and its input; the tied table and the input of the last
+    // product.
+    EXPECT_EQ(roundings["h.0.attn.c_attn"], 3);
+    EXPECT_EQ(roundings["h.3.mlp.c_fc"], 3);
+    EXPECT_EQ(roundings["h.3.mlp.c_proj"], 2);  // GELU's output is BF16 already
+    EXPECT_EQ(roundings["lm_head"], 2);
+}
+
+TEST(Explain, JsonHasEveryNodeAndCast) {
+    const Explanation explanation = explained("bf16");
+    const auto json = nlohmann::json::parse(explain_json(explanation));
+    EXPECT_EQ(json["command"], "explain");
+    EXPECT_EQ(json["policy"], "bf16");
+    EXPECT_EQ(json["nodes"].size(), explanation.nodes.size());
+    EXPECT_EQ(json["casts"].size(), explanation.casts.size());
+    for (const auto& node : json["nodes"]) {
+        for (const char* member :
+             {"op", "name", "pass", "storage", "multiply", "sum", "output", "rule", "bytes", "flops"})
+            EXPECT_TRUE(node.contains(member)) << member;
+        if (node["op"] == "transpose") {
+            EXPECT_TRUE(node["multiply"].is_null());
+        }
+    }
+}
+
+TEST(Explain, Fp32HasNoCasts) {
+    EXPECT_TRUE(explained("fp32").casts.empty());
+    const std::string table = explain_table(explained("fp32"), Detail::kinds);
+    EXPECT_NE(table.find("no casts"), std::string::npos) << table;
+    EXPECT_NE(table.find("f32*f32+f32"), std::string::npos) << table;
+}
+
+TEST(Explain, TheDifferenceOfTwoPoliciesNamesContractionsOnly) {
+    const std::string text = explain_difference(explained("fp32"), explained("bf16"));
+    EXPECT_NE(text.find("f32 -> f32*f32+f32 -> f32"), std::string::npos) << text;
+    EXPECT_NE(text.find("bf16 -> bf16*bf16+f32 -> bf16"), std::string::npos) << text;
+    EXPECT_EQ(text.find("layer_norm "), std::string::npos) << text;
+    const std::string none = explain_difference(explained("bf16"), explained("bf16"));
+    EXPECT_NE(none.find("nothing"), std::string::npos) << none;
+}
+
+}  // namespace
+}  // namespace mantissa
