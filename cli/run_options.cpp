@@ -19,7 +19,8 @@ namespace mantissa::cli {
 void add_model_options(CLI::App& command, RunOptions& options) {
     command.add_option("--model", options.model, fmt::format("One of {}", fmt::join(nn::gpt2_names(), ", ")))
         ->capture_default_str();
-    command.add_option("--batch", options.batch, "Sequences of a step")->capture_default_str();
+    command.add_option("--batch", options.batch, "Sequences of a step (train: of a micro-step)")
+        ->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)");
 }
 
@@ -123,9 +124,9 @@ Policy policy_for(const RunOptions& options, const Target& target) {
     return find_policy(target.matrix_unit_bf16 ? "bf16" : "fp32");
 }
 
-void dump_plan(const RunOptions& options, const Plan& plan) {
+void dump_plan(const RunOptions& options, const std::string& name, const Plan& plan) {
     if (options.dump.empty()) return;
-    AtomicFile file(std::filesystem::path(options.dump) / "plan.txt");
+    AtomicFile file(std::filesystem::path(options.dump) / name);
     file.write(plan.text());
     file.commit();
 }

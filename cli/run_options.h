@@ -47,8 +47,8 @@ TrainerOptions trainer_options(const RunOptions& options);
 /// The policy asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where not.
 Policy policy_for(const RunOptions& options, const Target& target);
 
-/// Writes the plan as DIR/plan.txt, if --dump asks for it.
-void dump_plan(const RunOptions& options, const Plan& plan);
+/// Writes the plan as DIR/FILE, if --dump asks for it.
+void dump_plan(const RunOptions& options, const std::string& file, const Plan& plan);
 
 /// The times of the passes, a line each.
 std::string pass_table(const std::vector<PassTime>& times);

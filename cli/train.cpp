@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -26,7 +27,7 @@ struct Options {
     AdamWOptions optimizer;
     std::vector<double> betas = {0.9, 0.95};
     double min_learning_rate = -1;  ///< negative: the same as the learning rate
-    std::int64_t warmup = 0, save_every = 0, validate_every = 0;
+    std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0;
     std::string checkpoint, resume;
     bool profile = false;
 };
@@ -56,6 +57,10 @@ LearningRateSchedule schedule_of(const Options& options) {
 
 TrainerOptions trainer_of(const Options& options) {
     TrainerOptions trainer = trainer_options(options.run);
+    if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
+        throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
+                                    std::numeric_limits<std::int32_t>::max(), options.accumulate));
+    trainer.accumulate = options.accumulate;
     trainer.optimizer = options.optimizer;
     trainer.optimizer.beta1 = options.betas.at(0);
     trainer.optimizer.beta2 = options.betas.at(1);
@@ -81,7 +86,9 @@ class Run {
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
                                             : TokenSplit{corpus_.stream.all(), {}}),
           trainer_(*device_, in_policy(settings_, policy_)),
-          batches_(corpus_.stream, split_.train, {.batch = settings_.batch, .sequence = settings_.sequence}),
+          batches_(
+              corpus_.stream, split_.train,
+              {.batch = settings_.batch, .sequence = settings_.sequence, .accumulate = settings_.accumulate}),
           tokens_(static_cast<std::size_t>(trainer_.tokens_per_step())),
           targets_(tokens_.size()) {
         for (const auto& [value, name] :
@@ -91,7 +98,9 @@ class Run {
         if (options.save_every > 0 && options.checkpoint.empty())
             throw UserError("--save-every needs a place: give --checkpoint DIR");
         if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
-        dump_plan(options.run, trainer_.plan());
+        dump_plan(options.run, "plan.txt", trainer_.plan());
+        if (trainer_.accumulate_plan())
+            dump_plan(options.run, "accumulate-plan.txt", *trainer_.accumulate_plan());
     }
 
     void run() {
@@ -120,8 +129,11 @@ class Run {
         const MemoryUse memory = trainer_.memory();
         const Target& target = device_->target();
         fmt::print("{}\n", corpus_.description);
-        fmt::print("{}, {} parameters, {} x {} tokens a step, {}{}, {}, {} threads\n", settings_.model.name,
-                   settings_.model.parameters(), settings_.batch, settings_.sequence, policy_.name,
+        const std::string micro_steps =
+            settings_.accumulate == 1 ? "" : fmt::format("{} x ", settings_.accumulate);
+        fmt::print("{}, {} parameters, {}{} x {} tokens a step, {}{}, {}, {} threads\n", settings_.model.name,
+                   settings_.model.parameters(), micro_steps, settings_.batch, settings_.sequence,
+                   policy_.name,
                    options_.run.policy.empty() ? " (chosen for this machine; see --policy)" : "", target.isa,
                    target.threads);
         fmt::print(
@@ -141,8 +153,16 @@ class Run {
         saved_at_ = trainer_.steps_done();
     }
 
+    /// The part of `tokens` [N, B, T] that a micro-step takes.
+    std::span<std::int32_t> micro_batch(std::vector<std::int32_t>& tokens, std::int64_t micro_step) const {
+        const auto count = static_cast<std::size_t>(trainer_.tokens_per_micro_step());
+        return std::span(tokens).subspan(static_cast<std::size_t>(micro_step) * count, count);
+    }
+
     void train_step(std::int64_t index) {
-        batches_.fill(static_cast<std::uint64_t>(index), 0, tokens_, targets_);
+        for (std::int64_t micro_step = 0; micro_step < settings_.accumulate; ++micro_step)
+            batches_.fill(static_cast<std::uint64_t>(index), micro_step, micro_batch(tokens_, micro_step),
+                          micro_batch(targets_, micro_step));
         const double rate = schedule_.at(index);
         const StepResult result =
             trainer_.step(tokens_, targets_, rate, options_.profile ? &profile_ : nullptr);
@@ -169,8 +189,9 @@ class Run {
         const std::uint64_t batches = std::min<std::uint64_t>(20, source.steps_per_epoch());
         double total = 0;
         for (std::uint64_t i = 0; i < batches; ++i) {
-            source.fill(i, 0, tokens_, targets_);
-            total += static_cast<double>(trainer_.validation_loss(tokens_, targets_));
+            source.fill(i, 0, micro_batch(tokens_, 0), micro_batch(targets_, 0));
+            total += static_cast<double>(
+                trainer_.validation_loss(micro_batch(tokens_, 0), micro_batch(targets_, 0)));
         }
         const double loss = total / static_cast<double>(batches);
         fmt::print("step {:5d} | validation loss {:.6f} over {} batches\n", done - 1, loss, batches);
@@ -209,6 +230,10 @@ void add_train_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_run_options(*command, options->run);
     add_policy_option(*command, options->run);
+    command
+        ->add_option("--accumulate", options->accumulate,
+                     "Micro-steps whose gradients make up a step, each of --batch sequences")
+        ->capture_default_str();
     command->add_option("--min-learning-rate", options->min_learning_rate,
                         "At the last step, reached by a cosine (default: --learning-rate, so constant)");
     command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")

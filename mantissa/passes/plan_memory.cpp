@@ -111,15 +111,24 @@ class MemoryPlanner {
         for (const Result& result : graph_.results()) last_use(root(result.value)) = end();
     }
 
-    /// Lets a value that replaces a state be written straight into it, if that is safe: the operation may
-    /// write over that operand, the operand is the state, and nobody reads the state later.
+    /// Whether the operation may write this output over the state, its operand.
+    bool may_overwrite(const Node& node, std::int32_t output, Value state) const {
+        const auto at = static_cast<std::size_t>(output);
+        return at < node.op->in_place.size() && node.op->in_place[at] >= 0 &&
+               node.inputs[static_cast<std::size_t>(node.op->in_place[at])] == state;
+    }
+
+    /// Lets a value that replaces a state be written straight into it, if that is safe: nobody reads the
+    /// state later, and the operation does not read it either or may write over that operand.
     bool write_in_place(const Update& update) {
-        const Node& node = graph_.node(update.value.node);
-        const auto output = static_cast<std::size_t>(update.value.output);
-        if (output >= node.op->in_place.size() || node.op->in_place[output] < 0) return false;
-        const Value operand = node.inputs[static_cast<std::size_t>(node.op->in_place[output])];
+        const NodeId maker = update.value.node;
+        const Node& node = graph_.node(maker);
         const Value state{graph_.states()[static_cast<std::size_t>(update.state)].node, 0};
-        if (operand != state || last_use(state) > update.value.node) return false;
+        // A value that replaces several states has its place in the first of them.
+        if (is_source(node) || is_view(graph_, node) || place(update.value).kind != Place::Kind::none)
+            return false;
+        if (last_use(state) > maker) return false;
+        if (last_use(state) == maker && !may_overwrite(node, update.value.output, state)) return false;
         place(update.value) = place(state);
         return true;
     }

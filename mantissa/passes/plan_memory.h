@@ -2,8 +2,8 @@
 //
 // States and constants have places of their own in the state block; inputs are given from outside; views lie
 // in what they view; everything else shares the transient arena, each value from the node that makes it to
-// the last that reads it. An update is written straight into its state where the operation allows it and
-// nobody reads the old value afterwards, and copied at the end of the run where not.
+// the last that reads it. An update is written straight into its state where nobody reads the old value
+// afterwards and the operation does not read it or allows it, and copied at the end of the run where not.
 #pragma once
 
 #include <cstdint>

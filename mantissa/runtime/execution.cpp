@@ -61,9 +61,7 @@ void Execution::place_inputs_and_constants() {
         input_addresses_.push_back(next);
         next += align_up(graph.node(id).outputs[0].bytes());
     }
-    std::int64_t bytes = 0;
-    for (NodeId id : plan_.memory().constants) bytes += align_up(graph.node(id).outputs[0].bytes());
-    constants_ = device.allocate(static_cast<std::size_t>(bytes), "constants");
+    constants_ = device.allocate(static_cast<std::size_t>(plan_.constant_bytes()), "constants");
     next = constants_->data();
     for (NodeId id : plan_.memory().constants) {
         constant_addresses_.push_back(next);

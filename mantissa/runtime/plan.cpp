@@ -82,6 +82,12 @@ std::int64_t Plan::input_bytes() const {
     return bytes;
 }
 
+std::int64_t Plan::constant_bytes() const {
+    std::int64_t bytes = 0;
+    for (NodeId id : memory_.constants) bytes += align_up(graph_.node(id).outputs[0].bytes());
+    return bytes;
+}
+
 std::string Plan::text() const {
     std::string text;
     for (const PlannedNode& planned : nodes_) {

@@ -40,6 +40,8 @@ class Plan {
     std::vector<std::string> kernels_of(std::string_view op) const;
     /// Bytes of the graph's inputs.
     std::int64_t input_bytes() const;
+    /// Bytes of the graph's constants.
+    std::int64_t constant_bytes() const;
     /// The plan as text: a line a node with its kernel, its place and the reasons of those refused.
     std::string text() const;
 

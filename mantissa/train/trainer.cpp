@@ -7,6 +7,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
+#include "mantissa/train/accumulate.h"
 
 namespace mantissa {
 
@@ -18,6 +19,9 @@ void validate(const TrainerOptions& options) {
     if (options.batch < 1) throw UserError(fmt::format("the batch must be 1 or more, got {}", options.batch));
     if (options.sequence < 1)
         throw UserError(fmt::format("the sequence must be 1 or more, got {}", options.sequence));
+    if (options.accumulate < 1)
+        throw UserError(
+            fmt::format("the micro-steps of a step must be 1 or more, got {}", options.accumulate));
 }
 
 TraceModel trace_gpt2(const TrainerOptions& options) {
@@ -46,6 +50,15 @@ void require_memory(const Trainer& trainer) {
         gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.arena), gigabytes(available)));
 }
 
+/// The loss of a micro-step as it counts in its step: divided by their number, as loops in PyTorch do.
+TraceModel trace_micro_step(const TrainerOptions& options) {
+    return [&options](Graph& graph) {
+        const Tensor loss = trace_gpt2(options)(graph);
+        const OriginScope scope(graph, "loss");
+        return options.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(options.accumulate));
+    };
+}
+
 }  // namespace
 
 Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(options)), device_(device) {
@@ -54,13 +67,28 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
     options_.pipeline.has_kernel = [&device](const Graph& graph, const Node& node) {
         return has_kernel(device, graph, node);
     };
-    BuiltGraph step =
-        build_training_step(trace_gpt2(options_), adamw_update(options_.optimizer), options_.pipeline);
-    pass_times_ = std::move(step.times);
-    const Stopwatch planning;
-    plan_ = std::make_unique<Plan>(std::move(step.graph), device);
-    pass_times_.push_back({"choose kernels, plan memory", planning.milliseconds(), plan_->graph().size()});
+    const TraceUpdate update = adamw_update(options_.optimizer);
+    if (options_.accumulate == 1) {
+        plan_ = build(update, options_.pipeline);
+    } else {
+        plan_ = build(with_added_gradients(update), options_.pipeline);
+        PipelineOptions pipeline = options_.pipeline;
+        if (pipeline.dump)
+            pipeline.dump = [show = pipeline.dump](const std::string& pass, const Graph& graph) {
+                show("accumulate-" + pass, graph);
+            };
+        accumulate_plan_ = build(add_to_gradients(), pipeline);
+    }
     build_milliseconds_ = watch.milliseconds();
+}
+
+std::unique_ptr<Plan> Trainer::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
+    BuiltGraph step = build_training_step(trace_micro_step(options_), update, pipeline);
+    pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
+    const Stopwatch planning;
+    auto plan = std::make_unique<Plan>(std::move(step.graph), device_);
+    pass_times_.push_back({"choose kernels, plan memory", planning.milliseconds(), plan->graph().size()});
+    return plan;
 }
 
 void Trainer::allocate() {
@@ -74,6 +102,8 @@ void Trainer::share(std::shared_ptr<TrainingMemory> memory) {
     check(!memory_, "a trainer is given its memory once");
     memory_ = std::move(memory);
     execution_ = std::make_unique<Execution>(*plan_, *memory_->state, *memory_->arena);
+    if (accumulate_plan_)
+        accumulate_ = std::make_unique<Execution>(*accumulate_plan_, *memory_->state, *memory_->arena);
 }
 
 float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
@@ -99,24 +129,45 @@ StateBlock& Trainer::state() {
 }
 
 MemoryUse Trainer::memory() const {
-    return {.state = plan_->memory().state_bytes,
-            .arena = plan_->memory().arena_bytes,
-            .inputs = plan_->input_bytes()};
+    MemoryUse use{.state = plan_->memory().state_bytes,
+                  .arena = plan_->memory().arena_bytes,
+                  .inputs = plan_->input_bytes()};
+    if (!accumulate_plan_) return use;
+    // Its states are among those of the other plan.
+    use.state += accumulate_plan_->constant_bytes();
+    use.arena = std::max(use.arena, accumulate_plan_->memory().arena_bytes);
+    use.inputs += accumulate_plan_->input_bytes();
+    return use;
+}
+
+void Trainer::set_inputs(Execution& execution, std::span<const std::int32_t> tokens,
+                         std::span<const std::int32_t> targets, std::int64_t micro_step) {
+    const auto count = static_cast<std::size_t>(tokens_per_micro_step());
+    const std::size_t first = static_cast<std::size_t>(micro_step) * count;
+    check(tokens.size() == static_cast<std::size_t>(tokens_per_step()) && targets.size() == tokens.size(),
+          "tokens and targets are [N, B, T]");
+    execution.set_input("tokens", tokens.subspan(first, count));
+    execution.set_input("targets", targets.subspan(first, count));
+    if (options_.model.dropout > 0) {
+        const auto seed = static_cast<std::int64_t>(options_.seed);
+        const std::int64_t step = steps_ * options_.accumulate + micro_step;
+        execution.set_input("random_seed", std::span<const std::int64_t>(&seed, 1));
+        execution.set_input("random_step", std::span<const std::int64_t>(&step, 1));
+    }
 }
 
 StepResult Trainer::step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
                          double learning_rate, Profile* profile) {
     allocate();
     const auto rate = static_cast<float>(learning_rate);
-    execution_->set_input("tokens", tokens);
-    execution_->set_input("targets", targets);
-    execution_->set_input("learning_rate", std::span<const float>(&rate, 1));
-    if (options_.model.dropout > 0) {
-        const auto seed = static_cast<std::int64_t>(options_.seed);
-        execution_->set_input("random_seed", std::span<const std::int64_t>(&seed, 1));
-        execution_->set_input("random_step", std::span<const std::int64_t>(&steps_, 1));
-    }
     const Stopwatch watch;
+    const std::int64_t last = options_.accumulate - 1;
+    for (std::int64_t micro_step = 0; micro_step < last; ++micro_step) {
+        set_inputs(*accumulate_, tokens, targets, micro_step);
+        accumulate_->run();
+    }
+    set_inputs(*execution_, tokens, targets, last);
+    execution_->set_input("learning_rate", std::span<const float>(&rate, 1));
     execution_->run(profile);
     StepResult result;
     result.seconds = watch.seconds();

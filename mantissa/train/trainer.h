@@ -1,4 +1,4 @@
-// A model in training: the plan of its step, its state, and the arena it runs in.
+// A model in training: the plans of its step, their one state, and the arena they run in.
 #pragma once
 
 #include <memory>
@@ -12,23 +12,26 @@ namespace mantissa {
 
 struct TrainerOptions {
     nn::Gpt2Config model = {};
-    std::int64_t batch = 4;       // B: sequences of a step
+    std::int64_t batch = 4;       // B: sequences of a micro-step
     std::int64_t sequence = 256;  // T
+    /// N: micro-steps of a step. Their gradients, each of loss / N, are added up before the update.
+    std::int64_t accumulate = 1;
     std::uint64_t seed = 1337;
     AdamWOptions optimizer = {};
     PipelineOptions pipeline = {};  ///< `has_kernel` is filled in from the device
 };
 
 struct StepResult {
-    float loss = 0;           ///< before the update
+    float loss = 0;           ///< before the update, the mean over the micro-steps
     float gradient_norm = 0;  ///< before clipping
-    bool applied = false;     ///< false: the step was not finite and changed nothing
+    /// False: the loss of a micro-step, or an element of the gradients, was not finite; nothing changed.
+    bool applied = false;
     double seconds = 0;
 };
 
 /// Bytes that a trainer holds, as planned.
 struct MemoryUse {
-    std::int64_t state = 0;   ///< parameters, moments, constants
+    std::int64_t state = 0;   ///< parameters, moments, gradients that are added up, constants
     std::int64_t arena = 0;   ///< activations, gradients, workspaces
     std::int64_t inputs = 0;  ///< tokens and scalars
     std::int64_t total() const { return state + arena + inputs; }
@@ -42,7 +45,7 @@ struct TrainingMemory {
 
 class Trainer {
   public:
-    /// Plans only. Throws UserError if the batch or sequence is not positive or too large to count.
+    /// Plans only. Throws UserError if batch, sequence or micro-steps are not positive or too large to count.
     Trainer(Device& device, TrainerOptions options);
 
     /// Allocates and initialises. Throws UserError, saying what is needed and what there is, if the plan does
@@ -51,7 +54,8 @@ class Trainer {
     /// Runs in memory that it shares with others, from allocate_training_memory().
     void share(std::shared_ptr<TrainingMemory> memory);
 
-    /// One step on tokens and targets i32 [B, T]. With a profile, times each kernel.
+    /// One step on tokens and targets i32 [N, B, T]. With a profile, times each kernel of the last micro-step
+    /// and the update.
     StepResult step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
                     double learning_rate, Profile* profile = nullptr);
 
@@ -64,23 +68,33 @@ class Trainer {
     void continue_after(std::int64_t steps) { steps_ = steps; }
 
     const TrainerOptions& options() const { return options_; }
+    /// Of the last micro-step and the update; of the only one if nothing is accumulated.
     const Plan& plan() const { return *plan_; }
+    /// Of the micro-steps before it; null if nothing is accumulated.
+    const Plan* accumulate_plan() const { return accumulate_plan_.get(); }
     StateBlock& state();
     MemoryUse memory() const;
-    std::int64_t tokens_per_step() const { return options_.batch * options_.sequence; }
+    std::int64_t tokens_per_micro_step() const { return options_.batch * options_.sequence; }
+    std::int64_t tokens_per_step() const { return options_.accumulate * tokens_per_micro_step(); }
     /// From tracing to the bound plan, without allocation.
     double build_milliseconds() const { return build_milliseconds_; }
     const std::vector<PassTime>& pass_times() const { return pass_times_; }
 
   private:
+    std::unique_ptr<Plan> build(const TraceUpdate& update, const PipelineOptions& pipeline);
+    /// Gives `execution` the tokens and the random numbers of a micro-step.
+    void set_inputs(Execution& execution, std::span<const std::int32_t> tokens,
+                    std::span<const std::int32_t> targets, std::int64_t micro_step);
+
     TrainerOptions options_;
     Device& device_;
     std::unique_ptr<Plan> plan_;
+    std::unique_ptr<Plan> accumulate_plan_;
     std::unique_ptr<Plan> validation_plan_;
     std::vector<PassTime> pass_times_;
     double build_milliseconds_ = 0;
     std::shared_ptr<TrainingMemory> memory_;
-    std::unique_ptr<Execution> execution_, validation_;
+    std::unique_ptr<Execution> execution_, accumulate_, validation_;
     std::int64_t steps_ = 0;
 };
 

@@ -16,14 +16,15 @@ namespace mantissa {
 
 namespace {
 
-/// States of one kind, copied to the host, as file formats see them.
+/// States of one kind, copied to the host, as file formats see them. Gradients that are added up are not
+/// among what is saved: between steps, the only time when a run is saved, they are zero.
 struct HostCopies {
     std::vector<std::vector<std::byte>> bytes;
     std::vector<TensorView> views;
 
-    HostCopies(const StateBlock& block, bool parameters) {
+    HostCopies(const StateBlock& block, State::Kind kind) {
         for (const State& state : block.states()) {
-            if ((state.kind == State::Kind::parameter) != parameters) continue;
+            if (state.kind != kind) continue;
             bytes.push_back(block.read(state.name));
             views.push_back({state.name, state.type.dtype, state.type.shape.extents(), bytes.back().data()});
         }
@@ -38,6 +39,7 @@ nlohmann::ordered_json configuration_of(const TrainerOptions& options) {
             {"policy", options.pipeline.policy.name},
             {"batch", options.batch},
             {"sequence", options.sequence},
+            {"accumulate", options.accumulate},
             {"seed", options.seed},
             {"adamw",
              {{"beta1", adamw.beta1},
@@ -60,10 +62,10 @@ void require_same_configuration(const nlohmann::json& saved, const nlohmann::jso
 /// Copies of the checkpoint's values by state, checked before anything is written to the trainer.
 using Values = std::map<std::string, std::vector<std::byte>>;
 
-std::vector<MutableTensorView> room_for(const StateBlock& block, bool parameters, Values& values) {
+std::vector<MutableTensorView> room_for(const StateBlock& block, State::Kind kind, Values& values) {
     std::vector<MutableTensorView> views;
     for (const State& state : block.states()) {
-        if ((state.kind == State::Kind::parameter) != parameters) continue;
+        if (state.kind != kind) continue;
         std::vector<std::byte>& value = values[state.name];
         value.resize(static_cast<std::size_t>(state.type.bytes()));
         views.push_back({state.name, state.type.dtype, state.type.shape.extents(), value.data()});
@@ -86,9 +88,10 @@ void copy_optimizer(const SafetensorsFile& file, const std::vector<MutableTensor
 }  // namespace
 
 void save_training(const std::filesystem::path& directory, Trainer& trainer) {
-    const HostCopies parameters(trainer.state(), true), others(trainer.state(), false);
+    const HostCopies parameters(trainer.state(), State::Kind::parameter),
+        moments(trainer.state(), State::Kind::optimizer);
     std::vector<TensorToWrite> optimizer;
-    for (const TensorView& view : others.views) optimizer.push_back({view});
+    for (const TensorView& view : moments.views) optimizer.push_back({view});
     nlohmann::ordered_json state = {{"step", trainer.steps_done()},
                                     {"configuration", configuration_of(trainer.options())}};
     const std::vector<TensorToWrite> model = export_hf_gpt2(parameters.views);
@@ -114,8 +117,8 @@ std::string resume_training(const std::filesystem::path& directory, Trainer& tra
     const std::uint64_t step =
         require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
     Values values;
-    const auto parameters = room_for(trainer.state(), true, values);
-    const auto optimizer = room_for(trainer.state(), false, values);
+    const auto parameters = room_for(trainer.state(), State::Kind::parameter, values);
+    const auto optimizer = room_for(trainer.state(), State::Kind::optimizer, values);
     import_hf_gpt2(loaded.model.views(), parameters, loaded.model.path().string());
     copy_optimizer(loaded.optimizer, optimizer);
     for (const auto& [name, value] : values) trainer.state().write(name, value);

@@ -112,6 +112,21 @@ TEST(MemoryPlan, AStateThatIsReadLaterIsNotWrittenOver) {
     EXPECT_EQ(plan_memory(graph).copied_updates.size(), 1u);
 }
 
+TEST(MemoryPlan, AnUpdateThatDoesNotReadItsStateIsWrittenInPlace) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {4}}));
+    const Tensor s(graph, graph.add_state({.name = "s", .type = {DType::f32, {4}}, .initializer = {}}));
+    const Tensor t(graph, graph.add_state({.name = "t", .type = {DType::f32, {4}}, .initializer = {}}));
+    graph.add_result("sum", (s + t).value());
+    const Tensor next = exp(x);
+    graph.add_update(0, next.value());
+    graph.add_update(1, next.value());  // one value, two states: made in the first, copied to the second
+    const MemoryPlan plan = plan_memory(graph);
+    EXPECT_EQ(plan.copied_updates, std::vector<int>{1});
+    EXPECT_EQ(plan.place(next.value()).kind, Place::Kind::state);
+    EXPECT_EQ(plan.place(next.value()).index, 0);
+}
+
 TEST(MemoryPlan, AResultThatTheRunReplacesIsRefused) {
     Graph graph;
     const Tensor s(graph, graph.add_state({.name = "s", .type = {DType::f32, {4}}, .initializer = {}}));

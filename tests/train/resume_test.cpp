@@ -11,7 +11,7 @@
 namespace mantissa {
 namespace {
 
-TrainerOptions options_with(double dropout, std::uint64_t seed = 1337) {
+TrainerOptions options_with(double dropout, std::uint64_t seed = 1337, std::int64_t accumulate = 1) {
     return {.model = {.name = "small",
                       .layers = 2,
                       .heads = 2,
@@ -21,6 +21,7 @@ TrainerOptions options_with(double dropout, std::uint64_t seed = 1337) {
                       .dropout = dropout},
             .batch = 2,
             .sequence = 16,
+            .accumulate = accumulate,
             .seed = seed,
             .optimizer = {.clip = 1.0}};
 }
@@ -34,11 +35,16 @@ std::vector<std::int32_t> text() {
 /// Runs up to step `last` and returns the losses.
 std::vector<float> train(Trainer& trainer, std::int64_t last) {
     const TokenStream stream(text());
-    const BatchSource batches(stream, stream.all(), {.batch = 2, .sequence = 16});
-    std::vector<std::int32_t> tokens(32), targets(32);
+    const std::int64_t accumulate = trainer.options().accumulate;
+    const BatchSource batches(stream, stream.all(), {.batch = 2, .sequence = 16, .accumulate = accumulate});
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.tokens_per_step())),
+        targets(tokens.size());
     std::vector<float> losses;
     while (trainer.steps_done() < last) {
-        batches.fill(static_cast<std::uint64_t>(trainer.steps_done()), 0, tokens, targets);
+        for (std::int64_t i = 0; i < accumulate; ++i)
+            batches.fill(static_cast<std::uint64_t>(trainer.steps_done()), i,
+                         std::span(tokens).subspan(static_cast<std::size_t>(32 * i), 32),
+                         std::span(targets).subspan(static_cast<std::size_t>(32 * i), 32));
         losses.push_back(trainer.step(tokens, targets, 1e-3).loss);
     }
     return losses;
@@ -52,10 +58,11 @@ std::vector<std::vector<std::byte>> states(Trainer& trainer) {
 
 TEST(Resume, GoesOnToTheSameBits) {
     const auto device = make_cpu_device({.threads = 2});
-    for (double dropout : {0.0, 0.2}) {
+    for (const auto& [dropout, accumulate] :
+         {std::pair{0.0, std::int64_t{1}}, {0.2, std::int64_t{1}}, {0.2, std::int64_t{3}}}) {
         const TemporaryDirectory directory;
-        Trainer whole(*device, options_with(dropout)), first(*device, options_with(dropout)),
-            second(*device, options_with(dropout));
+        const TrainerOptions options = options_with(dropout, 1337, accumulate);
+        Trainer whole(*device, options), first(*device, options), second(*device, options);
         const std::vector<float> losses = train(whole, 9);
         train(first, 4);
         save_training(directory / "run", first);
@@ -84,6 +91,15 @@ TEST(Resume, AnotherRunIsRefusedAndTheTrainerUntouched) {
     }
     EXPECT_EQ(states(other), before);
     EXPECT_EQ(other.steps_done(), 0);
+}
+
+TEST(Resume, AnotherAccumulationIsRefused) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Trainer saved(*device, options_with(0, 1337, 2)), other(*device, options_with(0, 1337, 3));
+    train(saved, 1);
+    save_training(directory / "run", saved);
+    EXPECT_THROW(resume_training(directory / "run", other), UserError);
 }
 
 TEST(Resume, ValidationChangesNothing) {

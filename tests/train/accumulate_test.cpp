@@ -1,0 +1,188 @@
+// Gradient accumulation: what several micro-steps give is what one batch of all their sequences gives.
+#include "mantissa/train/accumulate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/reference.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa {
+namespace {
+
+constexpr std::int64_t sequence = 12, sequences = 6;
+
+TrainerOptions options_with(std::int64_t batch, std::int64_t accumulate, double clip = 0.5) {
+    return {.model = {.name = "small",
+                      .layers = 2,
+                      .heads = 2,
+                      .channels = 16,
+                      .vocabulary = 61,
+                      .context = 12,
+                      .dropout = 0},
+            .batch = batch,
+            .sequence = sequence,
+            .accumulate = accumulate,
+            .optimizer = {.clip = clip}};
+}
+
+std::vector<std::int32_t> ids(int from) {
+    std::vector<std::int32_t> tokens;
+    for (int i = 0; i < sequence * sequences; ++i) tokens.push_back((i * i / 5 + 3 * i + from) % 61);
+    return tokens;
+}
+
+using States = std::vector<std::vector<std::byte>>;
+
+States states_of(Trainer& trainer) {
+    States values;
+    for (const State& state : trainer.state().states()) values.push_back(trainer.state().read(state.name));
+    return values;
+}
+
+std::vector<double> as_doubles(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+double largest_difference(const std::vector<float>& got, const std::vector<double>& expected) {
+    double worst = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const double difference = std::abs(static_cast<double>(got[i]) - expected[i]);
+        worst = !(difference <= worst) ? difference : worst;
+    }
+    return worst;
+}
+
+/// One step from the same start; the first moments are then the gradients times 1 - beta1, clipped.
+struct OneStep {
+    Trainer trainer;
+    StepResult result;
+
+    OneStep(Device& device, std::int64_t batch)
+        : trainer(device, options_with(batch, sequences / batch)),
+          result(trainer.step(ids(0), ids(1), 1e-3)) {}
+};
+
+/// The step of the whole batch in FP64.
+ReferenceRun exact_step(Trainer& whole, ReferenceFeed& feed) {
+    for (const State& state : whole.state().states())
+        feed[state.name] = state.type.dtype == DType::f32 ? as_doubles(whole.state().read_f32(state.name))
+                                                          : std::vector<double>{0};
+    const auto tokens = ids(0), targets = ids(1);
+    feed["tokens"] = {tokens.begin(), tokens.end()};
+    feed["targets"] = {targets.begin(), targets.end()};
+    feed["learning_rate"] = {1e-3};
+    return {whole.plan().graph(), feed};
+}
+
+TEST(Accumulate, MicroStepsEqualOneBatchWithinTheErrorOfOneBatch) {
+    const auto device = make_cpu_device({.threads = 2});
+    Trainer start(*device, options_with(sequences, 1));
+    ReferenceFeed feed;
+    const ReferenceRun exact = exact_step(start, feed);
+    const ReferenceFeed after = exact.next(feed);
+    OneStep whole(*device, sequences);
+    for (std::int64_t batch : {1, 2, 3}) {
+        OneStep parts(*device, batch);
+        ASSERT_TRUE(parts.result.applied);
+        // A loss is a mean of about 4: N rounded thirds or sixths of it are added up.
+        EXPECT_NEAR(parts.result.loss, exact.result("loss").values[0], 8 * 0x1p-24 * 4);
+        EXPECT_NEAR(parts.result.gradient_norm / exact.result("gradient_norm").values[0], 1, 1e-5);
+        for (const State& state : start.state().states()) {
+            if (!state.name.starts_with("adamw.m.")) continue;
+            const std::vector<double>& expected = after.at(state.name);
+            double largest = 0;
+            for (double x : expected) largest = std::max(largest, std::abs(x));
+            // The same sums in another order: the error of the whole batch is the measure, three times it
+            // the class for gradients, and a rounding of the largest element where that error is by chance 0.
+            const double error = largest_difference(whole.trainer.state().read_f32(state.name), expected);
+            EXPECT_LE(largest_difference(parts.trainer.state().read_f32(state.name), expected),
+                      3 * std::max(error, 4 * 0x1p-24 * largest) + 1e-10)
+                << state.name << " of micro-batches of " << batch;
+        }
+    }
+}
+
+TEST(Accumulate, SameBitsOnAnyNumberOfThreads) {
+    const auto trained = [](int threads) {
+        const auto device = make_cpu_device({.threads = threads});
+        TrainerOptions options = options_with(2, 3);
+        options.model.dropout = 0.1;
+        Trainer trainer(*device, options);
+        for (int i = 0; i < 3; ++i) trainer.step(ids(i), ids(i + 1), 1e-3);
+        return states_of(trainer);
+    };
+    const States once = trained(1);
+    EXPECT_TRUE(trained(2) == once);
+    EXPECT_TRUE(trained(3) == once);
+}
+
+TEST(Accumulate, EachMicroStepDropsOutOthers) {
+    // The same micro-batch twice: with dropout its two losses differ, and so does their mean from either.
+    const auto device = make_cpu_device({.threads = 1});
+    std::vector<std::int32_t> tokens = ids(0);
+    std::copy_n(tokens.begin(), tokens.size() / 2, tokens.begin() + sequence * sequences / 2);
+    const auto loss = [&](double dropout, std::int64_t accumulate) {
+        TrainerOptions options = options_with(3, accumulate);
+        options.model.dropout = dropout;
+        Trainer trainer(*device, options);
+        const std::span<const std::int32_t> given(tokens.data(),
+                                                  static_cast<std::size_t>(trainer.tokens_per_step()));
+        return trainer.step(given, given, 1e-3).loss;
+    };
+    EXPECT_EQ(loss(0, 1), loss(0, 2));  // halves are exact
+    EXPECT_NE(loss(0.2, 1), loss(0.2, 2));
+}
+
+TEST(Accumulate, GradientsAreKeptOnlyWhereTheyAreAddedUp) {
+    const auto device = make_cpu_device({.threads = 1});
+    Trainer single(*device, options_with(sequences, 1)), several(*device, options_with(2, 3));
+    const auto gradients = [](const Trainer& trainer) {
+        std::int64_t bytes = 0;
+        for (const State& state : trainer.plan().graph().states())
+            if (state.kind == State::Kind::gradient) bytes += state.type.bytes();
+        return bytes;
+    };
+    EXPECT_EQ(gradients(single), 0);
+    EXPECT_EQ(single.accumulate_plan(), nullptr);
+    const std::int64_t parameters = several.options().model.parameters();
+    EXPECT_EQ(gradients(several), 4 * (parameters + 1));  // and the loss
+    // Adding up copies nothing: sums and zeros are written straight into the states, but for zeros of equal
+    // shape, of which one is made and copied.
+    EXPECT_TRUE(several.accumulate_plan()->memory().copied_updates.empty());
+    EXPECT_GE(several.memory().state, 4 * 4 * parameters);
+    EXPECT_GE(several.memory().arena, several.accumulate_plan()->memory().arena_bytes);
+    EXPECT_GE(several.memory().arena, several.plan().memory().arena_bytes);
+}
+
+TEST(Accumulate, AnyBadMicroStepSkipsTheStepAndNothingOfItStays) {
+    const auto device = make_cpu_device({.threads = 1});
+    for (std::size_t bad : {0u, 1u, 2u}) {
+        Trainer trainer(*device, options_with(2, 3)), healthy(*device, options_with(2, 3));
+        // The channels of token 60 add up to more than FP32 holds, so a micro-step that reads it has no
+        // finite loss. The others only give it a probability: their scores for it stay finite, for the
+        // normalised activations that it is multiplied with add up to about 0.
+        std::vector<float> table = trainer.state().read_f32("wte.weight");
+        std::fill(table.end() - 16, table.end(), 3e37f);
+        for (Trainer* each : {&trainer, &healthy})
+            each->state().write("wte.weight", std::as_bytes(std::span<const float>(table)));
+        std::vector<std::int32_t> tokens = ids(0);
+        std::replace(tokens.begin(), tokens.end(), 60, 7);
+        const std::vector<std::int32_t> targets(tokens.size(), 5);
+        const States before = states_of(trainer);
+        std::vector<std::int32_t> poisoned = tokens;
+        poisoned[bad * 2 * sequence + 4] = 60;
+        const StepResult result = trainer.step(poisoned, targets, 1e-3);
+        EXPECT_FALSE(result.applied);
+        EXPECT_FALSE(std::isfinite(result.loss));
+        EXPECT_TRUE(states_of(trainer) == before);
+        EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+        EXPECT_TRUE(healthy.step(tokens, targets, 1e-3).applied);
+        EXPECT_TRUE(states_of(trainer) == states_of(healthy)) << "micro-step " << bad;
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
