@@ -57,7 +57,7 @@ struct Initializer {
 
 /// A value that lives from one run to the next.
 struct State {
-    enum class Kind : std::uint8_t { parameter, optimizer, gradient, counter } kind = Kind::parameter;
+    enum class Kind : std::uint8_t { parameter, optimizer, gradient, counter, cache } kind = Kind::parameter;
     std::string name;
     Type type;
     Initializer initializer;

@@ -209,6 +209,18 @@ std::vector<Values> concat(const Node& node, Inputs in) {
     return {y};
 }
 
+std::vector<Values> write_slice(const Node& node, Inputs in) {
+    const auto axis = static_cast<std::size_t>(node.attributes.integer("axis"));
+    const Shape &whole = in[0]->type.shape, &part = in[1]->type.shape;
+    const std::int64_t start = static_cast<std::int64_t>(in[2]->values[0]);
+    if (start < 0 || start + part.extents()[axis] > whole.extents()[axis])
+        throw UserError(fmt::format("write_slice: [{}, {}) is outside an axis of {}", start,
+                                    start + part.extents()[axis], whole.extents()[axis]));
+    Values y = in[0]->values;
+    cut(part, whole, axis, start, [&](std::size_t p, std::size_t w) { y[w] = in[1]->values[p]; });
+    return {y};
+}
+
 std::size_t row_of(const ReferenceTensor& ids, std::size_t i, std::int64_t rows) {
     const double id = ids.values[i];
     if (!(id >= 0 && id < static_cast<double>(rows)))
@@ -315,6 +327,7 @@ const std::map<std::string_view, Evaluate>& table() {
         {"pad", pad},
         {"split", split},
         {"concat", concat},
+        {"write_slice", write_slice},
         {"embedding", embedding},
         {"embedding_grad", embedding_grad},
         {"sum", sum},

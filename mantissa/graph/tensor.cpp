@@ -125,6 +125,10 @@ Tensor concat(std::span<const Tensor> parts, int axis, Tensor::Where at) {
     return call(parts[0].graph(), "concat", parts, {{"axis", from_front(parts[0], axis)}}, at)[0];
 }
 
+Tensor write_slice(Tensor x, Tensor part, Tensor start, int axis, Tensor::Where at) {
+    return call1("write_slice", {x, part, start}, {{"axis", from_front(x, axis)}}, at);
+}
+
 Tensor embedding(Tensor table, Tensor ids, Tensor::Where at) {
     return call1("embedding", {table, ids}, {}, at);
 }

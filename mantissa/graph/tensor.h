@@ -94,6 +94,10 @@ Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after);
 std::vector<Tensor> split(Tensor x, int axis, std::int64_t parts,
                           Tensor::Where at = Tensor::Where::current());
 Tensor concat(std::span<const Tensor> parts, int axis, Tensor::Where at = Tensor::Where::current());
+/// x with `part` written over it from index `start` (i32 scalar, known when it runs) of the axis on. A part
+/// that does not lie within x is an error of the run.
+Tensor write_slice(Tensor x, Tensor part, Tensor start, int axis,
+                   Tensor::Where at = Tensor::Where::current());
 /// Rows of table [V, C] named by ids (i32, any shape): [..., C]. An id outside [0, V) is an error of the run.
 Tensor embedding(Tensor table, Tensor ids, Tensor::Where at = Tensor::Where::current());
 

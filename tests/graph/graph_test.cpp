@@ -59,6 +59,15 @@ TEST(Graph, EachTypeRuleRefusesWhatDoesNotFit) {
     EXPECT_NE(error_of([&] { transpose(x, {0, 0}); }).find("must name each axis"), std::string::npos);
     EXPECT_NE(error_of([&] { slice(x, 1, 2, 7); }).find("[2, 7) is outside axis 1"), std::string::npos);
     EXPECT_NE(error_of([&] { split(x, 1, 4); }).find("cannot be cut into 4"), std::string::npos);
+    const Tensor start = input(graph, "start", {}, DType::i32);
+    EXPECT_NE(error_of([&] {
+                  write_slice(x, input(graph, "part", {5, 6}), start, 0);
+              }).find("f32[5, 6] is no part of f32[4, 6]"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] {
+                  write_slice(x, input(graph, "other", {2, 5}), start, 0);
+              }).find("differ in more than axis 0"),
+              std::string::npos);
     EXPECT_NE(error_of([&] { exp(ids); }).find("must be floating-point"), std::string::npos);
     EXPECT_NE(error_of([&] { embedding(x, x); }).find("must be i32"), std::string::npos);
     EXPECT_NE(error_of([&] { cross_entropy(x, input(graph, "t", {5}, DType::i32)); }).find("shape [4]"),

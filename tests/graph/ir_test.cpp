@@ -209,6 +209,20 @@ TEST(Ir, EmbeddingTakesRowsAndRefusesIdsOutside) {
     }
 }
 
+TEST(Ir, WriteSliceWritesAPartAtAPlaceGivenWhenItRuns) {
+    Recording r;
+    const Tensor x = r.given({2, 3}, {1, 2, 3, 4, 5, 6}), part = r.given({2, 1}, {7, 8});
+    expect_same(r.values(write_slice(x, part, r.given(Shape{}, {1.0}, DType::i32), 1)), {1, 7, 3, 4, 8, 6});
+    for (double start : {-1.0, 3.0}) {
+        Recording bad;
+        write_slice(bad.given({2, 3}, Numbers(6)), bad.given({2, 1}, {7, 8}),
+                    bad.given(Shape{}, {start}, DType::i32), 1);
+        EXPECT_NE(
+            error_of<UserError>([&] { ReferenceRun(bad.graph, bad.feed); }).find("is outside an axis of 3"),
+            std::string::npos);
+    }
+}
+
 TEST(Ir, MatmulTransposesWhatIsStoredTransposedAndAddsTheBias) {
     Recording r;
     const Tensor a = r.given({2, 3}, {1, 2, 3, 4, 5, 6}), b = r.given({3, 2}, {1, 0, 0, 1, 2, 0});

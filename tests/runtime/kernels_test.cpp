@@ -277,6 +277,26 @@ TEST(Kernels, AnIdOutsideTheTableIsNamed) {
     }
 }
 
+TEST(Kernels, ASliceOutsideIsNamed) {
+    const auto device = device_at(levels().back());
+    for (double start : {-1.0, 4.0}) {
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {5, 4}}));
+        const Tensor part(graph, graph.add_input("part", {DType::f32, {2, 4}}));
+        const Tensor at(graph, graph.add_input("start", {DType::i32, {}}));
+        graph.add_result("y", write_slice(x, part, at, 0).value());
+        const ReferenceFeed feed{
+            {"x", std::vector<double>(20)}, {"part", std::vector<double>(8)}, {"start", {start}}};
+        try {
+            run(graph, feed, *device);
+            FAIL() << "rows from " << start << " on were written into 5 rows";
+        } catch (const UserError& error) {
+            EXPECT_NE(std::string(error.what()).find("is outside an axis of 5"), std::string::npos)
+                << error.what();
+        }
+    }
+}
+
 TEST(Kernels, ANodeWithoutAKernelSaysWhy) {
     const auto device = device_at("generic");
     Graph graph;

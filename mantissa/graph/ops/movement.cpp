@@ -93,6 +93,21 @@ std::vector<Type> concat_types(const OpCall& call) {
     return {type};
 }
 
+/// x, part, start (i32 scalar): x with `part` written over it from index `start` of the axis on.
+std::vector<Type> write_slice_types(const OpCall& call) {
+    const int axis = axis_of(call);
+    const Type& x = call.inputs[0];
+    Type part = call.inputs[1];
+    expect(part.dtype == x.dtype && part.shape.rank() == x.shape.rank() && part.shape[axis] <= x.shape[axis],
+           "{} is no part of {}", part.text(), x.text());
+    part.shape[axis] = x.shape[axis];
+    expect(part.shape == x.shape, "{} and {} differ in more than axis {}", call.inputs[1].text(), x.text(),
+           axis);
+    expect_dtype(call, 2, DType::i32);
+    expect_shape(call, 2, {});
+    return {x};
+}
+
 std::vector<Type> embedding_types(const OpCall& call) {
     expect_dtype(call, 1, DType::i32);
     expect(call.inputs[0].shape.rank() == 2, "the table must be [V, C], got {}", call.inputs[0].text());
@@ -187,6 +202,13 @@ std::span<const Op> movement_ops() {
          .types = concat_types,
          .gradient = concat_gradient,
          .fuser = FuserClass::movement},
+        {.name = "write_slice",
+         .least_inputs = 3,
+         .most_inputs = 3,
+         .types = write_slice_types,
+         .no_gradient = "it writes what is kept from run to run, through which nothing is differentiated",
+         .fuser = FuserClass::movement,
+         .in_place = {0}},
         {.name = "embedding",
          .least_inputs = 2,
          .most_inputs = 2,

@@ -1,7 +1,10 @@
-// Movement on the CPU: strided copies, indices, embedding tables.
+// Movement on the CPU: strided copies, indices.
+#include <fmt/format.h>
+
 #include <cstring>
 #include <memory>
 
+#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/kernels/walk.h"
 
@@ -129,6 +132,25 @@ Launch prepare_pad(const Problem& problem, const Context& context) {
     };
 }
 
+/// x, part, start. Where the output is x itself, only the part is touched.
+Launch prepare_write_slice(const Problem& problem, const Context& context) {
+    const Type &x = problem.inputs[0], &part = problem.inputs[1];
+    const int axis = axis_of(problem);
+    const auto walk = std::make_shared<const Walk>(part.shape.extents(),
+                                                   std::vector{part.shape.strides(), x.shape.strides()});
+    return [=, length = part.shape[axis], extent = x.shape[axis], step = part_offset(x, axis, 1),
+            element = size_of(x.dtype), bytes = static_cast<std::size_t>(x.bytes()),
+            &pool = context.pool](const Operands& operands) {
+        const std::int64_t start = *operands.input<std::int32_t>(2);
+        if (start < 0 || start + length > extent)
+            throw UserError(
+                fmt::format("write_slice: [{}, {}) is outside an axis of {}", start, start + length, extent));
+        if (operands.outputs[0] != operands.inputs[0])
+            std::memcpy(operands.outputs[0], operands.inputs[0], bytes);
+        copy_along(*walk, element, operands.inputs[1], operands.outputs[0] + start * step, pool);
+    };
+}
+
 template <class T>
 Launch fill_iota(const Problem& problem, const Context& context) {
     const Shape& shape = problem.outputs[0].shape;
@@ -159,6 +181,7 @@ void add_movement_kernels(KernelTable& table, const Context& context) {
     add("split", prepare_split);
     add("concat", prepare_concat);
     add("pad", prepare_pad);
+    add("write_slice", prepare_write_slice);
     table["iota"].push_back(
         {.name = "plain loop",
          .refusal = [](const Problem& problem) -> std::string {
