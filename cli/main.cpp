@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cli/explain.h"
+#include "cli/generate.h"
 #include "cli/ladder.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
@@ -33,6 +34,7 @@ int main(int argc, char** argv) {
                          fmt::format("mantissa {} ({})", mantissa::version(), mantissa::commit()));
     mantissa::cli::add_ladder_command(app);
     mantissa::cli::add_train_command(app);
+    mantissa::cli::add_generate_command(app);
     mantissa::cli::add_explain_command(app);
     mantissa::cli::add_tokenize_command(app);
     try {

@@ -48,14 +48,33 @@ void fill(std::span<std::byte> bytes, DType dtype, const Initializer& initialize
 
 }  // namespace
 
-StateBlock::StateBlock(Device& device, std::span<const State> states)
-    : device_(device), states_(states.begin(), states.end()) {
-    for (const State& state : states_) {
-        check(!entries_.contains(state.name), "states have different names");
-        entries_[state.name] = {state.type, bytes_};
+StateBlock::StateBlock(Device& device, std::span<const State> states) : device_(device) { allocate(states); }
+
+StateBlock::StateBlock(Device& device, std::span<const State> states, const StateBlock& shared)
+    : device_(device), shared_(&shared) {
+    allocate(states);
+}
+
+void StateBlock::allocate(std::span<const State> states) {
+    for (const State& state : states) {
+        if (shared_ && shared_->has(state.name)) {
+            check(shared_->type(state.name) == state.type, "a shared state has one type");
+            continue;
+        }
+        states_.push_back(state);
         bytes_ += align_up(state.type.bytes());
     }
-    memory_ = device.allocate(static_cast<std::size_t>(bytes_), "model and optimizer state");
+    memory_ = device_.allocate(static_cast<std::size_t>(bytes_), "model and optimizer state");
+    std::byte* next = memory_->data();
+    for (const State& state : states_) {
+        check(!entries_.contains(state.name), "states have different names");
+        entries_[state.name] = {state.type, next};
+        next += align_up(state.type.bytes());
+    }
+}
+
+bool StateBlock::has(const std::string& name) const {
+    return entries_.contains(name) || (shared_ && shared_->has(name));
 }
 
 void StateBlock::initialize(std::uint64_t seed) {
@@ -69,11 +88,12 @@ void StateBlock::initialize(std::uint64_t seed) {
 
 const StateBlock::Entry& StateBlock::entry(const std::string& name) const {
     const auto found = entries_.find(name);
-    if (found == entries_.end()) throw InternalError(fmt::format("there is no state '{}'", name));
-    return found->second;
+    if (found != entries_.end()) return found->second;
+    if (!shared_) throw InternalError(fmt::format("there is no state '{}'", name));
+    return shared_->entry(name);
 }
 
-std::byte* StateBlock::address(const std::string& name) const { return memory_->data() + entry(name).offset; }
+std::byte* StateBlock::address(const std::string& name) const { return entry(name).address; }
 
 const Type& StateBlock::type(const std::string& name) const { return entry(name).type; }
 

@@ -15,13 +15,17 @@ class StateBlock {
   public:
     /// Room for the states, all zero.
     StateBlock(Device& device, std::span<const State> states);
+    /// The same, but states that `shared` has are those, and only the others get room here. `shared` must
+    /// outlive this.
+    StateBlock(Device& device, std::span<const State> states, const StateBlock& shared);
 
-    /// Gives every state its initial value. The numbers of a state depend on the seed and its own name alone.
+    /// Gives every state of its own its initial value. The numbers of a state depend on the seed and its own
+    /// name alone.
     void initialize(std::uint64_t seed);
 
     /// The address of a state. Throws InternalError if there is none of that name.
     std::byte* address(const std::string& name) const;
-    bool has(const std::string& name) const { return entries_.contains(name); }
+    bool has(const std::string& name) const;
     const Type& type(const std::string& name) const;
 
     /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ.
@@ -29,17 +33,20 @@ class StateBlock {
     void write(const std::string& name, std::span<const std::byte> value);
     std::vector<float> read_f32(const std::string& name) const;
 
+    /// Its own, without those that it shares.
     const std::vector<State>& states() const { return states_; }
     std::int64_t bytes() const { return bytes_; }
 
   private:
     struct Entry {
         Type type;
-        std::int64_t offset;
+        std::byte* address;
     };
+    void allocate(std::span<const State> states);
     const Entry& entry(const std::string& name) const;
 
     Device& device_;
+    const StateBlock* shared_ = nullptr;
     std::vector<State> states_;
     std::map<std::string, Entry> entries_;
     std::int64_t bytes_ = 0;

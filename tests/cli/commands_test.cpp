@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -68,7 +70,10 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"train --threads -1", 1, "threads"},
         {"train --learning-rate -1", 1, "--learning-rate must be 0 or more, got -1"},
         {"train --betas 0.9 1.5", 1, "betas must lie in [0, 1), got 1.5"},
-        {"frobnicate", 2, "there is no command 'frobnicate'; there are: ladder, train, explain, tokenize"},
+        {"train --accumulate 0", 1, "--accumulate must be 1 or more micro-steps"},
+        {"frobnicate", 2,
+         "there is no command 'frobnicate'; there are: ladder, train, generate, explain, "
+         "tokenize"},
         {"", 2, "subcommand"},
     };
     for (const BadInput& input : inputs) {
@@ -117,6 +122,82 @@ TEST(Commands, LadderPrintsItsTableAndWritesItsJson) {
             EXPECT_TRUE(rung[member].is_number()) << member;
     }
     EXPECT_NE(json["rungs"][0]["losses"], json["rungs"][1]["losses"]);
+}
+
+/// The text of standard output alone.
+std::string output_of(const std::string& arguments) {
+    const TemporaryDirectory directory;
+    const std::string file = (directory.path() / "out").string();
+    const Ran ran = run(arguments + " 2>/dev/null >" + file + "; echo $?");
+    EXPECT_EQ(ran.output, "0\n") << arguments;
+    std::ifstream stream(file);
+    return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+TEST(Commands, GenerateContinuesAPromptFromACheckpoint) {
+    const TemporaryDirectory directory;
+    const std::string checkpoint = (directory.path() / "ckpt").string(),
+                      json = (directory.path() / "out.json").string();
+    const Ran trained = run("train --batch 2 --sequence 32 --steps 2 --checkpoint " + checkpoint);
+    ASSERT_EQ(trained.status, 0) << trained.output;
+    const std::string generate = "generate --checkpoint " + checkpoint;
+    const std::string text = output_of(generate + " --prompt 'The licence' --length 40 --json " + json);
+    EXPECT_EQ(text.rfind("The licence", 0), 0u) << text;
+    EXPECT_EQ(output_of(generate + " --prompt 'The licence' --length 40 --threads 1"), text);
+    EXPECT_NE(output_of(generate + " --prompt 'The licence' --length 40 --seed 7"), text);
+    const auto report = nlohmann::json::parse(std::ifstream(json));
+    EXPECT_EQ(report["command"], "generate");
+    EXPECT_EQ(report["prompt_tokens"], 11);
+    EXPECT_EQ(report["tokens"].size(), 40u);
+    EXPECT_EQ("The licence" + report["text"].get<std::string>() + "\n", text);
+    EXPECT_EQ(report["ended_by"], "length");
+    EXPECT_GT(report["tokens_per_second"].get<double>(), 0);
+    const Ran full = run(generate + " --prompt x --length 1000 --quiet --json " + json);
+    EXPECT_EQ(full.status, 0) << full.output;
+    const auto whole = nlohmann::json::parse(std::ifstream(json));
+    EXPECT_EQ(whole["ended_by"], "context");
+    EXPECT_EQ(whole["tokens"].size(), 256u);
+}
+
+TEST(Commands, GenerateNamesBadInputInOneLine) {
+    const TemporaryDirectory directory;
+    const std::string checkpoint = (directory.path() / "ckpt").string();
+    ASSERT_EQ(run("train --batch 1 --sequence 8 --steps 1 --checkpoint " + checkpoint).status, 0);
+    const std::string large = (directory.path() / "large").string();
+    ASSERT_EQ(run("tokenize --train /usr/share/common-licenses/GPL-2 --vocabulary 600 --out " + large).status,
+              0);
+    const std::string generate = "generate --checkpoint " + checkpoint + " ";
+    const BadInput inputs[] = {
+        {"generate --prompt x", 1, "generate needs a model: give --checkpoint DIR"},
+        {"generate --prompt x --checkpoint /no/such", 1, "/no/such: does not exist"},
+        {"generate --prompt x --checkpoint /usr", 1, "/usr: holds no model"},
+    };
+    for (const BadInput& input : inputs) {
+        const Ran ran = run(input.arguments);
+        EXPECT_EQ(ran.status, input.status) << ran.output;
+        EXPECT_NE(last_line(ran.output).find(input.says), std::string::npos) << ran.output;
+    }
+    const std::pair<std::string, const char*> options[] = {
+        {"", "generate needs a text to continue: give --prompt TEXT"},
+        {"--prompt ''", "generate needs a text to continue: give --prompt TEXT"},
+        {"--prompt x --top-k 0", "--top-k must be 1 or more tokens, got 0"},
+        {"--prompt x --top-k -2", "--top-k must be 1 or more tokens, got -2"},
+        {"--prompt x --temperature -1",
+         "the temperature must be 0 (always the likeliest token) or more, got -1"},
+        {"--prompt x --temperature nan", "the temperature must be 0"},
+        {"--prompt x --length 0", "--length must be 1 token or more, got 0"},
+        {"--prompt x --tokenizer /no/such", "/no/such"},
+        {"--prompt x --tokenizer " + large, "has 600 tokens, the vocabulary of gpt2-tiny only 512"},
+        {"--prompt '" + std::string(257, 'a') + "'",
+         "the prompt has 257 tokens, gpt2-tiny has a context of 256; give a shorter prompt"},
+    };
+    for (const auto& [given, says] : options) {
+        const Ran ran = run(generate + given);
+        EXPECT_EQ(ran.status, 1) << given << ": " << ran.output;
+        EXPECT_EQ(ran.output.rfind("mantissa: ", 0), 0u) << given << ": " << ran.output;
+        EXPECT_NE(ran.output.find(says), std::string::npos) << given << ": " << ran.output;
+        EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1) << ran.output;
+    }
 }
 
 /// The number of megabytes after `label`.

@@ -50,24 +50,44 @@ class Gpt2 {
         : config_(config), graph_(graph), random_(random) {}
 
     Tensor logits(Tensor tokens) {
-        const std::int64_t T = tokens.dim(1);
-        const Tensor wte =
-            parameter(graph_, "wte.weight", {config_.vocabulary, config_.channels}, normal(0.02));
-        const Tensor wpe = parameter(graph_, "wpe.weight", {config_.context, config_.channels}, normal(0.02));
-        Tensor x = drop(embedding(wte, tokens) + slice(wpe, 0, 0, T));  // [B, T, C]
+        const std::int64_t B = tokens.dim(0), T = tokens.dim(1);
+        make_tables();
         visible_ = less_equal(iota(graph_, {T, T}, 1), iota(graph_, {T, T}, 0));
+        const Tensor x = blocks(drop(embedding(wte_, tokens) + slice(wpe_, 0, 0, T)));
+        return reshape(head(x), {B, T, config_.vocabulary});
+    }
+
+    Tensor next_logits(Tensor tokens, Tensor positions) {
+        const std::int64_t T = tokens.dim(1), S = config_.context;
+        make_tables();
+        start_ = reshape(slice(positions, 0, 0, 1), Shape{});
+        visible_ = less_equal(iota(graph_, {T, S}, 1), reshape(positions, {T, 1}));
+        const Tensor x = blocks(embedding(wte_, tokens) + embedding(wpe_, positions));
+        return head(slice(x, 1, T - 1, T));
+    }
+
+  private:
+    void make_tables() {
+        wte_ = parameter(graph_, "wte.weight", {config_.vocabulary, config_.channels}, normal(0.02));
+        wpe_ = parameter(graph_, "wpe.weight", {config_.context, config_.channels}, normal(0.02));
+    }
+
+    Tensor blocks(Tensor x) {
         for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
             const OriginScope scope(graph_, fmt::format("h.{}", layer));
             x = x + attention(layer_norm(x, "ln_1"));
             x = x + mlp(layer_norm(x, "ln_2"));
         }
-        x = reshape(layer_norm(x, "ln_f"), {-1, config_.channels});  // [B T, C]
-        const OriginScope scope(graph_, "lm_head");
-        const Tensor y = matmul(x, wte, {.transpose_b = true});  // [B T, V]
-        return reshape(y, {tokens.dim(0), T, config_.vocabulary});
+        return x;  // [B, T, C]
     }
 
-  private:
+    /// [B, T, C] -> [B T, V].
+    Tensor head(Tensor x) {
+        x = reshape(layer_norm(x, "ln_f"), {-1, config_.channels});
+        const OriginScope scope(graph_, "lm_head");
+        return matmul(x, wte_, {.transpose_b = true});
+    }
+
     static Initializer normal(double standard_deviation) {
         return {.kind = Initializer::Kind::normal, .mean = 0, .standard_deviation = standard_deviation};
     }
@@ -86,12 +106,27 @@ class Gpt2 {
         const Tensor qkv = linear(x, "c_attn", {.outputs = 3 * config_.channels});  // [B, T, 3 C]
         const auto parts = split(transpose(reshape(qkv, {B, T, 3, H, D}), {2, 0, 3, 1, 4}), 0, 3);
         const auto head_major = [&](const Tensor& part) { return reshape(part, {B, H, T, D}); };
-        const Tensor q = head_major(parts[0]), k = head_major(parts[1]), v = head_major(parts[2]);
+        const Tensor q = head_major(parts[0]);
+        const Tensor k = with_kept("k", head_major(parts[1])), v = with_kept("v", head_major(parts[2]));
         const Tensor scores = matmul(q, k, {.transpose_b = true}) * (1.0 / std::sqrt(static_cast<double>(D)));
         const Tensor hidden = constant(graph_, -std::numeric_limits<double>::infinity());
-        const Tensor weights = drop(softmax(select(visible_, scores, hidden)));  // [B, H, T, T]
+        const Tensor weights = drop(softmax(select(visible_, scores, hidden)));  // [B, H, T, keys]
         const Tensor y = transpose(matmul(weights, v), {0, 2, 1, 3});            // [B, T, H, D]
         return drop(linear(reshape(y, {B, T, config_.channels}), "c_proj", projection()));
+    }
+
+    /// Keys or values [B, H, T, D]; if they are kept, those of the whole context, with these in their place.
+    Tensor with_kept(std::string_view name, Tensor part) {
+        if (!start_) return part;
+        const std::string state = fmt::format("cache.{}.{}", graph_.origin.scope, name);
+        Type type = part.type();
+        type.shape[2] = config_.context;
+        const Tensor before(
+            graph_,
+            graph_.add_state({.kind = State::Kind::cache, .name = state, .type = type, .initializer = {}}));
+        const Tensor all = write_slice(before, part, start_, 2);
+        graph_.add_update(graph_.find_state(state), all.value());
+        return all;
     }
 
     Tensor mlp(Tensor x) {
@@ -103,7 +138,9 @@ class Gpt2 {
     const Gpt2Config& config_;
     Graph& graph_;
     RandomState random_;
-    Tensor visible_;  // bool [T, T]: whether query (row) sees key (column)
+    Tensor wte_, wpe_;  // [V, C], [context, C]
+    Tensor visible_;    // bool [T, keys]: whether query (row) sees key (column)
+    Tensor start_;      // i32 scalar: where keys and values are kept from; empty if they are not
     std::int64_t next_dropout_ = 0;
 };
 
@@ -123,7 +160,9 @@ std::vector<std::string> gpt2_names() {
     return names;
 }
 
-Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const RandomState& random) {
+namespace {
+
+void validate(const Gpt2Config& config, const Tensor& tokens) {
     if (tokens.rank() != 2)
         throw UserError(fmt::format("tokens must be [B, T], got {}", tokens.type().text()));
     if (config.heads < 1 || config.channels % config.heads != 0)
@@ -132,7 +171,20 @@ Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const RandomState& r
     if (tokens.dim(1) > config.context)
         throw UserError(fmt::format("{} has a context of {} tokens, a sequence of {} does not fit",
                                     config.name, config.context, tokens.dim(1)));
+}
+
+}  // namespace
+
+Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const RandomState& random) {
+    validate(config, tokens);
     return Gpt2(config, tokens.graph(), random).logits(tokens);
+}
+
+Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions) {
+    validate(config, tokens);
+    Gpt2Config without_dropout = config;
+    without_dropout.dropout = 0;
+    return Gpt2(without_dropout, tokens.graph(), {}).next_logits(tokens, positions);
 }
 
 Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const RandomState& random) {

@@ -43,6 +43,12 @@ std::vector<std::string> gpt2_names();
 /// the context or the heads do not divide the channels.
 Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const RandomState& random = {});
 
+/// Scores of the token after the last one, [B, V], keys and values of all tokens before being kept: tokens
+/// i32 [B, T] stand at positions i32 [T] = p, p + 1, ..., p + T - 1, where p is how many came before. Adds
+/// the states `cache.h.L.attn.k` and `cache.h.L.attn.v` [B, H, context, D] of each layer L and writes T rows
+/// of them. No dropout. Throws UserError as gpt2_logits.
+Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions);
+
 /// Mean cross-entropy of targets i32 [B, T].
 Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const RandomState& random = {});
 

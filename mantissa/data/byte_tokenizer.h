@@ -1,0 +1,11 @@
+// The tokenizer of a model that was trained on bytes: token i is the byte i.
+#pragma once
+
+#include "mantissa/data/tokenizer.h"
+
+namespace mantissa {
+
+/// Its source is named "bytes".
+Tokenizer byte_tokenizer();
+
+}  // namespace mantissa

@@ -1,0 +1,39 @@
+// A GPT-2 on disk, as `train` saves it or as Hugging Face's library does: which model it is, and its weights.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/checkpoint.h"
+
+namespace mantissa {
+
+class ModelFile {
+  public:
+    /// A directory with a checkpoint, whose checksums are compared, or with model.safetensors (or its index)
+    /// and config.json. Throws UserError that names the file if it holds no GPT-2 as this project knows it.
+    explicit ModelFile(const std::filesystem::path& directory);
+
+    const nn::Gpt2Config& model() const { return model_; }
+    /// What was read: `directory`, or the checkpoint before it.
+    const std::filesystem::path& directory() const { return directory_; }
+    /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken.
+    std::string warning() const { return checkpoint_ ? checkpoint_->warning : ""; }
+
+    /// Copies the weights into the parameters of `state`, converting F16 and BF16.
+    void load(StateBlock& state) const;
+
+  private:
+    std::vector<TensorView> views() const;
+    std::string source() const;
+
+    std::filesystem::path directory_;
+    std::optional<LoadedCheckpoint> checkpoint_;
+    std::optional<SafetensorsModel> file_;
+    nn::Gpt2Config model_;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,226 @@
+// Generating: keys and values that are kept change no score, and a text follows from model, prompt and seed.
+#include "mantissa/train/generate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/reference.h"
+
+namespace mantissa {
+namespace {
+
+const nn::Gpt2Config config{
+    .name = "small", .layers = 2, .heads = 3, .channels = 24, .vocabulary = 71, .context = 19};
+
+std::vector<std::int32_t> some_tokens(std::int64_t count) {
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t i = 0; i < count; ++i)
+        tokens.push_back(static_cast<std::int32_t>((i * i * 3 + 11 * i + 5) % config.vocabulary));
+    return tokens;
+}
+
+/// Weights ten times those of a fresh model, so that the scores differ and attention has something to choose.
+struct Model {
+    std::unique_ptr<Device> device;
+    std::unique_ptr<StateBlock> parameters;
+
+    explicit Model(int threads = 2) : device(make_cpu_device({.threads = threads})) {
+        parameters = std::make_unique<StateBlock>(*device, Generator(*device, config, 1).parameters());
+        parameters->initialize(3);
+        for (const State& state : parameters->states()) {
+            if (state.initializer.kind != Initializer::Kind::normal) continue;
+            std::vector<float> values = parameters->read_f32(state.name);
+            for (float& x : values) x *= 10;
+            parameters->write(state.name, std::as_bytes(std::span<const float>(values)));
+        }
+    }
+};
+
+/// The scores [T, V] of the whole sequence at once, without anything kept.
+struct Full {
+    std::vector<float> scores;
+    std::vector<double> exact;  ///< in FP64
+
+    Full(Model& model, const std::vector<std::int32_t>& tokens) {
+        Graph graph;
+        const Tensor input(
+            graph, graph.add_input("tokens", {DType::i32, {1, static_cast<std::int64_t>(tokens.size())}}));
+        graph.add_result("logits", nn::gpt2_logits(config, input).value());
+        const Plan plan(graph, *model.device);
+        const auto arena =
+            model.device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
+        Execution execution(plan, *model.parameters, *arena);
+        execution.set_input("tokens", std::span<const std::int32_t>(tokens));
+        execution.run();
+        const std::vector<std::byte> bytes = execution.read_result("logits");
+        scores.resize(bytes.size() / sizeof(float));
+        std::memcpy(scores.data(), bytes.data(), bytes.size());
+        ReferenceFeed feed{{"tokens", {tokens.begin(), tokens.end()}}};
+        for (const State& state : model.parameters->states()) {
+            const std::vector<float> values = model.parameters->read_f32(state.name);
+            feed[state.name] = {values.begin(), values.end()};
+        }
+        exact = ReferenceRun(graph, feed).result("logits").values;
+    }
+};
+
+double worst_error(std::span<const float> got, const double* exact) {
+    double worst = 0;
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        const double error = std::abs(static_cast<double>(got[i]) - exact[i]);
+        worst = !(error <= worst) ? error : worst;
+    }
+    return worst;
+}
+
+TEST(Generator, ScoresAreThoseOfTheWholeSequenceAtEveryPosition) {
+    Model model;
+    const std::vector<std::int32_t> tokens = some_tokens(config.context);
+    const Full full(model, tokens);
+    const auto V = static_cast<std::size_t>(config.vocabulary);
+    // The same sums with other neighbours: the error of the pass without a cache is the measure, and twice
+    // that the class.
+    const double allowed = 2 * worst_error(full.scores, full.exact.data());
+    ASSERT_LT(allowed, 1e-4);
+    for (std::int64_t prompt : {1, 2, 7, 18, 19}) {
+        Generator generator(*model.device, config, prompt);
+        generator.allocate(*model.parameters);
+        std::vector<float> scores =
+            generator.prompt(std::span(tokens).first(static_cast<std::size_t>(prompt)));
+        for (std::int64_t last = prompt - 1;; ++last) {
+            const double* exact = full.exact.data() + static_cast<std::size_t>(last) * V;
+            ASSERT_EQ(scores.size(), V);
+            EXPECT_LE(worst_error(scores, exact), allowed) << "prompt " << prompt << ", position " << last;
+            if (last + 1 == config.context) break;
+            scores = generator.next(tokens[static_cast<std::size_t>(last + 1)]);
+        }
+        EXPECT_EQ(generator.length(), config.context);
+        EXPECT_THROW(generator.next(0), InternalError);
+    }
+}
+
+TEST(Generator, AnotherPromptStartsAnew) {
+    Model model;
+    const std::vector<std::int32_t> tokens = some_tokens(12);
+    Generator used(*model.device, config, 4), fresh(*model.device, config, 4);
+    used.allocate(*model.parameters);
+    fresh.allocate(*model.parameters);
+    used.prompt(std::span(tokens).first(4));
+    for (int i = 4; i < 12; ++i) used.next(tokens[static_cast<std::size_t>(i)]);
+    const auto prompt = std::span(tokens).last(4);
+    EXPECT_TRUE(used.prompt(prompt) == fresh.prompt(prompt));
+    EXPECT_TRUE(used.next(9) == fresh.next(9));
+}
+
+TEST(Generator, PromptsThatDoNotFitAreRefused) {
+    const auto device = make_cpu_device({.threads = 1});
+    const auto error_of = [&](std::int64_t tokens) -> std::string {
+        try {
+            Generator(*device, config, tokens);
+        } catch (const UserError& error) {
+            return error.what();
+        }
+        return "no error";
+    };
+    EXPECT_EQ(error_of(0), "the prompt is empty; give it one token or more");
+    EXPECT_EQ(error_of(20), "the prompt has 20 tokens, small has a context of 19; give a shorter prompt");
+    EXPECT_EQ(error_of(19), "no error");
+}
+
+std::vector<std::int32_t> text_of(const GenerateOptions& options, int threads = 2) {
+    Model model(threads);
+    Generator generator(*model.device, config, 3);
+    generator.allocate(*model.parameters);
+    std::vector<std::int32_t> shown;
+    const Generated generated =
+        generate(generator, some_tokens(3), options, [&](std::int32_t token) { shown.push_back(token); });
+    EXPECT_EQ(shown, generated.tokens);
+    return shown;
+}
+
+TEST(Generate, TheTextFollowsFromTheSeed) {
+    GenerateOptions options{.sampling = {.seed = 5}, .length = 12};
+    const std::vector<std::int32_t> text = text_of(options);
+    ASSERT_EQ(text.size(), 12u);
+    EXPECT_EQ(text_of(options), text);
+    EXPECT_EQ(text_of(options, 1), text);
+    EXPECT_EQ(text_of(options, 3), text);
+    options.length = 7;
+    EXPECT_EQ(text_of(options), std::vector<std::int32_t>(text.begin(), text.begin() + 7));
+    options.sampling.seed = 6;
+    EXPECT_NE(text_of(options), std::vector<std::int32_t>(text.begin(), text.begin() + 7));
+}
+
+TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
+    Model model;
+    Generator generator(*model.device, config, 3);
+    generator.allocate(*model.parameters);
+    const auto ended = [&](const GenerateOptions& options) {
+        return generate(generator, some_tokens(3), options, [](std::int32_t) {});
+    };
+    EXPECT_EQ(ended({.length = 5}).end, TextEnd::length);
+    // 16 tokens fill the context, and from the scores of the last of them one more is drawn.
+    EXPECT_EQ(ended({.length = 17}).end, TextEnd::length);
+    const Generated full = ended({.length = 18});
+    EXPECT_EQ(full.end, TextEnd::context);
+    EXPECT_EQ(full.tokens.size(), 17u);
+    const Generated stopped = ended({.length = 17, .last_token = full.tokens[6]});
+    EXPECT_EQ(stopped.end, TextEnd::end_of_text);
+    const auto first = std::find(full.tokens.begin(), full.tokens.end(), full.tokens[6]);
+    EXPECT_EQ(stopped.tokens, std::vector<std::int32_t>(full.tokens.begin(), first));
+    EXPECT_THROW(ended({.length = 0}), UserError);
+}
+
+TEST(Sampling, AtTemperatureZeroTheLargestScoreWins) {
+    const std::vector<float> scores{1, 4, 2, 4, -1};
+    for (std::int64_t position = 0; position < 20; ++position) {
+        EXPECT_EQ(sample(scores, {.temperature = 0}, position), 1);  // of equal scores the lower token
+        EXPECT_EQ(sample(scores, {.top_k = 1}, position), 1);
+        EXPECT_EQ(sample(scores, {.temperature = 0, .tokens = 1}, position), 0);
+    }
+}
+
+/// How often each of four tokens was drawn.
+std::vector<double> frequencies(const SamplingOptions& options) {
+    const std::vector<float> scores{0, std::log(2.0f), std::log(5.0f), std::log(2.0f)};
+    constexpr int draws = 20000;
+    std::vector<double> counts(scores.size());
+    for (int position = 0; position < draws; ++position)
+        counts[static_cast<std::size_t>(sample(scores, options, position))] += 1.0 / draws;
+    return counts;
+}
+
+TEST(Sampling, DrawsWithTheProbabilitiesOfSoftmax) {
+    const auto expect = [](const SamplingOptions& options, const std::vector<double>& probabilities) {
+        const std::vector<double> found = frequencies(options);
+        for (std::size_t i = 0; i < found.size(); ++i)  // five standard deviations of 20,000 draws
+            EXPECT_NEAR(found[i], probabilities[i],
+                        5 * std::sqrt(probabilities[i] * (1 - probabilities[i]) / 20000));
+    };
+    expect({}, {0.1, 0.2, 0.5, 0.2});
+    expect({.top_k = 3}, {0, 2.0 / 9, 5.0 / 9, 2.0 / 9});
+    expect({.top_k = 2}, {0, 2.0 / 7, 5.0 / 7, 0});  // of equal scores the lower token
+    expect({.top_k = 9}, {0.1, 0.2, 0.5, 0.2});
+    expect({.tokens = 3}, {1.0 / 8, 2.0 / 8, 5.0 / 8, 0});
+    expect({.temperature = 0.5}, {1.0 / 34, 4.0 / 34, 25.0 / 34, 4.0 / 34});
+}
+
+TEST(Sampling, BadOptionsAndScoresAreRefused) {
+    EXPECT_THROW(validate(SamplingOptions{.temperature = -0.1}), UserError);
+    EXPECT_THROW(validate(SamplingOptions{.temperature = NAN}), UserError);
+    EXPECT_THROW(validate(SamplingOptions{.temperature = INFINITY}), UserError);
+    EXPECT_THROW(validate(SamplingOptions{.top_k = -1}), UserError);
+    for (float bad : {NAN, INFINITY}) {
+        const std::vector<float> scores{1, bad, 2};
+        EXPECT_THROW(sample(scores, {}, 0), UserError);
+        EXPECT_THROW(sample(scores, {.temperature = 0}, 0), UserError);
+    }
+}
+
+}  // namespace
+}  // namespace mantissa

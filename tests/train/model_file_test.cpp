@@ -1,0 +1,107 @@
+// Models on disk: what train saved and what others wrote are read alike, and what is none is refused by name.
+#include "mantissa/train/model_file.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/generator.h"
+#include "mantissa/train/training_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+namespace fs = std::filesystem;
+
+const nn::Gpt2Config small{
+    .name = "small", .layers = 2, .heads = 3, .channels = 12, .vocabulary = 31, .context = 9};
+
+/// A checkpoint of a model after one step.
+struct Saved {
+    TemporaryDirectory directory;
+    std::unique_ptr<Device> device = make_cpu_device({.threads = 1});
+    Trainer trainer{*device, {.model = small, .batch = 1, .sequence = 9}};
+
+    Saved() {
+        const std::vector<std::int32_t> tokens(9, 4), targets(9, 5);
+        trainer.step(tokens, targets, 1e-2);
+        save_training(checkpoint(), trainer);
+    }
+    fs::path checkpoint() const { return directory / "ckpt"; }
+    /// A directory as others write them: weights and config.json, nothing else.
+    fs::path published() const {
+        const fs::path path = directory / "hf";
+        fs::create_directories(path);
+        for (const char* name : {"model.safetensors", "config.json"})
+            fs::copy_file(checkpoint() / name, path / name, fs::copy_options::overwrite_existing);
+        return path;
+    }
+};
+
+std::string error_of(const fs::path& directory) {
+    try {
+        ModelFile file(directory);
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+TEST(ModelFile, ReadsCheckpointsAndPublishedDirectoriesAlike) {
+    Saved saved;
+    for (const fs::path& path : {saved.checkpoint(), saved.published()}) {
+        const ModelFile file(path);
+        EXPECT_EQ(file.model().heads, 3);
+        EXPECT_EQ(file.model().layers, 2);
+        EXPECT_EQ(file.model().channels, 12);
+        EXPECT_EQ(file.model().context, 9);
+        EXPECT_EQ(file.model().vocabulary, 31);
+        EXPECT_EQ(file.model().parameters(), small.parameters());
+        EXPECT_EQ(file.warning(), "");
+        StateBlock state(*saved.device, Generator(*saved.device, file.model(), 1).parameters());
+        file.load(state);
+        for (const State& each : state.states())
+            EXPECT_TRUE(state.read(each.name) == saved.trainer.state().read(each.name)) << each.name;
+    }
+}
+
+TEST(ModelFile, GoesBackToTheCheckpointBefore) {
+    Saved saved;
+    save_training(saved.checkpoint(), saved.trainer);
+    fs::resize_file(saved.checkpoint() / "model.safetensors", 100);
+    const ModelFile file(saved.checkpoint());
+    EXPECT_NE(file.warning().find("went back to the checkpoint before it"), std::string::npos);
+    EXPECT_EQ(file.directory(), saved.checkpoint().string() + ".previous");
+}
+
+TEST(ModelFile, WhatIsNoModelIsRefused) {
+    Saved saved;
+    EXPECT_EQ(error_of(saved.directory / "none"), (saved.directory / "none").string() + ": does not exist");
+    EXPECT_EQ(error_of(saved.directory.path()),
+              saved.directory.path().string() +
+                  ": holds no model: expected a checkpoint that train wrote, "
+                  "or model.safetensors with its config.json");
+    const fs::path path = saved.published(), config = path / "config.json";
+    const std::string good = read_file(config);
+    const auto with = [&](const std::string& from, const std::string& to) {
+        std::string text = good;
+        text.replace(text.find(from), from.size(), to);
+        std::ofstream(config) << text;
+        return error_of(path);
+    };
+    EXPECT_EQ(with("gelu_new", "relu"),
+              config.string() + ": activation_function is \"relu\", only \"gelu_new\" can be run");
+    EXPECT_EQ(with("\"n_head\": 3", "\"n_head\": 5"),
+              config.string() + ": 12 channels cannot be shared by 5 heads");
+    EXPECT_NE(with("\"n_head\": 3", "\"n_heads\": 3").find("n_head"), std::string::npos);
+    fs::remove(config);
+    EXPECT_EQ(error_of(path),
+              config.string() + ": is missing, and only it says how many heads this model has");
+}
+
+}  // namespace
+}  // namespace mantissa
