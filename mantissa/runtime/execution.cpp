@@ -132,6 +132,29 @@ void Execution::run(Profile* profile) {
         profile->push_back(device.seconds_between(*events[i], *events[i + 1]));
 }
 
+bool Execution::run_while(FunctionRef<bool(NodeId)> before, FunctionRef<bool(NodeId)> after) {
+    Device& device = plan_.device();
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        const PlannedNode& planned = plan_.nodes()[i];
+        if (!before(planned.node)) return false;
+        device.launch(planned.launch, {steps_[i].inputs, steps_[i].outputs, steps_[i].workspace});
+        const std::unique_ptr<Event> done = device.record();
+        device.wait(*done);
+        if (!after(planned.node)) return false;
+    }
+    copy_updates();
+    const std::unique_ptr<Event> done = device.record();
+    device.wait(*done);
+    return true;
+}
+
+void Execution::read_value(Value value, std::int64_t offset, std::span<std::byte> bytes) const {
+    check(
+        offset >= 0 && offset + static_cast<std::int64_t>(bytes.size()) <= plan_.graph().type(value).bytes(),
+        "what is read lies within the value");
+    plan_.device().copy_to_host(bytes, address(value) + offset);
+}
+
 void Execution::copy_updates() {
     const Graph& graph = plan_.graph();
     for (int index : plan_.memory().copied_updates) {

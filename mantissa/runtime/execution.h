@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/runtime/plan.h"
 #include "mantissa/runtime/state_block.h"
 
@@ -29,6 +30,17 @@ class Execution {
 
     /// Runs everything and waits until it is done. With a profile, times each node.
     void run(Profile* profile = nullptr);
+
+    /// The same, one operation after the other, each asked about before and after and each awaited. Stops
+    /// where an answer is false; updates that are copied at the end are then not made. Returns whether it ran
+    /// to the end.
+    bool run_while(FunctionRef<bool(NodeId)> before, FunctionRef<bool(NodeId)> after);
+
+    /// Bytes of a value from `offset` on, while it is there: between the operation that makes it and the last
+    /// that reads it.
+    void read_value(Value value, std::int64_t offset, std::span<std::byte> bytes) const;
+
+    const Plan& plan() const { return plan_; }
 
     /// A result of the last run; it is gone once something else runs in the arena.
     std::vector<std::byte> read_result(std::string_view name) const;

@@ -140,42 +140,65 @@ MemoryUse Trainer::memory() const {
     return use;
 }
 
-void Trainer::set_inputs(Execution& execution, std::span<const std::int32_t> tokens,
-                         std::span<const std::int32_t> targets, std::int64_t micro_step) {
+Execution& Trainer::micro_step(std::int64_t index, std::span<const std::int32_t> tokens,
+                               std::span<const std::int32_t> targets, double learning_rate) {
     const auto count = static_cast<std::size_t>(tokens_per_micro_step());
-    const std::size_t first = static_cast<std::size_t>(micro_step) * count;
+    const std::size_t first = static_cast<std::size_t>(index) * count;
+    const bool last = index + 1 == options_.accumulate;
+    Execution& execution = last ? *execution_ : *accumulate_;
     check(tokens.size() == static_cast<std::size_t>(tokens_per_step()) && targets.size() == tokens.size(),
           "tokens and targets are [N, B, T]");
     execution.set_input("tokens", tokens.subspan(first, count));
     execution.set_input("targets", targets.subspan(first, count));
     if (options_.model.dropout > 0) {
         const auto seed = static_cast<std::int64_t>(options_.seed);
-        const std::int64_t step = steps_ * options_.accumulate + micro_step;
+        const std::int64_t step = steps_ * options_.accumulate + index;
         execution.set_input("random_seed", std::span<const std::int64_t>(&seed, 1));
         execution.set_input("random_step", std::span<const std::int64_t>(&step, 1));
     }
+    const auto rate = static_cast<float>(learning_rate);
+    if (last) execution.set_input("learning_rate", std::span<const float>(&rate, 1));
+    return execution;
 }
 
 StepResult Trainer::step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
                          double learning_rate, Profile* profile) {
     allocate();
-    const auto rate = static_cast<float>(learning_rate);
     const Stopwatch watch;
     const std::int64_t last = options_.accumulate - 1;
-    for (std::int64_t micro_step = 0; micro_step < last; ++micro_step) {
-        set_inputs(*accumulate_, tokens, targets, micro_step);
-        accumulate_->run();
-    }
-    set_inputs(*execution_, tokens, targets, last);
-    execution_->set_input("learning_rate", std::span<const float>(&rate, 1));
-    execution_->run(profile);
+    for (std::int64_t index = 0; index < last; ++index)
+        micro_step(index, tokens, targets, learning_rate).run();
+    micro_step(last, tokens, targets, learning_rate).run(profile);
     StepResult result;
     result.seconds = watch.seconds();
     result.loss = execution_->read_scalar("loss");
     result.gradient_norm = execution_->read_scalar("gradient_norm");
     result.applied = execution_->read_result("applied")[0] != std::byte{0};
+    applied_ = result.applied;
     ++steps_;
     return result;
+}
+
+std::optional<NonFinite> Trainer::first_non_finite(std::span<const std::int32_t> tokens,
+                                                   std::span<const std::int32_t> targets,
+                                                   double learning_rate) {
+    check(!applied_, "a step that was applied would be applied again");
+    --steps_;  // random numbers follow the count
+    std::optional<NonFinite> found;
+    for (std::int64_t index = 0; index < options_.accumulate && !found; ++index)
+        found = run_to_first_non_finite(micro_step(index, tokens, targets, learning_rate));
+    ++steps_;
+    clear_gradients();
+    return found;
+}
+
+/// As the last micro-step leaves them.
+void Trainer::clear_gradients() {
+    for (const State& state : memory_->state->states()) {
+        if (state.kind != State::Kind::gradient) continue;
+        memory_->state->write(state.name,
+                              std::vector<std::byte>(static_cast<std::size_t>(state.type.bytes())));
+    }
 }
 
 std::shared_ptr<TrainingMemory> allocate_training_memory(Device& device,

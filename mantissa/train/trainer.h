@@ -2,10 +2,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/non_finite.h"
 #include "mantissa/train/adamw.h"
 
 namespace mantissa {
@@ -59,6 +60,11 @@ class Trainer {
     StepResult step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
                     double learning_rate, Profile* profile = nullptr);
 
+    /// Runs the step just made once more, operation by operation, to name the first number that was not
+    /// finite; for a step that was not applied, and with the same arguments. Changes nothing.
+    std::optional<NonFinite> first_non_finite(std::span<const std::int32_t> tokens,
+                                              std::span<const std::int32_t> targets, double learning_rate);
+
     /// The mean loss of tokens and targets i32 [B, T], dropout off; changes nothing.
     float validation_loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
 
@@ -82,9 +88,10 @@ class Trainer {
 
   private:
     std::unique_ptr<Plan> build(const TraceUpdate& update, const PipelineOptions& pipeline);
-    /// Gives `execution` the tokens and the random numbers of a micro-step.
-    void set_inputs(Execution& execution, std::span<const std::int32_t> tokens,
-                    std::span<const std::int32_t> targets, std::int64_t micro_step);
+    /// The execution of a micro-step, given its part of the tokens and the step's random numbers and rate.
+    Execution& micro_step(std::int64_t index, std::span<const std::int32_t> tokens,
+                          std::span<const std::int32_t> targets, double learning_rate);
+    void clear_gradients();
 
     TrainerOptions options_;
     Device& device_;
@@ -96,6 +103,7 @@ class Trainer {
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<Execution> execution_, accumulate_, validation_;
     std::int64_t steps_ = 0;
+    bool applied_ = true;  ///< the last step
 };
 
 /// Memory for several trainers that run one after another on one state: every state that one of them has,

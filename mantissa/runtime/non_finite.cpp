@@ -1,0 +1,147 @@
+#include "mantissa/runtime/non_finite.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "mantissa/numerics/formats.h"
+
+namespace mantissa {
+
+namespace {
+
+double number_at(const std::byte* at, DType dtype) {
+    const auto load = [&](auto value) {
+        std::memcpy(&value, at, sizeof value);
+        return value;
+    };
+    switch (dtype) {
+        case DType::f64:
+            return load(double{});
+        case DType::f32:
+            return static_cast<double>(load(float{}));
+        case DType::f16:
+            return static_cast<double>(to_f32(load(FP16{})));
+        case DType::bf16:
+            return static_cast<double>(to_f32(load(BF16{})));
+        default:
+            throw InternalError("only floating-point numbers can be not finite");
+    }
+}
+
+std::string element_text(const Shape& shape, std::int64_t element) {
+    std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()));
+    for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+        index[static_cast<std::size_t>(axis)] = element % shape[axis];
+        element /= shape[axis];
+    }
+    return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+/// Walks beside a run and looks at what each operation reads and makes.
+class Search {
+  public:
+    explicit Search(Execution& execution)
+        : execution_(execution), graph_(execution.plan().graph()), infinite_(graph_.size()) {
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
+            infinite_[static_cast<std::size_t>(id)] = may_be_infinite(graph_.node(id));
+    }
+
+    std::optional<NonFinite> run() {
+        execution_.run_while([&](NodeId id) { return reads_finite(id); },
+                             [&](NodeId id) { return makes_finite(id); });
+        return found_;
+    }
+
+  private:
+    bool infinite(NodeId id) const { return infinite_[static_cast<std::size_t>(id)]; }
+
+    bool may_be_infinite(const Node& node) const {
+        if (node.op->name == "constant") return std::isinf(node.attributes.number("value"));
+        if (node.op->fuser != FuserClass::elementwise && node.op->fuser != FuserClass::movement) return false;
+        return std::any_of(node.inputs.begin(), node.inputs.end(),
+                           [&](Value input) { return infinite(input.node); });
+    }
+
+    /// What a run is given: states, inputs and views of them, each looked at before it is first read.
+    bool reads_finite(NodeId id) {
+        for (Value input : graph_.node(id).inputs) {
+            const Place::Kind kind = execution_.plan().memory().place(input).kind;
+            Value root = input;
+            while (is_view(graph_, graph_.node(root.node))) root = graph_.node(root.node).inputs[0];
+            const std::string_view source = graph_.node(root.node).op->name;
+            if (kind == Place::Kind::none || (source != "state" && source != "input")) continue;
+            if (!seen_.insert(input).second || !look_at(input, id)) continue;
+            found_->source = source == "state" ? NonFinite::Source::state : NonFinite::Source::input;
+            found_->tensor = graph_.node(root.node).attributes.word("name");
+            return false;
+        }
+        return true;
+    }
+
+    bool makes_finite(NodeId id) {
+        const auto outputs = static_cast<std::int32_t>(graph_.node(id).outputs.size());
+        for (std::int32_t i = 0; i < outputs; ++i)
+            if (look_at({id, i}, id)) return false;
+        return true;
+    }
+
+    /// Whether the value has an element that is not finite and not meant to be so; `found_` then names it.
+    bool look_at(Value value, NodeId reader) {
+        const Type& type = graph_.type(value);
+        if (!is_floating(type.dtype)) return false;
+        // A piece at a time, so that looking at the largest tensor takes no memory of its size.
+        constexpr std::int64_t piece = 1 << 16;
+        const auto size = static_cast<std::int64_t>(size_of(type.dtype));
+        std::vector<std::byte> bytes;
+        for (std::int64_t begin = 0; begin < type.shape.elements(); begin += piece) {
+            const std::int64_t count = std::min(piece, type.shape.elements() - begin);
+            bytes.resize(static_cast<std::size_t>(count * size));
+            execution_.read_value(value, begin * size, bytes);
+            for (std::int64_t i = 0; i < count; ++i) {
+                const double number = number_at(bytes.data() + i * size, type.dtype);
+                if (std::isfinite(number) || (std::isinf(number) && infinite(value.node))) continue;
+                const Node& node = graph_.node(reader);
+                found_ = NonFinite{.tensor = fmt::format("%{}", reader),
+                                   .type = type,
+                                   .element = begin + i,
+                                   .value = number,
+                                   .op = std::string(node.op->name),
+                                   .origin = node.origin};
+                return true;
+            }
+        }
+        return false;
+    }
+
+    Execution& execution_;
+    const Graph& graph_;
+    std::vector<bool> infinite_;  ///< by node: whether its outputs may hold infinities that are meant
+    std::set<Value> seen_;
+    std::optional<NonFinite> found_;
+};
+
+}  // namespace
+
+std::string NonFinite::text() const {
+    const std::string_view path = origin.line.file_name();
+    const std::string line =
+        origin.line.line() == 0
+            ? ""
+            : fmt::format(", {}:{}", path.substr(path.rfind('/') + 1), origin.line.line());
+    const std::string where = fmt::format("{}{} ({}{})", origin.scope.empty() ? "" : " in ", origin.scope,
+                                          name_of(origin.stage), line);
+    const std::string what =
+        fmt::format("{}: element {} of {}", value, element_text(type.shape, element), type.text());
+    if (source == Source::operation) return fmt::format("{} {}{} made {}", op, tensor, where, what);
+    return fmt::format("{} holds {}, read first by {}{}", tensor, what, op, where);
+}
+
+std::optional<NonFinite> run_to_first_non_finite(Execution& execution) { return Search(execution).run(); }
+
+}  // namespace mantissa

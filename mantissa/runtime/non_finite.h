@@ -1,0 +1,35 @@
+// Where a run first went wrong: the operation that read or made the first number that is not finite.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "mantissa/runtime/execution.h"
+
+namespace mantissa {
+
+struct NonFinite {
+    /// Whether the tensor was so before the run (a state or an input, read by the operation), or the
+    /// operation made it so.
+    enum class Source : std::uint8_t { state, input, operation } source = Source::operation;
+    std::string tensor;  ///< the name of the state or input, or as in "%12"
+    Type type;
+    std::int64_t element = 0;  ///< the first one, in row-major order
+    double value = 0;
+    std::string op;
+    Origin origin;
+
+    /// As in "matmul %12 in h.0.attn.c_attn (forward, layers.cpp:33) made inf: element [0, 3] of f32[8, 96]",
+    /// or "wte.weight holds nan: element [7, 0] of f32[512, 128], read first by embedding (forward,
+    /// gpt2.cpp:70)".
+    std::string text() const;
+};
+
+/// Runs the plan operation by operation until one is found; nothing then happens after it, so updates that
+/// come later are not made. None is found: the run was made whole.
+///
+/// Infinities may be meant: those of a constant, as of a mask, and what element-wise operations and movement
+/// make of them, are no finding. A NaN always is.
+std::optional<NonFinite> run_to_first_non_finite(Execution& execution);
+
+}  // namespace mantissa

@@ -1,0 +1,146 @@
+// A step that is not finite is run again and named: the first operation, or the tensor that was bad already.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa {
+namespace {
+
+constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
+
+using States = std::vector<std::vector<std::byte>>;
+
+struct Trained {
+    std::unique_ptr<Device> device = make_cpu_device({.threads = 2});
+    Trainer trainer;
+    std::vector<std::int32_t> tokens, targets;
+
+    explicit Trained(std::int64_t accumulate = 1, double dropout = 0)
+        : trainer(*device, {.model = {.name = "small",
+                                      .layers = 2,
+                                      .heads = 2,
+                                      .channels = 16,
+                                      .vocabulary = 40,
+                                      .context = 8,
+                                      .dropout = dropout},
+                            .batch = 2,
+                            .sequence = 8,
+                            .accumulate = accumulate}) {
+        for (std::int64_t i = 0; i < trainer.tokens_per_step(); ++i) {
+            tokens.push_back(static_cast<std::int32_t>(i * 7 % 39));
+            targets.push_back(static_cast<std::int32_t>((i * 7 + 7) % 39));
+        }
+        EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+    }
+
+    void put(const std::string& state, std::size_t element, float value) {
+        std::vector<float> values = trainer.state().read_f32(state);
+        values.at(element) = value;
+        trainer.state().write(state, std::as_bytes(std::span<const float>(values)));
+    }
+
+    States states() {
+        States values;
+        for (const State& state : trainer.state().states())
+            values.push_back(trainer.state().read(state.name));
+        return values;
+    }
+
+    /// What a bad step is said to be, after checking that neither it nor the search left a trace.
+    std::string name_of_bad_step(double learning_rate = 1e-3) {
+        const States before = states();
+        EXPECT_FALSE(trainer.step(tokens, targets, learning_rate).applied);
+        EXPECT_TRUE(states() == before) << "the step";
+        const std::int64_t steps = trainer.steps_done();
+        const auto found = trainer.first_non_finite(tokens, targets, learning_rate);
+        EXPECT_TRUE(states() == before) << "the search";
+        EXPECT_EQ(trainer.steps_done(), steps);
+        return found ? found->text() : "nothing";
+    }
+};
+
+/// Without the number of a line, which moves.
+void expect_named(const std::string& text, const std::string& expected) {
+    std::string shown;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        shown += text[i];
+        if (text.compare(i, 5, ".cpp:") != 0) continue;
+        shown += "cpp:#";
+        i += 5;
+        while (i < text.size() && std::isdigit(static_cast<unsigned char>(text[i]))) ++i;
+        --i;
+    }
+    EXPECT_EQ(shown, expected);
+}
+
+/// Layer 0, with its infinite mask, is before layer 1, and none of it is a finding.
+TEST(BadStep, ANanInAWeightIsNamedWithItsFirstReader) {
+    Trained run;
+    run.put("h.1.mlp.c_fc.weight", 2 * 16 + 5, nan);
+    expect_named(run.name_of_bad_step(),
+                 "h.1.mlp.c_fc.weight holds nan: element [2, 5] of f32[64, 16], "
+                 "read first by matmul in h.1.mlp.c_fc (forward, gpt2.cpp:#)");
+}
+
+TEST(BadStep, AnInfiniteEmbeddingIsNamed) {
+    Trained run;
+    run.put("wte.weight", 7 * 16 + 1, inf);
+    expect_named(run.name_of_bad_step(),
+                 "wte.weight holds inf: element [7, 1] of f32[40, 16], read first "
+                 "by embedding (forward, gpt2.cpp:#)");
+}
+
+TEST(BadStep, AnOperationThatOverflowsIsNamed) {
+    Trained run;
+    for (std::size_t i = 0; i < 16; ++i) run.put("h.0.attn.c_proj.weight", i, i % 2 == 0 ? 3e38f : -3e38f);
+    run.put("h.0.attn.c_proj.bias", 0, 3e38f);
+    for (std::size_t i = 0; i < 16; ++i) run.put("h.0.attn.c_attn.bias", 32 + i, i % 2 == 0 ? 30.f : -30.f);
+    const std::string text = run.name_of_bad_step();
+    EXPECT_EQ(text.find("matmul %"), 0u) << text;
+    EXPECT_NE(text.find(" in h.0.attn.c_proj (forward, gpt2.cpp:"), std::string::npos) << text;
+    EXPECT_NE(text.find(" made inf: element [0, 0] of f32[16, 16]"), std::string::npos) << text;
+}
+
+TEST(BadStep, OnlyAStepThatWasNotAppliedCanBeSearched) {
+    // To its end, a search of another would apply it once more.
+    Trained run;
+    EXPECT_THROW(run.trainer.first_non_finite(run.tokens, run.targets, 1e-3), InternalError);
+}
+
+TEST(BadStep, ABadMicroStepIsFoundWhereverItIs) {
+    for (const double dropout : {0.0, 0.2}) {
+        Trained run(3, dropout);
+        run.put("ln_f.weight", 3, nan);
+        expect_named(run.name_of_bad_step(),
+                     "ln_f.weight holds nan: element [3] of f32[16], read first by "
+                     "layer_norm in ln_f (forward, gpt2.cpp:#)");
+        run.put("ln_f.weight", 3, 1);
+        EXPECT_TRUE(run.trainer.step(run.tokens, run.targets, 1e-3).applied);
+    }
+}
+
+TEST(BadStep, GradientsThatOverflowWhileTheyAreAddedUpAreNamed) {
+    Trained run(2);
+    // Every token is 1 and normalised to about 3.8 in channel 0; every target is 39, whose weight of 1.5e38
+    // in that channel counts in no score, for the last norm makes the channel 0. The gradient of that norm's
+    // weight is then about 0.5 1.5e38 3.8 = 2.9e38 in each of the two micro-steps: finite, but not their sum.
+    std::fill(run.tokens.begin(), run.tokens.end(), 1);
+    std::fill(run.targets.begin(), run.targets.end(), 39);
+    run.put("wte.weight", 1 * 16, 1);
+    run.put("wte.weight", 39 * 16, 1.5e38f);
+    run.put("ln_f.weight", 0, 0);
+    run.put("ln_f.bias", 0, 0);
+    const std::string text = run.name_of_bad_step();
+    EXPECT_EQ(text.find("add %"), 0u) << text;
+    EXPECT_NE(text.find(" in ln_f.weight (update) made -inf: element [0] of f32[16]"), std::string::npos)
+        << text;
+}
+
+}  // namespace
+}  // namespace mantissa
