@@ -7,12 +7,15 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "cli/run_options.h"
+#include "cli/train_log.h"
+#include "cli/train_sampler.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/batches.h"
+#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/report/profile_table.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/schedule.h"
@@ -27,8 +30,10 @@ struct Options {
     AdamWOptions optimizer;
     std::vector<double> betas = {0.9, 0.95};
     double min_learning_rate = -1;  ///< negative: the same as the learning rate
-    std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0;
-    std::string checkpoint, resume;
+    std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0, sample_every = 0;
+    std::int64_t bad_steps = 3;
+    SamplerOptions sampler;
+    std::string checkpoint, resume, log;
     bool profile = false;
 };
 
@@ -91,13 +96,16 @@ class Run {
               {.batch = settings_.batch, .sequence = settings_.sequence, .accumulate = settings_.accumulate}),
           tokens_(static_cast<std::size_t>(trainer_.tokens_per_step())),
           targets_(tokens_.size()) {
-        for (const auto& [value, name] :
-             {std::pair{options.save_every, "--save-every"}, {options.validate_every, "--validate-every"}})
+        for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
+                                          {options.validate_every, "--validate-every"},
+                                          {options.sample_every, "--sample-every"},
+                                          {options.bad_steps, "--bad-steps"}})
             if (value < 0)
                 throw UserError(fmt::format("{} must be 0 (never) or more steps, got {}", name, value));
         if (options.save_every > 0 && options.checkpoint.empty())
             throw UserError("--save-every needs a place: give --checkpoint DIR");
         if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
+        if (options.sample_every > 0) plan_samples();
         dump_plan(options.run, "plan.txt", trainer_.plan());
         if (trainer_.accumulate_plan())
             dump_plan(options.run, "accumulate-plan.txt", *trainer_.accumulate_plan());
@@ -106,27 +114,56 @@ class Run {
     void run() {
         print_header();
         trainer_.allocate();
+        if (sampler_) sampler_->allocate(trainer_.state());
         if (!options_.resume.empty()) resume();
+        if (!options_.log.empty())
+            log_.open(options_.log,
+                      options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
         std::signal(SIGINT, [](int) { interrupted = 1; });
         std::signal(SIGTERM, [](int) { interrupted = 1; });
-        for (std::int64_t index = trainer_.steps_done(); index < options_.run.steps && !interrupted;
-             ++index) {
-            train_step(index);
-            const std::int64_t done = index + 1;
-            if (options_.validate_every > 0 && done % options_.validate_every == 0) validate_model(done);
-            if (options_.save_every > 0 && done % options_.save_every == 0) save();
-        }
+        while (trainer_.steps_done() < options_.run.steps && !interrupted && !gave_up()) one_step();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_.steps_done()) save();
         if (options_.profile) fmt::print("the last step:\n{}", profile_table(trainer_.plan(), profile_));
         fmt::print("memory at most: {:.1f} MB resident\n", megabytes(peak_resident_memory()));
-        log_["peak_resident_bytes"] = peak_resident_memory();
-        write_json(options_.run.json, log_.dump(2) + "\n");
+        std::fflush(stdout);
+        write_json(options_.run.json, log_.json(peak_resident_memory()));
+        if (gave_up())
+            throw UserError(
+                fmt::format("stopped after {} steps in a row that were not finite, with the "
+                            "parameters as before them; in the last, {}; a lower --learning-rate "
+                            "or a --clip may help",
+                            bad_in_a_row_, non_finite_));
         if (interrupted) throw UserError(fmt::format("interrupted after step {}", trainer_.steps_done() - 1));
     }
 
   private:
+    bool gave_up() const { return options_.bad_steps > 0 && bad_in_a_row_ >= options_.bad_steps; }
+
+    void plan_samples() {
+        if (!corpus_.tokenizer && !options_.run.tokens.empty())
+            throw UserError(
+                "--sample-every prints text, but nothing says what text these tokens stand for; "
+                "give --tokenizer DIR");
+        if (!corpus_.tokenizer) corpus_.tokenizer = std::make_unique<Tokenizer>(byte_tokenizer());
+        SamplerOptions sampler = options_.sampler;
+        sampler.seed = options_.run.seed;
+        sampler_.emplace(*device_, settings_.model, *corpus_.tokenizer, sampler);
+    }
+
+    /// A step, and what is due after it.
+    void one_step() {
+        train_step(trainer_.steps_done());
+        const std::int64_t done = trainer_.steps_done();
+        const auto due = [&](std::int64_t every) { return every > 0 && done % every == 0; };
+        if (due(options_.validate_every)) validate_model();
+        if (due(options_.sample_every)) log_.sample(sampler_->sample());
+        log_.end_step();
+        if (due(options_.save_every)) save();
+    }
+
     void print_header() const {
         const MemoryUse memory = trainer_.memory();
+        const std::int64_t samples = sampler_ ? sampler_->bytes() : 0;
         const Target& target = device_->target();
         fmt::print("{}\n", corpus_.description);
         const std::string micro_steps =
@@ -137,11 +174,12 @@ class Run {
                    options_.run.policy.empty() ? " (chosen for this machine; see --policy)" : "", target.isa,
                    target.threads);
         fmt::print(
-            "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs + "
-            "{:.1f} "
-            "the program and its text; step built in {:.0f} ms\n",
-            megabytes(memory.total() + resident_memory()), megabytes(memory.state), megabytes(memory.arena),
-            megabytes(memory.inputs), megabytes(resident_memory()), trainer_.build_milliseconds());
+            "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs{} + "
+            "{:.1f} the program and its text; step built in {:.0f} ms\n",
+            megabytes(memory.total() + samples + resident_memory()), megabytes(memory.state),
+            megabytes(memory.arena), megabytes(memory.inputs),
+            samples == 0 ? "" : fmt::format(" + {:.1f} samples", megabytes(samples)),
+            megabytes(resident_memory()), trainer_.build_milliseconds());
         if (options_.run.pass_times) fmt::print("{}", pass_table(trainer_.pass_times()));
         std::fflush(stdout);
     }
@@ -164,26 +202,23 @@ class Run {
             batches_.fill(static_cast<std::uint64_t>(index), micro_step, micro_batch(tokens_, micro_step),
                           micro_batch(targets_, micro_step));
         const double rate = schedule_.at(index);
-        const StepResult result =
-            trainer_.step(tokens_, targets_, rate, options_.profile ? &profile_ : nullptr);
-        const auto tokens = static_cast<double>(trainer_.tokens_per_step());
-        const double flops = tokens * settings_.model.flops_per_token(settings_.sequence);
-        fmt::print(
-            "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} tokens/s | MFU {:.1f} "
-            "%{}\n",
-            index, result.loss, rate, result.gradient_norm, result.seconds * 1e3, tokens / result.seconds,
-            100 * flops / result.seconds / peak_, result.applied ? "" : " | not finite: skipped");
-        std::fflush(stdout);
-        log_["steps"].push_back({{"step", index},
-                                 {"loss", result.loss},
-                                 {"learning_rate", rate},
-                                 {"gradient_norm", result.gradient_norm},
-                                 {"applied", result.applied},
-                                 {"ms", result.seconds * 1e3}});
+        StepRecord record;
+        record.step = index;
+        record.learning_rate = rate;
+        record.result = trainer_.step(tokens_, targets_, rate, options_.profile ? &profile_ : nullptr);
+        bad_in_a_row_ = record.result.applied ? 0 : bad_in_a_row_ + 1;
+        if (!record.result.applied) {
+            const auto found = trainer_.first_non_finite(tokens_, targets_, rate);
+            non_finite_ = found ? found->text() : "nothing was found when it was run again";
+            record.non_finite = non_finite_;
+        }
+        record.tokens_per_second = static_cast<double>(trainer_.tokens_per_step()) / record.result.seconds;
+        record.mfu = record.tokens_per_second * settings_.model.flops_per_token(settings_.sequence) / peak_;
+        log_.step(record);
     }
 
     /// Over as much of the validation text as makes up to 20 batches.
-    void validate_model(std::int64_t done) {
+    void validate_model() {
         const BatchSource source(corpus_.stream, split_.validation,
                                  {.batch = settings_.batch, .sequence = settings_.sequence});
         const std::uint64_t batches = std::min<std::uint64_t>(20, source.steps_per_epoch());
@@ -193,9 +228,7 @@ class Run {
             total += static_cast<double>(
                 trainer_.validation_loss(micro_batch(tokens_, 0), micro_batch(targets_, 0)));
         }
-        const double loss = total / static_cast<double>(batches);
-        fmt::print("step {:5d} | validation loss {:.6f} over {} batches\n", done - 1, loss, batches);
-        log_["validation"].push_back({{"step", done - 1}, {"loss", loss}, {"batches", batches}});
+        log_.validation(total / static_cast<double>(batches), batches);
     }
 
     void save() {
@@ -218,8 +251,10 @@ class Run {
     std::vector<std::int32_t> tokens_, targets_;
     Profile profile_;
     std::int64_t saved_at_ = -1;
-    nlohmann::ordered_json log_ = {
-        {"command", "train"}, {"model", settings_.model.name}, {"policy", policy_.name}};
+    std::optional<TrainSampler> sampler_;
+    std::int64_t bad_in_a_row_ = 0;
+    std::string non_finite_;  ///< of the last bad step
+    TrainLog log_{settings_.model.name, std::string(policy_.name)};
 };
 
 }  // namespace
@@ -254,6 +289,20 @@ void add_train_command(CLI::App& app) {
             "--validate-every", options->validate_every,
             "Steps between validations on the last tenth of the text, then kept from training; 0: never")
         ->capture_default_str();
+    command
+        ->add_option("--sample-every", options->sample_every,
+                     "Steps between samples: --prompt continued by the model as it is; 0: never")
+        ->capture_default_str();
+    command->add_option("--prompt", options->sampler.prompt, "What samples continue")->capture_default_str();
+    command
+        ->add_option("--bad-steps", options->bad_steps,
+                     "Stop after so many steps in a row whose loss or gradients were not finite; each is "
+                     "skipped, and what went wrong named; 0: never stop")
+        ->capture_default_str();
+    command
+        ->add_option("--log", options->log,
+                     "Write a line of JSON a step to this file; after --resume, lines are added")
+        ->type_name("FILE");
     command->add_flag("--profile", options->profile, "Print where the time of the last step went");
     command->callback([options] { Run(*options).run(); });
 }

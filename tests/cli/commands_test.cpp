@@ -11,6 +11,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "tests/support/temporary_directory.h"
 
@@ -132,6 +133,70 @@ std::string output_of(const std::string& arguments) {
     EXPECT_EQ(ran.output, "0\n") << arguments;
     std::ifstream stream(file);
     return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+std::vector<nlohmann::json> lines_of(const std::string& file) {
+    std::vector<nlohmann::json> lines;
+    std::ifstream stream(file);
+    for (std::string line; std::getline(stream, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+}
+
+TEST(Commands, TrainLogsALineAStepAndGoesOnAfterAResume) {
+    const TemporaryDirectory directory;
+    const std::string log = (directory.path() / "log.jsonl").string(),
+                      checkpoint = (directory.path() / "ckpt").string();
+    const std::string train =
+        "train --batch 1 --sequence 16 --accumulate 2 --validate-every 2 --sample-every 3 "
+        "--prompt Once --save-every 3 --log " +
+        log + " --checkpoint " + checkpoint;
+    const Ran first = run(train + " --steps 3");
+    ASSERT_EQ(first.status, 0) << first.output;
+    EXPECT_NE(first.output.find("step     2 | sample | Once"), std::string::npos) << first.output;
+    ASSERT_EQ(run(train + " --steps 5 --resume " + checkpoint).status, 0);
+    const auto lines = lines_of(log);
+    ASSERT_EQ(lines.size(), 5u);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+        EXPECT_EQ(lines[i]["step"], i);
+        EXPECT_TRUE(lines[i]["applied"].get<bool>());
+        for (const char* member :
+             {"loss", "learning_rate", "gradient_norm", "ms", "tokens_per_second", "mfu"})
+            EXPECT_GT(lines[i][member].get<double>(), 0) << member;
+        EXPECT_EQ(lines[i].contains("validation_loss"), i % 2 == 1);
+        EXPECT_EQ(lines[i].contains("sample"), i == 2);
+        EXPECT_FALSE(lines[i].contains("non_finite"));
+    }
+    ASSERT_EQ(run(train + " --steps 1").status, 0);
+    EXPECT_EQ(lines_of(log).size(), 1u);  // anew
+    EXPECT_NE(run("train --steps 1 --log /no/such/file").output.find("/no/such/file: cannot be written"),
+              std::string::npos);
+}
+
+TEST(Commands, TrainSkipsAndNamesBadStepsAndStopsAfterSeveral) {
+    const TemporaryDirectory directory;
+    const std::string log = (directory.path() / "log.jsonl").string(),
+                      checkpoint = (directory.path() / "ckpt").string();
+    // The first update makes weights of 1e38, with which no loss is finite.
+    const std::string train = "train --batch 1 --sequence 16 --steps 9 --learning-rate 1e38 --log " + log +
+                              " --checkpoint " + checkpoint;
+    const Ran stopped = run(train + " --bad-steps 2");
+    EXPECT_EQ(stopped.status, 1);
+    EXPECT_NE(last_line(stopped.output)
+                  .find("stopped after 2 steps in a row that were not finite, with the parameters as before "
+                        "them; in the last, "),
+              std::string::npos)
+        << stopped.output;
+    const auto lines = lines_of(log);
+    ASSERT_EQ(lines.size(), 3u);
+    EXPECT_TRUE(lines[0]["applied"].get<bool>());
+    for (std::size_t i : {1u, 2u}) {
+        EXPECT_FALSE(lines[i]["applied"].get<bool>());
+        EXPECT_NE(lines[i]["non_finite"].get<std::string>().find("(forward"), std::string::npos) << lines[i];
+    }
+    EXPECT_TRUE(std::filesystem::exists(checkpoint + "/manifest.json"));
+    const Ran skipped = run(train + " --bad-steps 0");
+    EXPECT_EQ(skipped.status, 0) << skipped.output;
+    EXPECT_EQ(lines_of(log).size(), 9u);
 }
 
 TEST(Commands, GenerateContinuesAPromptFromACheckpoint) {

@@ -1,0 +1,67 @@
+#include "cli/train_log.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::cli {
+
+TrainLog::TrainLog(const std::string& model, const std::string& policy)
+    : report_({{"command", "train"}, {"model", model}, {"policy", policy}}) {}
+
+void TrainLog::open(const std::string& path, Start start) {
+    path_ = path;
+    file_.reset(std::fopen(path.c_str(), start == Start::append ? "a" : "w"));
+    if (!file_) throw UserError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
+}
+
+void TrainLog::step(const StepRecord& record) {
+    const StepResult& result = record.result;
+    fmt::print(
+        "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} tokens/s | MFU {:.1f} %{}\n",
+        record.step, result.loss, record.learning_rate, result.gradient_norm, result.seconds * 1e3,
+        record.tokens_per_second, 100 * record.mfu,
+        result.applied ? "" : " | not finite, so skipped: " + record.non_finite);
+    std::fflush(stdout);
+    step_ = {{"step", record.step},
+             {"loss", result.loss},
+             {"learning_rate", record.learning_rate},
+             {"gradient_norm", result.gradient_norm},
+             {"applied", result.applied},
+             {"ms", result.seconds * 1e3},
+             {"tokens_per_second", record.tokens_per_second},
+             {"mfu", record.mfu}};
+    if (!result.applied) step_["non_finite"] = record.non_finite;
+}
+
+void TrainLog::validation(double loss, std::uint64_t batches) {
+    fmt::print("step {:5d} | validation loss {:.6f} over {} batches\n", step_["step"].get<std::int64_t>(),
+               loss, batches);
+    std::fflush(stdout);
+    step_["validation_loss"] = loss;
+    report_["validation"].push_back({{"step", step_["step"]}, {"loss", loss}, {"batches", batches}});
+}
+
+void TrainLog::sample(const std::string& text) {
+    fmt::print("step {:5d} | sample | {}\n", step_["step"].get<std::int64_t>(), text);
+    std::fflush(stdout);
+    step_["sample"] = text;
+}
+
+void TrainLog::end_step() {
+    report_["steps"].push_back(step_);
+    if (!file_) return;
+    const std::string line = step_.dump() + "\n";
+    if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0)
+        throw UserError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
+}
+
+std::string TrainLog::json(std::int64_t peak_resident_bytes) {
+    report_["peak_resident_bytes"] = peak_resident_bytes;
+    return report_.dump(2) + "\n";
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,54 @@
+// What `train` says of each step: a line on standard output, an object of the JSON report, and a line of the
+// file that --log names, which grows as steps are made.
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "mantissa/train/trainer.h"
+
+namespace mantissa::cli {
+
+struct StepRecord {
+    std::int64_t step = 0;
+    StepResult result;
+    double learning_rate = 0;
+    double tokens_per_second = 0;
+    double mfu = 0;
+    std::string non_finite;  ///< what was not finite, if the step was not applied
+};
+
+class TrainLog {
+  public:
+    enum class Start : std::uint8_t { anew, append };
+
+    TrainLog(const std::string& model, const std::string& policy);
+
+    /// Lets lines also go to this file, one a step. Throws UserError if it cannot be written.
+    void open(const std::string& path, Start start);
+
+    /// Prints the step's line; what belongs to the same step may follow.
+    void step(const StepRecord& record);
+    void validation(double loss, std::uint64_t batches);
+    void sample(const std::string& text);
+    /// Nothing more belongs to the step: its line goes to the file.
+    void end_step();
+
+    /// The report of the whole run.
+    std::string json(std::int64_t peak_resident_bytes);
+
+  private:
+    struct Close {
+        void operator()(std::FILE* file) const { std::fclose(file); }
+    };
+
+    nlohmann::ordered_json report_;
+    nlohmann::ordered_json step_;
+    std::string path_;
+    std::unique_ptr<std::FILE, Close> file_;
+};
+
+}  // namespace mantissa::cli

@@ -1,0 +1,24 @@
+#include "cli/train_sampler.h"
+
+namespace mantissa::cli {
+
+TrainSampler::TrainSampler(Device& device, const nn::Gpt2Config& model, const Tokenizer& tokenizer,
+                           const SamplerOptions& options)
+    : tokenizer_(tokenizer),
+      options_(options),
+      prompt_(tokenizer.encode(options.prompt)),
+      generator_(device, model, static_cast<std::int64_t>(prompt_.size())) {}
+
+std::string TrainSampler::sample() {
+    StreamDecoder decoder(tokenizer_);
+    std::string text = options_.prompt;
+    const GenerateOptions options{.sampling = {.tokens = tokenizer_.vocabulary(), .seed = options_.seed},
+                                  .length = options_.length,
+                                  .last_token = tokenizer_.special("<|endoftext|>")};
+    generate(generator_, prompt_, options, [&](TokenId token) { text += decoder.push(token); });
+    text += decoder.finish();
+    for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) text.replace(at, 1, "\\n");
+    return text;
+}
+
+}  // namespace mantissa::cli

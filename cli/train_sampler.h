@@ -1,0 +1,39 @@
+// Samples during training: the prompt continued by the weights as they are.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/data/corpus.h"
+#include "mantissa/train/generate.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa::cli {
+
+struct SamplerOptions {
+    std::string prompt = "The ";
+    std::int64_t length = 64;  ///< tokens
+    std::uint64_t seed = 1337;
+};
+
+class TrainSampler {
+  public:
+    /// Plans only. Throws UserError if the prompt is empty or does not fit the model's context.
+    TrainSampler(Device& device, const nn::Gpt2Config& model, const Tokenizer& tokenizer,
+                 const SamplerOptions& options);
+
+    /// Bytes that it will hold besides the trainer's.
+    std::int64_t bytes() const { return generator_.bytes(); }
+    /// `state` holds the parameters, and must outlive this.
+    void allocate(const StateBlock& state) { generator_.allocate(state); }
+    /// The prompt and its continuation, line breaks as "\n": one line.
+    std::string sample();
+
+  private:
+    const Tokenizer& tokenizer_;
+    SamplerOptions options_;
+    std::vector<TokenId> prompt_;
+    Generator generator_;
+};
+
+}  // namespace mantissa::cli
