@@ -34,6 +34,8 @@ struct Options {
     std::int64_t bad_steps = 3;
     SamplerOptions sampler;
     std::string checkpoint, resume, log;
+    std::string loss_scale;  ///< "dynamic", "none" or a number; empty: as the policy needs
+    LossScaleOptions scaling;
     bool profile = false;
 };
 
@@ -72,7 +74,32 @@ TrainerOptions trainer_of(const Options& options) {
     return trainer;
 }
 
-TrainerOptions in_policy(TrainerOptions trainer, const Policy& policy) {
+/// The loss scale of --loss-scale and its companions.
+LossScaleOptions loss_scale_of(const Options& options, const Policy& policy) {
+    LossScaleOptions scaling = options.scaling;
+    scaling.kind = default_loss_scale(policy).kind;
+    if (options.loss_scale == "dynamic") {
+        scaling.kind = LossScaleOptions::Kind::dynamic;
+    } else if (options.loss_scale == "none") {
+        scaling.kind = LossScaleOptions::Kind::none;
+    } else if (!options.loss_scale.empty()) {
+        scaling.kind = LossScaleOptions::Kind::fixed;
+        std::size_t read = 0;
+        try {
+            scaling.initial = std::stod(options.loss_scale, &read);
+        } catch (const std::exception&) {
+            read = 0;
+        }
+        if (read != options.loss_scale.size())
+            throw UserError(
+                fmt::format("--loss-scale is dynamic, none or a number, got '{}'", options.loss_scale));
+    }
+    validate(scaling);
+    return scaling;
+}
+
+TrainerOptions in_policy(TrainerOptions trainer, const Policy& policy, const LossScaleOptions& scaling) {
+    trainer.loss_scale = scaling;
     trainer.pipeline.policy = policy;
     return trainer;
 }
@@ -83,14 +110,14 @@ class Run {
     explicit Run(const Options& options)
         : options_(options),
           schedule_(schedule_of(options)),
-          settings_(trainer_of(options)),
           device_(open_device(options.run)),
           policy_(policy_for(options.run, device_->target())),
+          settings_(in_policy(trainer_of(options), policy_, loss_scale_of(options, policy_))),
           corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
           peak_(fastest_peak(*device_)),
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
                                             : TokenSplit{corpus_.stream.all(), {}}),
-          trainer_(*device_, in_policy(settings_, policy_)),
+          trainer_(*device_, settings_),
           batches_(
               corpus_.stream, split_.train,
               {.batch = settings_.batch, .sequence = settings_.sequence, .accumulate = settings_.accumulate}),
@@ -137,6 +164,14 @@ class Run {
     }
 
   private:
+    /// A step that the dynamic loss scale skips on its way to the right scale is no bad step; one at its
+    /// floor is.
+    bool is_bad(const StepResult& result) const {
+        if (result.applied) return false;
+        return settings_.loss_scale.kind != LossScaleOptions::Kind::dynamic ||
+               trainer_.loss_scale().scale <= settings_.loss_scale.floor;
+    }
+
     bool gave_up() const { return options_.bad_steps > 0 && bad_in_a_row_ >= options_.bad_steps; }
 
     void plan_samples() {
@@ -206,8 +241,9 @@ class Run {
         record.step = index;
         record.learning_rate = rate;
         record.result = trainer_.step(tokens_, targets_, rate, options_.profile ? &profile_ : nullptr);
-        bad_in_a_row_ = record.result.applied ? 0 : bad_in_a_row_ + 1;
-        if (!record.result.applied) {
+        bad_in_a_row_ = is_bad(record.result) ? bad_in_a_row_ + 1 : 0;
+        record.loss_scale = trainer_.loss_scale();
+        if (is_bad(record.result)) {
             const auto found = trainer_.first_non_finite(tokens_, targets_, rate);
             non_finite_ = found ? found->text() : "nothing was found when it was run again";
             record.non_finite = non_finite_;
@@ -240,9 +276,9 @@ class Run {
 
     const Options& options_;
     LearningRateSchedule schedule_;
-    TrainerOptions settings_;
     std::unique_ptr<Device> device_;
     Policy policy_;
+    TrainerOptions settings_;
     Corpus corpus_;
     double peak_;
     TokenSplit split_;
@@ -265,6 +301,18 @@ void add_train_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_run_options(*command, options->run);
     add_policy_option(*command, options->run);
+    command->add_option("--loss-scale", options->loss_scale,
+                        "dynamic, none, or a number that stays (default: dynamic for fp16, else none)");
+    command->add_option("--loss-scale-start", options->scaling.initial, "Of a dynamic loss scale")
+        ->capture_default_str();
+    command
+        ->add_option("--loss-scale-interval", options->scaling.interval,
+                     "Good steps in a row after which a dynamic loss scale is doubled")
+        ->capture_default_str();
+    command
+        ->add_option("--loss-scale-floor", options->scaling.floor,
+                     "A dynamic loss scale never falls below it")
+        ->capture_default_str();
     command
         ->add_option("--accumulate", options->accumulate,
                      "Micro-steps whose gradients make up a step, each of --batch sequences")

@@ -18,13 +18,26 @@ void TrainLog::open(const std::string& path, Start start) {
     if (!file_) throw UserError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
 }
 
+namespace {
+
+/// What else there is to say of a step: the loss scale where there is one, and why it changed nothing.
+std::string remarks(const StepRecord& record) {
+    std::string text;
+    if (record.loss_scale.scale != 1 || record.loss_scale.skipped > 0)
+        text = fmt::format(" | loss scale {:g}", record.loss_scale.scale);
+    if (record.result.applied) return text;
+    text += " | not finite, so skipped";
+    return record.non_finite.empty() ? text : text + ": " + record.non_finite;
+}
+
+}  // namespace
+
 void TrainLog::step(const StepRecord& record) {
     const StepResult& result = record.result;
     fmt::print(
         "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} tokens/s | MFU {:.1f} %{}\n",
         record.step, result.loss, record.learning_rate, result.gradient_norm, result.seconds * 1e3,
-        record.tokens_per_second, 100 * record.mfu,
-        result.applied ? "" : " | not finite, so skipped: " + record.non_finite);
+        record.tokens_per_second, 100 * record.mfu, remarks(record));
     std::fflush(stdout);
     step_ = {{"step", record.step},
              {"loss", result.loss},
@@ -33,8 +46,9 @@ void TrainLog::step(const StepRecord& record) {
              {"applied", result.applied},
              {"ms", result.seconds * 1e3},
              {"tokens_per_second", record.tokens_per_second},
-             {"mfu", record.mfu}};
-    if (!result.applied) step_["non_finite"] = record.non_finite;
+             {"mfu", record.mfu},
+             {"loss_scale", record.loss_scale.scale}};
+    if (!record.non_finite.empty()) step_["non_finite"] = record.non_finite;
 }
 
 void TrainLog::validation(double loss, std::uint64_t batches) {

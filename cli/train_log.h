@@ -18,7 +18,8 @@ struct StepRecord {
     double learning_rate = 0;
     double tokens_per_second = 0;
     double mfu = 0;
-    std::string non_finite;  ///< what was not finite, if the step was not applied
+    Trainer::LossScaleState loss_scale;  ///< after the step
+    std::string non_finite;              ///< what was not finite, if the step was not applied
 };
 
 class TrainLog {

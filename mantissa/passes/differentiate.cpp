@@ -7,7 +7,7 @@
 
 namespace mantissa {
 
-std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss) {
+std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss, Tensor seed) {
     if (loss.shape().rank() != 0 || !is_floating(loss.dtype()))
         throw UserError(fmt::format("a loss must be a floating-point scalar, got {}", loss.type().text()));
     std::vector<ParameterGradient> gradients;
@@ -19,7 +19,7 @@ std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss) {
         parameters.emplace_back(graph, Value{state.node, 0});
     }
     const OriginScope backward(graph, Origin{.scope = "", .stage = Stage::backward});
-    const Tensor seed = constant(graph, 1.0, loss.dtype());
+    if (!seed) seed = constant(graph, 1.0, loss.dtype());
     const std::vector<Tensor> found = backpropagate(graph, {&loss, 1}, {&seed, 1}, parameters);
     for (std::size_t i = 0; i < found.size(); ++i)
         gradients[i].gradient =

@@ -17,7 +17,8 @@ struct ParameterGradient {
     Tensor gradient;
 };
 
-/// `loss` is a scalar. A parameter on which it does not depend has a gradient of zeros.
-std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss);
+/// `loss` is a scalar. A parameter on which it does not depend has a gradient of zeros. `seed`, a scalar of
+/// the loss's type, multiplies every gradient; empty stands for 1.
+std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss, Tensor seed = {});
 
 }  // namespace mantissa

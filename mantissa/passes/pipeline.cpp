@@ -69,7 +69,10 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
     std::vector<ParameterGradient> gradients;
     Pipeline pipeline(graph, options);
     const Tensor loss = build_forward(pipeline, graph, model, options.policy);
-    pipeline.run("differentiate", [&] { gradients = differentiate(graph, loss); });
+    pipeline.run("differentiate", [&] {
+        const Tensor seed = options.seed ? options.seed(graph) : Tensor{};
+        gradients = differentiate(graph, loss, seed);
+    });
     pipeline.run("update", [&] { update(graph, loss, gradients); });
     build_kernels(pipeline, graph, options);
     return {std::move(graph), pipeline.times()};

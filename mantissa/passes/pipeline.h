@@ -14,6 +14,9 @@ namespace mantissa {
 /// Records the forward pass in the graph and returns the loss.
 using TraceModel = std::function<Tensor(Graph&)>;
 
+/// Records what multiplies the gradients: a scalar of the loss's type.
+using TraceSeed = std::function<Tensor(Graph&)>;
+
 /// Records the optimizer: takes the loss and the gradients, adds results and updates.
 using TraceUpdate = std::function<void(Graph&, Tensor loss, const std::vector<ParameterGradient>&)>;
 
@@ -25,6 +28,7 @@ struct PassTime {
 
 struct PipelineOptions {
     Policy policy = {};          ///< the formats that autocast gives the forward pass
+    TraceSeed seed = {};         ///< the loss scale; none: 1
     std::set<std::string> skip;  ///< optional passes to leave out, by name
     /// Whether the machine has a kernel for the node; composites without one are expanded.
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {

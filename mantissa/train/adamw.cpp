@@ -52,9 +52,10 @@ void update_parameter(Graph& graph, const ParameterGradient& parameter, const Sh
 
 }  // namespace
 
-TraceUpdate adamw_update(const AdamWOptions& options) {
+TraceUpdate adamw_update(const AdamWOptions& options, const LossScaleOptions& scaling) {
     validate(options);
-    return [options](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
+    validate(scaling);
+    return [options, scaling](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
         const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
         const Tensor rate(graph, graph.add_input("learning_rate", {DType::f32, {}}));
         const Tensor step = zero_state(graph, "adamw.step", {DType::f64, {}});
@@ -62,15 +63,21 @@ TraceUpdate adamw_update(const AdamWOptions& options) {
         for (const ParameterGradient& parameter : gradients) all.push_back(parameter.gradient);
         const auto norm = call(graph, "global_norm", all);
         const Tensor apply = logical_and(norm[1], is_finite(loss));
-        const Tensor one = constant(graph, 1.0);
-        const Tensor scale =
-            options.clip > 0 ? minimum(one, constant(graph, options.clip) / (norm[0] + 1e-6)) : one;
+        // Gradients are read with the loss scale in them and divided by it once, together with the clipping.
+        const Tensor one = constant(graph, 1.0), loss_scale = mantissa::loss_scale(graph, scaling);
+        const Tensor unscale = loss_scale ? one / loss_scale : one;
+        const Tensor length = loss_scale ? norm[0] * unscale : norm[0];
+        const Tensor clipped =
+            options.clip > 0 ? minimum(one, constant(graph, options.clip) / (length + 1e-6)) : one;
+        const Tensor scale = loss_scale ? clipped * unscale : clipped;
         const Tensor next_step = step + 1.0;
         for (const ParameterGradient& parameter : gradients)
             update_parameter(graph, parameter, {rate, next_step, scale, apply}, options);
         graph.add_update(graph.find_state("adamw.step"), select(apply, next_step, step).value());
+        update_loss_scale(graph, apply, scaling);
         graph.add_result("loss", loss.value());
-        graph.add_result("gradient_norm", norm[0].value());
+        // A result is a computed value, which keeps its place until it is read.
+        graph.add_result("gradient_norm", length.value());
         graph.add_result("applied", apply.value());
     };
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "mantissa/passes/pipeline.h"
+#include "mantissa/train/loss_scale.h"
 
 namespace mantissa {
 
@@ -22,6 +23,7 @@ struct AdamWOptions {
 /// `adamw.m.P` and `adamw.v.P`; and the results `loss`, `gradient_norm` (f32 scalars) and `applied` (bool).
 /// If the loss or any element of a gradient is not finite, nothing is updated, to the bit, and `applied` is
 /// false. Throws UserError for a negative clip or decay, or betas outside [0, 1).
-TraceUpdate adamw_update(const AdamWOptions& options);
+/// Gradients that come with a loss scale are divided by it; see loss_scale.h.
+TraceUpdate adamw_update(const AdamWOptions& options, const LossScaleOptions& scaling = {});
 
 }  // namespace mantissa

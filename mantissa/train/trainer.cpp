@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
@@ -67,7 +68,11 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
     options_.pipeline.has_kernel = [&device](const Graph& graph, const Node& node) {
         return has_kernel(device, graph, node);
     };
-    const TraceUpdate update = adamw_update(options_.optimizer);
+    if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
+        options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
+            return mantissa::loss_scale(graph, scaling);
+        };
+    const TraceUpdate update = adamw_update(options_.optimizer, options_.loss_scale);
     if (options_.accumulate == 1) {
         plan_ = build(update, options_.pipeline);
     } else {
@@ -123,6 +128,29 @@ float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<c
     return validation_->read_scalar("loss");
 }
 
+Trainer::LossScaleState Trainer::loss_scale() const {
+    switch (options_.loss_scale.kind) {
+        case LossScaleOptions::Kind::none:
+            return {};
+        case LossScaleOptions::Kind::fixed:
+            return {.scale = options_.loss_scale.initial};
+        case LossScaleOptions::Kind::dynamic:
+            break;
+    }
+    if (!memory_) return {.scale = options_.loss_scale.initial};
+    double skipped = 0;
+    const std::vector<std::byte> bytes = memory_->state->read("loss_scale.skipped");
+    std::memcpy(&skipped, bytes.data(), sizeof skipped);
+    return {.scale = static_cast<double>(memory_->state->read_f32("loss_scale.scale")[0]),
+            .skipped = static_cast<std::int64_t>(skipped)};
+}
+
+/// Writes the dynamic loss scale; nothing where there is none.
+void Trainer::write_loss_scale(float scale) {
+    if (options_.loss_scale.kind == LossScaleOptions::Kind::dynamic)
+        memory_->state->write("loss_scale.scale", std::as_bytes(std::span<const float>(&scale, 1)));
+}
+
 StateBlock& Trainer::state() {
     allocate();
     return *memory_->state;
@@ -164,6 +192,7 @@ Execution& Trainer::micro_step(std::int64_t index, std::span<const std::int32_t>
 StepResult Trainer::step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
                          double learning_rate, Profile* profile) {
     allocate();
+    last_scale_ = static_cast<float>(loss_scale().scale);
     const Stopwatch watch;
     const std::int64_t last = options_.accumulate - 1;
     for (std::int64_t index = 0; index < last; ++index)
@@ -184,10 +213,13 @@ std::optional<NonFinite> Trainer::first_non_finite(std::span<const std::int32_t>
                                                    double learning_rate) {
     check(!applied_, "a step that was applied would be applied again");
     --steps_;  // random numbers follow the count
+    const auto lowered = static_cast<float>(loss_scale().scale);
+    write_loss_scale(last_scale_);
     std::optional<NonFinite> found;
     for (std::int64_t index = 0; index < options_.accumulate && !found; ++index)
         found = run_to_first_non_finite(micro_step(index, tokens, targets, learning_rate));
     ++steps_;
+    write_loss_scale(lowered);
     clear_gradients();
     return found;
 }

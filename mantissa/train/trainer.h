@@ -19,6 +19,7 @@ struct TrainerOptions {
     std::int64_t accumulate = 1;
     std::uint64_t seed = 1337;
     AdamWOptions optimizer = {};
+    LossScaleOptions loss_scale = {};
     PipelineOptions pipeline = {};  ///< `has_kernel` is filled in from the device
 };
 
@@ -68,6 +69,13 @@ class Trainer {
     /// The mean loss of tokens and targets i32 [B, T], dropout off; changes nothing.
     float validation_loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
 
+    /// The loss scale of the next step, and how many steps it made skip; 1 and 0 without one.
+    struct LossScaleState {
+        double scale = 1;
+        std::int64_t skipped = 0;
+    };
+    LossScaleState loss_scale() const;
+
     /// Steps since the first one ever, those before a resume included.
     std::int64_t steps_done() const { return steps_; }
     /// Goes on after so many steps, as after a resume: random numbers follow the count.
@@ -92,6 +100,7 @@ class Trainer {
     Execution& micro_step(std::int64_t index, std::span<const std::int32_t> tokens,
                           std::span<const std::int32_t> targets, double learning_rate);
     void clear_gradients();
+    void write_loss_scale(float scale);
 
     TrainerOptions options_;
     Device& device_;
@@ -103,7 +112,8 @@ class Trainer {
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<Execution> execution_, accumulate_, validation_;
     std::int64_t steps_ = 0;
-    bool applied_ = true;  ///< the last step
+    float last_scale_ = 1;  // the loss scale that the last step ran with
+    bool applied_ = true;   ///< the last step
 };
 
 /// Memory for several trainers that run one after another on one state: every state that one of them has,

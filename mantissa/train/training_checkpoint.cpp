@@ -31,12 +31,29 @@ struct HostCopies {
     }
 };
 
+/// What the scale of the next step follows from, besides the states `loss_scale.*`.
+nlohmann::ordered_json loss_scale_configuration(const LossScaleOptions& options) {
+    switch (options.kind) {
+        case LossScaleOptions::Kind::none:
+            return "none";
+        case LossScaleOptions::Kind::fixed:
+            return options.initial;
+        case LossScaleOptions::Kind::dynamic:
+            break;
+    }
+    return {{"growth_factor", options.growth},
+            {"backoff_factor", options.backoff},
+            {"growth_interval", options.interval},
+            {"floor", options.floor}};
+}
+
 /// All that must be equal for a run to go on as it would have.
 nlohmann::ordered_json configuration_of(const TrainerOptions& options) {
     const AdamWOptions& adamw = options.optimizer;
     return {{"model", options.model.name},
             {"dropout", options.model.dropout},
             {"policy", options.pipeline.policy.name},
+            {"loss_scale", loss_scale_configuration(options.loss_scale)},
             {"batch", options.batch},
             {"sequence", options.sequence},
             {"accumulate", options.accumulate},

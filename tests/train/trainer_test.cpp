@@ -126,6 +126,80 @@ TEST(Trainer, ClippingScalesTheGradientToItsNorm) {
         EXPECT_NEAR(clipped[i], free[i] * scale, 4 * 0x1p-24 * std::abs(free[i] * scale));
 }
 
+TEST(Trainer, ALossScaleThatIsAPowerOfTwoChangesNoBitInFp32) {
+    const auto device = make_cpu_device();
+    const auto parameters_after = [&](LossScaleOptions::Kind kind) {
+        Trainer trainer(*device, {.model = small_model(),
+                                  .batch = 2,
+                                  .sequence = 24,
+                                  .optimizer = {.clip = 1.0},
+                                  .loss_scale = {.kind = kind, .initial = 1024, .interval = 2}});
+        const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
+        for (int step = 0; step < 4; ++step) EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+        if (kind == LossScaleOptions::Kind::dynamic) {
+            EXPECT_EQ(trainer.loss_scale().scale, 4096);
+        }
+        return trainer.state().read("wte.weight");
+    };
+    const auto plain = parameters_after(LossScaleOptions::Kind::none);
+    EXPECT_EQ(parameters_after(LossScaleOptions::Kind::fixed), plain);
+    EXPECT_EQ(parameters_after(LossScaleOptions::Kind::dynamic), plain);
+}
+
+TEST(Trainer, AnInfiniteGradientSkipsOneUpdateAndHalvesTheScale) {
+    const auto device = make_cpu_device();
+    Trainer trainer(*device, {.model = small_model(),
+                              .batch = 2,
+                              .sequence = 24,
+                              .loss_scale = {.kind = LossScaleOptions::Kind::dynamic, .initial = 256}});
+    const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
+    ASSERT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+    StateBlock& state = trainer.state();
+    const std::string poisoned = "h.1.mlp.c_proj.weight";
+    const std::vector<std::byte> healthy = state.read(poisoned);
+    std::vector<float> values = state.read_f32(poisoned);
+    values[5] = std::numeric_limits<float>::infinity();
+    state.write(poisoned, std::as_bytes(std::span<const float>(values)));
+    std::vector<std::vector<std::byte>> before;
+    for (const State& entry : state.states()) before.push_back(state.read(entry.name));
+    EXPECT_FALSE(trainer.step(tokens, targets, 1e-3).applied);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+        if (state.states()[i].name.starts_with("loss_scale.")) continue;
+        EXPECT_EQ(state.read(state.states()[i].name), before[i]) << state.states()[i].name;
+    }
+    EXPECT_EQ(trainer.loss_scale().scale, 128);
+    EXPECT_EQ(trainer.loss_scale().skipped, 1);
+    // The replay runs with the scale of the step, and leaves the new one.
+    const auto found = trainer.first_non_finite(tokens, targets, 1e-3);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(trainer.loss_scale().scale, 128);
+    state.write(poisoned, healthy);
+    EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+    EXPECT_EQ(trainer.loss_scale().skipped, 1);
+}
+
+TEST(Trainer, Bf16LearnsAsFp32Does) {
+    const auto device = make_cpu_device();
+    const TokenStream stream(some_text(2000));
+    const BatchSource batches(stream, stream.all(), {.batch = 3, .sequence = 23});
+    const auto losses = [&](const char* policy) {
+        TrainerOptions options{.model = small_model(), .batch = 3, .sequence = 23};
+        options.pipeline.policy = find_policy(policy);
+        Trainer trainer(*device, options);
+        std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
+        std::vector<float> all;
+        for (std::uint64_t i = 0; i < 20; ++i) {
+            batches.fill(i, 0, tokens, targets);
+            all.push_back(trainer.step(tokens, targets, 1e-3).loss);
+        }
+        return all;
+    };
+    const std::vector<float> exact = losses("fp32"), rounded = losses("bf16");
+    EXPECT_NE(exact, rounded);
+    // BF16 keeps 8 bits; a loss is a mean over many roundings. The ladder stops at the same distance.
+    for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(rounded[i], exact[i], 0.02f) << "step " << i;
+}
+
 TEST(Trainer, BadSizesAreRefusedInOneLine) {
     const auto device = make_cpu_device();
     const auto error_of = [&](std::int64_t batch, std::int64_t sequence) -> std::string {
