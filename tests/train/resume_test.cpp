@@ -58,10 +58,16 @@ std::vector<std::vector<std::byte>> states(Trainer& trainer) {
 
 TEST(Resume, GoesOnToTheSameBits) {
     const auto device = make_cpu_device({.threads = 2});
-    for (const auto& [dropout, accumulate] :
-         {std::pair{0.0, std::int64_t{1}}, {0.2, std::int64_t{1}}, {0.2, std::int64_t{3}}}) {
+    struct Case {
+        double dropout;
+        std::int64_t accumulate;
+        const char* policy;
+    };
+    for (const auto& [dropout, accumulate, policy] :
+         {Case{0.0, 1, "fp32"}, Case{0.2, 1, "fp32"}, Case{0.2, 3, "fp32"}, Case{0.2, 3, "bf16"}}) {
         const TemporaryDirectory directory;
-        const TrainerOptions options = options_with(dropout, 1337, accumulate);
+        TrainerOptions options = options_with(dropout, 1337, accumulate);
+        options.pipeline.policy = find_policy(policy);
         Trainer whole(*device, options), first(*device, options), second(*device, options);
         const std::vector<float> losses = train(whole, 9);
         train(first, 4);
