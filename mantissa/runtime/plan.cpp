@@ -61,7 +61,8 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
         Choice choice = choose(device, problem);
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);
         workspace[static_cast<std::size_t>(id)] = choice.kernel->workspace(problem);
-        nodes_.push_back({id, choice.kernel->name, choice.kernel->sums, std::move(choice.refused), choice.kernel->prepare(problem),
+        nodes_.push_back({id, choice.kernel->name, choice.kernel->sums, std::move(choice.refused),
+                          choice.kernel->prepare(problem),
                           node.op->cost(inputs, node.outputs, node.attributes)});
     }
     memory_ = plan_memory(graph_, [&](NodeId id) { return workspace[static_cast<std::size_t>(id)]; });

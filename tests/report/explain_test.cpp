@@ -46,7 +46,8 @@ TEST(Explain, NamesTheKernelThatWasChosenForTheseFormats) {
     for (const char* policy : {"fp32", "bf16"}) {
         for (const ExplainedNode& node : explained(policy).nodes) {
             if (node.op != "matmul") continue;
-            EXPECT_EQ(node.kernel.find("gemm " + arithmetic_of(node)), 0u) << node.kernel << " for " << policy;
+            EXPECT_EQ(node.kernel.find("gemm " + arithmetic_of(node)), 0u)
+                << node.kernel << " for " << policy;
         }
     }
 }
