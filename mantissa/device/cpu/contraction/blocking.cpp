@@ -26,20 +26,26 @@ constexpr std::int64_t enough_blocks = 12;
 // Each block packs its rows of a for itself, which so many columns repay.
 constexpr std::int64_t least_columns = 384;
 constexpr std::int64_t enough_entries = 8;
-constexpr std::int64_t pack_columns = 192;
+constexpr std::int64_t most_pack_lines = 192;
 
 }  // namespace
+
+std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels) {
+    return even_part(k, kernels.most_depth, std::max<std::int64_t>(8, kernels.depth_unit));
+}
+
+std::int64_t pack_lines(std::int64_t panel_size) { return rounded_up(most_pack_lines, panel_size); }
 
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels) {
     Blocking out;
     out.entry_per_thread = problem.batch[0] * problem.batch[1] >= enough_entries;
-    out.depth = even_part(problem.k, kernels.most_depth, std::max<std::int64_t>(8, kernels.depth_unit));
+    out.depth = depth_of_chunks(problem.k, kernels);
     out.depth_chunks = std::max<std::int64_t>(1, parts(problem.k, out.depth));
     out.columns =
         even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);
     out.column_chunks = parts(problem.n, out.columns);
-    out.pack_columns = std::min(out.columns, rounded_up(pack_columns, kernels.width));
-    out.pack_groups = parts(out.columns, out.pack_columns);
+    out.pack_columns = std::min(out.columns, pack_lines(kernels.width));
+    out.pack_groups = problem.b.packed ? 0 : parts(out.columns, out.pack_columns);
 
     out.rows = even_part(problem.m, most_rows, kernels.height);
     out.split_columns = out.columns;

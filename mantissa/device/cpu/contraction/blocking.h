@@ -16,7 +16,7 @@ struct Blocking {
     std::int64_t depth_chunks = 0;
     std::int64_t columns = 0;
     std::int64_t column_chunks = 0;
-    /// A chunk of b is packed in `pack_groups` items of `pack_columns` columns.
+    /// A chunk of b is packed in `pack_groups` items of `pack_columns` columns; none where it comes packed.
     std::int64_t pack_columns = 0;
     std::int64_t pack_groups = 0;
     /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`; each packs
@@ -32,9 +32,16 @@ struct Blocking {
 
     std::int64_t chunks() const { return depth_chunks * column_chunks; }
     std::int64_t blocks() const { return row_blocks * column_splits; }
-    /// Items of one entry, see contraction.cpp.
+    /// Items of one entry, see matrix_run.h.
     std::int64_t items() const { return pack_groups + chunks() * (pack_groups + blocks()); }
 };
+
+/// Of the chunks that the depth is cut into: from k and the kernels alone, so that an operand packed for one
+/// problem serves every problem of the same k.
+std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels);
+
+/// Lines of an operand that are packed as one item, in whole panels.
+std::int64_t pack_lines(std::int64_t panel_size);
 
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels);
 

@@ -32,6 +32,8 @@ struct MatrixLayout {
     std::int64_t leading = 0;
     /// From one matrix of the batch to the next, outer and inner batch dimension. 0 repeats an input.
     std::array<std::int64_t, 2> batch_stride = {0, 0};
+    /// The operand was written by pack(); the other members but `dtype` mean nothing.
+    bool packed = false;
 };
 
 /// What becomes of what `out` held before.
@@ -86,13 +88,27 @@ struct ContractionArguments {
     const void* residual = nullptr;  ///< if the epilogue adds one
     EpilogueFunction epilogue = nullptr;
     const void* epilogue_args = nullptr;
+    std::size_t packed_a_bytes = 0;  ///< of the memory at a, if it is packed
+    std::size_t packed_b_bytes = 0;  ///< of the memory at b, if it is packed
 };
+
+enum class Side : std::uint8_t { a, b };
 
 /// Why this level cannot do the problem; empty if it can.
 std::string refusal(const ContractionProblem& problem, Isa isa);
 
 /// Bytes of scratch that contract() needs with so many threads.
 std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int threads);
+
+/// Bytes of one operand of the problem, packed. How it is packed follows from its own sizes, both operands'
+/// types and the level, and for b from n: so a packed b serves any m, and a packed a any n.
+std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa);
+
+/// Packs one operand, which lies in memory as its layout says, for calls whose layout says that it is packed.
+/// An operand that stays the same over several calls is so packed once. `packed` is aligned to 64 bytes.
+/// Throws InternalError like contract(), and where the problem has a batch.
+void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
+          ThreadPool& pool, Isa isa);
 
 /// Does the problem. `workspace` is aligned to 64 bytes; what it holds before and after means nothing.
 /// The result has the same bits for any number of threads. Throws InternalError, saying what is wrong, when

@@ -22,7 +22,7 @@ struct Tile {
     bool accumulate = false;
     /// The sums are only written, and too many for the caches: whole lines may go past them.
     bool streaming = false;
-    /// The next `depth` * 16 bytes are wanted in L2 soon; kernels may ask for them, and never fault.
+    /// The next four lines of a panel are wanted in L2 soon; kernels may ask for them, and never fault.
     const void* ahead = nullptr;
 };
 

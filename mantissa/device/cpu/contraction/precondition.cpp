@@ -53,6 +53,30 @@ void check_operand(const NamedMatrix& matrix) {
                          name_of(matrix.layout.dtype)));
 }
 
+ByteRange memory(const void* data, std::size_t bytes) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
+    return {begin, begin + bytes};
+}
+
+void check_packed(const char* name, const void* data, std::size_t bytes, std::size_t needed) {
+    if (needed == 0) return;
+    if (!data) fail(fmt::format("{} is missing", name));
+    if (bytes < needed) fail(fmt::format("the packed {} has {} bytes; {} are needed", name, bytes, needed));
+    if (reinterpret_cast<std::uintptr_t>(data) % 64 != 0)
+        fail(fmt::format("the packed {} at {} is not aligned to 64 bytes", name, data));
+}
+
+/// The operand is there, whole and aligned; the bytes that it takes.
+ByteRange checked_operand(const NamedMatrix& matrix, const ContractionProblem& problem, std::size_t bytes,
+                          std::size_t needed) {
+    if (matrix.layout.packed) {
+        check_packed(matrix.name, matrix.data, bytes, needed);
+        return memory(matrix.data, needed);
+    }
+    check_operand(matrix);
+    return extent(matrix, problem);
+}
+
 std::string refusal_of_layout(const NamedMatrix& matrix) {
     const MatrixLayout& layout = matrix.layout;
     if (layout.dtype != DType::f32 && layout.dtype != DType::bf16)
@@ -65,6 +89,16 @@ std::string refusal_of_layout(const NamedMatrix& matrix) {
     return {};
 }
 
+std::string refusal_of_operand(const NamedMatrix& matrix, const ContractionProblem& problem) {
+    if (!matrix.layout.packed) return refusal_of_layout(matrix);
+    if (matrix.layout.dtype != DType::f32 && matrix.layout.dtype != DType::bf16)
+        return fmt::format("{} is {}; expected f32 or bf16", matrix.name, name_of(matrix.layout.dtype));
+    if (problem.batch != std::array<std::int64_t, 2>{1, 1})
+        return fmt::format("{} is packed, which only a single matrix can be; the batch is {} x {}",
+                           matrix.name, problem.batch[0], problem.batch[1]);
+    return {};
+}
+
 std::string refusal_of_output(const ContractionProblem& problem) {
     const StandardEpilogue& epilogue = problem.epilogue;
     const bool finishes = epilogue.bias || epilogue.residual || epilogue.activation != Activation::none;
@@ -73,6 +107,8 @@ std::string refusal_of_output(const ContractionProblem& problem) {
         if (problem.store == Store::accumulate) return "a custom epilogue cannot accumulate into the output";
         return {};
     }
+    if (problem.out.packed || epilogue.residual_layout.packed)
+        return "only a and b can be packed, not the output or the residual";
     if (problem.out.transpose == Transpose::yes) return "the output cannot be stored transposed";
     if (problem.store == Store::accumulate && problem.out.dtype != DType::f32)
         return "accumulation needs an f32 output";
@@ -98,20 +134,21 @@ std::string refusal(const ContractionProblem& problem, Isa /*isa*/) {
     if (std::min({problem.m, problem.n, problem.k, problem.batch[0], problem.batch[1]}) < 0)
         return fmt::format("sizes must not be negative: batch {} x {}, m {}, n {}, k {}", problem.batch[0],
                            problem.batch[1], problem.m, problem.n, problem.k);
-    std::string reason = refusal_of_layout(stored("a", nullptr, problem.a, problem.m, problem.k));
-    if (reason.empty()) reason = refusal_of_layout(stored("b", nullptr, problem.b, problem.k, problem.n));
+    std::string reason = refusal_of_operand(stored("a", nullptr, problem.a, problem.m, problem.k), problem);
+    if (reason.empty())
+        reason = refusal_of_operand(stored("b", nullptr, problem.b, problem.k, problem.n), problem);
     if (reason.empty()) reason = refusal_of_output(problem);
     return reason;
 }
 
 void check_arguments(const ContractionProblem& problem, const ContractionArguments& arguments,
-                     std::span<const std::byte> workspace, std::size_t needed) {
+                     std::span<const std::byte> workspace, const NeededBytes& needed) {
     const NamedMatrix a = stored("a", arguments.a, problem.a, problem.m, problem.k);
     const NamedMatrix b = stored("b", arguments.b, problem.b, problem.k, problem.n);
-    check_operand(a);
-    check_operand(b);
-    if (workspace.size() < needed)
-        fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), needed));
+    const ByteRange read_a = checked_operand(a, problem, arguments.packed_a_bytes, needed.packed_a);
+    const ByteRange read_b = checked_operand(b, problem, arguments.packed_b_bytes, needed.packed_b);
+    if (workspace.size() < needed.workspace)
+        fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), needed.workspace));
     if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 64 != 0)
         fail("the workspace is not aligned to 64 bytes");
     if (problem.custom_epilogue) {
@@ -126,16 +163,31 @@ void check_arguments(const ContractionProblem& problem, const ContractionArgumen
     if (epilogue.residual)
         check_operand(
             stored("the residual", arguments.residual, epilogue.residual_layout, problem.m, problem.n));
-    const auto scratch = reinterpret_cast<std::uintptr_t>(workspace.data());
     const ByteRange written = extent(out, problem);
     // Partial sums lie in the output before the residual is read.
     if (epilogue.residual && overlap(written, extent(stored("the residual", arguments.residual,
                                                             epilogue.residual_layout, problem.m, problem.n),
                                                      problem)))
         fail("the output overlaps the residual");
-    if (overlap(written, extent(a, problem))) fail("the output overlaps a");
-    if (overlap(written, extent(b, problem))) fail("the output overlaps b");
-    if (overlap(written, {scratch, scratch + workspace.size()})) fail("the output overlaps the workspace");
+    if (overlap(written, read_a)) fail("the output overlaps a");
+    if (overlap(written, read_b)) fail("the output overlaps b");
+    if (overlap(written, memory(workspace.data(), workspace.size())))
+        fail("the output overlaps the workspace");
+}
+
+void check_packing(const ContractionProblem& problem, Side side, const void* source,
+                   std::span<const std::byte> packed, std::size_t needed) {
+    NamedMatrix matrix = side == Side::a ? stored("a", source, problem.a, problem.m, problem.k)
+                                         : stored("b", source, problem.b, problem.k, problem.n);
+    if (matrix.layout.packed)
+        fail(fmt::format("{} is to be packed, but its layout says that it is", matrix.name));
+    if (problem.batch != std::array<std::int64_t, 2>{1, 1})
+        fail(fmt::format("only a single matrix can be packed; the batch is {} x {}", problem.batch[0],
+                         problem.batch[1]));
+    check_operand(matrix);
+    check_packed(matrix.name, packed.data(), packed.size(), needed);
+    if (overlap(memory(packed.data(), needed), extent(matrix, problem)))
+        fail(fmt::format("{} overlaps its packed copy", matrix.name));
 }
 
 }  // namespace mantissa::cpu

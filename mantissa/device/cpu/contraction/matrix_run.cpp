@@ -1,0 +1,184 @@
+#include "mantissa/device/cpu/contraction/matrix_run.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+namespace mantissa::cpu {
+
+namespace {
+
+/// Between a kernel set's begin and end, whatever happens in an epilogue.
+class Prepared {
+  public:
+    explicit Prepared(const ContractionKernels& kernels) : kernels_(kernels) {
+        if (kernels_.begin) kernels_.begin();
+    }
+    ~Prepared() {
+        if (kernels_.end) kernels_.end();
+    }
+    Prepared(const Prepared&) = delete;
+    Prepared& operator=(const Prepared&) = delete;
+
+  private:
+    const ContractionKernels& kernels_;
+};
+
+std::size_t in_lines(std::int64_t bytes) { return (static_cast<std::size_t>(bytes) + 63) / 64 * 64; }
+
+std::atomic_ref<std::int64_t> atomic(std::int64_t& counter) { return std::atomic_ref<std::int64_t>(counter); }
+
+}  // namespace
+
+WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
+                                 const ContractionKernels& kernels)
+    : counters(in_lines((4 + blocking.blocks()) * 8)),
+      packed_b(problem.b.packed ? 0 : in_lines(kernels.line_bytes(blocking.depth) * blocking.columns)),
+      partial(blocking.partial_sums ? in_lines(problem.m * blocking.columns * 4) : 0),
+      packed_a(problem.a.packed ? 0 : in_lines(kernels.line_bytes(blocking.depth) * blocking.rows)),
+      tile(in_lines(kernels.height * kernels.width * 4)) {}
+
+MatrixRun::MatrixRun(const ContractionCall& call, std::int64_t entry, std::byte* memory)
+    : c_(call),
+      p_(call.problem),
+      a_(call.problem, Side::a, call.kernels),
+      b_(call.problem, Side::b, call.kernels),
+      entry_(entry),
+      memory_(memory) {
+    std::memset(memory_, 0, c_.layout.counters);
+}
+
+void MatrixRun::run_item(std::int64_t item, std::byte* worker_memory) {
+    const Blocking& blocking = c_.blocking;
+    if (item < blocking.pack_groups) return pack(0, item);
+    item -= blocking.pack_groups;
+    const std::int64_t chunk = item / (blocking.pack_groups + blocking.blocks());
+    const std::int64_t part = item % (blocking.pack_groups + blocking.blocks());
+    if (part >= blocking.pack_groups)
+        multiply(chunk, part - blocking.pack_groups, worker_memory);
+    else if (chunk + 1 < blocking.chunks())
+        pack(chunk + 1, part);
+}
+
+void MatrixRun::abandon() { atomic(counter(failed_counter)).store(1); }
+
+void MatrixRun::wait(std::int64_t& what, std::int64_t least) {
+    for (int round = 0; atomic(what).load(std::memory_order_acquire) < least; ++round) {
+        if (atomic(counter(failed_counter)).load(std::memory_order_relaxed)) return;
+        if (round < 1000)
+            _mm_pause();
+        else
+            std::this_thread::yield();
+    }
+}
+
+PanelRange MatrixRun::depth_of(std::int64_t chunk) const {
+    return part_of(p_.k, c_.blocking.depth, chunk % c_.blocking.depth_chunks);
+}
+
+PanelRange MatrixRun::columns_of(std::int64_t chunk) const {
+    return part_of(p_.n, c_.blocking.columns, chunk / c_.blocking.depth_chunks);
+}
+
+PanelRange MatrixRun::rows_of(std::int64_t block) const {
+    return part_of(p_.m, c_.blocking.rows, block % c_.blocking.row_blocks);
+}
+
+std::byte* MatrixRun::chunk_buffer(std::int64_t chunk) const {
+    return memory_ + c_.layout.counters + static_cast<std::size_t>(chunk % 2) * c_.layout.packed_b;
+}
+
+const std::byte* MatrixRun::panels_of_b(std::int64_t chunk) const {
+    if (!p_.b.packed) return chunk_buffer(chunk);
+    return static_cast<const std::byte*>(c_.arguments.b) +
+           b_.offset(columns_of(chunk).begin, depth_of(chunk));
+}
+
+const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, PanelRange rows, std::byte* worker_memory) const {
+    const PanelRange depth = depth_of(chunk);
+    if (p_.a.packed) return static_cast<const std::byte*>(c_.arguments.a) + a_.offset(rows.begin, depth);
+    a_.pack(c_.arguments.a, entry_, rows, depth, worker_memory);
+    return worker_memory;
+}
+
+void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
+    // The buffer is free when every block is done with the chunk before the last.
+    for (std::int64_t block = 0; block < c_.blocking.blocks(); ++block) wait(done(block), chunk - 1);
+    const PanelRange columns = columns_of(chunk), depth = depth_of(chunk);
+    const PanelRange mine = part_of(columns.size, c_.blocking.pack_columns, group);
+    b_.pack(c_.arguments.b, entry_, {columns.begin + mine.begin, mine.size}, depth,
+            chunk_buffer(chunk) + mine.begin * c_.kernels.line_bytes(depth.size));
+    atomic(packed(chunk)).fetch_add(1, std::memory_order_release);
+}
+
+void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory) {
+    const Blocking& blocking = c_.blocking;
+    wait(packed(chunk), blocking.pack_groups * (chunk / 2 + 1));
+    wait(done(block), chunk);
+    const PanelRange columns =
+        part_of(columns_of(chunk).size, blocking.split_columns, block / blocking.row_blocks);
+    if (rows_of(block).size > 0 && columns.size > 0) {
+        const Prepared prepared(c_.kernels);
+        multiply_panels(chunk, block, columns, worker_memory);
+    }
+    if (c_.streaming) _mm_sfence();
+    atomic(done(block)).store(chunk + 1, std::memory_order_release);
+}
+
+void MatrixRun::prefetch_next_rows(std::int64_t chunk, std::int64_t block, std::int64_t share,
+                                   std::int64_t shares) const {
+    const bool same_chunk = block + 1 < c_.blocking.row_blocks;
+    if (!same_chunk && ++chunk >= c_.blocking.chunks()) return;
+    a_.prefetch(c_.arguments.a, entry_, rows_of(same_chunk ? block + 1 : 0), depth_of(chunk), share, shares);
+}
+
+/// `columns` counts from the beginning of the chunk.
+void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t block, PanelRange columns,
+                                std::byte* worker_memory) const {
+    const Blocking& blocking = c_.blocking;
+    const PanelRange depth = depth_of(chunk), rows = rows_of(block);
+    const std::int64_t line_bytes = c_.kernels.line_bytes(depth.size);
+    const std::int64_t height = c_.kernels.height, width = c_.kernels.width;
+    const std::byte* const panels_a = panels_of_a(chunk, rows, worker_memory);
+    const std::byte* const panels_b = panels_of_b(chunk);
+    float* const tile_sums = reinterpret_cast<float*>(worker_memory + c_.layout.packed_a);
+    float* const partial = reinterpret_cast<float*>(memory_ + c_.layout.counters + 2 * c_.layout.packed_b);
+
+    const bool first = chunk % blocking.depth_chunks == 0;
+    const bool last = (chunk + 1) % blocking.depth_chunks == 0;
+    const bool in_out = p_.out.dtype == DType::f32 && !p_.custom_epilogue;
+    const bool foresees = blocking.entry_per_thread;
+    const std::int64_t first_column = columns_of(chunk).begin;
+    const std::int64_t matrix =
+        entry_ / p_.batch[1] * p_.out.batch_stride[0] + entry_ % p_.batch[1] * p_.out.batch_stride[1];
+    float* const out = in_out ? static_cast<float*>(c_.arguments.out) + matrix + first_column : nullptr;
+    const std::int64_t tiles = (rows.size + height - 1) / height * ((columns.size + width - 1) / width);
+    std::int64_t tile_index = 0;
+    for (std::int64_t j = columns.begin; j < columns.begin + columns.size; j += width)
+        for (std::int64_t i = 0; i < rows.size; i += height, ++tile_index) {
+            if (foresees) prefetch_next_rows(chunk, block, tile_index, tiles);
+            Tile tile{.a = panels_a + i * line_bytes,
+                      .b = panels_b + j * line_bytes,
+                      .depth = depth.size,
+                      .rows = std::min(height, rows.size - i),
+                      .cols = std::min(width, columns.begin + columns.size - j),
+                      .accumulate = !first || p_.store == Store::accumulate,
+                      .streaming = c_.streaming};
+            // The next panel of b comes from L3 or memory: four lines of it with each tile of this one.
+            tile.ahead = panels_b + (j + width + std::min(i / height * 4, width)) * line_bytes;
+            const std::int64_t row = rows.begin + i;
+            tile.ldc = in_out ? p_.out.leading : blocking.partial_sums ? blocking.columns : width;
+            tile.c = in_out                  ? out + row * tile.ldc + j
+                     : blocking.partial_sums ? partial + row * tile.ldc + j
+                                             : tile_sums;
+            c_.kernels.multiply(tile);
+            if (last && c_.finish)
+                c_.finish(tile.c, tile.ldc, entry_ * p_.m + row, first_column + j, tile.rows, tile.cols,
+                          c_.finish_args);
+        }
+}
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,84 @@
+// One matrix of a contraction as items handed out in order: packing a chunk of b, and multiplying one block
+// of rows with a packed chunk. The chunk after the one being multiplied is packed beside it, so threads meet
+// no barrier; an item waits only for items before it, which some thread has taken already, so no wait is for
+// ever.
+//
+// Items of one matrix:   pack chunk 0 | pack chunk 1, multiply chunk 0 | pack chunk 2, multiply chunk 1 | ...
+// Where b comes packed, only the multiplications are left.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mantissa/device/cpu/contraction/blocking.h"
+#include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/contraction/kernels.h"
+#include "mantissa/device/cpu/contraction/packing.h"
+
+namespace mantissa::cpu {
+
+/// Bytes of the parts of the workspace, each in whole cache lines.
+struct WorkspaceLayout {
+    WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
+                    const ContractionKernels& kernels);
+
+    std::size_t per_matrix() const { return counters + 2 * packed_b + partial; }
+    std::size_t per_worker() const { return packed_a + tile; }
+
+    std::size_t counters, packed_b, partial, packed_a, tile;
+};
+
+/// What all matrices of a call share.
+struct ContractionCall {
+    const ContractionProblem& problem;
+    const ContractionArguments& arguments;
+    ContractionKernels kernels;
+    Blocking blocking;
+    WorkspaceLayout layout;
+    bool streaming = false;
+    EpilogueFunction finish = nullptr;
+    const void* finish_args = nullptr;
+};
+
+class MatrixRun {
+  public:
+    /// One matrix of the batch, and the memory in which it is computed.
+    MatrixRun(const ContractionCall& call, std::int64_t entry, std::byte* memory);
+
+    void run_item(std::int64_t item, std::byte* worker_memory);
+    /// Lets those who wait for an item that failed go on.
+    void abandon();
+
+  private:
+    // Counters. Chunks of equal parity share a buffer and a counter, which only grows.
+    static constexpr std::int64_t failed_counter = 0, first_block_counter = 4;
+    std::int64_t& counter(std::int64_t index) { return reinterpret_cast<std::int64_t*>(memory_)[index]; }
+    std::int64_t& packed(std::int64_t chunk) { return counter(1 + chunk % 2); }
+    // The block counters count chunks done.
+    std::int64_t& done(std::int64_t block) { return counter(first_block_counter + block); }
+    void wait(std::int64_t& what, std::int64_t least);
+
+    PanelRange depth_of(std::int64_t chunk) const;
+    PanelRange columns_of(std::int64_t chunk) const;
+    PanelRange rows_of(std::int64_t block) const;
+    /// Panels of the columns of a chunk.
+    std::byte* chunk_buffer(std::int64_t chunk) const;
+    const std::byte* panels_of_b(std::int64_t chunk) const;
+    const std::byte* panels_of_a(std::int64_t chunk, PanelRange rows, std::byte* worker_memory) const;
+
+    void pack(std::int64_t chunk, std::int64_t group);
+    void multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory);
+    void multiply_panels(std::int64_t chunk, std::int64_t block, PanelRange columns,
+                         std::byte* worker_memory) const;
+    /// Where one thread does the whole matrix, it knows what it reads next.
+    void prefetch_next_rows(std::int64_t chunk, std::int64_t block, std::int64_t share,
+                            std::int64_t shares) const;
+
+    const ContractionCall& c_;
+    const ContractionProblem& p_;
+    OperandPanels a_, b_;
+    std::int64_t entry_;
+    std::byte* memory_;
+};
+
+}  // namespace mantissa::cpu

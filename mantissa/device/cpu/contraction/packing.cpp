@@ -1,0 +1,94 @@
+#include "mantissa/device/cpu/contraction/packing.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+
+#include "mantissa/device/cpu/contraction/blocking.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+// To L2 and not L1: rows that are a page apart fall into one set of it and would drive each other out.
+void prefetch_run(const std::byte* from, std::int64_t bytes) {
+    for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(from + at, _MM_HINT_T1);
+}
+
+std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return (size + unit - 1) / unit * unit; }
+
+}  // namespace
+
+PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index) {
+    const std::int64_t begin = std::min(whole, index * part);
+    return {begin, std::min(part, whole - begin)};
+}
+
+OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const ContractionKernels& kernels)
+    : problem_(problem),
+      kernels_(kernels),
+      layout_(side == Side::a ? problem.a : problem.b),
+      lines_(side == Side::a ? problem.m : problem.n),
+      panel_size_(side == Side::a ? kernels.height : kernels.width) {
+    const bool transposed = layout_.transpose == Transpose::yes;
+    form_ = transposed == (side == Side::b) ? PanelSource::along_depth : PanelSource::across_depth;
+    const PanelKernels& all = side == Side::a ? kernels.pack_a : kernels.pack_b;
+    kernel_ = all[static_cast<std::size_t>(form_)][layout_.dtype == DType::bf16 ? 1 : 0];
+}
+
+std::int64_t OperandPanels::padded_lines() const { return rounded_up(lines_, panel_size_); }
+
+std::size_t OperandPanels::bytes() const {
+    const std::int64_t depth = depth_of_chunks(problem_.k, kernels_);
+    const std::int64_t last = problem_.k % depth;
+    return static_cast<std::size_t>(offset(0, {problem_.k - last, last}) +
+                                    padded_lines() * kernels_.line_bytes(last));
+}
+
+std::int64_t OperandPanels::offset(std::int64_t line, PanelRange depth) const {
+    return padded_lines() * kernels_.line_bytes(depth.begin) + line * kernels_.line_bytes(depth.size);
+}
+
+const std::byte* OperandPanels::element(const void* source, std::int64_t entry, std::int64_t line,
+                                        std::int64_t depth) const {
+    const std::int64_t outer = entry / problem_.batch[1], inner = entry % problem_.batch[1];
+    const std::int64_t matrix = outer * layout_.batch_stride[0] + inner * layout_.batch_stride[1];
+    const std::int64_t in_matrix =
+        form_ == PanelSource::along_depth ? line * layout_.leading + depth : depth * layout_.leading + line;
+    return static_cast<const std::byte*>(source) +
+           static_cast<std::int64_t>(size_of(layout_.dtype)) * (matrix + in_matrix);
+}
+
+void OperandPanels::pack(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                         std::byte* panels) const {
+    const bool along = form_ == PanelSource::along_depth;
+    // A few stored rows at a time, so that the lines of cache between two panels are read once.
+    const std::int64_t slice = along ? depth.size : std::max<std::int64_t>(16, kernels_.depth_unit);
+    const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
+    const auto row_bytes = static_cast<std::int64_t>(size_of(layout_.dtype)) * lines.size;
+    for (std::int64_t k = 0; k < depth.size; k += slice) {
+        // Short rows a page apart are no stream that hardware would foresee.
+        const std::int64_t next = std::min(slice, depth.size - k - slice);
+        for (std::int64_t row = 0; !along && row < next; ++row)
+            prefetch_run(element(source, entry, lines.begin, depth.begin + k + slice + row), row_bytes);
+        for (std::int64_t line = 0; line < lines.size; line += panel_size_)
+            kernel_({.source = element(source, entry, lines.begin + line, depth.begin + k),
+                     .stride = layout_.leading,
+                     .lines = std::min(panel_size_, lines.size - line),
+                     .depth = std::min(slice, depth.size - k),
+                     .panel = panels + line * line_bytes + k * panel_size_ * kernels_.element_bytes});
+    }
+}
+
+void OperandPanels::prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                             std::int64_t share, std::int64_t shares) const {
+    const bool along = form_ == PanelSource::along_depth;
+    const std::int64_t rows = along ? lines.size : depth.size;
+    const std::int64_t row_bytes =
+        static_cast<std::int64_t>(size_of(layout_.dtype)) * (along ? depth.size : lines.size);
+    for (std::int64_t row = rows * share / shares; row < rows * (share + 1) / shares; ++row)
+        prefetch_run(element(source, entry, lines.begin + (along ? row : 0), depth.begin + (along ? 0 : row)),
+                     row_bytes);
+}
+
+}  // namespace mantissa::cpu

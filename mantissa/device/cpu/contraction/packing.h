@@ -1,0 +1,56 @@
+// Operands in panels: how they lie, and writing them. A packed operand is its depth in the chunks of the
+// blocking; in each chunk panels of the kernels' size, one after another, the last filled up with lines of
+// zeros.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/contraction/kernels.h"
+
+namespace mantissa::cpu {
+
+/// Lines (rows of a, columns of b) or depth, from `begin` on.
+struct PanelRange {
+    std::int64_t begin = 0;
+    std::int64_t size = 0;
+};
+
+/// Part `index` of `whole` cut into parts of `part`; the last may be short or empty.
+PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index);
+
+/// One side of a problem as kernels want it.
+class OperandPanels {
+  public:
+    OperandPanels(const ContractionProblem& problem, Side side, const ContractionKernels& kernels);
+
+    std::int64_t panel_size() const { return panel_size_; }
+    /// All lines, with those that fill up the last panel.
+    std::int64_t padded_lines() const;
+    /// Of the whole operand, packed.
+    std::size_t bytes() const;
+    /// Where the panel of `line` begins in the chunk that is `depth` of a packed operand.
+    std::int64_t offset(std::int64_t line, PanelRange depth) const;
+
+    /// Writes the panels of `lines` x `depth` from where the operand lies in memory; `lines` begins with a
+    /// panel.
+    void pack(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+              std::byte* panels) const;
+    /// Asks for the part `share` of `shares` of `lines` x `depth`, where it lies in memory, to come into L2.
+    void prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                  std::int64_t share, std::int64_t shares) const;
+
+  private:
+    const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,
+                             std::int64_t depth) const;
+
+    const ContractionProblem& problem_;
+    const ContractionKernels& kernels_;
+    const MatrixLayout& layout_;
+    std::int64_t lines_, panel_size_;
+    PanelSource form_;
+    PanelKernel kernel_;
+};
+
+}  // namespace mantissa::cpu
