@@ -13,7 +13,7 @@ namespace mantissa::cpu {
 
 namespace {
 
-// An output of 8 MiB stays in no L2, and will be read from memory anyway.
+// An output of 8 MiB, or 4 of BF16, stays in no L2, and will be read from memory anyway.
 constexpr std::int64_t streaming_from = 2 << 20;
 
 bool is_empty(const ContractionProblem& problem) {
@@ -116,7 +116,8 @@ void contract(const ContractionProblem& problem, const ContractionArguments& arg
                      .packed_b = problem.b.packed ? packed_bytes(problem, Side::b, kernels) : 0});
 
     const Blocking blocking = blocking_of(problem, kernels);
-    const StandardEpilogueArguments standard{&problem, &arguments};
+    const bool large = problem.batch[0] * problem.batch[1] * problem.m * problem.n >= streaming_from;
+    const StandardEpilogueArguments standard{&problem, &arguments, kernels.finish, large};
     ContractionCall call{problem, arguments, kernels, blocking, WorkspaceLayout(problem, blocking, kernels)};
     if (problem.custom_epilogue) {
         call.finish = arguments.epilogue;
@@ -124,10 +125,9 @@ void contract(const ContractionProblem& problem, const ContractionArguments& arg
     } else if (needs_finishing(problem)) {
         call.finish = finish_standard;
         call.finish_args = &standard;
+    } else {
+        call.streaming = large && problem.store == Store::overwrite && blocking.depth_chunks == 1;
     }
-    call.streaming = !call.finish && !problem.custom_epilogue && problem.store == Store::overwrite &&
-                     blocking.depth_chunks == 1 &&
-                     problem.batch[0] * problem.batch[1] * problem.m * problem.n >= streaming_from;
     run_matrices(call, workspace, pool);
 }
 

@@ -100,8 +100,8 @@ std::string refusal(const ContractionProblem& problem, Isa isa);
 /// Bytes of scratch that contract() needs with so many threads.
 std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int threads);
 
-/// Bytes of one operand of the problem, packed. How it is packed follows from its own sizes, both operands'
-/// types and the level, and for b from n: so a packed b serves any m, and a packed a any n.
+/// Bytes of one operand of the problem, packed. How it is packed follows from its own sizes, the types of
+/// operands and output, and the level: so a packed b serves any m, and a packed a any n.
 std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa);
 
 /// Packs one operand, which lies in memory as its layout says, for calls whose layout says that it is packed.

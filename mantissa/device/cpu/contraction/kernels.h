@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 
+#include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/isa.h"
 
 namespace mantissa::cpu {
@@ -57,6 +58,8 @@ struct ContractionKernels {
     std::int64_t most_depth = 384;
     /// Of an element of a panel.
     std::int64_t element_bytes = 4;
+    /// What the standard epilogue calls.
+    EpilogueKernel finish = nullptr;
     TileKernel multiply = nullptr;
     /// null for a type of operand that these kernels do not take
     PanelKernels pack_a = {};

@@ -18,6 +18,7 @@ using Product = PanelProduct<Avx2Lanes, height, 2>;
 ContractionKernels contraction_kernels_avx2() {
     return {.height = height,
             .width = Product::width,
+            .finish = finish_block_avx2,
             .multiply = Product::multiply<>,
             .pack_a = widened_panels_ymm<height>(),
             .pack_b = widened_panels_ymm<Product::width>()};

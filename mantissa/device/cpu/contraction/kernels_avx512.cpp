@@ -16,6 +16,7 @@ ContractionKernels kernels() {
     using Product = PanelProduct<Avx512Lanes, height, Vectors>;
     return {.height = height,
             .width = Product::width,
+            .finish = finish_block_avx512,
             .multiply = Product::template multiply<>,
             .pack_a = widened_panels_ymm<height>(),
             .pack_b = widened_panels_ymm<Product::width>()};

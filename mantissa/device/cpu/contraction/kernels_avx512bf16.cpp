@@ -13,6 +13,7 @@ ContractionKernels kernels() {
     using Product = PanelProduct<Avx512Bf16Lanes, dot_height, Vectors>;
     ContractionKernels kernels = dot_kernels();
     kernels.width = Product::width;
+    kernels.finish = finish_block_avx512;
     kernels.multiply = Product::template multiply<>;
     kernels.pack_a = paired_panels_ymm<dot_height>();
     kernels.pack_b = paired_panels_ymm<Product::width>();

@@ -78,6 +78,7 @@ ContractionKernels contraction_kernels_dot_twin() {
     using Product = PanelProduct<TwinLanes, dot_height, 3>;
     ContractionKernels kernels = dot_kernels();
     kernels.width = Product::width;
+    kernels.finish = finish_block_generic;
     kernels.multiply = Product::multiply<>;
     kernels.pack_a = panels<dot_height>();
     kernels.pack_b = panels<Product::width>();

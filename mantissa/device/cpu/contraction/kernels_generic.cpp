@@ -24,6 +24,7 @@ constexpr PanelKernels panels() {
 ContractionKernels contraction_kernels_generic() {
     return {.height = height,
             .width = Product::width,
+            .finish = finish_block_generic,
             .multiply = Product::multiply<>,
             .pack_a = panels<height>(),
             .pack_b = panels<Product::width>()};

@@ -124,7 +124,7 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
         const Prepared prepared(c_.kernels);
         multiply_panels(chunk, block, columns, worker_memory);
     }
-    if (c_.streaming) _mm_sfence();
+    _mm_sfence();  // what went past the caches is visible before the counter is
     atomic(done(block)).store(chunk + 1, std::memory_order_release);
 }
 

@@ -1,9 +1,6 @@
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
-#include <cstring>
-
-#include "mantissa/numerics/elementary.h"
-#include "mantissa/numerics/formats.h"
+#include <cstddef>
 
 namespace mantissa::cpu {
 
@@ -14,29 +11,8 @@ std::int64_t entry_offset(const MatrixLayout& layout, const ContractionProblem& 
            entry % problem.batch[1] * layout.batch_stride[1];
 }
 
-void add(float* sums, const void* terms, DType dtype, std::int64_t offset, std::int64_t count) {
-    if (dtype == DType::bf16) {
-        const auto* const from = static_cast<const BF16*>(terms) + offset;
-        for (std::int64_t j = 0; j < count; ++j) sums[j] += to_f32(from[j]);
-    } else {
-        const auto* const from = static_cast<const float*>(terms) + offset;
-        for (std::int64_t j = 0; j < count; ++j) sums[j] += from[j];
-    }
-}
-
-float gelu_tanh(float x) {
-    constexpr float root_two_over_pi = 0.797884560802865F;
-    return 0.5F * x * (1 + elementary::tanh(root_two_over_pi * (x + 0.044715F * x * x * x)));
-}
-
-void store(const float* sums, void* out, DType dtype, std::int64_t offset, std::int64_t count) {
-    if (dtype == DType::bf16) {
-        auto* const to = static_cast<BF16*>(out) + offset;
-        for (std::int64_t j = 0; j < count; ++j) to[j] = to_bf16(sums[j]);
-    } else {
-        float* const to = static_cast<float*>(out) + offset;
-        if (to != sums) std::memcpy(to, sums, static_cast<std::size_t>(count) * sizeof(float));
-    }
+const void* at(const void* base, DType type, std::int64_t elements) {
+    return static_cast<const std::byte*>(base) + elements * static_cast<std::int64_t>(size_of(type));
 }
 
 }  // namespace
@@ -49,22 +25,28 @@ bool needs_finishing(const ContractionProblem& problem) {
 
 void finish_standard(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
                      std::int64_t cols, const void* args) {
-    const auto& [problem, arguments] = *static_cast<const StandardEpilogueArguments*>(args);
+    const auto& [problem, arguments, kernel, streaming] =
+        *static_cast<const StandardEpilogueArguments*>(args);
     const StandardEpilogue& epilogue = problem->epilogue;
-    const std::int64_t entry = row0 / problem->m;
-    const std::int64_t out_offset = entry_offset(problem->out, *problem, entry);
-    const std::int64_t residual_offset = entry_offset(epilogue.residual_layout, *problem, entry);
-    for (std::int64_t i = 0; i < rows; ++i) {
-        float* const row = sums + i * ld;
-        const std::int64_t r = row0 % problem->m + i;
-        if (epilogue.bias) add(row, arguments->bias, epilogue.bias_dtype, col0, cols);
-        if (epilogue.activation == Activation::gelu_tanh)
-            for (std::int64_t j = 0; j < cols; ++j) row[j] = gelu_tanh(row[j]);
-        if (epilogue.residual)
-            add(row, arguments->residual, epilogue.residual_layout.dtype,
-                residual_offset + r * epilogue.residual_layout.leading + col0, cols);
-        store(row, arguments->out, problem->out.dtype, out_offset + r * problem->out.leading + col0, cols);
+    const MatrixLayout &out = problem->out, &residual = epilogue.residual_layout;
+    const std::int64_t entry = row0 / problem->m, row = row0 % problem->m;
+    EpilogueBlock block{.sums = sums, .ld = ld, .rows = rows, .cols = cols, .streaming = streaming};
+    if (epilogue.bias) {
+        block.bias = at(arguments->bias, epilogue.bias_dtype, col0);
+        block.bias_dtype = epilogue.bias_dtype;
     }
+    block.gelu_tanh = epilogue.activation == Activation::gelu_tanh;
+    if (epilogue.residual) {
+        block.residual = at(arguments->residual, residual.dtype,
+                            entry_offset(residual, *problem, entry) + row * residual.leading + col0);
+        block.residual_dtype = residual.dtype;
+        block.residual_ld = residual.leading;
+    }
+    block.out = const_cast<void*>(
+        at(arguments->out, out.dtype, entry_offset(out, *problem, entry) + row * out.leading + col0));
+    block.out_dtype = out.dtype;
+    block.out_ld = out.leading;
+    kernel(block);
 }
 
 }  // namespace mantissa::cpu

@@ -4,12 +4,15 @@
 #include <cstdint>
 
 #include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 
 namespace mantissa::cpu {
 
 struct StandardEpilogueArguments {
     const ContractionProblem* problem = nullptr;
     const ContractionArguments* arguments = nullptr;
+    EpilogueKernel kernel = nullptr;
+    bool streaming = false;
 };
 
 /// Whether sums need more than to be left where they are, in an FP32 output.

@@ -97,6 +97,7 @@ ContractionKernels tile_kernels() {
         .depth_unit = tile_depth,
         .most_depth = 1024,
         .element_bytes = 2,
+        .finish = finish_block_generic,
         .multiply = multiply_tiles<Unit>,
         .pack_a = {{{nullptr, pack_tiles<along, index_in_a>}, {nullptr, pack_tiles<across, index_in_a>}}},
         .pack_b = {{{nullptr, pack_tiles<along, index_in_b>}, {nullptr, pack_tiles<across, index_in_b>}}}};

@@ -1,0 +1,10 @@
+// The standard epilogue for AVX-512.
+#include "mantissa/device/cpu/rows/lanes_avx512.h"
+// The lanes come first: the body is written in terms of them.
+#include "mantissa/device/cpu/contraction/epilogue_body.h"
+
+namespace mantissa::cpu {
+
+void finish_block_avx512(const EpilogueBlock& block) { finish_block(block); }
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,80 @@
+// The standard epilogue of each level: the same bits as plain C++, with and without stores past the caches,
+// and nothing written beside the block.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "mantissa/base/buffer.h"
+#include "mantissa/base/random.h"
+#include "mantissa/device/cpu/contraction/epilogue_kernels.h"
+#include "mantissa/device/cpu/isa.h"
+
+namespace mantissa::cpu {
+namespace {
+
+constexpr std::int64_t rows = 5, ld = 96;
+
+struct Case {
+    bool bias, gelu, residual;
+    DType type, out;
+    std::int64_t cols;
+};
+
+/// What the kernel leaves in an output of `rows` x `ld` that was full of ones.
+std::vector<std::byte> finished(EpilogueKernel kernel, const Case& c, bool streaming) {
+    Buffer sums(rows * ld * 4), bias(ld * 4), residual(rows * ld * 4), out(rows * ld * 4);
+    const RandomStream random{.seed = 3};
+    std::uint64_t element = 0;
+    for (float& x : sums.as<float>()) x = 3 * random.normal(element++);
+    for (Buffer* terms : {&bias, &residual})
+        for (float& x : terms->as<float>()) x = random.normal(element++);
+    std::ranges::fill(out.as<std::byte>(), std::byte{1});
+    // As BF16, each number is its upper half, twice.
+    for (Buffer* terms : {&bias, &residual})
+        if (c.type == DType::bf16)
+            for (std::uint32_t& x : terms->as<std::uint32_t>()) x = (x & 0xffff0000U) | x >> 16;
+    kernel({.sums = sums.as<float>().data(),
+            .ld = ld,
+            .rows = rows,
+            .cols = c.cols,
+            .bias = c.bias ? bias.data() : nullptr,
+            .bias_dtype = c.type,
+            .gelu_tanh = c.gelu,
+            .residual = c.residual ? residual.data() : nullptr,
+            .residual_dtype = c.type,
+            .residual_ld = ld,
+            .out = out.data(),
+            .out_dtype = c.out,
+            .out_ld = ld,
+            .streaming = streaming});
+    return {out.as<std::byte>().begin(), out.as<std::byte>().end()};
+}
+
+TEST(ContractionEpilogue, SameBitsOnEveryLevel) {
+    std::vector<EpilogueKernel> others;
+    if (best_isa() >= Isa::avx2) others.push_back(finish_block_avx2);
+    if (best_isa() >= Isa::avx512) others.push_back(finish_block_avx512);
+    for (const int flags : {0, 1, 2, 4, 7})
+        for (const DType type : {DType::f32, DType::bf16})
+            for (const DType out : {DType::f32, DType::bf16})
+                for (const std::int64_t cols : {1, 17, 32, 48, 64}) {
+                    const Case c{(flags & 1) != 0, (flags & 2) != 0, (flags & 4) != 0, type, out, cols};
+                    const std::vector<std::byte> expected = finished(finish_block_generic, c, false);
+                    for (const EpilogueKernel kernel : others)
+                        for (const bool streaming : {false, true})
+                            EXPECT_EQ(finished(kernel, c, streaming), expected)
+                                << "flags " << flags << ", " << name_of(type) << " to " << name_of(out)
+                                << ", " << cols << " columns" << (streaming ? ", streaming" : "");
+                    const auto size = static_cast<std::ptrdiff_t>(size_of(out));
+                    for (std::int64_t i = 0; i < rows; ++i) {
+                        const auto row = expected.begin() + i * ld * size;
+                        EXPECT_EQ(std::count(row + cols * size, row + ld * size, std::byte{1}),
+                                  (ld - cols) * size);
+                        EXPECT_NE(std::count(row, row + cols * size, std::byte{1}), cols * size);
+                    }
+                }
+}
+
+}  // namespace
+}  // namespace mantissa::cpu
