@@ -96,7 +96,8 @@ struct Unit {
 /// Two sets of operands, of at least 64 MiB together, so that a call finds none of its own in the caches.
 class Operands {
   public:
-    explicit Operands(const ContractionProblem& problem) {
+    /// Packs those that the problem wants packed.
+    Operands(ContractionProblem problem, Isa isa) {
         const std::int64_t entries = problem.batch[0] * problem.batch[1];
         const auto bytes_of = [entries](std::int64_t rows, std::int64_t cols, const MatrixLayout& layout) {
             return entries * rows * cols * static_cast<std::int64_t>(size_of(layout.dtype));
@@ -112,15 +113,27 @@ class Operands {
             fill(a_.back(), problem.a.dtype, 1);
             fill(b_.back(), problem.b.dtype, 2);
             std::ranges::fill(out_.back().as<std::byte>(), std::byte{0});
+            if (problem.a.packed) a_.back() = packed(problem, Side::a, a_.back(), isa);
+            if (problem.b.packed) b_.back() = packed(problem, Side::b, b_.back(), isa);
         }
     }
 
     ContractionArguments next() {
         turn_ = (turn_ + 1) % sets_;
-        return {.a = a_[turn_].data(), .b = b_[turn_].data(), .out = out_[turn_].data()};
+        return {.a = a_[turn_].data(),
+                .b = b_[turn_].data(),
+                .out = out_[turn_].data(),
+                .packed_a_bytes = a_[turn_].size(),
+                .packed_b_bytes = b_[turn_].size()};
     }
 
   private:
+    static Buffer packed(ContractionProblem problem, Side side, const Buffer& plain, Isa isa) {
+        problem.a.packed = problem.b.packed = false;
+        Buffer out(packed_bytes(problem, side, isa));
+        pack(problem, side, plain.data(), out.as<std::byte>(), pool(), isa);
+        return out;
+    }
     /// Normal values, a block of 2^16 of them repeated.
     static void fill(Buffer& buffer, DType type, std::uint32_t operation) {
         const RandomStream random{.seed = 1, .operation = operation};
@@ -151,9 +164,18 @@ double median(std::vector<double> values) {
     return values[values.size() / 2];
 }
 
+double copy_bandwidth() {
+    static Buffer scratch = [] {
+        Buffer memory(std::size_t{256} << 20);
+        std::ranges::fill(memory.as<std::byte>(), std::byte{1});  // pages never written are no memory
+        return memory;
+    }();
+    return measured_copy_bandwidth(pool(), scratch.as<std::byte>()).best();
+}
+
 void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) {
     const Isa isa = unit.isa;
-    Operands operands(problem);
+    Operands operands(problem, isa);
     Buffer workspace(workspace_bytes(problem, isa, pool().threads()));
     const double flops = 2.0 * static_cast<double>(problem.batch[0] * problem.batch[1] * problem.m) *
                          static_cast<double>(problem.n) * static_cast<double>(problem.k);
@@ -183,6 +205,11 @@ void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) 
     state.counters["peak_GF"] = before * pool().threads() * 1e-9;
     state.counters["median_ms"] = median(seconds) * 1e3;
     state.counters["disturbed"] = disturbed;
+    if (problem.m == 1) {
+        const auto element = static_cast<double>(size_of(problem.b.dtype));
+        state.counters["GB/s"] = flops / 2 * element / median(seconds) * 1e-9;
+        state.counters["copy_GB/s"] = copy_bandwidth() * 1e-9;
+    }
 }
 
 void add(const std::string& name, const ContractionProblem& problem, Unit unit, int calls) {
@@ -196,11 +223,28 @@ void add(const std::string& name, const ContractionProblem& problem, Unit unit, 
 void add_linears(Unit unit, int calls) {
     constexpr std::array<std::array<std::int64_t, 2>, 5> shapes{
         {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}, {50304, 768}}};
-    for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient})
-        for (const auto& [out, in] : shapes)
-            add(std::string(pass_names[static_cast<int>(pass)]) + "/N:" + std::to_string(out) +
-                    "/K:" + std::to_string(in),
-                linear_problem(pass, out, in, unit.operands), unit, out > 10000 ? std::min(calls, 3) : calls);
+    for (const bool packed : {false, true})
+        for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient})
+            for (const auto& [out, in] : shapes) {
+                ContractionProblem problem = linear_problem(pass, out, in, unit.operands);
+                problem.a.packed = problem.b.packed = packed;
+                add(std::string(pass_names[static_cast<int>(pass)]) + "/N:" + std::to_string(out) +
+                        "/K:" + std::to_string(in) + (packed ? "/packed" : ""),
+                    problem, unit, out > 10000 ? std::min(calls, 3) : calls);
+            }
+}
+
+/// What generating a token multiplies, with matrices stored either way.
+void add_rows(Unit unit, int calls) {
+    for (const auto& [out, in] : {std::array{3072, 768}, std::array{50304, 768}}) {
+        const std::string sizes = "/N:" + std::to_string(out) + "/K:" + std::to_string(in);
+        ContractionProblem problem = linear_problem(Pass::forward, out, in, unit.operands);
+        problem.m = 1;
+        add("row" + sizes, problem, unit, calls);
+        problem.b.transpose = Transpose::no;
+        problem.b.leading = out;
+        add("row" + sizes + "/transposed", problem, unit, calls);
+    }
 }
 
 /// 4 x 12 heads of 64, 1,024 tokens, head by head: q k^T, p v, and p^T dy.
@@ -234,6 +278,7 @@ int main(int argc, char** argv) {
     for (const Unit& unit : units) {
         add_linears(unit, calls);
         add_attention(unit, calls);
+        add_rows(unit, calls);
     }
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();

@@ -188,6 +188,13 @@ TEST(ContractionExact, Batches) {
         expect_exact_in_every_form(shape, pool);
 }
 
+TEST(ContractionExact, SingleRows) {
+    ThreadPool pool(3);
+    for (const Shape& shape : {Shape{.n = 3, .k = 1000}, Shape{.n = 700, .k = 130}, Shape{.n = 9, .k = 70000},
+                               Shape{.batch = {2, 3}, .n = 300, .k = 70}, Shape{.n = 40, .k = 0}})
+        expect_exact_in_every_form(shape, pool);
+}
+
 TEST(ContractionExact, SizesOfZero) {
     ThreadPool pool(2);
     for (const Shape& shape :

@@ -61,8 +61,8 @@ TEST(Contraction, ErrorStaysWithinTheBoundAndTheBoundBites) {
 
 TEST(Contraction, SameBitsForAnyNumberOfThreads) {
     for (const Isa isa : testable_levels())
-        for (const auto& [m, n, k] :
-             {std::array{300, 500, 900}, std::array{768, 100, 1200}, std::array{40, 3200, 64}}) {
+        for (const auto& [m, n, k] : {std::array{300, 500, 900}, std::array{768, 100, 1200},
+                                      std::array{40, 3200, 64}, std::array{1, 5000, 300}}) {
             Operand a(DType::f32, Transpose::yes, m, k, {1, 1}, 0);
             Operand b(DType::f32, Transpose::no, k, n, {1, 1}, 0);
             a.fill(Values::normal, 1);
@@ -101,19 +101,21 @@ TEST(Contraction, DotProductsHaveTheBitsOfTheirTwin) {
     EXPECT_NE(std::memcmp(unit.data(), product(contraction_kernels_avx512()).data(), unit.size() * 4), 0);
 }
 
-/// One sum c + a0 b0 + a1 b1 of BF16 numbers, the third factor pair being (c, 1) one step earlier.
+/// c + a0 b0 + a1 b1 in BF16, c being the product (c, 1) one pair earlier. Two equal rows, since a single one
+/// is widened.
 float dot(float c, std::array<float, 2> a, std::array<float, 2> b) {
     const std::array row{bf16_bits(c), bf16_bits(0), bf16_bits(a[0]), bf16_bits(a[1])};
+    const std::array rows{row, row};
     const std::array column{bf16_bits(1), bf16_bits(0), bf16_bits(b[0]), bf16_bits(b[1])};
     const MatrixLayout layout{.dtype = DType::bf16, .leading = 4};
     MatrixLayout transposed = layout;
     transposed.transpose = Transpose::yes;
-    float out = NAN;
+    std::array<float, 2> out{NAN, NAN};
     ThreadPool pool(1);
-    contract_in_new_workspace({.m = 1, .n = 1, .k = 4, .a = layout, .b = transposed, .out = {.leading = 1}},
-                              {.a = row.data(), .b = column.data(), .out = &out}, pool,
+    contract_in_new_workspace({.m = 2, .n = 1, .k = 4, .a = layout, .b = transposed, .out = {.leading = 1}},
+                              {.a = rows.data(), .b = column.data(), .out = out.data()}, pool,
                               contraction_kernels_avx512_bf16());
-    return out;
+    return out[1];
 }
 
 TEST(Contraction, DotProductsRoundAsDocumented) {

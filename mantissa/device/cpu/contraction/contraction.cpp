@@ -6,6 +6,7 @@
 #include "mantissa/device/cpu/contraction/choice.h"
 #include "mantissa/device/cpu/contraction/matrix_run.h"
 #include "mantissa/device/cpu/contraction/precondition.h"
+#include "mantissa/device/cpu/contraction/row_run.h"
 #include "mantissa/device/cpu/contraction/run_with.h"
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
@@ -64,6 +65,7 @@ std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int thre
 std::size_t workspace_bytes(const ContractionProblem& problem, const ContractionKernels& kernels,
                             int threads) {
     if (is_empty(problem)) return 0;
+    if (is_single_row(problem, kernels)) return row_workspace_bytes(problem, threads);
     const Blocking blocking = blocking_of(problem, kernels);
     const WorkspaceLayout layout(problem, blocking, kernels);
     const auto workers = static_cast<std::size_t>(threads);
@@ -128,7 +130,10 @@ void contract(const ContractionProblem& problem, const ContractionArguments& arg
     } else {
         call.streaming = large && problem.store == Store::overwrite && blocking.depth_chunks == 1;
     }
-    run_matrices(call, workspace, pool);
+    if (is_single_row(problem, kernels))
+        run_single_row(problem, arguments, kernels, workspace, pool, call.finish, call.finish_args);
+    else
+        run_matrices(call, workspace, pool);
 }
 
 }  // namespace mantissa::cpu

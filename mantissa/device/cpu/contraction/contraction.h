@@ -62,8 +62,9 @@ using EpilogueFunction = void (*)(float* sums, std::int64_t ld, std::int64_t row
                                   std::int64_t rows, std::int64_t cols, const void* args);
 
 /// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32; BF16
-/// operands are widened, which is exact. At level amx two BF16 operands go through tiles, which flush
-/// subnormal operands and results to zero. Sizes may be 0: with k = 0 all sums are 0.
+/// operands are widened, which is exact, unless both are BF16 and the level has a unit for them (bf16_unit),
+/// which flushes subnormal operands and sums to zero; a single row is widened there too, and its b is not
+/// packed. Sizes may be 0: with k = 0 all sums are 0.
 struct ContractionProblem {
     std::array<std::int64_t, 2> batch = {1, 1};
     std::int64_t m = 0;

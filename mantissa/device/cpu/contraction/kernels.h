@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
+#include "mantissa/device/cpu/contraction/row_product.h"
 #include "mantissa/device/cpu/isa.h"
 
 namespace mantissa::cpu {
@@ -64,6 +65,8 @@ struct ContractionKernels {
     /// null for a type of operand that these kernels do not take
     PanelKernels pack_a = {};
     PanelKernels pack_b = {};
+    /// For a single row; null where the panels do that too.
+    RowProductKernels multiply_row = {};
     /// Called by a thread before and after it multiplies; null where there is nothing to do.
     void (*begin)() = nullptr;
     void (*end)() = nullptr;

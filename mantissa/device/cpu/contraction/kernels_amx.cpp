@@ -34,6 +34,7 @@ ContractionKernels contraction_kernels_amx() {
     kernels.pack_a = tile_pack_a_avx512();
     kernels.pack_b = tile_pack_b_avx512();
     kernels.finish = finish_block_avx512;
+    kernels.multiply_row = row_product_avx512();
     kernels.begin = configure_tiles;
     kernels.end = release_tiles;
     return kernels;

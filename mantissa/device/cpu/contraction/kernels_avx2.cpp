@@ -21,7 +21,8 @@ ContractionKernels contraction_kernels_avx2() {
             .finish = finish_block_avx2,
             .multiply = Product::multiply<>,
             .pack_a = widened_panels_ymm<height>(),
-            .pack_b = widened_panels_ymm<Product::width>()};
+            .pack_b = widened_panels_ymm<Product::width>(),
+            .multiply_row = row_product_avx2()};
 }
 
 }  // namespace mantissa::cpu

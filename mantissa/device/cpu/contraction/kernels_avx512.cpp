@@ -19,7 +19,8 @@ ContractionKernels kernels() {
             .finish = finish_block_avx512,
             .multiply = Product::template multiply<>,
             .pack_a = widened_panels_ymm<height>(),
-            .pack_b = widened_panels_ymm<Product::width>()};
+            .pack_b = widened_panels_ymm<Product::width>(),
+            .multiply_row = row_product_avx512()};
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ ContractionKernels kernels() {
     using Product = PanelProduct<Avx512Bf16Lanes, dot_height, Vectors>;
     ContractionKernels kernels = dot_kernels();
     kernels.width = Product::width;
+    kernels.multiply_row = row_product_avx512();
     kernels.finish = finish_block_avx512;
     kernels.multiply = Product::template multiply<>;
     kernels.pack_a = paired_panels_ymm<dot_height>();

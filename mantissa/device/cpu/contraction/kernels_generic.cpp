@@ -27,7 +27,8 @@ ContractionKernels contraction_kernels_generic() {
             .finish = finish_block_generic,
             .multiply = Product::multiply<>,
             .pack_a = panels<height>(),
-            .pack_b = panels<Product::width>()};
+            .pack_b = panels<Product::width>(),
+            .multiply_row = row_product_generic()};
 }
 
 }  // namespace mantissa::cpu
