@@ -25,3 +25,13 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
   mantissa_python_test(check_symbols scripts/check_symbols.py ${CMAKE_BINARY_DIR})
 endif()
 mantissa_python_test(shell_scripts tests/scripts/shell_scripts_test.py)
+
+# The kernels of AVX2 on an emulated CPU that has nothing above, which faults on a stray AVX-512 instruction. Only
+# where qemu-x86_64 is installed (Debian: qemu-user), and a selection, since emulation is slow.
+find_program(MANTISSA_QEMU qemu-x86_64)
+if(MANTISSA_QEMU)
+  add_test(NAME device_emulated_haswell
+           COMMAND ${MANTISSA_QEMU} -cpu Haswell $<TARGET_FILE:test_device> --gtest_brief=1
+                   --gtest_filter=Isa.*:ContractionEpilogue.*:ContractionExact.Batches:ContractionExact.SingleRows:ContractionExact.SizesOfZero:ContractionExact.HeadsAreReadAndWrittenWhereTheyLie)
+  set_tests_properties(device_emulated_haswell PROPERTIES TIMEOUT 600)
+endif()
