@@ -22,7 +22,7 @@ std::span<const Op* const> op_table() {
         std::vector<const Op*> rows;
         for (const auto& family :
              {source_ops(), elementwise_ops(), movement_ops(), reduction_ops(), contraction_ops(),
-              normalization_ops(), activation_ops(), loss_ops(), optimizer_ops()})
+              attention_ops(), normalization_ops(), activation_ops(), loss_ops(), optimizer_ops()})
             for (const Op& op : family) {
                 check(op.gradient || !op.no_gradient.empty(),
                       "every operation has a gradient or says why not");

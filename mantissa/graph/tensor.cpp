@@ -1,5 +1,7 @@
 #include "mantissa/graph/tensor.h"
 
+#include <cmath>
+
 #include "mantissa/base/error.h"
 
 namespace mantissa {
@@ -161,6 +163,11 @@ Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options, Tensor::Where at
         attributes = attributes.with("output", *options.output);
     if (!options.multiply.empty()) attributes = attributes.with("multiply", options.multiply);
     return call(a.graph(), "matmul", inputs, std::move(attributes), at)[0];
+}
+
+Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, Tensor::Where at) {
+    const double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.dim(-1))));
+    return call1("attention", {q, k, v}, {{"causal", options.causal}, {"scale", scale}}, at);
 }
 
 Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {

@@ -121,6 +121,14 @@ struct MatmulOptions {
 Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options = {},
               Tensor::Where at = Tensor::Where::current());
 
+struct AttentionOptions {
+    bool causal = false;  ///< the last query sees the last key, the one before it all but that, ...
+    std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(D) if not given
+};
+/// softmax(scale q k^T) v: q [B, H, T, D], k and v [B, H, S, D] -> [B, H, T, D]. Vaswani et al. 2017.
+Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
+                 Tensor::Where at = Tensor::Where::current());
+
 // Composites.
 /// Over the last axis; gamma and beta [C]. Ba, Kiros, Hinton 2016.
 Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,

@@ -27,7 +27,7 @@ double weighted_sum(const Graph& graph, const ReferenceFeed& feed, const std::ve
 
 /// Outputs that exist for the gradient's sake (means, log-sum-exp) are not differentiated.
 std::size_t differentiated_outputs(const OpCase& test, std::size_t outputs) {
-    return test.op == "layer_norm" || test.op == "cross_entropy" ? 1 : outputs;
+    return test.op == "layer_norm" || test.op == "cross_entropy" || test.op == "attention" ? 1 : outputs;
 }
 
 /// The largest of |gradient - difference| / (1 + |gradient|) over all elements of all floating operands.

@@ -82,6 +82,26 @@ TEST(Graph, EachTypeRuleRefusesWhatDoesNotFit) {
               std::string::npos);
 }
 
+TEST(Graph, AttentionRefusesWhatDoesNotFit) {
+    Graph graph;
+    const Tensor q = input(graph, "q", {2, 3, 5, 4}), k = input(graph, "k", {2, 3, 3, 4});
+    EXPECT_NE(error_of([&] {
+                  attention(q, input(graph, "k3", {2, 3, 4}), k);
+              }).find("keys must be [B, H, T"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] { attention(q, k, q); }).find("operand 2 must have shape [2, 3, 3, 4]"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] { attention(q, k, k, {.causal = true}); }).find("5 queries and 3 keys"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] { attention(q, cast(k, DType::bf16), k); }).find("must have one type"),
+              std::string::npos);
+    EXPECT_NE(error_of([&] {
+                  const Tensor none = input(graph, "none", {2, 3, 0, 4});
+                  attention(q, none, none);
+              }).find("there must be a key"),
+              std::string::npos);
+}
+
 TEST(Graph, StatesHaveOneNameAndOneUpdate) {
     Graph graph;
     const State state{.name = "w", .type = {DType::f32, {2}}, .initializer = {}};

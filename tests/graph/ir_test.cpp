@@ -283,6 +283,19 @@ TEST(Ir, CompositesAreComputedInFp32) {
     }
 }
 
+TEST(Ir, AttentionIsComputedInFp32) {
+    Recording r;
+    const Tensor x = r.given({1, 1, 2, 2}, {0.5, 1.25, -2, 3}, DType::bf16);
+    const Attributes attributes{{"causal", true}, {"scale", 0.5}};
+    const auto y = find_op("attention").definition({r.graph, std::vector{x, x, x}, attributes});
+    for (NodeId id = 1; id < y[0].value().node; ++id)
+        EXPECT_NE(r.graph.node(id).outputs[0].dtype, DType::bf16);
+    EXPECT_EQ(y[0].dtype(), DType::bf16);
+    EXPECT_EQ(y[1].dtype(), DType::f32);
+    // The log-sum-exp of one score is that score.
+    EXPECT_DOUBLE_EQ(r.values(y[1])[0], 0.5 * (0.5 * 0.5 + 1.25 * 1.25));
+}
+
 TEST(Ir, SoftmaxOfMaskedScores) {
     Recording r;
     const Tensor x = r.given({3, 3}, {-infinity, 7, 7, -infinity, -infinity, -infinity, infinity, 0, 0});
@@ -290,6 +303,31 @@ TEST(Ir, SoftmaxOfMaskedScores) {
     const Numbers y = r.values(softmax(x));
     expect_same({y[0], y[1], y[2]}, {0, 0.5, 0.5});
     for (std::size_t i = 3; i < 9; ++i) EXPECT_TRUE(std::isnan(y[i])) << i;
+}
+
+TEST(Ir, AttentionIsASoftmaxOfScaledProductsTimesValues) {
+    Recording r;
+    const Shape queries{2, 3, 4, 5}, keys{2, 3, 6, 5};
+    Numbers numbers[3];
+    for (std::size_t i = 0; i < 3; ++i)
+        for (std::int64_t j = 0; j < (i == 0 ? queries : keys).elements(); ++j)
+            numbers[i].push_back(std::sin(static_cast<double>(7 * j + 3) * static_cast<double>(i + 1)));
+    const Tensor q = r.given(queries, numbers[0]), k = r.given(keys, numbers[1]),
+                 v = r.given(keys, numbers[2]);
+    const Tensor scores = matmul(q, k, {.transpose_b = true}) * 0.25;
+    const auto expect_near = [&](Tensor got, Tensor expected) {
+        const Numbers a = r.values(got), b = r.values(expected);
+        ASSERT_EQ(a.size(), b.size());
+        for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-14);
+    };
+    expect_near(attention(q, k, v, {.scale = 0.25}), matmul(softmax(scores), v));
+    expect_near(attention(q, k, v), attention(q, k, v, {.scale = 1 / std::sqrt(5.0)}));
+    // Causal: of 6 keys the first of 4 queries sees 3, the last all.
+    const Tensor sees = less_equal(iota(r.graph, {4, 6}, 1), iota(r.graph, {4, 6}, 0) + 2.0);
+    const Tensor masked = select(sees, scores, constant(r.graph, -infinity));
+    expect_near(attention(q, k, v, {.causal = true, .scale = 0.25}), matmul(softmax(masked), v));
+    const auto both = call(r.graph, "attention", std::vector{q, k, v}, {{"causal", true}, {"scale", 0.25}});
+    expect_near(both[1], log(sum(exp(masked), {-1})));
 }
 
 TEST(Ir, LayerNormDividesByTheBiasedDeviation) {

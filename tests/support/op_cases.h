@@ -292,6 +292,43 @@ inline std::vector<OpCase> contraction_cases() {
     return cases;
 }
 
+/// The weights of a query are known to |score| rounding errors; o adds up as many terms as there are keys.
+inline OpCase attention_case(const char* name, Shape q, std::int64_t keys, bool causal) {
+    const Shape k{q[0], q[1], keys, q[3]};
+    const Attributes attributes{{"causal", causal}, {"scale", 1.0 / std::sqrt(static_cast<double>(q[3]))}};
+    return {"attention",
+            fmt::format("attention {}", name),
+            {f32(q), f32(k), f32(k)},
+            [=](Graph& g, In x) { return call(g, "attention", x, attributes); },
+            {16, static_cast<double>(keys + q[3])}};
+}
+
+inline OpCase attention_grad_case(const char* name, Shape q, std::int64_t keys, bool causal) {
+    OpCase test = attention_case(name, q, keys, causal);
+    test.op = "attention_grad";
+    test.name = fmt::format("attention_grad {}", name);
+    test.operands.insert(test.operands.begin(), f32(q));
+    const auto forward = test.build;
+    test.build = [=](Graph& g, In x) {
+        const auto y = forward(g, {x[1], x[2], x[3]});
+        const Attributes& attributes = g.node(y[0].value().node).attributes;
+        return call(g, "attention_grad", std::vector{x[0], x[1], x[2], x[3], y[0], y[1]}, attributes);
+    };
+    test.error = {16, 3 * static_cast<double>(keys + q[2] + q[3])};
+    return test;
+}
+
+inline std::vector<OpCase> attention_cases() {
+    std::vector<OpCase> cases;
+    for (const auto& make : {attention_case, attention_grad_case}) {
+        cases.push_back(make("to all keys", {2, 2, 3, 5}, 7, false));
+        cases.push_back(make("causal", {1, 3, 5, 4}, 5, true));
+        cases.push_back(make("causal with keys before the queries", {2, 1, 3, 6}, 8, true));
+        cases.push_back(make("of one token", {1, 1, 1, 1}, 1, true));
+    }
+    return cases;
+}
+
 inline std::vector<OpCase> composite_cases() {
     const Attributes epsilon{{"epsilon", 1e-5}};
     const Attributes adamw{{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}};
@@ -379,7 +416,7 @@ inline std::vector<OpCase> composite_cases() {
 inline std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
     for (auto cases : {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(),
-                       contraction_cases(), composite_cases()})
+                       contraction_cases(), attention_cases(), composite_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }
