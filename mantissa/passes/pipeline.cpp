@@ -45,13 +45,20 @@ class Pipeline {
     std::vector<PassTime> times_;
 };
 
-/// The forward pass in the formats of the policy.
-Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model, const Policy& policy) {
+/// The forward pass, with attention found if it is asked for, in the formats of the policy.
+Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
+                     const PipelineOptions& options, std::vector<AttentionRefusal>& refused_attention) {
     Tensor loss;
     pipeline.run("trace", [&] { loss = model(graph); });
-    if (policy.changes_nothing()) return loss;
     Value place = loss.value();
-    pipeline.run("autocast", [&] { graph = autocast(graph, policy, place); });
+    if (options.match_attention)
+        pipeline.run("match_attention", [&] {
+            AttentionMatch match = match_attention(graph, {&place, 1});
+            graph = std::move(match.graph);
+            refused_attention = std::move(match.refused);
+        });
+    if (!options.policy.changes_nothing())
+        pipeline.run("autocast", [&] { graph = autocast(graph, options.policy, place); });
     return {graph, place};
 }
 
@@ -67,24 +74,26 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
                                const PipelineOptions& options) {
     Graph graph;
     std::vector<ParameterGradient> gradients;
+    std::vector<AttentionRefusal> refused;
     Pipeline pipeline(graph, options);
-    const Tensor loss = build_forward(pipeline, graph, model, options.policy);
+    const Tensor loss = build_forward(pipeline, graph, model, options, refused);
     pipeline.run("differentiate", [&] {
         const Tensor seed = options.seed ? options.seed(graph) : Tensor{};
         gradients = differentiate(graph, loss, seed);
     });
     pipeline.run("update", [&] { update(graph, loss, gradients); });
     build_kernels(pipeline, graph, options);
-    return {std::move(graph), pipeline.times()};
+    return {std::move(graph), pipeline.times(), std::move(refused)};
 }
 
 BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options) {
     Graph graph;
+    std::vector<AttentionRefusal> refused;
     Pipeline pipeline(graph, options);
-    const Tensor loss = build_forward(pipeline, graph, model, options.policy);
+    const Tensor loss = build_forward(pipeline, graph, model, options, refused);
     graph.add_result("loss", loss.value());
     build_kernels(pipeline, graph, options);
-    return {std::move(graph), pipeline.times()};
+    return {std::move(graph), pipeline.times(), std::move(refused)};
 }
 
 }  // namespace mantissa

@@ -8,6 +8,7 @@
 
 #include "mantissa/passes/autocast.h"
 #include "mantissa/passes/differentiate.h"
+#include "mantissa/passes/match_attention.h"
 
 namespace mantissa {
 
@@ -27,9 +28,10 @@ struct PassTime {
 };
 
 struct PipelineOptions {
-    Policy policy = {};          ///< the formats that autocast gives the forward pass
-    TraceSeed seed = {};         ///< the loss scale; none: 1
-    std::set<std::string> skip;  ///< optional passes to leave out, by name
+    Policy policy = {};               ///< the formats that autocast gives the forward pass
+    TraceSeed seed = {};              ///< the loss scale; none: 1
+    std::set<std::string> skip = {};  ///< optional passes to leave out, by name
+    bool match_attention = false;     ///< whether attention is looked for in the model
     /// Whether the machine has a kernel for the node; composites without one are expanded.
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
         return true;
@@ -41,6 +43,7 @@ struct PipelineOptions {
 struct BuiltGraph {
     Graph graph;
     std::vector<PassTime> times;
+    std::vector<AttentionRefusal> refused_attention = {};  ///< softmaxes that are part of none
 };
 
 /// Builds the graph of one training step. Throws UserError if `skip` names no optional pass.

@@ -1,0 +1,38 @@
+// Finds attention by its algebra: a softmax over the keys of a scaled product of queries and keys, masked or
+// not, times values; whatever it was spelled with.
+//
+//   %1 = matmul(%q, %k) {transpose_b}, %2 = mul(%1, 0.125), %3 = less_equal(keys, queries),
+//   %4 = select(%3, %2, -infinity), %5 = softmax(%4), %6 = matmul(%5, %v)
+// becomes
+//   %1 = attention(%q, %k, %v) {causal=true, scale=0.125}
+//
+// A softmax that is not part of attention stays as it was, with a reason.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+struct AttentionRefusal {
+    Origin origin;  ///< of the softmax
+    std::string reason;
+
+    /// As in "h.0.attn: the weights pass a dropout of rate 0.1, ...".
+    std::string text() const;
+};
+
+struct AttentionMatch {
+    Graph graph;
+    int matched = 0;
+    std::vector<AttentionRefusal> refused;
+};
+
+/// `kept`: values that stay though nothing in the graph reads them, such as the loss; each is replaced by
+/// where it is found afterwards.
+AttentionMatch match_attention(const Graph& graph, std::span<Value> kept = {});
+
+}  // namespace mantissa
