@@ -53,6 +53,7 @@ class CpuDevice final : public Device {
                    .bf16_unit = std::string(name_of(cpu::bf16_unit(isa_)))};
         const cpu::Context context{pool_, isa_};
         cpu::add_contraction_kernels(kernels_, context);
+        cpu::add_attention_kernels(kernels_, context);
         cpu::add_row_kernels(kernels_, context);
         cpu::add_elementwise_kernels(kernels_, context);
         cpu::add_movement_kernels(kernels_, context);

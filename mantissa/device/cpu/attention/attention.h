@@ -1,0 +1,27 @@
+// Attention and its gradient without the scores in memory, as pure functions of a problem. They know nothing
+// of graphs.
+//
+// Each runs on all threads of the pool and gives the same bits for any number of them. Memory is the
+// caller's: nothing is allocated, and the workspace grows with T + S, not with T S. Sizes below 1, missing
+// pointers, types that are not F32, BF16 or F16, a causal mask with fewer keys than queries, and outputs that
+// overlap anything throw InternalError.
+#pragma once
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/attention/kernel_table.h"
+#include "mantissa/device/cpu/attention/problems.h"
+#include "mantissa/device/cpu/isa.h"
+
+namespace mantissa::cpu {
+
+/// The table of a level.
+const AttentionKernels& attention_kernels(Isa isa = chosen_isa());
+
+/// Bytes of workspace for so many threads, aligned to 64 bytes.
+std::int64_t attention_workspace(const AttentionSize&, int threads);
+void attention(const AttentionKernels&, const Attention&, ThreadPool&);
+
+std::int64_t attention_grad_workspace(const AttentionSize&, int threads);
+void attention_grad(const AttentionKernels&, const AttentionGrad&, ThreadPool&);
+
+}  // namespace mantissa::cpu

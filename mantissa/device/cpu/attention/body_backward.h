@@ -1,0 +1,150 @@
+// Attention backward: the weights are computed again from the log-sum-exp, block by block, and with them all
+// three gradients at once. See body_products.h for how this file is used.
+//
+//   p = exp(s - lse), dp = do v^T, ds = p (dp - sum(do o)), dv = p^T do, dk = scale ds^T q, dq = scale ds k
+#pragma once
+
+#include "mantissa/device/cpu/attention/body_movement.h"
+
+namespace mantissa::cpu {
+namespace {
+
+/// What belongs to a block of keys; keys are the lanes.
+struct KeyBlock {
+    Block k, v;               // [D, lanes], k scaled
+    Block dk, dv;             // [D, lanes]
+    Block p, ds;              // [query_rows, lanes]: scores and their gradients
+    Block scaled_k;           // [keys, padded_head]
+    float *wide_q, *wide_do;  // [query_rows, D]
+};
+
+KeyBlock laid_out_keys(float* scratch, std::int64_t head_size) {
+    const auto take = [&](std::int64_t count) {
+        float* const part = scratch;
+        scratch += count;
+        return part;
+    };
+    KeyBlock block;
+    for (Block* b : {&block.k, &block.v, &block.dk, &block.dv}) *b = {take(head_size * key_lanes), key_lanes};
+    for (Block* b : {&block.p, &block.ds}) *b = {take(query_rows * key_lanes), key_lanes};
+    block.scaled_k = {take(key_lanes * padded_head(head_size)), padded_head(head_size)};
+    block.wide_q = take(query_rows * head_size);
+    block.wide_do = take(query_rows * head_size);
+    return block;
+}
+
+/// FP32 rows padded with zeros to whole vectors, times a factor.
+template <class T>
+void padded_rows(const T* x, std::int64_t count, std::int64_t width, float factor, const Block& to) {
+    const Float factors = Lanes::constant(factor);
+    for (std::int64_t r = 0; r < count; ++r)
+        for (std::int64_t d = 0; d < width; d += 16) {
+            const int present = static_cast<int>(width - d < 16 ? width - d : 16);
+            Lanes::store(to.row(r) + d,
+                         Lanes::multiply(Lanes::load_part(x + r * width + d, present), factors));
+        }
+}
+
+/// p = exp(p - lse), ds = p (ds - delta), by rows; both 0 where the key stands after the query. Row 0 sees
+/// the first `seen` lanes, row 1 one more, ...
+void weights_and_gradients(const KeyBlock& block, std::int64_t rows, const float* lse, const float* delta,
+                           std::int64_t seen) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+        const Float shift = Lanes::constant(lse[r]), mean = Lanes::constant(delta[r]);
+        const Float end = Lanes::constant(static_cast<float>(seen + r));
+        const bool all = seen + r >= key_lanes;
+        for (std::int64_t lane = 0; lane < key_lanes; lane += 16) {
+            float *const p = block.p.row(r) + lane, *const ds = block.ds.row(r) + lane;
+            Float weight = exp_of(Lanes::subtract(Lanes::load(p), shift));
+            Float gradient = Lanes::multiply(weight, Lanes::subtract(Lanes::load(ds), mean));
+            if (!all) {
+                const auto visible = Lanes::less(counted_from(static_cast<float>(lane)), end);
+                weight = Lanes::select(visible, weight, Lanes::constant(0.0f));
+                gradient = Lanes::select(visible, gradient, Lanes::constant(0.0f));
+            }
+            Lanes::store(p, weight);
+            Lanes::store(ds, gradient);
+        }
+    }
+}
+
+template <class T>
+void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, const float* delta,
+                        const Block& dq, float* scratch, const T* type) {
+    const AttentionSize& s = p.size;
+    const std::int64_t D = s.head_size, count = keys.last - keys.first, ahead = s.keys - s.queries;
+    const KeyBlock block = laid_out_keys(scratch, D);
+    const T* const k = head_of(p.k, type, head, s.keys, D) + keys.first * D;
+    into_lanes(k, count, D, s.scale, block.k);
+    into_lanes(head_of(p.v, type, head, s.keys, D) + keys.first * D, count, D, 1.0f, block.v);
+    padded_rows(k, count, D, s.scale, block.scaled_k);
+    fill(block.dk.data, D * key_lanes, 0.0f);
+    fill(block.dv.data, D * key_lanes, 0.0f);
+
+    const T* const q = head_of(p.q, type, head, s.queries, D);
+    const T* const d_o = head_of(p.d_o, type, head, s.queries, D);
+    const std::int64_t first = s.causal && keys.first > ahead ? keys.first - ahead : 0;
+    for (std::int64_t row = first; row < s.queries; row += query_rows) {
+        const std::int64_t rows = s.queries - row < query_rows ? s.queries - row : query_rows;
+        const Rows of_q = widened(q + row * D, rows, D, block.wide_q);
+        const Rows of_do = widened(d_o + row * D, rows, D, block.wide_do);
+        product(of_q, block.k, D, block.p);
+        product(of_do, block.v, D, block.ds);
+        const std::int64_t seen = s.causal ? row + ahead - keys.first + 1 : key_lanes;
+        weights_and_gradients(block, rows, p.lse + head * s.queries + row, delta + head * s.queries + row,
+                              seen);
+        gather(of_do, block.p, D, nullptr, block.dv);
+        gather(of_q, block.ds, D, nullptr, block.dk);
+        // Lanes beyond the last key hold what arithmetic makes of zeros: they are not summed over.
+        spread({block.ds.data, block.ds.lanes, rows}, block.scaled_k, count, {dq.row(row), dq.lanes});
+    }
+    fill(block.p.data, key_lanes, s.scale);
+    out_of_lanes(block.dk, block.p.data, count, D, head_of(p.dk, type, head, s.keys, D) + keys.first * D);
+    fill(block.p.data, key_lanes, 1.0f);
+    out_of_lanes(block.dv, block.p.data, count, D, head_of(p.dv, type, head, s.keys, D) + keys.first * D);
+}
+
+void attention_grad_keys(const AttentionGrad& p, std::int64_t head, Range keys, const float* delta, float* dq,
+                         float* scratch) {
+    const std::int64_t width = padded_head(p.size.head_size);
+    fill(dq, p.size.queries * width, 0.0f);
+    with_type(p.size.dtype, [&](auto* type) {
+        for (std::int64_t key = keys.first; key < keys.last; key += key_lanes) {
+            const std::int64_t last = key + key_lanes < keys.last ? key + key_lanes : keys.last;
+            differentiate_keys(p, head, {key, last}, delta, {dq, width}, scratch, type);
+        }
+    });
+}
+
+void attention_delta(const AttentionGrad& p, Range rows, float* delta) {
+    const std::int64_t D = p.size.head_size;
+    with_type(p.size.dtype, [&](auto* type) {
+        for (std::int64_t row = rows.first; row < rows.last; ++row) {
+            const auto* d_o = head_of(p.d_o, type, row, 1, D);
+            const auto* o = head_of(p.o, type, row, 1, D);
+            FourSums sums = FourSums::zero();
+            for_lanes_in_four(D, [&](std::int64_t d, int slot, auto extent) MANTISSA_BODY {
+                sums.add(slot, Lanes::multiply(load(d_o + d, extent), load(o + d, extent)));
+            });
+            delta[row] = sums.total();
+        }
+    });
+}
+
+void attention_sum_dq(const AttentionGrad& p, std::int64_t head, Range queries, const float* dq,
+                      std::int64_t parts) {
+    const std::int64_t D = p.size.head_size, width = padded_head(D), part = p.size.queries * width;
+    with_type(p.size.dtype, [&](auto* type) {
+        auto* const to = head_of(p.dq, type, head, p.size.queries, D);
+        for (std::int64_t row = queries.first; row < queries.last; ++row)
+            for_lanes(D, [&](std::int64_t d, auto extent) MANTISSA_BODY {
+                const float* const from = dq + row * width + d;
+                Float sum = load(from, extent);
+                for (std::int64_t i = 1; i < parts; ++i) sum = Lanes::add(sum, load(from + i * part, extent));
+                store(to + row * D + d, sum, extent, false);
+            });
+    });
+}
+
+}  // namespace
+}  // namespace mantissa::cpu

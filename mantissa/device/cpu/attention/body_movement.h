@@ -1,0 +1,85 @@
+// How attention brings rows of a tensor into lanes and back, and FP32 rows out of 16-bit ones. See
+// body_products.h for how this file is used.
+#pragma once
+
+#include "mantissa/device/cpu/attention/body_products.h"
+
+namespace mantissa::cpu {
+namespace {
+
+MANTISSA_LONG_LANES Float exp_of(Float x) { return elementary::exp(lanes, x); }
+
+MANTISSA_LANES void fill(float* to, std::int64_t count, float value) {
+    for_lanes(count, [&](std::int64_t i, auto extent)
+                         MANTISSA_BODY { store(to + i, Lanes::constant(value), extent, false); });
+}
+
+/// The rows in FP32: where they are, or widened into `scratch`.
+MANTISSA_LANES Rows widened(const float* x, std::int64_t count, std::int64_t width, float*) {
+    return {x, width, count};
+}
+template <class T>
+Rows widened(const T* x, std::int64_t count, std::int64_t width, float* scratch) {
+    for_lanes(count * width, [&](std::int64_t i, auto extent)
+                                 MANTISSA_BODY { store(scratch + i, load(x + i, extent), extent, false); });
+    return {scratch, width, count};
+}
+
+using Square = std::uint32_t[16 * 16];
+
+MANTISSA_LANES float* as_floats(std::uint32_t* square) { return reinterpret_cast<float*>(square); }
+
+/// lanes[d][i] = factor x[i][d]; 0 for rows that are not there.
+template <class T>
+void into_lanes(const T* x, std::int64_t count, std::int64_t width, float factor, const Block& block) {
+    const Float factors = Lanes::constant(factor);
+    alignas(64) Square rows, columns;
+    for (std::int64_t d = 0; d < width; d += 16)
+        for (std::int64_t i = 0; i < block.lanes; i += 16) {
+            const int present = static_cast<int>(width - d < 16 ? width - d : 16);
+            for (int r = 0; r < 16; ++r) {
+                const Float row = i + r < count ? Lanes::load_part(x + (i + r) * width + d, present)
+                                                : Lanes::constant(0.0f);
+                Lanes::store(as_floats(rows) + 16 * r, Lanes::multiply(row, factors));
+            }
+            Lanes::transpose16(rows, 16, columns, 16);
+            for (int c = 0; c < present; ++c)
+                Lanes::store(block.row(d + c) + i, Lanes::load(as_floats(columns) + 16 * c));
+        }
+}
+
+/// x[i][d] = lanes[d][i] factors[i] for the rows that are there.
+template <class T>
+void out_of_lanes(const Block& block, const float* factors, std::int64_t count, std::int64_t width, T* x) {
+    alignas(64) Square rows, columns;
+    for (std::int64_t d = 0; d < width; d += 16)
+        for (std::int64_t i = 0; i < count; i += 16) {
+            const int present = static_cast<int>(width - d < 16 ? width - d : 16);
+            for (int c = 0; c < 16; ++c) {
+                const Float column = c < present ? Lanes::load(block.row(d + c) + i) : Lanes::constant(0.0f);
+                Lanes::store(as_floats(columns) + 16 * c, Lanes::multiply(column, Lanes::load(factors + i)));
+            }
+            Lanes::transpose16(columns, 16, rows, 16);
+            for (int r = 0; r < 16 && i + r < count; ++r)
+                Lanes::store_part(x + (i + r) * width + d, Lanes::load(as_floats(rows) + 16 * r), present);
+        }
+}
+
+/// 0, 1, ..., 15 from `first` on.
+MANTISSA_LANES Float counted_from(float first) {
+    static constexpr float counts[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return Lanes::add(Lanes::load(counts), Lanes::constant(first));
+}
+
+template <class T>
+MANTISSA_LANES const T* head_of(const void* x, const T*, std::int64_t head, std::int64_t rows,
+                                std::int64_t width) {
+    return static_cast<const T*>(x) + head * rows * width;
+}
+template <class T>
+MANTISSA_LANES T* head_of(void* x, const T*, std::int64_t head, std::int64_t rows, std::int64_t width) {
+    return static_cast<T*>(x) + head * rows * width;
+}
+
+}  // namespace
+}  // namespace mantissa::cpu

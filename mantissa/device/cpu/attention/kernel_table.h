@@ -1,0 +1,62 @@
+// One table of attention kernels per instruction-set level: serial functions over a part of a problem. Who
+// runs which part on which thread is decided in attention.cpp, from shapes alone. Plain data without
+// functions, since files compiled for one instruction set include it.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/device/cpu/attention/problems.h"
+#include "mantissa/device/cpu/rows/kernel_table.h"
+
+namespace mantissa::cpu {
+
+// Blocks are alike on all levels, so that sums are cut alike. Scores are computed transposed, the block's
+// queries in the lanes: then the softmax runs down the registers and nothing is added across lanes.
+
+/// Queries of a forward block: two vectors of lanes, which eight to twelve rows of sums use up the registers
+/// with. A wider block would read keys and values from L2 less often, but that is 4 bytes a cycle already.
+inline constexpr std::int64_t query_lanes = 32;
+/// Keys of a forward block: 128 x 32 scores are 16 KB, half of the smallest L1. The sums of o are rescaled
+/// and stored once a block: at 128 keys that is a hundredth of the work.
+inline constexpr std::int64_t key_rows = 128;
+/// Keys of a backward block. Its dq is read and written once for so many keys.
+inline constexpr std::int64_t key_lanes = 64;
+/// Queries that meet a backward block at a time: 64 x 64 scores and their gradients are 32 KB.
+inline constexpr std::int64_t query_rows = 64;
+
+/// Elements of a head, padded to whole vectors.
+constexpr std::int64_t padded_head(std::int64_t head_size) { return (head_size + 15) / 16 * 16; }
+
+struct AttentionKernels {
+    const char* name;
+
+    /// o and lse of at most query_lanes queries of one head. `scratch`: forward_scratch() floats.
+    void (*forward)(const Attention&, std::int64_t head, Range queries, float* scratch);
+    /// delta[i] = sum(do * o) of each query, rows counted through all heads.
+    void (*delta)(const AttentionGrad&, Range rows, float* delta);
+    /// dk and dv of these keys of one head, and what they add to dq [T, padded_head], which is written whole.
+    /// `delta` is of all rows. `scratch`: backward_scratch() floats.
+    void (*backward)(const AttentionGrad&, std::int64_t head, Range keys, const float* delta, float* dq,
+                     float* scratch);
+    /// dq of these queries of one head: the sum of `parts` arrays [T, padded_head], one after another.
+    void (*sum_dq)(const AttentionGrad&, std::int64_t head, Range queries, const float* dq,
+                   std::int64_t parts);
+};
+
+/// Floats that one worker needs.
+constexpr std::int64_t forward_scratch(std::int64_t head_size) {
+    const std::int64_t keys = 2 * key_rows * head_size;                       // widened k and v
+    const std::int64_t lanes = (2 * head_size + key_rows + 4) * query_lanes;  // q, o, scores, m, l
+    return (keys + lanes + 15) / 16 * 16;
+}
+constexpr std::int64_t backward_scratch(std::int64_t head_size) {
+    const std::int64_t lanes = (4 * head_size + 2 * query_rows) * key_lanes;  // k, v, dk, dv, scores
+    const std::int64_t rows = 2 * query_rows * head_size + key_lanes * padded_head(head_size);
+    return (lanes + rows + 15) / 16 * 16;
+}
+
+const AttentionKernels& attention_kernels_generic();
+const AttentionKernels& attention_kernels_avx2();
+const AttentionKernels& attention_kernels_avx512();
+
+}  // namespace mantissa::cpu

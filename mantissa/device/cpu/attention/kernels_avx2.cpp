@@ -1,0 +1,29 @@
+// Attention kernels for AVX2 with FMA.
+#include "mantissa/device/cpu/rows/lanes_avx2.h"
+
+namespace mantissa::cpu {
+namespace {
+
+// Sixteen registers of eight lanes: 6 x 1 of sums take twelve, the sixteen lanes of b two, and one is for a.
+struct Tile {
+    static constexpr int rows = 6;
+    static constexpr int vectors = 1;
+    MANTISSA_LANES Lanes::Float multiply_add(Lanes::Float a, Lanes::Float b, Lanes::Float c) {
+        return Lanes::fma(a, b, c);
+    }
+};
+
+}  // namespace
+}  // namespace mantissa::cpu
+
+// The lanes and the tile come first: the bodies are written in terms of them.
+#include "mantissa/device/cpu/attention/body_table.h"
+
+namespace mantissa::cpu {
+
+const AttentionKernels& attention_kernels_avx2() {
+    static constexpr AttentionKernels table = table_named("avx2");
+    return table;
+}
+
+}  // namespace mantissa::cpu

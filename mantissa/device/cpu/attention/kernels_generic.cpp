@@ -1,0 +1,30 @@
+// Attention kernels in plain C++, for any machine.
+#include "mantissa/device/cpu/rows/lanes_generic.h"
+
+namespace mantissa::cpu {
+namespace {
+
+// Sixteen SSE registers of four lanes: 2 x 1 of sums take eight, and the sixteen lanes of b four.
+struct Tile {
+    static constexpr int rows = 2;
+    static constexpr int vectors = 1;
+    /// Rounded twice: the library's fused function would be forty times slower.
+    MANTISSA_LANES Lanes::Float multiply_add(Lanes::Float a, Lanes::Float b, Lanes::Float c) {
+        return Lanes::add(Lanes::multiply(a, b), c);
+    }
+};
+
+}  // namespace
+}  // namespace mantissa::cpu
+
+// The lanes and the tile come first: the bodies are written in terms of them.
+#include "mantissa/device/cpu/attention/body_table.h"
+
+namespace mantissa::cpu {
+
+const AttentionKernels& attention_kernels_generic() {
+    static constexpr AttentionKernels table = table_named("generic");
+    return table;
+}
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,329 @@
+// Attention and its gradient on awkward sizes, against FP64 from the definition, at every level.
+#include "mantissa/device/cpu/attention/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "mantissa/numerics/formats.h"
+#include "tests/device/attention_oracle.h"
+#include "tests/device/rows_harness.h"
+
+namespace mantissa::cpu {
+namespace {
+
+struct Case {
+    std::int64_t heads, queries, keys, head_size;
+    bool causal;
+    DType dtype = DType::f32;
+
+    AttentionSize size() const {
+        return {.heads = heads,
+                .queries = queries,
+                .keys = keys,
+                .head_size = head_size,
+                .causal = causal,
+                .scale = 1 / std::sqrt(static_cast<float>(head_size)),
+                .dtype = dtype};
+    }
+    std::string text() const {
+        return std::to_string(heads) + " heads of " + std::to_string(head_size) + ", " +
+               std::to_string(queries) + " x " + std::to_string(keys) + (causal ? " causal " : " ") +
+               std::string(name_of(dtype));
+    }
+};
+
+/// One, primes, neighbours of the blocks (32 queries, 128 keys forward; 64 keys, 64 queries backward), heads
+/// of no whole vector, more heads than segments and fewer.
+const Case cases[] = {
+    {1, 1, 1, 1, true},
+    {1, 1, 9, 3, true},
+    {2, 5, 1, 4, false},
+    {3, 7, 7, 5, true},
+    {2, 3, 11, 7, true},
+    {1, 31, 31, 16, true},
+    {1, 32, 32, 64, true},
+    {1, 33, 33, 17, true},
+    {2, 63, 64, 15, false},
+    {1, 65, 127, 33, true},
+    {1, 64, 128, 8, false},
+    {1, 67, 129, 80, true},
+    {1, 129, 131, 1, true},
+    {1, 37, 300, 256, true},
+    {1, 257, 257, 24, true},
+    {1, 130, 67, 40, false},
+    {17, 19, 23, 12, true},
+    {5, 200, 200, 32, true},
+    {2, 33, 65, 20, true, DType::bf16},
+    {1, 70, 140, 64, false, DType::bf16},
+    {17, 21, 21, 9, true, DType::f16},
+};
+
+AttentionOperands operands_of(const Case& c) {
+    const std::int64_t q = c.heads * c.queries * c.head_size, k = c.heads * c.keys * c.head_size;
+    return {normal_values(q, c.dtype, 1, 1), normal_values(k, c.dtype, 1, 2), normal_values(k, c.dtype, 1, 3),
+            normal_values(q, c.dtype, 1, 4)};
+}
+
+/// Calls `run` at every level, with 1, 2 and 3 threads and both placements; the bytes that it returns must be
+/// the same for all of a level.
+void for_each_setting(const std::function<std::vector<std::byte>(const Setting&, Isa)>& run) {
+    static ThreadPool one(1), two(2), three(3);
+    for (int level = 0; level <= static_cast<int>(std::min(best_isa(), Isa::avx512)); ++level) {
+        const Isa isa = static_cast<Isa>(level);
+        std::vector<std::byte> first;
+        for (ThreadPool* pool : {&one, &two, &three})
+            for (const Placement placement : {Placement::starts_at_guard, Placement::ends_at_guard}) {
+                const Setting setting{row_kernels(isa), *pool, placement, Stores::plain};
+                SCOPED_TRACE(setting.text());
+                const std::vector<std::byte> bytes = run(setting, isa);
+                if (::testing::Test::HasFailure()) return;
+                if (first.empty()) first = bytes;
+                ASSERT_TRUE(bytes == first) << "other bits than the first run of this level had";
+            }
+    }
+}
+
+struct ForwardMemory {
+    Guarded q, k, v, o, lse, workspace;
+
+    ForwardMemory(const Setting& setting, const AttentionSize& s, const AttentionOperands& x)
+        : q(setting, s.dtype, s.heads * s.queries * s.head_size),
+          k(setting, s.dtype, s.heads * s.keys * s.head_size),
+          v(setting, s.dtype, s.heads * s.keys * s.head_size),
+          o(setting, s.dtype, q.count()),
+          lse(setting, DType::f32, s.heads * s.queries),
+          workspace(setting, DType::f32, attention_workspace(s, setting.pool.threads()) / 4) {
+        q.assign(x.q);
+        k.assign(x.k);
+        v.assign(x.v);
+    }
+    Attention problem(const AttentionSize& s) const {
+        return {s, q.in().data, k.in().data, v.in().data, o.out().data, lse.f32(), workspace.f32()};
+    }
+};
+
+struct BackwardMemory {
+    Guarded d_o, q, k, v, o, lse, dq, dk, dv, workspace;
+
+    BackwardMemory(const Setting& setting, const AttentionSize& s, const AttentionOperands& x,
+                   const Numbers& of_o, const Numbers& of_lse)
+        : d_o(setting, s.dtype, s.heads * s.queries * s.head_size),
+          q(setting, s.dtype, d_o.count()),
+          k(setting, s.dtype, s.heads * s.keys * s.head_size),
+          v(setting, s.dtype, k.count()),
+          o(setting, s.dtype, q.count()),
+          lse(setting, DType::f32, s.heads * s.queries),
+          dq(setting, s.dtype, q.count()),
+          dk(setting, s.dtype, k.count()),
+          dv(setting, s.dtype, k.count()),
+          workspace(setting, DType::f32, attention_grad_workspace(s, setting.pool.threads()) / 4) {
+        d_o.assign(x.d_o);
+        q.assign(x.q);
+        k.assign(x.k);
+        v.assign(x.v);
+        o.assign(of_o);
+        lse.assign(of_lse);
+    }
+    AttentionGrad problem(const AttentionSize& s) const {
+        return {s,         d_o.in().data, q.in().data,   k.in().data,   v.in().data,    o.in().data,
+                lse.f32(), dq.out().data, dk.out().data, dv.out().data, workspace.f32()};
+    }
+};
+
+/// Rounding errors on the way to an element, over the head and over the other positions, add up like the
+/// steps of a random walk (Higham and Mary 2019, "A new approach to probabilistic rounding error analysis"):
+/// four standard deviations, and a few roundings more.
+double roundings(const AttentionSize& s) {
+    return 4 * std::sqrt(static_cast<double>(s.head_size + std::max(s.keys, s.queries))) + 8;
+}
+
+Numbers rounded(const Numbers& x, DType dtype) {
+    Numbers y;
+    for (const double value : x) y.push_back(rounded_to(value, dtype));
+    return y;
+}
+
+TEST(Attention, AgreesWithItsDefinition) {
+    for (const Case& c : cases) {
+        SCOPED_TRACE(c.text());
+        const AttentionSize s = c.size();
+        const AttentionOperands x = operands_of(c);
+        const ForwardOracle oracle = attention_oracle(s, x);
+        for_each_setting([&](const Setting& setting, Isa isa) {
+            const ForwardMemory memory(setting, s, x);
+            attention(attention_kernels(isa), memory.problem(s), setting.pool);
+            const double n = roundings(s);
+            expect_matches(memory.o, oracle.o.values, Tolerance::bound(1, n, eps32, oracle.o.magnitudes));
+            expect_matches(memory.lse, oracle.lse.values,
+                           Tolerance::bound(1, n, eps32, oracle.lse.magnitudes));
+            return joined({&memory.o, &memory.lse});
+        });
+        if (HasFailure()) return;
+    }
+}
+
+TEST(Attention, GradientAgreesWithItsDefinition) {
+    for (const Case& c : cases) {
+        SCOPED_TRACE(c.text());
+        const AttentionSize s = c.size();
+        const AttentionOperands x = operands_of(c);
+        const ForwardOracle forward = attention_oracle(s, x);
+        const Numbers o = rounded(forward.o.values, c.dtype), lse = rounded(forward.lse.values, DType::f32);
+        const BackwardOracle oracle = attention_grad_oracle(s, x, o, lse);
+        for_each_setting([&](const Setting& setting, Isa isa) {
+            const BackwardMemory memory(setting, s, x, o, lse);
+            attention_grad(attention_kernels(isa), memory.problem(s), setting.pool);
+            const double n = roundings(s);
+            expect_matches(memory.dq, oracle.dq.values, Tolerance::bound(1, n, eps32, oracle.dq.magnitudes));
+            expect_matches(memory.dk, oracle.dk.values, Tolerance::bound(1, n, eps32, oracle.dk.magnitudes));
+            expect_matches(memory.dv, oracle.dv.values, Tolerance::bound(1, n, eps32, oracle.dv.magnitudes));
+            return joined({&memory.dq, &memory.dk, &memory.dv});
+        });
+        if (HasFailure()) return;
+    }
+}
+
+/// o, dq, dk, dv of a kernel, forward then backward.
+PlainAttention run_both(const Setting& setting, Isa isa, const AttentionSize& s, const AttentionOperands& x) {
+    const ForwardMemory forward(setting, s, x);
+    attention(attention_kernels(isa), forward.problem(s), setting.pool);
+    const BackwardMemory backward(setting, s, x, forward.o.values(), forward.lse.values());
+    attention_grad(attention_kernels(isa), backward.problem(s), setting.pool);
+    return {forward.o.values(), backward.dq.values(), backward.dk.values(), backward.dv.values()};
+}
+
+Comparison compare_stored(const Numbers& got, DType dtype, const Numbers& expected,
+                          const Tolerance& tolerance) {
+    std::vector<std::byte> bytes(got.size() * size_of(dtype));
+    for (std::size_t i = 0; i < got.size(); ++i)
+        store_from_f64(bytes.data(), dtype, static_cast<std::int64_t>(i), got[i]);
+    const auto count = static_cast<std::int64_t>(got.size());
+    return compare({dtype, bytes.data(), {count}}, expected, std::array{count}, tolerance);
+}
+
+TEST(Attention, ErrsAtMostTwiceAsMuchAsThePlainVersion) {
+    static ThreadPool pool(2);
+    for (const Case& c :
+         {Case{2, 200, 200, 64, true}, Case{1, 150, 333, 80, false}, Case{2, 200, 200, 64, true, DType::bf16},
+          Case{1, 150, 333, 80, false, DType::f16}}) {
+        const AttentionSize s = c.size();
+        const AttentionOperands x = operands_of(c);
+        const ForwardOracle forward = attention_oracle(s, x);
+        const BackwardOracle backward = attention_grad_oracle(s, x, forward.o.values, forward.lse.values);
+        const PlainAttention plain = plain_attention(s, x);
+        for (int level = 0; level <= static_cast<int>(std::min(best_isa(), Isa::avx512)); ++level) {
+            const Isa isa = static_cast<Isa>(level);
+            SCOPED_TRACE(c.text() + " at " + std::string(name_of(isa)));
+            const Setting setting{row_kernels(isa), pool, Placement::starts_at_guard, Stores::plain};
+            const PlainAttention got = run_both(setting, isa, s, x);
+            const auto expect_close = [&](const Numbers& ours, const Numbers& theirs, const Numbers& truth,
+                                          double factor) {
+                const Comparison comparison =
+                    compare_stored(ours, c.dtype, truth, Tolerance::low_precision(factor, theirs));
+                EXPECT_TRUE(comparison) << comparison.message;
+                // An error three times the plain version's greatest does not pass.
+                Numbers spoilt = ours;
+                double greatest = 0;
+                for (std::size_t i = 0; i < truth.size(); ++i)
+                    greatest = std::max(greatest, std::abs(theirs[i] - truth[i]));
+                spoilt[7] += 2 * (factor + 1) * greatest;
+                EXPECT_FALSE(
+                    compare_stored(spoilt, c.dtype, truth, Tolerance::low_precision(factor, theirs)));
+            };
+            expect_close(got.o, plain.o, forward.o.values, 2);
+            expect_close(got.dq, plain.dq, backward.dq.values, 3);
+            expect_close(got.dk, plain.dk, backward.dk.values, 3);
+            expect_close(got.dv, plain.dv, backward.dv.values, 3);
+        }
+    }
+}
+
+TEST(Attention, ScoresFarBelowZeroDoNotReachOtherKeys) {
+    // Lanes without a key hold a score of 0, whose weight by a log-sum-exp of -400 would be infinite.
+    const Case c{1, 3, 5, 4, false};
+    AttentionOperands x = operands_of(c);
+    for (double& value : x.q) value = 20;
+    for (double& value : x.k) value = -10;
+    const ForwardOracle forward = attention_oracle(c.size(), x);
+    const Numbers lse = rounded(forward.lse.values, DType::f32);
+    ASSERT_LT(lse[0], -300);
+    const BackwardOracle oracle = attention_grad_oracle(c.size(), x, forward.o.values, lse);
+    for_each_setting([&](const Setting& setting, Isa isa) {
+        const PlainAttention got = run_both(setting, isa, c.size(), x);
+        for (std::size_t i = 0; i < got.dq.size(); ++i) EXPECT_NEAR(got.dq[i], oracle.dq.values[i], 1e-3);
+        for (std::size_t i = 0; i < got.dk.size(); ++i) EXPECT_NEAR(got.dk[i], oracle.dk.values[i], 1e-3);
+        for (std::size_t i = 0; i < got.o.size(); ++i) EXPECT_NEAR(got.o[i], forward.o.values[i], 1e-5);
+        return std::vector<std::byte>{};
+    });
+}
+
+TEST(Attention, NanAndInfinityArriveWhereTheyAreSeen) {
+    const Case c{1, 40, 40, 3, true};
+    AttentionOperands x = operands_of(c);
+    x.k[20 * 3] = NAN;      // seen by queries 20 ... 39
+    x.q[5 * 3] = INFINITY;  // query 5 alone
+    for_each_setting([&](const Setting& setting, Isa isa) {
+        const ForwardMemory memory(setting, c.size(), x);
+        attention(attention_kernels(isa), memory.problem(c.size()), setting.pool);
+        const Numbers o = memory.o.values(), lse = memory.lse.values();
+        for (std::size_t i = 0; i < 40; ++i) {
+            EXPECT_EQ(std::isnan(o[3 * i]), i >= 20 || i == 5) << i;
+            if (i != 5) {
+                EXPECT_EQ(std::isnan(lse[i]), i >= 20) << i;
+            }
+        }
+        return std::vector<std::byte>{};
+    });
+}
+
+TEST(Attention, MemoryGrowsWithTheSequenceNotWithItsSquare) {
+    const auto bytes = [](std::int64_t T, int threads) {
+        const AttentionSize s = Case{1, T, T, 64, true}.size();
+        return attention_workspace(s, threads) + attention_grad_workspace(s, threads);
+    };
+    for (const int threads : {1, 2, 16}) {
+        const std::int64_t short_bytes = bytes(1024, threads), long_bytes = bytes(16384, threads);
+        EXPECT_LE(long_bytes, 16 * short_bytes);
+        // At most eight dq in FP32 and a log-sum-exp's worth, besides the threads' blocks.
+        EXPECT_LE(long_bytes - bytes(64, threads), 16384 * (8 * 64 + 1) * 4);
+    }
+    // As many heads as a model has: one dq a thread.
+    const AttentionSize many = Case{48, 1024, 1024, 64, true}.size();
+    EXPECT_LE(attention_grad_workspace(many, 2), 2 * (1024 * 64 * 4 + (256 << 10)) + 48 * 1024 * 4);
+}
+
+/// Whether the call throws an InternalError with this text.
+bool refuses(const std::function<void()>& run, const std::string& text) {
+    try {
+        run();
+    } catch (const InternalError& error) {
+        return std::string(error.what()).find("attention: " + text) != std::string::npos;
+    }
+    return false;
+}
+
+TEST(Attention, RefusesWhatItCannotDo) {
+    ThreadPool pool(1);
+    const Setting setting{row_kernels(Isa::generic), pool, Placement::starts_at_guard, Stores::plain};
+    const Case c{1, 3, 3, 2, true};
+    const ForwardMemory memory(setting, c.size(), operands_of(c));
+    const auto attend = [&](const std::function<void(Attention&)>& change) {
+        return [&, change] {
+            Attention p = memory.problem(c.size());
+            change(p);
+            attention(attention_kernels(Isa::generic), p, pool);
+        };
+    };
+    EXPECT_TRUE(
+        refuses(attend([](Attention& p) { p.size.keys = 2; }), "a causal mask needs a key for every"));
+    EXPECT_TRUE(refuses(attend([](Attention& p) { p.v = nullptr; }), "v is a null pointer"));
+    EXPECT_TRUE(refuses(attend([](Attention& p) { p.o = const_cast<void*>(p.q); }),
+                        "an output lies in an operand's memory"));
+    EXPECT_TRUE(refuses(attend([](Attention& p) { p.size.head_size = 0; }), "head_size is 0, expected 1 or"));
+    EXPECT_FALSE(refuses(attend([](Attention&) {}), ""));
+}
+
+}  // namespace
+}  // namespace mantissa::cpu
