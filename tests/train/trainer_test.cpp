@@ -69,6 +69,45 @@ TEST(Trainer, SameBitsOnAnyNumberOfThreadsAndOnEveryRun) {
     EXPECT_NE(train(1, 5, 0.1), train(1, 5, 0.0));
 }
 
+TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequence) {
+    const auto device = make_cpu_device();
+    const auto trainer = [&](std::int64_t sequence, bool matched) {
+        const nn::Gpt2Config model{.name = "long",
+                                   .layers = 1,
+                                   .heads = 1,
+                                   .channels = 16,
+                                   .vocabulary = 256,
+                                   .context = 4096,
+                                   .dropout = 0};
+        TrainerOptions options{.model = model, .batch = 1, .sequence = sequence};
+        options.pipeline.match_attention = matched;
+        return Trainer(*device, options);
+    };
+    const std::int64_t T = 4096;
+    Trainer plain = trainer(T, false), matched = trainer(T, true);
+    EXPECT_TRUE(plain.plan().kernels_of("attention").empty());
+    EXPECT_EQ(matched.plan().kernels_of("attention").size(), 1u);
+    EXPECT_EQ(matched.plan().kernels_of("attention_grad").size(), 1u);
+    // Eight times the sequence of 512; the scores alone are T^2 numbers.
+    EXPECT_LE(matched.memory().arena, 8 * trainer(T / 8, true).memory().arena);
+    EXPECT_GE(plain.memory().arena, T * T * 4);
+    EXPECT_LT(matched.memory().arena, T * T * 4);
+
+    const TokenStream stream(some_text(5000));
+    const BatchSource batches(stream, stream.all(), {.batch = 1, .sequence = T});
+    std::vector<std::int32_t> tokens(T), targets(T);
+    batches.fill(0, 0, tokens, targets);
+    for (int step = 0; step < 3; ++step) {
+        const StepResult expected = plain.step(tokens, targets, 1e-2);
+        const StepResult got = matched.step(tokens, targets, 1e-2);
+        // Two orders of the same sums: FP32's 6e-8 over some hundred operations in a row.
+        EXPECT_NEAR(got.loss, expected.loss, 1e-5f * expected.loss) << "step " << step;
+        EXPECT_NEAR(got.gradient_norm, expected.gradient_norm, 1e-3f * expected.gradient_norm);
+    }
+    const float expected = plain.validation_loss(tokens, targets);
+    EXPECT_NEAR(matched.validation_loss(tokens, targets), expected, 1e-5f * expected);
+}
+
 TEST(Trainer, OverfitsOneKilobyteOfText) {
     const auto device = make_cpu_device();
     const nn::Gpt2Config model = nn::gpt2_config("gpt2-tiny");
