@@ -21,13 +21,15 @@ struct Rung {
     double loss_tolerance;  ///< how far its losses may lie from the first rung's
     /// What its matrix multiplies must run as: the start of the kernel's name.
     std::string_view matmul_kernel;
+    bool match_attention = false;
 };
 
 /// Rungs that exist, in the order of the ladder. Tolerances: the same kernels give the same bits; BF16 keeps
 /// 8 bits of each operand, and losses over tens of steps were seen to differ by some 0.003
 /// (docs/numerics.md).
 constexpr Rung known_rungs[] = {{"fp32", "fp32", 0.0, "gemm f32*f32+f32"},
-                                {"bf16", "bf16", 0.02, "gemm bf16*bf16+f32"}};
+                                {"bf16", "bf16", 0.02, "gemm bf16*bf16+f32"},
+                                {"flash", "bf16", 0.02, "gemm bf16*bf16+f32", true}};
 
 const Rung& find_rung(const std::string& name) {
     for (const Rung& rung : known_rungs)
@@ -38,6 +40,8 @@ const Rung& find_rung(const std::string& name) {
 
 TrainerOptions options_of(const Rung& rung, TrainerOptions options) {
     options.pipeline.policy = find_policy(rung.policy);
+    options.pipeline.match_attention = rung.match_attention;
+    options.loss_scale = default_loss_scale(options.pipeline.policy);
     return options;
 }
 
@@ -110,7 +114,11 @@ class LadderRun {
             say(name + ": building");
             const Rung& rung = find_rung(name);
             rungs_.push_back({rung, Trainer(device_, options_of(rung, options_.trainer))});
-            require_own_kernels(rung, rungs_.back().trainer.plan().kernels_of("matmul"));
+            const Plan& plan = rungs_.back().trainer.plan();
+            require_own_kernels(rung, plan.kernels_of("matmul"));
+            if (rung.match_attention && plan.kernels_of("attention").empty())
+                throw UserError(
+                    fmt::format("rung {} found no attention in {}", rung.name, options_.trainer.model.name));
         }
     }
 
@@ -196,7 +204,8 @@ class LadderRun {
                         .peak_bytes = trainer.memory().total(),
                         .build_milliseconds = trainer.build_milliseconds(),
                         .losses = running.losses,
-                        .matmul_kernels = trainer.plan().kernels_of("matmul")};
+                        .matmul_kernels = trainer.plan().kernels_of("matmul"),
+                        .attention_kernels = trainer.plan().kernels_of("attention")};
         rung.share_of_unit_peak = flops / typical / unit_peak(rung.matmul_kernels);
         if (!report_.rungs.empty()) {
             rung.speedup = report_.rungs.front().milliseconds / rung.milliseconds;

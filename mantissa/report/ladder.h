@@ -40,6 +40,7 @@ struct RungReport {
     double build_milliseconds = 0;  ///< from tracing to the plan
     std::vector<double> losses;
     std::vector<std::string> matmul_kernels;
+    std::vector<std::string> attention_kernels;  ///< empty where attention runs as its parts
 };
 
 struct LadderReport {
