@@ -2,11 +2,11 @@
 // the weight, and the products of attention; FP32 on each level this CPU has, and BF16 on the unit for it.
 //
 // Each measurement is one call between two measurements of the peak of one thread on the unit that the call
-// runs on; its share is of their mean times the threads. Operands are normal-distributed and rotate, so that
-// none lies in a cache from the call before. Reported are medians, by two clocks: `share` by wall time;
-// `share_cpu` by the time that the threads had a core, which is the one to read on a machine shared with
-// others. `disturbed` counts calls in which the system took a core from one of our threads. Environment:
-// BENCH_THREADS (2), BENCH_CALLS, measurements a shape (7).
+// runs on; its share is of the larger one times the threads, since a disturbed peak would flatter. Operands
+// are normal-distributed and rotate, so that none lies in a cache from the call before. Reported are medians,
+// by two clocks: `share` by wall time; `share_cpu` by the time that the threads had a core, which is the one
+// to read on a machine shared with others. `disturbed` counts calls in which the system took a core from one
+// of our threads. Environment: BENCH_THREADS (2), BENCH_CALLS, measurements a shape (7).
 #include <benchmark/benchmark.h>
 #include <sys/resource.h>
 
@@ -193,7 +193,7 @@ void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) 
         const double on_cores = cpu_seconds() - cpu_start;
         disturbed += preemptions() != preempted;
         const double after = unit.peak();
-        const double peak = (before + after) / 2;
+        const double peak = std::max(before, after);
         shares.push_back(flops / seconds.back() / (peak * pool().threads()));
         shares_cpu.push_back(flops / on_cores / peak);
         before = after;
