@@ -41,7 +41,8 @@ inline void gelu_row(float* sums, std::int64_t count) {
     change_row(sums, count, [](std::int64_t, Float x, auto) MANTISSA_BODY { return gelu(x); });
 }
 
-/// Half a line past the caches would cost more than it saves.
+/// A line that is stored past the caches in two parts at different times is expected to cost more than it
+/// saves.
 inline bool whole_lines(const void* out, DType type, std::int64_t count) {
     return reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && count * (type == DType::f32 ? 4 : 2) % 64 == 0;
 }
