@@ -25,27 +25,18 @@ std::shared_ptr<const Walk> make_walk(const Problem& problem) {
     return std::make_shared<const Walk>(shape.extents(), strides);
 }
 
-/// Lets `body(a)` run with the stride of an operand known to the compiler: 1, or 0 for a repeated element.
-template <class T, class Body>
-void with_stride(const T* data, std::int64_t stride, Body&& body) {
-    if (stride == 0)
-        body([value = *data](std::int64_t) { return value; });
-    else if (stride == 1)
-        body([data](std::int64_t i) { return data[i]; });
-    else
-        body([data, stride](std::int64_t i) { return data[i * stride]; });
-}
+// The plain loops take any strides and are not specialised for them: what is large and FP32 or shorter does
+// not come here.
 
 template <class In, class Out, class Function>
 Launch unary(const Problem& problem, const Context& context, Function function) {
     return [walk = make_walk(problem), &pool = context.pool, function](const Operands& operands) {
         const In* x = operands.input<In>(0);
         Out* y = operands.output<Out>(0);
+        const std::int64_t step = walk->inner.strides[0];
         walk->for_each_piece(pool, [&](const Walk::Strides& start, std::int64_t count) {
-            Out* target = y + start[1];
-            with_stride(x + start[0], walk->inner.strides[0], [&](auto a) {
-                for (std::int64_t i = 0; i < count; ++i) target[i] = stored_as<Out>(function(number(a(i))));
-            });
+            for (std::int64_t i = 0; i < count; ++i)
+                y[start[1] + i] = stored_as<Out>(function(number(x[start[0] + i * step])));
         });
     };
 }
@@ -56,14 +47,11 @@ Launch binary(const Problem& problem, const Context& context, Function function)
         const A* x = operands.input<A>(0);
         const B* z = operands.input<B>(1);
         Out* y = operands.output<Out>(0);
+        const std::int64_t x_step = walk->inner.strides[0], z_step = walk->inner.strides[1];
         walk->for_each_piece(pool, [&](const Walk::Strides& start, std::int64_t count) {
-            Out* target = y + start[2];
-            with_stride(x + start[0], walk->inner.strides[0], [&](auto a) {
-                with_stride(z + start[1], walk->inner.strides[1], [&](auto b) {
-                    for (std::int64_t i = 0; i < count; ++i)
-                        target[i] = stored_as<Out>(function(number(a(i)), number(b(i))));
-                });
-            });
+            for (std::int64_t i = 0; i < count; ++i)
+                y[start[2] + i] = stored_as<Out>(
+                    function(number(x[start[0] + i * x_step]), number(z[start[1] + i * z_step])));
         });
     };
 }
@@ -74,15 +62,11 @@ Launch select(const Problem& problem, const Context& context) {
         const bool* condition = operands.input<bool>(0);
         const T *x = operands.input<T>(1), *z = operands.input<T>(2);
         T* y = operands.output<T>(0);
+        const auto& step = walk->inner.strides;
         walk->for_each_piece(pool, [&](const Walk::Strides& start, std::int64_t count) {
-            T* target = y + start[3];
-            with_stride(condition + start[0], walk->inner.strides[0], [&](auto c) {
-                with_stride(x + start[1], walk->inner.strides[1], [&](auto a) {
-                    with_stride(z + start[2], walk->inner.strides[2], [&](auto b) {
-                        for (std::int64_t i = 0; i < count; ++i) target[i] = c(i) ? a(i) : b(i);
-                    });
-                });
-            });
+            for (std::int64_t i = 0; i < count; ++i)
+                y[start[3] + i] =
+                    condition[start[0] + i * step[0]] ? x[start[1] + i * step[1]] : z[start[2] + i * step[2]];
         });
     };
 }
