@@ -3,9 +3,10 @@
 //
 // Each sample runs both, the kernel between two measurements of the FMA peak of one thread. Reported are
 // medians. `share`: of that peak times the threads, counting two products forward and five backward, of the
-// visible pairs only; `share_cpu` by the time that the threads had a core, which is the one to read on a
-// machine shared with others; `speedup`: the eager graph's time over the kernel's, by that clock too.
-// Environment: BENCH_THREADS (2), BENCH_CALLS, samples a shape (5). Names are LEVEL/PASS/TYPE/...
+// visible pairs only (above 1 where BF16 is multiplied in pairs); `share_cpu` by the time that the threads
+// had a core, which is the one to read on a machine shared with others; `speedup`: the eager graph's time
+// over the kernel's, by that clock too. Environment: BENCH_THREADS (2), BENCH_CALLS, samples a shape (5).
+// Names are LEVEL/PASS/TYPE/...
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -132,11 +133,17 @@ class Plain {
     std::unique_ptr<Execution> execution_;
 };
 
+/// As the device chooses them.
+const AttentionKernels& kernels_for(const AttentionSize& size, Isa isa) {
+    const bool pairs = bf16_unit(isa) == Bf16Unit::avx512_bf16 && refusal_of_pairs(size).empty();
+    return pairs ? attention_kernels_avx512_bf16() : attention_kernels(isa);
+}
+
 /// The kernels on operands of their own.
 class Kernels {
   public:
     Kernels(const Shape& shape, Isa isa, ThreadPool& pool)
-        : size_(shape.size()), kernels_(attention_kernels(isa)), pool_(pool) {
+        : size_(shape.size()), kernels_(kernels_for(size_, isa)), pool_(pool) {
         for (std::uint32_t i = 0; i < 8; ++i) x_.push_back(tensor(shape, i));
         lse_ = Buffer(static_cast<std::size_t>(shape.heads * shape.positions) * 4, "log-sum-exp");
         const std::int64_t bytes = std::max(attention_workspace(size_, pool.threads()),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/formats.h"
@@ -186,11 +187,12 @@ TEST(Attention, GradientAgreesWithItsDefinition) {
 }
 
 /// o, dq, dk, dv of a kernel, forward then backward.
-PlainAttention run_both(const Setting& setting, Isa isa, const AttentionSize& s, const AttentionOperands& x) {
+PlainAttention run_both(const Setting& setting, const AttentionKernels& kernels, const AttentionSize& s,
+                        const AttentionOperands& x) {
     const ForwardMemory forward(setting, s, x);
-    attention(attention_kernels(isa), forward.problem(s), setting.pool);
+    attention(kernels, forward.problem(s), setting.pool);
     const BackwardMemory backward(setting, s, x, forward.o.values(), forward.lse.values());
-    attention_grad(attention_kernels(isa), backward.problem(s), setting.pool);
+    attention_grad(kernels, backward.problem(s), setting.pool);
     return {forward.o.values(), backward.dq.values(), backward.dk.values(), backward.dv.values()};
 }
 
@@ -203,41 +205,63 @@ Comparison compare_stored(const Numbers& got, DType dtype, const Numbers& expect
     return compare({dtype, bytes.data(), {count}}, expected, std::array{count}, tolerance);
 }
 
-TEST(Attention, ErrsAtMostTwiceAsMuchAsThePlainVersion) {
-    static ThreadPool pool(2);
-    for (const Case& c :
-         {Case{2, 200, 200, 64, true}, Case{1, 150, 333, 80, false}, Case{2, 200, 200, 64, true, DType::bf16},
-          Case{1, 150, 333, 80, false, DType::f16}}) {
-        const AttentionSize s = c.size();
-        const AttentionOperands x = operands_of(c);
-        const ForwardOracle forward = attention_oracle(s, x);
-        const BackwardOracle backward = attention_grad_oracle(s, x, forward.o.values, forward.lse.values);
-        const PlainAttention plain = plain_attention(s, x);
-        for (int level = 0; level <= static_cast<int>(std::min(best_isa(), Isa::avx512)); ++level) {
-            const Isa isa = static_cast<Isa>(level);
-            SCOPED_TRACE(c.text() + " at " + std::string(name_of(isa)));
-            const Setting setting{row_kernels(isa), pool, Placement::starts_at_guard, Stores::plain};
-            const PlainAttention got = run_both(setting, isa, s, x);
-            const auto expect_close = [&](const Numbers& ours, const Numbers& theirs, const Numbers& truth,
-                                          double factor) {
-                const Comparison comparison =
-                    compare_stored(ours, c.dtype, truth, Tolerance::low_precision(factor, theirs));
-                EXPECT_TRUE(comparison) << comparison.message;
-                // An error three times the plain version's greatest does not pass.
-                Numbers spoilt = ours;
-                double greatest = 0;
-                for (std::size_t i = 0; i < truth.size(); ++i)
-                    greatest = std::max(greatest, std::abs(theirs[i] - truth[i]));
-                spoilt[7] += 2 * (factor + 1) * greatest;
-                EXPECT_FALSE(
-                    compare_stored(spoilt, c.dtype, truth, Tolerance::low_precision(factor, theirs)));
-            };
-            expect_close(got.o, plain.o, forward.o.values, 2);
-            expect_close(got.dq, plain.dq, backward.dq.values, 3);
-            expect_close(got.dk, plain.dk, backward.dk.values, 3);
-            expect_close(got.dv, plain.dv, backward.dv.values, 3);
-        }
+void expect_close(DType dtype, const Numbers& ours, const Numbers& plain, const Numbers& truth,
+                  double factor) {
+    const Comparison comparison = compare_stored(ours, dtype, truth, Tolerance::low_precision(factor, plain));
+    EXPECT_TRUE(comparison) << comparison.message;
+    // A greater error does not pass.
+    Numbers spoilt = ours;
+    double greatest = 0;
+    for (std::size_t i = 0; i < truth.size(); ++i)
+        greatest = std::max(greatest, std::abs(plain[i] - truth[i]));
+    spoilt[7] += 2 * (factor + 1) * greatest;
+    EXPECT_FALSE(compare_stored(spoilt, dtype, truth, Tolerance::low_precision(factor, plain)));
+}
+
+void expect_twice_the_plain_error(const Case& c, std::span<const AttentionKernels* const> levels) {
+    static ThreadPool pool(2), three(3);
+    const AttentionSize s = c.size();
+    const AttentionOperands x = operands_of(c);
+    const ForwardOracle forward = attention_oracle(s, x);
+    const BackwardOracle backward = attention_grad_oracle(s, x, forward.o.values, forward.lse.values);
+    const PlainAttention plain = plain_attention(s, x);
+    for (const AttentionKernels* kernels : levels) {
+        SCOPED_TRACE(c.text() + " at " + kernels->name);
+        const RowKernels& rows = row_kernels(Isa::generic);
+        const Setting setting{rows, pool, Placement::starts_at_guard, Stores::plain};
+        const PlainAttention got = run_both(setting, *kernels, s, x);
+        expect_close(c.dtype, got.o, plain.o, forward.o.values, 2);
+        expect_close(c.dtype, got.dq, plain.dq, backward.dq.values, 3);
+        expect_close(c.dtype, got.dk, plain.dk, backward.dk.values, 3);
+        expect_close(c.dtype, got.dv, plain.dv, backward.dv.values, 3);
+        const Setting other{rows, three, Placement::ends_at_guard, Stores::plain};
+        const PlainAttention again = run_both(other, *kernels, s, x);
+        EXPECT_TRUE(again.o == got.o && again.dq == got.dq && again.dk == got.dk && again.dv == got.dv);
     }
+}
+
+TEST(Attention, ErrsAtMostTwiceAsMuchAsThePlainVersion) {
+    std::vector<const AttentionKernels*> levels;
+    for (int level = 0; level <= static_cast<int>(std::min(best_isa(), Isa::avx512)); ++level)
+        levels.push_back(&attention_kernels(static_cast<Isa>(level)));
+    for (const Case& c : {Case{2, 200, 200, 64, true}, Case{1, 150, 333, 80, false},
+                          Case{2, 200, 200, 64, true, DType::bf16}, Case{1, 150, 333, 80, false, DType::f16}})
+        expect_twice_the_plain_error(c, levels);
+}
+
+TEST(Attention, PairsOfBf16ErrAtMostTwiceAsMuchAsThePlainVersion) {
+    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    const AttentionKernels* const pairs = &attention_kernels_avx512_bf16();
+    for (const auto& [heads, queries, keys, head_size, causal] : {std::tuple{2, 200, 200, 64, true},
+                                                                  {1, 150, 333, 80, false},
+                                                                  {2, 33, 65, 20, true},
+                                                                  {3, 131, 131, 18, true},
+                                                                  {17, 63, 63, 30, true},
+                                                                  {1, 37, 301, 256, true},
+                                                                  {1, 129, 67, 2, false}})
+        expect_twice_the_plain_error({heads, queries, keys, head_size, causal, DType::bf16}, {&pairs, 1});
+    EXPECT_EQ(refusal_of_pairs(Case{1, 3, 3, 7, true, DType::bf16}.size()), "it takes heads of an even size");
+    EXPECT_EQ(refusal_of_pairs(Case{1, 3, 3, 8, true}.size()), "it is written for bf16, got f32");
 }
 
 TEST(Attention, ScoresFarBelowZeroDoNotReachOtherKeys) {
@@ -251,7 +275,7 @@ TEST(Attention, ScoresFarBelowZeroDoNotReachOtherKeys) {
     ASSERT_LT(lse[0], -300);
     const BackwardOracle oracle = attention_grad_oracle(c.size(), x, forward.o.values, lse);
     for_each_setting([&](const Setting& setting, Isa isa) {
-        const PlainAttention got = run_both(setting, isa, c.size(), x);
+        const PlainAttention got = run_both(setting, attention_kernels(isa), c.size(), x);
         for (std::size_t i = 0; i < got.dq.size(); ++i) EXPECT_NEAR(got.dq[i], oracle.dq.values[i], 1e-3);
         for (std::size_t i = 0; i < got.dk.size(); ++i) EXPECT_NEAR(got.dk[i], oracle.dk.values[i], 1e-3);
         for (std::size_t i = 0; i < got.o.size(); ++i) EXPECT_NEAR(got.o[i], forward.o.values[i], 1e-5);

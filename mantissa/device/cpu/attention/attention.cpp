@@ -1,6 +1,8 @@
 // Drivers of attention and its gradient: checks, and how the work is cut, from shapes alone.
 #include "mantissa/device/cpu/attention/attention.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "mantissa/base/error.h"
@@ -42,8 +44,9 @@ struct GradWorkspace {
     }
 };
 
-ProblemCheck checked_size(const char* kernel, const AttentionSize& size) {
+ProblemCheck checked_size(const char* kernel, const AttentionSize& size, const AttentionKernels& kernels) {
     ProblemCheck check(kernel);
+    check.that(!kernels.pairs || refusal_of_pairs(size).empty(), "pairs need BF16 and heads of an even size");
     check.size("heads", size.heads).size("queries", size.queries).size("keys", size.keys);
     check.size("head_size", size.head_size);
     check.that(!size.causal || size.keys >= size.queries, "a causal mask needs a key for every query");
@@ -70,6 +73,11 @@ const AttentionKernels& attention_kernels(Isa isa) {
     throw InternalError("attention_kernels: unknown instruction set");
 }
 
+std::string refusal_of_pairs(const AttentionSize& size) {
+    if (size.dtype != DType::bf16) return fmt::format("it is written for bf16, got {}", name_of(size.dtype));
+    return size.head_size % 2 == 0 ? "" : "it takes heads of an even size";
+}
+
 std::int64_t attention_workspace(const AttentionSize& size, int threads) {
     return threads * forward_scratch(size.head_size) * float_bytes;
 }
@@ -78,7 +86,7 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     const AttentionSize& s = p.size;
     const std::int64_t rows = s.heads * s.queries;
     const std::int64_t count = rows * s.head_size, keys = s.heads * s.keys * s.head_size;
-    ProblemCheck check = checked_size("attention", s);
+    ProblemCheck check = checked_size("attention", s, kernels);
     check.input("q", ConstView{p.q, s.dtype}, count).input("k", ConstView{p.k, s.dtype}, keys);
     check.input("v", ConstView{p.v, s.dtype}, keys).output("o", View{p.o, s.dtype}, count);
     check.output("lse", p.lse, rows * float_bytes);
@@ -101,7 +109,7 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
     const AttentionSize& s = p.size;
     const std::int64_t rows = s.heads * s.queries;
     const std::int64_t count = rows * s.head_size, keys = s.heads * s.keys * s.head_size;
-    ProblemCheck check = checked_size("attention_grad", s);
+    ProblemCheck check = checked_size("attention_grad", s, kernels);
     check.input("do", ConstView{p.d_o, s.dtype}, count).input("q", ConstView{p.q, s.dtype}, count);
     check.input("k", ConstView{p.k, s.dtype}, keys).input("v", ConstView{p.v, s.dtype}, keys);
     check.input("o", ConstView{p.o, s.dtype}, count).input("lse", p.lse, rows * float_bytes);

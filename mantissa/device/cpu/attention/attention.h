@@ -7,6 +7,8 @@
 // overlap anything throw InternalError.
 #pragma once
 
+#include <string>
+
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/attention/kernel_table.h"
 #include "mantissa/device/cpu/attention/problems.h"
@@ -16,6 +18,8 @@ namespace mantissa::cpu {
 
 /// The table of a level.
 const AttentionKernels& attention_kernels(Isa isa = chosen_isa());
+/// Why products of BF16 pairs cannot do it on CPUs that have them; empty if they can.
+std::string refusal_of_pairs(const AttentionSize&);
 
 /// Bytes of workspace for so many threads, aligned to 64 bytes.
 std::int64_t attention_workspace(const AttentionSize&, int threads);

@@ -14,8 +14,9 @@ struct KeyBlock {
     Block k, v;               // [D, lanes], k scaled
     Block dk, dv;             // [D, lanes]
     Block p, ds;              // [query_rows, lanes]: scores and their gradients
-    Block scaled_k;           // [keys, padded_head]
+    Block rows_of_k;          // [keys, padded_head], scaled
     float *wide_q, *wide_do;  // [query_rows, D]
+    float* across;            // [query_rows, lanes / 2]: ds in pairs along the keys
 };
 
 KeyBlock laid_out_keys(float* scratch, std::int64_t head_size) {
@@ -27,40 +28,32 @@ KeyBlock laid_out_keys(float* scratch, std::int64_t head_size) {
     KeyBlock block;
     for (Block* b : {&block.k, &block.v, &block.dk, &block.dv}) *b = {take(head_size * key_lanes), key_lanes};
     for (Block* b : {&block.p, &block.ds}) *b = {take(query_rows * key_lanes), key_lanes};
-    block.scaled_k = {take(key_lanes * padded_head(head_size)), padded_head(head_size)};
+    block.rows_of_k = {take(key_lanes * padded_head(head_size)), padded_head(head_size)};
     block.wide_q = take(query_rows * head_size);
     block.wide_do = take(query_rows * head_size);
+    block.across = take(query_rows * key_lanes / 2);
     return block;
 }
 
-/// FP32 rows padded with zeros to whole vectors, times a factor.
-template <class T>
-void padded_rows(const T* x, std::int64_t count, std::int64_t width, float factor, const Block& to) {
-    const Float factors = Lanes::constant(factor);
-    for (std::int64_t r = 0; r < count; ++r)
-        for (std::int64_t d = 0; d < width; d += 16) {
-            const int present = static_cast<int>(width - d < 16 ? width - d : 16);
-            Lanes::store(to.row(r) + d,
-                         Lanes::multiply(Lanes::load_part(x + r * width + d, present), factors));
-        }
-}
-
-/// p = exp(p - lse), ds = p (ds - delta), by rows; both 0 where the key stands after the query. Row 0 sees
-/// the first `seen` lanes, row 1 one more, ...
+/// p = exp(p - lse), ds = p (ds - delta), by rows; both 0 in the lanes that row r does not see, from
+/// `seen` + r or from `count` on: what a lane without a key holds must reach no sum.
 void weights_and_gradients(const KeyBlock& block, std::int64_t rows, const float* lse, const float* delta,
-                           std::int64_t seen) {
+                           std::int64_t seen, std::int64_t count, float scale) {
+    const Float scales = Lanes::constant(scale), zero = Lanes::constant(0.0f);
     for (std::int64_t r = 0; r < rows; ++r) {
         const Float shift = Lanes::constant(lse[r]), mean = Lanes::constant(delta[r]);
-        const Float end = Lanes::constant(static_cast<float>(seen + r));
-        const bool all = seen + r >= key_lanes;
+        const std::int64_t end = seen + r < count ? seen + r : count;
+        const Float ends = Lanes::constant(static_cast<float>(end));
         for (std::int64_t lane = 0; lane < key_lanes; lane += 16) {
             float *const p = block.p.row(r) + lane, *const ds = block.ds.row(r) + lane;
-            Float weight = exp_of(Lanes::subtract(Lanes::load(p), shift));
+            const Float score =
+                Operands::scale_in_operands ? Lanes::load(p) : Lanes::multiply(Lanes::load(p), scales);
+            Float weight = exp_of(Lanes::subtract(score, shift));
             Float gradient = Lanes::multiply(weight, Lanes::subtract(Lanes::load(ds), mean));
-            if (!all) {
-                const auto visible = Lanes::less(counted_from(static_cast<float>(lane)), end);
-                weight = Lanes::select(visible, weight, Lanes::constant(0.0f));
-                gradient = Lanes::select(visible, gradient, Lanes::constant(0.0f));
+            if (end < lane + 16) {
+                const auto visible = Lanes::less(counted_from(static_cast<float>(lane)), ends);
+                weight = Lanes::select(visible, weight, zero);
+                gradient = Lanes::select(visible, gradient, zero);
             }
             Lanes::store(p, weight);
             Lanes::store(ds, gradient);
@@ -75,9 +68,9 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, c
     const std::int64_t D = s.head_size, count = keys.last - keys.first, ahead = s.keys - s.queries;
     const KeyBlock block = laid_out_keys(scratch, D);
     const T* const k = head_of(p.k, type, head, s.keys, D) + keys.first * D;
-    into_lanes(k, count, D, s.scale, block.k);
-    into_lanes(head_of(p.v, type, head, s.keys, D) + keys.first * D, count, D, 1.0f, block.v);
-    padded_rows(k, count, D, s.scale, block.scaled_k);
+    Operands::positions(k, count, D, s.scale, block.k);
+    Operands::positions(head_of(p.v, type, head, s.keys, D) + keys.first * D, count, D, 1.0f, block.v);
+    Operands::padded(k, count, D, s.scale, block.rows_of_k);
     fill(block.dk.data, D * key_lanes, 0.0f);
     fill(block.dv.data, D * key_lanes, 0.0f);
 
@@ -86,17 +79,19 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, c
     const std::int64_t first = s.causal && keys.first > ahead ? keys.first - ahead : 0;
     for (std::int64_t row = first; row < s.queries; row += query_rows) {
         const std::int64_t rows = s.queries - row < query_rows ? s.queries - row : query_rows;
-        const Rows of_q = widened(q + row * D, rows, D, block.wide_q);
-        const Rows of_do = widened(d_o + row * D, rows, D, block.wide_do);
-        product(of_q, block.k, D, block.p);
-        product(of_do, block.v, D, block.ds);
+        const Rows of_q = Operands::along_head(q + row * D, rows, D, block.wide_q);
+        const Rows of_do = Operands::along_head(d_o + row * D, rows, D, block.wide_do);
+        product(of_q, block.k, D / Operands::word, block.p);
+        product(of_do, block.v, D / Operands::word, block.ds);
+        const std::int64_t at = head * s.queries + row;
         const std::int64_t seen = s.causal ? row + ahead - keys.first + 1 : key_lanes;
-        weights_and_gradients(block, rows, p.lse + head * s.queries + row, delta + head * s.queries + row,
-                              seen);
-        gather(of_do, block.p, D, nullptr, block.dv);
-        gather(of_q, block.ds, D, nullptr, block.dk);
-        // Lanes beyond the last key hold what arithmetic makes of zeros: they are not summed over.
-        spread({block.ds.data, block.ds.lanes, rows}, block.scaled_k, count, {dq.row(row), dq.lanes});
+        weights_and_gradients(block, rows, p.lse + at, delta + at, seen, count, s.scale);
+        spread(Operands::across(block.ds, rows, block.across), block.rows_of_k,
+               (count + Operands::word - 1) / Operands::word, {dq.row(row), dq.lanes});
+        Operands::pair_rows(block.p, rows);
+        Operands::pair_rows(block.ds, rows);
+        gather(Operands::summed(d_o + row * D, of_do, D, block.wide_do), block.p, D, nullptr, block.dv);
+        gather(Operands::summed(q + row * D, of_q, D, block.wide_q), block.ds, D, nullptr, block.dk);
     }
     fill(block.p.data, key_lanes, s.scale);
     out_of_lanes(block.dk, block.p.data, count, D, head_of(p.dk, type, head, s.keys, D) + keys.first * D);
@@ -108,7 +103,7 @@ void attention_grad_keys(const AttentionGrad& p, std::int64_t head, Range keys, 
                          float* scratch) {
     const std::int64_t width = padded_head(p.size.head_size);
     fill(dq, p.size.queries * width, 0.0f);
-    with_type(p.size.dtype, [&](auto* type) {
+    Operands::of_type(p.size.dtype, [&](auto* type) {
         for (std::int64_t key = keys.first; key < keys.last; key += key_lanes) {
             const std::int64_t last = key + key_lanes < keys.last ? key + key_lanes : keys.last;
             differentiate_keys(p, head, {key, last}, delta, {dq, width}, scratch, type);
@@ -118,7 +113,7 @@ void attention_grad_keys(const AttentionGrad& p, std::int64_t head, Range keys, 
 
 void attention_delta(const AttentionGrad& p, Range rows, float* delta) {
     const std::int64_t D = p.size.head_size;
-    with_type(p.size.dtype, [&](auto* type) {
+    Operands::of_type(p.size.dtype, [&](auto* type) {
         for (std::int64_t row = rows.first; row < rows.last; ++row) {
             const auto* d_o = head_of(p.d_o, type, row, 1, D);
             const auto* o = head_of(p.o, type, row, 1, D);
@@ -134,14 +129,15 @@ void attention_delta(const AttentionGrad& p, Range rows, float* delta) {
 void attention_sum_dq(const AttentionGrad& p, std::int64_t head, Range queries, const float* dq,
                       std::int64_t parts) {
     const std::int64_t D = p.size.head_size, width = padded_head(D), part = p.size.queries * width;
-    with_type(p.size.dtype, [&](auto* type) {
+    const Float factor = Lanes::constant(Operands::scale_in_operands ? 1.0f : p.size.scale);
+    Operands::of_type(p.size.dtype, [&](auto* type) {
         auto* const to = head_of(p.dq, type, head, p.size.queries, D);
         for (std::int64_t row = queries.first; row < queries.last; ++row)
             for_lanes(D, [&](std::int64_t d, auto extent) MANTISSA_BODY {
                 const float* const from = dq + row * width + d;
                 Float sum = load(from, extent);
                 for (std::int64_t i = 1; i < parts; ++i) sum = Lanes::add(sum, load(from + i * part, extent));
-                store(to + row * D + d, sum, extent, false);
+                store(to + row * D + d, Lanes::multiply(sum, factor), extent, false);
             });
     });
 }

@@ -35,8 +35,9 @@ QueryBlock laid_out(float* scratch, std::int64_t head_size) {
 
 /// Row r is a key that stands `lanes_before` + r lanes after the block's first query: lanes below that do not
 /// see it.
-void hide_later(const Block& scores, std::int64_t first_row, std::int64_t rows, std::int64_t lanes_before) {
-    const Float hidden = Lanes::constant(-__builtin_inff());
+void hide_later(const Block& scores, std::int64_t first_row, std::int64_t rows, std::int64_t lanes_before,
+                float hidden_score) {
+    const Float hidden = Lanes::constant(hidden_score);
     for (std::int64_t r = first_row; r < rows; ++r)
         for (std::int64_t lane = 0; lane < scores.lanes; lane += 16) {
             const Float index = counted_from(static_cast<float>(lane));
@@ -47,8 +48,11 @@ void hide_later(const Block& scores, std::int64_t first_row, std::int64_t rows, 
 }
 
 /// Turns the scores of so many keys into exponentials and carries maximum and sum on.
-void softmax_step(const QueryBlock& block, std::int64_t keys) {
-    const Float lowest = Lanes::constant(-__builtin_inff());
+void softmax_step(const QueryBlock& block, std::int64_t keys, float scale) {
+    const Float lowest = Lanes::constant(-__builtin_inff()), scales = Lanes::constant(scale);
+    const auto score = [&](const float* at) MANTISSA_BODY {
+        return Operands::scale_in_operands ? Lanes::load(at) : Lanes::multiply(Lanes::load(at), scales);
+    };
     for (std::int64_t lane = 0; lane < query_lanes; lane += 16) {
         float* const scores = block.scores.data + lane;
         const Float before = Lanes::load(block.maximum + lane);
@@ -57,15 +61,15 @@ void softmax_step(const QueryBlock& block, std::int64_t keys) {
         std::int64_t r = 0;
         for (; r + 2 <= keys; r += 2)
             for (int i = 0; i < 2; ++i)
-                two[i] = Lanes::maximum(Lanes::load(scores + (r + i) * query_lanes), two[i]);
-        if (r < keys) two[0] = Lanes::maximum(Lanes::load(scores + r * query_lanes), two[0]);
+                two[i] = Lanes::maximum(score(scores + (r + i) * query_lanes), two[i]);
+        if (r < keys) two[0] = Lanes::maximum(score(scores + r * query_lanes), two[0]);
         const Float maximum = Lanes::maximum(two[0], two[1]);
         // While all are -infinity there is nothing to subtract.
         const Float shift = Lanes::select(Lanes::less(lowest, maximum), maximum, Lanes::constant(0.0f));
         const Float factor = exp_of(Lanes::subtract(before, shift));
         Float sum = Lanes::multiply(Lanes::load(block.sum + lane), factor);
         for (r = 0; r < keys; ++r) {
-            const Float e = exp_of(Lanes::subtract(Lanes::load(scores + r * query_lanes), shift));
+            const Float e = exp_of(Lanes::subtract(score(scores + r * query_lanes), shift));
             sum = Lanes::add(sum, e);
             Lanes::store(scores + r * query_lanes, e);
         }
@@ -96,7 +100,8 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     const QueryBlock block = laid_out(scratch, D);
     float* const wide_k = scratch + forward_scratch(D) - 2 * key_rows * D;
     float* const wide_v = wide_k + key_rows * D;
-    into_lanes(head_of(p.q, type, head, s.queries, D) + queries.first * D, count, D, s.scale, block.q);
+    Operands::positions(head_of(p.q, type, head, s.queries, D) + queries.first * D, count, D, s.scale,
+                        block.q);
     fill(block.o.data, D * query_lanes, 0.0f);
     fill(block.sum, query_lanes, 0.0f);
     fill(block.maximum, query_lanes, -__builtin_inff());
@@ -106,13 +111,19 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     const std::int64_t seen = s.causal ? queries.last + ahead : s.keys;
     for (std::int64_t key = 0; key < seen; key += key_rows) {
         const std::int64_t rows = seen - key < key_rows ? seen - key : key_rows;
-        product(widened(k + key * D, rows, D, wide_k), block.q, D, block.scores);
+        const Rows of_k = Operands::along_head(k + key * D, rows, D, wide_k);
+        product(of_k, block.q, D / Operands::word, block.scores);
         if (s.causal) {
             const std::int64_t before = key - ahead - queries.first;
-            hide_later(block.scores, before < 0 ? -before : 0, rows, before);
+            // Where the scale is yet to come, a negative one turns infinities round.
+            const bool turned = !Operands::scale_in_operands && s.scale < 0;
+            hide_later(block.scores, before < 0 ? -before : 0, rows, before,
+                       turned ? __builtin_inff() : -__builtin_inff());
         }
-        softmax_step(block, rows);
-        gather(widened(v + key * D, rows, D, wide_v), block.scores, D, block.factors, block.o);
+        softmax_step(block, rows, s.scale);
+        Operands::pair_rows(block.scores, rows);
+        const Rows of_v = Operands::along_head(v + key * D, rows, D, wide_v);
+        gather(Operands::summed(v + key * D, of_v, D, wide_v), block.scores, D, block.factors, block.o);
     }
     finish_softmax(block);
     out_of_lanes(block.o, block.factors, count, D,
@@ -123,7 +134,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
 }
 
 void attention_queries(const Attention& p, std::int64_t head, Range queries, float* scratch) {
-    with_type(p.size.dtype, [&](auto* type) { attend(p, head, queries, scratch, type); });
+    Operands::of_type(p.size.dtype, [&](auto* type) { attend(p, head, queries, scratch, type); });
 }
 
 }  // namespace

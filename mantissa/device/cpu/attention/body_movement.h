@@ -29,23 +29,30 @@ using Square = std::uint32_t[16 * 16];
 
 MANTISSA_LANES float* as_floats(std::uint32_t* square) { return reinterpret_cast<float*>(square); }
 
-/// lanes[d][i] = factor x[i][d]; 0 for rows that are not there.
-template <class T>
-void into_lanes(const T* x, std::int64_t count, std::int64_t width, float factor, const Block& block) {
-    const Float factors = Lanes::constant(factor);
+/// lanes[d][i] = take(x[i] + d, how many elements are there), 0 for rows that are not there.
+template <class T, class Take>
+MANTISSA_LANES void transpose_into(const T* x, std::int64_t count, std::int64_t width, const Block& block,
+                                   Take take) {
     alignas(64) Square rows, columns;
     for (std::int64_t d = 0; d < width; d += 16)
         for (std::int64_t i = 0; i < block.lanes; i += 16) {
             const int present = static_cast<int>(width - d < 16 ? width - d : 16);
-            for (int r = 0; r < 16; ++r) {
-                const Float row = i + r < count ? Lanes::load_part(x + (i + r) * width + d, present)
-                                                : Lanes::constant(0.0f);
-                Lanes::store(as_floats(rows) + 16 * r, Lanes::multiply(row, factors));
-            }
+            for (int r = 0; r < 16; ++r)
+                Lanes::store(as_floats(rows) + 16 * r,
+                             i + r < count ? take(x + (i + r) * width + d, present) : Lanes::constant(0.0f));
             Lanes::transpose16(rows, 16, columns, 16);
             for (int c = 0; c < present; ++c)
                 Lanes::store(block.row(d + c) + i, Lanes::load(as_floats(columns) + 16 * c));
         }
+}
+
+/// lanes[d][i] = factor x[i][d].
+template <class T>
+void into_lanes(const T* x, std::int64_t count, std::int64_t width, float factor, const Block& block) {
+    const Float factors = Lanes::constant(factor);
+    transpose_into(x, count, width, block, [&](const T* from, int present) MANTISSA_BODY {
+        return Lanes::multiply(Lanes::load_part(from, present), factors);
+    });
 }
 
 /// x[i][d] = lanes[d][i] factors[i] for the rows that are there.
@@ -62,6 +69,18 @@ void out_of_lanes(const Block& block, const float* factors, std::int64_t count, 
             Lanes::transpose16(columns, 16, rows, 16);
             for (int r = 0; r < 16 && i + r < count; ++r)
                 Lanes::store_part(x + (i + r) * width + d, Lanes::load(as_floats(rows) + 16 * r), present);
+        }
+}
+
+/// FP32 rows padded with zeros to whole vectors, times a factor.
+template <class T>
+void padded_rows(const T* x, std::int64_t count, std::int64_t width, float factor, const Block& to) {
+    const Float factors = Lanes::constant(factor);
+    for (std::int64_t r = 0; r < count; ++r)
+        for (std::int64_t d = 0; d < width; d += 16) {
+            const int present = static_cast<int>(width - d < 16 ? width - d : 16);
+            Lanes::store(to.row(r) + d,
+                         Lanes::multiply(Lanes::load_part(x + r * width + d, present), factors));
         }
 }
 

@@ -10,6 +10,7 @@ namespace {
 
 constexpr AttentionKernels table_named(const char* name) {
     return {.name = name,
+            .pairs = Operands::word == 2,
             .forward = attention_queries,
             .delta = attention_delta,
             .backward = attention_grad_keys,

@@ -29,6 +29,7 @@ constexpr std::int64_t padded_head(std::int64_t head_size) { return (head_size +
 
 struct AttentionKernels {
     const char* name;
+    bool pairs;  ///< whether products take two elements of BF16 at a time
 
     /// o and lse of at most query_lanes queries of one head. `scratch`: forward_scratch() floats.
     void (*forward)(const Attention&, std::int64_t head, Range queries, float* scratch);
@@ -52,11 +53,13 @@ constexpr std::int64_t forward_scratch(std::int64_t head_size) {
 constexpr std::int64_t backward_scratch(std::int64_t head_size) {
     const std::int64_t lanes = (4 * head_size + 2 * query_rows) * key_lanes;  // k, v, dk, dv, scores
     const std::int64_t rows = 2 * query_rows * head_size + key_lanes * padded_head(head_size);
-    return (lanes + rows + 15) / 16 * 16;
+    return (lanes + rows + query_rows * key_lanes / 2 + 15) / 16 * 16;
 }
 
 const AttentionKernels& attention_kernels_generic();
 const AttentionKernels& attention_kernels_avx2();
 const AttentionKernels& attention_kernels_avx512();
+/// For tensors of BF16 and heads of an even size.
+const AttentionKernels& attention_kernels_avx512_bf16();
 
 }  // namespace mantissa::cpu

@@ -16,7 +16,9 @@ struct Tile {
 }  // namespace
 }  // namespace mantissa::cpu
 
-// The lanes and the tile come first: the bodies are written in terms of them.
+// After the lanes and the tile, in terms of which they are written:
+#include "mantissa/device/cpu/attention/operands_widened.h"
+// The bodies are written in terms of all three.
 #include "mantissa/device/cpu/attention/body_table.h"
 
 namespace mantissa::cpu {

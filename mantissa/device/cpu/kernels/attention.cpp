@@ -75,19 +75,24 @@ Kernel gradient_kernel(const Context& context, const AttentionKernels& kernels) 
 }  // namespace
 
 void add_attention_kernels(KernelTable& table, const Context& context) {
+    const auto add = [&](const AttentionKernels& kernels, DType dtype, const std::string& how) {
+        const std::string name =
+            fmt::format("attention {0}*{0}+f32 {1}{2}", mantissa::name_of(dtype), kernels.name, how);
+        Kernel both[] = {forward_kernel(context, kernels), gradient_kernel(context, kernels)};
+        for (const std::size_t first : {0u, 1u}) {  // where q stands
+            both[first].name = name;
+            both[first].refusal = [=, pairs = kernels.pairs](const Problem& problem) {
+                const std::string reason = refusal(problem, first, dtype);
+                return reason.empty() && pairs ? refusal_of_pairs(size_of(problem, first)) : reason;
+            };
+            table[first == 0 ? "attention" : "attention_grad"].push_back(std::move(both[first]));
+        }
+    };
+    if (bf16_unit(context.isa) == Bf16Unit::avx512_bf16)
+        add(attention_kernels_avx512_bf16(), DType::bf16, "");
     const AttentionKernels& kernels = attention_kernels(context.isa);
-    const Kernel forward = forward_kernel(context, kernels), gradient = gradient_kernel(context, kernels);
-    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-        const std::string name = fmt::format("attention {0}*{0}+f32 {1}{2}", mantissa::name_of(dtype),
-                                             kernels.name, dtype == DType::f32 ? "" : ", widened");
-        const auto add = [&](const char* op, Kernel kernel, std::size_t first) {
-            kernel.name = name;
-            kernel.refusal = [=](const Problem& problem) { return refusal(problem, first, dtype); };
-            table[op].push_back(std::move(kernel));
-        };
-        add("attention", forward, 0);
-        add("attention_grad", gradient, 1);
-    }
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+        add(kernels, dtype, dtype == DType::f32 ? "" : ", widened");
 }
 
 }  // namespace mantissa::cpu

@@ -1,0 +1,51 @@
+// How the products take their operands where each multiply-add takes one element in FP32: as they are, or
+// widened. See body_products.h for how this file is used.
+#pragma once
+
+#include "mantissa/device/cpu/attention/body_movement.h"
+
+namespace mantissa::cpu {
+namespace {
+
+struct Operands {
+    static constexpr int word = 1;  ///< elements that a multiply-add takes
+
+    /// Calls f with a null pointer of the tensors' type.
+    template <class F>
+    MANTISSA_LANES void of_type(DType type, F f) {
+        with_type(type, f);
+    }
+
+    /// The scale of the scores is taken by q, or by k backward.
+    static constexpr bool scale_in_operands = true;
+
+    /// Positions into the lanes, [D / word, lanes].
+    template <class T>
+    MANTISSA_LANES void positions(const T* x, std::int64_t count, std::int64_t width, float factor,
+                                  const Block& block) {
+        into_lanes(x, count, width, factor, block);
+    }
+    /// Rows to be multiplied element by element along the head.
+    template <class T>
+    MANTISSA_LANES Rows along_head(const T* x, std::int64_t count, std::int64_t width, float* scratch) {
+        return widened(x, count, width, scratch);
+    }
+    /// The same rows, to be summed over.
+    template <class T>
+    MANTISSA_LANES Rows summed(const T*, const Rows& rows, std::int64_t, float*) {
+        return rows;
+    }
+    /// Weights [rows, lanes], to be summed over rows.
+    MANTISSA_LANES void pair_rows(const Block&, std::int64_t) {}
+    /// Weights [rows, lanes], to be summed over lanes.
+    MANTISSA_LANES Rows across(const Block& p, std::int64_t rows, float*) { return {p.data, p.lanes, rows}; }
+    /// Rows to be summed over, padded with zeros to whole vectors: [count / word, lanes].
+    template <class T>
+    MANTISSA_LANES void padded(const T* x, std::int64_t count, std::int64_t width, float factor,
+                               const Block& to) {
+        padded_rows(x, count, width, factor, to);
+    }
+};
+
+}  // namespace
+}  // namespace mantissa::cpu
