@@ -15,7 +15,7 @@ namespace {
 
 struct Options {
     RunOptions run;
-    std::string rungs = fmt::format("{}", fmt::join(ladder_rungs(), ","));
+    std::string rungs;  ///< empty: default_rungs()
     std::int64_t repeats = 3;
     bool choose_batch = false;  ///< the largest of 4, 2 and 1 that fits
 };
@@ -34,7 +34,6 @@ std::vector<std::string> split_at_commas(const std::string& text) {
 void run(const Options& options) {
     LadderOptions ladder;
     ladder.trainer = trainer_options(options.run);
-    ladder.rungs = split_at_commas(options.rungs);
     ladder.steps = options.run.steps;
     ladder.repeats = options.repeats;
     ladder.learning_rate = options.run.learning_rate;
@@ -42,6 +41,7 @@ void run(const Options& options) {
     ladder.progress = [&](const std::string& what) { progress.show(what); };
 
     const auto device = open_device(options.run);
+    ladder.rungs = options.rungs.empty() ? default_rungs(device->target()) : split_at_commas(options.rungs);
     if (options.choose_batch) ladder.trainer.batch = largest_batch(*device, ladder);
     const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::train);
     fmt::print("{}\n", corpus.description);
@@ -62,8 +62,11 @@ void add_ladder_command(CLI::App& app) {
     CLI::App* command =
         app.add_subcommand("ladder", "Train and time the same model on each rung of the ladder");
     add_run_options(*command, options->run);
-    command->add_option("--rungs", options->rungs, "Rungs to run, with commas between")
-        ->capture_default_str();
+    command->add_option(
+        "--rungs", options->rungs,
+        fmt::format("Rungs to run, with commas between, of {} (default: all but fp16, and tf32 only "
+                    "where the machine multiplies it faster than FP32)",
+                    fmt::join(ladder_rungs(), ", ")));
     command
         ->add_option("--repeats", options->repeats,
                      "Steps of each rung that are timed, after those of training")

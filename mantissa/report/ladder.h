@@ -18,8 +18,12 @@ namespace mantissa {
 /// The names of all rungs, in the order of the ladder.
 std::vector<std::string> ladder_rungs();
 
+/// The rungs that a machine climbs by default: not fp16, which is bf16 with a loss scale, and tf32 only where
+/// the machine multiplies it faster than FP32.
+std::vector<std::string> default_rungs(const Target& target);
+
 struct LadderOptions {
-    std::vector<std::string> rungs = ladder_rungs();
+    std::vector<std::string> rungs = {"fp32"};
     TrainerOptions trainer;
     std::int64_t steps = 5;    ///< of training, from the seed, whose losses are compared
     std::int64_t repeats = 3;  ///< steps of each rung that are timed, after those

@@ -179,7 +179,7 @@ TEST_F(ContractionPackedErrors, OfContracting) {
     output.out.packed = true;
     EXPECT_EQ(refusal(output, isa_), "only a and b can be packed, not the output or the residual");
     problem_.b.dtype = DType::i32;
-    EXPECT_EQ(refusal(problem_, isa_), "b is i32; expected f32 or bf16");
+    EXPECT_EQ(refusal(problem_, isa_), "b is i32; expected f32, bf16 or f16");
 }
 
 }  // namespace

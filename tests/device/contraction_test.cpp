@@ -357,7 +357,7 @@ TEST_F(ContractionErrors, RefusalsGiveTheReason) {
         return refusal(problem, Isa::generic);
     };
     EXPECT_EQ(reason([](auto&) {}), "");
-    EXPECT_EQ(reason([](auto& p) { p.a.dtype = DType::i32; }), "a is i32; expected f32 or bf16");
+    EXPECT_EQ(reason([](auto& p) { p.a.dtype = DType::i32; }), "a is i32; expected f32, bf16 or f16");
     EXPECT_EQ(reason([](auto& p) { p.b.leading = 3; }),
               "b has rows of 4 elements but a leading dimension of 3");
     EXPECT_EQ(reason([](auto& p) { p.out.transpose = Transpose::yes; }),

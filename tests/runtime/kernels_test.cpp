@@ -198,8 +198,7 @@ TEST(Kernels, InSixteenBitsAgreeWithTheReferenceAtEveryLevel) {
         for (DType dtype : {DType::bf16, DType::f16}) {
             std::set<std::string> ran;
             for (const OpCase& original : testing::op_cases()) {
-                if (fp32_only.contains(original.op) || (original.op == "matmul" && dtype == DType::f16))
-                    continue;
+                if (fp32_only.contains(original.op)) continue;
                 const std::optional<OpCase> test = stored_in(dtype, original);
                 if (!test) continue;
                 const Recorded recorded(*test);
@@ -298,6 +297,28 @@ TEST(Kernels, ASliceOutsideIsNamed) {
     }
 }
 
+TEST(Kernels, Tf32RunsWhereItIsAskedForAndNowhereElse) {
+    const auto kernels = [](bool tf32) {
+        const auto device = device_at(levels().back());
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {4, 4}}));
+        graph.add_result("y", matmul(x, x, {.multiply = tf32 ? "tf32" : ""}).value());
+        return Plan(std::move(graph), *device).kernels_of("matmul").at(0);
+    };
+    EXPECT_TRUE(kernels(false).starts_with("gemm f32*f32+f32 ")) << kernels(false);
+    EXPECT_TRUE(kernels(true).starts_with("gemm tf32*tf32+f32 ")) << kernels(true);
+    ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
+    EXPECT_TRUE(kernels(false).starts_with("gemm f32*f32+f32 "));
+    try {
+        kernels(true);
+        ADD_FAILURE() << "TF32 ran, or FP32 under its name";
+    } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("NVIDIA_TF32_OVERRIDE=0 forbids TF32"), std::string::npos)
+            << error.what();
+    }
+    ::unsetenv("NVIDIA_TF32_OVERRIDE");
+}
+
 TEST(Kernels, ANodeWithoutAKernelSaysWhy) {
     const auto device = device_at("generic");
     Graph graph;
@@ -311,7 +332,9 @@ TEST(Kernels, ANodeWithoutAKernelSaysWhy) {
             std::string(error.what()),
             "cpu has no kernel for %1: f64[4, 4] = matmul(%x, %x) {transpose_a=false, transpose_b=false}; "
             "'gemm f32*f32+f32 generic' says: it multiplies f32, got f64[4, 4]; "
-            "'gemm bf16*bf16+f32 generic, widened' says: it multiplies bf16, got f64[4, 4]");
+            "'gemm tf32*tf32+f32 generic, rounded' says: it multiplies f32, got f64[4, 4]; "
+            "'gemm bf16*bf16+f32 generic, widened' says: it multiplies bf16, got f64[4, 4]; "
+            "'gemm f16*f16+f32 generic, widened' says: it multiplies f16, got f64[4, 4]");
     }
 }
 

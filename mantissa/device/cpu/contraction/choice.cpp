@@ -1,14 +1,11 @@
 #include "mantissa/device/cpu/contraction/choice.h"
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/contraction/convert.h"
 
 namespace mantissa::cpu {
 
 namespace {
-
-bool both_bf16(const ContractionProblem& problem) {
-    return problem.a.dtype == DType::bf16 && problem.b.dtype == DType::bf16;
-}
 
 /// The panels that leave fewer columns empty; 64 columns, a head of attention, are two of 32 or one and a
 /// third of 48. Where that is the same, narrow ones for an output of BF16, whose rows of 32 are whole lines
@@ -19,10 +16,8 @@ PanelWidth width_for(const ContractionProblem& problem) {
     return narrow ? PanelWidth::narrow : PanelWidth::wide;
 }
 
-}  // namespace
-
-ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
-    const Bf16Unit unit = both_bf16(problem) ? bf16_unit(isa) : Bf16Unit::none;
+/// Kernels for FP32 vectors: two operands of FP32, or BF16 ones widened.
+ContractionKernels vector_kernels(const ContractionProblem& problem, Isa isa) {
     switch (isa) {
         case Isa::generic:
             return contraction_kernels_generic();
@@ -30,11 +25,42 @@ ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
             return contraction_kernels_avx2();
         case Isa::avx512:
         case Isa::amx:
-            if (unit == Bf16Unit::amx) return contraction_kernels_amx();
-            if (unit == Bf16Unit::avx512_bf16) return contraction_kernels_avx512_bf16(width_for(problem));
             return contraction_kernels_avx512(width_for(problem));
     }
     throw InternalError("an instruction-set level outside of its enumeration");
+}
+
+/// Kernels of the unit for two operands of BF16.
+ContractionKernels unit_kernels(const ContractionProblem& problem, Bf16Unit unit) {
+    return unit == Bf16Unit::amx ? contraction_kernels_amx()
+                                 : contraction_kernels_avx512_bf16(width_for(problem));
+}
+
+const ConvertKernels& convert_kernels(Isa isa) {
+    if (isa == Isa::generic) return convert_kernels_generic();
+    return isa == Isa::avx2 ? convert_kernels_avx2() : convert_kernels_avx512();
+}
+
+/// Three products and more pay on a unit that is many times FP32's, as tiles are; dot products of pairs do
+/// twice FP32.
+bool splitting_pays(Bf16Unit unit) { return unit == Bf16Unit::amx; }
+
+}  // namespace
+
+ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
+    const Bf16Unit unit = bf16_unit(isa);
+    const bool fp16 = problem.a.dtype == DType::f16;
+    if (problem.multiply == Multiply::bf16x6)
+        return converted(unit_kernels(problem, unit), Products::bf16x6, convert_kernels(isa));
+    if (problem.multiply == Multiply::tf32 || fp16) {
+        if (splitting_pays(unit))
+            return converted(unit_kernels(problem, unit), fp16 ? Products::fp16x4 : Products::bf16x3,
+                             convert_kernels(isa));
+        return converted(vector_kernels(problem, isa), fp16 ? Products::fp16_widened : Products::tf32_rounded,
+                         convert_kernels(isa));
+    }
+    const bool both_bf16 = problem.a.dtype == DType::bf16 && problem.b.dtype == DType::bf16;
+    return both_bf16 && unit != Bf16Unit::none ? unit_kernels(problem, unit) : vector_kernels(problem, isa);
 }
 
 }  // namespace mantissa::cpu

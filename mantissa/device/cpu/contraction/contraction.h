@@ -61,10 +61,20 @@ struct StandardEpilogue {
 using EpilogueFunction = void (*)(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0,
                                   std::int64_t rows, std::int64_t cols, const void* args);
 
+/// What operands are multiplied as. Sums are FP32 in any case.
+enum class Multiply : std::uint8_t {
+    as_stored,  ///< FP32 by FP32; BF16 and FP16 exactly
+    /// FP32 operands with TF32's 11 significant bits and FP32's range, or better: three products of BF16
+    /// parts on a tile unit, operands rounded to TF32 elsewhere.
+    tf32,
+    /// FP32 operands in three BF16 parts, six products: about FP32's own error. On a BF16 unit only.
+    bf16x6,
+};
+
 /// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32; BF16
-/// operands are widened, which is exact, unless both are BF16 and the level has a unit for them (bf16_unit),
-/// which flushes subnormal operands and sums to zero; a single row is widened there too, and its b is not
-/// packed. Sizes may be 0: with k = 0 all sums are 0.
+/// and FP16 operands are widened, which is exact, unless both are BF16 and the level has a unit for them
+/// (bf16_unit), which flushes subnormal operands and sums to zero; a single row is widened there too, and its
+/// b is not packed. Sizes may be 0: with k = 0 all sums are 0.
 struct ContractionProblem {
     std::array<std::int64_t, 2> batch = {1, 1};
     std::int64_t m = 0;
@@ -75,6 +85,7 @@ struct ContractionProblem {
     MatrixLayout out = {};
     Store store = Store::overwrite;
     StandardEpilogue epilogue = {};
+    Multiply multiply = Multiply::as_stored;
     /// The sums go to an EpilogueFunction of the caller's; `out`, `store` and `epilogue` stay at their
     /// defaults.
     bool custom_epilogue = false;

@@ -9,6 +9,7 @@
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/contraction/row_product.h"
 #include "mantissa/device/cpu/isa.h"
+#include "mantissa/numerics/dtype.h"
 
 namespace mantissa::cpu {
 
@@ -48,6 +49,24 @@ enum class PanelSource : std::uint8_t { along_depth, across_depth };
 /// [PanelSource][0 FP32, 1 BF16]
 using PanelKernels = std::array<std::array<PanelKernel, 2>, 2>;
 
+/// Turns `count` numbers into parts: parts[i] gets part i of each. What the parts are, the kind of conversion
+/// says.
+using ConvertKernel = void (*)(const void* from, std::int64_t count, void* const* parts);
+
+/// How operands that the panels do not take as they are become numbers that they do: `parts` numbers for each
+/// element. A product of two elements is then a sum of `terms` products: part a[t] of the one with part b[t]
+/// of the other. The terms of a chunk lie behind one another along the depth of its panels, so kernels see a
+/// longer depth and nothing else.
+struct Conversion {
+    ConvertKernel convert = nullptr;  ///< null: operands are taken as they are
+    DType source = DType::f32;
+    DType part = DType::f32;  ///< FP32 or BF16, as PanelKernels takes them
+    int parts = 1;
+    int terms = 1;
+    std::array<std::uint8_t, 6> a = {};
+    std::array<std::uint8_t, 6> b = {};
+};
+
 struct ContractionKernels {
     std::int64_t height = 0;  ///< rows of a tile, lines of a panel of a
     std::int64_t width = 0;   ///< columns of a tile, lines of a panel of b
@@ -65,6 +84,7 @@ struct ContractionKernels {
     /// null for a type of operand that these kernels do not take
     PanelKernels pack_a = {};
     PanelKernels pack_b = {};
+    Conversion conversion = {};
     /// For a single row; null where the panels do that too.
     RowProductKernels multiply_row = {};
     /// Called by a thread before and after it multiplies; null where there is nothing to do.
@@ -74,8 +94,14 @@ struct ContractionKernels {
     std::int64_t padded(std::int64_t depth) const {
         return (depth + depth_unit - 1) / depth_unit * depth_unit;
     }
+    /// How deep the panels of a chunk are.
+    std::int64_t panel_depth(std::int64_t depth) const {
+        return conversion.terms == 1 ? depth : padded(depth) * conversion.terms;
+    }
     /// Of a panel, for each of its lines.
-    std::int64_t line_bytes(std::int64_t depth) const { return padded(depth) * element_bytes; }
+    std::int64_t line_bytes(std::int64_t depth) const {
+        return padded(depth) * conversion.terms * element_bytes;
+    }
 };
 
 /// Columns of a panel of b: narrow wastes less where few columns are left over. Panels of a are the same.

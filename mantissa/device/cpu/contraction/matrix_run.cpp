@@ -162,7 +162,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t block, PanelRan
             if (foresees) prefetch_next_rows(chunk, block, tile_index, tiles);
             Tile tile{.a = panels_a + i * line_bytes,
                       .b = panels_b + j * line_bytes,
-                      .depth = depth.size,
+                      .depth = c_.kernels.panel_depth(depth.size),
                       .rows = std::min(height, rows.size - i),
                       .cols = std::min(width, columns.begin + columns.size - j),
                       .accumulate = !first || p_.store == Store::accumulate,

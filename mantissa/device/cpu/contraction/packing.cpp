@@ -28,12 +28,14 @@ OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const
     : problem_(problem),
       kernels_(kernels),
       layout_(side == Side::a ? problem.a : problem.b),
+      is_a_(side == Side::a),
       lines_(side == Side::a ? problem.m : problem.n),
       panel_size_(side == Side::a ? kernels.height : kernels.width) {
     const bool transposed = layout_.transpose == Transpose::yes;
     form_ = transposed == (side == Side::b) ? PanelSource::along_depth : PanelSource::across_depth;
     const PanelKernels& all = side == Side::a ? kernels.pack_a : kernels.pack_b;
-    kernel_ = all[static_cast<std::size_t>(form_)][layout_.dtype == DType::bf16 ? 1 : 0];
+    const DType packed = kernels.conversion.convert ? kernels.conversion.part : layout_.dtype;
+    kernel_ = all[static_cast<std::size_t>(form_)][packed == DType::bf16 ? 1 : 0];
 }
 
 std::int64_t OperandPanels::padded_lines() const { return rounded_up(lines_, panel_size_); }
@@ -61,6 +63,7 @@ const std::byte* OperandPanels::element(const void* source, std::int64_t entry, 
 
 void OperandPanels::pack(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                          std::byte* panels) const {
+    if (kernels_.conversion.convert) return pack_converted(source, entry, lines, depth, panels);
     const bool along = form_ == PanelSource::along_depth;
     // A few stored rows at a time, so that the lines of cache between two panels are read once.
     const std::int64_t slice = along ? depth.size : std::max<std::int64_t>(16, kernels_.depth_unit);
@@ -78,6 +81,41 @@ void OperandPanels::pack(const void* source, std::int64_t entry, PanelRange line
                      .depth = std::min(slice, depth.size - k),
                      .panel = panels + line * line_bytes + k * panel_size_ * kernels_.element_bytes});
     }
+}
+
+void OperandPanels::pack_converted(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                                   std::byte* panels) const {
+    // Parts of a slice of one panel, in rows as the source has them: three times 12 KB at most, which L1
+    // holds.
+    constexpr std::int64_t most_size = 48, slice = 64, most_parts = 4;
+    alignas(64) std::byte parts[most_parts][most_size * slice * sizeof(float)];
+    const Conversion& conversion = kernels_.conversion;
+    const bool along = form_ == PanelSource::along_depth;
+    const auto part_bytes = static_cast<std::int64_t>(size_of(conversion.part));
+    const std::int64_t stride = along ? slice : panel_size_;
+    const std::int64_t term_bytes = kernels_.padded(depth.size) * panel_size_ * kernels_.element_bytes;
+    const auto& parts_of_terms = is_a_ ? conversion.a : conversion.b;
+    for (std::int64_t line = 0; line < lines.size; line += panel_size_)
+        for (std::int64_t k = 0; k < depth.size; k += slice) {
+            const std::int64_t width = std::min(panel_size_, lines.size - line);
+            const std::int64_t deep = std::min(slice, depth.size - k);
+            for (std::int64_t row = 0; row < (along ? width : deep); ++row) {
+                void* rows[most_parts];
+                for (int part = 0; part < conversion.parts; ++part)
+                    rows[part] = parts[part] + row * stride * part_bytes;
+                conversion.convert(element(source, entry, lines.begin + line + (along ? row : 0),
+                                           depth.begin + k + (along ? 0 : row)),
+                                   along ? deep : width, rows);
+            }
+            std::byte* const panel =
+                panels + line * kernels_.line_bytes(depth.size) + k * panel_size_ * kernels_.element_bytes;
+            for (int term = 0; term < conversion.terms; ++term)
+                kernel_({.source = parts[parts_of_terms[static_cast<std::size_t>(term)]],
+                         .stride = stride,
+                         .lines = width,
+                         .depth = deep,
+                         .panel = panel + term * term_bytes});
+        }
 }
 
 void OperandPanels::prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,

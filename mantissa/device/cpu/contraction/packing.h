@@ -42,12 +42,16 @@ class OperandPanels {
                   std::int64_t share, std::int64_t shares) const;
 
   private:
+    /// pack() for operands that are converted: a few stored rows at a time by way of their parts.
+    void pack_converted(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                        std::byte* panels) const;
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,
                              std::int64_t depth) const;
 
     const ContractionProblem& problem_;
     const ContractionKernels& kernels_;
     const MatrixLayout& layout_;
+    bool is_a_;
     std::int64_t lines_, panel_size_;
     PanelSource form_;
     PanelKernel kernel_;

@@ -77,10 +77,12 @@ ByteRange checked_operand(const NamedMatrix& matrix, const ContractionProblem& p
     return extent(matrix, problem);
 }
 
+bool is_known(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
+
 std::string refusal_of_layout(const NamedMatrix& matrix) {
     const MatrixLayout& layout = matrix.layout;
-    if (layout.dtype != DType::f32 && layout.dtype != DType::bf16)
-        return fmt::format("{} is {}; expected f32 or bf16", matrix.name, name_of(layout.dtype));
+    if (!is_known(layout.dtype))
+        return fmt::format("{} is {}; expected f32, bf16 or f16", matrix.name, name_of(layout.dtype));
     if (matrix.rows > 1 && layout.leading < matrix.cols)
         return fmt::format("{} has rows of {} elements but a leading dimension of {}", matrix.name,
                            matrix.cols, layout.leading);
@@ -91,8 +93,8 @@ std::string refusal_of_layout(const NamedMatrix& matrix) {
 
 std::string refusal_of_operand(const NamedMatrix& matrix, const ContractionProblem& problem) {
     if (!matrix.layout.packed) return refusal_of_layout(matrix);
-    if (matrix.layout.dtype != DType::f32 && matrix.layout.dtype != DType::bf16)
-        return fmt::format("{} is {}; expected f32 or bf16", matrix.name, name_of(matrix.layout.dtype));
+    if (!is_known(matrix.layout.dtype))
+        return fmt::format("{} is {}; expected f32, bf16 or f16", matrix.name, name_of(matrix.layout.dtype));
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         return fmt::format("{} is packed, which only a single matrix can be; the batch is {} x {}",
                            matrix.name, problem.batch[0], problem.batch[1]);
@@ -122,21 +124,35 @@ std::string refusal_of_output(const ContractionProblem& problem) {
             stored("the residual", nullptr, epilogue.residual_layout, problem.m, problem.n));
     if (reason.empty() && epilogue.residual && epilogue.residual_layout.transpose == Transpose::yes)
         reason = "the residual cannot be stored transposed";
-    if (reason.empty() && epilogue.bias && epilogue.bias_dtype != DType::f32 &&
-        epilogue.bias_dtype != DType::bf16)
-        reason = fmt::format("the bias is {}; expected f32 or bf16", name_of(epilogue.bias_dtype));
+    if (reason.empty() && epilogue.bias && !is_known(epilogue.bias_dtype))
+        reason = fmt::format("the bias is {}; expected f32, bf16 or f16", name_of(epilogue.bias_dtype));
     return reason;
+}
+
+/// FP16 is converted on both sides or on none, and so is what is not multiplied as it is stored.
+std::string refusal_of_multiply(const ContractionProblem& problem, Isa isa) {
+    const DType a = problem.a.dtype, b = problem.b.dtype;
+    if ((a == DType::f16) != (b == DType::f16))
+        return fmt::format("a is {} and b is {}; f16 is multiplied by f16 only", name_of(a), name_of(b));
+    if (problem.multiply == Multiply::as_stored) return {};
+    if (a != DType::f32 || b != DType::f32)
+        return fmt::format("a is {} and b is {}; only f32 is multiplied as another format", name_of(a),
+                           name_of(b));
+    if (problem.multiply == Multiply::bf16x6 && bf16_unit(isa) == Bf16Unit::none)
+        return "six products of BF16 parts need a BF16 unit";
+    return {};
 }
 
 }  // namespace
 
-std::string refusal(const ContractionProblem& problem, Isa /*isa*/) {
+std::string refusal(const ContractionProblem& problem, Isa isa) {
     if (std::min({problem.m, problem.n, problem.k, problem.batch[0], problem.batch[1]}) < 0)
         return fmt::format("sizes must not be negative: batch {} x {}, m {}, n {}, k {}", problem.batch[0],
                            problem.batch[1], problem.m, problem.n, problem.k);
     std::string reason = refusal_of_operand(stored("a", nullptr, problem.a, problem.m, problem.k), problem);
     if (reason.empty())
         reason = refusal_of_operand(stored("b", nullptr, problem.b, problem.k, problem.n), problem);
+    if (reason.empty()) reason = refusal_of_multiply(problem, isa);
     if (reason.empty()) reason = refusal_of_output(problem);
     return reason;
 }

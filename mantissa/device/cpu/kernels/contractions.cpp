@@ -1,12 +1,21 @@
 // Binds the contraction to `matmul`.
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <string_view>
+
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 
 namespace mantissa::cpu {
 
 namespace {
+
+/// NVIDIA's libraries run FP32 where it is 0; here nothing runs under the name of TF32.
+bool tf32_is_overridden() {
+    const char* const value = std::getenv("NVIDIA_TF32_OVERRIDE");
+    return value && std::string_view(value) == "0";
+}
 
 /// One operand of a batch of matrices, stored densely.
 MatrixLayout dense_layout(const Type& type, bool transposed) {
@@ -32,19 +41,38 @@ ContractionProblem contraction_of(const Problem& problem) {
     return contraction;
 }
 
-/// One level's kernel for operands of one type.
-Kernel make_kernel(const Context& context, Isa isa, DType operands, std::string name) {
-    const auto bytes = [isa, threads = context.pool.threads()](const Problem& problem) {
+/// What a kernel multiplies: operands of one type, as they are stored or as another format.
+struct Factors {
+    DType operands;
+    Multiply multiply = Multiply::as_stored;
+};
+
+std::string refusal_of_factors(const Problem& problem, const Factors& factors) {
+    for (const Type& type : problem.inputs)
+        if (type.dtype != factors.operands)
+            return fmt::format("it multiplies {}, got {}", mantissa::name_of(factors.operands), type.text());
+    const bool as_tf32 = factors.multiply == Multiply::tf32;
+    const bool wants_tf32 = problem.attributes.has("multiply");
+    if (wants_tf32 && !as_tf32)
+        return fmt::format("it multiplies {} as it is stored, asked for {}",
+                           mantissa::name_of(factors.operands), problem.attributes.word("multiply"));
+    if (as_tf32 && !wants_tf32) return "it multiplies f32 as tf32, which was not asked for";
+    if (as_tf32 && tf32_is_overridden()) return "NVIDIA_TF32_OVERRIDE=0 forbids TF32";
+    return "";
+}
+
+Kernel make_kernel(const Context& context, Isa isa, const Factors& factors, std::string name) {
+    const auto contraction_of = [factors](const Problem& problem) {
+        ContractionProblem contraction = mantissa::cpu::contraction_of(problem);
+        contraction.multiply = factors.multiply;
+        return contraction;
+    };
+    const auto bytes = [=, threads = context.pool.threads()](const Problem& problem) {
         return static_cast<std::int64_t>(workspace_bytes(contraction_of(problem), isa, threads));
     };
-    const auto refuse = [isa, operands](const Problem& problem) {
-        for (const Type& type : problem.inputs)
-            if (type.dtype != operands)
-                return fmt::format("it multiplies {}, got {}", mantissa::name_of(operands), type.text());
-        if (problem.attributes.has("multiply"))
-            return fmt::format("it multiplies {} as it is stored, asked for {}", mantissa::name_of(operands),
-                               problem.attributes.word("multiply"));
-        return refusal(contraction_of(problem), isa);
+    const auto refuse = [=](const Problem& problem) {
+        std::string reason = refusal_of_factors(problem, factors);
+        return reason.empty() ? refusal(contraction_of(problem), isa) : reason;
     };
     const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Launch {
         return [contraction = contraction_of(problem), size = static_cast<std::size_t>(bytes(problem)), isa,
@@ -67,17 +95,18 @@ void add_contraction_kernels(KernelTable& table, const Context& context) {
     // cannot.
     for (int level = static_cast<int>(context.isa); level >= 0; --level) {
         const Isa isa = static_cast<Isa>(level);
-        if (isa == Isa::amx) {  // tiles take 16 bits; FP32 is for the level below
-            table["matmul"].push_back(make_kernel(context, isa, DType::bf16, "gemm bf16*bf16+f32 amx"));
-            continue;
-        }
-        table["matmul"].push_back(
-            make_kernel(context, isa, DType::f32, fmt::format("gemm f32*f32+f32 {}", name_of(isa))));
         const std::string_view unit = mantissa::cpu::name_of(bf16_unit(isa));
-        table["matmul"].push_back(
-            make_kernel(context, isa, DType::bf16,
-                        unit.empty() ? fmt::format("gemm bf16*bf16+f32 {}, widened", name_of(isa))
-                                     : fmt::format("gemm bf16*bf16+f32 {}", unit)));
+        const bool tiles = isa == Isa::amx;  // they take 16 bits; FP32 as it is stored is for the level below
+        const auto add = [&](const Factors& factors, std::string name) {
+            table["matmul"].push_back(make_kernel(context, isa, factors, "gemm " + std::move(name)));
+        };
+        if (!tiles) add({DType::f32}, fmt::format("f32*f32+f32 {}", name_of(isa)));
+        add({DType::f32, Multiply::tf32},
+            fmt::format("tf32*tf32+f32 {}, {}", name_of(isa), tiles ? "three products of bf16" : "rounded"));
+        add({DType::bf16}, unit.empty() ? fmt::format("bf16*bf16+f32 {}, widened", name_of(isa))
+                                        : fmt::format("bf16*bf16+f32 {}", unit));
+        add({DType::f16},
+            fmt::format("f16*f16+f32 {}, {}", name_of(isa), tiles ? "four products of bf16" : "widened"));
     }
 }
 

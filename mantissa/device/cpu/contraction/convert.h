@@ -1,0 +1,37 @@
+// Conversions of operands while they are packed: one table a level of instructions, all with the same bits.
+//
+// A number split into hi and lo keeps FP32's range. The first part is rounded to nearest, toward zero where
+// that would overflow; where it is infinite or NaN the other parts are zero, so that products give what FP32
+// would.
+#pragma once
+
+#include "mantissa/device/cpu/contraction/kernels.h"
+
+namespace mantissa::cpu {
+
+struct ConvertKernels {
+    ConvertKernel tf32;         ///< FP32 -> FP32 with TF32's 10 bits of fraction
+    ConvertKernel widen_fp16;   ///< FP16 -> FP32
+    ConvertKernel split_two;    ///< FP32 -> two BF16, and the first where it is finite
+    ConvertKernel split_three;  ///< FP32 -> three BF16, and the first where it is finite
+    ConvertKernel split_fp16;   ///< FP16 -> two BF16, exactly, and the first where it is finite
+};
+
+const ConvertKernels& convert_kernels_generic();
+const ConvertKernels& convert_kernels_avx2();
+const ConvertKernels& convert_kernels_avx512();
+
+/// What multiplications of converted operands are made of; docs/numerics.md has the errors.
+enum class Products : std::uint8_t {
+    tf32_rounded,  ///< one product of FP32 kernels
+    fp16_widened,  ///< one product of FP32 kernels
+    bf16x3,        ///< hi hi + hi lo + lo hi, on BF16 kernels
+    bf16x6,        ///< all products of three parts but the three smallest, on BF16 kernels
+    fp16x4         ///< all products of FP16's two parts, on BF16 kernels: exact
+};
+
+/// `base` made to multiply operands of another kind. Chunks get shorter by the number of terms, so that
+/// panels fill the caches as they did.
+ContractionKernels converted(ContractionKernels base, Products products, const ConvertKernels& convert);
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,127 @@
+// The conversions of convert.h in plain loops, which the compiler makes vectors of: included by one source a
+// level, after nothing with functions of its own. In an anonymous namespace, so that each level keeps its
+// copy.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "mantissa/device/cpu/contraction/convert.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+inline std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
+inline float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+
+constexpr std::uint32_t magnitude_mask = 0x7fffffffu, infinity_bits = 0x7f800000u;
+
+/// Cuts `drop` bits of the fraction off, to nearest and ties to even; toward zero where that would be
+/// infinite, and for infinities. A NaN stays one.
+template <int drop>
+inline std::uint32_t shortened(std::uint32_t bits) {
+    constexpr std::uint32_t cut = (1u << drop) - 1;
+    const std::uint32_t rounded = bits + (cut >> 1) + ((bits >> drop) & 1);
+    const bool is_nan = (bits & magnitude_mask) > infinity_bits;
+    const bool overflows = (rounded & magnitude_mask) >= infinity_bits;
+    const std::uint32_t kept = overflows ? bits : rounded;
+    return (is_nan ? bits | 0x00400000u : kept) & ~cut;
+}
+
+inline bool is_finite_bits(std::uint32_t bits) { return (bits & magnitude_mask) < infinity_bits; }
+
+/// FP16 to FP32, exact; by integers, since the flush of subnormals is on.
+inline float widened(std::uint16_t half) {
+    const std::uint32_t sign = (half & 0x8000u) << 16, magnitude = half & 0x7fffu;
+    const std::uint32_t normal = (magnitude << 13) + (112u << 23);
+    const std::uint32_t special = (magnitude << 13) + (224u << 23);
+    const std::uint32_t subnormal =
+        bits_of(static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f);
+    const std::uint32_t chosen = magnitude >= 0x7c00u ? special : normal;
+    return from_bits((magnitude < 0x0400u ? subnormal : chosen) | sign);
+}
+
+/// A number in three parts of BF16: part 0 and what is left of it, cut again. Where part 0 had to be rounded
+/// toward zero, the others are too, or their sum could overflow. Nothing is left of an infinity or a NaN.
+struct Split {
+    std::uint16_t part[3];
+    std::uint16_t finite;  ///< part 0, or zero where it is infinite or a NaN
+};
+inline Split split(float x) {
+    const std::uint32_t bits = bits_of(x), hi = shortened<16>(bits);
+    const bool finite = is_finite_bits(hi);
+    const bool toward_zero = (hi & magnitude_mask) == 0x7f7f0000u;  // the largest BF16
+    const auto next = [&](float rest) {
+        const std::uint32_t rest_bits = bits_of(rest);
+        return toward_zero ? rest_bits & 0xffff0000u : shortened<16>(rest_bits);
+    };
+    const float first_rest = finite ? x - from_bits(hi) : 0.0f;
+    const std::uint32_t middle = next(first_rest);
+    const std::uint32_t lo = next(first_rest - from_bits(middle));
+    return {{static_cast<std::uint16_t>(hi >> 16), static_cast<std::uint16_t>(middle >> 16),
+             static_cast<std::uint16_t>(lo >> 16)},
+            static_cast<std::uint16_t>(finite ? hi >> 16 : 0)};
+}
+
+inline void to_tf32(const void* from, std::int64_t count, void* const* parts) {
+    const auto* const x = static_cast<const float*>(from);
+    auto* const y = static_cast<float*>(parts[0]);
+    for (std::int64_t i = 0; i < count; ++i) y[i] = from_bits(shortened<13>(bits_of(x[i])));
+}
+
+inline void widen_fp16(const void* from, std::int64_t count, void* const* parts) {
+    const auto* const x = static_cast<const std::uint16_t*>(from);
+    auto* const y = static_cast<float*>(parts[0]);
+    for (std::int64_t i = 0; i < count; ++i) y[i] = widened(x[i]);
+}
+
+/// Parts: hi, lo, and hi where it is finite.
+inline void split_two(const void* from, std::int64_t count, void* const* parts) {
+    const auto* const x = static_cast<const float*>(from);
+    auto* const hi = static_cast<std::uint16_t*>(parts[0]);
+    auto* const lo = static_cast<std::uint16_t*>(parts[1]);
+    auto* const finite = static_cast<std::uint16_t*>(parts[2]);
+    for (std::int64_t i = 0; i < count; ++i) {
+        const Split s = split(x[i]);
+        hi[i] = s.part[0];
+        lo[i] = s.part[1];
+        finite[i] = s.finite;
+    }
+}
+
+/// Parts: hi, middle, lo, and hi where it is finite.
+inline void split_three(const void* from, std::int64_t count, void* const* parts) {
+    const auto* const x = static_cast<const float*>(from);
+    auto* const hi = static_cast<std::uint16_t*>(parts[0]);
+    auto* const middle = static_cast<std::uint16_t*>(parts[1]);
+    auto* const lo = static_cast<std::uint16_t*>(parts[2]);
+    auto* const finite = static_cast<std::uint16_t*>(parts[3]);
+    for (std::int64_t i = 0; i < count; ++i) {
+        const Split s = split(x[i]);
+        hi[i] = s.part[0];
+        middle[i] = s.part[1];
+        lo[i] = s.part[2];
+        finite[i] = s.finite;
+    }
+}
+
+/// As split_two; FP16 has 11 bits, which two parts of 8 hold.
+inline void split_fp16(const void* from, std::int64_t count, void* const* parts) {
+    const auto* const x = static_cast<const std::uint16_t*>(from);
+    auto* const hi = static_cast<std::uint16_t*>(parts[0]);
+    auto* const lo = static_cast<std::uint16_t*>(parts[1]);
+    auto* const finite = static_cast<std::uint16_t*>(parts[2]);
+    for (std::int64_t i = 0; i < count; ++i) {
+        const Split s = split(widened(x[i]));
+        hi[i] = s.part[0];
+        lo[i] = s.part[1];
+        finite[i] = s.finite;
+    }
+}
+
+constexpr ConvertKernels convert_table = {to_tf32, widen_fp16, split_two, split_three, split_fp16};
+
+}  // namespace
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,254 @@
+// Operands that are converted while they are packed: TF32 and FP16 on any machine, by rounding, widening, or
+// products of BF16 parts.
+#include "mantissa/device/cpu/contraction/convert.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cfloat>
+#include <cstring>
+
+#include "mantissa/numerics/formats.h"
+#include "tests/device/contraction_reference.h"
+
+namespace mantissa::cpu {
+namespace {
+
+struct NamedKernels {
+    std::string name;
+    ContractionKernels kernels;
+};
+
+bool needs_bf16_kernels(Products products) {
+    return products == Products::bf16x3 || products == Products::bf16x6 || products == Products::fp16x4;
+}
+
+/// Every set of kernels of this CPU, and the twins, made to multiply in a way.
+std::vector<NamedKernels> kernels_for(Products products) {
+    std::vector<NamedKernels> all;
+    const auto add = [&](const char* name, const ContractionKernels& base, const ConvertKernels& convert) {
+        all.push_back({name, converted(base, products, convert)});
+    };
+    if (needs_bf16_kernels(products)) {
+        add("twin of tiles", contraction_kernels_tile_twin(), convert_kernels_generic());
+        add("twin of dot products", contraction_kernels_dot_twin(), convert_kernels_generic());
+        if (bf16_unit(best_isa()) == Bf16Unit::avx512_bf16)
+            add("avx512_bf16", contraction_kernels_avx512_bf16(), convert_kernels_avx512());
+        return all;
+    }
+    add("generic", contraction_kernels_generic(), convert_kernels_generic());
+    if (best_isa() >= Isa::avx2) add("avx2", contraction_kernels_avx2(), convert_kernels_avx2());
+    if (best_isa() >= Isa::avx512) add("avx512", contraction_kernels_avx512(), convert_kernels_avx512());
+    return all;
+}
+
+bool is_fp16(Products products) { return products == Products::fp16_widened || products == Products::fp16x4; }
+
+/// a [m, k] times b [n, k] transposed, dense, in the type that the products take.
+std::vector<float> product(const std::vector<float>& a, const std::vector<float>& b, std::int64_t m,
+                           std::int64_t n, std::int64_t k, Products products,
+                           const ContractionKernels& kernels) {
+    ThreadPool pool(2);
+    std::vector<FP16> half_a, half_b;
+    for (float x : a) half_a.push_back(to_fp16(x));
+    for (float x : b) half_b.push_back(to_fp16(x));
+    const DType type = is_fp16(products) ? DType::f16 : DType::f32;
+    const ContractionProblem problem{.m = m,
+                                     .n = n,
+                                     .k = k,
+                                     .a = {.dtype = type, .leading = k},
+                                     .b = {.dtype = type, .transpose = Transpose::yes, .leading = k},
+                                     .out = {.leading = n}};
+    std::vector<float> out(static_cast<std::size_t>(m * n), NAN);
+    const bool halves = type == DType::f16;
+    contract_in_new_workspace(problem,
+                              {.a = halves ? static_cast<const void*>(half_a.data()) : a.data(),
+                               .b = halves ? static_cast<const void*>(half_b.data()) : b.data(),
+                               .out = out.data()},
+                              pool, kernels);
+    return out;
+}
+
+std::vector<float> normal(std::int64_t count, std::uint32_t operation) {
+    const RandomStream random{.seed = 11, .operation = operation};
+    std::vector<float> values;
+    for (std::int64_t i = 0; i < count; ++i) values.push_back(random.normal(static_cast<std::uint64_t>(i)));
+    return values;
+}
+
+/// Root mean square of the error over that of the exact product of the operands as given.
+double relative_rms(Products products, const ContractionKernels& kernels, std::int64_t k) {
+    constexpr std::int64_t m = 16, n = 50;
+    const std::vector<float> a = normal(m * k, 1), b = normal(n * k, 2);
+    const std::vector<float> got = product(a, b, m, n, k, products, kernels);
+    double error = 0, size = 0;
+    for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < n; ++j) {
+            double exact = 0;
+            for (std::int64_t l = 0; l < k; ++l)
+                exact += static_cast<double>(a[static_cast<std::size_t>(i * k + l)]) *
+                         static_cast<double>(b[static_cast<std::size_t>(j * k + l)]);
+            const double difference = static_cast<double>(got[static_cast<std::size_t>(i * n + j)]) - exact;
+            error += difference * difference;
+            size += exact * exact;
+        }
+    return std::sqrt(error / size);
+}
+
+TEST(ContractionConverted, ErrorsAreThoseOfTheFormat) {
+    struct Bound {
+        Products products;
+        std::int64_t k;
+        double most, least;
+    };
+    // TF32 rounds each operand to 11 bits: 2.9e-4. Two BF16 parts hold 16 bits of FP32's 24, three all of
+    // them. The lower bounds show that the way asked for ran.
+    for (const Bound& bound :
+         {Bound{Products::tf32_rounded, 768, 4e-4, 1e-4}, Bound{Products::bf16x3, 768, 1e-5, 1e-6},
+          Bound{Products::bf16x3, 3072, 1e-5, 1e-6}, Bound{Products::bf16x6, 768, 4e-7, 1e-9},
+          Bound{Products::bf16x6, 3072, 6e-7, 1e-9}})
+        for (const NamedKernels& named : kernels_for(bound.products)) {
+            const double rms = relative_rms(bound.products, named.kernels, bound.k);
+            EXPECT_LT(rms, bound.most) << named.name << ", k " << bound.k;
+            EXPECT_GT(rms, bound.least) << named.name << ", k " << bound.k;
+        }
+}
+
+TEST(ContractionConverted, IsExactOnWholeNumbersAtAwkwardSizes) {
+    struct Sizes {
+        std::int64_t m, n, k;
+    };
+    for (const Products products : {Products::tf32_rounded, Products::fp16_widened, Products::bf16x3,
+                                    Products::bf16x6, Products::fp16x4})
+        for (const NamedKernels& named : kernels_for(products))
+            for (const Sizes& s : {Sizes{1, 1, 1}, {7, 49, 33}, {33, 17, 259}, {2, 65, 1031}}) {
+                std::vector<float> a, b;
+                for (std::int64_t i = 0; i < s.m * s.k; ++i) a.push_back(static_cast<float>(i * 7 % 9 - 4));
+                for (std::int64_t i = 0; i < s.n * s.k; ++i) b.push_back(static_cast<float>(i * 5 % 11 - 5));
+                const std::vector<float> got = product(a, b, s.m, s.n, s.k, products, named.kernels);
+                for (std::int64_t i = 0; i < s.m; ++i)
+                    for (std::int64_t j = 0; j < s.n; ++j) {
+                        float exact = 0;
+                        for (std::int64_t l = 0; l < s.k; ++l)
+                            exact += a[static_cast<std::size_t>(i * s.k + l)] *
+                                     b[static_cast<std::size_t>(j * s.k + l)];
+                        ASSERT_EQ(got[static_cast<std::size_t>(i * s.n + j)], exact) << named.name;
+                    }
+            }
+}
+
+TEST(ContractionConverted, Fp16ProductsAreExact) {
+    // 2047 has all 11 bits of FP16 set; its square needs all four products.
+    for (const Products products : {Products::fp16_widened, Products::fp16x4})
+        for (const NamedKernels& named : kernels_for(products))
+            EXPECT_EQ(product({2047}, {2047}, 1, 1, 1, products, named.kernels)[0], 2047.0f * 2047.0f)
+                << named.name;
+}
+
+TEST(ContractionConverted, InfinitiesNanAndTheLargestNumberGiveWhatFp32Gives) {
+    for (const Products products : {Products::tf32_rounded, Products::bf16x3, Products::bf16x6})
+        for (const NamedKernels& named : kernels_for(products)) {
+            const auto once = [&](float x, float y) {
+                return product({x}, {y}, 1, 1, 1, products, named.kernels)[0];
+            };
+            EXPECT_EQ(once(INFINITY, 2), INFINITY) << named.name;
+            EXPECT_EQ(once(-INFINITY, 2), -INFINITY) << named.name;
+            EXPECT_TRUE(std::isnan(once(NAN, 2))) << named.name;
+            EXPECT_TRUE(std::isnan(once(INFINITY, 0))) << named.name;
+            EXPECT_NEAR(once(FLT_MAX, 0.5f) / (FLT_MAX * 0.5f), 1.0f, 1e-3f) << named.name;
+            EXPECT_NEAR(once(-FLT_MAX, 1.0f) / -FLT_MAX, 1.0f, 1e-3f) << named.name;
+        }
+}
+
+TEST(ContractionConverted, SizesOfOperandsMustAgreeInKind) {
+    const auto refused = [](DType a, DType b, Multiply multiply) {
+        return refusal({.m = 1,
+                        .n = 1,
+                        .k = 1,
+                        .a = {.dtype = a, .leading = 1},
+                        .b = {.dtype = b, .leading = 1},
+                        .out = {.leading = 1},
+                        .multiply = multiply},
+                       best_isa());
+    };
+    EXPECT_EQ(refused(DType::f16, DType::f16, Multiply::as_stored), "");
+    EXPECT_EQ(refused(DType::f16, DType::f32, Multiply::as_stored),
+              "a is f16 and b is f32; f16 is multiplied by f16 only");
+    EXPECT_EQ(refused(DType::bf16, DType::bf16, Multiply::tf32),
+              "a is bf16 and b is bf16; only f32 is multiplied as another format");
+    EXPECT_EQ(refused(DType::f32, DType::f32, Multiply::tf32), "");
+}
+
+std::vector<const ConvertKernels*> tables() {
+    std::vector<const ConvertKernels*> all = {&convert_kernels_generic()};
+    if (best_isa() >= Isa::avx2) all.push_back(&convert_kernels_avx2());
+    if (best_isa() >= Isa::avx512) all.push_back(&convert_kernels_avx512());
+    return all;
+}
+
+TEST(Conversions, OfEveryFp16NumberAreExactAtEveryLevel) {
+    std::vector<std::uint16_t> halves(1 << 16);
+    for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
+    std::vector<float> widened(halves.size());
+    std::vector<BF16> hi(halves.size()), lo(halves.size()), finite(halves.size());
+    for (const ConvertKernels* table : tables()) {
+        void* whole[] = {widened.data()};
+        table->widen_fp16(halves.data(), static_cast<std::int64_t>(halves.size()), whole);
+        void* parts[] = {hi.data(), lo.data(), finite.data()};
+        table->split_fp16(halves.data(), static_cast<std::int64_t>(halves.size()), parts);
+        for (std::size_t i = 0; i < halves.size(); ++i) {
+            const float exact = to_f32(FP16{halves[i]});
+            if (std::isnan(exact)) {
+                EXPECT_TRUE(std::isnan(widened[i]) && std::isnan(to_f32(hi[i]))) << i;
+                continue;
+            }
+            ASSERT_EQ(std::bit_cast<std::uint32_t>(widened[i]), std::bit_cast<std::uint32_t>(exact)) << i;
+            ASSERT_EQ(to_f32(hi[i]) + to_f32(lo[i]), exact) << i;
+        }
+    }
+}
+
+TEST(Conversions, SplitsOfFp32AreAsCloseAsTheirBitsAllow) {
+    std::vector<float> x;
+    const RandomStream random{.seed = 3, .operation = 9};
+    for (std::uint64_t i = 0; i < 100'000; ++i) {
+        const float value = std::bit_cast<float>(random.bits(i));
+        if (std::isfinite(value) && std::abs(value) > 1e-30f) x.push_back(value);
+    }
+    const auto count = static_cast<std::int64_t>(x.size());
+    std::vector<std::vector<BF16>> first;
+    for (const ConvertKernels* table : tables()) {
+        std::vector<std::vector<BF16>> parts(7, std::vector<BF16>(x.size()));
+        void* two[] = {parts[0].data(), parts[1].data(), parts[5].data()};
+        void* three[] = {parts[2].data(), parts[3].data(), parts[4].data(), parts[6].data()};
+        table->split_two(x.data(), count, two);
+        table->split_three(x.data(), count, three);
+        for (std::size_t i = 0; i < x.size(); ++i) {
+            const auto part = [&](std::size_t p) { return static_cast<double>(to_f32(parts[p][i])); };
+            const double exact = static_cast<double>(x[i]);
+            // Each part rounds to 8 bits what the one before left; at the end of the range the first is cut,
+            // not rounded.
+            ASSERT_LE(std::abs(part(0) + part(1) - exact), 0x1p-16 * std::abs(exact)) << x[i];
+            ASSERT_LE(std::abs(part(2) + part(3) + part(4) - exact), 0x1p-24 * std::abs(exact)) << x[i];
+        }
+        if (first.empty()) first = parts;
+        for (std::size_t p = 0; p < parts.size(); ++p)
+            ASSERT_EQ(std::memcmp(parts[p].data(), first[p].data(), x.size() * sizeof(BF16)), 0)
+                << "part " << p;
+    }
+}
+
+TEST(Conversions, ToTf32RoundToNearestEven) {
+    const std::vector<float> x = {1.0f, 1.0f + 0x1p-11f, 1.0f + 0x3p-11f, 1.0f + 0x1p-11f + 0x1p-23f,
+                                  -3.14159274f};
+    const std::vector<float> expected = {1.0f, 1.0f, 1.0f + 0x1p-9f, 1.0f + 0x1p-10f, -3.140625f};
+    for (const ConvertKernels* table : tables()) {
+        std::vector<float> got(x.size());
+        void* parts[] = {got.data()};
+        table->tf32(x.data(), static_cast<std::int64_t>(x.size()), parts);
+        EXPECT_EQ(got, expected);
+    }
+}
+
+}  // namespace
+}  // namespace mantissa::cpu
