@@ -63,5 +63,14 @@ TEST(Peaks, OfCopyingCopiesEverything) {
     EXPECT_EQ(std::memcmp(memory.data(), memory.data() + memory.size() / 2, memory.size() / 2), 0);
 }
 
+TEST(Peaks, OfCopyingReadMemoryOfItsOwn) {
+    // Pages never written share one page of zeros, which would be read from L1.
+    Buffer scratch(std::size_t{8} << 20);
+    ThreadPool pool(1);
+    measured_copy_bandwidth(pool, scratch.as<std::byte>(), 0.001);
+    const std::span<float> memory = scratch.as<float>();
+    for (std::size_t at = 0; at < memory.size(); at += 1024) ASSERT_EQ(memory[at], 1.0f) << at;
+}
+
 }  // namespace
 }  // namespace mantissa::cpu
