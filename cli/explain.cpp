@@ -8,6 +8,7 @@
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/explain.h"
+#include "mantissa/report/roofline.h"
 
 namespace mantissa::cli {
 
@@ -16,7 +17,8 @@ namespace {
 struct Options {
     RunOptions run;
     std::vector<std::string> difference;
-    bool nodes = false;
+    std::string html, trace;
+    bool nodes = false, roofline = false;
 };
 
 /// Plans a step and allocates nothing.
@@ -31,6 +33,39 @@ Explanation explain_policy(const RunOptions& options, const Policy& policy, Devi
     return explanation;
 }
 
+/// Tokens without a text: a roofline depends on sizes, not on what the words are.
+std::vector<std::int32_t> some_tokens(std::int64_t count, std::int64_t vocabulary) {
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t i = 0; i < count; ++i)
+        tokens.push_back(static_cast<std::int32_t>(i * 7919 % vocabulary));
+    return tokens;
+}
+
+/// Runs three steps and explains the last; the first allocates, the second warms up.
+void run_roofline(const Options& options, Device& device) {
+    TrainerOptions settings = trainer_options(options.run);
+    settings.pipeline.policy = policy_for(options.run, device.target());
+    settings.loss_scale = default_loss_scale(settings.pipeline.policy);
+    Trainer trainer(device, settings);
+    const std::vector<std::int32_t> tokens =
+        some_tokens(trainer.tokens_per_step(), settings.model.vocabulary);
+    ProgressLine progress(options.run.quiet);
+    Profile profile;
+    StepResult result;
+    for (int step = 1; step <= 3; ++step) {
+        progress.show(fmt::format("step {} of 3", step));
+        result = trainer.step(tokens, tokens, 1e-4, &profile);
+    }
+    const auto scratch = device.allocate(std::size_t{256} << 20, "bandwidth measurement");
+    Roofline report = roofline(trainer.plan(), profile, device.measure_peaks(*scratch), result.seconds);
+    report.title = fmt::format("{} at {} x {}, policy {}: one training step", settings.model.name,
+                               settings.batch, settings.sequence, settings.pipeline.policy.name);
+    progress.clear();
+    fmt::print("{}", roofline_table(report));
+    write_json(options.html, roofline_html(report));
+    write_json(options.trace, roofline_trace(report));
+}
+
 void run(const Options& options) {
     const auto device = open_device(options.run);
     if (!options.difference.empty()) {
@@ -40,6 +75,9 @@ void run(const Options& options) {
         fmt::print("{}", explain_difference(of(0), of(1)));
         return;
     }
+    if (options.roofline) return run_roofline(options, *device);
+    if (!options.html.empty() || !options.trace.empty())
+        throw UserError("--html and --trace show times: they need --roofline");
     const Explanation explanation =
         explain_policy(options.run, policy_for(options.run, device->target()), *device);
     fmt::print("{}", explain_table(explanation, options.nodes ? Detail::nodes : Detail::kinds));
@@ -62,6 +100,16 @@ void add_explain_command(CLI::App& app) {
     command->add_option("--diff", options->difference, "Two policies: print only what they do differently")
         ->expected(2)
         ->type_name("POLICY");
+    command->add_flag(
+        "--roofline", options->roofline,
+        "Run three steps and print of each kernel its time, what bounds it, and how close it comes");
+    command->add_option("--html", options->html, "With --roofline: write it as a page of its own")
+        ->type_name("FILE");
+    command
+        ->add_option("--trace", options->trace,
+                     "With --roofline: write the step for chrome://tracing or Perfetto")
+        ->type_name("FILE");
+    command->add_flag("--quiet", run_options.quiet, "Print no progress");
     command->add_flag("--nodes", options->nodes, "A line for each node rather than for each kind");
     command->callback([options] { run(*options); });
 }

@@ -1,0 +1,49 @@
+// The roofline of a step: for each kernel its arithmetic, bytes and time, what bounds it, and how much of
+// that bound it reaches. Williams, Waterman, Patterson, "Roofline", CACM 2009.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/runtime/execution.h"
+
+namespace mantissa {
+
+/// What an operation would be waiting for if it were perfect: arithmetic, memory, or neither, since it is
+/// over too soon.
+enum class Bound : std::uint8_t { compute, memory, latency };
+std::string_view name_of(Bound bound);
+
+/// One launch, in the order of the run.
+struct RooflineEntry {
+    std::string op, name, pass, kernel;
+    double start = 0;    ///< seconds from the first launch of the step
+    double seconds = 0;  ///< of this launch
+    Cost cost;
+    Bound bound = Bound::latency;
+    double roof_seconds =
+        0;  ///< the larger of arithmetic over the unit's peak and bytes over the copy bandwidth
+};
+
+struct Roofline {
+    std::string title;  ///< model, sizes and policy, for headings
+    Peaks peaks;
+    double wall_seconds = 0;  ///< of the whole step
+    std::vector<RooflineEntry> entries;
+
+    /// The share of the step's time that launches account for.
+    double explained() const;
+};
+
+/// `profile` holds the seconds of each planned node of one run that took `wall_seconds`.
+Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, double wall_seconds);
+
+/// A line for each operation, pass and kernel, longest first, and totals.
+std::string roofline_table(const Roofline& roofline);
+/// A page that needs no other file: kernels under the roof, and the step as a flame by pass, scope and
+/// operation.
+std::string roofline_html(const Roofline& roofline);
+/// Chrome's trace format, which chrome://tracing and Perfetto open: an event for each launch.
+std::string roofline_trace(const Roofline& roofline);
+
+}  // namespace mantissa

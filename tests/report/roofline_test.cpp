@@ -1,0 +1,75 @@
+// The roofline of a step: every launch in it, bounds by the counts, and files that their readers open.
+#include "mantissa/report/roofline.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa {
+namespace {
+
+class RooflineOfAStep : public ::testing::Test {
+  protected:
+    RooflineOfAStep() {
+        TrainerOptions options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 64};
+        Trainer trainer(*device_, options);
+        const std::vector<std::int32_t> tokens(64, 7);
+        Profile profile;
+        StepResult result;
+        for (int step = 0; step < 2; ++step) result = trainer.step(tokens, tokens, 1e-4, &profile);
+        report_ = roofline(trainer.plan(), profile, {.f32_fma = 1e11, .bf16_matrix = 0, .copy = 1e10},
+                           result.seconds);
+        report_.title = "gpt2-tiny <1 x 64>";
+        launches_ = trainer.plan().nodes().size();
+    }
+
+    std::unique_ptr<Device> device_ = make_cpu_device({.threads = 1});
+    Roofline report_;
+    std::size_t launches_ = 0;
+};
+
+TEST_F(RooflineOfAStep, ExplainsItsTime) {
+    EXPECT_EQ(report_.entries.size(), launches_);
+    EXPECT_GE(report_.explained(), 0.95);
+    EXPECT_LE(report_.explained(), 1.0 + 1e-9);
+}
+
+TEST_F(RooflineOfAStep, BoundsFollowFromTheCounts) {
+    for (const RooflineEntry& entry : report_.entries) {
+        const double compute = static_cast<double>(entry.cost.flops) / 1e11;
+        const double memory = static_cast<double>(entry.cost.bytes) / 1e10;
+        EXPECT_DOUBLE_EQ(entry.roof_seconds, std::max(compute, memory));
+        if (entry.bound == Bound::compute) {
+            EXPECT_GT(compute, memory) << entry.op;
+        }
+        if (entry.bound == Bound::memory) {
+            EXPECT_GE(memory, compute) << entry.op;
+        }
+    }
+}
+
+TEST_F(RooflineOfAStep, TheTraceHasAnEventForEachLaunch) {
+    const auto json = nlohmann::json::parse(roofline_trace(report_));
+    ASSERT_EQ(json["traceEvents"].size(), launches_);
+    double end = 0;
+    for (const auto& event : json["traceEvents"]) {
+        EXPECT_EQ(event["ph"], "X");
+        EXPECT_GE(event["ts"].get<double>(), end - 1e-3);  // one after another
+        end = event["ts"].get<double>() + event["dur"].get<double>();
+    }
+}
+
+TEST_F(RooflineOfAStep, ThePageNeedsNothingElse) {
+    const std::string page = roofline_html(report_);
+    EXPECT_EQ(page.find("http://"), std::string::npos);
+    EXPECT_EQ(page.find("https://"), std::string::npos);
+    EXPECT_NE(page.find("gpt2-tiny &lt;1 x 64>"), std::string::npos);
+    EXPECT_NE(page.find("<circle"), std::string::npos);
+    EXPECT_NE(page.find("matmul"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace mantissa
