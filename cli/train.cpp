@@ -236,6 +236,7 @@ class Run {
         for (std::int64_t micro_step = 0; micro_step < settings_.accumulate; ++micro_step)
             batches_.fill(static_cast<std::uint64_t>(index), micro_step, micro_batch(tokens_, micro_step),
                           micro_batch(targets_, micro_step));
+        if (index == 0 && policy_.low == DType::f16) warn_of_underflow();
         const double rate = schedule_.at(index);
         StepRecord record;
         record.step = index;
@@ -251,6 +252,18 @@ class Run {
         record.tokens_per_second = static_cast<double>(trainer_.tokens_per_step()) / record.result.seconds;
         record.mfu = record.tokens_per_second * settings_.model.flops_per_token(settings_.sequence) / peak_;
         log_.step(record);
+    }
+
+    /// Before the first step, where nothing adapts the loss scale.
+    void warn_of_underflow() {
+        if (settings_.loss_scale.kind == LossScaleOptions::Kind::dynamic) return;
+        const Underflow underflow = trainer_.underflow(tokens_, targets_);
+        if (underflow.share() < 0.001) return;
+        fmt::print(stderr,
+                   "mantissa: warning: at loss scale {:g}, {:.1f} % of the gradients' elements become zero "
+                   "when they are "
+                   "cast to f16; --loss-scale dynamic, or a larger number, keeps them\n",
+                   trainer_.loss_scale().scale, 100 * underflow.share());
     }
 
     /// Over as much of the validation text as makes up to 20 batches.

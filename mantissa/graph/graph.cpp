@@ -122,4 +122,14 @@ OriginScope::OriginScope(Graph& graph, Origin origin)
 
 OriginScope::~OriginScope() { graph_.origin = std::move(saved_); }
 
+PrecisionScope::PrecisionScope(Graph& graph, DType precision)
+    : graph_(graph), saved_(graph.origin.precision) {
+    if (precision != DType::f32 && precision != DType::bf16 && precision != DType::f16)
+        throw UserError(fmt::format("a precision scope{} must force f32, bf16 or f16, got {}",
+                                    traced_in(graph.origin), name_of(precision)));
+    graph_.origin.precision = precision;
+}
+
+PrecisionScope::~PrecisionScope() { graph_.origin.precision = saved_; }
+
 }  // namespace mantissa

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -37,7 +38,8 @@ struct Origin {
     std::string scope;  ///< as in "h.3.mlp"
     Stage stage = Stage::forward;
     std::source_location line = {};
-    std::string rule = {};  ///< as in "bf16 list: matmul"; empty: the formats of its operands
+    std::string rule = {};                ///< as in "bf16 list: matmul"; empty: the formats of its operands
+    std::optional<DType> precision = {};  ///< forced by the model's code; see PrecisionScope
 };
 
 struct Node {
@@ -131,6 +133,23 @@ class OriginScope {
   private:
     Graph& graph_;
     Origin saved_;
+};
+
+/// While alive, nodes of `graph` keep to a format whatever the policy: autocast casts their operands to it.
+///
+///     const PrecisionScope exact(graph, DType::f32);
+///     scores = matmul(q, k, {.transpose_b = true});      // FP32 under bf16, too
+class PrecisionScope {
+  public:
+    /// Throws UserError unless it is f32, bf16 or f16.
+    PrecisionScope(Graph& graph, DType precision);
+    ~PrecisionScope();
+    PrecisionScope(const PrecisionScope&) = delete;
+    PrecisionScope& operator=(const PrecisionScope&) = delete;
+
+  private:
+    Graph& graph_;
+    std::optional<DType> saved_;
 };
 
 }  // namespace mantissa

@@ -57,7 +57,8 @@ class Autocast {
         const OriginScope scope(target(), std::move(origin));
         if (decision.dtype)
             for (Value& operand : operands) operand = as(operand, *decision.dtype, decision.numbers_stay);
-        if (is_tf32(node, operands)) attributes = attributes.with("multiply", policy_.multiply);
+        if (!node.origin.precision && is_tf32(node, operands))
+            attributes = attributes.with("multiply", policy_.multiply);
         const NodeId added = target().add(node.op->name, std::move(operands), std::move(attributes));
         for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
             rewriter_.place({id, i}, {added, i});
@@ -78,6 +79,10 @@ class Autocast {
             any = any || is_castable(dtype);
         }
         if (!any || node.op->name == "cast") return {};
+        if (const auto forced = node.origin.precision)
+            return {.dtype = forced,
+                    .rule = fmt::format("asked for: {}", name_of(*forced)),
+                    .numbers_stay = true};
         switch (node.op->autocast) {
             case AutocastClass::lower:
                 if (!policy_.low)

@@ -151,6 +151,11 @@ void Trainer::write_loss_scale(float scale) {
         memory_->state->write("loss_scale.scale", std::as_bytes(std::span<const float>(&scale, 1)));
 }
 
+Underflow Trainer::underflow(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
+    allocate();
+    return gradient_underflow(micro_step(options_.accumulate - 1, tokens, targets, 0));
+}
+
 StateBlock& Trainer::state() {
     allocate();
     return *memory_->state;

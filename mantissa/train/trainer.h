@@ -7,6 +7,7 @@
 
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/runtime/non_finite.h"
+#include "mantissa/runtime/underflow.h"
 #include "mantissa/train/adamw.h"
 
 namespace mantissa {
@@ -75,6 +76,9 @@ class Trainer {
         std::int64_t skipped = 0;
     };
     LossScaleState loss_scale() const;
+
+    /// How much of the gradients a 16-bit policy loses at the loss scale of the next step. Changes no state.
+    Underflow underflow(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
 
     /// Steps since the first one ever, those before a resume included.
     std::int64_t steps_done() const { return steps_; }

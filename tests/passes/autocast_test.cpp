@@ -172,6 +172,42 @@ TEST(Autocast, Tf32IsAWayToMultiplyAndNotToStore) {
     EXPECT_EQ(products, 3 * (4 * 6 + 1));
 }
 
+TEST(Autocast, AScopeForcesAFormat) {
+    const auto forced = [](DType dtype) {
+        return [dtype](Tensor x, Tensor y) {
+            const PrecisionScope scope(x.graph(), dtype);
+            return matmul(x, y);
+        };
+    };
+    const Rewritten exact("bf16", f32_matrix, f32_matrix, forced(DType::f32));
+    EXPECT_EQ(exact.dtype(), DType::f32);
+    EXPECT_EQ(exact.operand(0), DType::f32);
+    EXPECT_EQ(exact.node().origin.rule, "asked for: f32");
+    const Rewritten half("bf16", f32_matrix, f32_matrix, forced(DType::f16));
+    EXPECT_EQ(half.operand(0), DType::f16);
+    const Rewritten not_tf32("tf32", f32_matrix, f32_matrix, forced(DType::f32));
+    EXPECT_FALSE(not_tf32.node().attributes.has("multiply"));
+    // Outside of the scope the policy holds again, and takes what the scope made.
+    const Rewritten after("bf16", f32_matrix, f32_matrix,
+                          [&](Tensor x, Tensor y) { return matmul(forced(DType::f32)(x, y), y); });
+    EXPECT_EQ(after.operand(0), DType::bf16);
+}
+
+TEST(Autocast, AScopeOfNoFloatingFormatIsRefused) {
+    Graph graph;
+    const OriginScope scope(graph, "h.3");
+    for (DType dtype : {DType::i32, DType::f64}) {
+        try {
+            const PrecisionScope forced(graph, dtype);
+            FAIL() << name_of(dtype) << " was accepted";
+        } catch (const UserError& error) {
+            EXPECT_EQ(std::string(error.what()),
+                      "a precision scope (traced in h.3) must force f32, bf16 or f16, got " +
+                          std::string(name_of(dtype)));
+        }
+    }
+}
+
 TEST(Autocast, IsIdempotent) {
     Graph graph;
     Value loss = trace(nn::gpt2_config("gpt2-tiny"))(graph).value();

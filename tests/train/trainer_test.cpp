@@ -239,6 +239,49 @@ TEST(Trainer, Bf16LearnsAsFp32Does) {
     for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(rounded[i], exact[i], 0.02f) << "step " << i;
 }
 
+TEST(Trainer, UnderflowIsSeenAndCuredByALossScale) {
+    const auto device = make_cpu_device();
+    const auto lost = [&](double scale) {
+        nn::Gpt2Config model = small_model();
+        model.vocabulary = 4096;
+        TrainerOptions options{.model = model, .batch = 8, .sequence = 24};
+        options.pipeline.policy = find_policy("fp16");
+        options.loss_scale = {.kind = LossScaleOptions::Kind::fixed, .initial = scale};
+        Trainer trainer(*device, options);
+        const std::vector<std::int32_t> tokens(8 * 24, 65), targets(8 * 24, 66);
+        const auto before = trainer.state().read("wte.weight");
+        const double share = trainer.underflow(tokens, targets).share();
+        EXPECT_EQ(trainer.state().read("wte.weight"), before);
+        return share;
+    };
+    // A probability of 1/4096 shared by 192 tokens, at this scale, is 5e-9: below FP16's smallest number. GPT-2's
+    // vocabulary over 4,096 tokens is there at scale 1.
+    EXPECT_GT(lost(0x1p-8), 0.5);
+    EXPECT_LT(lost(256), 0.01);
+}
+
+TEST(Trainer, Fp16WithADynamicScaleLearnsAsFp32Does) {
+    const auto device = make_cpu_device();
+    const TokenStream stream(some_text(2000));
+    const BatchSource batches(stream, stream.all(), {.batch = 3, .sequence = 23});
+    const auto mean_of_last = [&](const char* policy) {
+        TrainerOptions options{.model = small_model(), .batch = 3, .sequence = 23};
+        options.pipeline.policy = find_policy(policy);
+        options.loss_scale = default_loss_scale(options.pipeline.policy);
+        options.loss_scale.interval = 20;
+        Trainer trainer(*device, options);
+        std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
+        double sum = 0;
+        for (std::uint64_t i = 0; i < 120; ++i) {
+            batches.fill(i, 0, tokens, targets);
+            const float loss = trainer.step(tokens, targets, 1e-3).loss;
+            if (i >= 100) sum += static_cast<double>(loss);
+        }
+        return sum / 20;
+    };
+    EXPECT_NEAR(mean_of_last("fp16"), mean_of_last("fp32"), 0.02);
+}
+
 TEST(Trainer, BadSizesAreRefusedInOneLine) {
     const auto device = make_cpu_device();
     const auto error_of = [&](std::int64_t batch, std::int64_t sequence) -> std::string {
