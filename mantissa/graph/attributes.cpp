@@ -4,8 +4,11 @@
 #include <fmt/ranges.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/printer.h"
 
 namespace mantissa {
+
+Body::Body(Graph graph) : graph_(std::make_shared<const Graph>(std::move(graph))), text_(print(*graph_)) {}
 
 template <class T>
 const T& Attributes::get(const std::string& name) const {
@@ -23,6 +26,7 @@ const std::vector<std::int64_t>& Attributes::list(const std::string& name) const
 }
 DType Attributes::dtype(const std::string& name) const { return get<DType>(name); }
 const std::string& Attributes::word(const std::string& name) const { return get<std::string>(name); }
+const Body& Attributes::body(const std::string& name) const { return get<Body>(name); }
 
 namespace {
 struct PrintValue {
@@ -35,6 +39,7 @@ struct PrintValue {
     }
     std::string operator()(DType value) const { return std::string(name_of(value)); }
     std::string operator()(const std::string& value) const { return value; }
+    std::string operator()(const Body& value) const { return "{\n" + value.text() + "}"; }
 };
 }  // namespace
 

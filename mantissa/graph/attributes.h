@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <variant>
@@ -13,10 +14,28 @@
 
 namespace mantissa {
 
+class Graph;
+
+/// A graph inside a node: its inputs are the node's operands, its results the node's outputs, each in order.
+class Body {
+  public:
+    explicit Body(Graph graph);
+
+    const Graph& graph() const { return *graph_; }
+    /// The graph as text; equal bodies have equal texts.
+    const std::string& text() const { return text_; }
+    friend bool operator==(const Body& a, const Body& b) { return a.text_ == b.text_; }
+
+  private:
+    std::shared_ptr<const Graph> graph_;
+    std::string text_;
+};
+
 /// Named constants in alphabetical order, so that equal nodes print and compare alike.
 class Attributes {
   public:
-    using Value = std::variant<bool, std::int64_t, double, std::vector<std::int64_t>, DType, std::string>;
+    using Value =
+        std::variant<bool, std::int64_t, double, std::vector<std::int64_t>, DType, std::string, Body>;
 
     Attributes() = default;
     Attributes(std::initializer_list<std::pair<const std::string, Value>> entries) : entries_(entries) {}
@@ -28,6 +47,7 @@ class Attributes {
     const std::vector<std::int64_t>& list(const std::string& name) const;
     DType dtype(const std::string& name) const;
     const std::string& word(const std::string& name) const;
+    const Body& body(const std::string& name) const;
 
     bool has(const std::string& name) const { return entries_.contains(name); }
     bool empty() const { return entries_.empty(); }

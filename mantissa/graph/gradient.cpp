@@ -111,8 +111,10 @@ std::vector<Tensor> backpropagate(Graph& graph, std::span<const Tensor> outputs,
 
 std::vector<Tensor> differentiate_definition(const DefinitionGradient& gradient, Graph& graph,
                                              const Attributes& attributes) {
-    const std::vector<Tensor> outputs = find_op(gradient.op).definition({graph, gradient.inputs, attributes});
+    // What was saved stands for what the definition would compute anew: for the gradient, and for what of the
+    // definition the gradient needs.
     const NodeId first = static_cast<NodeId>(graph.size());
+    const std::vector<Tensor> outputs = find_op(gradient.op).definition({graph, gradient.inputs, attributes});
     std::vector<Tensor> gradients = backpropagate(graph, outputs, gradient.cotangents, gradient.inputs);
     for (const auto& [index, value] : gradient.saved)
         graph.replace_uses(outputs[static_cast<std::size_t>(index)].value(), value.value(), first);

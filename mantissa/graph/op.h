@@ -104,5 +104,6 @@ std::span<const Op> normalization_ops();
 std::span<const Op> activation_ops();
 std::span<const Op> loss_ops();
 std::span<const Op> optimizer_ops();
+std::span<const Op> fused_ops();
 
 }  // namespace mantissa

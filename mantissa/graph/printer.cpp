@@ -16,6 +16,13 @@ std::string value_text(const Graph& graph, Value value) {
                                     : fmt::format("%{}.{}", value.node, value.output);
 }
 
+/// Attributes on the node's line; a body below it, indented.
+std::string attribute_text(const Attributes& attributes) {
+    std::string text;
+    for (char c : attributes.text()) text += c == '\n' ? std::string("\n    ") : std::string(1, c);
+    return text;
+}
+
 }  // namespace
 
 std::string print(const Graph& graph, NodeId id) {
@@ -25,7 +32,7 @@ std::string print(const Graph& graph, NodeId id) {
     for (const Type& type : node.outputs) types.push_back(type.text());
     std::string line =
         fmt::format("%{}: {} = {}({})", id, fmt::join(types, ", "), node.op->name, fmt::join(inputs, ", "));
-    if (!node.attributes.empty()) line += " " + node.attributes.text();
+    if (!node.attributes.empty()) line += " " + attribute_text(node.attributes);
     std::string origin = node.origin.scope;
     if (node.origin.stage != Stage::forward)
         origin += fmt::format("{}({})", origin.empty() ? "" : " ", name_of(node.origin.stage));

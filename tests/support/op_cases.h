@@ -394,6 +394,19 @@ inline std::vector<OpCase> composite_cases() {
              return std::vector{call1("cross_entropy_grad", {x[0], x[1], x[2], y[1]})};
          },
          {16, 30}},
+        {"fused",
+         "fused",
+         {f32({3, 41}), f32({41})},
+         [](Graph& g, In x) {
+             Graph body;
+             const Tensor a(body, body.add_input("in0", x[0].type()));
+             const Tensor b(body, body.add_input("in1", x[1].type()));
+             const Tensor y = tanh(a * b) - mean(a, {-1}, KeepAxes::yes);
+             body.add_result("out0", y.value());
+             body.add_result("out1", sum(y, {0}).value());
+             return call(g, "fused", x, {{"body", Body(std::move(body))}});
+         },
+         {16, 30}},
         {"global_norm",
          "global_norm",
          {f32({7, 3}), f32({5})},

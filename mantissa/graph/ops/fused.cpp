@@ -1,0 +1,73 @@
+// The fused node: primitives that run as one kernel. Its body says which; as a definition it puts the body in
+// place of the node, so a fused node means exactly what it was made from.
+#include "mantissa/graph/ops/rules.h"
+
+namespace mantissa {
+
+namespace {
+
+using namespace rules;
+
+std::vector<Type> fused_types(const OpCall& call) {
+    const Graph& body = call.attributes.body("body").graph();
+    check(body.inputs().size() == call.inputs.size(),
+          "a fused node has an operand for each input of its body");
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const Type& wanted = body.node(body.inputs()[i]).outputs[0];
+        expect(call.inputs[i] == wanted, "operand {} must be {}, got {}", i, wanted.text(),
+               call.inputs[i].text());
+    }
+    std::vector<Type> types;
+    for (const Result& result : body.results()) types.push_back(body.type(result.value));
+    return types;
+}
+
+std::vector<Tensor> fused_definition(const DefinitionCall& call) {
+    const Graph& body = call.attributes.body("body").graph();
+    std::vector<std::vector<Value>> placed(body.size());
+    for (std::size_t i = 0; i < call.inputs.size(); ++i)
+        placed[static_cast<std::size_t>(body.inputs()[i])] = {call.inputs[i].value()};
+    const auto map = [&](Value value) {
+        return placed[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
+    };
+    for (std::size_t i = 0; i < body.size(); ++i) {
+        if (!placed[i].empty()) continue;
+        const Node& node = body.node(static_cast<NodeId>(i));
+        std::vector<Value> inputs;
+        for (const Value& input : node.inputs) inputs.push_back(map(input));
+        const NodeId id = call.graph.add(node.op->name, std::move(inputs), node.attributes);
+        for (std::size_t output = 0; output < node.outputs.size(); ++output)
+            placed[i].push_back({id, static_cast<std::int32_t>(output)});
+    }
+    std::vector<Tensor> outputs;
+    for (const Result& result : body.results()) outputs.emplace_back(call.graph, map(result.value));
+    return outputs;
+}
+
+/// The arithmetic of every node of the body, each computed once.
+std::int64_t fused_flops(std::span<const Type>, std::span<const Type>, const Attributes& attributes) {
+    const Graph& body = attributes.body("body").graph();
+    std::int64_t flops = 0;
+    for (std::size_t i = 0; i < body.size(); ++i) {
+        const Node& node = body.node(static_cast<NodeId>(i));
+        flops += node.op->cost(body.input_types(node), node.outputs, node.attributes).flops;
+    }
+    return flops;
+}
+
+}  // namespace
+
+std::span<const Op> fused_ops() {
+    static const std::vector<Op> rows = {
+        {.name = "fused",
+         .least_inputs = 0,
+         .most_inputs = 1 << 16,
+         .types = fused_types,
+         .no_gradient = "fusion comes after differentiation",
+         .flops = fused_flops,
+         .definition = fused_definition},
+    };
+    return rows;
+}
+
+}  // namespace mantissa
