@@ -22,6 +22,8 @@ constexpr std::array<std::string_view, 1> optional_passes = {"simplify"};
 class Pipeline {
   public:
     Pipeline(Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options) {
+        if (options.fuse && !options.cannot_fuse.empty())
+            throw UserError("fused kernels: " + options.cannot_fuse);
         for (const std::string& name : options.skip)
             if (std::find(optional_passes.begin(), optional_passes.end(), name) == optional_passes.end())
                 throw UserError(fmt::format("there is no optional pass '{}'; those that can be skipped: {}",
@@ -62,10 +64,29 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
     return {graph, place};
 }
 
-void build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions& options) {
-    const auto has_no_kernel = [&](const Graph& g, const Node& node) { return !options.has_kernel(g, node); };
+/// From the graph of a step to one whose every node has a kernel.
+///
+/// To be fused, composites go whose definition nests can hold, too. The update keeps its own kernels: they
+/// move each byte once already, and nothing beside them is of their shape.
+BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions& options) {
+    BuiltGraph built;
+    const auto expands = [&](const Graph& g, const Node& node) {
+        return !options.has_kernel(g, node) ||
+               (options.fuse && node.origin.stage != Stage::update && nest_can_hold(g, node));
+    };
     pipeline.run("simplify", [&] { graph = simplify(graph); });
-    pipeline.run("expand", [&] { graph = expand(graph, has_no_kernel); });
+    pipeline.run("expand", [&] { graph = expand(graph, expands); });
+    if (options.fuse) {
+        pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
+        pipeline.run("fuse", [&] {
+            Fusion fusion = fuse(graph);
+            graph = std::move(fusion.graph);
+            built.unfused = std::move(fusion.refusals);
+        });
+    }
+    built.graph = std::move(graph);
+    built.times = pipeline.times();
+    return built;
 }
 
 }  // namespace
@@ -82,8 +103,9 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
         gradients = differentiate(graph, loss, seed);
     });
     pipeline.run("update", [&] { update(graph, loss, gradients); });
-    build_kernels(pipeline, graph, options);
-    return {std::move(graph), pipeline.times(), std::move(refused)};
+    BuiltGraph built = build_kernels(pipeline, graph, options);
+    built.refused_attention = std::move(refused);
+    return built;
 }
 
 BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options) {
@@ -92,8 +114,9 @@ BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& opti
     Pipeline pipeline(graph, options);
     const Tensor loss = build_forward(pipeline, graph, model, options, refused);
     graph.add_result("loss", loss.value());
-    build_kernels(pipeline, graph, options);
-    return {std::move(graph), pipeline.times(), std::move(refused)};
+    BuiltGraph built = build_kernels(pipeline, graph, options);
+    built.refused_attention = std::move(refused);
+    return built;
 }
 
 }  // namespace mantissa

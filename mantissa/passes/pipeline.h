@@ -8,6 +8,7 @@
 
 #include "mantissa/passes/autocast.h"
 #include "mantissa/passes/differentiate.h"
+#include "mantissa/passes/fuse.h"
 #include "mantissa/passes/match_attention.h"
 
 namespace mantissa {
@@ -36,6 +37,9 @@ struct PipelineOptions {
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
         return true;
     };
+    /// Whether row and element-wise work is fused into nests, for kernels made in process.
+    bool fuse = false;
+    std::string cannot_fuse = {};  ///< why the device has no kernels for fused nodes; empty if it has
     /// Called after every pass with its name and the graph.
     std::function<void(const std::string& pass, const Graph&)> dump = {};
 };
@@ -44,9 +48,11 @@ struct BuiltGraph {
     Graph graph;
     std::vector<PassTime> times;
     std::vector<AttentionRefusal> refused_attention = {};  ///< softmaxes that are part of none
+    std::vector<FusionRefusal> unfused = {};               ///< what was not fused, and why
 };
 
-/// Builds the graph of one training step. Throws UserError if `skip` names no optional pass.
+/// Builds the graph of one training step. Throws UserError if `skip` names no optional pass, or if fusing is
+/// asked of a device that cannot.
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options = {});
 

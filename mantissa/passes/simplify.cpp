@@ -39,7 +39,7 @@ bool is_number(const Graph& graph, Value value, double number) {
 
 class Simplifier {
   public:
-    explicit Simplifier(const Graph& source) : source_(source), rewriter_(source) {}
+    Simplifier(const Graph& source, MergeStages merge) : source_(source), rewriter_(source), merge_(merge) {}
 
     Graph run() {
         const std::vector<bool> live = find_live(source_);
@@ -60,7 +60,10 @@ class Simplifier {
         const Node& node = source_.node(id);
         const std::vector<Value> inputs = rewriter_.map(node.inputs);
         if (const auto value = shorter(node, inputs)) return rewriter_.place({id, 0}, *value);
-        const auto [entry, is_new] = known_.try_emplace({node.op, inputs, node.attributes.text()}, id);
+        const auto [entry, is_new] =
+            known_.try_emplace({node.op, merge_ == MergeStages::no ? node.origin.stage : Stage{}, inputs,
+                                node.attributes.text()},
+                               id);
         if (is_new) return rewriter_.copy(id);
         for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
             rewriter_.place({id, i}, rewriter_.map(Value{entry->second, i}));
@@ -118,18 +121,19 @@ class Simplifier {
 
     const Graph& source_;
     Rewriter rewriter_;
-    // Nodes that were kept, by operation, operands (in the target) and attributes.
-    std::map<std::tuple<const Op*, std::vector<Value>, std::string>, NodeId> known_;
+    MergeStages merge_;
+    // Nodes that were kept, by operation, stage (where that counts), operands (in the target) and attributes.
+    std::map<std::tuple<const Op*, Stage, std::vector<Value>, std::string>, NodeId> known_;
 };
 
 }  // namespace
 
-Graph simplify(const Graph& graph) {
-    Graph current = Simplifier(graph).run();
+Graph simplify(const Graph& graph, MergeStages merge) {
+    Graph current = Simplifier(graph, merge).run();
     // What a rule made unused or equal is found by the next round; every round removes a node or is the last.
     for (std::size_t size = graph.size() + 1; current.size() < size;) {
         size = current.size();
-        current = Simplifier(current).run();
+        current = Simplifier(current, merge).run();
     }
     return current;
 }

@@ -11,6 +11,10 @@
 
 namespace mantissa {
 
-Graph simplify(const Graph& graph);
+/// Whether equal nodes of the forward and the backward pass are made one. What the backward pass computes
+/// again it need not read, nor the forward pass write.
+enum class MergeStages : bool { no, yes };
+
+Graph simplify(const Graph& graph, MergeStages merge = MergeStages::yes);
 
 }  // namespace mantissa

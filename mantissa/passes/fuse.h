@@ -1,0 +1,45 @@
+// Groups element-wise operations and row reductions into nests, each of which becomes one fused node.
+//
+//   %2 = add(%x, %y)  %3 = tanh(%2)  %4 = matmul(%3, %w)
+// becomes
+//   %2 = fused(%x, %y) {body = add, tanh}  %3 = matmul(%2, %w)
+//
+// A node joins the groups of its operands wherever that saves moving a value through memory and the whole is
+// still a nest (passes/nest.h). Values made of constants and counters alone are made again by each user.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+struct FuseOptions {
+    /// What a fused kernel must save each time that it runs, in bytes moved. Compiling one takes about 3 ms,
+    /// in which memory moves some 30 MB; over a thousand runs that is 30 KB a run.
+    std::int64_t least_bytes_saved = 32 << 10;
+    /// Operands and outputs of one kernel. Each takes a register for its address, of which there are 16.
+    std::size_t most_operands = 16;
+};
+
+/// Why two groups were not joined, or a group was left as it was.
+struct FusionRefusal {
+    std::string node;  ///< as it was printed in the graph before
+    std::string reason;
+};
+
+struct Fusion {
+    Graph graph;
+    std::vector<FusionRefusal> refusals;
+    int kernels = 0;               ///< fused nodes
+    std::int64_t bytes_saved = 0;  ///< reads and writes that are no longer made
+};
+
+/// Composites are left alone: expand those that shall take part first.
+Fusion fuse(const Graph& graph, const FuseOptions& options = {});
+
+/// Whether a composite's definition, all the way down, is made of what nests can hold.
+bool nest_can_hold(const Graph& graph, const Node& composite);
+
+}  // namespace mantissa

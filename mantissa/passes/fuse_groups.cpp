@@ -1,0 +1,239 @@
+#include "mantissa/passes/fuse_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "mantissa/graph/printer.h"
+#include "mantissa/passes/nest.h"
+
+namespace mantissa {
+
+namespace {
+
+/// A tree of constants and counters of up to so many operations is made again by each user: about what
+/// loading its value takes.
+constexpr int most_source_operations = 4;
+
+}  // namespace
+
+Grouping::Grouping(const Graph& graph, const FuseOptions& options, std::vector<FusionRefusal>& refusals)
+    : graph_(graph),
+      options_(options),
+      refusals_(refusals),
+      users_(graph.size()),
+      used_outside_(graph.size()),
+      source_operations_(graph.size(), -1),
+      group_of_(graph.size(), -1),
+      stamp_(graph.size()) {
+    for (std::size_t id = 0; id < graph.size(); ++id)
+        for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs)
+            users_[at(input.node)].push_back(static_cast<NodeId>(id));
+    for (const Result& result : graph.results()) used_outside_[at(result.value.node)] = true;
+    for (const Update& update : graph.updates()) used_outside_[at(update.value.node)] = true;
+    run();
+}
+
+void Grouping::run() {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+        last_grouped_ = id;
+        visit(id);
+    }
+    join_stages();
+    for (Nodes& group : groups_) drop_unless_worth_it(group);
+}
+
+Border Grouping::border(const Nodes& group) const {
+    Border border;
+    const auto inside = [&](NodeId id) { return std::binary_search(group.begin(), group.end(), id); };
+    for (NodeId id : group) {
+        for (const Value& input : graph_.node(id).inputs)
+            if (!inside(input.node) && !from_source(input) &&
+                std::find(border.inputs.begin(), border.inputs.end(), input) == border.inputs.end())
+                border.inputs.push_back(input);
+        const bool read = used_outside_[at(id)] || std::any_of(users_[at(id)].begin(), users_[at(id)].end(),
+                                                               [&](NodeId user) { return !inside(user); });
+        if (!read) continue;
+        NodeId root = id;
+        if (graph_.node(id).op->name == "reshape") border.reshapes.push_back(id);
+        while (graph_.node(root).op->name == "reshape") root = graph_.node(root).inputs[0].node;
+        if (std::find(border.outputs.begin(), border.outputs.end(), Value{root, 0}) == border.outputs.end())
+            border.outputs.push_back({root, 0});
+    }
+    return border;
+}
+
+std::int64_t Grouping::bytes_saved(const Nodes& group, const Border& border) const {
+    std::int64_t before = 0, after = 0;
+    for (NodeId id : group) {
+        const Node& node = graph_.node(id);
+        if (node.op->name == "reshape") continue;
+        for (const Value& input : node.inputs)
+            if (graph_.node(input.node).op->name != "constant") before += graph_.type(input).bytes();
+        before += node.outputs[0].bytes();
+    }
+    for (const Value& value : border.inputs) after += graph_.type(value).bytes();
+    for (const Value& value : border.outputs) after += graph_.type(value).bytes();
+    return before - after;
+}
+
+void Grouping::refuse(NodeId id, std::string reason) {
+    refusals_.push_back({print(graph_, id), std::move(reason)});
+}
+
+void Grouping::visit(NodeId id) {
+    const Node& node = graph_.node(id);
+    if (note_source(id) || !refuse_in_nest(graph_, node).empty()) return;
+    Nodes group{id};
+    if (node.op->name != "reshape" && !nest_reason(group).empty()) return;
+    std::vector<int> joined;
+    for (int candidate : groups_beside(id)) {
+        Nodes together = merged(group, groups_[static_cast<std::size_t>(candidate)]);
+        if (std::string reason = refuse_group(together); reason.empty()) {
+            group = std::move(together);
+            joined.push_back(candidate);
+        } else {
+            refuse(id, std::move(reason));
+        }
+    }
+    if (node.op->name == "reshape" && joined.empty()) return;
+    for (int other : joined) groups_[static_cast<std::size_t>(other)].clear();
+    for (NodeId member : group) group_of_[at(member)] = static_cast<int>(groups_.size());
+    groups_.push_back(std::move(group));
+}
+
+Nodes Grouping::merged(const Nodes& a, const Nodes& b) {
+    Nodes together;
+    std::merge(a.begin(), a.end(), b.begin(), b.end(), std::back_inserter(together));
+    return together;
+}
+
+void Grouping::join_stages() {
+    for (std::size_t later = 0; later < groups_.size(); ++later)
+        for (std::size_t i = 0; i < groups_[later].size(); ++i)
+            for (int other : groups_of_another_stage(groups_[later][i])) {
+                Nodes& earlier = groups_[static_cast<std::size_t>(other)];
+                Nodes together = merged(groups_[later], earlier);
+                if (!refuse_group(together).empty()) continue;
+                for (NodeId member : earlier) group_of_[at(member)] = static_cast<int>(later);
+                earlier.clear();
+                groups_[later] = std::move(together);
+            }
+}
+
+std::set<int> Grouping::groups_of_another_stage(NodeId id) const {
+    std::set<int> found;
+    const auto note = [&](NodeId other) {
+        const int group = group_of_[at(other)];
+        if (group >= 0 && group != group_of_[at(id)] &&
+            graph_.node(other).origin.stage != graph_.node(id).origin.stage)
+            found.insert(group);
+    };
+    for (const Value& input : graph_.node(id).inputs) {
+        if (from_source(input)) continue;
+        note(input.node);
+        for (NodeId user : users_[at(input.node)]) note(user);
+    }
+    return found;
+}
+
+bool Grouping::note_source(NodeId id) {
+    const Node& node = graph_.node(id);
+    int& operations = source_operations_[at(id)];
+    if (node.op->name == "constant" || node.op->name == "iota") {
+        operations = 0;
+    } else if (node.op->fuser == FuserClass::elementwise && refuse_in_nest(graph_, node).empty()) {
+        int total = 1;
+        for (const Value& input : node.inputs) {
+            if (!from_source(input)) return false;
+            total += source_operations_[at(input.node)];
+        }
+        if (total <= most_source_operations) operations = total;
+    }
+    return operations >= 0;
+}
+
+std::vector<int> Grouping::groups_beside(NodeId id) const {
+    std::map<int, std::int64_t> bytes;
+    const auto note = [&](NodeId other, std::int64_t saved) {
+        const int group = group_of_[at(other)];
+        if (group >= 0 && graph_.node(other).origin.stage == graph_.node(id).origin.stage)
+            bytes[group] += saved;
+    };
+    for (const Value& input : graph_.node(id).inputs) {
+        if (from_source(input)) continue;
+        const std::int64_t saved = graph_.type(input).bytes();
+        note(input.node, 2 * saved);
+        for (NodeId user : users_[at(input.node)])
+            if (user < id) note(user, saved);
+    }
+    std::vector<int> order;
+    for (const auto& [group, saved] : bytes) order.push_back(group);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return bytes[a] > bytes[b]; });
+    return order;
+}
+
+std::string Grouping::nest_reason(const Nodes& group) const {
+    return make_nest(graph_, group, [&](Value value) { return from_source(value); }).reason;
+}
+
+std::string Grouping::refuse_group(const Nodes& group) {
+    if (depends_on_itself(group)) return "what lies between them is no part of a nest";
+    NestOrReason made = make_nest(graph_, group, [&](Value value) { return from_source(value); });
+    if (!made.reason.empty()) return made.reason;
+    const Border border = this->border(group);
+    for (const Value& output : border.outputs) {
+        const Varies varies = made.nest.values.at(output);
+        const bool row_sum = reduces(graph_, graph_.node(output.node)) != Reduces::nothing;
+        if (!row_sum && (varies == Varies::by_column || varies == Varies::not_at_all))
+            return "a value without rows is read elsewhere, too";
+    }
+    if (const std::size_t count = border.inputs.size() + border.outputs.size();
+        count > options_.most_operands)
+        return fmt::format("{} operands and outputs; up to {} have addresses in registers", count,
+                           options_.most_operands);
+    return "";
+}
+
+bool Grouping::depends_on_itself(const Nodes& group) {
+    ++now_;
+    const auto inside = [&](NodeId id) { return std::binary_search(group.begin(), group.end(), id); };
+    Nodes open;
+    bool found = false;
+    const auto leave = [&](NodeId from, bool from_inside) {
+        for (NodeId user : users_[at(from)]) {
+            if (user > last_grouped_ || stamp_[at(user)] == now_) continue;
+            if (inside(user)) {
+                found = found || !from_inside;
+                continue;
+            }
+            stamp_[at(user)] = now_;
+            open.push_back(user);
+        }
+    };
+    for (NodeId member : group) leave(member, true);
+    while (!open.empty() && !found) {
+        const NodeId id = open.back();
+        open.pop_back();
+        leave(id, false);
+        if (const int other = group_of_[at(id)]; other >= 0)
+            for (NodeId member : groups_[static_cast<std::size_t>(other)])
+                if (!inside(member)) leave(member, false);
+    }
+    return found;
+}
+
+void Grouping::drop_unless_worth_it(Nodes& group) {
+    if (group.empty()) return;
+    const Border border = this->border(group);
+    const std::int64_t saved = bytes_saved(group, border);
+    if (saved >= options_.least_bytes_saved && !border.outputs.empty()) return;
+    refuse(group.back(),
+           fmt::format("a kernel would save {} bytes, less than the {} that compiling it is worth", saved,
+                       options_.least_bytes_saved));
+    for (NodeId member : group) group_of_[at(member)] = -1;
+    group.clear();
+}
+
+}  // namespace mantissa

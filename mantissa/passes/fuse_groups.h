@@ -1,0 +1,73 @@
+// Which nodes of a graph go into one nest: the choice that fuse makes, and what it costs.
+//
+// Nodes are taken in the graph's order. Each joins the groups that make what it reads, or read the same,
+// where the whole is still a nest and no path leads out of it and back.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "mantissa/passes/fuse.h"
+
+namespace mantissa {
+
+using Nodes = std::vector<NodeId>;  // in the graph's order
+
+/// What lies inside a group and what crosses its border.
+struct Border {
+    std::vector<Value> inputs;     ///< values from outside, each once, in order of first use
+    std::vector<Value> outputs;    ///< values that outside reads; never reshapes, which outside makes again
+    std::vector<NodeId> reshapes;  ///< members that outside reads
+};
+
+class Grouping {
+  public:
+    Grouping(const Graph& graph, const FuseOptions& options, std::vector<FusionRefusal>& refusals);
+
+    /// Some are empty: they were joined with others, or were not worth a kernel.
+    const std::vector<Nodes>& groups() const { return groups_; }
+    /// -1: none.
+    int group_of(NodeId id) const { return group_of_[at(id)]; }
+    /// Made of constants and counters alone.
+    bool from_source(Value value) const { return source_operations_[at(value.node)] >= 0; }
+    Border border(const Nodes& group) const;
+    /// By running the group as one kernel instead of node by node.
+    std::int64_t bytes_saved(const Nodes& group, const Border& border) const;
+
+  private:
+    static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
+    void run();
+    void refuse(NodeId id, std::string reason);
+    void visit(NodeId id);
+    static Nodes merged(const Nodes& a, const Nodes& b);
+    /// Whole groups of two stages that read the same or one the other's values, as the loss and its gradient
+    /// do, are joined where nothing lies between them.
+    void join_stages();
+    std::set<int> groups_of_another_stage(NodeId id) const;
+    /// Counts the operations of a node made of constants and counters alone; false if it is not one.
+    bool note_source(NodeId id);
+    /// Groups of the node's own stage that make its operands or read them too; those that save most first.
+    /// Not of another stage: what the backward pass computes of a value alone would be written in the forward
+    /// pass and read again, instead of made where it is used.
+    std::vector<int> groups_beside(NodeId id) const;
+    std::string nest_reason(const Nodes& group) const;
+    std::string refuse_group(const Nodes& group);
+    /// Whether a path leads out of a group and back in, with every other group taken as one node.
+    bool depends_on_itself(const Nodes& group);
+    void drop_unless_worth_it(Nodes& group);
+
+    const Graph& graph_;
+    const FuseOptions& options_;
+    std::vector<FusionRefusal>& refusals_;
+    std::vector<Nodes> users_;            // by node
+    std::vector<bool> used_outside_;      // by node: a result or an update
+    std::vector<int> source_operations_;  // by node; -1: it reads something
+    std::vector<int> group_of_;           // by node; -1: none
+    std::vector<Nodes> groups_;           // empty: joined with a later one
+    std::vector<int> stamp_;              // by node: the search that saw it last
+    int now_ = 0;
+    NodeId last_grouped_ = -1;  // no group has a later node, so no path through one leads back
+};
+
+}  // namespace mantissa
