@@ -63,6 +63,15 @@ struct Kernel {
     std::function<std::int64_t(const Problem&)> workspace = [](const Problem&) { return std::int64_t{0}; };
 };
 
+/// A kernel made in process, for people.
+struct KernelListing {
+    std::string name;
+    double milliseconds = 0;  ///< that making it took
+    std::string pseudo_code;
+    std::string ir;
+    std::string assembly;
+};
+
 /// A point in the order of launches, with the time at which the device passed it.
 class Event {
   public:
@@ -94,6 +103,12 @@ class Device {
 
     /// Takes about a tenth of a second. `scratch` is written over; it should be several times the last cache.
     virtual Peaks measure_peaks(DeviceMemory& scratch) = 0;
+
+    /// Called when all kernels of a plan are prepared, before the first launch: makes those that are made in
+    /// process.
+    virtual void finish_kernels() {}
+    /// All that were made in process so far.
+    virtual std::vector<KernelListing> made_kernels() const { return {}; }
 
     /// Launches run one after another in the order given; they may return before they are done.
     virtual void launch(const Launch& launch, const Operands& operands) = 0;

@@ -65,6 +65,7 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
                           choice.kernel->prepare(problem),
                           node.op->cost(inputs, node.outputs, node.attributes)});
     }
+    device_.finish_kernels();
     memory_ = plan_memory(graph_, [&](NodeId id) { return workspace[static_cast<std::size_t>(id)]; });
 }
 

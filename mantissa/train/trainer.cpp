@@ -68,6 +68,7 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
     options_.pipeline.has_kernel = [&device](const Graph& graph, const Node& node) {
         return has_kernel(device, graph, node);
     };
+    options_.pipeline.cannot_fuse = device.target().cannot_compile;
     if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
         options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
             return mantissa::loss_scale(graph, scaling);
@@ -90,6 +91,7 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
 std::unique_ptr<Plan> Trainer::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
     BuiltGraph step = build_training_step(trace_micro_step(options_), update, pipeline);
     pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
+    unfused_.insert(unfused_.end(), step.unfused.begin(), step.unfused.end());
     const Stopwatch planning;
     auto plan = std::make_unique<Plan>(std::move(step.graph), device_);
     pass_times_.push_back({"choose kernels, plan memory", planning.milliseconds(), plan->graph().size()});

@@ -97,6 +97,8 @@ class Trainer {
     /// From tracing to the bound plan, without allocation.
     double build_milliseconds() const { return build_milliseconds_; }
     const std::vector<PassTime>& pass_times() const { return pass_times_; }
+    /// What was not fused, and why; empty unless fusing was asked for.
+    const std::vector<FusionRefusal>& unfused() const { return unfused_; }
 
   private:
     std::unique_ptr<Plan> build(const TraceUpdate& update, const PipelineOptions& pipeline);
@@ -112,6 +114,7 @@ class Trainer {
     std::unique_ptr<Plan> accumulate_plan_;
     std::unique_ptr<Plan> validation_plan_;
     std::vector<PassTime> pass_times_;
+    std::vector<FusionRefusal> unfused_;
     double build_milliseconds_ = 0;
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<Execution> execution_, accumulate_, validation_;

@@ -38,9 +38,20 @@ std::string processor_name() {
     return "unknown processor";
 }
 
+/// What compiled code may use at a level: no more than the hand-written kernels of that level do.
+codegen::HostFeatures host_features(cpu::Isa isa) {
+    codegen::HostFeatures features{.level = std::string(name_of(isa)), .bits = {}};
+    if (isa >= cpu::Isa::avx2) features.bits = {"avx2", "fma", "f16c"};
+    if (isa >= cpu::Isa::avx512)
+        for (const char* bit : {"avx512f", "avx512bw", "avx512dq", "avx512vl"})
+            features.bits.emplace_back(bit);
+    return features;
+}
+
 class CpuDevice final : public Device {
   public:
-    explicit CpuDevice(int threads) : pool_(threads), isa_(cpu::chosen_isa()) {
+    explicit CpuDevice(int threads)
+        : pool_(threads), isa_(cpu::chosen_isa()), compiler_(host_features(isa_)) {
         const cpu::CacheSizes caches = cpu::cache_sizes();
         target_ = {.device = "cpu",
                    .name = processor_name(),
@@ -50,7 +61,8 @@ class CpuDevice final : public Device {
                    .l2_bytes = caches.l2,
                    .l3_bytes = caches.l3,
                    .matrix_unit_bf16 = cpu::bf16_unit(isa_) != cpu::Bf16Unit::none,
-                   .bf16_unit = std::string(name_of(cpu::bf16_unit(isa_)))};
+                   .bf16_unit = std::string(name_of(cpu::bf16_unit(isa_))),
+                   .cannot_compile = codegen::Compiler::refusal()};
         const cpu::Context context{pool_, isa_};
         cpu::add_contraction_kernels(kernels_, context);
         cpu::add_attention_kernels(kernels_, context);
@@ -59,6 +71,7 @@ class CpuDevice final : public Device {
         cpu::add_movement_kernels(kernels_, context);
         cpu::add_reduction_kernels(kernels_, context);
         cpu::add_random_kernels(kernels_, context);
+        cpu::add_fused_kernels(kernels_, context, compiler_);
     }
 
     const Target& target() const override { return target_; }
@@ -91,6 +104,18 @@ class CpuDevice final : public Device {
         return peaks;
     }
 
+    void finish_kernels() override { compiler_.compile_pending(pool_); }
+
+    std::vector<KernelListing> made_kernels() const override {
+        std::vector<KernelListing> listings;
+        for (const auto& kernel : compiler_.kernels()) {
+            codegen::Listing code = compiler_.list(*kernel);
+            listings.push_back({kernel->name, kernel->milliseconds, kernel->text, std::move(code.ir),
+                                std::move(code.assembly)});
+        }
+        return listings;
+    }
+
     void launch(const Launch& launch, const Operands& operands) override { launch(operands); }
     std::unique_ptr<Event> record() override { return std::make_unique<CpuEvent>(); }
     void wait(const Event&) override {}  // a launch is done when it returns
@@ -103,6 +128,7 @@ class CpuDevice final : public Device {
   private:
     ThreadPool pool_;
     cpu::Isa isa_;
+    codegen::Compiler compiler_;
     Target target_;
     cpu::KernelTable kernels_;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/base/thread_pool.h"
+#include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/device.h"
 
@@ -28,5 +29,7 @@ void add_elementwise_kernels(KernelTable& table, const Context& context);
 void add_movement_kernels(KernelTable& table, const Context& context);
 void add_reduction_kernels(KernelTable& table, const Context& context);
 void add_random_kernels(KernelTable& table, const Context& context);
+/// The compiler must outlive the table.
+void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 
 }  // namespace mantissa::cpu

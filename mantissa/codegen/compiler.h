@@ -1,0 +1,69 @@
+// Makes machine code of fused kernels, in process. A kernel that was asked for twice is compiled once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/codegen/loop_nest.h"
+
+namespace mantissa::codegen {
+
+/// Memory of one launch, as the compiled function reads it.
+struct FusedArguments {
+    const std::byte* const* inputs = nullptr;
+    std::byte* const* outputs = nullptr;
+    std::int64_t first = 0;  ///< rows of this block, or elements where the nest is flat
+    std::int64_t last = 0;
+    float* scratch = nullptr;       ///< the nest's scratch rows, of this thread
+    float* partial_sums = nullptr;  ///< this block's sums over rows, which start at zero
+    std::uint64_t streamed = 0;     ///< by output: whether its rows are stored past the caches
+};
+
+using FusedFunction = void (*)(const FusedArguments*);
+
+/// Instructions that compiled code may use: what the CPU has, cut to the level in use.
+struct HostFeatures {
+    std::string level;              ///< as reports call it
+    std::vector<std::string> bits;  ///< as LLVM calls them: "avx2", "fma"
+};
+
+/// A kernel that is compiled or going to be.
+struct FusedKernel {
+    std::string name;
+    LoopNest nest;
+    std::string text;                  ///< pseudo-code
+    FusedFunction function = nullptr;  ///< null until it is compiled
+    double milliseconds = 0;           ///< that compiling took
+};
+
+/// What a kernel became, for people.
+struct Listing {
+    std::string ir;
+    std::string assembly;
+};
+
+class Compiler {
+  public:
+    explicit Compiler(HostFeatures features);
+    ~Compiler();
+
+    /// Why nothing can be compiled; empty if it can.
+    static std::string refusal();
+
+    /// The kernel for a body, compiled by the next `compile_pending` unless it is already.
+    std::shared_ptr<const FusedKernel> add(const Graph& body);
+    /// Compiles what was added since, on all threads of the pool.
+    void compile_pending(ThreadPool& pool);
+
+    std::vector<std::shared_ptr<const FusedKernel>> kernels() const;
+    Listing list(const FusedKernel& kernel) const;
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace mantissa::codegen

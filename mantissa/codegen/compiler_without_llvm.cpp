@@ -1,0 +1,22 @@
+// What stands in for the compiler in a build without LLVM: it says so.
+#include "mantissa/base/error.h"
+#include "mantissa/codegen/compiler.h"
+
+namespace mantissa::codegen {
+
+struct Compiler::State {};
+
+Compiler::Compiler(HostFeatures) {}
+Compiler::~Compiler() = default;
+
+std::string Compiler::refusal() {
+    return "this build has no compiler for fused kernels; build with -DMANTISSA_LLVM=ON and LLVM 19 "
+           "installed";
+}
+
+std::shared_ptr<const FusedKernel> Compiler::add(const Graph&) { throw InternalError(refusal()); }
+void Compiler::compile_pending(ThreadPool&) {}
+std::vector<std::shared_ptr<const FusedKernel>> Compiler::kernels() const { return {}; }
+Listing Compiler::list(const FusedKernel&) const { throw InternalError(refusal()); }
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,222 @@
+#include "mantissa/codegen/llvm/lanes.h"
+
+#include <fmt/format.h>
+#include <llvm/IR/Constants.h>
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
+
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/numerics/elementary_body.h"
+
+namespace mantissa::codegen {
+
+namespace {
+
+/// What numerics/elementary_body.h is written over: here each operation appends an instruction.
+struct Instructions {
+    using Float = llvm::Value*;
+    using Int = llvm::Value*;
+    using Mask = llvm::Value*;
+
+    llvm::IRBuilderBase& b;
+    const Lanes& lanes;
+
+    Float constant(float x) const { return lanes.constant(static_cast<double>(x), DType::f32); }
+    Int integer(int x) const { return lanes.constant(x, DType::i32); }
+    Float add(Float x, Float y) const { return b.CreateFAdd(x, y); }
+    Float subtract(Float x, Float y) const { return b.CreateFSub(x, y); }
+    Float multiply(Float x, Float y) const { return b.CreateFMul(x, y); }
+    Float divide(Float x, Float y) const { return b.CreateFDiv(x, y); }
+    Float negate(Float x) const { return b.CreateFNeg(x); }
+    Float fma(Float x, Float y, Float z) const {
+        return b.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {x, y, z});
+    }
+    Float minimum(Float x, Float y) const { return b.CreateSelect(b.CreateFCmpOLT(x, y), x, y); }
+    Int bits(Float x) const { return b.CreateBitCast(x, lanes.type(DType::i32)); }
+    Float from_bits(Int x) const { return b.CreateBitCast(x, lanes.type(DType::f32)); }
+    Int add_int(Int x, Int y) const { return b.CreateAdd(x, y); }
+    Int and_int(Int x, Int y) const { return b.CreateAnd(x, y); }
+    Int or_int(Int x, Int y) const { return b.CreateOr(x, y); }
+    template <int Count>
+    Int shift_left(Int x) const {
+        return b.CreateShl(x, integer(Count));
+    }
+    template <int Count>
+    Int shift_right_signed(Int x) const {
+        return b.CreateAShr(x, integer(Count));
+    }
+    Float to_float(Int x) const { return b.CreateSIToFP(x, lanes.type(DType::f32)); }
+    Mask less(Float x, Float y) const { return b.CreateFCmpOLT(x, y); }
+    Mask is_nan(Float x) const { return b.CreateFCmpUNO(x, x); }
+    Float select(Mask mask, Float x, Float y) const { return b.CreateSelect(mask, x, y); }
+};
+
+}  // namespace
+
+llvm::Type* Lanes::shaped(llvm::Type* element) const {
+    return form_ == Form::one ? element : llvm::FixedVectorType::get(element, lanes);
+}
+
+llvm::Type* Lanes::type(DType dtype) const {
+    if (is_floating(dtype)) return shaped(b_.getFloatTy());
+    return shaped(dtype == DType::boolean ? static_cast<llvm::Type*>(b_.getInt1Ty()) : b_.getInt32Ty());
+}
+
+llvm::Type* Lanes::memory_type(DType dtype) const {
+    switch (dtype) {
+        case DType::f32:
+            return shaped(b_.getFloatTy());
+        case DType::f16:
+            return shaped(b_.getHalfTy());
+        case DType::bf16:
+            return shaped(b_.getInt16Ty());
+        case DType::i32:
+            return shaped(b_.getInt32Ty());
+        case DType::boolean:
+            return shaped(b_.getInt8Ty());
+        default:
+            throw InternalError(fmt::format("{} has no lanes", name_of(dtype)));
+    }
+}
+
+llvm::Value* Lanes::constant(double value, DType dtype) const {
+    if (is_floating(dtype)) {
+        // As FP32 rounds it; NaN and infinities are kept.
+        return llvm::ConstantFP::get(shaped(b_.getFloatTy()), llvm::APFloat(static_cast<float>(value)));
+    }
+    if (dtype == DType::boolean) return llvm::ConstantInt::get(type(dtype), value != 0 ? 1 : 0);
+    return llvm::ConstantInt::getSigned(type(dtype), static_cast<std::int64_t>(value));
+}
+
+llvm::Value* Lanes::widened(llvm::Value* value) const {
+    if (form_ == Form::one || value->getType()->isVectorTy()) return value;
+    return b_.CreateVectorSplat(lanes, value);
+}
+
+llvm::Value* Lanes::rounded_to_bf16(llvm::Value* value) const {
+    // To nearest, ties to even, on the bits; a NaN keeps its upper half and becomes quiet.
+    llvm::Value* bits = b_.CreateBitCast(value, type(DType::i32));
+    const auto integer = [&](int x) { return constant(x, DType::i32); };
+    llvm::Value* odd = b_.CreateAnd(b_.CreateLShr(bits, integer(16)), integer(1));
+    llvm::Value* rounded = b_.CreateAdd(bits, b_.CreateAdd(odd, integer(0x7fff)));
+    llvm::Value* quiet = b_.CreateOr(bits, integer(0x400000));
+    return b_.CreateLShr(b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, rounded), integer(16));
+}
+
+llvm::Value* Lanes::cast(llvm::Value* value, DType from, DType to) const {
+    if (to == DType::bf16 && from != DType::bf16 && is_floating(from))
+        return b_.CreateBitCast(b_.CreateShl(rounded_to_bf16(value), constant(16, DType::i32)),
+                                type(DType::f32));
+    if (to == DType::f16 && from != DType::f16 && is_floating(from))
+        return b_.CreateFPExt(b_.CreateFPTrunc(value, shaped(b_.getHalfTy())), type(DType::f32));
+    if (is_floating(from) && is_floating(to)) return value;
+    if (to == DType::boolean)
+        return is_floating(from)        ? b_.CreateFCmpUNE(value, constant(0, DType::f32))
+               : from == DType::boolean ? value
+                                        : b_.CreateICmpNE(value, constant(0, DType::i32));
+    if (is_floating(from)) return b_.CreateFPToSI(value, type(to));
+    if (!is_floating(to)) return from == to ? value : b_.CreateZExt(value, type(to));
+    llvm::Value* number = from == DType::boolean ? b_.CreateUIToFP(value, type(DType::f32))
+                                                 : b_.CreateSIToFP(value, type(DType::f32));
+    return to == DType::f32 || from == DType::boolean ? number : cast(number, DType::f32, to);
+}
+
+llvm::Value* Lanes::arithmetic(std::string_view op, llvm::Value* a, llvm::Value* b, bool floating) const {
+    if (op == "add") return floating ? b_.CreateFAdd(a, b) : b_.CreateAdd(a, b);
+    if (op == "sub") return floating ? b_.CreateFSub(a, b) : b_.CreateSub(a, b);
+    if (op == "mul") return floating ? b_.CreateFMul(a, b) : b_.CreateMul(a, b);
+    if (op == "div") return b_.CreateFDiv(a, b);
+    if (op == "less") return floating ? b_.CreateFCmpOLT(a, b) : b_.CreateICmpSLT(a, b);
+    if (op == "less_equal") return floating ? b_.CreateFCmpOLE(a, b) : b_.CreateICmpSLE(a, b);
+    if (op == "equal") return floating ? b_.CreateFCmpOEQ(a, b) : b_.CreateICmpEQ(a, b);
+    if (op == "logical_and") return b_.CreateAnd(a, b);
+    if (op != "maximum" && op != "minimum") return nullptr;
+    const bool larger = op == "maximum";
+    if (!floating) return b_.CreateSelect(larger ? b_.CreateICmpSGT(a, b) : b_.CreateICmpSLT(a, b), a, b);
+    // NaN wins: b where it is NaN, since comparisons with it fail; a where that is NaN, by the second choice.
+    llvm::Value* taken = b_.CreateSelect(larger ? b_.CreateFCmpOGT(a, b) : b_.CreateFCmpOLT(a, b), a, b);
+    return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, taken);
+}
+
+llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
+    Instructions ops{b_, *this};
+    if (op == "exp") return elementary::exp(ops, x);
+    if (op == "log") return elementary::log(ops, x);
+    if (op == "tanh") return elementary::tanh(ops, x);
+    if (op == "erf") return elementary::erf(ops, x);
+    if (op == "sqrt") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+    if (op == "rsqrt")
+        return b_.CreateFDiv(constant(1, DType::f32), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+    if (op == "is_finite")
+        return b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x),
+                                constant(std::numeric_limits<double>::infinity(), DType::f32));
+    throw InternalError(fmt::format("{} cannot be compiled", op));
+}
+
+llvm::Value* Lanes::apply(std::string_view op, const std::vector<llvm::Value*>& arguments, DType from,
+                          DType to) const {
+    if (op == "cast") return cast(arguments[0], from, to);
+    if (op == "select") return b_.CreateSelect(arguments[0], arguments[1], arguments[2]);
+    if (op == "fma") return Instructions{b_, *this}.fma(arguments[0], arguments[1], arguments[2]);
+    if (op == "neg") return is_floating(from) ? b_.CreateFNeg(arguments[0]) : b_.CreateNeg(arguments[0]);
+    if (arguments.size() == 1) return function(op, arguments[0]);
+    llvm::Value* result = arithmetic(op, arguments[0], arguments[1], is_floating(from));
+    if (!result) throw InternalError(fmt::format("{} cannot be compiled", op));
+    return result;
+}
+
+llvm::Value* Lanes::load(llvm::Value* address, DType dtype, llvm::Value* mask) const {
+    llvm::Type* type_in_memory = memory_type(dtype);
+    const llvm::Align align(size_of(dtype));
+    llvm::Value* raw = mask ? b_.CreateMaskedLoad(type_in_memory, address, align, mask,
+                                                  llvm::Constant::getNullValue(type_in_memory))
+                            : static_cast<llvm::Value*>(b_.CreateAlignedLoad(type_in_memory, address, align));
+    switch (dtype) {
+        case DType::f16:
+            return b_.CreateFPExt(raw, type(DType::f32));
+        case DType::bf16:
+            return b_.CreateBitCast(
+                b_.CreateShl(b_.CreateZExt(raw, type(DType::i32)), constant(16, DType::i32)),
+                type(DType::f32));
+        case DType::boolean:
+            return b_.CreateICmpNE(raw, llvm::Constant::getNullValue(type_in_memory));
+        default:
+            return raw;
+    }
+}
+
+llvm::Value* Lanes::stored(llvm::Value* value, DType dtype, bool rounded) const {
+    switch (dtype) {
+        case DType::f16:
+            return b_.CreateFPTrunc(value, memory_type(dtype));
+        case DType::bf16:
+            return b_.CreateTrunc(
+                rounded ? b_.CreateLShr(b_.CreateBitCast(value, type(DType::i32)), constant(16, DType::i32))
+                        : rounded_to_bf16(value),
+                memory_type(dtype));
+        case DType::boolean:
+            return b_.CreateZExt(value, memory_type(dtype));
+        default:
+            return value;
+    }
+}
+
+llvm::Value* Lanes::combine(llvm::Value* a, llvm::Value* b, bool maximum) const {
+    return maximum ? arithmetic("maximum", a, b, true) : b_.CreateFAdd(a, b);
+}
+
+llvm::Value* Lanes::across(llvm::Value* value, bool maximum) const {
+    for (int half = lanes / 2; half >= 1; half /= 2) {
+        std::vector<int> low, high;
+        for (int i = 0; i < half; ++i) {
+            low.push_back(i);
+            high.push_back(i + half);
+        }
+        value = combine(b_.CreateShuffleVector(value, low), b_.CreateShuffleVector(value, high), maximum);
+    }
+    return b_.CreateExtractElement(value, std::uint64_t{0});
+}
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,61 @@
+// Sixteen lanes, or one number, as LLVM values: arithmetic, memory and reductions for the loops of emit.cpp.
+//
+// Sixteen at every instruction-set level, which the back end splits where registers are shorter: sums are
+// then added in one order and have the same bits at every level.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "mantissa/numerics/dtype.h"
+
+namespace llvm {
+class IRBuilderBase;
+class Type;
+class Value;
+}  // namespace llvm
+
+namespace mantissa::codegen {
+
+inline constexpr int lanes = 16;
+
+/// Builds instructions on values that are all vectors of 16 lanes or all single numbers. Floating-point
+/// values are FP32 whatever they are stored in; booleans are single bits.
+class Lanes {
+  public:
+    enum class Form : bool { one, sixteen };
+
+    Lanes(llvm::IRBuilderBase& builder, Form form) : b_(builder), form_(form) {}
+
+    /// The type of a value in registers.
+    llvm::Type* type(DType dtype) const;
+    llvm::Value* constant(double value, DType dtype) const;
+    /// The value as it is, or a single number in every lane.
+    llvm::Value* widened(llvm::Value* value) const;
+
+    /// An element-wise operation of the op table. Throws InternalError for one that is not known.
+    llvm::Value* apply(std::string_view op, const std::vector<llvm::Value*>& arguments, DType from,
+                       DType to) const;
+
+    /// `mask` null: all lanes.
+    llvm::Value* load(llvm::Value* address, DType dtype, llvm::Value* mask = nullptr) const;
+    /// `rounded`: the value is exact in its type already.
+    llvm::Value* stored(llvm::Value* value, DType dtype, bool rounded) const;
+
+    llvm::Value* combine(llvm::Value* a, llvm::Value* b, bool maximum) const;
+    /// The sixteen lanes as one number, by halves.
+    llvm::Value* across(llvm::Value* value, bool maximum) const;
+
+  private:
+    llvm::Value* cast(llvm::Value* value, DType from, DType to) const;
+    llvm::Value* arithmetic(std::string_view op, llvm::Value* a, llvm::Value* b, bool floating) const;
+    llvm::Value* function(std::string_view op, llvm::Value* x) const;
+    llvm::Value* rounded_to_bf16(llvm::Value* value) const;
+    llvm::Type* memory_type(DType dtype) const;
+    llvm::Type* shaped(llvm::Type* element) const;
+
+    llvm::IRBuilderBase& b_;
+    Form form_;
+};
+
+}  // namespace mantissa::codegen

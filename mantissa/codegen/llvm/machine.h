@@ -1,0 +1,28 @@
+// One thread's LLVM: a context and a target machine, from IR to an object file in memory.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "mantissa/codegen/compiler.h"
+
+namespace llvm {
+class MemoryBuffer;
+}
+
+namespace mantissa::codegen {
+
+class Machine {
+  public:
+    explicit Machine(const HostFeatures& features);
+    ~Machine();
+
+    /// Emits, improves and assembles one kernel. `listing` null: not wanted.
+    std::unique_ptr<llvm::MemoryBuffer> compile(const FusedKernel& kernel, Listing* listing = nullptr);
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,285 @@
+#include "mantissa/codegen/loop_nest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::codegen {
+
+namespace {
+
+/// What is computed again in a later walk rather than kept: up to about the time that a store to a scratch
+/// row and a load from it take, with a load of an operand counted as one.
+constexpr int cheap = 8;
+
+/// Instructions of a step, for the choice between computing again and keeping.
+int cost_of(std::string_view op) {
+    if (op == "exp" || op == "log") return 12;
+    if (op == "tanh" || op == "erf") return 30;
+    if (op == "div" || op == "sqrt" || op == "rsqrt") return 5;
+    return op == "constant" ? 0 : 1;
+}
+
+Varies joined(Varies a, Varies b) {
+    if (a == Varies::not_at_all || a == b) return b;
+    return b == Varies::not_at_all ? a : Varies::by_both;
+}
+
+Varies varies_with(const Access& access) {
+    if (access.rows) return access.columns ? Varies::by_both : Varies::by_row;
+    return access.columns ? Varies::by_column : Varies::not_at_all;
+}
+
+class Lowering {
+  public:
+    explicit Lowering(const Graph& body) : body_(body), step_of_(body.size(), -1) {
+        for (std::size_t id = 0; id < body.size(); ++id)
+            if (body.node(static_cast<NodeId>(id)).op->name != "input")
+                nodes_.push_back(static_cast<NodeId>(id));
+        for (std::size_t i = 0; i < body.inputs().size(); ++i) {
+            operand_of_[body.inputs()[i]] = static_cast<int>(i);
+            out_.inputs.push_back(body.node(body.inputs()[i]).outputs[0].dtype);
+        }
+        for (const Result& result : body.results()) out_.outputs.push_back(body.type(result.value).dtype);
+    }
+
+    LoopNest run() {
+        NestOrReason made = make_nest(body_, nodes_, [](Value) { return false; });
+        if (!made.reason.empty()) throw InternalError("the body of a fused node is no nest: " + made.reason);
+        nest_ = std::move(made.nest);
+        out_.flat = nest_.flat;
+        out_.columns = nest_.flat ? 0 : nest_.columns;
+        for (NodeId id : nodes_) add_node(id);
+        place_outputs();
+        place_by_row();
+        for (std::size_t walk = 0; walk < out_.walks.size(); ++walk) fill_walk(static_cast<int>(walk));
+        count_bytes();
+        return std::move(out_);
+    }
+
+  private:
+    Step& step(int index) { return out_.steps[static_cast<std::size_t>(index)]; }
+    int& level(int index) { return level_[static_cast<std::size_t>(index)]; }
+    static bool in_walk(Varies varies) { return varies == Varies::by_both || varies == Varies::by_column; }
+
+    /// A step after its arguments; varies and is known as they do.
+    int add(Step added) {
+        int known = 0;
+        if (added.op != "load" && added.op != "iota") {
+            added.varies = Varies::not_at_all;
+            for (int argument : added.arguments) {
+                added.varies = joined(added.varies, step(argument).varies);
+                known = std::max(known, level(argument));
+            }
+        }
+        out_.steps.push_back(std::move(added));
+        level_.push_back(known);
+        computed_in_.push_back(-1);
+        return static_cast<int>(out_.steps.size()) - 1;
+    }
+
+    int load(int operand, DType dtype, const Access& access) {
+        const auto key = std::tuple(operand, access.rows, access.columns, access.divide, access.modulo);
+        const auto [entry, is_new] = loads_.try_emplace(key, -1);
+        if (is_new)
+            entry->second = add({.op = "load",
+                                 .dtype = dtype,
+                                 .varies = varies_with(access),
+                                 .operand = operand,
+                                 .access = access});
+        return entry->second;
+    }
+
+    int argument(NodeId id, std::size_t index) {
+        const Value input = body_.node(id).inputs[index];
+        const auto operand = operand_of_.find(input.node);
+        if (operand == operand_of_.end()) return step_of_[static_cast<std::size_t>(input.node)];
+        return load(operand->second, body_.type(input).dtype, nest_.reads.at({id, index}));
+    }
+
+    void add_node(NodeId id) {
+        const Node& node = body_.node(id);
+        int& result = step_of_[static_cast<std::size_t>(id)];
+        const DType dtype = node.outputs[0].dtype;
+        if (node.op->name == "constant") {
+            result = add({.op = "constant", .dtype = dtype, .constant = node.attributes.number("value")});
+        } else if (node.op->name == "iota") {
+            const Access access =
+                counted_by(node.outputs[0].shape, static_cast<int>(node.attributes.integer("axis")));
+            result = add({.op = "iota", .dtype = dtype, .varies = varies_with(access), .access = access});
+        } else if (node.op->name == "reshape" || node.op->name == "broadcast" ||
+                   node.op->name == "stop_gradient") {
+            result = argument(id, 0);
+        } else if (reduces(body_, node) != Reduces::nothing) {
+            result = add_reduction(id, node);
+        } else {
+            Step added{.op = node.op->name, .dtype = dtype};
+            for (std::size_t i = 0; i < node.inputs.size(); ++i) added.arguments.push_back(argument(id, i));
+            result = add(std::move(added));
+        }
+    }
+
+    Walk& walk(int index) {
+        if (static_cast<int>(out_.walks.size()) <= index)
+            out_.walks.resize(static_cast<std::size_t>(index) + 1);
+        return out_.walks[static_cast<std::size_t>(index)];
+    }
+
+    /// A reduction along the row gives a value a row; a sum over rows is an output, and adds up what its
+    /// operand gives for each row.
+    int add_reduction(NodeId id, const Node& node) {
+        const int value = argument(id, 0);
+        const Varies varies = nest_.values.at({id, 0});
+        if (varies == Varies::by_column) {
+            sums_[id] = {.value = value, .columns = true};
+            return value;
+        }
+        const bool of_rows = !out_.flat && inner_varies(node) == Varies::by_row;
+        const int along = of_rows ? value : add_row_reduction(value, node.op->name);
+        if (varies == Varies::not_at_all) sums_[id] = {.value = along, .columns = false};
+        return along;
+    }
+
+    /// How the operand of a reduction varies in the graph, whatever it was computed from.
+    Varies inner_varies(const Node& node) const {
+        const auto entry = nest_.values.find(node.inputs[0]);
+        return entry == nest_.values.end() ? Varies::by_both : entry->second;
+    }
+
+    int add_row_reduction(int value, std::string_view op) {
+        const int result = add({.op = op, .dtype = step(value).dtype, .arguments = {value}});
+        step(result).varies = Varies::by_row;
+        level(result) = level(value) + 1;
+        walk(level(value)).reductions.push_back({.result = result, .value = value, .maximum = op == "max"});
+        return result;
+    }
+
+    void place_outputs() {
+        for (std::size_t i = 0; i < body_.results().size(); ++i) {
+            const Value value = body_.results()[i].value;
+            const auto sum = sums_.find(value.node);
+            const int index = step_of_[static_cast<std::size_t>(value.node)];
+            if (sum != sums_.end()) {
+                place_sum(sum->second, static_cast<int>(i));
+                continue;
+            }
+            const Varies varies = nest_.values.at(value);
+            check(varies == Varies::by_both || varies == Varies::by_row,
+                  "a nest gives values that vary by row, and sums over rows");
+            const Store store{.value = index, .output = static_cast<int>(i)};
+            if (varies == Varies::by_both)
+                walk(level(index)).stores.push_back(store);
+            else
+                walk(std::max(level(index) - 1, 0)).row_stores.push_back(store);
+        }
+        if (out_.walks.empty()) walk(0);
+    }
+
+    void place_sum(RowSum sum, int output) {
+        sum.output = output;
+        sum.offset = out_.partial_sums;
+        // A block's sums of columns start on a cache line of their own.
+        out_.partial_sums += sum.columns ? (out_.columns + 15) / 16 * 16 : 16;
+        if (sum.columns)
+            walk(level(sum.value)).sums.push_back(sum);
+        else
+            walk(std::max(level(sum.value) - 1, 0)).row_sums.push_back(sum);
+    }
+
+    void place_by_row() {
+        for (int i = 0; i < static_cast<int>(out_.steps.size()); ++i) {
+            const Step& placed = step(i);
+            if (placed.varies == Varies::not_at_all) {
+                out_.once.push_back(i);
+            } else if (placed.varies == Varies::by_row && !is_row_reduction(i)) {
+                if (level(i) == 0)
+                    out_.row_steps.push_back(i);
+                else
+                    walk(level(i) - 1).row_steps.push_back(i);
+            }
+        }
+    }
+
+    bool is_row_reduction(int index) { return step(index).op == "sum" || step(index).op == "max"; }
+
+    void fill_walk(int index) {
+        const auto roots = [](const auto& list, auto&& visit) {
+            for (const auto& entry : list) visit(entry.value);
+        };
+        std::vector<int> needed;
+        const auto note = [&](int value) { needed.push_back(value); };
+        Walk& now = walk(index);
+        roots(now.reductions, note);
+        roots(now.stores, note);
+        roots(now.sums, note);
+        present_.assign(out_.steps.size(), false);
+        for (int value : needed) need(value, index);
+        for (int value : now.steps) {
+            int& first = computed_in_[static_cast<std::size_t>(value)];
+            if (first < 0) first = index;
+        }
+    }
+
+    /// Sees that a value is there in a walk: kept from an earlier one, or computed.
+    void need(int value, int index) {
+        if (!in_walk(step(value).varies) || present_[static_cast<std::size_t>(value)]) return;
+        present_[static_cast<std::size_t>(value)] = true;
+        const int first = computed_in_[static_cast<std::size_t>(value)];
+        if (first >= 0 && tree_cost(value) > cheap) {
+            const auto [entry, is_new] = kept_.try_emplace(value, out_.scratch_rows);
+            if (is_new) {
+                ++out_.scratch_rows;
+                walk(first).kept.push_back({.value = value, .row = entry->second});
+            }
+            walk(index).reread.push_back({.value = value, .row = entry->second});
+            return;
+        }
+        for (int argument : step(value).arguments) need(argument, index);
+        walk(index).steps.push_back(value);
+    }
+
+    /// Instructions to compute a value from the operands once more; counting stops beyond `cheap`.
+    int tree_cost(int value) {
+        if (!in_walk(step(value).varies)) return 0;
+        int total = cost_of(step(value).op);
+        for (int argument : step(value).arguments) {
+            if (total > cheap) return total;
+            total += tree_cost(argument);
+        }
+        return total;
+    }
+
+    void count_bytes() {
+        const auto bytes = [&](DType dtype) {
+            return static_cast<std::int64_t>(size_of(dtype)) * (out_.flat ? 1 : out_.columns);
+        };
+        for (const auto& [key, index] : loads_)
+            if (step(index).varies == Varies::by_both) out_.bytes_per_row += bytes(step(index).dtype);
+        for (const Walk& each : out_.walks)
+            for (const Store& store : each.stores)
+                out_.bytes_per_row += bytes(out_.outputs[static_cast<std::size_t>(store.output)]);
+    }
+
+    const Graph& body_;
+    Nest nest_;
+    LoopNest out_;
+    std::vector<NodeId> nodes_;
+    std::map<NodeId, int> operand_of_;
+    std::vector<int> step_of_;      // by node
+    std::vector<int> level_;        // by step: row reductions that it waits for, one after another
+    std::vector<int> computed_in_;  // by step: the first walk that computes it, or -1
+    std::vector<bool> present_;     // by step: whether the walk being filled has it
+    std::map<int, int> kept_;       // scratch row by step
+    std::map<std::tuple<int, bool, bool, std::int64_t, std::int64_t>, int> loads_;
+    std::map<NodeId, RowSum> sums_;
+};
+
+}  // namespace
+
+LoopNest lower(const Graph& body) { return Lowering(body).run(); }
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,89 @@
+// A fused kernel as loops: what is computed once, for each row, and in each walk over a row's columns. Plain
+// data, made from the body of a fused node, from which pseudo-code and machine code are made alike.
+//
+// A row is walked once more than there are row reductions that depend on one another. What a later walk needs
+// of an earlier one is computed again where that is cheap, else kept in a scratch row.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/passes/nest.h"
+
+namespace mantissa::codegen {
+
+/// One value. `arguments` are earlier values.
+struct Step {
+    std::string_view op;       ///< of the op table, or "load" of an operand
+    DType dtype = DType::f32;  ///< of the result
+    Varies varies = Varies::by_both;
+    std::vector<int> arguments = {};
+    double constant = 0;  ///< of "constant"
+    int operand = -1;     ///< of "load"
+    Access access = {};   ///< of "load" and "iota"
+};
+
+/// Added to (or compared with) an accumulator in a walk.
+struct Reduction {
+    int result = -1;  ///< the step that stands for the finished reduction
+    int value = -1;   ///< what is reduced
+    bool maximum = false;
+};
+
+/// A sum over rows: one accumulator a column, or one alone.
+struct RowSum {
+    int value = -1;
+    int output = -1;
+    bool columns = false;     ///< an accumulator a column
+    std::int64_t offset = 0;  ///< of the first accumulator in a block's partial sums
+};
+
+struct Store {
+    int value = -1;
+    int output = -1;
+};
+
+/// A value kept in a scratch row for later walks.
+struct Keep {
+    int value = -1;
+    int row = -1;
+};
+
+/// One walk over the columns of a row, then what is known after it.
+struct Walk {
+    std::vector<int> steps;  ///< in order; loads included
+    std::vector<Reduction> reductions;
+    std::vector<Store> stores;
+    std::vector<Keep> kept;
+    std::vector<Keep> reread;  ///< kept by an earlier walk
+    std::vector<RowSum> sums;
+    std::vector<int> row_steps;  ///< after the walk, once
+    std::vector<Store> row_stores;
+    std::vector<RowSum> row_sums;
+};
+
+struct LoopNest {
+    bool flat = true;          ///< one loop over elements, whose number is an argument
+    std::int64_t columns = 0;  ///< unless flat; the number of rows is an argument
+    std::vector<DType> inputs;
+    std::vector<DType> outputs;
+    std::vector<Step> steps;
+    std::vector<int> once;       ///< steps that vary not at all
+    std::vector<int> row_steps;  ///< what the first walk needs of a row
+    std::vector<Walk> walks;
+    int scratch_rows = 0;
+    std::int64_t partial_sums = 0;  ///< FP32 numbers of one block's sums over rows
+
+    /// Bytes of one row (flat: of one element) that are read and written.
+    std::int64_t bytes_per_row = 0;
+};
+
+/// Lowers a fused node's body. Throws InternalError if it is no nest.
+LoopNest lower(const Graph& body);
+
+/// As readable pseudo-code. Equal kernels have equal texts.
+std::string pseudo_code(const LoopNest& nest);
+
+}  // namespace mantissa::codegen

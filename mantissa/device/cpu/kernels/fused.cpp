@@ -1,0 +1,147 @@
+// Fused nodes on the CPU: a compiled function over blocks of rows on the thread pool. The blocks follow from
+// the shapes; sums over rows are made a block and then added in a fixed tree.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/rows/partition.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+using codegen::FusedKernel;
+using codegen::RowSum;
+
+/// Blocks of a nest with sums over rows: their partial sums should take little beside what is read.
+constexpr std::int64_t most_blocks_with_sums = 64;
+
+struct Partition {
+    std::int64_t rows = 1;  ///< elements where the nest is flat
+    std::int64_t rows_per_block = 1;
+    std::int64_t blocks = 1;
+    std::int64_t scratch_floats = 0;  ///< of one thread
+};
+
+Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
+    Partition partition;
+    const std::int64_t columns = std::max<std::int64_t>(nest.columns, 1);
+    partition.rows = nest.flat ? elements : elements / columns;
+    partition.rows_per_block = nest.flat ? block_elements : rows_per_block(nest.bytes_per_row);
+    if (nest.partial_sums > 0)
+        partition.rows_per_block =
+            std::max(partition.rows_per_block, blocks_of(partition.rows, most_blocks_with_sums));
+    partition.blocks = blocks_of(partition.rows, partition.rows_per_block);
+    partition.scratch_floats = nest.scratch_rows * ((columns + 15) / 16 * 16);
+    return partition;
+}
+
+/// The elements that the loops go over.
+std::int64_t domain_of(const Graph& body) {
+    std::vector<NodeId> nodes;
+    for (std::size_t id = 0; id < body.size(); ++id)
+        if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
+    const Nest nest = make_nest(body, nodes, [](Value) { return false; }).nest;
+    return nest.rows * nest.columns;
+}
+
+/// Large outputs go past the caches where their rows start on cache lines.
+std::uint64_t streamed_outputs(const codegen::LoopNest& nest, const Problem& problem) {
+    std::uint64_t streamed = 0;
+    for (std::size_t i = 0; i < problem.outputs.size(); ++i) {
+        const auto row_bytes = nest.columns * static_cast<std::int64_t>(size_of(problem.outputs[i].dtype));
+        if (problem.outputs[i].bytes() >= streaming_bytes && row_bytes % 64 == 0)
+            streamed |= std::uint64_t{1} << i;
+    }
+    return streamed;
+}
+
+std::vector<RowSum> sums_of(const codegen::LoopNest& nest) {
+    std::vector<RowSum> sums;
+    for (const codegen::Walk& walk : nest.walks) {
+        sums.insert(sums.end(), walk.sums.begin(), walk.sums.end());
+        sums.insert(sums.end(), walk.row_sums.begin(), walk.row_sums.end());
+    }
+    return sums;
+}
+
+/// Everything that a launch needs but addresses.
+struct Bound {
+    std::shared_ptr<const FusedKernel> kernel;
+    Partition partition;
+    std::uint64_t streamed = 0;
+    std::vector<RowSum> sums;
+    ThreadPool& pool;
+
+    void launch(const Operands& operands) const {
+        const codegen::LoopNest& nest = kernel->nest;
+        check(kernel->function != nullptr, "fused kernels are compiled before they are launched");
+        const auto workspace = reinterpret_cast<float*>(operands.workspace);
+        float* partial_sums = workspace + pool.threads() * partition.scratch_floats;
+        std::uint64_t aligned = streamed;
+        for (std::size_t i = 0; i < operands.outputs.size(); ++i)
+            if (reinterpret_cast<std::uintptr_t>(operands.outputs[i]) % 64 != 0)
+                aligned &= ~(std::uint64_t{1} << i);
+        pool.for_each_block(partition.blocks, [&](std::int64_t block, int worker) {
+            codegen::FusedArguments arguments{.inputs = operands.inputs.data(),
+                                              .outputs = operands.outputs.data(),
+                                              .first = block * partition.rows_per_block};
+            arguments.last = std::min(partition.rows, arguments.first + partition.rows_per_block);
+            arguments.scratch = workspace + worker * partition.scratch_floats;
+            arguments.partial_sums = partial_sums + block * nest.partial_sums;
+            arguments.streamed = aligned;
+            if (nest.partial_sums > 0) std::fill_n(arguments.partial_sums, nest.partial_sums, 0.0f);
+            kernel->function(&arguments);
+        });
+        if (!sums.empty()) finish_sums(operands, partial_sums);
+    }
+
+    void finish_sums(const Operands& operands, float* partial_sums) const {
+        std::vector<float> totals(static_cast<std::size_t>(kernel->nest.partial_sums));
+        add_partial_sums(pool, partial_sums, partition.blocks, kernel->nest.partial_sums, totals.data(),
+                         Accumulate::replace);
+        for (const RowSum& sum : sums) {
+            const std::int64_t count = sum.columns ? kernel->nest.columns : 1;
+            std::memcpy(operands.outputs[static_cast<std::size_t>(sum.output)], totals.data() + sum.offset,
+                        static_cast<std::size_t>(count) * sizeof(float));
+        }
+    }
+};
+
+std::string refuse(const Problem& problem) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return reason;
+    (void)problem;
+    return "";
+}
+
+}  // namespace
+
+void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
+    table["fused"].push_back(
+        {.name = fmt::format("compiled {}", name_of(context.isa)),
+         .refusal = refuse,
+         .prepare = [&pool = context.pool, &compiler](const Problem& problem) -> Launch {
+             const Graph& body = problem.attributes.body("body").graph();
+             const std::shared_ptr<const FusedKernel> kernel = compiler.add(body);
+             const Bound bound{.kernel = kernel,
+                               .partition = partition_of(kernel->nest, domain_of(body)),
+                               .streamed = streamed_outputs(kernel->nest, problem),
+                               .sums = sums_of(kernel->nest),
+                               .pool = pool};
+             return [bound](const Operands& operands) { bound.launch(operands); };
+         },
+         .workspace =
+             [&pool = context.pool](const Problem& problem) {
+                 const Graph& body = problem.attributes.body("body").graph();
+                 const codegen::LoopNest nest = codegen::lower(body);
+                 const Partition partition = partition_of(nest, domain_of(body));
+                 return static_cast<std::int64_t>(sizeof(float)) *
+                        (pool.threads() * partition.scratch_floats +
+                         (nest.partial_sums > 0 ? partition.blocks * nest.partial_sums : 0));
+             }});
+}
+
+}  // namespace mantissa::cpu
