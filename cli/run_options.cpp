@@ -63,6 +63,8 @@ void add_run_options(CLI::App& command, RunOptions& options) {
         ->type_name("DIR");
     command.add_option("--skip-pass", options.skip_passes, "Leave out an optional pass: simplify")
         ->type_name("PASS");
+    command.add_flag("--fuse", options.fuse,
+                     "Fuse row and element-wise work into kernels compiled in process (needs LLVM)");
     command.add_flag("--pass-times", options.pass_times, "Print how long each pass took");
     command.add_flag("--quiet", options.quiet, "Print no progress");
 }
@@ -115,6 +117,7 @@ TrainerOptions trainer_options(const RunOptions& options) {
     trainer.sequence = options.sequence == 0 ? trainer.model.context : options.sequence;
     trainer.seed = options.seed;
     trainer.pipeline.skip = {options.skip_passes.begin(), options.skip_passes.end()};
+    trainer.pipeline.fuse = options.fuse;
     trainer.pipeline.dump = dump_into(options.dump);
     return trainer;
 }
@@ -124,11 +127,36 @@ Policy policy_for(const RunOptions& options, const Target& target) {
     return find_policy(target.matrix_unit_bf16 ? "bf16" : "fp32");
 }
 
-void dump_plan(const RunOptions& options, const std::string& name, const Plan& plan) {
-    if (options.dump.empty()) return;
-    AtomicFile file(std::filesystem::path(options.dump) / name);
-    file.write(plan.text());
+namespace {
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+    AtomicFile file(path);
+    file.write(text);
     file.commit();
+}
+
+/// Each fused kernel as pseudo-code (.txt), LLVM IR (.ll) and assembly (.s).
+void dump_kernels(const std::filesystem::path& directory, const Device& device) {
+    for (const KernelListing& kernel : device.made_kernels()) {
+        write_text(directory / (kernel.name + ".txt"), kernel.pseudo_code);
+        write_text(directory / (kernel.name + ".ll"), kernel.ir);
+        write_text(directory / (kernel.name + ".s"), kernel.assembly);
+    }
+}
+
+}  // namespace
+
+void dump_plan(const RunOptions& options, const std::string& name, const Plan& plan) {
+    if (!options.dump.empty()) write_text(std::filesystem::path(options.dump) / name, plan.text());
+}
+
+void dump_fusion(const RunOptions& options, const Trainer& trainer) {
+    if (options.dump.empty() || !options.fuse) return;
+    std::string unfused;
+    for (const FusionRefusal& refusal : trainer.unfused())
+        unfused += fmt::format("{}\n    {}\n", refusal.node, refusal.reason);
+    write_text(std::filesystem::path(options.dump) / "unfused.txt", unfused);
+    dump_kernels(options.dump, trainer.plan().device());
 }
 
 std::string pass_table(const std::vector<PassTime>& times) {

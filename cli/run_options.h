@@ -24,7 +24,7 @@ struct RunOptions {
     int threads = 0;
     std::uint64_t seed = 1337;
     double learning_rate = 1e-3;
-    bool quiet = false, pass_times = false;
+    bool quiet = false, pass_times = false, fuse = false;
 };
 
 /// Adds options to a command, with `options`' values as defaults: all of them, --policy apart.
@@ -49,6 +49,9 @@ Policy policy_for(const RunOptions& options, const Target& target);
 
 /// Writes the plan as DIR/FILE, if --dump asks for it.
 void dump_plan(const RunOptions& options, const std::string& file, const Plan& plan);
+
+/// Writes what was not fused, and the code of fused kernels, if --dump asks for it.
+void dump_fusion(const RunOptions& options, const Trainer& trainer);
 
 /// The times of the passes, a line each.
 std::string pass_table(const std::vector<PassTime>& times);
