@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
@@ -70,9 +71,18 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
 /// move each byte once already, and nothing beside them is of their shape.
 BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions& options) {
     BuiltGraph built;
+    std::map<std::pair<const Op*, std::vector<DType>>, bool>
+        known;  // what is held depends on the types alone
+    const auto can_fuse = [&](const Graph& g, const Node& node) {
+        std::vector<DType> dtypes;
+        for (const Value& input : node.inputs) dtypes.push_back(g.type(input).dtype);
+        const auto [entry, is_new] = known.try_emplace({node.op, std::move(dtypes)}, false);
+        if (is_new) entry->second = nest_can_hold(g, node);
+        return entry->second;
+    };
     const auto expands = [&](const Graph& g, const Node& node) {
         return !options.has_kernel(g, node) ||
-               (options.fuse && node.origin.stage != Stage::update && nest_can_hold(g, node));
+               (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node));
     };
     pipeline.run("simplify", [&] { graph = simplify(graph); });
     pipeline.run("expand", [&] { graph = expand(graph, expands); });
