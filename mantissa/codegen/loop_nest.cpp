@@ -18,7 +18,7 @@ constexpr int cheap = 8;
 
 /// Instructions of a step, for the choice between computing again and keeping.
 int cost_of(std::string_view op) {
-    if (op == "exp" || op == "log") return 12;
+    if (op == "exp" || op == "log" || op == "one_plus_tanh") return 12;
     if (op == "tanh" || op == "erf") return 30;
     if (op == "div" || op == "sqrt" || op == "rsqrt") return 5;
     return op == "constant" ? 0 : 1;
@@ -36,7 +36,7 @@ Varies varies_with(const Access& access) {
 
 class Lowering {
   public:
-    explicit Lowering(const Graph& body) : body_(body), step_of_(body.size(), -1) {
+    explicit Lowering(const Graph& body) : body_(body), step_of_(body.size(), -1), uses_(body.size()) {
         for (std::size_t id = 0; id < body.size(); ++id)
             if (body.node(static_cast<NodeId>(id)).op->name != "input")
                 nodes_.push_back(static_cast<NodeId>(id));
@@ -44,7 +44,12 @@ class Lowering {
             operand_of_[body.inputs()[i]] = static_cast<int>(i);
             out_.inputs.push_back(body.node(body.inputs()[i]).outputs[0].dtype);
         }
-        for (const Result& result : body.results()) out_.outputs.push_back(body.type(result.value).dtype);
+        for (const Result& result : body.results()) {
+            out_.outputs.push_back(body.type(result.value).dtype);
+            ++uses_[static_cast<std::size_t>(result.value.node)];
+        }
+        for (NodeId id : nodes_)
+            for (const Value& input : body.node(id).inputs) ++uses_[static_cast<std::size_t>(input.node)];
     }
 
     LoopNest run() {
@@ -116,11 +121,48 @@ class Lowering {
             result = argument(id, 0);
         } else if (reduces(body_, node) != Reduces::nothing) {
             result = add_reduction(id, node);
+        } else if (node.op->name == "add" && dtype == DType::f32 && add_contracted(id)) {
+            return;
         } else {
             Step added{.op = node.op->name, .dtype = dtype};
             for (std::size_t i = 0; i < node.inputs.size(); ++i) added.arguments.push_back(argument(id, i));
             result = add(std::move(added));
         }
+    }
+
+    /// The node that makes an operand, if nothing else reads it.
+    const Node* only_read_by(NodeId id, std::size_t index) const {
+        const Value input = body_.node(id).inputs[index];
+        return uses_[static_cast<std::size_t>(input.node)] == 1 ? &body_.node(input.node) : nullptr;
+    }
+
+    bool is_one(Value value) const {
+        const Node& node = body_.node(value.node);
+        return node.op->name == "constant" && node.attributes.number("value") == 1;
+    }
+
+    /// Additions that are better made in one with what they add: a product, rounded once, and tanh + 1, the
+    /// logistic function, which needs one exponential and loses no digits where tanh is near -1.
+    bool add_contracted(NodeId id) {
+        const Node& node = body_.node(id);
+        for (std::size_t i : {0u, 1u}) {
+            const Node* made = only_read_by(id, i);
+            if (!made || node.inputs[0] == node.inputs[1]) continue;
+            const NodeId from = node.inputs[i].node;
+            Step contracted{.op = {}, .dtype = DType::f32};
+            if (made->op->name == "tanh" && is_one(node.inputs[1 - i])) {
+                contracted.op = "one_plus_tanh";
+                contracted.arguments = {argument(from, 0)};
+            } else if (made->op->name == "mul") {
+                contracted.op = "fma";
+                contracted.arguments = {argument(from, 0), argument(from, 1), argument(id, 1 - i)};
+            } else {
+                continue;
+            }
+            step_of_[static_cast<std::size_t>(id)] = add(std::move(contracted));
+            return true;
+        }
+        return false;
     }
 
     Walk& walk(int index) {
@@ -270,6 +312,7 @@ class Lowering {
     std::vector<NodeId> nodes_;
     std::map<NodeId, int> operand_of_;
     std::vector<int> step_of_;      // by node
+    std::vector<int> uses_;         // by node: how often it is read, results included
     std::vector<int> level_;        // by step: row reductions that it waits for, one after another
     std::vector<int> computed_in_;  // by step: the first walk that computes it, or -1
     std::vector<bool> present_;     // by step: whether the walk being filled has it

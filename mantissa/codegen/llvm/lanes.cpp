@@ -53,6 +53,15 @@ struct Instructions {
     Float select(Mask mask, Float x, Float y) const { return b.CreateSelect(mask, x, y); }
 };
 
+/// 1 + tanh(x) = 2 / (1 + exp(-2 x)). The exponential is held where it is finite and normal: below, adding 1
+/// leaves 1; above, the quotient is subnormal, which is flushed to zero. NaN passes both choices.
+llvm::Value* one_plus_tanh(Instructions& ops, llvm::Value* x) {
+    llvm::Value* y = ops.multiply(x, ops.constant(-2));
+    y = ops.select(ops.less(y, ops.constant(elementary::exp_least)), ops.constant(elementary::exp_least), y);
+    y = ops.minimum(ops.constant(elementary::exp_greatest), y);
+    return ops.divide(ops.constant(2), ops.add(elementary::exp_inside(ops, y), ops.constant(1)));
+}
+
 }  // namespace
 
 llvm::Type* Lanes::shaped(llvm::Type* element) const {
@@ -146,6 +155,7 @@ llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
     if (op == "log") return elementary::log(ops, x);
     if (op == "tanh") return elementary::tanh(ops, x);
     if (op == "erf") return elementary::erf(ops, x);
+    if (op == "one_plus_tanh") return one_plus_tanh(ops, x);
     if (op == "sqrt") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
     if (op == "rsqrt")
         return b_.CreateFDiv(constant(1, DType::f32), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
