@@ -50,17 +50,29 @@ missing_headers() {
     done | "$CXX" -x c++ -E -P - | grep -v '^$' || true
 }
 
+# Passes on package names but LLVM's where this release has none: mantissa is built without it then.
+available() {
+    local package
+    while read -r package; do
+        if [ "$package" = llvm-19-dev ] && have apt-cache && apt-cache show cmake >/dev/null 2>&1 &&
+            ! apt-cache show llvm-19-dev >/dev/null 2>&1; then
+            continue
+        fi
+        echo "$package"
+    done
+}
+
 # Prints what is missing, one package a line.
 missing_packages() {
     have cmake || echo cmake
     have ninja || echo ninja-build
     have python3 || echo python3
     if choose_compiler; then
-        missing_headers
+        missing_headers | available
     else
         compiler_package
         local entry
-        for entry in "${HEADERS[@]}"; do echo "${entry#* }"; done
+        for entry in "${HEADERS[@]}"; do echo "${entry#* }"; done | available
     fi
 }
 

@@ -23,8 +23,7 @@ constexpr std::array<std::string_view, 1> optional_passes = {"simplify"};
 class Pipeline {
   public:
     Pipeline(Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options) {
-        if (options.fuse && !options.cannot_fuse.empty())
-            throw UserError("fused kernels: " + options.cannot_fuse);
+        if (options.fuse && !options.cannot_fuse.empty()) throw UserError(options.cannot_fuse);
         for (const std::string& name : options.skip)
             if (std::find(optional_passes.begin(), optional_passes.end(), name) == optional_passes.end())
                 throw UserError(fmt::format("there is no optional pass '{}'; those that can be skipped: {}",

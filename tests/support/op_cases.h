@@ -399,8 +399,8 @@ inline std::vector<OpCase> composite_cases() {
          {f32({3, 41}), f32({41})},
          [](Graph& g, In x) {
              Graph body;
-             const Tensor a(body, body.add_input("in0", x[0].type()));
-             const Tensor b(body, body.add_input("in1", x[1].type()));
+             const Tensor a = cast({body, body.add_input("in0", x[0].type())}, DType::f32);
+             const Tensor b = cast({body, body.add_input("in1", x[1].type())}, DType::f32);
              const Tensor y = tanh(a * b) - mean(a, {-1}, KeepAxes::yes);
              body.add_result("out0", y.value());
              body.add_result("out1", sum(y, {0}).value());

@@ -39,12 +39,16 @@ Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
     return partition;
 }
 
-/// The elements that the loops go over.
-std::int64_t domain_of(const Graph& body) {
+NestOrReason nest_of(const Graph& body) {
     std::vector<NodeId> nodes;
     for (std::size_t id = 0; id < body.size(); ++id)
         if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
-    const Nest nest = make_nest(body, nodes, [](Value) { return false; }).nest;
+    return make_nest(body, nodes, [](Value) { return false; });
+}
+
+/// The elements that the loops go over.
+std::int64_t domain_of(const Graph& body) {
+    const Nest nest = nest_of(body).nest;
     return nest.rows * nest.columns;
 }
 
@@ -111,10 +115,13 @@ struct Bound {
     }
 };
 
-std::string refuse(const Problem& problem) {
+std::string refuse(const Problem& problem, Isa isa) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return reason;
-    (void)problem;
-    return "";
+    const Graph& body = problem.attributes.body("body").graph();
+    for (std::size_t id = 0; isa == Isa::generic && id < body.size(); ++id)
+        for (const Type& type : body.node(static_cast<NodeId>(id)).outputs)
+            if (type.dtype == DType::f16) return "f16 is converted by F16C, which plain x86-64 lacks";
+    return nest_of(body).reason;
 }
 
 }  // namespace
@@ -122,7 +129,7 @@ std::string refuse(const Problem& problem) {
 void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
     table["fused"].push_back(
         {.name = fmt::format("compiled {}", name_of(context.isa)),
-         .refusal = refuse,
+         .refusal = [isa = context.isa](const Problem& problem) { return refuse(problem, isa); },
          .prepare = [&pool = context.pool, &compiler](const Problem& problem) -> Launch {
              const Graph& body = problem.attributes.body("body").graph();
              const std::shared_ptr<const FusedKernel> kernel = compiler.add(body);

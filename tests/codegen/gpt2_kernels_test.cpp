@@ -1,0 +1,91 @@
+// GPT-2's training step, fused: the code of its kernels as golden text, and losses beside the eager step's.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "mantissa/codegen/loop_nest.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa {
+namespace {
+
+TrainerOptions tiny(std::int64_t batch, bool fuse) {
+    TrainerOptions options;
+    options.model = nn::gpt2_config("gpt2-tiny");
+    options.batch = batch;
+    options.sequence = 64;
+    options.pipeline.fuse = fuse;
+    return options;
+}
+
+/// The pseudo-code of each kernel, once, in the order of first use.
+std::string kernels_of(const Graph& graph) {
+    std::string text;
+    std::set<std::string> seen;
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+        const Node& node = graph.node(static_cast<NodeId>(id));
+        if (node.op->name != "fused") continue;
+        const std::string code = codegen::pseudo_code(codegen::lower(node.attributes.body("body").graph()));
+        if (seen.insert(code).second) text += "kernel " + std::to_string(seen.size()) + " " + code + "\n";
+    }
+    return text;
+}
+
+std::string contents(const std::filesystem::path& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+}
+
+class Gpt2Kernels : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        if (!device_->target().cannot_compile.empty()) GTEST_SKIP() << device_->target().cannot_compile;
+    }
+    std::unique_ptr<Device> device_ = make_cpu_device({.threads = 2});
+};
+
+TEST_F(Gpt2Kernels, AreTheseToTheLetter) {
+    const Trainer trainer(*device_, tiny(4, true));
+    const std::string found = kernels_of(trainer.plan().graph());
+    const std::filesystem::path golden =
+        std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/codegen/gpt2_tiny_kernels.txt";
+    if (found == contents(golden)) return;
+    const std::filesystem::path written =
+        std::filesystem::path(MANTISSA_BINARY_DIR) / "gpt2_tiny_kernels.txt";
+    std::ofstream(written) << found;
+    FAIL() << "the fused kernels of gpt2-tiny changed; if that was meant: cp " << written << " " << golden;
+}
+
+TEST_F(Gpt2Kernels, AreTheSameForANewBatch) {
+    const Trainer four(*device_, tiny(4, true));
+    const std::size_t compiled = device_->made_kernels().size();
+    const Trainer seven(*device_, tiny(7, true));
+    EXPECT_EQ(device_->made_kernels().size(), compiled);
+    EXPECT_LE(compiled, 12u);
+}
+
+/// A few steps from the same weights. FP32 sums in another order: each differs in its last bits, and AdamW's
+/// first steps divide gradients by their own size, so that a step moves weights by as much as the rate times
+/// the relative difference of a gradient. Seen: 1e-6; a wrong kernel shows in the first digits.
+TEST_F(Gpt2Kernels, TrainAsTheEagerStepDoes) {
+    Trainer fused(*device_, tiny(4, true)), eager(*device_, tiny(4, false));
+    std::vector<std::int32_t> tokens(4 * 64), targets(tokens.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        tokens[i] = static_cast<std::int32_t>(i * 37 % 509);
+        targets[i] = static_cast<std::int32_t>(i * 53 % 499);
+    }
+    for (int step = 0; step < 4; ++step) {
+        const StepResult a = fused.step(tokens, targets, 1e-3), b = eager.step(tokens, targets, 1e-3);
+        EXPECT_NEAR(a.loss, b.loss, 2e-5) << "step " << step;
+        EXPECT_NEAR(a.gradient_norm, b.gradient_norm, 1e-4 * static_cast<double>(b.gradient_norm));
+    }
+    EXPECT_NEAR(fused.validation_loss(tokens, targets), eager.validation_loss(tokens, targets), 2e-5);
+}
+
+}  // namespace
+}  // namespace mantissa
