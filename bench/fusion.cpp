@@ -66,8 +66,6 @@ void compare(std::int64_t megabytes, int threads) {
     const Graph formula = gelu_formula((megabytes << 20) / 4);
     Form one_by_one("one by one", formula, *device), fused("fused", fuse(formula).graph, *device);
     const auto scratch = device->allocate(std::size_t{256} << 20, "bandwidth measurement");
-    // Pages that were never written are one page of zeros, which no copy reads from memory.
-    device->copy_to_device(scratch->data(), std::vector<std::byte>(scratch->size(), std::byte{1}));
     double copy = 0;
     for (int repeat = 0; repeat < 5; ++repeat) {
         copy = std::max(copy, device->measure_peaks(*scratch).copy);
