@@ -9,6 +9,7 @@
 #include "cli/explain.h"
 #include "cli/generate.h"
 #include "cli/ladder.h"
+#include "cli/peaks.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
 #include "mantissa/base/version.h"
@@ -36,6 +37,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_train_command(app);
     mantissa::cli::add_generate_command(app);
     mantissa::cli::add_explain_command(app);
+    mantissa::cli::add_peaks_command(app);
     mantissa::cli::add_tokenize_command(app);
     try {
         if (const std::string wrong = argc > 1 && argv[1][0] != '-' ? unknown_command(app, argv[1]) : "";
