@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "cli/run_options.h"
-#include "mantissa/base/error.h"
+#include "mantissa/device/device.h"
 #include "mantissa/report/peaks.h"
 #include "mantissa/report/peaks_accelerators.h"
 
@@ -15,13 +15,15 @@ namespace mantissa::cli {
 namespace {
 
 struct Options {
-    std::string of, json;
+    RunOptions machine;
+    std::string of;  ///< empty: of this machine
 };
 
 void run(const Options& options) {
-    const FormatPeaks peaks = accelerator_peaks(options.of);
+    const FormatPeaks peaks =
+        options.of.empty() ? open_device(options.machine)->measure_formats() : accelerator_peaks(options.of);
     fmt::print("{}", peaks_table(peaks));
-    write_json(options.json, peaks_json(peaks));
+    write_json(options.machine.json, peaks_json(peaks));
 }
 
 }  // namespace
@@ -30,12 +32,10 @@ void add_peaks_command(CLI::App& app) {
     const auto options = std::make_shared<Options>();
     CLI::App* command =
         app.add_subcommand("peaks", "Print the rate of every number format, theoretical and measured");
-    command
-        ->add_option("--of", options->of,
-                     fmt::format("Compute those of an accelerator: {}", fmt::join(accelerator_names(), ", ")))
-        ->required();
-    command->add_option("--json", options->json, "Write what is printed to this file, for machines")
-        ->type_name("FILE");
+    command->add_option("--of", options->of,
+                        fmt::format("Compute those of an accelerator rather than measure this machine: {}",
+                                    fmt::join(accelerator_names(), ", ")));
+    add_machine_options(*command, options->machine);
     command->callback([options] { run(*options); });
 }
 

@@ -1,5 +1,5 @@
 # Compiler flags shared by the library, the tests and the benchmarks, and the rule that gives a source file its
-# instruction set: the suffix of its name (_avx2, _avx512, _avx512bf16, _amx). Everything else is plain x86-64, so that the
+# instruction set: the suffix of its name (_avx2, _avx512, _amx and those of features within AVX-512). Everything else is plain x86-64, so that the
 # binary starts on any machine and chooses its kernels from the CPU's feature bits.
 
 add_library(mantissa_flags INTERFACE)
@@ -21,12 +21,15 @@ endif()
 set(MANTISSA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(MANTISSA_FLAGS_avx512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
 set(MANTISSA_FLAGS_avx512bf16 ${MANTISSA_FLAGS_avx512} -mavx512bf16)
+set(MANTISSA_FLAGS_avx512fp16 ${MANTISSA_FLAGS_avx512} -mavx512fp16)
+set(MANTISSA_FLAGS_avx512vnni ${MANTISSA_FLAGS_avx512} -mavx512vnni)
+set(MANTISSA_FLAGS_avx512vpopcntdq ${MANTISSA_FLAGS_avx512} -mavx512vpopcntdq)
 set(MANTISSA_FLAGS_amx ${MANTISSA_FLAGS_avx512bf16} -mamx-tile -mamx-bf16 -mamx-int8)
 
 # Gives each source of the list the flags of its suffix.
 function(mantissa_set_instruction_sets)
   foreach(source IN LISTS ARGN)
-    foreach(isa IN ITEMS avx2 avx512 avx512bf16 amx)
+    foreach(isa IN ITEMS avx2 avx512 avx512bf16 avx512fp16 avx512vnni avx512vpopcntdq amx)
       if(source MATCHES "_${isa}\\.cpp$")
         set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS "${MANTISSA_FLAGS_${isa}}")
       endif()

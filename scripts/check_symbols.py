@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the objects of instruction-set files (*_avx2.cpp, *_avx512.cpp, *_avx512bf16.cpp, *_amx.cpp): none may define a weak symbol.
+"""Checks the objects of instruction-set files (*_avx2.cpp, *_avx512.cpp, *_avx512bf16.cpp, ..., *_amx.cpp): none may define a weak symbol.
 
 An inline function or template with external linkage is compiled into every object that uses it, and the linker keeps
 one copy for all. Were it the AVX-512 one, a machine without AVX-512 would fault in code that never asked for it.
@@ -14,7 +14,7 @@ import shlex
 import subprocess
 import sys
 
-INSTRUCTION_SET_FILE = re.compile(r"_(avx2|avx512|avx512bf16|amx)\.cpp$")
+INSTRUCTION_SET_FILE = re.compile(r"_(avx2|avx512|avx512bf16|avx512fp16|avx512vnni|avx512vpopcntdq|amx)\.cpp$")
 # W, V: weak with a definition; u: unique over the process. Lower-case w and v are undefined references.
 WEAK = "WVu"
 # A pointer to the C++ library's exception handler: data, the same in every object.

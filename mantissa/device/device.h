@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/device/format_peaks.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/target.h"
 
@@ -109,6 +110,9 @@ class Device {
     virtual void finish_kernels() {}
     /// All that were made in process so far.
     virtual std::vector<KernelListing> made_kernels() const { return {}; }
+
+    /// Of every format, with what the device's facts let one expect. Takes seconds.
+    virtual FormatPeaks measure_formats() = 0;
 
     /// Launches run one after another in the order given; they may return before they are done.
     virtual void launch(const Launch& launch, const Operands& operands) = 0;

@@ -75,7 +75,8 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"frobnicate", 2,
          "there is no command 'frobnicate'; there are: ladder, train, generate, explain, "
          "peaks, tokenize"},
-        {"peaks --of b17", 1, "there is no accelerator \'b17\'; there are: a100, h100, h200"},
+        {"peaks --of b17", 1, "there is no accelerator 'b17'; there are: a100, h100, h200"},
+        {"peaks --device tpu", 1, "--device tpu: this build has cpu only"},
         {"", 2, "subcommand"},
     };
     for (const BadInput& input : inputs) {
@@ -265,6 +266,26 @@ TEST(Commands, GenerateNamesBadInputInOneLine) {
         EXPECT_NE(ran.output.find(says), std::string::npos) << given << ": " << ran.output;
         EXPECT_EQ(std::count(ran.output.begin(), ran.output.end(), '\n'), 1) << ran.output;
     }
+}
+
+TEST(Commands, PeaksMeasuresThisMachine) {
+    const TemporaryDirectory directory;
+    const std::string file = (directory.path() / "peaks.json").string();
+    const Ran ran = run("peaks --threads 1 --json " + file);
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    EXPECT_NE(ran.output.find("s8*s8+s32"), std::string::npos) << ran.output;
+    const auto json = nlohmann::json::parse(std::ifstream(file));
+    EXPECT_EQ(json["command"], "peaks");
+    EXPECT_EQ(json["matrix"].size(), 9u);
+    for (const auto& mode : json["matrix"]) {
+        EXPECT_TRUE(mode["sparse_tflops"].is_null()) << mode;
+        if (mode["inputs"] == "s8" || mode["inputs"] == "f64") {
+            EXPECT_GT(mode["measured_tflops"].get<double>(), 0) << mode;
+            EXPECT_GT(mode["dense_tflops"].get<double>(), 0) << mode;
+        }
+    }
+    EXPECT_TRUE(json["memory_gbs"].is_null());
+    EXPECT_GT(json["memory_measured_gbs"].get<double>(), 0);
 }
 
 /// The number of megabytes after `label`.

@@ -40,6 +40,8 @@ TEST(Isa, AgreesWithTheCompilersDetection) {
               __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"));
     EXPECT_EQ(has_bf16_dot(), best_isa() >= Isa::avx512 && __builtin_cpu_supports("avx512bf16"));
+    EXPECT_EQ(has_avx512_vnni(), best_isa() >= Isa::avx512 && __builtin_cpu_supports("avx512vnni"));
+    EXPECT_EQ(has_avx512_vpopcntdq(), best_isa() >= Isa::avx512 && __builtin_cpu_supports("avx512vpopcntdq"));
 }
 
 TEST(Isa, Bf16RunsOnTheUnitOfTheLevel) {

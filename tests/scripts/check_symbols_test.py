@@ -35,7 +35,7 @@ class CheckSymbols(unittest.TestCase):
         return done.returncode, done.stdout
 
     def test_an_inline_member_is_caught(self):
-        for suffix in ("avx2", "avx512", "avx512bf16", "amx"):
+        for suffix in ("avx2", "avx512", "avx512bf16", "avx512fp16", "avx512vnni", "avx512vpopcntdq", "amx"):
             status, printed = self.check(f"k_{suffix}.cpp", WEAK)
             self.assertEqual(status, 1, printed)
             self.assertIn(f"k_{suffix}.cpp: defines the weak symbol `S::f(int)`", printed)

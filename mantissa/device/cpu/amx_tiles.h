@@ -49,6 +49,12 @@ inline void multiply_tiles_bf16() {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sums), "i"(A), "i"(B));
 }
 
+/// The same of signed bytes, with sums of 32 bits.
+template <int Sums, int A, int B>
+inline void multiply_tiles_s8() {
+    asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(Sums), "i"(A), "i"(B));
+}
+
 }  // namespace
 
 }  // namespace mantissa::cpu

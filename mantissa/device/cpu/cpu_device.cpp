@@ -9,6 +9,7 @@
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/format_peaks.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/peaks.h"
 
@@ -114,6 +115,12 @@ class CpuDevice final : public Device {
                                 std::move(code.assembly)});
         }
         return listings;
+    }
+
+    FormatPeaks measure_formats() override {
+        FormatPeaks peaks = cpu::measured_format_peaks(pool_, isa_);
+        peaks.device = target_.name;
+        return peaks;
     }
 
     void launch(const Launch& launch, const Operands& operands) override { launch(operands); }

@@ -140,6 +140,12 @@ bool has_bf16_dot() {
     return dot;
 }
 
+bool has_avx512_fp16() { return best_isa() >= Isa::avx512 && has(cpuid(7).edx, bit(23)); }
+
+bool has_avx512_vnni() { return best_isa() >= Isa::avx512 && has(cpuid(7).ecx, bit(11)); }
+
+bool has_avx512_vpopcntdq() { return best_isa() >= Isa::avx512 && has(cpuid(7).ecx, bit(14)); }
+
 Bf16Unit bf16_unit(Isa isa) { return bf16_unit(isa, best_isa(), has_bf16_dot()); }
 
 Isa best_isa() {

@@ -44,6 +44,11 @@ std::string_view name_of(Bf16Unit unit);
 /// Whether this CPU has AVX512_BF16 and the level avx512.
 bool has_bf16_dot();
 
+// Features of some CPUs within the level avx512, without a name of their own in MANTISSA_ISA.
+bool has_avx512_fp16();       ///< FP16 arithmetic in vectors
+bool has_avx512_vnni();       ///< dot products of bytes, four at a time
+bool has_avx512_vpopcntdq();  ///< counts of ones
+
 /// The unit of a level on a CPU whose highest level is `best`. Where there is AMX, dot products of pairs run
 /// at half the speed of FP32 and gain nothing, so that the level avx512 widens there.
 constexpr Bf16Unit bf16_unit(Isa isa, Isa best, bool bf16_dot) {

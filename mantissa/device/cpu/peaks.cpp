@@ -6,36 +6,38 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 
+#include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
-#include "mantissa/device/cpu/peak_loops.h"
 
 namespace mantissa::cpu {
 
 namespace {
 
-/// Runs `loop` on every thread in rounds of about a millisecond; the best round's FLOP/s. A round has several
-/// blocks a thread, so that one which wakes late costs little.
-double best_rate(ThreadPool& pool, PeakLoop loop, double seconds) {
-    constexpr int blocks = 8;
-    std::int64_t rounds = 1000;
-    for (double took = 0; took < 1e-3 / blocks;) {  // how many rounds fill a block, and a warm-up
-        rounds *= 2;
+constexpr int blocks_of_thread = 8;  // in a round, so that a thread which wakes late costs little
+
+/// How often to repeat what `run(count)` does for a block of an eighth of a millisecond; a warm-up, too.
+template <class Run>
+std::int64_t repeats_of_block(Run run) {
+    std::int64_t count = 16;
+    for (double took = 0; took < 1e-3 / blocks_of_thread;) {
+        count *= 2;
         const Stopwatch watch;
-        loop(rounds);
+        run(count);
         took = watch.seconds();
     }
-    double best = 0;
-    const Stopwatch total;
-    do {
-        std::atomic<double> work{0};
-        const Stopwatch watch;
-        pool.for_each_block(blocks * pool.threads(),
-                            [&](std::int64_t, int) { work.fetch_add(loop(rounds)); });
-        best = std::max(best, work.load() / watch.seconds());
-    } while (total.seconds() < seconds);
-    return best;
+    return count;
+}
+
+/// Additions each of which waits for the one before: one a cycle on every CPU.
+void addition_chain(std::int64_t rounds) {
+    std::uint64_t sum = 0, one = 1;
+    for (std::int64_t round = 0; round < rounds; ++round) {
+#pragma GCC unroll 64
+        for (int i = 0; i < 64; ++i) asm volatile("add %1, %0" : "+r"(sum) : "r"(one));
+    }
 }
 
 void copy_plain(const float* from, float* to, std::int64_t count) {
@@ -69,23 +71,67 @@ double best_copy(ThreadPool& pool, std::span<float> memory, void (*copy)(const f
 
 }  // namespace
 
+double measured_rate(ThreadPool& pool, PeakLoop loop, double seconds) {
+    const std::int64_t rounds = repeats_of_block(loop);
+    double best = 0;
+    const Stopwatch total;
+    do {
+        std::atomic<double> work{0};
+        const Stopwatch watch;
+        pool.for_each_block(blocks_of_thread * pool.threads(),
+                            [&](std::int64_t, int) { work.fetch_add(loop(rounds)); });
+        best = std::max(best, work.load() / watch.seconds());
+    } while (total.seconds() < seconds);
+    return best;
+}
+
+double measured_clock() {
+    constexpr std::int64_t rounds =
+        1000;  // 64,000 cycles, some 20 microseconds: too short for the clock to change
+    double best = 0;
+    for (int attempt = 0; attempt < 10; ++attempt) {
+        const Stopwatch watch;
+        addition_chain(rounds);
+        best = std::max(best, 64 * rounds / watch.seconds());
+    }
+    return best;
+}
+
+double measured_read_bandwidth(ThreadPool& pool, ReadLoop loop, std::int64_t bytes, double seconds) {
+    check(bytes > 0 && bytes % 4096 == 0, "the bandwidth of reading needs a multiple of 4 KiB");
+    const std::int64_t count = bytes / static_cast<std::int64_t>(sizeof(float));
+    const Buffer memory(static_cast<std::size_t>(bytes * pool.threads()), "memory to read");
+    std::memset(memory.data(), 1, memory.size());
+    const auto of = [&](int worker) { return memory.as<float>().data() + worker * count; };
+    const std::int64_t repeats = repeats_of_block([&](std::int64_t times) { loop(of(0), count, times); });
+    double best = 0;
+    const Stopwatch total;
+    do {
+        const Stopwatch watch;
+        const std::int64_t blocks = blocks_of_thread * pool.threads();
+        pool.for_each_block(blocks, [&](std::int64_t, int worker) { loop(of(worker), count, repeats); });
+        best = std::max(best, static_cast<double>(blocks * repeats * bytes) / watch.seconds());
+    } while (total.seconds() < seconds);
+    return best;
+}
+
 double measured_fma_peak(ThreadPool& pool, Isa isa, double seconds) {
     switch (isa) {
         case Isa::generic:
-            return best_rate(pool, fma_loop_generic, seconds);
+            return measured_rate(pool, fma_loop_generic, seconds);
         case Isa::avx2:
-            return best_rate(pool, fma_loop_avx2, seconds);
+            return measured_rate(pool, fma_loop_avx2, seconds);
         case Isa::avx512:
         case Isa::amx:
-            return best_rate(pool, fma_loop_avx512, seconds);
+            return measured_rate(pool, fma_loop_avx512, seconds);
     }
     throw InternalError("an instruction-set level outside of its enumeration");
 }
 
 double measured_bf16_peak(ThreadPool& pool, Bf16Unit unit, double seconds) {
-    if (unit == Bf16Unit::amx && best_isa() == Isa::amx) return best_rate(pool, tile_loop_amx, seconds);
+    if (unit == Bf16Unit::amx && best_isa() == Isa::amx) return measured_rate(pool, tile_loop_amx, seconds);
     if (unit == Bf16Unit::avx512_bf16 && has_bf16_dot())
-        return best_rate(pool, dot_loop_avx512_bf16, seconds);
+        return measured_rate(pool, dot_loop_avx512_bf16, seconds);
     throw UserError(fmt::format("the peak of BF16 products needs a CPU with {}; this one lacks it",
                                 unit == Bf16Unit::none ? "a unit for them" : name_of(unit)));
 }

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/isa.h"
+#include "mantissa/device/cpu/peak_loops.h"
 
 namespace mantissa::cpu {
 
@@ -17,6 +19,16 @@ double measured_fma_peak(ThreadPool& pool, Isa isa, double seconds = 0.02);
 
 /// FLOP/s of BF16 products with FP32 sums on a unit, likewise. Throws UserError where the CPU lacks it.
 double measured_bf16_peak(ThreadPool& pool, Bf16Unit unit, double seconds = 0.02);
+
+/// Operations a second of a loop on all threads of the pool, likewise.
+double measured_rate(ThreadPool& pool, PeakLoop loop, double seconds);
+
+/// Cycles a second of the calling thread's core, at the speed that what ran right before left it at.
+double measured_clock();
+
+/// Bytes a second that all threads of the pool together read, each from memory of its own: `bytes` of it, a
+/// multiple of 4 KiB. The best of rounds, as above.
+double measured_read_bandwidth(ThreadPool& pool, ReadLoop loop, std::int64_t bytes, double seconds);
 
 /// Bytes per second, read and written counted.
 struct CopyBandwidth {

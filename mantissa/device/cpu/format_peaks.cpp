@@ -1,0 +1,161 @@
+#include "mantissa/device/cpu/format_peaks.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <utility>
+
+#include "mantissa/base/buffer.h"
+#include "mantissa/device/cpu/format_units.h"
+#include "mantissa/device/cpu/peaks.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+/// A unit's rates on all cores.
+struct Rates {
+    std::optional<double> theoretical, measured;
+    std::string by;
+};
+
+/// Measures units, each once.
+class Bench {
+  public:
+    explicit Bench(ThreadPool& pool) : pool_(pool), cores_(std::min(available_cores(), pool.threads())) {}
+
+    Rates of(const FormatUnit& unit) {
+        if (!unit.loop) return {};
+        double clock = 0, rate = 0;
+        // In turns: the clock is that of a core which did this very work a moment ago.
+        for (int turn = 0; turn < 10; ++turn) {
+            rate = std::max(rate, measured_rate(one_thread_, unit.loop, 0.004));
+            clock = std::max(clock, measured_clock());
+        }
+        const double issue = possible_issue(rate / unit.operations / clock * unit.instructions);
+        const std::string how_many =
+            issue < 1 ? fmt::format("1 in {:.0f} cycles", 1 / issue) : fmt::format("{:.0f} a cycle", issue);
+        const double theoretical = issue / unit.instructions * unit.operations * clock * cores_;
+        return {.theoretical = theoretical,
+                .measured = best_of_all_threads(unit.loop, 0.98 * theoretical),
+                .by = fmt::format("{}: {}, {:.2f} GHz", unit.name, how_many, clock / 1e9)};
+    }
+
+    int cores() const { return cores_; }
+
+  private:
+    /// At most two seconds, for a machine whose cores others use too; less where `enough` is reached.
+    double best_of_all_threads(PeakLoop loop, double enough) {
+        double best = 0;
+        for (int attempt = 0; attempt < 20 && best < enough; ++attempt)
+            best = std::max(best, measured_rate(pool_, loop, 0.1));
+        return best;
+    }
+
+    ThreadPool& pool_;
+    ThreadPool one_thread_{1};
+    int cores_;
+};
+
+/// With `products` products of the unit for one of the mode.
+MatrixPeak matrix_peak(const char* inputs, const char* accumulator, const Rates& rates, int products = 1,
+                       const char* what = "") {
+    MatrixPeak peak{.inputs = inputs, .accumulator = accumulator};
+    if (!rates.measured) return peak;
+    peak.dense = *rates.theoretical / products;
+    peak.measured = *rates.measured / products;
+    peak.by = *what ? fmt::format("{}; {}", what, rates.by) : rates.by;
+    return peak;
+}
+
+VectorPeak vector_peak(const char* format, const Rates& rates) {
+    return {.format = format, .rate = rates.theoretical, .measured = rates.measured, .by = rates.by};
+}
+
+void add_floating_modes(FormatPeaks& peaks, const Rates& f64, const Rates& f32, const Rates& f16,
+                        const Rates& bf16, bool tiles) {
+    peaks.matrix.push_back(matrix_peak("f64", "f64", f64));
+    peaks.matrix.push_back(matrix_peak("f32", "f32", f32));
+    peaks.matrix.push_back(tiles ? matrix_peak("tf32", "f32", bf16, 3, "3 products of BF16")
+                                 : matrix_peak("tf32", "f32", f32, 1, "operands rounded before"));
+    peaks.matrix.push_back(tiles ? matrix_peak("f16", "f32", bf16, 4, "4 products of BF16")
+                                 : matrix_peak("f16", "f32", f32, 1, "operands widened before"));
+    peaks.matrix.push_back(matrix_peak("f16", "f16", f16));
+    peaks.matrix.push_back(bf16.measured ? matrix_peak("bf16", "f32", bf16)
+                                         : matrix_peak("bf16", "f32", f32, 1, "operands widened before"));
+}
+
+double copy_bandwidth(ThreadPool& pool) {
+    constexpr std::int64_t least = 128 << 20;
+    // Copied from one half to the other, each twice the last level of cache; no more than a gigabyte.
+    const std::int64_t bytes = std::clamp(4 * cache_sizes().l3, least, 8 * least);
+    const Buffer memory(static_cast<std::size_t>(bytes), "memory to copy");
+    std::memset(memory.data(), 1, memory.size());
+    return measured_copy_bandwidth(pool, memory.as<std::byte>(), 2.0).best();
+}
+
+/// Half of a cache, in whole pages: what is read stays there.
+std::int64_t half_of(std::int64_t cache) { return std::max<std::int64_t>(cache / 2 / 4096 * 4096, 4096); }
+
+}  // namespace
+
+double possible_issue(double measured) {
+    constexpr double error_of_clock = 1.04;
+    for (const double issue : {0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0})
+        if (measured <= error_of_clock * issue) return issue;
+    return measured;
+}
+
+int available_cores() {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+    std::set<std::pair<int, int>> cores;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+        if (!CPU_ISSET(cpu, &allowed)) continue;
+        const std::string topology = fmt::format("/sys/devices/system/cpu/cpu{}/topology/", cpu);
+        int package = -1, core = cpu;  // where the system does not say, each is a core of its own
+        std::ifstream(topology + "physical_package_id") >> package;
+        if (int number = 0; std::ifstream(topology + "core_id") >> number) core = number;
+        cores.emplace(package, core);
+    }
+    return static_cast<int>(cores.size());
+}
+
+FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa) {
+    Bench bench(pool);
+    const FormatUnits units = format_units(isa);
+    const Rates f64 = bench.of(units.f64), f32 = bench.of(units.f32), f16 = bench.of(units.f16);
+    const Rates bf16 = bench.of(units.bf16), s32 = bench.of(units.s32), s8 = bench.of(units.s8);
+
+    FormatPeaks peaks;
+    add_floating_modes(peaks, f64, f32, f16, bf16, bf16_unit(isa) == Bf16Unit::amx);
+    peaks.matrix.push_back(matrix_peak("s8", "s32", s8));
+    peaks.matrix.push_back(matrix_peak("s4", "s32", s8, 1, "operands widened before"));
+    peaks.matrix.push_back(matrix_peak("b1", "s32", bench.of(units.b1)));
+    peaks.vector = {vector_peak("f64", f64), vector_peak("f32", f32), vector_peak("bf16", {}),
+                    vector_peak("f16", f16), vector_peak("s32", s32)};
+    const CacheSizes caches = cache_sizes();
+    peaks.memory_measured = copy_bandwidth(pool);
+    peaks.l2_measured = measured_read_bandwidth(pool, units.read, half_of(caches.l2), 1.0);
+    peaks.l1_measured = measured_read_bandwidth(pool, units.read, half_of(caches.l1d), 1.0);
+    peaks.notes = {
+        fmt::format("instruction set {}, {} threads on {} cores, L1 {} KB and L2 {} KB a core", name_of(isa),
+                    pool.threads(), bench.cores(), caches.l1d / 1024, caches.l2 / 1024),
+        "theoretical: instructions a cycle, as measured on one core and rounded up to 1/16, 1/8, 1/4, 1/2, "
+        "1, "
+        "2, 3 or 4, times the clock measured right after them, times the cores",
+        "measured: the best of all threads together, operands in registers; a share far below 100 % says "
+        "that the "
+        "cores were busy with something else, or are shared",
+        "a program cannot see how wide the memory is, so its theoretical bandwidth is left out; nor has a "
+        "CPU "
+        "a rate for 2:4 sparse operands"};
+    return peaks;
+}
+
+}  // namespace mantissa::cpu

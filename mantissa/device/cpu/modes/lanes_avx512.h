@@ -1,0 +1,65 @@
+// Lanes of the matrix modes for AVX-512: FP64, and what the integer modes of lanes_avx512vnni.h and
+// lanes_avx512vpopcntdq.h have in common. Twins of those in lanes_generic.h.
+#pragma once
+
+// GCC 12 takes the undefined operand inside its own intrinsics for a mistake of ours.
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#include <immintrin.h>
+#pragma GCC diagnostic pop
+
+#include <cstddef>
+#include <cstdint>
+
+#define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
+
+namespace mantissa::cpu {
+namespace {
+
+/// 24 sums, 3 columns and a row of 32 registers.
+struct Avx512Block {
+    static constexpr int height = 8, vectors = 3;
+};
+
+struct Avx512F64Lanes : Avx512Block {
+    static constexpr int width = 8, depth_of_word = 1;
+    using Sum = double;
+    using Sums = __m512d;
+    using Words = __m512d;
+
+    MANTISSA_MODE_LANES Sums zero() { return _mm512_setzero_pd(); }
+    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return _mm512_add_pd(a, b); }
+    MANTISSA_MODE_LANES Sums load(const Sum* from) { return _mm512_loadu_pd(from); }
+    MANTISSA_MODE_LANES void store(Sum* to, Sums sums) { _mm512_storeu_pd(to, sums); }
+    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) { return _mm512_loadu_pd(panel); }
+    MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
+        return _mm512_set1_pd(*reinterpret_cast<const double*>(word));
+    }
+    MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) {
+        return _mm512_fmadd_pd(row, column, sums);
+    }
+    MANTISSA_MODE_LANES void hide(Sums& a) { asm volatile("" : "+v"(a)); }
+};
+
+struct Avx512IntegerLanes : Avx512Block {
+    static constexpr int width = 16;
+    using Sum = std::uint32_t;
+    using Sums = __m512i;
+    using Words = __m512i;
+
+    MANTISSA_MODE_LANES Sums zero() { return _mm512_setzero_si512(); }
+    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return _mm512_add_epi32(a, b); }
+    MANTISSA_MODE_LANES Sums load(const void* from) { return _mm512_loadu_si512(from); }
+    MANTISSA_MODE_LANES void store(void* to, Sums sums) { _mm512_storeu_si512(to, sums); }
+    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) { return load(panel); }
+    MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
+        int bits;
+        __builtin_memcpy(&bits, word, sizeof bits);
+        return _mm512_set1_epi32(bits);
+    }
+    MANTISSA_MODE_LANES void hide(Sums& a) { asm volatile("" : "+v"(a)); }
+};
+
+}  // namespace
+}  // namespace mantissa::cpu

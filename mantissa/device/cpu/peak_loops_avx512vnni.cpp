@@ -1,0 +1,12 @@
+// Dot products of bytes, four at a time.
+#include "mantissa/device/cpu/modes/lanes_avx512vnni.h"
+#include "mantissa/device/cpu/peak_body.h"
+#include "mantissa/device/cpu/peak_loops.h"
+
+namespace mantissa::cpu {
+
+double s8_loop_avx512_vnni(std::int64_t rounds) {
+    return multiply_add_loop<Avx512S8Lanes, 16>(rounds, 0x01010101);
+}
+
+}  // namespace mantissa::cpu

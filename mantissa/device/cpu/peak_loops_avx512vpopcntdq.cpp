@@ -1,0 +1,12 @@
+// Binary products, the ones counted by vpopcntd.
+#include "mantissa/device/cpu/modes/lanes_avx512vpopcntdq.h"
+#include "mantissa/device/cpu/peak_body.h"
+#include "mantissa/device/cpu/peak_loops.h"
+
+namespace mantissa::cpu {
+
+double b1_loop_avx512_vpopcntdq(std::int64_t rounds) {
+    return multiply_add_loop<Avx512B1Lanes<BitProduct::exclusive_or>, 16>(rounds, 1);
+}
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,87 @@
+// The CPU's peaks in every format: what is reported, that loops do the work they count, and what is assumed.
+#include "mantissa/device/cpu/format_peaks.h"
+
+#include <gtest/gtest.h>
+
+#include <sched.h>
+
+#include <cmath>
+
+#include "mantissa/device/cpu/format_units.h"
+#include "mantissa/device/cpu/peaks.h"
+
+namespace mantissa::cpu {
+namespace {
+
+std::vector<Isa> levels() {
+    std::vector<Isa> levels;
+    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
+        if (isa <= best_isa()) levels.push_back(isa);
+    return levels;
+}
+
+TEST(FormatPeaks, ARateOfIssueIsRoundedUp) {
+    EXPECT_EQ(possible_issue(0.93), 1.0);
+    EXPECT_EQ(possible_issue(1.03), 1.0);
+    EXPECT_EQ(possible_issue(1.05), 2.0);
+    EXPECT_EQ(possible_issue(0.06), 0.0625);
+    EXPECT_EQ(possible_issue(2.2), 3.0);
+}
+
+TEST(FormatPeaks, CoresAreNoMoreThanThreads) {
+    EXPECT_GE(available_cores(), 1);
+    EXPECT_LE(available_cores(), CPU_SETSIZE);
+}
+
+TEST(FormatPeaks, LoopsCountWholeSteps) {
+    for (const Isa isa : levels()) {
+        const FormatUnits units = format_units(isa);
+        for (const FormatUnit* unit :
+             {&units.f64, &units.f32, &units.f16, &units.bf16, &units.s32, &units.s8, &units.b1}) {
+            if (!unit->loop) continue;
+            const double steps = unit->loop(3) / unit->operations;
+            EXPECT_EQ(steps, std::round(steps)) << name_of(isa) << " " << unit->name;
+            EXPECT_GE(steps, 3 * 4) << name_of(isa) << " " << unit->name;  // four sums in flight at least
+            EXPECT_LE(steps, 3 * 16) << name_of(isa) << " " << unit->name;
+        }
+    }
+}
+
+TEST(FormatPeaks, TheCompilerLeavesNoLoopOut) {
+    ThreadPool pool(1);
+    for (const Isa isa : levels()) {
+        const FormatUnits units = format_units(isa);
+        for (const FormatUnit* unit : {&units.f64, &units.s32, &units.s8, &units.b1}) {
+            const double steps = measured_rate(pool, unit->loop, 0.005) / unit->operations;
+            // No core of today adds more than four vectors a cycle at 7 GHz.
+            EXPECT_LT(steps, 4 * 7e9) << name_of(isa) << " " << unit->name;
+            EXPECT_GT(steps, 1e7) << name_of(isa) << " " << unit->name;
+        }
+    }
+}
+
+TEST(FormatPeaks, OfThisMachineAreReportedModeByMode) {
+    ThreadPool pool(1);
+    const FormatPeaks peaks = measured_format_peaks(pool, best_isa());
+    std::vector<std::string> modes;
+    for (const MatrixPeak& peak : peaks.matrix) {
+        modes.push_back(peak.inputs + "+" + peak.accumulator);
+        EXPECT_EQ(peak.dense.has_value(), peak.measured.has_value()) << modes.back();
+        EXPECT_FALSE(peak.sparse.has_value()) << modes.back();
+        if (!peak.measured) continue;
+        EXPECT_GT(*peak.measured, 0) << modes.back();
+        EXPECT_LT(*peak.measured, 1.1 * *peak.dense) << modes.back();
+        EXPECT_FALSE(peak.by.empty()) << modes.back();
+    }
+    EXPECT_EQ(modes, (std::vector<std::string>{"f64+f64", "f32+f32", "tf32+f32", "f16+f32", "f16+f16",
+                                               "bf16+f32", "s8+s32", "s4+s32", "b1+s32"}));
+    ASSERT_EQ(peaks.vector.size(), 5u);
+    EXPECT_GT(peaks.memory_measured.value_or(0), 1e8);
+    EXPECT_GT(peaks.l1_measured.value_or(0), peaks.memory_measured.value_or(0));
+    EXPECT_GT(peaks.l2_measured.value_or(0), 1e9);
+    // FP64 numbers are twice as long, so half as many fit a vector.
+    EXPECT_NEAR(*peaks.matrix[0].dense / *peaks.matrix[1].dense, 0.5, 0.1);
+}
+
+}  // namespace
+}  // namespace mantissa::cpu
