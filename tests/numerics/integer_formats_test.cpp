@@ -1,0 +1,155 @@
+// Storage in 8, 4 and 1 bits, stochastic rounding, and distances in units of the last place.
+#include "mantissa/numerics/integer_formats.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cfenv>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "mantissa/base/random.h"
+#include "mantissa/numerics/formats.h"
+#include "mantissa/numerics/stochastic.h"
+#include "mantissa/numerics/ulp_distance.h"
+
+namespace mantissa {
+namespace {
+
+constexpr float infinity = std::numeric_limits<float>::infinity();
+constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+
+TEST(IntegerFormats, WholeNumbersMakeTheRoundTripAndTiesGoToEven) {
+    for (int whole = -128; whole <= 127; ++whole) {
+        const auto value = static_cast<float>(whole);
+        EXPECT_EQ(to_s8(value), whole);
+        EXPECT_EQ(to_s4(value), std::max(-8, std::min(7, whole)));
+        const int even = whole % 2 == 0 ? whole : whole + 1;
+        EXPECT_EQ(to_s8(value + 0.5f), std::min(even, 127)) << whole;
+        EXPECT_EQ(to_s8(std::nextafter(value + 0.5f, -infinity)), whole);
+        EXPECT_EQ(to_s8(std::nextafter(value + 0.5f, infinity)), std::min(whole + 1, 127));
+    }
+}
+
+TEST(IntegerFormats, SaturateAndMakeZeroOfNan) {
+    for (const float large : {127.5f, 128.0f, 1e9f, 3e38f, infinity}) {
+        EXPECT_EQ(to_s8(large), 127) << large;
+        EXPECT_EQ(to_s8(-large - 1), -128) << large;
+        EXPECT_EQ(to_s4(large), 7) << large;
+        EXPECT_EQ(to_s4(-large), -8) << large;
+    }
+    EXPECT_EQ(to_s8(nan), 0);
+    EXPECT_EQ(to_s4(nan), 0);
+    EXPECT_EQ(to_s8(-1e-40f), 0);
+}
+
+TEST(IntegerFormats, RoundWhateverTheModeOfTheMoment) {
+    for (const int mode : {FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST}) {
+        std::fesetround(mode);
+        const int below = to_s8(2.25f), above = to_s8(2.75f), tie = to_s8(-2.5f);
+        std::fesetround(FE_TONEAREST);
+        EXPECT_EQ(below, 2);
+        EXPECT_EQ(above, 3);
+        EXPECT_EQ(tie, -2);
+    }
+}
+
+TEST(IntegerFormats, SignsAreBits) {
+    EXPECT_TRUE(to_b1(-3.0f));
+    EXPECT_TRUE(to_b1(-0.0f));
+    EXPECT_FALSE(to_b1(0.0f));
+    EXPECT_FALSE(to_b1(infinity));
+}
+
+TEST(IntegerFormats, PackedNumbersStandWhereTheyWerePut) {
+    EXPECT_EQ(packed_bytes(IntegerFormat::s8, 5), 5u);
+    EXPECT_EQ(packed_bytes(IntegerFormat::s4, 5), 3u);
+    EXPECT_EQ(packed_bytes(IntegerFormat::b1, 17), 3u);
+    std::uint8_t halves[8] = {}, bits[2] = {};
+    for (int i = 0; i < 16; ++i) set_s4(halves, i, static_cast<std::int8_t>(i - 8));
+    for (int i = 15; i >= 0; --i) set_b1(bits, i, i % 3 == 0);
+    for (int i = 0; i < 16; ++i) {
+        EXPECT_EQ(s4_at(halves, i), i - 8);
+        EXPECT_EQ(b1_at(bits, i), i % 3 == 0);
+    }
+    EXPECT_EQ(halves[0], 0x98);  // -8 in the lower half, -7 in the upper
+    EXPECT_EQ(bits[0], 0b01001001);
+    set_s4(halves, 0, 7);
+    EXPECT_EQ(s4_at(halves, 0), 7);
+    EXPECT_EQ(s4_at(halves, 1), -7);
+    set_b1(bits, 3, false);
+    EXPECT_FALSE(b1_at(bits, 3));
+    EXPECT_TRUE(b1_at(bits, 6));
+}
+
+TEST(IntegerFormats, Limits) {
+    for (const IntegerFormat format : {IntegerFormat::s8, IntegerFormat::s4, IntegerFormat::b1}) {
+        const IntegerLimits& limits = limits_of(format);
+        EXPECT_EQ(limits.max - limits.min + 1, 1 << limits.bits);
+    }
+    EXPECT_EQ(limits_of(IntegerFormat::s4).min, -8);
+}
+
+TEST(StochasticRounding, EveryBf16NumberStaysAndNanStaysNan) {
+    for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
+        const float value = to_f32(BF16{static_cast<std::uint16_t>(bits)});
+        for (const std::uint32_t random : {0u, 1u, 0xffffu, 0xffffffffu})
+            ASSERT_EQ(to_bf16_stochastic(value, random).bits, to_bf16(value).bits) << bits;
+    }
+    EXPECT_TRUE(std::isnan(to_f32(to_bf16_stochastic(std::bit_cast<float>(0x7f800001u), 0xffff))));
+}
+
+TEST(StochasticRounding, GivesOneOfTheNeighboursAndTheNumberItselfOnAverage) {
+    for (const float value : {1.001f, -3.1416f, 1e-40f, 6.5e-39f, 1e38f}) {
+        const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+        const std::uint16_t toward_zero = static_cast<std::uint16_t>(bits >> 16);
+        std::uint32_t up = 0;
+        for (std::uint32_t random = 0; random < 0x10000; ++random) {
+            const std::uint16_t got = to_bf16_stochastic(value, random).bits;
+            ASSERT_TRUE(got == toward_zero || got == toward_zero + 1) << value;
+            up += got != toward_zero;
+        }
+        EXPECT_EQ(up, bits & 0xffffu) << value;  // of 65,536 equally likely words
+    }
+    // Where nearest even forgets: 256 + 1/4, a thousand times over, is 506 on average.
+    const RandomStream random{.seed = 3};
+    float nearest = 256, stochastic = 256;
+    for (std::uint64_t i = 0; i < 1000; ++i) {
+        nearest = to_f32(to_bf16(nearest + 0.25f));
+        stochastic = to_f32(to_bf16_stochastic(stochastic + 0.25f, random.bits(i)));
+    }
+    EXPECT_EQ(nearest, 256.0f);
+    // A step adds 2 with a chance of 1/8: the standard deviation of the sum is 21.
+    EXPECT_NEAR(stochastic, 506.0f, 5 * 21.0f);
+}
+
+TEST(UlpDistance, CountsTheNumbersBetween) {
+    EXPECT_EQ(ulp_distance(1.0f, 1.0f), 0u);
+    EXPECT_EQ(ulp_distance(0.0f, -0.0f), 0u);
+    EXPECT_EQ(ulp_distance(1.0f, std::nextafter(1.0f, 2.0f)), 1u);
+    EXPECT_EQ(ulp_distance(1e-45f, -1e-45f), 2u);
+    EXPECT_EQ(ulp_distance(1.0, 2.0), std::uint64_t{1} << 52);
+    EXPECT_EQ(ulp_distance(std::numeric_limits<float>::max(), infinity), 1u);
+    EXPECT_EQ(ulp_distance(-std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()),
+              2 * 0x7ff0000000000000u);
+    EXPECT_EQ(ulp_distance(to_bf16(1.0f), to_bf16(-1.0f)), 2 * 0x3f80u);
+    EXPECT_EQ(ulp_distance(to_fp16(65504.0f), to_fp16(infinity)), 1u);
+    EXPECT_EQ(ulp_distance(nan, nan), ulp_distance_of_nan);
+    EXPECT_EQ(ulp_distance(1.0f, nan), ulp_distance_of_nan);
+    EXPECT_EQ(ulp_distance(to_fp16(nan), to_fp16(1.0f)), ulp_distance_of_nan);
+    EXPECT_EQ(ulp_distance(BF16{0x7f81}, BF16{0xff81}), ulp_distance_of_nan);
+}
+
+TEST(UlpDistance, IsOneBetweenAllNeighboursOf16BitFormats) {
+    for (std::uint32_t bits = 0; bits < 0x7c00; ++bits) {
+        const auto low = static_cast<std::uint16_t>(bits), high = static_cast<std::uint16_t>(bits + 1);
+        ASSERT_EQ(ulp_distance(FP16{low}, FP16{high}), 1u);
+        ASSERT_EQ(ulp_distance(BF16{static_cast<std::uint16_t>(high | 0x8000)},
+                               BF16{static_cast<std::uint16_t>(low | 0x8000)}),
+                  1u);
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
