@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mantissa/device/cpu/modes/bit_product.h"
+#include "mantissa/device/cpu/modes/modes.h"
 
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
 

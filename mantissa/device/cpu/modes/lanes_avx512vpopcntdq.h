@@ -1,8 +1,8 @@
 // Bits, 32 to a word, their ones counted by vpopcntd: the twin of GenericB1Lanes.
 #pragma once
 
-#include "mantissa/device/cpu/modes/bit_product.h"
 #include "mantissa/device/cpu/modes/lanes_avx512.h"
+#include "mantissa/device/cpu/modes/modes.h"
 
 namespace mantissa::cpu {
 namespace {

@@ -1,0 +1,23 @@
+// Which kernel a mode runs on.
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/modes/mode_kernels.h"
+
+namespace mantissa::cpu {
+
+ModeKernel mode_kernel(MatrixMode mode, Isa isa) {
+    if (isa == Isa::generic) return mode_kernel_generic(mode);
+    if (isa == Isa::avx2) return mode_kernel_avx2(mode);
+    switch (mode) {
+        case MatrixMode::f64:
+            return mode_kernel_avx512_f64();
+        case MatrixMode::s8:
+        case MatrixMode::s4:
+            return has_avx512_vnni() ? mode_kernel_avx512_vnni() : mode_kernel_avx2(mode);
+        case MatrixMode::b1_exclusive_or:
+        case MatrixMode::b1_conjunction:
+            return has_avx512_vpopcntdq() ? mode_kernel_avx512_vpopcntdq(mode) : mode_kernel_avx2(mode);
+    }
+    throw InternalError("a matrix mode outside of its enumeration");
+}
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,10 @@
+// FP64 matrices in AVX-512.
+#include "mantissa/device/cpu/modes/lanes_avx512.h"
+#include "mantissa/device/cpu/modes/mode_body.h"
+#include "mantissa/device/cpu/modes/mode_kernels.h"
+
+namespace mantissa::cpu {
+
+ModeKernel mode_kernel_avx512_f64() { return mode_kernel_of<Avx512F64Lanes>(); }
+
+}  // namespace mantissa::cpu

@@ -1,0 +1,38 @@
+// Matrices of which at most two of every four neighbours in a row are not zero (2:4 sparse): pruning to that
+// form, and storing it in half the numbers.
+//
+// Compressed, a row of k numbers is k / 2 values and k / 4 pairs of positions, four bits each, two pairs to a
+// byte, the first in the lower half: bits 0 and 1 say where in its four the first value stood, bits 2 and 3
+// the second, which comes after it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mantissa::cpu {
+
+enum class SparseFormat : std::uint8_t { f32, f16, bf16, s8, s4 };
+
+/// Of `rows` rows of `k` numbers, dense and compressed, in bytes. k is a multiple of 4: all functions here
+/// throw UserError where it is not.
+struct SparseSizes {
+    std::size_t dense = 0;
+    std::size_t values = 0;
+    std::size_t positions = 0;
+};
+
+SparseSizes sparse_sizes(SparseFormat format, std::int64_t rows, std::int64_t k);
+
+/// Of every four neighbours keeps the two of greatest magnitude, the earlier where they are equal, and makes
+/// zeros of the others. A NaN is kept before all else.
+void prune(SparseFormat format, void* matrix, std::int64_t rows, std::int64_t k);
+
+/// Throws UserError, naming row and columns, where more than two of four are not zero. A NaN is not zero.
+void compress(SparseFormat format, const void* matrix, std::int64_t rows, std::int64_t k, void* values,
+              std::uint8_t* positions);
+
+/// One row back into k numbers.
+void decompress_row(SparseFormat format, const void* values, const std::uint8_t* positions, std::int64_t k,
+                    void* row);
+
+}  // namespace mantissa::cpu
