@@ -21,6 +21,7 @@ struct Rung {
     double loss_tolerance;  ///< how far its losses may lie from the first rung's
     /// What its matrix multiplies must run as: the start of the kernel's name.
     std::string_view matmul_kernel;
+    bool fuse = false;
     bool match_attention = false;
 };
 
@@ -30,7 +31,8 @@ struct Rung {
 constexpr Rung known_rungs[] = {{"fp32", "fp32", 0.0, "gemm f32*f32+f32"},
                                 {"tf32", "tf32", 1e-3, "gemm tf32*tf32+f32"},
                                 {"bf16", "bf16", 0.02, "gemm bf16*bf16+f32"},
-                                {"flash", "bf16", 0.02, "gemm bf16*bf16+f32", true},
+                                {"compiled", "bf16", 0.02, "gemm bf16*bf16+f32", true},
+                                {"flash", "bf16", 0.02, "gemm bf16*bf16+f32", true, true},
                                 {"fp16", "fp16", 0.02, "gemm f16*f16+f32"}};
 
 const Rung& find_rung(const std::string& name) {
@@ -42,6 +44,7 @@ const Rung& find_rung(const std::string& name) {
 
 TrainerOptions options_of(const Rung& rung, TrainerOptions options) {
     options.pipeline.policy = find_policy(rung.policy);
+    options.pipeline.fuse = rung.fuse;
     options.pipeline.match_attention = rung.match_attention;
     options.loss_scale = default_loss_scale(options.pipeline.policy);
     return options;
@@ -250,6 +253,7 @@ std::vector<std::string> default_rungs(const Target& target) {
     for (const std::string& name : ladder_rungs()) {
         if (name == "fp16") continue;
         if (name == "tf32" && target.bf16_unit != "amx") continue;
+        if (find_rung(name).fuse && !target.cannot_compile.empty()) continue;
         names.push_back(name);
     }
     return names;

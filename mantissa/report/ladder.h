@@ -18,8 +18,8 @@ namespace mantissa {
 /// The names of all rungs, in the order of the ladder.
 std::vector<std::string> ladder_rungs();
 
-/// The rungs that a machine climbs by default: not fp16, which is bf16 with a loss scale, and tf32 only where
-/// the machine multiplies it faster than FP32.
+/// The rungs that a machine climbs by default: not fp16, which is bf16 with a loss scale; tf32 only where the
+/// machine multiplies it faster than FP32; those with fused kernels only where they can be made.
 std::vector<std::string> default_rungs(const Target& target);
 
 struct LadderOptions {

@@ -113,10 +113,11 @@ TEST(Commands, LadderPrintsItsTableAndWritesItsJson) {
     EXPECT_EQ(json["command"], "ladder");
     EXPECT_EQ(json["model"]["parameters"], 891648);
     EXPECT_GT(json["machine"]["peaks"]["f32_fma_tflops"].get<double>(), 0);
-    ASSERT_EQ(json["rungs"].size(), 3u);
+    ASSERT_EQ(json["rungs"].size(), 4u);
     EXPECT_EQ(json["rungs"][0]["name"], "fp32");
     EXPECT_EQ(json["rungs"][1]["name"], "bf16");
-    EXPECT_EQ(json["rungs"][2]["name"], "flash");
+    EXPECT_EQ(json["rungs"][2]["name"], "compiled");
+    EXPECT_EQ(json["rungs"][3]["name"], "flash");
     for (const auto& rung : json["rungs"]) {
         EXPECT_EQ(rung["losses"].size(), 8u);
         EXPECT_LT(rung["losses"].back(), rung["losses"].front());

@@ -254,8 +254,8 @@ TEST(Trainer, UnderflowIsSeenAndCuredByALossScale) {
         EXPECT_EQ(trainer.state().read("wte.weight"), before);
         return share;
     };
-    // A probability of 1/4096 shared by 192 tokens, at this scale, is 5e-9: below FP16's smallest number. GPT-2's
-    // vocabulary over 4,096 tokens is there at scale 1.
+    // A probability of 1/4096 shared by 192 tokens, at this scale, is 5e-9: below FP16's smallest number.
+    // GPT-2's vocabulary over 4,096 tokens is there at scale 1.
     EXPECT_GT(lost(0x1p-8), 0.5);
     EXPECT_LT(lost(256), 0.01);
 }
