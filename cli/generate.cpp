@@ -77,6 +77,7 @@ nlohmann::ordered_json report_of(const Options& options, const nn::Gpt2Config& m
             {"prompt_tokens", prompt_tokens},
             {"text", text},
             {"tokens", generated.tokens},
+            {"log_probabilities", generated.log_probabilities},
             {"ended_by", name_of(generated.end)},
             {"temperature", options.temperature},
             {"top_k", options.top_k.value_or(0)},

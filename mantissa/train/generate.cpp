@@ -34,6 +34,7 @@ Generated generate(Generator& generator, std::span<const std::int32_t> prompt, c
         generated.end = TextEnd::end_of_text;
         if (token == options.last_token) break;
         generated.tokens.push_back(token);
+        generated.log_probabilities.push_back(log_probability(logits, token));
         show(token);
         generated.end = TextEnd::length;
         if (static_cast<std::int64_t>(generated.tokens.size()) == options.length) break;

@@ -23,7 +23,8 @@ enum class TextEnd : std::uint8_t { length, context, end_of_text };
 std::string_view name_of(TextEnd end);
 
 struct Generated {
-    std::vector<std::int32_t> tokens;  ///< without the prompt and without what ended it
+    std::vector<std::int32_t> tokens;       ///< without the prompt and without what ended it
+    std::vector<double> log_probabilities;  ///< of each of them, by the model: see log_probability
     TextEnd end = TextEnd::length;
     double prompt_seconds = 0;  ///< to the scores of the first token
     double seconds = 0;         ///< from those to the end: of all tokens but the first

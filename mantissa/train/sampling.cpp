@@ -75,4 +75,12 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
     return found == sums.end() ? ids.back() : ids[static_cast<std::size_t>(found - sums.begin())];
 }
 
+double log_probability(std::span<const float> logits, std::int32_t token) {
+    check(token >= 0 && static_cast<std::size_t>(token) < logits.size(), "the token has a score");
+    const double highest = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+    double total = 0;
+    for (const float score : logits) total += std::exp(static_cast<double>(score) - highest);
+    return static_cast<double>(logits[static_cast<std::size_t>(token)]) - highest - std::log(total);
+}
+
 }  // namespace mantissa

@@ -22,4 +22,7 @@ void validate(const SamplingOptions& options);
 /// generation", 2018 (top k).
 std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, std::int64_t position);
 
+/// ln softmax(logits)[token]: what the model itself gives to the token, whatever the options of the draw.
+double log_probability(std::span<const float> logits, std::int32_t token);
+
 }  // namespace mantissa

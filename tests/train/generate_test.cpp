@@ -176,6 +176,41 @@ TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
     EXPECT_THROW(ended({.length = 0}), UserError);
 }
 
+/// ln softmax(scores)[token] in FP64.
+double log_softmax(const double* scores, std::int32_t token) {
+    double total = 0;
+    for (std::int64_t id = 0; id < config.vocabulary; ++id) total += std::exp(scores[id]);
+    return scores[token] - std::log(total);
+}
+
+TEST(Generate, SaysHowProbableEachTokenWas) {
+    Model model;
+    Generator generator(*model.device, config, 3);
+    generator.allocate(*model.parameters);
+    // At this temperature most tokens drawn are improbable ones, of all over the vocabulary.
+    const Generated generated =
+        generate(generator, some_tokens(3),
+                 {.sampling = {.temperature = 4, .top_k = 60, .seed = 5}, .length = 12}, [](std::int32_t) {});
+    ASSERT_EQ(generated.log_probabilities.size(), 12u);
+    std::vector<std::int32_t> tokens = some_tokens(3);
+    tokens.insert(tokens.end(), generated.tokens.begin(), generated.tokens.end());
+    const Full full(model, tokens);
+    // A score's error passes into a log-probability once for the token and once for the sum; the scores'
+    // own class is that of ScoresAreThoseOfTheWholeSequenceAtEveryPosition.
+    const double allowed = 4 * worst_error(full.scores, full.exact.data());
+    ASSERT_LT(allowed, 2e-4);
+    for (std::size_t i = 0; i < generated.tokens.size(); ++i) {
+        const double* scores = full.exact.data() + (2 + i) * static_cast<std::size_t>(config.vocabulary);
+        EXPECT_NEAR(generated.log_probabilities[i], log_softmax(scores, generated.tokens[i]), allowed) << i;
+    }
+}
+
+TEST(Sampling, LogProbabilityOfLargeScores) {
+    const std::vector<float> scores{1000, 1000, -1000};
+    EXPECT_DOUBLE_EQ(log_probability(scores, 1), -std::log(2.0));
+    EXPECT_DOUBLE_EQ(log_probability(scores, 2), -2000 - std::log(2.0));
+}
+
 TEST(Sampling, AtTemperatureZeroTheLargestScoreWins) {
     const std::vector<float> scores{1, 4, 2, 4, -1};
     for (std::int64_t position = 0; position < 20; ++position) {
