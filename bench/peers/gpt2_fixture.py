@@ -6,9 +6,7 @@ AdamW steps on that batch lead to. All is computed in FP64 from parameters that 
 once, on storing. The same run in FP32 is made beside it and its distance printed: that is what a correct FP32
 engine may be expected to reach.
 
-The model is GPT-2 as published: pre-norm blocks, learned positions, tanh GELU, layer norm with eps 1e-5, causal
-attention scaled by 1/sqrt(D), output tied to the token embedding, mean cross-entropy. Names are those of the
-Hugging Face checkpoints; linear weights are [out, in] here, where those files hold [in, out].
+The model is that of gpt2_plain.py, with its names and layouts.
 
 Needs PyTorch (Debian: python3-torch). `--check` compares with the stored file instead of writing it.
 """
@@ -21,37 +19,21 @@ import struct
 import sys
 
 import torch
-import torch.nn.functional as F
+
+import gpt2_plain
 
 LAYERS, HEADS, CHANNELS, SEQUENCE, VOCABULARY, BATCH = 2, 3, 36, 37, 211, 2
-STEPS, LEARNING_RATE, BETAS, EPSILON, WEIGHT_DECAY = 20, 1e-3, (0.9, 0.95), 1e-8, 0.1
+STEPS, LEARNING_RATE, BETAS, WEIGHT_DECAY = 20, 1e-3, (0.9, 0.95), 0.1
 SEED = 20190214
+SHAPES = gpt2_plain.parameter_shapes(LAYERS, CHANNELS, VOCABULARY, SEQUENCE)
 DEFAULT_PATH = pathlib.Path(__file__).resolve().parents[2] / "tests/fixtures/gpt2_tiny.safetensors"
-
-
-def parameter_shapes():
-    """Name -> shape of every parameter, in the order in which they are drawn."""
-    c = CHANNELS
-    shapes = {"wte.weight": (VOCABULARY, c), "wpe.weight": (SEQUENCE, c)}
-    for layer in range(LAYERS):
-        block = f"h.{layer}."
-        for name, rows, columns in (("attn.c_attn", 3 * c, c), ("attn.c_proj", c, c),
-                                    ("mlp.c_fc", 4 * c, c), ("mlp.c_proj", c, 4 * c)):
-            shapes[f"{block}{name}.weight"] = (rows, columns)
-            shapes[f"{block}{name}.bias"] = (rows,)
-        for name in ("ln_1", "ln_2"):
-            shapes[f"{block}{name}.weight"] = (c,)
-            shapes[f"{block}{name}.bias"] = (c,)
-    shapes["ln_f.weight"] = (c,)
-    shapes["ln_f.bias"] = (c,)
-    return shapes
 
 
 def draw_parameters(source):
     """FP64 tensors whose values FP32 holds exactly. Biases and norm weights are drawn too, so that no term of
     a gradient is zero or multiplied by one by accident."""
     parameters = {}
-    for name, shape in parameter_shapes().items():
+    for name, shape in SHAPES.items():
         mean = 1.0 if ".ln_" in f".{name}" and name.endswith("weight") else 0.0
         residual = name.endswith("c_proj.weight")
         deviation = 0.02 / math.sqrt(2 * LAYERS) if residual else 0.02
@@ -60,52 +42,15 @@ def draw_parameters(source):
     return parameters
 
 
-def norm(p, name, x):
-    return F.layer_norm(x, (CHANNELS,), p[f"{name}.weight"], p[f"{name}.bias"], eps=1e-5)
-
-
-def linear(p, name, x):
-    return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
-
-
-def attention(p, block, x):
-    batch, sequence, _ = x.shape
-    size = CHANNELS // HEADS
-    q, k, v = (part.view(batch, sequence, HEADS, size).transpose(1, 2)
-               for part in linear(p, f"{block}attn.c_attn", x).split(CHANNELS, dim=2))
-    future = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
-    scores = (q @ k.transpose(2, 3) / math.sqrt(size)).masked_fill(future, -math.inf)
-    mixed = (scores.softmax(dim=3) @ v).transpose(1, 2).reshape(batch, sequence, CHANNELS)
-    return linear(p, f"{block}attn.c_proj", mixed)
-
-
-def gelu_tanh(x):
-    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
-
-
-def forward(p, tokens, targets):
-    """Returns the logits [B, T, V] and the mean cross-entropy."""
-    x = p["wte.weight"][tokens] + p["wpe.weight"][: tokens.shape[1]]
-    for layer in range(LAYERS):
-        block = f"h.{layer}."
-        x = x + attention(p, block, norm(p, f"{block}ln_1", x))
-        x = x + linear(p, f"{block}mlp.c_proj", gelu_tanh(linear(p, f"{block}mlp.c_fc", norm(p, f"{block}ln_2", x))))
-    logits = F.linear(norm(p, "ln_f", x), p["wte.weight"])
-    return logits, F.cross_entropy(logits.reshape(-1, VOCABULARY), targets.reshape(-1))
-
-
 def train(parameters, tokens, targets, dtype):
     """Runs the steps in `dtype` and returns everything that the fixture holds."""
     p = {name: value.to(dtype).clone().requires_grad_() for name, value in parameters.items()}
-    matrices = [value for value in p.values() if value.dim() >= 2]
-    vectors = [value for value in p.values() if value.dim() < 2]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": WEIGHT_DECAY},
-                                   {"params": vectors, "weight_decay": 0.0}],
-                                  lr=LEARNING_RATE, betas=BETAS, eps=EPSILON)
+    optimizer = gpt2_plain.adamw(p, learning_rate=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY)
     result, losses = {}, []
     for step in range(STEPS):
         optimizer.zero_grad()
-        logits, loss = forward(p, tokens, targets)
+        logits = gpt2_plain.logits_of(p, tokens, HEADS)
+        loss = gpt2_plain.loss_of(logits, targets)
         loss.backward()
         losses.append(loss.item())
         if step == 0:
@@ -174,7 +119,7 @@ def largest_distance(left, right, prefix):
 
 
 def print_summary(tensors, oracle, single):
-    count = sum(math.prod(shape) for shape in parameter_shapes().values())
+    count = sum(math.prod(shape) for shape in SHAPES.values())
     print(f"GPT-2: L={LAYERS} heads={HEADS} C={CHANNELS} T={SEQUENCE} V={VOCABULARY} B={BATCH}, {count} parameters")
     losses = tensors["losses"]
     print(f"loss {losses[0].item():.9f}, after {STEPS - 1} updates {losses[-1].item():.9f}")
@@ -209,7 +154,7 @@ def main():
         return 1 if fault else 0
     metadata = {"n_layer": LAYERS, "n_head": HEADS, "n_embd": CHANNELS, "n_ctx": SEQUENCE, "vocab_size": VOCABULARY,
                 "batch": BATCH, "steps": STEPS, "learning_rate": LEARNING_RATE, "beta1": BETAS[0],
-                "beta2": BETAS[1], "epsilon": EPSILON, "weight_decay": WEIGHT_DECAY, "weight_layout": "[out, in]",
+                "beta2": BETAS[1], "epsilon": gpt2_plain.ADAMW_EPSILON, "weight_decay": WEIGHT_DECAY, "weight_layout": "[out, in]",
                 "made_by": "bench/peers/gpt2_fixture.py"}
     write_safetensors(options.output, tensors, {name: str(value) for name, value in metadata.items()})
     print(f"wrote {options.output} ({options.output.stat().st_size / 1000:.0f} kB)")
