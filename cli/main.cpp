@@ -9,6 +9,7 @@
 #include "cli/explain.h"
 #include "cli/generate.h"
 #include "cli/ladder.h"
+#include "cli/numerics.h"
 #include "cli/peaks.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_generate_command(app);
     mantissa::cli::add_explain_command(app);
     mantissa::cli::add_peaks_command(app);
+    mantissa::cli::add_numerics_command(app);
     mantissa::cli::add_tokenize_command(app);
     try {
         if (const std::string wrong = argc > 1 && argv[1][0] != '-' ? unknown_command(app, argv[1]) : "";

@@ -158,6 +158,12 @@ Underflow Trainer::underflow(std::span<const std::int32_t> tokens, std::span<con
     return gradient_underflow(micro_step(options_.accumulate - 1, tokens, targets, 0));
 }
 
+void Trainer::look_into(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                        FunctionRef<void(Execution&)> look) {
+    allocate();
+    look(micro_step(options_.accumulate - 1, tokens, targets, 0));
+}
+
 StateBlock& Trainer::state() {
     allocate();
     return *memory_->state;

@@ -80,6 +80,11 @@ class Trainer {
     /// How much of the gradients a 16-bit policy loses at the loss scale of the next step. Changes no state.
     Underflow underflow(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
 
+    /// Gives the inputs of a step i32 [N, B, T] and hands its last micro-step to `look`, which runs as much
+    /// of it as it wants to see, and no update.
+    void look_into(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
+                   FunctionRef<void(Execution&)> look);
+
     /// Steps since the first one ever, those before a resume included.
     std::int64_t steps_done() const { return steps_; }
     /// Goes on after so many steps, as after a resume: random numbers follow the count.

@@ -74,7 +74,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"train --accumulate 0", 1, "--accumulate must be 1 or more micro-steps"},
         {"frobnicate", 2,
          "there is no command 'frobnicate'; there are: ladder, train, generate, explain, "
-         "peaks, tokenize"},
+         "peaks, numerics, tokenize"},
         {"peaks --of b17", 1, "there is no accelerator 'b17'; there are: a100, h100, h200"},
         {"peaks --device tpu", 1, "--device tpu: this build has cpu only"},
         {"", 2, "subcommand"},

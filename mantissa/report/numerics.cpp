@@ -1,0 +1,165 @@
+#include "mantissa/report/numerics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/version.h"
+
+namespace mantissa {
+
+namespace {
+
+/// Of an FP32 value that lies there now.
+ExponentHistogram histogram_of(const Execution& execution, Value value) {
+    constexpr std::int64_t piece = 1 << 16;
+    ExponentHistogram histogram;
+    const std::int64_t elements = execution.plan().graph().type(value).shape.elements();
+    std::vector<float> numbers;
+    for (std::int64_t begin = 0; begin < elements; begin += piece) {
+        numbers.resize(static_cast<std::size_t>(std::min(piece, elements - begin)));
+        execution.read_value(value, begin * 4, std::as_writable_bytes(std::span(numbers)));
+        histogram.add(numbers);
+    }
+    return histogram;
+}
+
+void add_outputs(const Execution& execution, NodeId id, NumericsReport& report) {
+    const Node& node = execution.plan().graph().node(id);
+    for (std::size_t output = 0; output < node.outputs.size(); ++output) {
+        if (node.outputs[output].dtype != DType::f32) continue;
+        const ExponentHistogram histogram = histogram_of(execution, {id, static_cast<std::int32_t>(output)});
+        if (node.origin.stage == Stage::forward) {
+            report.activations.add(histogram);
+            continue;
+        }
+        report.gradients.add(histogram);
+        report.gradient_tensors.push_back(
+            {fmt::format("{} {}", node.origin.scope, node.op->name), histogram});
+    }
+}
+
+double share(std::int64_t part, std::int64_t all) {
+    return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+/// What FP16 makes of magnitudes in (2^(top - 4), 2^top].
+const char* in_f16(int top) {
+    if (top <= -25) return "zero";
+    if (top <= -14) return "fewer bits";
+    return top <= 15 ? "" : "infinite";
+}
+
+/// Four exponents a line, between the least and the greatest that occur.
+std::string histogram_text(const NumericsReport& report) {
+    std::string text = fmt::format("{:>16} {:>9} {:>12} {:>10}  {:<11} {}\n", "up to", "weights",
+                                   "activations", "gradients", "in FP16", "gradients");
+    const ExponentHistogram* const all[] = {&report.weights, &report.activations, &report.gradients};
+    // Lines end at 2^-25, 2^-21, ... so that one of them ends where FP16 begins.
+    for (int top = 27; top >= -149; top -= 4) {
+        double shares[3];
+        for (int i = 0; i < 3; ++i)
+            shares[i] = share(all[i]->at_most(top) - all[i]->at_most(top - 4), all[i]->numbers());
+        if (shares[0] + shares[1] + shares[2] == 0) continue;
+        text += fmt::format("{:>16} {:>7.2f} % {:>10.2f} % {:>8.2f} %  {:<11} {}\n", fmt::format("2^{}", top),
+                            100 * shares[0], 100 * shares[1], 100 * shares[2], in_f16(top),
+                            std::string(static_cast<std::size_t>(std::lround(40 * shares[2])), '#'));
+    }
+    return text;
+}
+
+std::string scale_text(const NumericsReport& report) {
+    std::string text = fmt::format("{:>10} {:>10}\n", "loss scale", "lost");
+    const int proposed = proposed_scale_exponent(report.gradients);
+    for (int exponent = 0; exponent <= 24;
+         exponent += exponent < proposed && proposed < exponent + 4 ? proposed - exponent : 4) {
+        const bool overflows =
+            std::ldexp(static_cast<double>(report.gradients.greatest()), exponent) >= 65520;
+        text += fmt::format("{:>10} {:>8.3f} %{}{}\n", fmt::format("2^{}", exponent),
+                            100 * report.gradients.lost_in_f16(exponent),
+                            overflows ? "  the greatest becomes infinite" : "",
+                            exponent == proposed ? "  <- choose this" : "");
+    }
+    return text;
+}
+
+std::string worst_text(const NumericsReport& report) {
+    std::vector<TensorNumerics> tensors = report.gradient_tensors;
+    std::stable_sort(tensors.begin(), tensors.end(), [](const TensorNumerics& a, const TensorNumerics& b) {
+        return a.histogram.lost_in_f16(0) > b.histogram.lost_in_f16(0);
+    });
+    if (tensors.size() > 10) tensors.resize(10);
+    const int proposed = proposed_scale_exponent(report.gradients);
+    std::string text = fmt::format("{:<40} {:>12} {:>10} {:>10}\n", "gradient", "greatest", "at 1",
+                                   fmt::format("at 2^{}", proposed));
+    for (const TensorNumerics& tensor : tensors)
+        text +=
+            fmt::format("{:<40} {:>12.3g} {:>8.2f} % {:>8.2f} %\n", tensor.name, tensor.histogram.greatest(),
+                        100 * tensor.histogram.lost_in_f16(0), 100 * tensor.histogram.lost_in_f16(proposed));
+    return text;
+}
+
+nlohmann::ordered_json json_of(const ExponentHistogram& histogram) {
+    nlohmann::ordered_json json = {{"numbers", histogram.numbers()},
+                                   {"zeros", histogram.zeros()},
+                                   {"not_finite", histogram.not_finite()},
+                                   {"greatest", histogram.greatest()}};
+    json["exponents"] = nlohmann::ordered_json::array();
+    for (int exponent = ExponentHistogram::lowest; exponent <= ExponentHistogram::highest; ++exponent)
+        if (histogram.count(exponent) > 0) json["exponents"].push_back({exponent, histogram.count(exponent)});
+    return json;
+}
+
+}  // namespace
+
+NumericsReport measure_numerics(Trainer& trainer, std::span<const std::int32_t> tokens,
+                                std::span<const std::int32_t> targets) {
+    NumericsReport report{.model = trainer.options().model.name, .steps = trainer.steps_done()};
+    for (const State& state : trainer.state().states()) {
+        if (state.kind != State::Kind::parameter) continue;
+        const std::vector<std::byte> bytes = trainer.state().read(state.name);
+        report.weights.add({reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
+    }
+    trainer.look_into(tokens, targets, [&](Execution& execution) {
+        const Graph& graph = execution.plan().graph();
+        execution.run_while([&](NodeId id) { return graph.node(id).origin.stage != Stage::update; },
+                            [&](NodeId id) {
+                                add_outputs(execution, id, report);
+                                return true;
+                            });
+    });
+    return report;
+}
+
+std::string numerics_table(const NumericsReport& report) {
+    return fmt::format(
+        "{}, step {}: magnitudes of {} weights, {} activations, {} gradients (zeros apart: {} of the "
+        "gradients)\n"
+        "BF16 and TF32 have the range of FP32: they lose bits, never the number\n\n{}\n"
+        "what FP16 loses of the gradients\n{}\n{}",
+        report.model, report.steps, report.weights.numbers(), report.activations.numbers(),
+        report.gradients.numbers(), report.gradients.zeros(), histogram_text(report), scale_text(report),
+        worst_text(report));
+}
+
+std::string numerics_json(const NumericsReport& report) {
+    nlohmann::ordered_json json;
+    json["command"] = "numerics";
+    json["version"] = version();
+    json["commit"] = commit();
+    json["model"] = report.model;
+    json["steps"] = report.steps;
+    json["weights"] = json_of(report.weights);
+    json["activations"] = json_of(report.activations);
+    json["gradients"] = json_of(report.gradients);
+    json["proposed_scale"] = std::ldexp(1.0, proposed_scale_exponent(report.gradients));
+    json["lost_at_scale"] = nlohmann::ordered_json::array();
+    for (int exponent = 0; exponent <= 24; ++exponent)
+        json["lost_at_scale"].push_back(
+            {{"scale", std::ldexp(1.0, exponent)}, {"share", report.gradients.lost_in_f16(exponent)}});
+    return json.dump(2) + "\n";
+}
+
+}  // namespace mantissa
