@@ -2,7 +2,6 @@
 #pragma once
 
 #include <set>
-#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,21 +9,9 @@
 #include "mantissa/passes/axis_map.h"
 #include "mantissa/passes/position_pattern.h"
 #include "mantissa/passes/softmax_form.h"
+#include "mantissa/passes/uses.h"
 
 namespace mantissa {
-
-/// By node and output: the nodes that read it, once for each operand; results and updates count as node -1.
-class Uses {
-  public:
-    Uses(const Graph& graph, std::span<const Value> kept);
-    const std::vector<NodeId>& of(Value value) const {
-        return uses_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
-    }
-
-  private:
-    void add(Value value, NodeId user);
-    std::vector<std::vector<std::vector<NodeId>>> uses_;
-};
 
 /// Queries, keys or values: a value times a factor, taken through views and casts, outermost last.
 struct AttentionOperand {

@@ -1,7 +1,5 @@
 #include "mantissa/passes/match_attention.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -129,10 +127,6 @@ class Replacement {
 
 }  // namespace
 
-std::string AttentionRefusal::text() const {
-    return fmt::format("{}: {}", origin.scope.empty() ? "softmax" : origin.scope, reason);
-}
-
 AttentionMatch match_attention(const Graph& graph, std::span<Value> kept) {
     const Uses uses(graph, kept);
     PatternReader patterns(graph);
@@ -146,7 +140,7 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept) {
             const NodeId root = form->root;
             forms.emplace(root, std::move(*form));
         } else {
-            match.refused.push_back({graph.node(id).origin, std::get<std::string>(found)});
+            match.refused.push_back({graph.node(id).origin, "softmax", std::get<std::string>(found)});
         }
     }
     match.matched = static_cast<int>(forms.size());

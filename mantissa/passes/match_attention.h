@@ -10,25 +10,17 @@
 #pragma once
 
 #include <span>
-#include <string>
 #include <vector>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/passes/pattern_refusal.h"
 
 namespace mantissa {
-
-struct AttentionRefusal {
-    Origin origin;  ///< of the softmax
-    std::string reason;
-
-    /// As in "h.0.attn: the weights pass a dropout of rate 0.1, ...".
-    std::string text() const;
-};
 
 struct AttentionMatch {
     Graph graph;
     int matched = 0;
-    std::vector<AttentionRefusal> refused;
+    std::vector<PatternRefusal> refused;
 };
 
 /// `kept`: values that stay though nothing in the graph reads them, such as the loss; each is replaced by

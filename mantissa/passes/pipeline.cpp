@@ -49,7 +49,7 @@ class Pipeline {
 
 /// The forward pass, with attention found if it is asked for, in the formats of the policy.
 Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
-                     const PipelineOptions& options, std::vector<AttentionRefusal>& refused_attention) {
+                     const PipelineOptions& options, std::vector<PatternRefusal>& refused_attention) {
     Tensor loss;
     pipeline.run("trace", [&] { loss = model(graph); });
     Value place = loss.value();
@@ -104,7 +104,7 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
                                const PipelineOptions& options) {
     Graph graph;
     std::vector<ParameterGradient> gradients;
-    std::vector<AttentionRefusal> refused;
+    std::vector<PatternRefusal> refused;
     Pipeline pipeline(graph, options);
     const Tensor loss = build_forward(pipeline, graph, model, options, refused);
     pipeline.run("differentiate", [&] {
@@ -119,7 +119,7 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
 
 BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options) {
     Graph graph;
-    std::vector<AttentionRefusal> refused;
+    std::vector<PatternRefusal> refused;
     Pipeline pipeline(graph, options);
     const Tensor loss = build_forward(pipeline, graph, model, options, refused);
     graph.add_result("loss", loss.value());

@@ -47,8 +47,8 @@ struct PipelineOptions {
 struct BuiltGraph {
     Graph graph;
     std::vector<PassTime> times;
-    std::vector<AttentionRefusal> refused_attention = {};  ///< softmaxes that are part of none
-    std::vector<FusionRefusal> unfused = {};               ///< what was not fused, and why
+    std::vector<PatternRefusal> refused_attention = {};  ///< softmaxes that are part of none
+    std::vector<FusionRefusal> unfused = {};             ///< what was not fused, and why
 };
 
 /// Builds the graph of one training step. Throws UserError if `skip` names no optional pass, or if fusing is

@@ -299,7 +299,7 @@ TEST(MatchAttention, FindsEverySpelling) {
             Given given;
             given.graph.add_result("y", spelling.build(given).value());
             const AttentionMatch match = match_attention(given.graph);
-            for (const AttentionRefusal& refusal : match.refused) ADD_FAILURE() << refusal.reason;
+            for (const PatternRefusal& refusal : match.refused) ADD_FAILURE() << refusal.reason;
             ASSERT_EQ(match.matched, 1);
             verify(match.graph, "match_attention");
             EXPECT_EQ(count(match.graph, "softmax") + count(match.graph, "exp"), 0);

@@ -1,0 +1,25 @@
+// Who reads a value: what passes that look for patterns ask of a graph.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+/// By node and output: the nodes that read it, once for each operand; results and updates count as node -1.
+class Uses {
+  public:
+    /// `kept`: values that stay though nothing in the graph reads them.
+    Uses(const Graph& graph, std::span<const Value> kept);
+    const std::vector<NodeId>& of(Value value) const {
+        return uses_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
+    }
+
+  private:
+    void add(Value value, NodeId user);
+    std::vector<std::vector<std::vector<NodeId>>> uses_;
+};
+
+}  // namespace mantissa
