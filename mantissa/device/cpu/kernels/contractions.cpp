@@ -41,40 +41,20 @@ ContractionProblem contraction_of(const Problem& problem) {
     return contraction;
 }
 
-/// What a kernel multiplies: operands of one type, as they are stored or as another format.
-struct Factors {
-    DType operands;
-    Multiply multiply = Multiply::as_stored;
-};
-
-std::string refusal_of_factors(const Problem& problem, const Factors& factors) {
-    for (const Type& type : problem.inputs)
-        if (type.dtype != factors.operands)
-            return fmt::format("it multiplies {}, got {}", mantissa::name_of(factors.operands), type.text());
-    const bool as_tf32 = factors.multiply == Multiply::tf32;
-    const bool wants_tf32 = problem.attributes.has("multiply");
-    if (wants_tf32 && !as_tf32)
-        return fmt::format("it multiplies {} as it is stored, asked for {}",
-                           mantissa::name_of(factors.operands), problem.attributes.word("multiply"));
-    if (as_tf32 && !wants_tf32) return "it multiplies f32 as tf32, which was not asked for";
-    if (as_tf32 && tf32_is_overridden()) return "NVIDIA_TF32_OVERRIDE=0 forbids TF32";
-    return "";
-}
-
-Kernel make_kernel(const Context& context, Isa isa, const Factors& factors, std::string name) {
-    const auto contraction_of = [factors](const Problem& problem) {
+Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
+    const auto contraction_of = [multiply = unit.multiply](const Problem& problem) {
         ContractionProblem contraction = mantissa::cpu::contraction_of(problem);
-        contraction.multiply = factors.multiply;
+        contraction.multiply = multiply;
         return contraction;
     };
-    const auto bytes = [=, threads = context.pool.threads()](const Problem& problem) {
+    const auto bytes = [=, isa = unit.isa, threads = context.pool.threads()](const Problem& problem) {
         return static_cast<std::int64_t>(workspace_bytes(contraction_of(problem), isa, threads));
     };
     const auto refuse = [=](const Problem& problem) {
-        std::string reason = refusal_of_factors(problem, factors);
-        return reason.empty() ? refusal(contraction_of(problem), isa) : reason;
+        const std::string reason = unit.refusal(problem);
+        return reason.empty() ? refusal(contraction_of(problem), unit.isa) : reason;
     };
-    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Launch {
+    const auto prepare = [=, isa = unit.isa, &pool = context.pool](const Problem& problem) -> Launch {
         return [contraction = contraction_of(problem), size = static_cast<std::size_t>(bytes(problem)), isa,
                 &pool](const Operands& o) {
             contract(contraction,
@@ -85,29 +65,51 @@ Kernel make_kernel(const Context& context, Isa isa, const Factors& factors, std:
                      {o.workspace, size}, pool, isa);
         };
     };
-    return {.name = std::move(name), .refusal = refuse, .prepare = prepare, .workspace = bytes};
+    return {.name = unit.name, .refusal = refuse, .prepare = prepare, .workspace = bytes};
 }
 
 }  // namespace
 
-void add_contraction_kernels(KernelTable& table, const Context& context) {
+std::string ContractionUnit::refusal(const Problem& problem) const {
+    for (const Type& type : problem.inputs)
+        if (is_floating(type.dtype) && type.shape.rank() > 0 && type.dtype != operands)
+            return fmt::format("it multiplies {}, got {}", mantissa::name_of(operands), type.text());
+    const bool as_tf32 = multiply == Multiply::tf32;
+    const bool wants_tf32 = problem.attributes.has("multiply");
+    if (wants_tf32 && !as_tf32)
+        return fmt::format("it multiplies {} as it is stored, asked for {}", mantissa::name_of(operands),
+                           problem.attributes.word("multiply"));
+    if (as_tf32 && !wants_tf32) return "it multiplies f32 as tf32, which was not asked for";
+    if (as_tf32 && tf32_is_overridden()) return "NVIDIA_TF32_OVERRIDE=0 forbids TF32";
+    return "";
+}
+
+std::vector<ContractionUnit> contraction_units(Isa best) {
     // Levels from the CPU's best to plain C++: the plan shows the first that can, and why those before it
     // cannot.
-    for (int level = static_cast<int>(context.isa); level >= 0; --level) {
+    std::vector<ContractionUnit> units;
+    for (int level = static_cast<int>(best); level >= 0; --level) {
         const Isa isa = static_cast<Isa>(level);
         const std::string_view unit = mantissa::cpu::name_of(bf16_unit(isa));
         const bool tiles = isa == Isa::amx;  // they take 16 bits; FP32 as it is stored is for the level below
-        const auto add = [&](const Factors& factors, std::string name) {
-            table["matmul"].push_back(make_kernel(context, isa, factors, "gemm " + std::move(name)));
+        const auto add = [&](DType operands, Multiply multiply, std::string name) {
+            units.push_back({isa, operands, multiply, "gemm " + std::move(name)});
         };
-        if (!tiles) add({DType::f32}, fmt::format("f32*f32+f32 {}", name_of(isa)));
-        add({DType::f32, Multiply::tf32},
+        if (!tiles) add(DType::f32, Multiply::as_stored, fmt::format("f32*f32+f32 {}", name_of(isa)));
+        add(DType::f32, Multiply::tf32,
             fmt::format("tf32*tf32+f32 {}, {}", name_of(isa), tiles ? "three products of bf16" : "rounded"));
-        add({DType::bf16}, unit.empty() ? fmt::format("bf16*bf16+f32 {}, widened", name_of(isa))
-                                        : fmt::format("bf16*bf16+f32 {}", unit));
-        add({DType::f16},
+        add(DType::bf16, Multiply::as_stored,
+            unit.empty() ? fmt::format("bf16*bf16+f32 {}, widened", name_of(isa))
+                         : fmt::format("bf16*bf16+f32 {}", unit));
+        add(DType::f16, Multiply::as_stored,
             fmt::format("f16*f16+f32 {}, {}", name_of(isa), tiles ? "four products of bf16" : "widened"));
     }
+    return units;
+}
+
+void add_contraction_kernels(KernelTable& table, const Context& context) {
+    for (const ContractionUnit& unit : contraction_units(context.isa))
+        table["matmul"].push_back(make_kernel(context, unit));
 }
 
 }  // namespace mantissa::cpu

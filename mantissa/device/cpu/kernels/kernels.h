@@ -8,6 +8,7 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/device.h"
 
@@ -18,6 +19,20 @@ struct Context {
     ThreadPool& pool;
     Isa isa;
 };
+
+/// What multiplies matrices: a level, with operands of one type, as they are stored or as another format.
+struct ContractionUnit {
+    Isa isa;
+    DType operands;
+    Multiply multiply;
+    std::string name;  ///< as in "gemm bf16*bf16+f32 amx"
+
+    /// Why it cannot multiply a problem's tensors, whatever their shapes; empty if it can.
+    std::string refusal(const Problem& problem) const;
+};
+
+/// Those of this level and below, in order of preference.
+std::vector<ContractionUnit> contraction_units(Isa best);
 
 /// By operation, in order of preference.
 using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;

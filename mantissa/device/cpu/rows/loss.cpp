@@ -26,14 +26,18 @@ void check_ids(const char* kernel, const char* what, const std::int32_t* ids, st
                             kernel, what, ids[i], i, limit - 1));
 }
 
-/// In FP64 and in order: a few thousand numbers, for which threads are not worth waking.
+}  // namespace
+
+/// In order: a few thousand numbers, for which threads are not worth waking.
 float mean_of(const float* values, std::int64_t count) {
     double sum = 0;
     for (std::int64_t i = 0; i < count; ++i) sum += static_cast<double>(values[i]);
     return static_cast<float>(sum / static_cast<double>(count));
 }
 
-}  // namespace
+void check_targets(const char* kernel, const std::int32_t* targets, std::int64_t rows, std::int64_t classes) {
+    check_ids(kernel, "target", targets, rows, classes);
+}
 
 void cross_entropy(const RowKernels& kernels, const CrossEntropy& problem, ThreadPool& pool) {
     CrossEntropy p = problem;
@@ -43,11 +47,12 @@ void cross_entropy(const RowKernels& kernels, const CrossEntropy& problem, Threa
     check.that(p.stride >= p.classes, "stride is less than classes");
     check.input("logits", p.logits, p.rows * p.stride).input("targets", p.targets, p.rows * id_bytes);
     check.output("loss", p.loss, p.rows * float_bytes).output("lse", p.lse, p.rows * float_bytes);
-    check.output("mean_loss", p.mean_loss, float_bytes).finish();
-    check_ids("cross_entropy", "target", p.targets, p.rows, p.classes);
+    if (p.mean_loss) check.output("mean_loss", p.mean_loss, float_bytes);
+    check.finish();
+    check_targets("cross_entropy", p.targets, p.rows, p.classes);
     for_each_range(pool, p.rows, rows_per_block(p.stride * bytes_of(p.logits.type)),
                    [&](Range rows, std::int64_t) { kernels.cross_entropy(p, rows); });
-    *p.mean_loss = mean_of(p.loss, p.rows);
+    if (p.mean_loss) *p.mean_loss = mean_of(p.loss, p.rows);
 }
 
 void cross_entropy_grad(const RowKernels& kernels, const CrossEntropyGrad& problem, ThreadPool& pool,
@@ -60,7 +65,7 @@ void cross_entropy_grad(const RowKernels& kernels, const CrossEntropyGrad& probl
     check.input("logits", p.logits, p.rows * p.stride).input("targets", p.targets, p.rows * id_bytes);
     check.input("lse", p.lse, p.rows * float_bytes).same_type("dlogits", p.dlogits.type, p.logits.type);
     const Stores stores = check.output("dlogits", p.dlogits, p.rows * p.stride).finish(wanted);
-    check_ids("cross_entropy_grad", "target", p.targets, p.rows, p.classes);
+    check_targets("cross_entropy_grad", p.targets, p.rows, p.classes);
     for_each_range(pool, p.rows, rows_per_block(2 * p.stride * bytes_of(p.logits.type)),
                    [&](Range rows, std::int64_t) { kernels.cross_entropy_grad(p, rows, stores); });
 }

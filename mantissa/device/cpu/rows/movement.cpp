@@ -163,7 +163,7 @@ void copy(const RowKernels& kernels, const Copy& p, ThreadPool& pool, Stores wan
     if (p.source != p.target) move_whole(kernels, p, pool, stores);
 }
 
-void transpose(const RowKernels& kernels, const Transpose& p, ThreadPool& pool, Stores wanted) {
+void transpose(const RowKernels& kernels, const TransposedMatrix& p, ThreadPool& pool, Stores wanted) {
     ProblemCheck("transpose").size("rows", p.rows).size("columns", p.columns);
     permute(kernels,
             {.rank = 2,

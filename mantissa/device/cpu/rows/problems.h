@@ -109,7 +109,7 @@ struct CrossEntropy {
     const std::int32_t* targets = nullptr;  // [rows], each in [0, V)
     float* loss = nullptr;                  // [rows]
     float* lse = nullptr;                   // [rows]
-    float* mean_loss = nullptr;             // one number
+    float* mean_loss = nullptr;             // one number; null: not wanted
 };
 
 /// dlogits = (exp(logits - lse) - onehot(target)) * scale, scale = dloss / rows for a mean; padding becomes
@@ -238,7 +238,7 @@ struct Copy {
 };
 
 /// target[c, r] = source[r, c], elements of 2 or 4 bytes.
-struct Transpose {
+struct TransposedMatrix {
     std::int64_t rows = 0;
     std::int64_t columns = 0;
     int element_size = 4;

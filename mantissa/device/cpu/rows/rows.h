@@ -32,6 +32,12 @@ void gelu_grad(const RowKernels&, const GeluGrad&, ThreadPool&, Stores = Stores:
 void cross_entropy(const RowKernels&, const CrossEntropy&, ThreadPool&);
 void cross_entropy_grad(const RowKernels&, const CrossEntropyGrad&, ThreadPool&, Stores = Stores::automatic);
 
+/// The mean of the losses of rows, added in FP64.
+float mean_of(const float* values, std::int64_t count);
+
+/// Throws UserError naming the first target outside [0, classes), as the two above do.
+void check_targets(const char* kernel, const std::int32_t* targets, std::int64_t rows, std::int64_t classes);
+
 /// Throws UserError naming the token's position and the value if an id is outside [0, vocabulary).
 void embedding(const RowKernels&, const Embedding&, ThreadPool&, Stores = Stores::automatic);
 void embedding_grad(const RowKernels&, const EmbeddingGrad&, ThreadPool&);
@@ -52,7 +58,7 @@ void column_sum(const RowKernels&, const ColumnSum&, ThreadPool&);
 
 void cast(const RowKernels&, const Cast&, ThreadPool&, Stores = Stores::automatic);
 void copy(const RowKernels&, const Copy&, ThreadPool&, Stores = Stores::automatic);
-void transpose(const RowKernels&, const Transpose&, ThreadPool&, Stores = Stores::automatic);
+void transpose(const RowKernels&, const TransposedMatrix&, ThreadPool&, Stores = Stores::automatic);
 /// Throws InternalError if `axes` is no permutation of 0 ... rank - 1.
 void permute(const RowKernels&, const Permute&, ThreadPool&, Stores = Stores::automatic);
 
