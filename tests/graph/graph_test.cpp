@@ -102,6 +102,23 @@ TEST(Graph, AttentionRefusesWhatDoesNotFit) {
               std::string::npos);
 }
 
+TEST(Graph, LinearCrossEntropyRefusesWhatDoesNotFit) {
+    Graph graph;
+    const Tensor x = input(graph, "x", {6, 4}), w = input(graph, "w", {9, 4});
+    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {6}}));
+    const auto error = [&](const std::vector<Tensor>& operands) {
+        return error_of([&] { call(graph, "linear_cross_entropy", operands); });
+    };
+    EXPECT_EQ(call(graph, "linear_cross_entropy", std::vector{x, w, targets}).size(), 1u);
+    EXPECT_NE(error({x, transpose(w, {1, 0}), targets}).find("w must be [V, 4], got f32[4, 9]"),
+              std::string::npos);
+    EXPECT_NE(error({x, cast(w, DType::bf16), targets}).find("must have one type"), std::string::npos);
+    EXPECT_NE(error({reshape(x, {2, 3, 4}), w, targets}).find("x must be [N, C]"), std::string::npos);
+    EXPECT_NE(error({x, w, slice(targets, 0, 0, 5)}).find("operand 2 must have shape [6]"),
+              std::string::npos);
+    EXPECT_NE(error({x, w, targets, w}).find("the seed must be f32[], got f32[9, 4]"), std::string::npos);
+}
+
 TEST(Graph, StatesHaveOneNameAndOneUpdate) {
     Graph graph;
     const State state{.name = "w", .type = {DType::f32, {2}}, .initializer = {}};

@@ -39,7 +39,9 @@ double allowed(const OpCase& test, DType stored, double expected, double largest
     const double operands = test.error.stored * (1 + largest);
     if (stored == DType::bf16) return computed + 0x1p-8 * std::abs(expected) + 0x1p-9 * operands;
     if (stored == DType::f16) return computed + 0x1p-11 * std::abs(expected) + 0x1p-25 + 0x1p-12 * operands;
-    return computed;
+    if (!test.error.reaches_f32) return computed;
+    const DType first = test.operands[0].type.dtype;
+    return computed + operands * (first == DType::bf16 ? 0x1p-9 : first == DType::f16 ? 0x1p-12 : 0);
 }
 
 /// The worst error in units of what is allowed; above 1 fails. NaN in one and not in the other is infinitely

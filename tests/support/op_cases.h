@@ -32,6 +32,8 @@ struct Error {
     /// In 16 bits: roundings of values on the way that a kernel stores and the reference does not, each
     /// relative to the largest result.
     double stored = 0;
+    /// Whether these roundings reach results of FP32, too.
+    bool reaches_f32 = false;
 };
 
 struct OpCase {
@@ -334,6 +336,28 @@ inline std::vector<OpCase> attention_cases() {
     return cases;
 }
 
+/// Logits are sums of C products of normal numbers: below 2 C, here. In 16 bits each is rounded, and a weight
+/// exp(logit - lse) moves by that of its own and of the lse's, so 4 C roundings; then the gradient is
+/// rounded. In FP32, dw adds up to a chunk's depth of terms in a row, whose absolute values add up to less
+/// than 1.
+inline OpCase linear_cross_entropy_case(const char* name, std::int64_t N, std::int64_t C, std::int64_t V,
+                                        bool gradients) {
+    std::vector<Operand> operands{f32({N, C}), f32({V, C}), ids({N}, V)};
+    if (gradients) operands.push_back(f32({}));
+    return {"linear_cross_entropy",
+            fmt::format("linear_cross_entropy {}", name),
+            std::move(operands),
+            [](Graph& g, In x) { return call(g, "linear_cross_entropy", x); },
+            {16, 384, 4 * static_cast<double>(C) + 1, true}};
+}
+
+inline std::vector<OpCase> linear_cross_entropy_cases() {
+    return {linear_cross_entropy_case("in one chunk", 37, 5, 13, true),
+            linear_cross_entropy_case("in two chunks", 1027, 3, 7, true),
+            linear_cross_entropy_case("of one row", 1, 1, 1, true),
+            linear_cross_entropy_case("without gradients", 1027, 6, 11, false)};
+}
+
 inline std::vector<OpCase> composite_cases() {
     const Attributes epsilon{{"epsilon", 1e-5}};
     const Attributes adamw{{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}};
@@ -433,8 +457,9 @@ inline std::vector<OpCase> composite_cases() {
 
 inline std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
-    for (auto cases : {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(),
-                       contraction_cases(), attention_cases(), composite_cases()})
+    for (auto cases :
+         {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(), contraction_cases(),
+          attention_cases(), linear_cross_entropy_cases(), composite_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }

@@ -66,6 +66,7 @@ class CpuDevice final : public Device {
                    .cannot_compile = codegen::Compiler::refusal()};
         const cpu::Context context{pool_, isa_};
         cpu::add_contraction_kernels(kernels_, context);
+        cpu::add_loss_kernels(kernels_, context);
         cpu::add_attention_kernels(kernels_, context);
         cpu::add_row_kernels(kernels_, context);
         cpu::add_elementwise_kernels(kernels_, context);

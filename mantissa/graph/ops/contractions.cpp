@@ -12,14 +12,6 @@ std::int64_t extent(const Type& type, bool transposed, int axis) {
     return type.shape[transposed ? (axis == -1 ? -2 : -1) : axis];
 }
 
-/// FP32 operands may be multiplied as TF32; all others are multiplied as they are stored.
-void expect_multiply(const OpCall& call, DType operands) {
-    if (!call.attributes.has("multiply")) return;
-    const std::string& multiply = call.attributes.word("multiply");
-    expect(multiply == "tf32" && operands == DType::f32, "{} operands cannot be multiplied as {}",
-           name_of(operands), multiply);
-}
-
 std::vector<Type> matmul_types(const OpCall& call) {
     const Type &a = call.inputs[0], &b = call.inputs[1];
     expect_floating(call, 0);

@@ -1,4 +1,4 @@
-// Cross-entropy and its gradient.
+// Cross-entropy and its gradient, and the joint loss of a linear layer with both its gradients.
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/ops/rules.h"
 
@@ -60,6 +60,43 @@ std::vector<Tensor> cross_entropy_grad_definition(const DefinitionCall& call) {
                                      call.graph, call.attributes)[0]};
 }
 
+/// x [N, C], w [V, C], targets [N], and a seed where gradients are wanted -> loss, dx [N, C], dw [V, C].
+std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
+    const Type &x = call.inputs[0], &w = call.inputs[1];
+    expect_floating(call, 0);
+    expect(x.dtype == w.dtype, "x and w must have one type, got {} and {}", x.text(), w.text());
+    expect(x.shape.rank() == 2, "x must be [N, C], got {}", x.text());
+    expect(w.shape.rank() == 2 && w.shape[1] == x.shape[1], "w must be [V, {}], got {}", x.shape[1],
+           w.text());
+    expect_dtype(call, 2, DType::i32);
+    expect_shape(call, 2, {x.shape[0]});
+    expect_multiply(call, x.dtype);
+    const Type loss{loss_dtype(x), {}};
+    if (call.inputs.size() == 3) return {loss};
+    expect(call.inputs[3] == loss, "the seed must be {}, got {}", loss.text(), call.inputs[3].text());
+    return {loss, x, {loss_dtype(w), w.shape}};
+}
+
+/// x and w are leaves of its own: where an embedding is tied, x depends on w, and that path is not this
+/// operation's.
+std::vector<Tensor> linear_cross_entropy_definition(const DefinitionCall& call) {
+    const Tensor x = stop_gradient(as_f32(call.inputs[0])), w = stop_gradient(as_f32(call.inputs[1]));
+    MatmulOptions options{.transpose_b = true};
+    if (call.attributes.has("multiply")) options.multiply = call.attributes.word("multiply");
+    const Tensor loss = cross_entropy(matmul(x, w, options), call.inputs[2]);
+    if (call.inputs.size() == 3) return {loss};
+    const std::vector<Tensor> gradients =
+        backpropagate(call.graph, std::vector{loss}, std::vector{call.inputs[3]}, std::vector{x, w});
+    return {loss, cast(gradients[0], call.inputs[0].dtype()), gradients[1]};
+}
+
+/// The product that makes the logits, those that make dx and dw, and the work of both operations above.
+std::int64_t linear_cross_entropy_flops(std::span<const Type> inputs, std::span<const Type> outputs,
+                                        const Attributes&) {
+    const std::int64_t logits = inputs[0].shape[0] * inputs[1].shape[0], C = inputs[0].shape[1];
+    return logits * (outputs.size() == 1 ? 2 * C + 14 : 6 * C + 27);
+}
+
 }  // namespace
 
 std::span<const Op> loss_ops() {
@@ -83,6 +120,14 @@ std::span<const Op> loss_ops() {
          // an exponential, a subtraction, a comparison and a product
          .flops = [](auto inputs, auto, const Attributes&) { return 13 * inputs[1].shape.elements(); },
          .definition = cross_entropy_grad_definition},
+        {.name = "linear_cross_entropy",
+         .least_inputs = 3,
+         .most_inputs = 4,
+         .types = linear_cross_entropy_types,
+         .no_gradient = "it gives its gradients itself, and is made after differentiation",
+         .fuser = FuserClass::opaque,
+         .flops = linear_cross_entropy_flops,
+         .definition = linear_cross_entropy_definition},
     };
     return rows;
 }

@@ -31,6 +31,14 @@ inline void expect_shape(const OpCall& call, std::size_t index, const Shape& sha
            call.inputs[index].text());
 }
 
+/// FP32 operands may be multiplied as TF32; all others are multiplied as they are stored.
+inline void expect_multiply(const OpCall& call, DType operands) {
+    if (!call.attributes.has("multiply")) return;
+    const std::string& multiply = call.attributes.word("multiply");
+    expect(multiply == "tf32" && operands == DType::f32, "{} operands cannot be multiplied as {}",
+           name_of(operands), multiply);
+}
+
 inline Shape shape_attribute(const Attributes& attributes) { return Shape(attributes.list("shape")); }
 
 /// Elements of the first output times `each`.

@@ -38,6 +38,7 @@ std::vector<ContractionUnit> contraction_units(Isa best);
 using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 
 void add_contraction_kernels(KernelTable& table, const Context& context);
+void add_loss_kernels(KernelTable& table, const Context& context);
 void add_attention_kernels(KernelTable& table, const Context& context);
 void add_row_kernels(KernelTable& table, const Context& context);
 void add_elementwise_kernels(KernelTable& table, const Context& context);

@@ -1,0 +1,55 @@
+// Binds the joint loss of a linear layer's logits.
+#include <fmt/format.h>
+
+#include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/loss/linear_cross_entropy.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+/// x, w, targets, and a seed where there are gradients.
+LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) {
+    const Type& x = problem.inputs[0];
+    return {.rows = x.shape[0],
+            .channels = x.shape[1],
+            .classes = problem.inputs[1].shape[0],
+            .dtype = x.dtype,
+            .multiply = unit.multiply,
+            .gradients = problem.inputs.size() == 4};
+}
+
+Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
+    const auto bytes = [unit, threads = context.pool.threads()](const Problem& problem) {
+        return static_cast<std::int64_t>(workspace_bytes(loss_of(problem, unit), unit.isa, threads));
+    };
+    const auto refuse = [unit](const Problem& problem) {
+        const std::string reason = unit.refusal(problem);
+        return reason.empty() ? refusal(loss_of(problem, unit), unit.isa) : reason;
+    };
+    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Launch {
+        return [loss = loss_of(problem, unit), size = static_cast<std::size_t>(bytes(problem)),
+                isa = unit.isa, &pool](const Operands& o) {
+            LinearCrossEntropyArguments arguments{.x = o.inputs[0],
+                                                  .w = o.inputs[1],
+                                                  .targets = o.input<std::int32_t>(2),
+                                                  .loss = o.output<float>(0)};
+            if (loss.gradients) {
+                arguments.seed = *o.input<float>(3);
+                arguments.dx = o.outputs[1];
+                arguments.dw = o.output<float>(2);
+            }
+            linear_cross_entropy(loss, arguments, {o.workspace, size}, pool, isa);
+        };
+    };
+    return {.name = "chunked loss, " + unit.name, .refusal = refuse, .prepare = prepare, .workspace = bytes};
+}
+
+}  // namespace
+
+void add_loss_kernels(KernelTable& table, const Context& context) {
+    for (const ContractionUnit& unit : contraction_units(context.isa))
+        table["linear_cross_entropy"].push_back(make_kernel(context, unit));
+}
+
+}  // namespace mantissa::cpu
