@@ -47,6 +47,28 @@ class Pipeline {
     std::vector<PassTime> times_;
 };
 
+/// Joins a linear layer and its loss, if that is asked for; what is kept is found where it is afterwards.
+void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
+                        const PipelineOptions& options, std::vector<PatternRefusal>& refused) {
+    if (!options.chunk_loss) return;
+    pipeline.run("chunk_loss", [&] {
+        ChunkedLoss chunked = chunk_loss(graph, kept);
+        graph = std::move(chunked.graph);
+        refused = std::move(chunked.refused);
+    });
+}
+
+/// The same for the loss and the gradients.
+void build_chunked_loss(Pipeline& pipeline, Graph& graph, Value& loss,
+                        std::vector<ParameterGradient>& gradients, const PipelineOptions& options,
+                        std::vector<PatternRefusal>& refused) {
+    std::vector<Value> kept{loss};
+    for (const ParameterGradient& parameter : gradients) kept.push_back(parameter.gradient.value());
+    build_chunked_loss(pipeline, graph, kept, options, refused);
+    loss = kept[0];
+    for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].gradient = {graph, kept[i + 1]};
+}
+
 /// The forward pass, with attention found if it is asked for, in the formats of the policy.
 Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
                      const PipelineOptions& options, std::vector<PatternRefusal>& refused_attention) {
@@ -104,27 +126,31 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
                                const PipelineOptions& options) {
     Graph graph;
     std::vector<ParameterGradient> gradients;
-    std::vector<PatternRefusal> refused;
+    std::vector<PatternRefusal> attention, chunking;
     Pipeline pipeline(graph, options);
-    const Tensor loss = build_forward(pipeline, graph, model, options, refused);
+    Value loss = build_forward(pipeline, graph, model, options, attention).value();
     pipeline.run("differentiate", [&] {
         const Tensor seed = options.seed ? options.seed(graph) : Tensor{};
-        gradients = differentiate(graph, loss, seed);
+        gradients = differentiate(graph, {graph, loss}, seed);
     });
-    pipeline.run("update", [&] { update(graph, loss, gradients); });
+    build_chunked_loss(pipeline, graph, loss, gradients, options, chunking);
+    pipeline.run("update", [&] { update(graph, {graph, loss}, gradients); });
     BuiltGraph built = build_kernels(pipeline, graph, options);
-    built.refused_attention = std::move(refused);
+    built.refused_attention = std::move(attention);
+    built.refused_chunks = std::move(chunking);
     return built;
 }
 
 BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options) {
     Graph graph;
-    std::vector<PatternRefusal> refused;
+    std::vector<PatternRefusal> attention, chunking;
     Pipeline pipeline(graph, options);
-    const Tensor loss = build_forward(pipeline, graph, model, options, refused);
-    graph.add_result("loss", loss.value());
+    Value loss = build_forward(pipeline, graph, model, options, attention).value();
+    build_chunked_loss(pipeline, graph, {&loss, 1}, options, chunking);
+    graph.add_result("loss", loss);
     BuiltGraph built = build_kernels(pipeline, graph, options);
-    built.refused_attention = std::move(refused);
+    built.refused_attention = std::move(attention);
+    built.refused_chunks = std::move(chunking);
     return built;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/passes/autocast.h"
+#include "mantissa/passes/chunk_loss.h"
 #include "mantissa/passes/differentiate.h"
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/match_attention.h"
@@ -33,6 +34,7 @@ struct PipelineOptions {
     TraceSeed seed = {};              ///< the loss scale; none: 1
     std::set<std::string> skip = {};  ///< optional passes to leave out, by name
     bool match_attention = false;     ///< whether attention is looked for in the model
+    bool chunk_loss = false;          ///< whether the logits are made a chunk of tokens at a time
     /// Whether the machine has a kernel for the node; composites without one are expanded.
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
         return true;
@@ -48,6 +50,7 @@ struct BuiltGraph {
     Graph graph;
     std::vector<PassTime> times;
     std::vector<PatternRefusal> refused_attention = {};  ///< softmaxes that are part of none
+    std::vector<PatternRefusal> refused_chunks = {};     ///< losses whose logits stay whole
     std::vector<FusionRefusal> unfused = {};             ///< what was not fused, and why
 };
 

@@ -1,0 +1,269 @@
+#include "mantissa/passes/chunk_loss.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "mantissa/graph/tensor.h"
+#include "mantissa/passes/rewriter.h"
+#include "mantissa/passes/uses.h"
+
+namespace mantissa {
+
+namespace {
+
+struct NotThis {
+    std::string reason;
+};
+
+template <class... Args>
+void require(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+    if (!holds) throw NotThis{fmt::format(message, std::forward<Args>(args)...)};
+}
+
+/// Values: x [N, C], w [V, C], targets of N rows, the scalar seed. Nodes: what makes and what reads the
+/// logits.
+struct LossForm {
+    NodeId linear = -1, loss = -1;
+    Value x = {}, w = {}, targets = {};
+    Value seed = {};            ///< node -1: no gradients
+    NodeId dx = -1, dw = -1;    ///< the products that gave them
+    std::set<NodeId> replaced;  ///< nodes that nothing else reads
+};
+
+class Recognition {
+  public:
+    Recognition(const Graph& graph, const Uses& uses, NodeId loss) : graph_(graph), uses_(uses) {
+        form_.loss = loss;
+        logits_ = graph.node(loss).inputs[0];
+        form_.targets = graph.node(loss).inputs[1];
+    }
+
+    LossForm run() {
+        follow_logits();
+        follow_gradient();
+        return form_;
+    }
+
+  private:
+    const Node& node(NodeId id) const { return graph_.node(id); }
+    bool is(NodeId id, std::string_view op) const { return id >= 0 && node(id).op->name == op; }
+    bool is_view_or_cast(NodeId id) const { return is(id, "cast") || is(id, "reshape"); }
+
+    /// Rows of V numbers, in the format of the products' operands, or widened to that of the loss.
+    void require_logits(Value value) const {
+        const Type& type = graph_.type(value);
+        require(type.shape.rank() > 0 && type.shape[-1] == classes_, "the logits [{}, {}] are reshaped to {}",
+                rows_, classes_, type.shape.text());
+        require(type.dtype == dtype_ || type.dtype == loss_dtype_, "{} logits are cast to {}",
+                name_of(dtype_), name_of(type.dtype));
+    }
+
+    std::string reader(NodeId id) const {
+        return id < 0 ? "as a result" : fmt::format("by '{}'", node(id).op->name);
+    }
+
+    /// From the loss back to the product, over views and casts that nothing else reads.
+    void follow_logits() {
+        std::vector<Value> passed{logits_};
+        while (is_view_or_cast(passed.back().node)) passed.push_back(node(passed.back().node).inputs[0]);
+        take_linear(passed.back().node);
+        for (std::size_t i = 0; i < passed.size(); ++i) {
+            require_logits(passed[i]);
+            form_.replaced.insert(passed[i].node);
+            if (i > 0) require_one_reader(passed[i]);
+        }
+        form_.replaced.insert(form_.loss);
+    }
+
+    void require_one_reader(Value value) const {
+        for (const NodeId user : uses_.of(value))
+            require(form_.replaced.contains(user), "the logits are used {} too", reader(user));
+    }
+
+    void take_linear(NodeId id) {
+        require(is(id, "matmul"), "the logits come from '{}', not from a product with weights",
+                node(id).op->name);
+        const Node& linear = node(id);
+        form_.linear = id;
+        form_.x = linear.inputs[0];
+        form_.w = linear.inputs[1];
+        const Type &x = graph_.type(form_.x), &w = graph_.type(form_.w);
+        require(linear.inputs.size() == 2, "a bias is added to the logits");
+        require(w.shape.rank() == 2, "there is a batch of weights, {}", w.text());
+        require(linear.attributes.flag("transpose_b"), "the weights lie as [C, V] {}, not as [V, C]",
+                w.text());
+        require(!linear.attributes.flag("transpose_a"), "x lies as [C, N] {}, not as [N, C]", x.text());
+        rows_ = x.shape[0];
+        classes_ = w.shape[0];
+        dtype_ = x.dtype;
+        loss_dtype_ = graph_.type({form_.loss, 0}).dtype;
+        require(linear.outputs[0].dtype == dtype_, "{} operands give {} logits", name_of(dtype_),
+                name_of(linear.outputs[0].dtype));
+    }
+
+    /// From the loss's gradient on, over views and casts, to the products that make dx and dw.
+    void follow_gradient() {
+        NodeId gradient = -1;
+        for (const Value& read : {logits_, Value{form_.loss, 1}})
+            for (const NodeId user : uses_.of(read)) {
+                if (user == form_.loss) continue;
+                require(is(user, "cross_entropy_grad"), "{} used {} too",
+                        read == logits_ ? "the logits are" : "the log-sum-exp is", reader(user));
+                require(gradient < 0 || gradient == user, "the loss is differentiated twice");
+                gradient = user;
+            }
+        if (gradient < 0) return;
+        const Node& grad = node(gradient);
+        require(grad.inputs[1] == logits_ && grad.inputs[2] == form_.targets &&
+                    grad.inputs[3] == Value{form_.loss, 1},
+                "the gradient is of other logits or targets");
+        take_seed(grad.inputs[0]);
+        form_.replaced.insert(gradient);
+        Value dlogits{gradient, 0};
+        while (uses_.of(dlogits).size() == 1 && is_view_or_cast(uses_.of(dlogits)[0])) {
+            dlogits = {uses_.of(dlogits)[0], 0};
+            form_.replaced.insert(dlogits.node);
+            require_logits(dlogits);
+        }
+        take_products(dlogits);
+    }
+
+    /// The operation stands where the loss stood: what multiplies its gradients must not need a loss.
+    void take_seed(Value seed) {
+        require(graph_.type(seed) == Type{loss_dtype_, {}}, "its gradient is multiplied by {}, not by {}",
+                graph_.type(seed).text(), Type{loss_dtype_, {}}.text());
+        std::set<NodeId> above{seed.node};
+        while (!above.empty()) {
+            const NodeId id = *above.rbegin();
+            if (id < form_.loss) break;
+            require(!is(id, "cross_entropy"), "its gradient is multiplied by what depends on a loss");
+            above.erase(id);
+            for (const Value& input : node(id).inputs) above.insert(input.node);
+        }
+        form_.seed = seed;
+    }
+
+    void take_products(Value dlogits) {
+        for (const NodeId user : uses_.of(dlogits)) {
+            require(is(user, "matmul"), "the gradient of the logits is used {}", reader(user));
+            const Node& product = node(user);
+            const bool ta = product.attributes.flag("transpose_a");
+            const bool plain = product.inputs.size() == 2 && product.inputs[0] == dlogits &&
+                               !product.attributes.flag("transpose_b") && has_same_multiply(product);
+            if (plain && !ta && product.inputs[1] == form_.w && form_.dx < 0)
+                form_.dx = user;
+            else if (plain && ta && product.inputs[1] == form_.x && form_.dw < 0)
+                form_.dw = user;
+            else
+                throw NotThis{"the gradient of the logits goes into another product"};
+        }
+        require(is_read(form_.dx), "the gradient of x is not asked for");
+        require(is_read(form_.dw), "the gradient of the weights is not asked for");
+        require(node(form_.dx).outputs[0] == graph_.type(form_.x), "the gradient of {} is written as {}",
+                graph_.type(form_.x).text(), node(form_.dx).outputs[0].text());
+        form_.replaced.insert(form_.dx);
+        form_.replaced.insert(form_.dw);
+    }
+
+    /// The gradient rule of a product records both gradients, wanted or not.
+    bool is_read(NodeId product) const { return product >= 0 && !uses_.of({product, 0}).empty(); }
+
+    bool has_same_multiply(const Node& product) const {
+        const auto multiply = [](const Node& of) {
+            return of.attributes.has("multiply") ? of.attributes.word("multiply") : std::string();
+        };
+        return multiply(product) == multiply(node(form_.linear));
+    }
+
+    const Graph& graph_;
+    const Uses& uses_;
+    LossForm form_;
+    Value logits_;  // as the loss reads them
+    std::int64_t rows_ = 0, classes_ = 0;
+    DType dtype_ = DType::f32, loss_dtype_ = DType::f32;
+};
+
+class Replacement {
+  public:
+    Replacement(const Graph& source, Rewriter& rewriter, const LossForm& form)
+        : source_(source), rewriter_(rewriter), form_(form) {}
+
+    void run() {
+        if (form_.seed.node >= 0) bring_forward(form_.seed.node);
+        Graph& target = rewriter_.target();
+        const Node& linear = source_.node(form_.linear);
+        const OriginScope scope(target, linear.origin);
+        const Tensor x = operand(form_.x), w = operand(form_.w);
+        std::vector<Tensor> inputs{x, w, reshape(operand(form_.targets), {x.dim(0)})};
+        if (form_.seed.node >= 0) inputs.push_back(operand(form_.seed));
+        Attributes attributes;
+        if (linear.attributes.has("multiply"))
+            attributes = {{"multiply", linear.attributes.word("multiply")}};
+        const std::vector<Tensor> y = call(target, "linear_cross_entropy", inputs, attributes);
+        rewriter_.place({form_.loss, 0}, y[0].value());
+        if (form_.seed.node < 0) return;
+        rewriter_.place({form_.dx, 0}, y[1].value());
+        // FP32; in the shorter format where the product rounded it once, too.
+        const DType dw = source_.node(form_.dw).outputs[0].dtype;
+        rewriter_.place({form_.dw, 0}, cast(y[2], dw).value());
+    }
+
+  private:
+    Tensor operand(Value value) { return {rewriter_.target(), rewriter_.map(value)}; }
+
+    /// The seed is recorded after the loss, with the backward pass. Copies it and what it needs, and every
+    /// state and input before it, whose order must stay.
+    void bring_forward(NodeId seed) {
+        std::set<NodeId> needed{seed};
+        for (NodeId id = seed; id > form_.loss; --id) {
+            const Node& node = source_.node(id);
+            if (node.op->name == "state" || node.op->name == "input") needed.insert(id);
+            if (!needed.contains(id)) continue;
+            for (const Value& input : node.inputs) needed.insert(input.node);
+        }
+        for (const NodeId id : needed)
+            if (!rewriter_.placed({id, 0})) rewriter_.copy(id);
+    }
+
+    const Graph& source_;
+    Rewriter& rewriter_;
+    const LossForm& form_;
+};
+
+}  // namespace
+
+ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept) {
+    const Uses uses(graph, kept);
+    ChunkedLoss chunked;
+    std::map<NodeId, LossForm> forms;  // by the node of the loss
+    std::set<NodeId> replaced;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        if (graph.node(id).op->name != "cross_entropy") continue;
+        try {
+            const LossForm form = Recognition(graph, uses, id).run();
+            replaced.insert(form.replaced.begin(), form.replaced.end());
+            forms.emplace(id, form);
+        } catch (const NotThis& refusal) {
+            chunked.refused.push_back({graph.node(id).origin, "cross_entropy", refusal.reason});
+        }
+    }
+    chunked.matched = static_cast<int>(forms.size());
+    Rewriter rewriter(graph);
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        const auto form = forms.find(id);
+        if (form != forms.end())
+            Replacement(graph, rewriter, form->second).run();
+        else if (!replaced.contains(id) && !rewriter.placed({id, 0}))
+            rewriter.copy(id);
+    }
+    for (Value& value : kept) value = rewriter.map(value);
+    chunked.graph = rewriter.finish();
+    return chunked;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,239 @@
+// The joint loss: found under every policy, with the same loss and gradients; what does not fit stays, with a
+// reason.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/graph/printer.h"
+#include "mantissa/graph/verifier.h"
+#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/passes/pipeline.h"
+#include "tests/support/op_cases.h"
+
+namespace mantissa {
+namespace {
+
+constexpr std::int64_t B = 2, T = 5, V = 13;
+
+const nn::Gpt2Config model{
+    .name = "small", .layers = 1, .heads = 2, .channels = 8, .vocabulary = V, .context = 8, .dropout = 0};
+
+Tensor trace(Graph& graph) {
+    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
+    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
+    // As a micro-step has it.
+    return nn::gpt2_loss(model, tokens, targets, {}) * 0.25;
+}
+
+/// Every gradient is a result.
+void show_gradients(Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
+    graph.add_result("loss", loss.value());
+    for (const ParameterGradient& parameter : gradients)
+        graph.add_result(graph.states()[static_cast<std::size_t>(parameter.state)].name,
+                         parameter.gradient.value());
+}
+
+const State loss_scale{
+    .kind = State::Kind::optimizer, .name = "scale", .type = {DType::f32, {}}, .initializer = {}};
+
+BuiltGraph step(const std::string& policy, bool chunked) {
+    PipelineOptions options;
+    options.policy = find_policy(policy);
+    options.seed = [](Graph& graph) { return Tensor(graph, graph.add_state(loss_scale)); };
+    options.chunk_loss = chunked;
+    return build_training_step(trace, show_gradients, options);
+}
+
+int count(const Graph& graph, std::string_view op) {
+    int found = 0;
+    for (std::size_t id = 0; id < graph.size(); ++id)
+        found += graph.node(static_cast<NodeId>(id)).op->name == op;
+    return found;
+}
+
+ReferenceFeed feed_of(const Graph& graph) {
+    ReferenceFeed feed{{"tokens", testing::values_of(testing::ids({B, T}, V), 1)},
+                       {"targets", testing::values_of(testing::ids({B, T}, V), 2)}};
+    std::uint32_t which = 3;
+    for (const State& state : graph.states()) {
+        std::vector<double> values = testing::values_of({state.type}, which++);
+        for (double& x : values) x = 0.5 * x;
+        feed[state.name] = values;
+    }
+    feed["scale"] = {3};
+    return feed;
+}
+
+/// The largest difference of a result, in units of the larger result's largest element.
+double worst_difference(const Graph& a, const Graph& b) {
+    const ReferenceFeed feed = feed_of(a);
+    const ReferenceRun x(a, feed), y(b, feed);
+    double worst = 0;
+    for (const Result& result : a.results()) {
+        const std::vector<double>&expected = x.result(result.name).values,
+              &got = y.result(result.name).values;
+        EXPECT_EQ(got.size(), expected.size()) << result.name;
+        double largest = 0, difference = 0;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            largest = std::max(largest, std::abs(expected[i]));
+            const double here = std::abs(got[i] - expected[i]);
+            difference = here <= difference ? difference : here;  // a NaN stays
+        }
+        worst = difference / largest <= worst ? worst : difference / largest;
+    }
+    return worst;
+}
+
+TEST(ChunkLoss, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
+    // Casts round logits and their gradients to 8 or 11 bits, the definition does not: relative to the
+    // largest gradient some roundings of 2^-9 or 2^-12 for some ten logits of size one.
+    const std::pair<const char*, double> cases[] = {
+        {"fp32", 1e-13}, {"tf32", 1e-13}, {"bf16", 16 * 0x1p-9}, {"fp16", 16 * 0x1p-12}};
+    for (const auto& [policy, tolerance] : cases) {
+        const BuiltGraph whole = step(policy, false), chunked = step(policy, true);
+        verify(chunked.graph, "chunk_loss");
+        EXPECT_TRUE(chunked.refused_chunks.empty()) << policy;
+        EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1) << policy;
+        EXPECT_EQ(count(chunked.graph, "cross_entropy") + count(chunked.graph, "cross_entropy_grad"), 0);
+        EXPECT_EQ(count(chunked.graph, "matmul"), count(whole.graph, "matmul") - 3) << policy;
+        for (std::size_t id = 0; id < chunked.graph.size(); ++id)
+            for (const Type& type : chunked.graph.node(static_cast<NodeId>(id)).outputs)
+                EXPECT_NE(type.shape.elements(), B * T * V) << policy << ": logits";
+        EXPECT_LE(worst_difference(whole.graph, chunked.graph), tolerance) << policy;
+    }
+    // The tolerance bites: another seed is another gradient.
+    const Graph whole = step("fp32", false).graph;
+    PipelineOptions other{.chunk_loss = true};
+    other.seed = [](Graph& graph) {
+        graph.add_state(loss_scale);
+        return constant(graph, 3.01);
+    };
+    EXPECT_GT(worst_difference(whole, build_training_step(trace, show_gradients, other).graph), 1e-3);
+}
+
+TEST(ChunkLoss, TakesTheWeightsGradientAsTheProductWroteIt) {
+    const Graph graph = step("bf16", true).graph;
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+        const Node& node = graph.node(static_cast<NodeId>(id));
+        if (node.op->name != "linear_cross_entropy") continue;
+        EXPECT_EQ(graph.type(node.inputs[0]).dtype, DType::bf16);
+        EXPECT_EQ(graph.type(node.inputs[1]).dtype, DType::bf16);
+        EXPECT_EQ(node.outputs[1].dtype, DType::bf16);
+        EXPECT_EQ(node.outputs[2].dtype, DType::f32);
+        EXPECT_EQ(node.origin.scope, "lm_head");
+        EXPECT_EQ(node.origin.rule, "bf16 list: matmul");
+    }
+}
+
+TEST(ChunkLoss, OfAForwardPassHasNoSeedAndNoGradients) {
+    const Graph whole = build_evaluation(trace).graph;
+    const Graph chunked = build_evaluation(trace, {.chunk_loss = true}).graph;
+    EXPECT_EQ(count(chunked, "linear_cross_entropy"), 1);
+    EXPECT_EQ(count(chunked, "matmul"), count(whole, "matmul") - 1);
+    EXPECT_LE(worst_difference(whole, chunked), 1e-13);
+}
+
+TEST(ChunkLoss, IsIdempotent) {
+    const Graph once = step("bf16", true).graph;
+    const ChunkedLoss twice = chunk_loss(once);
+    EXPECT_EQ(twice.matched, 0);
+    EXPECT_TRUE(twice.refused.empty());
+    EXPECT_EQ(print(twice.graph), print(once));
+}
+
+/// A linear layer over N = 6 rows of C = 4, and what becomes of its logits.
+struct NearMiss {
+    const char* reason;
+    bool x_is_parameter = true, transposed = true;
+    Tensor (*loss)(Graph&, Tensor x, Tensor w, Tensor targets) = nullptr;
+};
+
+Tensor bias(Graph& graph) { return constant(graph, 1.0, DType::f32, {7}); }
+
+Tensor logits_of(Tensor x, Tensor w) { return matmul(x, w, {.transpose_b = true}); }
+
+const NearMiss near_misses[] = {
+    {.reason = "the logits are used by 'sum' too",
+     .loss =
+         [](Graph&, Tensor x, Tensor w, Tensor t) {
+             const Tensor logits = logits_of(x, w);
+             return cross_entropy(logits, t) + sum(logits, {0, 1});
+         }},
+    {.reason = "the logits are used as a result too",
+     .loss =
+         [](Graph& graph, Tensor x, Tensor w, Tensor t) {
+             const Tensor logits = logits_of(x, w);
+             graph.add_result("logits", logits.value());
+             return cross_entropy(logits, t);
+         }},
+    {.reason = "the logits are used by 'reshape' too",
+     .loss =
+         [](Graph& graph, Tensor x, Tensor w, Tensor t) {
+             const Tensor logits = logits_of(x, w);
+             graph.add_result("logits", reshape(logits, {-1}).value());
+             return cross_entropy(reshape(logits, {2, 3, 7}), reshape(t, {2, 3}));
+         }},
+    {.reason = "a bias is added to the logits",
+     .loss =
+         [](Graph& graph, Tensor x, Tensor w, Tensor t) {
+             return cross_entropy(matmul(x, w, {.transpose_b = true, .bias = bias(graph)}), t);
+         }},
+    {.reason = "the logits come from 'mul', not from a product with weights",
+     .loss = [](Graph&, Tensor x, Tensor w, Tensor t) { return cross_entropy(logits_of(x, w) * 2.0, t); }},
+    {.reason = "the logits come from 'add', not from a product with weights",
+     .loss = [](Graph& graph, Tensor x, Tensor w,
+                Tensor t) { return cross_entropy(logits_of(x, w) + bias(graph), t); }},
+    {.reason = "the weights lie as [C, V] f32[4, 7], not as [V, C]",
+     .transposed = false,
+     .loss = [](Graph&, Tensor x, Tensor w, Tensor t) { return cross_entropy(matmul(x, w), t); }},
+    {.reason = "its gradient is multiplied by what depends on a loss",
+     .loss =
+         [](Graph&, Tensor x, Tensor w, Tensor t) {
+             const Tensor loss = cross_entropy(logits_of(x, w), t);
+             return loss * loss;
+         }},
+    {.reason = "the gradient of x is not asked for",
+     .x_is_parameter = false,
+     .loss = [](Graph&, Tensor x, Tensor w, Tensor t) { return cross_entropy(logits_of(x, w), t); }},
+    {.reason = "the gradient of the weights is not asked for",
+     .loss = [](Graph&, Tensor x, Tensor w,
+                Tensor t) { return cross_entropy(logits_of(x, stop_gradient(w)), t); }},
+    {.reason = "the logits [6, 7] are reshaped to [42, 1]",
+     .loss =
+         [](Graph& graph, Tensor x, Tensor w, Tensor) {
+             const Tensor zeros = cast(constant(graph, 0.0, DType::f32, {42}), DType::i32);
+             return cross_entropy(reshape(logits_of(x, w), {42, 1}), zeros);
+         }},
+    {.reason = "f32 logits are cast to bf16",
+     .loss = [](Graph&, Tensor x, Tensor w,
+                Tensor t) { return cross_entropy(cast(logits_of(x, w), DType::bf16), t); }},
+};
+
+TEST(ChunkLoss, LeavesNearMissesAsTheyWereAndSaysWhy) {
+    for (const NearMiss& miss : near_misses) {
+        Graph graph;
+        const Type x_type{DType::f32, {6, 4}},
+            w_type{DType::f32, miss.transposed ? Shape{7, 4} : Shape{4, 7}};
+        const Tensor x(graph, miss.x_is_parameter
+                                  ? graph.add_state({.name = "x", .type = x_type, .initializer = {}})
+                                  : graph.add_input("x", x_type));
+        const Tensor w(graph, graph.add_state({.name = "w", .type = w_type, .initializer = {}}));
+        const Tensor t(graph, graph.add_input("targets", {DType::i32, {6}}));
+        const Tensor loss = miss.loss(graph, x, w, t);
+        std::vector<Value> kept{loss.value()};
+        for (const ParameterGradient& parameter : differentiate(graph, loss))
+            kept.push_back(parameter.gradient.value());
+        const std::vector<Value> before = kept;
+        const ChunkedLoss chunked = chunk_loss(graph, kept);
+        ASSERT_EQ(chunked.refused.size(), 1u) << miss.reason;
+        EXPECT_EQ(chunked.refused[0].text(), std::string("cross_entropy: ") + miss.reason);
+        EXPECT_EQ(print(chunked.graph), print(graph)) << miss.reason;
+        EXPECT_EQ(kept, before) << miss.reason;
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
