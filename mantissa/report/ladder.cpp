@@ -23,6 +23,7 @@ struct Rung {
     std::string_view matmul_kernel;
     bool fuse = false;
     bool match_attention = false;
+    bool chunk_loss = false;
 };
 
 /// Rungs that exist, in the order of the ladder. Tolerances: the same kernels give the same bits; BF16 keeps
@@ -33,6 +34,7 @@ constexpr Rung known_rungs[] = {{"fp32", "fp32", 0.0, "gemm f32*f32+f32"},
                                 {"bf16", "bf16", 0.02, "gemm bf16*bf16+f32"},
                                 {"compiled", "bf16", 0.02, "gemm bf16*bf16+f32", true},
                                 {"flash", "bf16", 0.02, "gemm bf16*bf16+f32", true, true},
+                                {"loss", "bf16", 0.02, "gemm bf16*bf16+f32", true, true, true},
                                 {"fp16", "fp16", 0.02, "gemm f16*f16+f32"}};
 
 const Rung& find_rung(const std::string& name) {
@@ -46,6 +48,7 @@ TrainerOptions options_of(const Rung& rung, TrainerOptions options) {
     options.pipeline.policy = find_policy(rung.policy);
     options.pipeline.fuse = rung.fuse;
     options.pipeline.match_attention = rung.match_attention;
+    options.pipeline.chunk_loss = rung.chunk_loss;
     options.loss_scale = default_loss_scale(options.pipeline.policy);
     return options;
 }
@@ -121,10 +124,15 @@ class LadderRun {
             rungs_.push_back({rung, Trainer(device_, options_of(rung, options_.trainer))});
             const Plan& plan = rungs_.back().trainer.plan();
             require_own_kernels(rung, plan.kernels_of("matmul"));
-            if (rung.match_attention && plan.kernels_of("attention").empty())
-                throw UserError(
-                    fmt::format("rung {} found no attention in {}", rung.name, options_.trainer.model.name));
+            if (rung.match_attention) require_found(rung, plan, "attention");
+            if (rung.chunk_loss) require_found(rung, plan, "linear_cross_entropy");
         }
+    }
+
+    void require_found(const Rung& rung, const Plan& plan, std::string_view op) const {
+        if (plan.kernels_of(op).empty())
+            throw UserError(
+                fmt::format("rung {} found no {} in {}", rung.name, op, options_.trainer.model.name));
     }
 
     void allocate() {
@@ -212,7 +220,8 @@ class LadderRun {
                         .build_milliseconds = trainer.build_milliseconds(),
                         .losses = running.losses,
                         .matmul_kernels = trainer.plan().kernels_of("matmul"),
-                        .attention_kernels = trainer.plan().kernels_of("attention")};
+                        .attention_kernels = trainer.plan().kernels_of("attention"),
+                        .loss_kernels = trainer.plan().kernels_of("linear_cross_entropy")};
         rung.share_of_unit_peak = flops / typical / unit_peak(rung.matmul_kernels);
         if (!report_.rungs.empty()) {
             rung.speedup = report_.rungs.front().milliseconds / rung.milliseconds;

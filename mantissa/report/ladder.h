@@ -45,6 +45,7 @@ struct RungReport {
     std::vector<double> losses;
     std::vector<std::string> matmul_kernels;
     std::vector<std::string> attention_kernels;  ///< empty where attention runs as its parts
+    std::vector<std::string> loss_kernels;       ///< empty where the logits exist whole
 };
 
 struct LadderReport {

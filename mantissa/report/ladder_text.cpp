@@ -61,12 +61,13 @@ std::string ladder_table(const LadderReport& report) {
             rung.build_milliseconds, rung.losses.front(), rung.losses.back());
     text += "\nlosses\n";
     for (const RungReport& rung : report.rungs) text += loss_line(rung);
-    text += "kernels of matmul, and of attention where it is one\n";
-    for (const RungReport& rung : report.rungs)
-        text += fmt::format("  {:<9} {}{}\n", rung.name, fmt::join(rung.matmul_kernels, ", "),
-                            rung.attention_kernels.empty()
-                                ? ""
-                                : fmt::format("; {}", fmt::join(rung.attention_kernels, ", ")));
+    text += "kernels of matmul, and of attention and the joint loss where they are one\n";
+    for (const RungReport& rung : report.rungs) {
+        text += fmt::format("  {:<9} {}", rung.name, fmt::join(rung.matmul_kernels, ", "));
+        for (const auto* kernels : {&rung.attention_kernels, &rung.loss_kernels})
+            if (!kernels->empty()) text += fmt::format("; {}", fmt::join(*kernels, ", "));
+        text += "\n";
+    }
     text += fmt::format(
         "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs + "
         "{:.1f} to measure copies + {:.1f} the program and its text\n",
@@ -94,19 +95,21 @@ std::string ladder_json(const LadderReport& report) {
     json["sequence"] = report.sequence;
     json["planned_bytes"] = report.planned_bytes();
     for (const RungReport& rung : report.rungs)
-        json["rungs"].push_back(
-            {{"name", rung.name},
-             {"ms_per_step", number(rung.milliseconds)},
-             {"ms_mad", number(rung.deviation)},
-             {"tokens_per_second", number(rung.tokens_per_second)},
-             {"speedup", number(rung.speedup)},
-             {"step_speedup", number(rung.step_speedup)},
-             {"mfu", number(rung.mfu)},
-             {"share_of_unit_peak", number(rung.share_of_unit_peak)},
-             {"peak_bytes", rung.peak_bytes},
-             {"build_ms", number(rung.build_milliseconds)},
-             {"losses", rung.losses},
-             {"kernels", {{"matmul", rung.matmul_kernels}, {"attention", rung.attention_kernels}}}});
+        json["rungs"].push_back({{"name", rung.name},
+                                 {"ms_per_step", number(rung.milliseconds)},
+                                 {"ms_mad", number(rung.deviation)},
+                                 {"tokens_per_second", number(rung.tokens_per_second)},
+                                 {"speedup", number(rung.speedup)},
+                                 {"step_speedup", number(rung.step_speedup)},
+                                 {"mfu", number(rung.mfu)},
+                                 {"share_of_unit_peak", number(rung.share_of_unit_peak)},
+                                 {"peak_bytes", rung.peak_bytes},
+                                 {"build_ms", number(rung.build_milliseconds)},
+                                 {"losses", rung.losses},
+                                 {"kernels",
+                                  {{"matmul", rung.matmul_kernels},
+                                   {"attention", rung.attention_kernels},
+                                   {"linear_cross_entropy", rung.loss_kernels}}}});
     return json.dump(2) + "\n";
 }
 

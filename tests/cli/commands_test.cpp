@@ -113,15 +113,17 @@ TEST(Commands, LadderPrintsItsTableAndWritesItsJson) {
     EXPECT_EQ(json["command"], "ladder");
     EXPECT_EQ(json["model"]["parameters"], 891648);
     EXPECT_GT(json["machine"]["peaks"]["f32_fma_tflops"].get<double>(), 0);
-    ASSERT_EQ(json["rungs"].size(), 4u);
+    ASSERT_EQ(json["rungs"].size(), 5u);
     EXPECT_EQ(json["rungs"][0]["name"], "fp32");
     EXPECT_EQ(json["rungs"][1]["name"], "bf16");
     EXPECT_EQ(json["rungs"][2]["name"], "compiled");
     EXPECT_EQ(json["rungs"][3]["name"], "flash");
+    EXPECT_EQ(json["rungs"][4]["name"], "loss");
     for (const auto& rung : json["rungs"]) {
         EXPECT_EQ(rung["losses"].size(), 8u);
         EXPECT_LT(rung["losses"].back(), rung["losses"].front());
         EXPECT_EQ(rung["kernels"]["matmul"].size(), 1u);
+        EXPECT_EQ(rung["kernels"]["linear_cross_entropy"].size(), rung["name"] == "loss" ? 1u : 0u);
         for (const char* member : {"ms_per_step", "ms_mad", "tokens_per_second", "speedup", "step_speedup",
                                    "mfu", "share_of_unit_peak", "peak_bytes", "build_ms"})
             EXPECT_TRUE(rung[member].is_number()) << member;

@@ -69,6 +69,46 @@ TEST(Trainer, SameBitsOnAnyNumberOfThreadsAndOnEveryRun) {
     EXPECT_NE(train(1, 5, 0.1), train(1, 5, 0.0));
 }
 
+TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {
+    const auto device = make_cpu_device();
+    const std::int64_t B = 3, T = 1024, V = 4099;
+    const auto trainer = [&](const char* policy, bool chunked) {
+        const nn::Gpt2Config model{.name = "wide",
+                                   .layers = 1,
+                                   .heads = 1,
+                                   .channels = 16,
+                                   .vocabulary = V,
+                                   .context = 1024,
+                                   .dropout = 0};
+        TrainerOptions options{.model = model, .batch = B, .sequence = T, .accumulate = 2};
+        options.loss_scale.kind = LossScaleOptions::Kind::dynamic;
+        options.pipeline.policy = find_policy(policy);
+        options.pipeline.match_attention = true;
+        options.pipeline.chunk_loss = chunked;
+        return Trainer(*device, options);
+    };
+    const TokenStream stream(some_text(20000));
+    const BatchSource batches(stream, stream.all(), {.batch = 2 * B, .sequence = T});
+    std::vector<std::int32_t> tokens(2 * B * T), targets(2 * B * T);
+    batches.fill(0, 0, tokens, targets);
+    // FP32: two orders of the same sums. BF16: the logits are rounded alike in both.
+    for (const char* policy : {"fp32", "bf16"}) {
+        Trainer whole = trainer(policy, false), chunked = trainer(policy, true);
+        EXPECT_TRUE(whole.plan().kernels_of("linear_cross_entropy").empty());
+        EXPECT_EQ(chunked.plan().kernels_of("linear_cross_entropy").size(), 1u);
+        EXPECT_LE(chunked.memory().arena, whole.memory().arena - B * T * V * 2) << policy;
+        for (int step = 0; step < 3; ++step) {
+            const StepResult expected = whole.step(tokens, targets, 1e-2);
+            const StepResult got = chunked.step(tokens, targets, 1e-2);
+            EXPECT_NEAR(got.loss, expected.loss, 1e-5f * expected.loss) << policy << " step " << step;
+            EXPECT_NEAR(got.gradient_norm, expected.gradient_norm, 1e-3f * expected.gradient_norm);
+        }
+        const auto first = std::span(tokens).first(B * T), then = std::span(targets).first(B * T);
+        const float expected = whole.validation_loss(first, then);
+        EXPECT_NEAR(chunked.validation_loss(first, then), expected, 1e-5f * expected) << policy;
+    }
+}
+
 TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequence) {
     const auto device = make_cpu_device();
     const auto trainer = [&](std::int64_t sequence, bool matched) {
