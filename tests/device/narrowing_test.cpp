@@ -5,7 +5,6 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "mantissa/base/random.h"
@@ -44,8 +43,9 @@ void expect_same(const std::vector<float>& from, float factor) {
         ASSERT_TRUE(got.s8 == expected.s8) << name_of(isa);
         ASSERT_TRUE(got.s4 == expected.s4) << name_of(isa);
         ASSERT_TRUE(got.b1 == expected.b1) << name_of(isa);
-        ASSERT_EQ(std::memcmp(got.bf16.data(), expected.bf16.data(), got.bf16.size() * sizeof(BF16)), 0)
-            << name_of(isa);
+        ASSERT_EQ(got.bf16.size(), expected.bf16.size()) << name_of(isa);
+        for (std::size_t i = 0; i < got.bf16.size(); ++i)
+            ASSERT_EQ(got.bf16[i].bits, expected.bf16[i].bits) << name_of(isa) << ", element " << i;
     }
 }
 
