@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/passes/plan_memory.h"
+#include "mantissa/report/unit_peak.h"
 
 namespace mantissa {
 
@@ -222,7 +223,7 @@ class LadderRun {
                         .matmul_kernels = trainer.plan().kernels_of("matmul"),
                         .attention_kernels = trainer.plan().kernels_of("attention"),
                         .loss_kernels = trainer.plan().kernels_of("linear_cross_entropy")};
-        rung.share_of_unit_peak = flops / typical / unit_peak(rung.matmul_kernels);
+        rung.share_of_unit_peak = flops / typical / peak_of(rung.matmul_kernels);
         if (!report_.rungs.empty()) {
             rung.speedup = report_.rungs.front().milliseconds / rung.milliseconds;
             rung.step_speedup = report_.rungs.back().milliseconds / rung.milliseconds;
@@ -230,13 +231,12 @@ class LadderRun {
         return rung;
     }
 
-    /// Of the unit that kernels of these names run on: the BF16 unit where the machine has one and they name
-    /// it.
-    double unit_peak(const std::vector<std::string>& kernels) const {
-        const std::string& unit = device_.target().bf16_unit;
+    /// The lowest of these kernels' units: a rung is measured against what all of it can reach.
+    double peak_of(const std::vector<std::string>& kernels) const {
+        double lowest = report_.peaks.fastest();
         for (const std::string& kernel : kernels)
-            if (unit.empty() || !kernel.ends_with(unit)) return report_.peaks.f32_fma;
-        return report_.peaks.bf16_matrix;
+            lowest = std::min(lowest, unit_peak(kernel, report_.peaks, device_.target()));
+        return lowest;
     }
 
     Device& device_;

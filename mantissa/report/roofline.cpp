@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "mantissa/base/error.h"
+#include "mantissa/report/unit_peak.h"
 
 namespace mantissa {
 
@@ -16,12 +17,6 @@ namespace {
 // A launch on all threads and its end take some microseconds; what is shorter than ten of them measures
 // little else.
 constexpr double latency_seconds = 20e-6;
-
-/// The peak of the unit that a node runs on: kernels of the BF16 unit carry its name.
-double unit_peak(const std::string& kernel, const Peaks& peaks, const std::string& bf16_unit) {
-    const bool on_unit = !bf16_unit.empty() && kernel.ends_with(bf16_unit) && peaks.bf16_matrix > 0;
-    return on_unit ? peaks.bf16_matrix : peaks.f32_fma;
-}
 
 struct Line {
     std::string op, pass, kernel;
@@ -92,7 +87,7 @@ Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, 
                             .seconds = profile[i],
                             .cost = planned.cost};
         const double compute = static_cast<double>(planned.cost.flops) /
-                               unit_peak(planned.kernel, peaks, plan.device().target().bf16_unit);
+                               unit_peak(planned.kernel, peaks, plan.device().target());
         const double memory = static_cast<double>(planned.cost.bytes) / peaks.copy;
         entry.roof_seconds = std::max(compute, memory);
         if (entry.roof_seconds < latency_seconds / 10 && entry.seconds < latency_seconds)
