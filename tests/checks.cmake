@@ -35,3 +35,13 @@ if(MANTISSA_QEMU)
                    --gtest_filter=Isa.*:ContractionEpilogue.*:ContractionExact.Batches:ContractionExact.SingleRows:ContractionExact.SizesOfZero:ContractionExact.HeadsAreReadAndWrittenWhereTheyLie)
   set_tests_properties(device_emulated_haswell PROPERTIES TIMEOUT 600)
 endif()
+
+# The tile kernels to their last instruction where the CPU has no tiles: each instruction faults and is emulated.
+file(STRINGS /proc/cpuinfo flags REGEX "^flags" LIMIT_COUNT 1)
+if(flags MATCHES " avx512_bf16" AND NOT flags MATCHES " amx_tile")
+  foreach(room IN ITEMS device runtime report)
+    add_test(NAME ${room}_on_emulated_tiles
+             COMMAND test_${room} --gtest_brief=1 --gtest_filter=-*Slow*:*Peaks*:Rows*:Narrowing*)
+    set_tests_properties(${room}_on_emulated_tiles PROPERTIES TIMEOUT 600 ENVIRONMENT MANTISSA_EMULATE_TILES=1)
+  endforeach()
+endif()

@@ -12,6 +12,7 @@
 #include "mantissa/device/cpu/format_peaks.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/peaks.h"
+#include "mantissa/device/cpu/tile_emulator.h"
 
 namespace mantissa {
 
@@ -54,16 +55,17 @@ class CpuDevice final : public Device {
     explicit CpuDevice(int threads)
         : pool_(threads), isa_(cpu::chosen_isa()), compiler_(host_features(isa_)) {
         const cpu::CacheSizes caches = cpu::cache_sizes();
-        target_ = {.device = "cpu",
-                   .name = processor_name(),
-                   .isa = std::string(name_of(isa_)),
-                   .threads = threads,
-                   .l1_bytes = caches.l1d,
-                   .l2_bytes = caches.l2,
-                   .l3_bytes = caches.l3,
-                   .matrix_unit_bf16 = cpu::bf16_unit(isa_) != cpu::Bf16Unit::none,
-                   .bf16_unit = std::string(name_of(cpu::bf16_unit(isa_))),
-                   .cannot_compile = codegen::Compiler::refusal()};
+        target_ = {
+            .device = "cpu",
+            .name = processor_name(),
+            .isa = std::string(name_of(isa_)) + (cpu::tile_emulation_asked() ? " (tiles emulated)" : ""),
+            .threads = threads,
+            .l1_bytes = caches.l1d,
+            .l2_bytes = caches.l2,
+            .l3_bytes = caches.l3,
+            .matrix_unit_bf16 = cpu::bf16_unit(isa_) != cpu::Bf16Unit::none,
+            .bf16_unit = std::string(name_of(cpu::bf16_unit(isa_))),
+            .cannot_compile = codegen::Compiler::refusal()};
         const cpu::Context context{pool_, isa_};
         cpu::add_contraction_kernels(kernels_, context);
         cpu::add_loss_kernels(kernels_, context);

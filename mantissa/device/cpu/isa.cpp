@@ -11,6 +11,7 @@
 #include <string>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/tile_emulator.h"
 
 namespace mantissa::cpu {
 
@@ -61,6 +62,15 @@ Isa detect() {
     const unsigned avx512_f_dq_bw_vl = bit(16) | bit(17) | bit(30) | bit(31);
     if (!has(states, avx512_state) || !has(seven.ebx, avx512_f_dq_bw_vl)) return Isa::avx2;
     const unsigned amx_bf16_tile_int8 = bit(22) | bit(24) | bit(25);
+    if (tile_emulation_asked()) {
+        if (has(seven.edx, bit(24)) || !has(seven_one.eax, avx512_bf16_bit))
+            throw UserError(fmt::format("MANTISSA_EMULATE_TILES is 1, but this CPU {}; unset it",
+                                        has(seven.edx, bit(24))
+                                            ? "has tiles of its own"
+                                            : "lacks AVX512_BF16, which emulation needs"));
+        emulate_tiles();
+        return Isa::amx;
+    }
     const bool tiles =
         has(states, tile_state) && has(seven.edx, amx_bf16_tile_int8) && has(seven_one.eax, avx512_bf16_bit);
     return tiles && tile_state_granted() ? Isa::amx : Isa::avx512;
@@ -133,6 +143,14 @@ std::string_view name_of(Bf16Unit unit) {
             return "amx";
     }
     throw InternalError("a BF16 unit outside of its enumeration");
+}
+
+bool tile_emulation_asked() {
+    const char* const value = std::getenv("MANTISSA_EMULATE_TILES");
+    const std::string_view asked = value ? value : "";
+    if (asked.empty() || asked == "0") return false;
+    if (asked == "1") return true;
+    throw UserError(fmt::format("MANTISSA_EMULATE_TILES is '{}'; expected 0 or 1", asked));
 }
 
 bool has_bf16_dot() {

@@ -1,5 +1,5 @@
-// Products of AMX tiles of BF16 and of bytes. Compiled everywhere, but so far never run: the machine it was
-// written on has none.
+// Products of AMX tiles of BF16 and of bytes. So far only emulated (tile_emulator.h): the machine they were
+// written on has no AMX.
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/peak_loops.h"
 

@@ -1,5 +1,5 @@
-// The tile unit of AMX. Compiled everywhere, but so far never run: the machine it was written on has no AMX.
-// What surrounds the unit, packing and the order of tiles, is what the tests run with the twin.
+// The tile unit of AMX. So far its instructions were only emulated (tile_emulator.h), since the machine it was
+// written on has no AMX: right, and never timed.
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
 #include "mantissa/device/cpu/contraction/tile_pack.h"
