@@ -1,5 +1,5 @@
-// The tile unit of AMX. So far its instructions were only emulated (tile_emulator.h), since the machine it was
-// written on has no AMX: right, and never timed.
+// The tile unit of AMX. So far its instructions were only emulated (tile_emulator.h), since the machine it
+// was written on has no AMX: right, and never timed.
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
 #include "mantissa/device/cpu/contraction/tile_pack.h"
