@@ -135,8 +135,8 @@ class Plain {
 
 /// As the device chooses them.
 const AttentionKernels& kernels_for(const AttentionSize& size, Isa isa) {
-    const bool pairs = bf16_unit(isa) == Bf16Unit::avx512_bf16 && refusal_of_pairs(size).empty();
-    return pairs ? attention_kernels_avx512_bf16() : attention_kernels(isa);
+    const AttentionKernels* const of_unit = attention_kernels(bf16_unit(isa));
+    return of_unit && refusal(*of_unit, size).empty() ? *of_unit : attention_kernels(isa);
 }
 
 /// The kernels on operands of their own.
@@ -146,8 +146,8 @@ class Kernels {
         : size_(shape.size()), kernels_(kernels_for(size_, isa)), pool_(pool) {
         for (std::uint32_t i = 0; i < 8; ++i) x_.push_back(tensor(shape, i));
         lse_ = Buffer(static_cast<std::size_t>(shape.heads * shape.positions) * 4, "log-sum-exp");
-        const std::int64_t bytes = std::max(attention_workspace(size_, pool.threads()),
-                                            attention_grad_workspace(size_, pool.threads()));
+        const std::int64_t bytes = std::max(attention_workspace(kernels_, size_, pool.threads()),
+                                            attention_grad_workspace(kernels_, size_, pool.threads()));
         workspace_ = Buffer(static_cast<std::size_t>(bytes), "workspace");
     }
     void run(bool backward) {

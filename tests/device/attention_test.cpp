@@ -89,13 +89,14 @@ void for_each_setting(const std::function<std::vector<std::byte>(const Setting&,
 struct ForwardMemory {
     Guarded q, k, v, o, lse, workspace;
 
-    ForwardMemory(const Setting& setting, const AttentionSize& s, const AttentionOperands& x)
+    ForwardMemory(const Setting& setting, const AttentionKernels& kernels, const AttentionSize& s,
+                  const AttentionOperands& x)
         : q(setting, s.dtype, s.heads * s.queries * s.head_size),
           k(setting, s.dtype, s.heads * s.keys * s.head_size),
           v(setting, s.dtype, s.heads * s.keys * s.head_size),
           o(setting, s.dtype, q.count()),
           lse(setting, DType::f32, s.heads * s.queries),
-          workspace(setting, DType::f32, attention_workspace(s, setting.pool.threads()) / 4) {
+          workspace(setting, DType::f32, attention_workspace(kernels, s, setting.pool.threads()) / 4) {
         q.assign(x.q);
         k.assign(x.k);
         v.assign(x.v);
@@ -108,8 +109,8 @@ struct ForwardMemory {
 struct BackwardMemory {
     Guarded d_o, q, k, v, o, lse, dq, dk, dv, workspace;
 
-    BackwardMemory(const Setting& setting, const AttentionSize& s, const AttentionOperands& x,
-                   const Numbers& of_o, const Numbers& of_lse)
+    BackwardMemory(const Setting& setting, const AttentionKernels& kernels, const AttentionSize& s,
+                   const AttentionOperands& x, const Numbers& of_o, const Numbers& of_lse)
         : d_o(setting, s.dtype, s.heads * s.queries * s.head_size),
           q(setting, s.dtype, d_o.count()),
           k(setting, s.dtype, s.heads * s.keys * s.head_size),
@@ -119,7 +120,7 @@ struct BackwardMemory {
           dq(setting, s.dtype, q.count()),
           dk(setting, s.dtype, k.count()),
           dv(setting, s.dtype, k.count()),
-          workspace(setting, DType::f32, attention_grad_workspace(s, setting.pool.threads()) / 4) {
+          workspace(setting, DType::f32, attention_grad_workspace(kernels, s, setting.pool.threads()) / 4) {
         d_o.assign(x.d_o);
         q.assign(x.q);
         k.assign(x.k);
@@ -153,7 +154,7 @@ TEST(Attention, AgreesWithItsDefinition) {
         const AttentionOperands x = operands_of(c);
         const ForwardOracle oracle = attention_oracle(s, x);
         for_each_setting([&](const Setting& setting, Isa isa) {
-            const ForwardMemory memory(setting, s, x);
+            const ForwardMemory memory(setting, attention_kernels(isa), s, x);
             attention(attention_kernels(isa), memory.problem(s), setting.pool);
             const double n = roundings(s);
             expect_matches(memory.o, oracle.o.values, Tolerance::bound(1, n, eps32, oracle.o.magnitudes));
@@ -174,7 +175,7 @@ TEST(Attention, GradientAgreesWithItsDefinition) {
         const Numbers o = rounded(forward.o.values, c.dtype), lse = rounded(forward.lse.values, DType::f32);
         const BackwardOracle oracle = attention_grad_oracle(s, x, o, lse);
         for_each_setting([&](const Setting& setting, Isa isa) {
-            const BackwardMemory memory(setting, s, x, o, lse);
+            const BackwardMemory memory(setting, attention_kernels(isa), s, x, o, lse);
             attention_grad(attention_kernels(isa), memory.problem(s), setting.pool);
             const double n = roundings(s);
             expect_matches(memory.dq, oracle.dq.values, Tolerance::bound(1, n, eps32, oracle.dq.magnitudes));
@@ -189,9 +190,9 @@ TEST(Attention, GradientAgreesWithItsDefinition) {
 /// o, dq, dk, dv of a kernel, forward then backward.
 PlainAttention run_both(const Setting& setting, const AttentionKernels& kernels, const AttentionSize& s,
                         const AttentionOperands& x) {
-    const ForwardMemory forward(setting, s, x);
+    const ForwardMemory forward(setting, kernels, s, x);
     attention(kernels, forward.problem(s), setting.pool);
-    const BackwardMemory backward(setting, s, x, forward.o.values(), forward.lse.values());
+    const BackwardMemory backward(setting, kernels, s, x, forward.o.values(), forward.lse.values());
     attention_grad(kernels, backward.problem(s), setting.pool);
     return {forward.o.values(), backward.dq.values(), backward.dk.values(), backward.dv.values()};
 }
@@ -251,7 +252,7 @@ TEST(Attention, ErrsAtMostTwiceAsMuchAsThePlainVersion) {
 
 TEST(Attention, PairsOfBf16ErrAtMostTwiceAsMuchAsThePlainVersion) {
     if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
-    const AttentionKernels* const pairs = &attention_kernels_avx512_bf16();
+    const AttentionKernels* const pairs = attention_kernels(Bf16Unit::avx512_bf16);
     for (const auto& [heads, queries, keys, head_size, causal] : {std::tuple{2, 200, 200, 64, true},
                                                                   {1, 150, 333, 80, false},
                                                                   {2, 33, 65, 20, true},
@@ -260,8 +261,25 @@ TEST(Attention, PairsOfBf16ErrAtMostTwiceAsMuchAsThePlainVersion) {
                                                                   {1, 37, 301, 256, true},
                                                                   {1, 129, 67, 2, false}})
         expect_twice_the_plain_error({heads, queries, keys, head_size, causal, DType::bf16}, {&pairs, 1});
-    EXPECT_EQ(refusal_of_pairs(Case{1, 3, 3, 7, true, DType::bf16}.size()), "it takes heads of an even size");
-    EXPECT_EQ(refusal_of_pairs(Case{1, 3, 3, 8, true}.size()), "it is written for bf16, got f32");
+    EXPECT_EQ(refusal(*pairs, Case{1, 3, 3, 7, true, DType::bf16}.size()),
+              "it takes heads of a multiple of 2, got 7");
+    EXPECT_EQ(refusal(*pairs, Case{1, 3, 3, 8, true}.size()), "it is written for bf16, got f32");
+}
+
+TEST(Attention, TilesErrAtMostTwiceAsMuchAsThePlainVersion) {
+    if (best_isa() < Isa::amx) GTEST_SKIP() << "this CPU has no AMX";
+    const AttentionKernels* const tiles = attention_kernels(Bf16Unit::amx);
+    for (const auto& [heads, queries, keys, head_size, causal] : {std::tuple{2, 200, 200, 64, true},
+                                                                  {1, 150, 333, 96, false},
+                                                                  {2, 33, 65, 32, true},
+                                                                  {3, 131, 131, 64, true},
+                                                                  {1, 1, 9, 32, true},
+                                                                  {17, 63, 63, 32, true},
+                                                                  {1, 37, 301, 256, true},
+                                                                  {1, 129, 67, 64, false}})
+        expect_twice_the_plain_error({heads, queries, keys, head_size, causal, DType::bf16}, {&tiles, 1});
+    EXPECT_EQ(refusal(*tiles, Case{1, 3, 3, 80, true, DType::bf16}.size()),
+              "it takes heads of a multiple of 32, got 80");
 }
 
 TEST(Attention, ScoresFarBelowZeroDoNotReachOtherKeys) {
@@ -289,7 +307,7 @@ TEST(Attention, NanAndInfinityArriveWhereTheyAreSeen) {
     x.k[20 * 3] = NAN;      // seen by queries 20 ... 39
     x.q[5 * 3] = INFINITY;  // query 5 alone
     for_each_setting([&](const Setting& setting, Isa isa) {
-        const ForwardMemory memory(setting, c.size(), x);
+        const ForwardMemory memory(setting, attention_kernels(isa), c.size(), x);
         attention(attention_kernels(isa), memory.problem(c.size()), setting.pool);
         const Numbers o = memory.o.values(), lse = memory.lse.values();
         for (std::size_t i = 0; i < 40; ++i) {
@@ -303,19 +321,26 @@ TEST(Attention, NanAndInfinityArriveWhereTheyAreSeen) {
 }
 
 TEST(Attention, MemoryGrowsWithTheSequenceNotWithItsSquare) {
-    const auto bytes = [](std::int64_t T, int threads) {
-        const AttentionSize s = Case{1, T, T, 64, true}.size();
-        return attention_workspace(s, threads) + attention_grad_workspace(s, threads);
-    };
-    for (const int threads : {1, 2, 16}) {
-        const std::int64_t short_bytes = bytes(1024, threads), long_bytes = bytes(16384, threads);
-        EXPECT_LE(long_bytes, 16 * short_bytes);
-        // At most eight dq in FP32 and a log-sum-exp's worth, besides the threads' blocks.
-        EXPECT_LE(long_bytes - bytes(64, threads), 16384 * (8 * 64 + 1) * 4);
+    for (const auto& [kernels, copies] :
+         {std::pair{&attention_kernels_generic(), 0}, {&attention_kernels_amx(), 3}}) {
+        SCOPED_TRACE(kernels->name);
+        const auto bytes = [kernels = kernels](std::int64_t T, int threads) {
+            const AttentionSize s = Case{1, T, T, 64, true, DType::bf16}.size();
+            return attention_workspace(*kernels, s, threads) + attention_grad_workspace(*kernels, s, threads);
+        };
+        for (const int threads : {1, 2, 16}) {
+            const std::int64_t short_bytes = bytes(1024, threads), long_bytes = bytes(16384, threads);
+            EXPECT_LE(long_bytes, 16 * short_bytes);
+            // At most eight dq in FP32 and a log-sum-exp's worth, besides the threads' blocks; where operands
+            // are transposed, v, q and do once more in BF16.
+            EXPECT_LE(long_bytes - bytes(64, threads), 16384 * ((8 * 64 + 1) * 4 + copies * 64 * 2));
+        }
+        // As many heads as a model has: one dq a thread.
+        const AttentionSize many = Case{48, 1024, 1024, 64, true, DType::bf16}.size();
+        const std::int64_t transposed = copies == 0 ? 0 : 2 * 48 * 64 * transposed_row(1024) * 2;
+        EXPECT_LE(attention_grad_workspace(*kernels, many, 2),
+                  2 * (1024 * 64 * 4 + (256 << 10)) + 48 * 1024 * 4 + transposed);
     }
-    // As many heads as a model has: one dq a thread.
-    const AttentionSize many = Case{48, 1024, 1024, 64, true}.size();
-    EXPECT_LE(attention_grad_workspace(many, 2), 2 * (1024 * 64 * 4 + (256 << 10)) + 48 * 1024 * 4);
 }
 
 /// Whether the call throws an InternalError with this text.
@@ -332,7 +357,7 @@ TEST(Attention, RefusesWhatItCannotDo) {
     ThreadPool pool(1);
     const Setting setting{row_kernels(Isa::generic), pool, Placement::starts_at_guard, Stores::plain};
     const Case c{1, 3, 3, 2, true};
-    const ForwardMemory memory(setting, c.size(), operands_of(c));
+    const ForwardMemory memory(setting, attention_kernels(Isa::generic), c.size(), operands_of(c));
     const auto attend = [&](const std::function<void(Attention&)>& change) {
         return [&, change] {
             Attention p = memory.problem(c.size());

@@ -31,14 +31,22 @@ std::int64_t segments_of(const AttentionSize& size) { return blocks_of(size.keys
 
 std::int64_t dq_floats(const AttentionSize& size) { return size.queries * padded_head(size.head_size); }
 
-/// Where things lie in the workspace of the gradient, in floats.
-struct GradWorkspace {
-    std::int64_t scratch, dq, total;
+/// Floats of an operand of all heads, `rows` each, where the kernels transpose it; else 0.
+std::int64_t transposed_floats(const AttentionKernels& kernels, const AttentionSize& size,
+                               std::int64_t rows) {
+    return kernels.transpose ? size.heads * size.head_size * transposed_row(rows) / 2 : 0;
+}
 
-    GradWorkspace(const AttentionSize& size, int threads) {
+/// Where things lie in the workspace of the gradient, in floats; q and do, transposed, come first.
+struct GradWorkspace {
+    std::int64_t transposed_do, delta, scratch, dq, total;
+
+    GradWorkspace(const AttentionKernels& kernels, const AttentionSize& size, int threads) {
         const std::int64_t segments = segments_of(size);
         const std::int64_t dqs = segments == 1 ? threads : size.heads * segments;
-        scratch = (size.heads * size.queries + 15) / 16 * 16;  // delta comes first
+        transposed_do = transposed_floats(kernels, size, size.queries);
+        delta = 2 * transposed_do;
+        scratch = delta + (size.heads * size.queries + 15) / 16 * 16;
         dq = scratch + threads * backward_scratch(size.head_size);
         total = dq + dqs * dq_floats(size);
     }
@@ -46,11 +54,25 @@ struct GradWorkspace {
 
 ProblemCheck checked_size(const char* kernel, const AttentionSize& size, const AttentionKernels& kernels) {
     ProblemCheck check(kernel);
-    check.that(!kernels.pairs || refusal_of_pairs(size).empty(), "pairs need BF16 and heads of an even size");
+    const std::string refused = refusal(kernels, size);
+    check.that(refused.empty(), refused.c_str());
     check.size("heads", size.heads).size("queries", size.queries).size("keys", size.keys);
     check.size("head_size", size.head_size);
     check.that(!size.causal || size.keys >= size.queries, "a causal mask needs a key for every query");
     return check;
+}
+
+/// Into `to`, where the kernels ask for it: pieces of 128 rows, a few microseconds each.
+void transpose(const AttentionKernels& kernels, const AttentionSize& size, std::int64_t rows, const void* x,
+               float* to, ThreadPool& pool) {
+    if (!kernels.transpose) return;
+    constexpr std::int64_t piece = 128;
+    const std::int64_t pieces = blocks_of(rows, piece), D = size.head_size;
+    pool.for_each_block(size.heads * pieces, [&](std::int64_t item, int) {
+        const std::int64_t head = item / pieces, first = item % pieces * piece;
+        kernels.transpose(static_cast<const std::uint16_t*>(x) + head * rows * D, rows, D,
+                          {first, std::min(rows, first + piece)}, to + head * D * transposed_row(rows) / 2);
+    });
 }
 
 /// Outputs in place of operands are refused too: blocks are read again after others were written.
@@ -67,19 +89,34 @@ const AttentionKernels& attention_kernels(Isa isa) {
         case Isa::avx2:
             return attention_kernels_avx2();
         case Isa::avx512:
-        case Isa::amx:  // nothing here for tiles yet
+        case Isa::amx:
             return attention_kernels_avx512();
     }
     throw InternalError("attention_kernels: unknown instruction set");
 }
 
-std::string refusal_of_pairs(const AttentionSize& size) {
-    if (size.dtype != DType::bf16) return fmt::format("it is written for bf16, got {}", name_of(size.dtype));
-    return size.head_size % 2 == 0 ? "" : "it takes heads of an even size";
+const AttentionKernels* attention_kernels(Bf16Unit unit) {
+    switch (unit) {
+        case Bf16Unit::none:
+            return nullptr;
+        case Bf16Unit::avx512_bf16:
+            return &attention_kernels_avx512_bf16();
+        case Bf16Unit::amx:
+            return &attention_kernels_amx();
+    }
+    throw InternalError("attention_kernels: unknown unit");
 }
 
-std::int64_t attention_workspace(const AttentionSize& size, int threads) {
-    return threads * forward_scratch(size.head_size) * float_bytes;
+std::string refusal(const AttentionKernels& kernels, const AttentionSize& size) {
+    if (kernels.head_unit > 1 && size.dtype != DType::bf16)
+        return fmt::format("it is written for bf16, got {}", name_of(size.dtype));
+    if (size.head_size % kernels.head_unit == 0) return "";
+    return fmt::format("it takes heads of a multiple of {}, got {}", kernels.head_unit, size.head_size);
+}
+
+std::int64_t attention_workspace(const AttentionKernels& kernels, const AttentionSize& size, int threads) {
+    return (transposed_floats(kernels, size, size.keys) + threads * forward_scratch(size.head_size)) *
+           float_bytes;
 }
 
 void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& pool) {
@@ -90,19 +127,22 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     check.input("q", ConstView{p.q, s.dtype}, count).input("k", ConstView{p.k, s.dtype}, keys);
     check.input("v", ConstView{p.v, s.dtype}, keys).output("o", View{p.o, s.dtype}, count);
     check.output("lse", p.lse, rows * float_bytes);
-    finish(check.output("workspace", p.workspace, attention_workspace(s, pool.threads())));
+    finish(check.output("workspace", p.workspace, attention_workspace(kernels, s, pool.threads())));
+    transpose(kernels, s, s.keys, p.v, p.workspace, pool);
+    float* const scratch = p.workspace + transposed_floats(kernels, s, s.keys);
     // One head after another, so that its keys and values stay in L2; of each the last queries first, which
     // see the most.
     const std::int64_t blocks = blocks_of(s.queries, query_lanes);
     pool.for_each_block(s.heads * blocks, [&](std::int64_t item, int worker) {
         const std::int64_t first = (blocks - 1 - item % blocks) * query_lanes;
         kernels.forward(p, item / blocks, {first, std::min(s.queries, first + query_lanes)},
-                        p.workspace + worker * forward_scratch(s.head_size));
+                        scratch + worker * forward_scratch(s.head_size));
     });
 }
 
-std::int64_t attention_grad_workspace(const AttentionSize& size, int threads) {
-    return GradWorkspace(size, threads).total * float_bytes;
+std::int64_t attention_grad_workspace(const AttentionKernels& kernels, const AttentionSize& size,
+                                      int threads) {
+    return GradWorkspace(kernels, size, threads).total * float_bytes;
 }
 
 void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, ThreadPool& pool) {
@@ -115,10 +155,12 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
     check.input("o", ConstView{p.o, s.dtype}, count).input("lse", p.lse, rows * float_bytes);
     check.output("dq", View{p.dq, s.dtype}, count).output("dk", View{p.dk, s.dtype}, keys);
     check.output("dv", View{p.dv, s.dtype}, keys);
-    finish(check.output("workspace", p.workspace, attention_grad_workspace(s, pool.threads())));
+    finish(check.output("workspace", p.workspace, attention_grad_workspace(kernels, s, pool.threads())));
 
-    const GradWorkspace at(s, pool.threads());
-    float* const delta = p.workspace;
+    const GradWorkspace at(kernels, s, pool.threads());
+    float* const delta = p.workspace + at.delta;
+    transpose(kernels, s, s.queries, p.q, p.workspace, pool);
+    transpose(kernels, s, s.queries, p.d_o, p.workspace + at.transposed_do, pool);
     for_each_range(pool, rows, rows_per_block(8 * s.head_size),
                    [&](Range range, std::int64_t) { kernels.delta(p, range, delta); });
     const std::int64_t segments = segments_of(s), each = segment_keys(s);

@@ -16,16 +16,18 @@
 
 namespace mantissa::cpu {
 
-/// The table of a level.
+/// The table of a level for every problem.
 const AttentionKernels& attention_kernels(Isa isa = chosen_isa());
-/// Why products of BF16 pairs cannot do it on CPUs that have them; empty if they can.
-std::string refusal_of_pairs(const AttentionSize&);
+/// The table for tensors of BF16 on the CPU's unit for them; null where it has none.
+const AttentionKernels* attention_kernels(Bf16Unit unit);
+/// Why kernels cannot do it; empty if they can.
+std::string refusal(const AttentionKernels&, const AttentionSize&);
 
 /// Bytes of workspace for so many threads, aligned to 64 bytes.
-std::int64_t attention_workspace(const AttentionSize&, int threads);
+std::int64_t attention_workspace(const AttentionKernels&, const AttentionSize&, int threads);
 void attention(const AttentionKernels&, const Attention&, ThreadPool&);
 
-std::int64_t attention_grad_workspace(const AttentionSize&, int threads);
+std::int64_t attention_grad_workspace(const AttentionKernels&, const AttentionSize&, int threads);
 void attention_grad(const AttentionKernels&, const AttentionGrad&, ThreadPool&);
 
 }  // namespace mantissa::cpu

@@ -76,22 +76,27 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, c
 
     const T* const q = head_of(p.q, type, head, s.queries, D);
     const T* const d_o = head_of(p.d_o, type, head, s.queries, D);
+    const float* const do_start = p.workspace + s.heads * D * transposed_row(s.queries) / 2;
     const std::int64_t first = s.causal && keys.first > ahead ? keys.first - ahead : 0;
     for (std::int64_t row = first; row < s.queries; row += query_rows) {
         const std::int64_t rows = s.queries - row < query_rows ? s.queries - row : query_rows;
         const Rows of_q = Operands::along_head(q + row * D, rows, D, block.wide_q);
         const Rows of_do = Operands::along_head(d_o + row * D, rows, D, block.wide_do);
-        product(of_q, block.k, D / Operands::word, block.p);
-        product(of_do, block.v, D / Operands::word, block.ds);
+        Operands::product(of_q, block.k, D / Operands::word, block.p);
+        Operands::product(of_do, block.v, D / Operands::word, block.ds);
         const std::int64_t at = head * s.queries + row;
         const std::int64_t seen = s.causal ? row + ahead - keys.first + 1 : key_lanes;
         weights_and_gradients(block, rows, p.lse + at, delta + at, seen, count, s.scale);
-        spread(Operands::across(block.ds, rows, block.across), block.rows_of_k,
-               (count + Operands::word - 1) / Operands::word, {dq.row(row), dq.lanes});
+        Operands::spread(Operands::across(block.ds, rows, block.across), block.rows_of_k,
+                         (count + Operands::word - 1) / Operands::word, {dq.row(row), dq.lanes});
         Operands::pair_rows(block.p, rows);
         Operands::pair_rows(block.ds, rows);
-        gather(Operands::summed(d_o + row * D, of_do, D, block.wide_do), block.p, D, nullptr, block.dv);
-        gather(Operands::summed(q + row * D, of_q, D, block.wide_q), block.ds, D, nullptr, block.dk);
+        const TransposedRows q_across = transposed_head(p.workspace, head, D, s.queries, row);
+        const TransposedRows do_across = transposed_head(do_start, head, D, s.queries, row);
+        Operands::gather(Operands::summed(d_o + row * D, of_do, D, block.wide_do, do_across), block.p, D,
+                         nullptr, block.dv);
+        Operands::gather(Operands::summed(q + row * D, of_q, D, block.wide_q, q_across), block.ds, D, nullptr,
+                         block.dk);
     }
     fill(block.p.data, key_lanes, s.scale);
     out_of_lanes(block.dk, block.p.data, count, D, head_of(p.dk, type, head, s.keys, D) + keys.first * D);
@@ -102,6 +107,7 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, c
 void attention_grad_keys(const AttentionGrad& p, std::int64_t head, Range keys, const float* delta, float* dq,
                          float* scratch) {
     const std::int64_t width = padded_head(p.size.head_size);
+    [[maybe_unused]] const Operands::Unit unit{};
     fill(dq, p.size.queries * width, 0.0f);
     Operands::of_type(p.size.dtype, [&](auto* type) {
         for (std::int64_t key = keys.first; key < keys.last; key += key_lanes) {

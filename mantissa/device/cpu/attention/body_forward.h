@@ -112,7 +112,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     for (std::int64_t key = 0; key < seen; key += key_rows) {
         const std::int64_t rows = seen - key < key_rows ? seen - key : key_rows;
         const Rows of_k = Operands::along_head(k + key * D, rows, D, wide_k);
-        product(of_k, block.q, D / Operands::word, block.scores);
+        Operands::product(of_k, block.q, D / Operands::word, block.scores);
         if (s.causal) {
             const std::int64_t before = key - ahead - queries.first;
             // Where the scale is yet to come, a negative one turns infinities round.
@@ -123,7 +123,9 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
         softmax_step(block, rows, s.scale);
         Operands::pair_rows(block.scores, rows);
         const Rows of_v = Operands::along_head(v + key * D, rows, D, wide_v);
-        gather(Operands::summed(v + key * D, of_v, D, wide_v), block.scores, D, block.factors, block.o);
+        const TransposedRows across = transposed_head(p.workspace, head, D, s.keys, key);
+        Operands::gather(Operands::summed(v + key * D, of_v, D, wide_v, across), block.scores, D,
+                         block.factors, block.o);
     }
     finish_softmax(block);
     out_of_lanes(block.o, block.factors, count, D,
@@ -134,6 +136,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
 }
 
 void attention_queries(const Attention& p, std::int64_t head, Range queries, float* scratch) {
+    [[maybe_unused]] const Operands::Unit unit{};
     Operands::of_type(p.size.dtype, [&](auto* type) { attend(p, head, queries, scratch, type); });
 }
 

@@ -1,4 +1,4 @@
-// The three products of attention, on blocks in L1 and L2, as tiles of Tile::rows rows and Tile::vectors
+// The three products of attention, on blocks in L1 and L2, as blocks of Tile::rows rows and Tile::vectors
 // vectors of sums in registers. Included once by the one source of each instruction-set level, after its
 // lanes and its Tile.
 //
@@ -68,6 +68,19 @@ struct Rows {
     std::int64_t count = 0;
 };
 
+/// A head's rows [D, stride] of BF16 where the level transposes them, from some position on.
+struct TransposedRows {
+    const std::uint16_t* data = nullptr;
+    std::int64_t stride = 0;
+};
+
+/// Those of a head, from `first` on, in an operand that was transposed to `start`.
+MANTISSA_LANES TransposedRows transposed_head(const float* start, std::int64_t head, std::int64_t head_size,
+                                              std::int64_t count, std::int64_t first) {
+    const std::int64_t stride = transposed_row(count);
+    return {reinterpret_cast<const std::uint16_t*>(start) + head * head_size * stride + first, stride};
+}
+
 /// A block of whole vectors, [..., lanes].
 struct Block {
     float* data = nullptr;
@@ -86,17 +99,6 @@ template <int R, int V>
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) Lanes::store(out + i * step + 16 * v, sums[i][v]);
-}
-
-/// out[r][lane] = sum over d of x[r][d] y[d][lane]: scores and gradients of weights.
-void product(const Rows& x, const Block& y, std::int64_t depth, const Block& out) {
-    for (std::int64_t lane = 0; lane < y.lanes; lane += tile_lanes) {
-        const Block part{y.data + lane, y.lanes};
-        for_tiles<Tile::rows>(x.count, [&](std::int64_t row, auto rows) {
-            product_tile<decltype(rows)::value, Tile::vectors>(x.data + row * x.stride, x.stride, part, depth,
-                                                               out.row(row) + lane, out.lanes);
-        });
-    }
 }
 
 template <int R, int V>
@@ -118,18 +120,6 @@ template <int R, int V>
         for (int v = 0; v < V; ++v) Lanes::store(sum + i * step + 16 * v, sums[i][v]);
 }
 
-/// sum[d][lane] = sum[d][lane] * factors[lane] + sum over r of x[r][d] p[r][lane]: o, dk and dv, transposed.
-/// Without factors they are 1.
-void gather(const Rows& x, const Block& p, std::int64_t width, const float* factors, const Block& sum) {
-    for (std::int64_t lane = 0; lane < p.lanes; lane += tile_lanes) {
-        const Block part{p.data + lane, p.lanes};
-        for_tiles<Tile::rows>(width, [&](std::int64_t d, auto rows) {
-            gather_tile<decltype(rows)::value, Tile::vectors>(x, d, part, factors ? factors + lane : nullptr,
-                                                              sum.row(d) + lane, sum.lanes);
-        });
-    }
-}
-
 template <int R, int V>
 [[gnu::noinline]] void spread_tile(const float* p, std::int64_t stride, const Block& y, std::int64_t depth,
                                    float* sum, std::int64_t step) {
@@ -145,19 +135,48 @@ template <int R, int V>
         for (int v = 0; v < V; ++v) Lanes::store(sum + i * step + 16 * v, sums[i][v]);
 }
 
-/// sum[r][lane] += sum over j of p[r][j] y[j][lane]: dq.
-void spread(const Rows& p, const Block& y, std::int64_t depth, const Block& sum) {
-    for (std::int64_t lane = 0; lane < y.lanes; lane += tile_lanes) {
-        const Block part{y.data + lane, y.lanes};
-        const std::int64_t vectors = (y.lanes - lane) / 16;
-        with_count<Tile::vectors>(vectors < Tile::vectors ? vectors : Tile::vectors, [&](auto count) {
-            for_tiles<Tile::rows>(p.count, [&](std::int64_t row, auto rows) {
-                spread_tile<decltype(rows)::value, decltype(count)::value>(
-                    p.data + row * p.stride, p.stride, part, depth, sum.row(row) + lane, sum.lanes);
+/// The products by vectors of the level, which need nothing before or after.
+struct VectorProducts {
+    struct Unit {};
+
+    /// out[r][lane] = sum over d of x[r][d] y[d][lane]: scores and gradients of weights.
+    static void product(const Rows& x, const Block& y, std::int64_t depth, const Block& out) {
+        for (std::int64_t lane = 0; lane < y.lanes; lane += tile_lanes) {
+            const Block part{y.data + lane, y.lanes};
+            for_tiles<Tile::rows>(x.count, [&](std::int64_t row, auto rows) {
+                product_tile<decltype(rows)::value, Tile::vectors>(x.data + row * x.stride, x.stride, part,
+                                                                   depth, out.row(row) + lane, out.lanes);
             });
-        });
+        }
     }
-}
+
+    /// sum[d][lane] = sum[d][lane] * factors[lane] + sum over r of x[r][d] p[r][lane]: o, dk and dv,
+    /// transposed. Without factors they are 1.
+    static void gather(const Rows& x, const Block& p, std::int64_t width, const float* factors,
+                       const Block& sum) {
+        for (std::int64_t lane = 0; lane < p.lanes; lane += tile_lanes) {
+            const Block part{p.data + lane, p.lanes};
+            for_tiles<Tile::rows>(width, [&](std::int64_t d, auto rows) {
+                gather_tile<decltype(rows)::value, Tile::vectors>(
+                    x, d, part, factors ? factors + lane : nullptr, sum.row(d) + lane, sum.lanes);
+            });
+        }
+    }
+
+    /// sum[r][lane] += sum over j of p[r][j] y[j][lane]: dq.
+    static void spread(const Rows& p, const Block& y, std::int64_t depth, const Block& sum) {
+        for (std::int64_t lane = 0; lane < y.lanes; lane += tile_lanes) {
+            const Block part{y.data + lane, y.lanes};
+            const std::int64_t vectors = (y.lanes - lane) / 16;
+            with_count<Tile::vectors>(vectors < Tile::vectors ? vectors : Tile::vectors, [&](auto count) {
+                for_tiles<Tile::rows>(p.count, [&](std::int64_t row, auto rows) {
+                    spread_tile<decltype(rows)::value, decltype(count)::value>(
+                        p.data + row * p.stride, p.stride, part, depth, sum.row(row) + lane, sum.lanes);
+                });
+            });
+        }
+    }
+};
 
 }  // namespace
 }  // namespace mantissa::cpu

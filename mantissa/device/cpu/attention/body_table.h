@@ -8,13 +8,12 @@
 namespace mantissa::cpu {
 namespace {
 
-constexpr AttentionKernels table_named(const char* name) {
-    return {.name = name,
-            .pairs = Operands::word == 2,
-            .forward = attention_queries,
-            .delta = attention_delta,
-            .backward = attention_grad_keys,
-            .sum_dq = attention_sum_dq};
+constexpr AttentionKernels table_of(AttentionKernels table) {
+    table.forward = attention_queries;
+    table.delta = attention_delta;
+    table.backward = attention_grad_keys;
+    table.sum_dq = attention_sum_dq;
+    return table;
 }
 
 }  // namespace

@@ -29,20 +29,30 @@ constexpr std::int64_t padded_head(std::int64_t head_size) { return (head_size +
 
 struct AttentionKernels {
     const char* name;
-    bool pairs;  ///< whether products take two elements of BF16 at a time
+    /// Of what the size of heads must be a multiple. Above 1 tensors are of BF16: products take pairs, or
+    /// tiles.
+    std::int64_t head_unit = 1;
+    /// Not null where products sum over positions along the rows of an operand: v forward, q and do backward
+    /// are transposed beforehand, [N, D, transposed_row()] at the start of the workspace, zeros at the end.
+    /// Does so for some of a head's rows x [count, D]; their first is a multiple of 32.
+    void (*transpose)(const void* x, std::int64_t count, std::int64_t head_size, Range rows,
+                      void* head) = nullptr;
 
     /// o and lse of at most query_lanes queries of one head. `scratch`: forward_scratch() floats.
-    void (*forward)(const Attention&, std::int64_t head, Range queries, float* scratch);
+    void (*forward)(const Attention&, std::int64_t head, Range queries, float* scratch) = nullptr;
     /// delta[i] = sum(do * o) of each query, rows counted through all heads.
-    void (*delta)(const AttentionGrad&, Range rows, float* delta);
+    void (*delta)(const AttentionGrad&, Range rows, float* delta) = nullptr;
     /// dk and dv of these keys of one head, and what they add to dq [T, padded_head], which is written whole.
     /// `delta` is of all rows. `scratch`: backward_scratch() floats.
     void (*backward)(const AttentionGrad&, std::int64_t head, Range keys, const float* delta, float* dq,
-                     float* scratch);
+                     float* scratch) = nullptr;
     /// dq of these queries of one head: the sum of `parts` arrays [T, padded_head], one after another.
     void (*sum_dq)(const AttentionGrad&, std::int64_t head, Range queries, const float* dq,
-                   std::int64_t parts);
+                   std::int64_t parts) = nullptr;
 };
+
+/// Elements of a transposed row: whole tiles of 32, and one more, since a block starts anywhere.
+constexpr std::int64_t transposed_row(std::int64_t count) { return (count + 31) / 32 * 32 + 32; }
 
 /// Floats that one worker needs.
 constexpr std::int64_t forward_scratch(std::int64_t head_size) {
@@ -61,5 +71,7 @@ const AttentionKernels& attention_kernels_avx2();
 const AttentionKernels& attention_kernels_avx512();
 /// For tensors of BF16 and heads of an even size.
 const AttentionKernels& attention_kernels_avx512_bf16();
+/// For tensors of BF16 and heads of a multiple of 32.
+const AttentionKernels& attention_kernels_amx();
 
 }  // namespace mantissa::cpu

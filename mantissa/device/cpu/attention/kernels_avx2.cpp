@@ -18,13 +18,20 @@ struct Tile {
 
 // After the lanes and the tile, in terms of which they are written:
 #include "mantissa/device/cpu/attention/operands_widened.h"
+
+namespace mantissa::cpu {
+namespace {
+using Operands = WidenedOperands;
+}  // namespace
+}  // namespace mantissa::cpu
+
 // The bodies are written in terms of all three.
 #include "mantissa/device/cpu/attention/body_table.h"
 
 namespace mantissa::cpu {
 
 const AttentionKernels& attention_kernels_avx2() {
-    static constexpr AttentionKernels table = table_named("avx2");
+    static constexpr AttentionKernels table = table_of({.name = "avx2"});
     return table;
 }
 

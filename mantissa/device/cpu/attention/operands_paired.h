@@ -31,7 +31,7 @@ MANTISSA_LANES Float pairs_of_rows(const BF16* first, const BF16* second, int pr
     return interleaved(_mm512_inserti64x4(_mm512_castsi256_si512(sixteen(first, present)), below, 1));
 }
 
-struct Operands {
+struct PairedOperands : VectorProducts {
     static constexpr int word = 2;
     static constexpr bool scale_in_operands = false;
 
@@ -52,7 +52,8 @@ struct Operands {
     MANTISSA_LANES Rows along_head(const BF16* x, std::int64_t count, std::int64_t width, float*) {
         return {words(x), width / 2, count};
     }
-    MANTISSA_LANES Rows summed(const BF16* x, const Rows& rows, std::int64_t width, float* scratch) {
+    MANTISSA_LANES Rows summed(const BF16* x, const Rows& rows, std::int64_t width, float* scratch,
+                               const TransposedRows&) {
         interleave_rows(x, rows.count, width, {scratch, width});
         return {scratch, width, (rows.count + 1) / 2};
     }
@@ -73,7 +74,7 @@ struct Operands {
         interleave_rows(x, count, width, to);
     }
 
-  private:
+  protected:
     /// Rows of `to` are stored in whole vectors only where they are padded to them.
     MANTISSA_LANES void interleave_rows(const BF16* x, std::int64_t count, std::int64_t width,
                                         const Block& to) {

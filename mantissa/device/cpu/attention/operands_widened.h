@@ -7,7 +7,7 @@
 namespace mantissa::cpu {
 namespace {
 
-struct Operands {
+struct WidenedOperands : VectorProducts {
     static constexpr int word = 1;  ///< elements that a multiply-add takes
 
     /// Calls f with a null pointer of the tensors' type.
@@ -32,7 +32,7 @@ struct Operands {
     }
     /// The same rows, to be summed over.
     template <class T>
-    MANTISSA_LANES Rows summed(const T*, const Rows& rows, std::int64_t, float*) {
+    MANTISSA_LANES Rows summed(const T*, const Rows& rows, std::int64_t, float*, const TransposedRows&) {
         return rows;
     }
     /// Weights [rows, lanes], to be summed over rows.

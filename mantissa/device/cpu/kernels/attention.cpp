@@ -20,11 +20,13 @@ AttentionSize size_of(const Problem& problem, std::size_t first) {
             .dtype = q.dtype};
 }
 
-std::string refusal(const Problem& problem, std::size_t first, DType operands) {
+std::string refusal(const Problem& problem, std::size_t first, DType operands,
+                    const AttentionKernels& kernels) {
     const Type& q = problem.inputs[first];
     if (q.dtype != operands)
         return fmt::format("it is written for {}, got {}", mantissa::name_of(operands), q.text());
-    return q.shape.elements() == 0 ? "it needs one element or more" : "";
+    if (q.shape.elements() == 0) return "it needs one element or more";
+    return refusal(kernels, size_of(problem, first));
 }
 
 Kernel forward_kernel(const Context& context, const AttentionKernels& kernels) {
@@ -41,8 +43,8 @@ Kernel forward_kernel(const Context& context, const AttentionKernels& kernels) {
                       pool);
         };
     };
-    const auto workspace = [threads = context.pool.threads()](const Problem& problem) {
-        return attention_workspace(size_of(problem, 0), threads);
+    const auto workspace = [&kernels, threads = context.pool.threads()](const Problem& problem) {
+        return attention_workspace(kernels, size_of(problem, 0), threads);
     };
     return {.name = {}, .prepare = prepare, .workspace = workspace};
 }
@@ -66,8 +68,8 @@ Kernel gradient_kernel(const Context& context, const AttentionKernels& kernels) 
                            pool);
         };
     };
-    const auto workspace = [threads = context.pool.threads()](const Problem& problem) {
-        return attention_grad_workspace(size_of(problem, 1), threads);
+    const auto workspace = [&kernels, threads = context.pool.threads()](const Problem& problem) {
+        return attention_grad_workspace(kernels, size_of(problem, 1), threads);
     };
     return {.name = {}, .prepare = prepare, .workspace = workspace};
 }
@@ -81,15 +83,14 @@ void add_attention_kernels(KernelTable& table, const Context& context) {
         Kernel both[] = {forward_kernel(context, kernels), gradient_kernel(context, kernels)};
         for (const std::size_t first : {0u, 1u}) {  // where q stands
             both[first].name = name;
-            both[first].refusal = [=, pairs = kernels.pairs](const Problem& problem) {
-                const std::string reason = refusal(problem, first, dtype);
-                return reason.empty() && pairs ? refusal_of_pairs(size_of(problem, first)) : reason;
+            both[first].refusal = [&kernels, first, dtype](const Problem& problem) {
+                return refusal(problem, first, dtype, kernels);
             };
             table[first == 0 ? "attention" : "attention_grad"].push_back(std::move(both[first]));
         }
     };
-    if (bf16_unit(context.isa) == Bf16Unit::avx512_bf16)
-        add(attention_kernels_avx512_bf16(), DType::bf16, "");
+    if (const AttentionKernels* const of_unit = attention_kernels(bf16_unit(context.isa)))
+        add(*of_unit, DType::bf16, "");
     const AttentionKernels& kernels = attention_kernels(context.isa);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         add(kernels, dtype, dtype == DType::f32 ? "" : ", widened");
