@@ -24,6 +24,7 @@ struct Options {
 /// Plans a step and allocates nothing.
 Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
     TrainerOptions settings = trainer_options(options);
+    choose_passes(options, device.target(), settings.pipeline);
     settings.pipeline.policy = policy;
     const Trainer trainer(device, settings);
     Explanation explanation = explain(trainer.plan(), policy);
@@ -44,6 +45,7 @@ std::vector<std::int32_t> some_tokens(std::int64_t count, std::int64_t vocabular
 /// Runs three steps and explains the last; the first allocates, the second warms up.
 void run_roofline(const Options& options, Device& device) {
     TrainerOptions settings = trainer_options(options.run);
+    choose_passes(options.run, device.target(), settings.pipeline);
     settings.pipeline.policy = policy_for(options.run, device.target());
     settings.loss_scale = default_loss_scale(settings.pipeline.policy);
     Trainer trainer(device, settings);
@@ -91,11 +93,13 @@ void add_explain_command(CLI::App& app) {
     options->run.steps = 1;
     options->run.model = "gpt2-124m";
     options->run.batch = 4;
+    options->run.passes = "simplify";
     CLI::App* command = app.add_subcommand(
         "explain", "Print what each operation is stored, multiplied and summed in, and why");
     RunOptions& run_options = options->run;
     add_model_options(*command, run_options);
     add_policy_option(*command, run_options);
+    add_passes_option(*command, run_options);
     add_machine_options(*command, run_options);
     command->add_option("--diff", options->difference, "Two policies: print only what they do differently")
         ->expected(2)

@@ -20,17 +20,6 @@ struct Options {
     bool choose_batch = false;  ///< the largest of 4, 2 and 1 that fits
 };
 
-std::vector<std::string> split_at_commas(const std::string& text) {
-    std::vector<std::string> parts(1);
-    for (char c : text) {
-        if (c == ',')
-            parts.emplace_back();
-        else
-            parts.back() += c;
-    }
-    return parts;
-}
-
 void run(const Options& options) {
     LadderOptions ladder;
     ladder.trainer = trainer_options(options.run);

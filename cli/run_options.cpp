@@ -39,6 +39,15 @@ void add_policy_option(CLI::App& command, RunOptions& options) {
                     fmt::join(policy_names(), ", ")));
 }
 
+void add_passes_option(CLI::App& command, RunOptions& options) {
+    command
+        .add_option("--passes", options.passes,
+                    fmt::format("Optional passes to run, with commas between, of {}; all: those that this "
+                                "machine can; none",
+                                fmt::join(optional_pass_names(), ", ")))
+        ->capture_default_str();
+}
+
 void add_run_options(CLI::App& command, RunOptions& options) {
     add_model_options(command, options);
     add_machine_options(command, options);
@@ -61,10 +70,6 @@ void add_run_options(CLI::App& command, RunOptions& options) {
         .add_option("--dump", options.dump,
                     "Write the graph after each pass into this directory (train: the plan, too)")
         ->type_name("DIR");
-    command.add_option("--skip-pass", options.skip_passes, "Leave out an optional pass: simplify")
-        ->type_name("PASS");
-    command.add_flag("--fuse", options.fuse,
-                     "Fuse row and element-wise work into kernels compiled in process (needs LLVM)");
     command.add_flag("--pass-times", options.pass_times, "Print how long each pass took");
     command.add_flag("--quiet", options.quiet, "Print no progress");
 }
@@ -116,10 +121,30 @@ TrainerOptions trainer_options(const RunOptions& options) {
     trainer.batch = options.batch;
     trainer.sequence = options.sequence == 0 ? trainer.model.context : options.sequence;
     trainer.seed = options.seed;
-    trainer.pipeline.skip = {options.skip_passes.begin(), options.skip_passes.end()};
-    trainer.pipeline.fuse = options.fuse;
     trainer.pipeline.dump = dump_into(options.dump);
     return trainer;
+}
+
+void choose_passes(const RunOptions& options, const Target& target, PipelineOptions& pipeline) {
+    std::vector<std::string> names;
+    if (options.passes == "all") {
+        names = optional_pass_names();
+        if (!target.cannot_compile.empty()) std::erase(names, "fuse");
+    } else if (options.passes != "none") {
+        names = split_at_commas(options.passes);
+    }
+    mantissa::choose_passes(pipeline, names);
+}
+
+std::vector<std::string> split_at_commas(const std::string& text) {
+    std::vector<std::string> parts(1);
+    for (char c : text) {
+        if (c == ',')
+            parts.emplace_back();
+        else
+            parts.back() += c;
+    }
+    return parts;
 }
 
 Policy policy_for(const RunOptions& options, const Target& target) {
@@ -151,7 +176,7 @@ void dump_plan(const RunOptions& options, const std::string& name, const Plan& p
 }
 
 void dump_fusion(const RunOptions& options, const Trainer& trainer) {
-    if (options.dump.empty() || !options.fuse) return;
+    if (options.dump.empty() || trainer.plan().device().made_kernels().empty()) return;
     std::string unfused;
     for (const FusionRefusal& refusal : trainer.unfused())
         unfused += fmt::format("{}\n    {}\n", refusal.node, refusal.reason);

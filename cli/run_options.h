@@ -20,19 +20,20 @@ struct RunOptions {
     std::vector<std::string> text, tokens;
     std::string policy;  ///< empty: the fastest that trains without a loss scale
     std::string tokenizer, json, dump;
-    std::vector<std::string> skip_passes;
+    std::string passes = "all";  ///< names with commas between, or all, or none
     int threads = 0;
     std::uint64_t seed = 1337;
     double learning_rate = 1e-3;
-    bool quiet = false, pass_times = false, fuse = false;
+    bool quiet = false, pass_times = false;
 };
 
-/// Adds options to a command, with `options`' values as defaults: all of them, --policy apart.
+/// Adds options to a command, with `options`' values as defaults: all of them, --policy and --passes apart.
 void add_run_options(CLI::App& command, RunOptions& options);
 // Parts of them, for commands that do not train.
 void add_model_options(CLI::App& command, RunOptions& options);
 void add_machine_options(CLI::App& command, RunOptions& options);
 void add_policy_option(CLI::App& command, RunOptions& options);
+void add_passes_option(CLI::App& command, RunOptions& options);
 
 /// Throws UserError if --device is none that this build has.
 std::unique_ptr<Device> open_device(const RunOptions& options);
@@ -46,6 +47,12 @@ TrainerOptions trainer_options(const RunOptions& options);
 
 /// The policy asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where not.
 Policy policy_for(const RunOptions& options, const Target& target);
+
+/// Switches on the passes of --passes; all: those that the machine can run.
+void choose_passes(const RunOptions& options, const Target& target, PipelineOptions& pipeline);
+
+/// Text between commas; one empty part of an empty text.
+std::vector<std::string> split_at_commas(const std::string& text);
 
 /// Writes the plan as DIR/FILE, if --dump asks for it.
 void dump_plan(const RunOptions& options, const std::string& file, const Plan& plan);

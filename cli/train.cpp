@@ -98,7 +98,9 @@ LossScaleOptions loss_scale_of(const Options& options, const Policy& policy) {
     return scaling;
 }
 
-TrainerOptions in_policy(TrainerOptions trainer, const Policy& policy, const LossScaleOptions& scaling) {
+TrainerOptions on_machine(TrainerOptions trainer, const RunOptions& run, const Target& target,
+                          const Policy& policy, const LossScaleOptions& scaling) {
+    choose_passes(run, target, trainer.pipeline);
     trainer.loss_scale = scaling;
     trainer.pipeline.policy = policy;
     return trainer;
@@ -112,7 +114,8 @@ class Run {
           schedule_(schedule_of(options)),
           device_(open_device(options.run)),
           policy_(policy_for(options.run, device_->target())),
-          settings_(in_policy(trainer_of(options), policy_, loss_scale_of(options, policy_))),
+          settings_(on_machine(trainer_of(options), options.run, device_->target(), policy_,
+                               loss_scale_of(options, policy_))),
           corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
           peak_(fastest_peak(*device_)),
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
@@ -216,6 +219,8 @@ class Run {
             megabytes(memory.arena), megabytes(memory.inputs),
             samples == 0 ? "" : fmt::format(" + {:.1f} samples", megabytes(samples)),
             megabytes(resident_memory()), trainer_.build_milliseconds());
+        if (options_.run.passes == "all" && !target.cannot_compile.empty())
+            fmt::print("without fused kernels: {}\n", target.cannot_compile);
         if (options_.run.pass_times) fmt::print("{}", pass_table(trainer_.pass_times()));
         std::fflush(stdout);
     }
@@ -315,6 +320,7 @@ void add_train_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_run_options(*command, options->run);
     add_policy_option(*command, options->run);
+    add_passes_option(*command, options->run);
     command->add_option("--loss-scale", options->loss_scale,
                         "dynamic, none, or a number that stays (default: dynamic for fp16, else none)");
     command->add_option("--loss-scale-start", options->scaling.initial, "Of a dynamic loss scale")

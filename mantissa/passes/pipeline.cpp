@@ -17,21 +17,24 @@ namespace mantissa {
 
 namespace {
 
-constexpr std::array<std::string_view, 1> optional_passes = {"simplify"};
+struct OptionalPass {
+    std::string_view name;
+    bool PipelineOptions::*on;
+};
+
+constexpr std::array optional_passes = {OptionalPass{"match_attention", &PipelineOptions::match_attention},
+                                        OptionalPass{"chunk_loss", &PipelineOptions::chunk_loss},
+                                        OptionalPass{"simplify", &PipelineOptions::simplify},
+                                        OptionalPass{"fuse", &PipelineOptions::fuse}};
 
 /// Runs passes one after another on a graph; times, verifies and shows each.
 class Pipeline {
   public:
     Pipeline(Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options) {
         if (options.fuse && !options.cannot_fuse.empty()) throw UserError(options.cannot_fuse);
-        for (const std::string& name : options.skip)
-            if (std::find(optional_passes.begin(), optional_passes.end(), name) == optional_passes.end())
-                throw UserError(fmt::format("there is no optional pass '{}'; those that can be skipped: {}",
-                                            name, fmt::join(optional_passes, ", ")));
     }
 
     void run(const std::string& pass, const std::function<void()>& body) {
-        if (options_.skip.contains(pass)) return;
         const Stopwatch watch;
         body();
         verify(graph_, pass);
@@ -105,10 +108,10 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         return !options.has_kernel(g, node) ||
                (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node));
     };
-    pipeline.run("simplify", [&] { graph = simplify(graph); });
+    if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph); });
     pipeline.run("expand", [&] { graph = expand(graph, expands); });
     if (options.fuse) {
-        pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
+        if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
         pipeline.run("fuse", [&] {
             Fusion fusion = fuse(graph);
             graph = std::move(fusion.graph);
@@ -121,6 +124,24 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
 }
 
 }  // namespace
+
+std::vector<std::string> optional_pass_names() {
+    std::vector<std::string> names;
+    for (const OptionalPass& pass : optional_passes) names.emplace_back(pass.name);
+    return names;
+}
+
+void choose_passes(PipelineOptions& options, std::span<const std::string> names) {
+    for (const OptionalPass& pass : optional_passes) options.*pass.on = false;
+    for (const std::string& name : names) {
+        const auto pass = std::find_if(optional_passes.begin(), optional_passes.end(),
+                                       [&](const OptionalPass& p) { return p.name == name; });
+        if (pass == optional_passes.end())
+            throw UserError(fmt::format("there is no optional pass '{}'; there are: {}", name,
+                                        fmt::join(optional_pass_names(), ", ")));
+        options.*(pass->on) = true;
+    }
+}
 
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <functional>
-#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,21 +30,28 @@ struct PassTime {
 };
 
 struct PipelineOptions {
-    Policy policy = {};               ///< the formats that autocast gives the forward pass
-    TraceSeed seed = {};              ///< the loss scale; none: 1
-    std::set<std::string> skip = {};  ///< optional passes to leave out, by name
-    bool match_attention = false;     ///< whether attention is looked for in the model
-    bool chunk_loss = false;          ///< whether the logits are made a chunk of tokens at a time
+    Policy policy = {};   ///< the formats that autocast gives the forward pass
+    TraceSeed seed = {};  ///< the loss scale; none: 1
+    // The optional passes; choose_passes() sets them by name.
+    bool simplify = true;
+    bool match_attention = false;  ///< whether attention is looked for in the model
+    bool chunk_loss = false;       ///< whether the logits are made a chunk of tokens at a time
+    bool fuse = false;  ///< whether row and element-wise work becomes nests, for kernels made in process
     /// Whether the machine has a kernel for the node; composites without one are expanded.
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
         return true;
     };
-    /// Whether row and element-wise work is fused into nests, for kernels made in process.
-    bool fuse = false;
     std::string cannot_fuse = {};  ///< why the device has no kernels for fused nodes; empty if it has
     /// Called after every pass with its name and the graph.
     std::function<void(const std::string& pass, const Graph&)> dump = {};
 };
+
+/// Names of the optional passes, in the order in which they run.
+std::vector<std::string> optional_pass_names();
+
+/// Switches on the optional passes of these names and off all others. Throws UserError for a name that is
+/// none.
+void choose_passes(PipelineOptions& options, std::span<const std::string> names);
 
 struct BuiltGraph {
     Graph graph;
@@ -54,8 +61,7 @@ struct BuiltGraph {
     std::vector<FusionRefusal> unfused = {};             ///< what was not fused, and why
 };
 
-/// Builds the graph of one training step. Throws UserError if `skip` names no optional pass, or if fusing is
-/// asked of a device that cannot.
+/// Builds the graph of one training step. Throws UserError if fusing is asked of a device that cannot.
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options = {});
 

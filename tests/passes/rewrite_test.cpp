@@ -89,15 +89,18 @@ TEST(Simplify, KeepsInputsAndStatesEvenUnused) {
     EXPECT_EQ(simple.find_state("w"), 0);
 }
 
-TEST(Pipeline, RefusesToSkipWhatIsNotOptional) {
+TEST(Pipeline, OptionalPassesAreChosenByName) {
+    PipelineOptions options;
+    choose_passes(options, std::vector<std::string>{"fuse", "chunk_loss"});
+    EXPECT_TRUE(options.fuse && options.chunk_loss);
+    EXPECT_FALSE(options.simplify || options.match_attention);
     try {
-        build_training_step([](Graph& g) { return constant(g, 1.0); },
-                            [](Graph&, Tensor, const std::vector<ParameterGradient>&) {},
-                            {.skip = {"differentiate"}});
-        FAIL() << "differentiate was skipped";
+        choose_passes(options, std::vector<std::string>{"fuse", "differentiate"});
+        FAIL() << "differentiate was taken for an optional pass";
     } catch (const UserError& error) {
         EXPECT_STREQ(error.what(),
-                     "there is no optional pass 'differentiate'; those that can be skipped: simplify");
+                     "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, "
+                     "simplify, fuse");
     }
 }
 
