@@ -60,7 +60,7 @@ Bytes addend(MatrixMode mode, std::int64_t count) {
 
 std::vector<Isa> levels() {
     std::vector<Isa> levels;
-    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512})
+    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
         if (isa <= best_isa()) levels.push_back(isa);
     return levels;
 }

@@ -28,7 +28,9 @@ std::int64_t rounded_up(std::int64_t value, std::int64_t unit) { return (value +
 Plan plan_of(const ModeProblem& problem, Isa isa) {
     Plan plan{.kernel = mode_kernel(problem.mode, isa)};
     const ModeKernel& kernel = plan.kernel;
-    plan.words = (panel_bits(problem.mode) * problem.k + 8 * kernel.word_bytes - 1) / (8 * kernel.word_bytes);
+    const std::int64_t word_bits = 8 * kernel.word_bytes;
+    plan.words =
+        rounded_up((panel_bits(problem.mode) * problem.k + word_bits - 1) / word_bits, kernel.word_unit);
     plan.a_panels = (problem.m + kernel.height - 1) / kernel.height;
     plan.b_panels = (problem.n + kernel.width - 1) / kernel.width;
     plan.a_panel_bytes = rounded_up(plan.line_bytes() * kernel.height, 64);
@@ -67,6 +69,7 @@ void multiply_panels(const ModeProblem& problem, const ModeArguments& arguments,
     const auto* const c = static_cast<const std::byte*>(arguments.c);
     auto* const d = static_cast<std::byte*>(arguments.d);
     pool.for_each_block(down * across, [&](std::int64_t block, int) {
+        if (kernel.begin) kernel.begin();
         const std::int64_t a_first = block / across * high, a_end = std::min(a_first + high, plan.a_panels);
         const std::int64_t b_first = block % across * wide, b_end = std::min(b_first + wide, plan.b_panels);
         for (std::int64_t j = b_first; j < b_end; ++j)
@@ -82,6 +85,7 @@ void multiply_panels(const ModeProblem& problem, const ModeArguments& arguments,
                                  .rows = std::min(kernel.height, problem.m - row),
                                  .cols = std::min(kernel.width, problem.n - col)});
             }
+        if (kernel.end) kernel.end();
     });
 }
 

@@ -12,6 +12,7 @@ ModeKernel mode_kernel(MatrixMode mode, Isa isa) {
             return mode_kernel_avx512_f64();
         case MatrixMode::s8:
         case MatrixMode::s4:
+            if (isa == Isa::amx) return mode_kernel_amx_s8();
             return has_avx512_vnni() ? mode_kernel_avx512_vnni() : mode_kernel_avx2(mode);
         case MatrixMode::b1_exclusive_or:
         case MatrixMode::b1_conjunction:

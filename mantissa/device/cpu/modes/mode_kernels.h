@@ -1,6 +1,7 @@
 // The inner kernels of the matrix modes, one for each mode and level. A panel holds lines of an operand as
-// words, [words, lines]: a word is an FP64 number, four bytes or 32 bits that follow each other in the depth.
-// A panel of b begins with the numbers that its sums start from.
+// words, [words, lines], or [lines, words] where a kernel wants rows whole: a word is an FP64 number, four
+// bytes or 32 bits that follow each other in the depth. A panel of b begins with the numbers that its sums
+// start from.
 #pragma once
 
 #include <cstddef>
@@ -25,10 +26,15 @@ struct ModeTile {
 
 struct ModeKernel {
     void (*multiply)(const ModeTile& tile) = nullptr;
+    /// Called by a thread before and after it multiplies; null where there is nothing to do.
+    void (*begin)() = nullptr;
+    void (*end)() = nullptr;
     std::int64_t height = 0;  ///< lines of a panel of a
     std::int64_t width = 0;   ///< of b
     std::int64_t word_bytes = 4;
     std::int64_t sum_bytes = 4;
+    std::int64_t word_unit = 1;  ///< panels are a multiple of so many words deep
+    bool rows_whole = false;     ///< panels of a are [lines, words]
     /// Bytes of a are this much too large, to be unsigned; sums start where that is mended.
     int row_shift = 0;
 };
@@ -40,6 +46,7 @@ ModeKernel mode_kernel_generic(MatrixMode mode);
 ModeKernel mode_kernel_avx2(MatrixMode mode);
 ModeKernel mode_kernel_avx512_f64();
 ModeKernel mode_kernel_avx512_vnni();
+ModeKernel mode_kernel_amx_s8();
 /// Of one of the two binary modes.
 ModeKernel mode_kernel_avx512_vpopcntdq(MatrixMode mode);
 

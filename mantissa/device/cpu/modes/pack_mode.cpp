@@ -114,7 +114,10 @@ void pack_rows(const ModeRows& rows, std::int64_t row, const ModePanel& panel) {
         if (const int shift = panel.kernel->row_shift; shift != 0)
             for (std::int64_t i = 0; i < bytes; ++i)
                 panel.row[i] = static_cast<std::byte>(static_cast<int>(panel.row[i]) + shift);
-        scatter_row(panel, height, line, panel.to);
+        if (panel.kernel->rows_whole)
+            std::memcpy(panel.to + line * bytes, panel.row, static_cast<std::size_t>(bytes));
+        else
+            scatter_row(panel, height, line, panel.to);
     }
 }
 

@@ -1,0 +1,63 @@
+// Matrices of bytes on AMX tiles. So far their tile instructions were only emulated (tile_emulator.h): right,
+// and never timed.
+#include "mantissa/device/cpu/amx_tiles.h"
+#include "mantissa/device/cpu/modes/mode_kernels.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+constexpr std::int64_t tile_lines = 16;         // and words of a row
+constexpr std::int64_t panel = 2 * tile_lines;  // 2 x 2 tiles of sums: four products for four loads
+
+void store_sums(const ModeTile& tile, const std::int32_t (&sums)[4][tile_lines][tile_lines]) {
+    const auto* const c = static_cast<const std::int32_t*>(tile.c);
+    auto* const d = static_cast<std::int32_t*>(tile.d);
+    for (std::int64_t i = 0; i < tile.rows; ++i)
+        for (std::int64_t j = 0; j < tile.cols; ++j) {
+            const std::int64_t at = i * tile.leading + j;
+            const std::int32_t sum =
+                sums[i / tile_lines * 2 + j / tile_lines][i % tile_lines][j % tile_lines];
+            d[at] = c ? c[at] + sum : sum;
+        }
+}
+
+void multiply_bytes(const ModeTile& tile) {
+    const std::int64_t a_stride = tile.words * 4;
+    const std::byte* const b = tile.b + panel * 4;  // behind what sums start from, which is 0
+    zero_tile<0>();
+    zero_tile<1>();
+    zero_tile<2>();
+    zero_tile<3>();
+    for (std::int64_t word = 0; word < tile.words; word += tile_lines) {
+        const std::byte *const rows = tile.a + word * 4, *const columns = b + word * panel * 4;
+        load_tile<4>(rows, a_stride);
+        load_tile<6>(columns, panel * 4);
+        load_tile<7>(columns + tile_lines * 4, panel * 4);
+        load_tile<5>(rows + tile_lines * a_stride, a_stride);
+        multiply_tiles_s8<0, 4, 6>();
+        multiply_tiles_s8<1, 4, 7>();
+        multiply_tiles_s8<2, 5, 6>();
+        multiply_tiles_s8<3, 5, 7>();
+    }
+    alignas(64) std::int32_t sums[4][tile_lines][tile_lines];
+    store_tile<0>(sums[0], 64);
+    store_tile<1>(sums[1], 64);
+    store_tile<2>(sums[2], 64);
+    store_tile<3>(sums[3], 64);
+    store_sums(tile, sums);
+}
+
+}  // namespace
+
+ModeKernel mode_kernel_amx_s8() {
+    return {.multiply = multiply_bytes,
+            .begin = configure_tiles,
+            .end = release_tiles,
+            .height = panel,
+            .width = panel,
+            .word_unit = tile_lines,
+            .rows_whole = true};
+}
+
+}  // namespace mantissa::cpu
