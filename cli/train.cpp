@@ -12,6 +12,7 @@
 #include "cli/run_options.h"
 #include "cli/train_log.h"
 #include "cli/train_sampler.h"
+#include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/batches.h"
@@ -238,6 +239,16 @@ class Run {
         return std::span(tokens).subspan(static_cast<std::size_t>(micro_step) * count, count);
     }
 
+    /// The largest seen, measured again at most once a minute, between steps: what else runs on the machine,
+    /// or a clock that has not risen yet, makes a single reading too low.
+    double peak() {
+        if (since_peak_.seconds() > 60) {
+            peak_ = std::max(peak_, fastest_peak(*device_));
+            since_peak_ = {};
+        }
+        return peak_;
+    }
+
     void train_step(std::int64_t index) {
         for (std::int64_t micro_step = 0; micro_step < settings_.accumulate; ++micro_step)
             batches_.fill(static_cast<std::uint64_t>(index), micro_step, micro_batch(tokens_, micro_step),
@@ -256,7 +267,7 @@ class Run {
             record.non_finite = non_finite_;
         }
         record.tokens_per_second = static_cast<double>(trainer_.tokens_per_step()) / record.result.seconds;
-        record.mfu = record.tokens_per_second * settings_.model.flops_per_token(settings_.sequence) / peak_;
+        record.mfu = record.tokens_per_second * settings_.model.flops_per_token(settings_.sequence) / peak();
         log_.step(record);
     }
 
@@ -300,6 +311,7 @@ class Run {
     TrainerOptions settings_;
     Corpus corpus_;
     double peak_;
+    Stopwatch since_peak_;
     TokenSplit split_;
     Trainer trainer_;
     BatchSource batches_;
