@@ -2,7 +2,7 @@
 // anonymous namespace, so that each keeps its own copy. All levels give the same bits.
 #pragma once
 
-#include <type_traits>
+#include <cstdint>
 
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
@@ -47,32 +47,44 @@ inline bool whole_lines(const void* out, DType type, std::int64_t count) {
     return reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && count * (type == DType::f32 ? 4 : 2) % 64 == 0;
 }
 
-inline void store_row(const float* sums, void* out, DType type, std::int64_t count, bool streaming) {
-    if (out == sums) return;
-    const bool stream = streaming && whole_lines(out, type, count);
-    with_type(type, [&](auto* element) {
-        auto* const to = static_cast<decltype(element)>(out);
-        for_lanes(count, [&](std::int64_t c, auto extent)
-                             MANTISSA_BODY { store(to + c, load(sums + c, extent), extent, stream); });
+template <bool Stream, class T>
+MANTISSA_LANES void copy_rows(const EpilogueBlock& block, T* out) {
+    for (std::int64_t i = 0; i < block.rows; ++i) {
+        const float* const sums = block.sums + i * block.ld;
+        T* const to = out + i * block.out_ld;
+        for_lanes(block.cols, [&](std::int64_t c, auto extent)
+                                  MANTISSA_BODY { store(to + c, load(sums + c, extent), extent, Stream); });
+    }
+}
+
+inline void store_rows(const EpilogueBlock& block) {
+    if (block.out == block.sums) return;
+    const bool stream = block.streaming && whole_lines(block.out, block.out_dtype, block.cols) &&
+                        whole_lines(block.out, block.out_dtype, block.out_ld);
+    with_type(block.out_dtype, [&](auto* element) {
+        auto* const out = static_cast<decltype(element)>(block.out);
+        if (stream)
+            copy_rows<true>(block, out);
+        else
+            copy_rows<false>(block, out);
     });
 }
 
+inline const void* at(const void* base, DType type, std::int64_t elements) {
+    return static_cast<const char*>(base) + elements * (type == DType::f32 ? 4 : 2);
+}
+
 inline void finish_block(const EpilogueBlock& block) {
-    const auto at = [](auto* base, DType type, std::int64_t elements) {
-        using Byte =
-            std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(base)>>, const char, char>;
-        return static_cast<Byte*>(base) + elements * (type == DType::f32 ? 4 : 2);
-    };
-    for (std::int64_t i = 0; i < block.rows; ++i) {
-        float* const row = block.sums + i * block.ld;
-        if (block.bias) add_row(row, block.bias, block.bias_dtype, block.cols);
-        if (block.gelu_tanh) gelu_row(row, block.cols);
-        if (block.residual)
-            add_row(row, at(block.residual, block.residual_dtype, i * block.residual_ld),
-                    block.residual_dtype, block.cols);
-        store_row(row, at(block.out, block.out_dtype, i * block.out_ld), block.out_dtype, block.cols,
-                  block.streaming);
-    }
+    if (block.bias || block.gelu_tanh || block.residual)
+        for (std::int64_t i = 0; i < block.rows; ++i) {
+            float* const row = block.sums + i * block.ld;
+            if (block.bias) add_row(row, block.bias, block.bias_dtype, block.cols);
+            if (block.gelu_tanh) gelu_row(row, block.cols);
+            if (block.residual)
+                add_row(row, at(block.residual, block.residual_dtype, i * block.residual_ld),
+                        block.residual_dtype, block.cols);
+        }
+    store_rows(block);
 }
 
 }  // namespace

@@ -25,8 +25,9 @@ struct Tile {
     bool accumulate = false;
     /// The sums are only written, and too many for the caches: whole lines may go past them.
     bool streaming = false;
-    /// The next four lines of a panel are wanted in L2 soon; kernels may ask for them, and never fault.
+    /// The next lines of a panel, so many, are wanted in L2 soon; kernels may ask for them, and never fault.
     const void* ahead = nullptr;
+    std::int64_t lines_ahead = 4;
 };
 
 /// Copies `lines` lines of an operand, widened to FP32, into one panel [depth, panel size]; missing lines are

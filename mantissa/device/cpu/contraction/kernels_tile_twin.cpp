@@ -16,12 +16,16 @@ class TwinUnit {
         tiles_.at(T) = {};
     }
     template <int T>
-    void load(const void* from) {
-        std::memcpy(tiles_.at(T).data(), from, tile_bytes);
+    void load(const void* from, std::int64_t stride) {
+        for (std::size_t row = 0; row < 16; ++row)
+            std::memcpy(&tiles_.at(T).at(16 * row),
+                        static_cast<const std::byte*>(from) + static_cast<std::int64_t>(row) * stride, 64);
     }
     template <int T>
-    void store(void* to) const {
-        std::memcpy(to, tiles_.at(T).data(), tile_bytes);
+    void store(void* to, std::int64_t stride) const {
+        for (std::size_t row = 0; row < 16; ++row)
+            std::memcpy(static_cast<std::byte*>(to) + static_cast<std::int64_t>(row) * stride,
+                        &tiles_.at(T).at(16 * row), 64);
     }
     /// As AMX: for each pair of the depth in turn, first one product is added, then the other.
     template <int Sums, int A, int B>
@@ -37,6 +41,16 @@ class TwinUnit {
                     tiles_.at(Sums).at(row * 16 + column) = std::bit_cast<std::uint32_t>(sum);
                 }
     }
+
+    static void leave(const TileSums& sums, const Tile& tile) {
+        for (std::int64_t i = 0; i < tile.rows; ++i)
+            for (std::int64_t j = 0; j < tile.cols; ++j) {
+                const float sum = sums[i / 16 * 2 + j / 16][i % 16][j % 16];
+                float& c = tile.c[i * tile.ldc + j];
+                c = tile.accumulate ? c + sum : sum;
+            }
+    }
+    static void prefetch(const void*) {}
 
   private:
     static float low(std::uint32_t pair) { return std::bit_cast<float>(pair << 16); }

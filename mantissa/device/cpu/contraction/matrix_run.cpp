@@ -156,6 +156,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t block, PanelRan
         entry_ / p_.batch[1] * p_.out.batch_stride[0] + entry_ % p_.batch[1] * p_.out.batch_stride[1];
     float* const out = in_out ? static_cast<float*>(c_.arguments.out) + matrix + first_column : nullptr;
     const std::int64_t tiles = (rows.size + height - 1) / height * ((columns.size + width - 1) / width);
+    const std::int64_t lines_ahead = std::max<std::int64_t>(4, width * height / rows.size);
     std::int64_t tile_index = 0;
     for (std::int64_t j = columns.begin; j < columns.begin + columns.size; j += width)
         for (std::int64_t i = 0; i < rows.size; i += height, ++tile_index) {
@@ -167,8 +168,9 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t block, PanelRan
                       .cols = std::min(width, columns.begin + columns.size - j),
                       .accumulate = !first || p_.store == Store::accumulate,
                       .streaming = c_.streaming};
-            // The next panel of b comes from L3 or memory: four lines of it with each tile of this one.
-            tile.ahead = panels_b + (j + width + std::min(i / height * 4, width)) * line_bytes;
+            // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
+            tile.lines_ahead = lines_ahead;
+            tile.ahead = panels_b + (j + width + std::min(i / height * lines_ahead, width)) * line_bytes;
             const std::int64_t row = rows.begin + i;
             tile.ldc = in_out ? p_.out.leading : blocking.partial_sums ? blocking.columns : width;
             tile.c = in_out                  ? out + row * tile.ldc + j

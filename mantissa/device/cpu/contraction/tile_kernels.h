@@ -3,10 +3,12 @@
 // copy.
 //
 // A unit has eight tiles of 16 rows of 64 bytes and offers
-//     zero<T>(), load<T>(from), multiply<Sums, A, B>(), store<T>(to)
-// with tile numbers known at compile time; tiles in memory are 1 KiB in one piece. multiply() adds to the
-// FP32 tile [16, 16] the product of a BF16 tile of a, [16 rows, 32 deep], and one of b, [16 pairs deep, 16
-// columns, 2].
+//     zero<T>(), load<T>(from, stride), multiply<Sums, A, B>(), store<T>(to, stride), leave(sums, tile),
+//     prefetch(from)
+// with tile numbers known at compile time and strides in bytes; tiles of operands are 1 KiB in one piece.
+// multiply() adds to the FP32 tile [16, 16] the product of a BF16 tile of a, [16 rows, 32 deep], and one of
+// b, [16 pairs deep, 16 columns, 2]. leave() copies or adds whole tiles of sums to the part of a block that
+// there is.
 //
 // A panel of a is 32 rows: for each 32 of the depth two tiles, rows 0-15 and 16-31. A panel of b is 32
 // columns: for each 32 of the depth two tiles, columns 0-15 and 16-31, whose elements (k, column) lie at (k /
@@ -50,52 +52,76 @@ void pack_tiles(const PanelCopy& copy) {
             panel[Index(line, k)] = source[line * line_step + k * depth_step];
 }
 
-/// 2 x 2 tiles of sums: four products for four loads. The sums leave by way of a scratch in L1, since a tile
-/// stored to distant rows costs more than the copy.
+using TileSums = float[4][16][16];  // rows 0-15 and columns 0-15, then 16-31, then the rows below
+
+/// Sums += a panel times a panel. What is wanted soon, four lines of a panel, is asked for on the way, a few
+/// lines of cache with each product.
 template <class Unit>
-void multiply_tiles(const Tile& tile) {
-    Unit unit;
-    unit.template zero<0>();
-    unit.template zero<1>();
-    unit.template zero<2>();
-    unit.template zero<3>();
+inline void multiply_panels_of_tiles(Unit& unit, const Tile& tile) {
     const auto* a = static_cast<const std::byte*>(tile.a);
     const auto* b = static_cast<const std::byte*>(tile.b);
+    const auto* ahead = static_cast<const std::byte*>(tile.ahead);
     for (std::int64_t k = 0; k < tile.depth; k += tile_depth, a += 2 * tile_bytes, b += 2 * tile_bytes) {
-        unit.template load<4>(a);
-        unit.template load<6>(b);
-        unit.template load<7>(b + tile_bytes);
-        unit.template load<5>(a + tile_bytes);
+        for (std::int64_t line = 0; ahead && line < tile.lines_ahead; ++line, ahead += 2 * tile_depth)
+            unit.prefetch(ahead);
+        unit.template load<4>(a, 64);
+        unit.template load<6>(b, 64);
+        unit.template load<7>(b + tile_bytes, 64);
+        unit.template load<5>(a + tile_bytes, 64);
         unit.template multiply<0, 4, 6>();
         unit.template multiply<1, 4, 7>();
         unit.template multiply<2, 5, 6>();
         unit.template multiply<3, 5, 7>();
     }
-    alignas(64) float sums[4][16][16];
-    unit.template store<0>(sums[0]);
-    unit.template store<1>(sums[1]);
-    unit.template store<2>(sums[2]);
-    unit.template store<3>(sums[3]);
-    for (std::int64_t i = 0; i < tile.rows; ++i)
-        for (std::int64_t half = 0; half < 2 && half * 16 < tile.cols; ++half) {
-            const float* const from = sums[i / 16 * 2 + half][i % 16];
-            float* const to = tile.c + i * tile.ldc + half * 16;
-            const std::int64_t cols = tile.cols - half * 16 < 16 ? tile.cols - half * 16 : 16;
-            for (std::int64_t j = 0; j < cols; ++j) to[j] = tile.accumulate ? to[j] + from[j] : from[j];
-        }
+}
+
+/// 2 x 2 tiles of sums: four products for four loads. A whole block that stays in the caches is loaded and
+/// stored where it lies. Part of one, and one that goes past the caches, leaves by way of a scratch in L1.
+template <class Unit>
+void multiply_tiles(const Tile& tile) {
+    Unit unit;
+    const bool in_place = tile.rows == tile_panel && tile.cols == tile_panel && !tile.streaming;
+    const std::int64_t stride = tile.ldc * 4;
+    float *const above = tile.c, *const below = tile.c + 16 * tile.ldc;
+    if (in_place && tile.accumulate) {
+        unit.template load<0>(above, stride);
+        unit.template load<1>(above + 16, stride);
+        unit.template load<2>(below, stride);
+        unit.template load<3>(below + 16, stride);
+    } else {
+        unit.template zero<0>();
+        unit.template zero<1>();
+        unit.template zero<2>();
+        unit.template zero<3>();
+    }
+    multiply_panels_of_tiles(unit, tile);
+    if (in_place) {
+        unit.template store<0>(above, stride);
+        unit.template store<1>(above + 16, stride);
+        unit.template store<2>(below, stride);
+        unit.template store<3>(below + 16, stride);
+        return;
+    }
+    alignas(64) TileSums sums;
+    unit.template store<0>(sums[0], 64);
+    unit.template store<1>(sums[1], 64);
+    unit.template store<2>(sums[2], 64);
+    unit.template store<3>(sums[3], 64);
+    unit.leave(sums, tile);
 }
 
 template <class Unit>
 ContractionKernels tile_kernels() {
     constexpr auto along = PanelSource::along_depth;
     constexpr auto across = PanelSource::across_depth;
-    // A chunk 1,024 deep makes the block of a, 256 rows of BF16, 512 KB and a panel of b 64 KB: for an L2 of
-    // 2 MB. Storing tiles costs more than loading them, so the depth is cut as seldom as that allows.
+    // A chunk 1,536 deep makes the block of a, 256 rows of BF16, 768 KB and a panel of b 96 KB: for an L2 of
+    // 2 MB. Each chunk more is a pass over the sums, which lie in memory: written and read, 8 bytes an
+    // element.
     return {
         .height = tile_panel,
         .width = tile_panel,
         .depth_unit = tile_depth,
-        .most_depth = 1024,
+        .most_depth = 1536,
         .element_bytes = 2,
         .finish = finish_block_generic,
         .multiply = multiply_tiles<Unit>,
