@@ -85,37 +85,51 @@ void OperandPanels::pack(const void* source, std::int64_t entry, PanelRange line
 
 void OperandPanels::pack_converted(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                                    std::byte* panels) const {
-    // Parts of a slice of one panel, in rows as the source has them: three times 12 KB at most, which L1
-    // holds.
-    constexpr std::int64_t most_size = 48, slice = 64, most_parts = 4;
-    alignas(64) std::byte parts[most_parts][most_size * slice * sizeof(float)];
+    // The parts of some stored rows, as the source has them: of one panel, 64 deep, or 32 rows across some
+    // panels, since short rows cost a call each. 48 KB hold them, four parts of BF16 or one of FP32.
+    constexpr std::int64_t most_lines = 192, most_bytes = most_lines * 32 * 4 * 2;
+    alignas(64) std::byte parts[most_bytes];
     const Conversion& conversion = kernels_.conversion;
     const bool along = form_ == PanelSource::along_depth;
+    const std::int64_t slice = along ? 64 : 32;
+    const std::int64_t group = along ? panel_size_ : most_lines / panel_size_ * panel_size_;
     const auto part_bytes = static_cast<std::int64_t>(size_of(conversion.part));
-    const std::int64_t stride = along ? slice : panel_size_;
-    const std::int64_t term_bytes = kernels_.padded(depth.size) * panel_size_ * kernels_.element_bytes;
-    const auto& parts_of_terms = is_a_ ? conversion.a : conversion.b;
-    for (std::int64_t line = 0; line < lines.size; line += panel_size_)
+    const std::int64_t stride = along ? slice : group, whole = group * slice * part_bytes;
+    for (std::int64_t line = 0; line < lines.size; line += group)
         for (std::int64_t k = 0; k < depth.size; k += slice) {
-            const std::int64_t width = std::min(panel_size_, lines.size - line);
+            const std::int64_t width = std::min(group, lines.size - line);
             const std::int64_t deep = std::min(slice, depth.size - k);
+            const std::int64_t next = std::clamp<std::int64_t>(depth.size - k - slice, 0, slice);
+            prefetch(source, entry, {lines.begin + line, width}, {depth.begin + k + slice, next}, 0, 1);
             for (std::int64_t row = 0; row < (along ? width : deep); ++row) {
-                void* rows[most_parts];
+                void* rows[4];
                 for (int part = 0; part < conversion.parts; ++part)
-                    rows[part] = parts[part] + row * stride * part_bytes;
+                    rows[part] = parts + part * whole + row * stride * part_bytes;
                 conversion.convert(element(source, entry, lines.begin + line + (along ? row : 0),
                                            depth.begin + k + (along ? 0 : row)),
                                    along ? deep : width, rows);
             }
-            std::byte* const panel =
-                panels + line * kernels_.line_bytes(depth.size) + k * panel_size_ * kernels_.element_bytes;
-            for (int term = 0; term < conversion.terms; ++term)
-                kernel_({.source = parts[parts_of_terms[static_cast<std::size_t>(term)]],
-                         .stride = stride,
-                         .lines = width,
-                         .depth = deep,
-                         .panel = panel + term * term_bytes});
+            for (std::int64_t first = 0; first < width; first += panel_size_)
+                pack_terms({.source = parts + first * part_bytes,
+                            .stride = stride,
+                            .lines = std::min(panel_size_, width - first),
+                            .depth = deep,
+                            .panel = panels + (line + first) * kernels_.line_bytes(depth.size) +
+                                     k * panel_size_ * kernels_.element_bytes},
+                           whole, kernels_.padded(depth.size) * panel_size_ * kernels_.element_bytes);
         }
+}
+
+void OperandPanels::pack_terms(const PanelCopy& first, std::int64_t part_bytes,
+                               std::int64_t term_bytes) const {
+    const auto& parts_of_terms = is_a_ ? kernels_.conversion.a : kernels_.conversion.b;
+    for (int term = 0; term < kernels_.conversion.terms; ++term) {
+        PanelCopy copy = first;
+        copy.source = static_cast<const std::byte*>(first.source) +
+                      parts_of_terms[static_cast<std::size_t>(term)] * part_bytes;
+        copy.panel = static_cast<std::byte*>(first.panel) + term * term_bytes;
+        kernel_(copy);
+    }
 }
 
 void OperandPanels::prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,

@@ -45,6 +45,8 @@ class OperandPanels {
     /// pack() for operands that are converted: a few stored rows at a time by way of their parts.
     void pack_converted(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                         std::byte* panels) const;
+    /// A copy of each term: of part i of the source, `part_bytes` apart, into panels `term_bytes` apart.
+    void pack_terms(const PanelCopy& first, std::int64_t part_bytes, std::int64_t term_bytes) const;
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,
                              std::int64_t depth) const;
 
