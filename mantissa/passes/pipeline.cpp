@@ -117,6 +117,8 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
             graph = std::move(fusion.graph);
             built.unfused = std::move(fusion.refusals);
         });
+        // Counters and masks that kernels now make themselves are read by nobody.
+        if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
     }
     built.graph = std::move(graph);
     built.times = pipeline.times();

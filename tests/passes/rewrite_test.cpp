@@ -6,9 +6,11 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
+#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/simplify.h"
+#include "mantissa/train/adamw.h"
 #include "tests/support/random_graph.h"
 
 namespace mantissa {
@@ -101,6 +103,25 @@ TEST(Pipeline, OptionalPassesAreChosenByName) {
         EXPECT_STREQ(error.what(),
                      "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, "
                      "simplify, fuse");
+    }
+}
+
+TEST(Pipeline, AFusedStepComputesNothingThatNobodyReads) {
+    const auto model = [](Graph& graph) {
+        const Type ids{DType::i32, {2, 8}};
+        return nn::gpt2_loss(nn::gpt2_config("gpt2-tiny"), {graph, graph.add_input("tokens", ids)},
+                             {graph, graph.add_input("targets", ids)});
+    };
+    const Graph graph = build_training_step(model, adamw_update({}), {.fuse = true}).graph;
+    std::vector<bool> read(graph.size());
+    for (std::size_t id = 0; id < graph.size(); ++id)
+        for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs)
+            read[static_cast<std::size_t>(input.node)] = true;
+    for (const Result& result : graph.results()) read[static_cast<std::size_t>(result.value.node)] = true;
+    for (const Update& update : graph.updates()) read[static_cast<std::size_t>(update.value.node)] = true;
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+        const std::string_view op = graph.node(static_cast<NodeId>(id)).op->name;
+        EXPECT_TRUE(read[id] || op == "input" || op == "state") << print(graph, static_cast<NodeId>(id));
     }
 }
 
