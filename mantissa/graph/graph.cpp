@@ -68,12 +68,22 @@ Value Graph::add_input(const std::string& name, Type type) {
     return {id, 0};
 }
 
+std::int64_t State::stored_bytes() const {
+    if (zero_rows == 0) return type.bytes();
+    Type stored = type;
+    stored.shape[0] += zero_rows;
+    return stored.bytes();
+}
+
 Value Graph::add_state(State state) {
     if (find_state(state.name) >= 0)
         throw UserError(fmt::format("there are two states named '{}'", state.name));
-    state.node =
-        add("state", {},
-            {{"name", state.name}, {"dtype", state.type.dtype}, {"shape", state.type.shape.extents()}});
+    check(state.zero_rows == 0 || (state.zero_rows > 0 && state.type.shape.rank() > 0),
+          "rows of zeros lie behind rows");
+    Attributes attributes{
+        {"name", state.name}, {"dtype", state.type.dtype}, {"shape", state.type.shape.extents()}};
+    if (state.zero_rows > 0) attributes = attributes.with("zero_rows", state.zero_rows);
+    state.node = add("state", {}, std::move(attributes));
     states_.push_back(std::move(state));
     return {states_.back().node, 0};
 }

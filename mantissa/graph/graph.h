@@ -63,7 +63,12 @@ struct State {
     std::string name;
     Type type;
     Initializer initializer;
+    /// Rows of zeros that are kept behind its own, which `pad` may view. Nobody ever writes them.
+    std::int64_t zero_rows = 0;
     NodeId node = -1;
+
+    /// Of its value and the rows of zeros behind it.
+    std::int64_t stored_bytes() const;
 };
 
 struct Update {

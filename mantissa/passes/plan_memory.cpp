@@ -16,9 +16,21 @@ std::int64_t align_up(std::int64_t bytes) {
     return (bytes + alignment - 1) / alignment * alignment;
 }
 
+namespace {
+
+/// Zeros behind the rows of a state that keeps as many there.
+bool pads_a_state(const Graph& graph, const Node& node) {
+    const int state = graph.state_of(node.inputs[0].node);
+    return state >= 0 && node.attributes.integer("axis") == 0 && node.attributes.integer("before") == 0 &&
+           node.attributes.integer("after") <= graph.states()[static_cast<std::size_t>(state)].zero_rows;
+}
+
+}  // namespace
+
 bool is_view(const Graph& graph, const Node& node) {
     const std::string_view op = node.op->name;
     if (op == "reshape" || op == "stop_gradient") return true;
+    if (op == "pad") return pads_a_state(graph, node);
     if (op != "slice" && op != "split") return false;
     // A cut is one piece of memory if nothing but extents of 1 lies outside its axis.
     const Shape& shape = graph.type(node.inputs[0]).shape;
@@ -89,7 +101,7 @@ class MemoryPlanner {
             place({graph_.inputs()[i], 0}) = {Place::Kind::input, static_cast<int>(i), 0};
         for (std::size_t i = 0; i < graph_.states().size(); ++i) {
             place({graph_.states()[i].node, 0}) = {Place::Kind::state, static_cast<int>(i), 0};
-            plan_.state_bytes += align_up(graph_.states()[i].type.bytes());
+            plan_.state_bytes += align_up(graph_.states()[i].stored_bytes());
         }
     }
 

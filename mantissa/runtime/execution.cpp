@@ -48,6 +48,8 @@ std::vector<std::byte> constant_bytes(const Node& node) {
 Execution::Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena)
     : plan_(plan), state_(state), arena_(arena) {
     check(static_cast<std::int64_t>(arena.size()) >= plan.memory().arena_bytes, "the arena is large enough");
+    for (const State& each : plan.graph().states())
+        check(state.zero_rows(each.name) >= each.zero_rows, "a padded state lies before rows of zeros");
     place_inputs_and_constants();
     bind();
 }

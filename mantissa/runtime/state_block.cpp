@@ -59,17 +59,18 @@ void StateBlock::allocate(std::span<const State> states) {
     for (const State& state : states) {
         if (shared_ && shared_->has(state.name)) {
             check(shared_->type(state.name) == state.type, "a shared state has one type");
+            check(shared_->zero_rows(state.name) >= state.zero_rows, "a shared state has rows of zeros");
             continue;
         }
         states_.push_back(state);
-        bytes_ += align_up(state.type.bytes());
+        bytes_ += align_up(state.stored_bytes());
     }
     memory_ = device_.allocate(static_cast<std::size_t>(bytes_), "model and optimizer state");
     std::byte* next = memory_->data();
     for (const State& state : states_) {
         check(!entries_.contains(state.name), "states have different names");
-        entries_[state.name] = {state.type, next};
-        next += align_up(state.type.bytes());
+        entries_[state.name] = {state.type, state.zero_rows, next};
+        next += align_up(state.stored_bytes());
     }
 }
 
@@ -96,6 +97,8 @@ const StateBlock::Entry& StateBlock::entry(const std::string& name) const {
 std::byte* StateBlock::address(const std::string& name) const { return entry(name).address; }
 
 const Type& StateBlock::type(const std::string& name) const { return entry(name).type; }
+
+std::int64_t StateBlock::zero_rows(const std::string& name) const { return entry(name).zero_rows; }
 
 std::vector<std::byte> StateBlock::read(const std::string& name) const {
     std::vector<std::byte> value(static_cast<std::size_t>(type(name).bytes()));

@@ -27,6 +27,8 @@ class StateBlock {
     std::byte* address(const std::string& name) const;
     bool has(const std::string& name) const;
     const Type& type(const std::string& name) const;
+    /// How many rows of zeros lie behind those of the state. `read` and `write` know nothing of them.
+    std::int64_t zero_rows(const std::string& name) const;
 
     /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ.
     std::vector<std::byte> read(const std::string& name) const;
@@ -40,6 +42,7 @@ class StateBlock {
   private:
     struct Entry {
         Type type;
+        std::int64_t zero_rows;
         std::byte* address;
     };
     void allocate(std::span<const State> states);

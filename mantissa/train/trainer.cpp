@@ -254,7 +254,11 @@ std::shared_ptr<TrainingMemory> allocate_training_memory(Device& device,
         if (!largest || trainer->memory().total() > largest->memory().total()) largest = trainer;
         for (const State& state : trainer->plan().graph().states()) {
             const auto same_name = [&](const State& other) { return other.name == state.name; };
-            if (std::none_of(states.begin(), states.end(), same_name)) states.push_back(state);
+            const auto known = std::find_if(states.begin(), states.end(), same_name);
+            if (known == states.end())
+                states.push_back(state);
+            else  // one that does not pad reads the rows in front
+                known->zero_rows = std::max(known->zero_rows, state.zero_rows);
         }
     }
     check(largest != nullptr, "memory is for one trainer or more");

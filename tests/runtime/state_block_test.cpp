@@ -1,0 +1,83 @@
+// Rows of zeros behind a state: kept, viewed by `pad`, and no part of what is read and written.
+#include "mantissa/runtime/state_block.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/tensor.h"
+#include "mantissa/runtime/execution.h"
+
+namespace mantissa {
+namespace {
+
+/// w [3, 2] with two rows of zeros behind it, of which `viewed` are looked at; w doubles in each run.
+struct Doubling {
+    Graph graph;
+
+    explicit Doubling(std::int64_t viewed = 2) {
+        const Tensor w(
+            graph,
+            graph.add_state(
+                {.name = "w", .type = {DType::f32, {3, 2}}, .initializer = {.mean = 1.5}, .zero_rows = 2}));
+        graph.add_result("rows", (pad(w, 0, 0, viewed) * 1.0).value());
+        graph.add_update(0, (w * 2.0).value());
+    }
+};
+
+std::vector<float> floats(const std::vector<std::byte>& bytes) {
+    std::vector<float> values(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+    return values;
+}
+
+TEST(StateBlock, RowsOfZerosAreViewedAndNeverWritten) {
+    const auto device = make_cpu_device({.threads = 1});
+    for (const std::int64_t viewed : {1, 2, 3}) {  // three: more than there are, so a copy
+        const Plan plan(Doubling(viewed).graph, *device);
+        EXPECT_EQ(plan.kernels_of("pad").size(), viewed == 3 ? 1u : 0u);
+        EXPECT_EQ(plan.memory().state_bytes - plan.constant_bytes(), 64);
+        StateBlock state(*device, plan.graph().states());
+        EXPECT_EQ(state.zero_rows("w"), 2);
+        EXPECT_EQ(state.bytes(), 64);
+        state.initialize(1);
+        const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
+        Execution execution(plan, state, *arena);
+        for (float value : {1.5f, 3.0f, 6.0f}) {
+            EXPECT_EQ(state.read_f32("w"), std::vector<float>(6, value));
+            execution.run();
+            std::vector<float> rows(6, value);
+            rows.resize(static_cast<std::size_t>(6 + 2 * viewed));
+            EXPECT_EQ(floats(execution.read_result("rows")), rows);
+        }
+    }
+}
+
+TEST(StateBlock, WithoutThemAPaddedPlanIsRefused) {
+    const auto device = make_cpu_device({.threads = 1});
+    const Plan plan(Doubling().graph, *device);
+    std::vector<State> plain = plan.graph().states();
+    plain[0].zero_rows = 1;
+    StateBlock state(*device, plain);
+    const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
+    const auto error_of = [](const auto& action) -> std::string {
+        try {
+            action();
+        } catch (const InternalError& error) {
+            return error.what();
+        }
+        return "";
+    };
+    EXPECT_NE(
+        error_of([&] { Execution(plan, state, *arena); }).find("a padded state lies before rows of zeros"),
+        std::string::npos);
+    EXPECT_NE(error_of([&] {
+                  StateBlock(*device, plan.graph().states(), state);
+              }).find("a shared state has rows of zeros"),
+              std::string::npos);
+}
+
+}  // namespace
+}  // namespace mantissa
