@@ -44,6 +44,7 @@ class Recognition {
     }
 
     LossForm run() {
+        require(!node(form_.loss).attributes.has("classes"), "the logits are padded already");
         follow_logits();
         follow_gradient();
         return form_;

@@ -119,6 +119,37 @@ TEST(Graph, LinearCrossEntropyRefusesWhatDoesNotFit) {
     EXPECT_NE(error({x, w, targets, w}).find("the seed must be f32[], got f32[9, 4]"), std::string::npos);
 }
 
+TEST(Graph, ALossOfPaddedLogitsRefusesClassesThatDoNotFit) {
+    Graph graph;
+    const Tensor x = input(graph, "x", {6, 4}), w = input(graph, "w", {9, 4});
+    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {6}}));
+    const Tensor logits = matmul(x, w, {.transpose_b = true}), lse = input(graph, "lse", {6});
+    const std::pair<std::string, std::vector<Tensor>> losses[] = {
+        {"cross_entropy", {logits, targets}},
+        {"cross_entropy_grad", {constant(graph, 1.0), logits, targets, lse}},
+        {"linear_cross_entropy", {x, w, targets}}};
+    for (const std::int64_t classes : {0, 10})
+        for (const auto& [op, operands] : losses)
+            EXPECT_EQ(error_of([&, &name = op, &given = operands] {
+                          call(graph, name, given, {{"classes", classes}});
+                      }),
+                      op + ": there are 9 logits, not " + std::to_string(classes));
+    for (const auto& [op, operands] : losses)
+        EXPECT_FALSE(call(graph, op, operands, {{"classes", std::int64_t{9}}}).empty());
+}
+
+TEST(Graph, RowsOfZerosBehindAStateAreNoPartOfItsType) {
+    Graph graph;
+    const Type type{DType::f32, {5, 3}};
+    const Tensor w(graph, graph.add_state({.name = "w", .type = type, .initializer = {}, .zero_rows = 3}));
+    EXPECT_EQ(w.type(), type);
+    EXPECT_EQ(graph.states()[0].type.bytes(), 60);
+    EXPECT_EQ(graph.states()[0].stored_bytes(), 96);
+    graph.add_update(0, (w + w).value());
+    EXPECT_THROW(graph.add_state({.name = "s", .type = {DType::f32, {}}, .initializer = {}, .zero_rows = 1}),
+                 InternalError);
+}
+
 TEST(Graph, StatesHaveOneNameAndOneUpdate) {
     Graph graph;
     const State state{.name = "w", .type = {DType::f32, {2}}, .initializer = {}};

@@ -357,6 +357,25 @@ TEST(Ir, CrossEntropyIsTheMeanOverRows) {
     EXPECT_NEAR(r.values(y[1])[1], std::log(8.0), 1e-15);  // the log-sum-exp of each row
 }
 
+TEST(Ir, ColumnsBehindTheClassesCountForNothing) {
+    Recording r;
+    const Tensor targets = r.given({1, 0}, DType::i32);
+    const Tensor plain = r.given({2, 2}, {std::log(1.0), std::log(3.0), std::log(4.0), std::log(4.0)});
+    const Tensor padded = r.given(
+        {2, 4}, {std::log(1.0), std::log(3.0), nan, 99, std::log(4.0), std::log(4.0), infinity, -infinity});
+    const Attributes classes{{"classes", std::int64_t{2}}};
+    const auto expected = call(r.graph, "cross_entropy", std::vector{plain, targets});
+    const auto y = call(r.graph, "cross_entropy", std::vector{padded, targets}, classes);
+    expect_same(r.values(y[0]), r.values(expected[0]));
+    expect_same(r.values(y[1]), r.values(expected[1]));
+    const Tensor one = constant(r.graph, 1.0);
+    const Tensor gradient = call1("cross_entropy_grad", {one, padded, targets, y[1]}, classes);
+    const Numbers g = r.values(gradient);
+    EXPECT_NEAR(g[0], 0.125, 1e-15);  // (p - 0) / 2 rows
+    EXPECT_NEAR(g[1], -0.125, 1e-15);
+    expect_same({g[2], g[3], g[6], g[7]}, {0, 0, 0, 0});
+}
+
 TEST(Ir, UpdatesAndResultsReadTheOldState) {
     Recording r;
     const Tensor a = r.kept("a", {5}), b = r.kept("b", {3});

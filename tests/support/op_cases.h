@@ -351,11 +351,56 @@ inline OpCase linear_cross_entropy_case(const char* name, std::int64_t N, std::i
             {16, 384, 4 * static_cast<double>(C) + 1, true}};
 }
 
+/// The same with rows of padding in w, which are not zero here: they must not be looked at.
+inline OpCase padded_linear_cross_entropy_case(const char* name, std::int64_t N, std::int64_t classes,
+                                               bool gradients) {
+    OpCase test = linear_cross_entropy_case(name, N, 5, classes + 3, gradients);
+    test.operands[2].limit = classes;
+    test.build = [=](Graph& g, In x) { return call(g, "linear_cross_entropy", x, {{"classes", classes}}); };
+    return test;
+}
+
 inline std::vector<OpCase> linear_cross_entropy_cases() {
-    return {linear_cross_entropy_case("in one chunk", 37, 5, 13, true),
+    return {padded_linear_cross_entropy_case("padded", 1027, 13, true),
+            padded_linear_cross_entropy_case("padded, without gradients", 37, 61, false),
+            linear_cross_entropy_case("in one chunk", 37, 5, 13, true),
             linear_cross_entropy_case("in two chunks", 1027, 3, 7, true),
             linear_cross_entropy_case("of one row", 1, 1, 1, true),
             linear_cross_entropy_case("without gradients", 1027, 6, 11, false)};
+}
+
+inline std::vector<OpCase> cross_entropy_cases() {
+    return {
+        {"cross_entropy",
+         "cross_entropy",
+         {f32({2, 3, 23}), ids({2, 3}, 23)},
+         [](Graph& g, In x) { return call(g, "cross_entropy", x); },
+         {8, 30}},
+        {"cross_entropy_grad",
+         "cross_entropy_grad",
+         {f32({}), f32({6, 23}), ids({6}, 23)},
+         [](Graph& g, In x) {
+             const auto y = call(g, "cross_entropy", std::vector{x[1], x[2]});
+             return std::vector{call1("cross_entropy_grad", {x[0], x[1], x[2], y[1]})};
+         },
+         {16, 30}},
+        {"cross_entropy",
+         "cross_entropy of padded logits",
+         {f32({2, 3, 23}), ids({2, 3}, 19)},
+         [](Graph& g, In x) {
+             return call(g, "cross_entropy", x, {{"classes", std::int64_t{19}}});
+         },
+         {8, 30}},
+        {"cross_entropy_grad",
+         "cross_entropy_grad of padded logits",
+         {f32({}), f32({6, 23}), ids({6}, 19)},
+         [](Graph& g, In x) {
+             const Attributes classes{{"classes", std::int64_t{19}}};
+             const auto y = call(g, "cross_entropy", std::vector{x[1], x[2]}, classes);
+             return std::vector{call1("cross_entropy_grad", {x[0], x[1], x[2], y[1]}, classes)};
+         },
+         {16, 30}},
+    };
 }
 
 inline std::vector<OpCase> composite_cases() {
@@ -405,19 +450,6 @@ inline std::vector<OpCase> composite_cases() {
              return std::vector{dropout(x[0], {x[1], x[2]}, 0.25, 3)};
          },
          {2}},
-        {"cross_entropy",
-         "cross_entropy",
-         {f32({2, 3, 23}), ids({2, 3}, 23)},
-         [](Graph& g, In x) { return call(g, "cross_entropy", x); },
-         {8, 30}},
-        {"cross_entropy_grad",
-         "cross_entropy_grad",
-         {f32({}), f32({6, 23}), ids({6}, 23)},
-         [](Graph& g, In x) {
-             const auto y = call(g, "cross_entropy", std::vector{x[1], x[2]});
-             return std::vector{call1("cross_entropy_grad", {x[0], x[1], x[2], y[1]})};
-         },
-         {16, 30}},
         {"fused",
          "fused",
          {f32({3, 41}), f32({41})},
@@ -459,7 +491,7 @@ inline std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
     for (auto cases :
          {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(), contraction_cases(),
-          attention_cases(), linear_cross_entropy_cases(), composite_cases()})
+          attention_cases(), cross_entropy_cases(), linear_cross_entropy_cases(), composite_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }

@@ -1,4 +1,6 @@
 // Cross-entropy and its gradient, and the joint loss of a linear layer with both its gradients.
+#include <limits>
+
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/ops/rules.h"
 
@@ -10,11 +12,29 @@ using namespace rules;
 
 DType loss_dtype(const Type& logits) { return logits.dtype == DType::f64 ? DType::f64 : DType::f32; }
 
+/// Logits of the first `classes` columns count; those behind are padding.
+void expect_classes(const OpCall& call, std::int64_t columns) {
+    if (!call.attributes.has("classes")) return;
+    const std::int64_t classes = call.attributes.integer("classes");
+    expect(1 <= classes && classes <= columns, "there are {} logits, not {}", columns, classes);
+}
+
+/// The logits, -infinity in the columns of padding: they weigh nothing, and no gradient reaches them.
+Tensor without_padding(const DefinitionCall& call, Tensor logits) {
+    if (!call.attributes.has("classes")) return logits;
+    const Tensor column = iota(call.graph, {logits.dim(-1)}, 0);
+    const Tensor classes =
+        constant(call.graph, static_cast<double>(call.attributes.integer("classes")), DType::i32);
+    const Tensor nothing = constant(call.graph, -std::numeric_limits<double>::infinity(), logits.dtype());
+    return select(less(column, classes), logits, nothing);
+}
+
 std::vector<Type> cross_entropy_types(const OpCall& call) {
     const Type& logits = call.inputs[0];
     expect_floating(call, 0);
     expect_dtype(call, 1, DType::i32);
     expect(logits.shape.rank() >= 1, "logits must be [..., V], got {}", logits.text());
+    expect_classes(call, logits.shape[-1]);
     std::vector<std::int64_t> rows = logits.shape.extents();
     rows.pop_back();
     expect_shape(call, 1, Shape(rows));
@@ -23,7 +43,7 @@ std::vector<Type> cross_entropy_types(const OpCall& call) {
 
 /// logits, targets -> mean loss, log-sum-exp of each row.
 std::vector<Tensor> cross_entropy_definition(const DefinitionCall& call) {
-    const Tensor logits = as_f32(call.inputs[0]);
+    const Tensor logits = without_padding(call, as_f32(call.inputs[0]));
     const Shape rows = call.inputs[1].shape();
     const Tensor highest = stop_gradient(max(logits, {-1}, KeepAxes::yes));
     const Tensor log_sum_exp = log(sum(exp(logits - highest), {-1}, KeepAxes::yes)) + highest;
@@ -49,6 +69,8 @@ std::vector<Tensor> cross_entropy_gradient(const GradientCall& c) {
 std::vector<Type> cross_entropy_grad_types(const OpCall& call) {
     expect_shape(call, 0, {});
     expect_shape(call, 3, call.inputs[2].shape);
+    expect(call.inputs[1].shape.rank() >= 1, "logits must be [..., V], got {}", call.inputs[1].text());
+    expect_classes(call, call.inputs[1].shape[-1]);
     return {call.inputs[1]};
 }
 
@@ -60,7 +82,8 @@ std::vector<Tensor> cross_entropy_grad_definition(const DefinitionCall& call) {
                                      call.graph, call.attributes)[0]};
 }
 
-/// x [N, C], w [V, C], targets [N], and a seed where gradients are wanted -> loss, dx [N, C], dw [V, C].
+/// x [N, C], w [V, C], targets [N], and a seed where gradients are wanted -> loss, dx [N, C], dw [V, C]. With
+/// the attribute `classes`, rows of w from there on are padding.
 std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
     expect_floating(call, 0);
@@ -71,6 +94,7 @@ std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
     expect_dtype(call, 2, DType::i32);
     expect_shape(call, 2, {x.shape[0]});
     expect_multiply(call, x.dtype);
+    expect_classes(call, w.shape[0]);
     const Type loss{loss_dtype(x), {}};
     if (call.inputs.size() == 3) return {loss};
     expect(call.inputs[3] == loss, "the seed must be {}, got {}", loss.text(), call.inputs[3].text());
@@ -83,7 +107,10 @@ std::vector<Tensor> linear_cross_entropy_definition(const DefinitionCall& call) 
     const Tensor x = stop_gradient(as_f32(call.inputs[0])), w = stop_gradient(as_f32(call.inputs[1]));
     MatmulOptions options{.transpose_b = true};
     if (call.attributes.has("multiply")) options.multiply = call.attributes.word("multiply");
-    const Tensor loss = cross_entropy(matmul(x, w, options), call.inputs[2]);
+    Attributes attributes;
+    if (call.attributes.has("classes"))
+        attributes = attributes.with("classes", call.attributes.integer("classes"));
+    const Tensor loss = call1("cross_entropy", {matmul(x, w, options), call.inputs[2]}, attributes);
     if (call.inputs.size() == 3) return {loss};
     const std::vector<Tensor> gradients =
         backpropagate(call.graph, std::vector{loss}, std::vector{call.inputs[3]}, std::vector{x, w});

@@ -11,9 +11,11 @@ namespace {
 /// x, w, targets, and a seed where there are gradients.
 LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) {
     const Type& x = problem.inputs[0];
+    const std::int64_t columns = problem.inputs[1].shape[0];
     return {.rows = x.shape[0],
             .channels = x.shape[1],
-            .classes = problem.inputs[1].shape[0],
+            .classes = problem.attributes.has("classes") ? problem.attributes.integer("classes") : columns,
+            .columns = columns,
             .dtype = x.dtype,
             .multiply = unit.multiply,
             .gradients = problem.inputs.size() == 4};

@@ -98,12 +98,18 @@ Launch prepare_gelu_grad(const Problem&, const Bound& b) {
     };
 }
 
+/// Columns of logits that are not padding.
+std::int64_t classes_of(const Problem& problem, const Bound& b) {
+    return problem.attributes.has("classes") ? problem.attributes.integer("classes") : b.columns;
+}
+
 /// The loss of each row is scratch: only the mean is a result.
-Launch prepare_cross_entropy(const Problem&, const Bound& b) {
-    return [b](const Operands& o) {
+Launch prepare_cross_entropy(const Problem& problem, const Bound& b) {
+    return [b, classes = classes_of(problem, b)](const Operands& o) {
         cross_entropy(b.kernels,
                       {.rows = b.rows,
-                       .classes = b.columns,
+                       .classes = classes,
+                       .stride = b.columns,
                        .logits = b.in(o, 0),
                        .targets = o.input<std::int32_t>(1),
                        .loss = reinterpret_cast<float*>(o.workspace),
@@ -114,11 +120,12 @@ Launch prepare_cross_entropy(const Problem&, const Bound& b) {
 }
 
 /// dloss, logits, targets, log-sum-exp.
-Launch prepare_cross_entropy_grad(const Problem&, const Bound& b) {
-    return [b](const Operands& o) {
+Launch prepare_cross_entropy_grad(const Problem& problem, const Bound& b) {
+    return [b, classes = classes_of(problem, b)](const Operands& o) {
         cross_entropy_grad(b.kernels,
                            {.rows = b.rows,
-                            .classes = b.columns,
+                            .classes = classes,
+                            .stride = b.columns,
                             .logits = b.in(o, 1),
                             .targets = o.input<std::int32_t>(2),
                             .lse = o.input<float>(3),

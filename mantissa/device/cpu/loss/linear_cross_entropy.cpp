@@ -1,5 +1,7 @@
 #include "mantissa/device/cpu/loss/linear_cross_entropy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "mantissa/base/error.h"
@@ -20,9 +22,11 @@ std::int64_t rows_of_chunk(const LinearCrossEntropy& p) {
     return std::min({p.rows, p.most_rows_of_chunk, rounded_up((p.rows + chunks - 1) / chunks, 32)});
 }
 
+std::int64_t columns_of(const LinearCrossEntropy& p) { return p.columns == 0 ? p.classes : p.columns; }
+
 /// Elements between rows of logits: whole cache lines, so that every row starts on one.
 std::int64_t stride_of(const LinearCrossEntropy& p) {
-    return rounded_up(p.classes, line / static_cast<std::int64_t>(size_of(p.dtype)));
+    return rounded_up(columns_of(p), line / static_cast<std::int64_t>(size_of(p.dtype)));
 }
 
 /// The three contractions of a chunk.
@@ -33,10 +37,15 @@ struct Products {
         const MatrixLayout x{.dtype = p.dtype, .leading = p.channels};
         const MatrixLayout table{.dtype = p.dtype, .leading = p.channels};
         const MatrixLayout chunk{.dtype = p.dtype, .leading = stride_of(p)};
-        logits = {.m = rows, .n = p.classes, .k = p.channels, .a = x, .b = table, .out = chunk};
+        logits = {.m = rows, .n = columns_of(p), .k = p.channels, .a = x, .b = table, .out = chunk};
         logits.b.transpose = Transpose::yes;
-        dx = {.m = rows, .n = p.channels, .k = p.classes, .a = chunk, .b = table, .out = x};
-        dw = {.m = p.classes, .n = p.channels, .k = rows, .a = chunk, .b = x, .out = {.leading = p.channels}};
+        dx = {.m = rows, .n = p.channels, .k = columns_of(p), .a = chunk, .b = table, .out = x};
+        dw = {.m = columns_of(p),
+              .n = p.channels,
+              .k = rows,
+              .a = chunk,
+              .b = x,
+              .out = {.leading = p.channels}};
         dw.a.transpose = Transpose::yes;
         logits.multiply = dx.multiply = dw.multiply = p.multiply;
     }
@@ -148,6 +157,8 @@ class Run {
 
 std::string refusal(const LinearCrossEntropy& p, Isa isa) {
     if (p.rows < 1 || p.channels < 1 || p.classes < 1) return "it needs one element or more";
+    if (columns_of(p) < p.classes)
+        return fmt::format("{} classes do not lie in {} columns", p.classes, p.columns);
     const Products products(p, rows_of_chunk(p));
     for (const ContractionProblem* product : {&products.logits, &products.dx, &products.dw})
         if (std::string reason = refusal(*product, isa); !reason.empty()) return reason;

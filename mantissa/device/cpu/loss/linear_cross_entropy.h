@@ -26,7 +26,9 @@ struct LinearCrossEntropy {
     std::int64_t rows = 0;      // N
     std::int64_t channels = 0;  // C
     std::int64_t classes = 0;   // V
-    DType dtype = DType::f32;   ///< of x, w and dx
+    /// Rows of w and dw, of which those from `classes` on are padding: read, and given no gradient. 0: none.
+    std::int64_t columns = 0;
+    DType dtype = DType::f32;  ///< of x, w and dx
     Multiply multiply = Multiply::as_stored;
     std::int64_t most_rows_of_chunk = rows_of_loss_chunk;
     bool gradients = false;  ///< else dx, dw and the seed mean nothing
@@ -35,12 +37,12 @@ struct LinearCrossEntropy {
 /// Data of one call. No output may overlap an input.
 struct LinearCrossEntropyArguments {
     const void* x = nullptr;                // [N, C]
-    const void* w = nullptr;                // [V, C]
+    const void* w = nullptr;                // [columns, C]
     const std::int32_t* targets = nullptr;  // [N], each in [0, V)
     float seed = 1;
     float* loss = nullptr;  // one number
     void* dx = nullptr;     // [N, C]
-    float* dw = nullptr;    // [V, C]
+    float* dw = nullptr;    // [columns, C]
 };
 
 /// Why this level cannot do the problem; empty if it can.
