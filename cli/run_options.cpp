@@ -175,6 +175,17 @@ void dump_plan(const RunOptions& options, const std::string& name, const Plan& p
     if (!options.dump.empty()) write_text(std::filesystem::path(options.dump) / name, plan.text());
 }
 
+void dump_padding(const RunOptions& options, const Trainer& trainer) {
+    if (options.dump.empty() || !trainer.options().pipeline.pad) return;
+    std::string text;
+    for (const PaddedParameter& parameter : trainer.padded())
+        text += fmt::format("{}: {} rows, {} of zeros behind them\n", parameter.name, parameter.rows,
+                            parameter.zero_rows);
+    for (const UnpaddedParameter& parameter : trainer.unpadded())
+        text += fmt::format("{}\n", parameter.text());
+    write_text(std::filesystem::path(options.dump) / "padding.txt", text);
+}
+
 void dump_fusion(const RunOptions& options, const Trainer& trainer) {
     if (options.dump.empty() || trainer.plan().device().made_kernels().empty()) return;
     std::string unfused;

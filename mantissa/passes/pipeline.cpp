@@ -25,6 +25,7 @@ struct OptionalPass {
 constexpr std::array optional_passes = {OptionalPass{"match_attention", &PipelineOptions::match_attention},
                                         OptionalPass{"chunk_loss", &PipelineOptions::chunk_loss},
                                         OptionalPass{"simplify", &PipelineOptions::simplify},
+                                        OptionalPass{"pad", &PipelineOptions::pad},
                                         OptionalPass{"fuse", &PipelineOptions::fuse}};
 
 /// Runs passes one after another on a graph; times, verifies and shows each.
@@ -109,6 +110,13 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
                (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node));
     };
     if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph); });
+    if (options.pad)
+        pipeline.run("pad", [&] {
+            Padded padded = pad_parameters(graph, {.multiple = options.extent_multiple});
+            graph = std::move(padded.graph);
+            built.padded = std::move(padded.padded);
+            built.unpadded = std::move(padded.unpadded);
+        });
     pipeline.run("expand", [&] { graph = expand(graph, expands); });
     if (options.fuse) {
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });

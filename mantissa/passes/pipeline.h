@@ -11,6 +11,7 @@
 #include "mantissa/passes/differentiate.h"
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/match_attention.h"
+#include "mantissa/passes/pad.h"
 
 namespace mantissa {
 
@@ -36,7 +37,9 @@ struct PipelineOptions {
     bool simplify = true;
     bool match_attention = false;  ///< whether attention is looked for in the model
     bool chunk_loss = false;       ///< whether the logits are made a chunk of tokens at a time
+    bool pad = false;              ///< whether ugly extents of parameters are padded
     bool fuse = false;  ///< whether row and element-wise work becomes nests, for kernels made in process
+    std::int64_t extent_multiple = 128;  ///< to what `pad` pads, as the machine's Target has it
     /// Whether the machine has a kernel for the node; composites without one are expanded.
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
         return true;
@@ -58,7 +61,9 @@ struct BuiltGraph {
     std::vector<PassTime> times;
     std::vector<PatternRefusal> refused_attention = {};  ///< softmaxes that are part of none
     std::vector<PatternRefusal> refused_chunks = {};     ///< losses whose logits stay whole
-    std::vector<FusionRefusal> unfused = {};             ///< what was not fused, and why
+    std::vector<PaddedParameter> padded = {};
+    std::vector<UnpaddedParameter> unpadded = {};  ///< the other parameters, if padding was asked for
+    std::vector<FusionRefusal> unfused = {};       ///< what was not fused, and why
 };
 
 /// Builds the graph of one training step. Throws UserError if fusing is asked of a device that cannot.

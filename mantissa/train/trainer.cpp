@@ -69,6 +69,7 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
         return has_kernel(device, graph, node);
     };
     options_.pipeline.cannot_fuse = device.target().cannot_compile;
+    options_.pipeline.extent_multiple = device.target().extent_multiple;
     if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
         options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
             return mantissa::loss_scale(graph, scaling);
@@ -92,6 +93,8 @@ std::unique_ptr<Plan> Trainer::build(const TraceUpdate& update, const PipelineOp
     BuiltGraph step = build_training_step(trace_micro_step(options_), update, pipeline);
     pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
     unfused_.insert(unfused_.end(), step.unfused.begin(), step.unfused.end());
+    padded_ = std::move(step.padded);  // the plans of a step pad alike
+    unpadded_ = std::move(step.unpadded);
     const Stopwatch planning;
     auto plan = std::make_unique<Plan>(std::move(step.graph), device_);
     pass_times_.push_back({"choose kernels, plan memory", planning.milliseconds(), plan->graph().size()});

@@ -104,6 +104,9 @@ class Trainer {
     const std::vector<PassTime>& pass_times() const { return pass_times_; }
     /// What was not fused, and why; empty unless fusing was asked for.
     const std::vector<FusionRefusal>& unfused() const { return unfused_; }
+    /// Parameters that lie padded, and why the others do not; both empty unless padding was asked for.
+    const std::vector<PaddedParameter>& padded() const { return padded_; }
+    const std::vector<UnpaddedParameter>& unpadded() const { return unpadded_; }
 
   private:
     std::unique_ptr<Plan> build(const TraceUpdate& update, const PipelineOptions& pipeline);
@@ -120,6 +123,8 @@ class Trainer {
     std::unique_ptr<Plan> validation_plan_;
     std::vector<PassTime> pass_times_;
     std::vector<FusionRefusal> unfused_;
+    std::vector<PaddedParameter> padded_;
+    std::vector<UnpaddedParameter> unpadded_;
     double build_milliseconds_ = 0;
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<Execution> execution_, accumulate_, validation_;

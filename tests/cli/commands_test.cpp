@@ -68,7 +68,8 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"ladder --device tpu", 1, "--device tpu: this build has cpu only"},
         {"ladder --text /no/such/file.txt", 1, "/no/such/file.txt"},
         {"train --passes differentiate", 1,
-         "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, simplify, fuse"},
+         "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, simplify, pad, "
+         "fuse"},
         {"train --threads -1", 1, "threads"},
         {"train --learning-rate -1", 1, "--learning-rate must be 0 or more, got -1"},
         {"train --betas 0.9 1.5", 1, "betas must lie in [0, 1), got 1.5"},

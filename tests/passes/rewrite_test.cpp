@@ -95,14 +95,14 @@ TEST(Pipeline, OptionalPassesAreChosenByName) {
     PipelineOptions options;
     choose_passes(options, std::vector<std::string>{"fuse", "chunk_loss"});
     EXPECT_TRUE(options.fuse && options.chunk_loss);
-    EXPECT_FALSE(options.simplify || options.match_attention);
+    EXPECT_FALSE(options.simplify || options.match_attention || options.pad);
     try {
         choose_passes(options, std::vector<std::string>{"fuse", "differentiate"});
         FAIL() << "differentiate was taken for an optional pass";
     } catch (const UserError& error) {
         EXPECT_STREQ(error.what(),
                      "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, "
-                     "simplify, fuse");
+                     "simplify, pad, fuse");
     }
 }
 

@@ -1,0 +1,50 @@
+// Pads parameters as a layout: rows of zeros behind a parameter's own make the extents of the contractions
+// that read it multiples of what the machine likes. The parameter stays what it is, in name, shape, gradient
+// and update.
+//
+//   %w = state() [50257, 768]      %1 = matmul(%x, %w) {transpose_b}      %2 = cross_entropy(%1, %t)
+// becomes
+//   %w = state() [50257, 768] {zero_rows=47}                              %0 = pad(%w) {axis=0, after=47}
+//   %1 = matmul(%x, %0) {transpose_b}                                     %2 = cross_entropy(%1, %t)
+//   {classes=50257}
+//
+// `pad` is a view, since the state keeps these rows. The zeros are followed from operation to operation: each
+// must keep them zeros, sum over them, or leave them out. Where something else reads a value, it gets a slice
+// without them, if that is a view; if it were a copy, the parameter stays as it was, with a reason.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+struct PadOptions {
+    std::int64_t multiple = 128;  ///< Target::extent_multiple
+};
+
+struct PaddedParameter {
+    std::string name;
+    std::int64_t rows = 0;       ///< its own
+    std::int64_t zero_rows = 0;  ///< behind them
+};
+
+struct UnpaddedParameter {
+    std::string name;
+    std::string reason;
+
+    /// As in "h.0.attn.c_attn.weight: its 2304 rows are a multiple of 128".
+    std::string text() const { return name + ": " + reason; }
+};
+
+struct Padded {
+    Graph graph;
+    std::vector<PaddedParameter> padded;      ///< by this run
+    std::vector<UnpaddedParameter> unpadded;  ///< every other parameter
+};
+
+Padded pad_parameters(const Graph& graph, const PadOptions& options = {});
+
+}  // namespace mantissa

@@ -1,0 +1,220 @@
+// Training with padded parameters: the numbers of training without, zeros that stay zero, and checkpoints
+// that do not know of it.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/batches.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/checkpoint.h"
+#include "mantissa/train/training_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+constexpr std::int64_t B = 2, T = 16, V = 253;  // three rows short of two times 128
+
+struct Setting {
+    const char* policy = "fp32";
+    bool fuse = false, match_attention = false, chunk_loss = false;
+    std::int64_t accumulate = 1;
+
+    std::string text() const {
+        return fmt::format("{}{}{}{}, {} micro-steps", policy, fuse ? " fuse" : "",
+                           match_attention ? " match_attention" : "", chunk_loss ? " chunk_loss" : "",
+                           accumulate);
+    }
+};
+
+TrainerOptions options_of(const Setting& setting, bool pad) {
+    TrainerOptions options{
+        .model = {.name = "small", .layers = 2, .heads = 2, .channels = 32, .vocabulary = V, .context = T},
+        .batch = B,
+        .sequence = T,
+        .accumulate = setting.accumulate,
+        .optimizer = {.clip = 1.0}};
+    options.pipeline.policy = find_policy(setting.policy);
+    options.pipeline.fuse = setting.fuse;
+    options.pipeline.match_attention = setting.match_attention;
+    options.pipeline.chunk_loss = setting.chunk_loss;
+    options.pipeline.pad = pad;
+    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    return options;
+}
+
+/// Steps up to `last`, on a text that names the last tokens of the vocabulary, too.
+std::vector<StepResult> train(Trainer& trainer, std::int64_t last) {
+    std::vector<std::int32_t> text;
+    for (std::int32_t i = 0; i < 2000; ++i) text.push_back((i * i / 7 + i) % static_cast<std::int32_t>(V));
+    const TokenStream stream(text);
+    const std::int64_t micro_steps = trainer.options().accumulate;
+    const BatchSource batches(stream, stream.all(), {.batch = B, .sequence = T, .accumulate = micro_steps});
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.tokens_per_step())),
+        targets(tokens.size());
+    std::vector<StepResult> results;
+    while (trainer.steps_done() < last) {
+        for (std::int64_t i = 0; i < micro_steps; ++i) {
+            const auto first = static_cast<std::size_t>(B * T * i), size = static_cast<std::size_t>(B * T);
+            batches.fill(static_cast<std::uint64_t>(trainer.steps_done()), i,
+                         std::span(tokens).subspan(first, size), std::span(targets).subspan(first, size));
+        }
+        results.push_back(trainer.step(tokens, targets, 1e-3));
+    }
+    return results;
+}
+
+/// What lies behind the rows of a parameter.
+std::vector<std::byte> padding_of(Trainer& trainer, const std::string& name) {
+    const StateBlock& state = trainer.state();
+    const Type& type = state.type(name);
+    const std::byte* end = state.address(name) + type.bytes();
+    return {end, end + state.zero_rows(name) * type.bytes() / type.shape[0]};
+}
+
+std::vector<Setting> settings(const Device& device) {
+    std::vector<Setting> all = {
+        {},
+        {.chunk_loss = true},
+        {.chunk_loss = true, .accumulate = 3},
+        {.policy = "tf32", .match_attention = true},
+        {.policy = "fp16"},
+        {.policy = "fp16", .match_attention = true, .chunk_loss = true},
+        {.policy = "bf16", .accumulate = 2},
+    };
+    for (const bool fuse : {false, true})
+        for (const bool matched : {false, true})
+            for (const bool chunked : {false, true}) all.push_back({"bf16", fuse, matched, chunked});
+    all.push_back({.fuse = true});
+    if (!device.target().cannot_compile.empty())
+        std::erase_if(all, [](const Setting& setting) { return setting.fuse; });
+    return all;
+}
+
+TEST(Padded, TrainsAsUnpaddedDoesInEverySetting) {
+    const auto device = make_cpu_device({.threads = 1});
+    for (const Setting& setting : settings(*device)) {
+        Trainer plain(*device, options_of(setting, false)), padded(*device, options_of(setting, true));
+        ASSERT_EQ(padded.padded().size(), 1u) << setting.text();
+        EXPECT_EQ(padded.padded()[0].name, "wte.weight");
+        EXPECT_EQ(padded.padded()[0].zero_rows, 3);
+        EXPECT_TRUE(plain.padded().empty() && plain.unpadded().empty());
+        const std::vector<StepResult> expected = train(plain, 6), got = train(padded, 6);
+        // Sums of V terms are cut elsewhere, so that products differ by roundings: those of FP32, and where
+        // one moves a number over a border of the short format, that format's, a few of them in a mean over
+        // thousands. Six steps at rate 1e-3 multiply that by less than the number of steps.
+        const std::string policy = setting.policy;
+        const double error = policy == "bf16" ? 0x1p-9 : policy == "fp32" ? 0x1p-20 : 0x1p-12;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            EXPECT_NEAR(got[i].loss, expected[i].loss, error * expected[i].loss) << setting.text() << i;
+            EXPECT_NEAR(got[i].gradient_norm, expected[i].gradient_norm,
+                        4 * error * expected[i].gradient_norm)
+                << setting.text() << i;
+            EXPECT_EQ(got[i].applied, expected[i].applied) << setting.text() << i;
+        }
+        const std::vector<std::byte> padding = padding_of(padded, "wte.weight");
+        EXPECT_EQ(padding, std::vector<std::byte>(3 * 32 * 4)) << setting.text();
+        EXPECT_EQ(padded.state().type("wte.weight"), plain.state().type("wte.weight"));
+        EXPECT_EQ(padded.state().zero_rows("adamw.m.wte.weight"), 0);
+    }
+}
+
+TEST(Padded, RunsNoOperationToPadOrToCut) {
+    const auto device = make_cpu_device({.threads = 1});
+    for (const Setting& setting : settings(*device)) {
+        const Trainer plain(*device, options_of(setting, false)), padded(*device, options_of(setting, true));
+        for (const char* op : {"pad", "slice"})
+            EXPECT_EQ(padded.plan().kernels_of(op), plain.plan().kernels_of(op)) << setting.text();
+        EXPECT_EQ(padded.plan().nodes().size(), plain.plan().nodes().size()) << setting.text();
+    }
+}
+
+TEST(Padded, ValidationIsPaddedToo) {
+    const auto device = make_cpu_device({.threads = 1});
+    for (const bool chunked : {false, true}) {
+        const Setting setting{.chunk_loss = chunked};
+        Trainer plain(*device, options_of(setting, false)), padded(*device, options_of(setting, true));
+        const std::vector<std::int32_t> tokens(B * T, 252), targets(B * T, 9);
+        EXPECT_FLOAT_EQ(padded.validation_loss(tokens, targets), plain.validation_loss(tokens, targets));
+    }
+}
+
+TEST(Padded, ATokenBehindTheVocabularyIsNamedAndNotRead) {
+    const auto device = make_cpu_device({.threads = 1});
+    for (const bool chunked : {false, true}) {
+        Trainer padded(*device, options_of({.chunk_loss = chunked}, true));
+        std::vector<std::int32_t> tokens(B * T, 5), targets(B * T, 9);
+        const auto error_of_step = [&]() -> std::string {
+            try {
+                padded.step(tokens, targets, 1e-3);
+            } catch (const UserError& error) {
+                return error.what();
+            }
+            return "";
+        };
+        tokens[3] = V;
+        EXPECT_NE(error_of_step().find("id 253 at position 3 is out of range, expected 0 to 252"),
+                  std::string::npos);
+        tokens[3] = 5;
+        targets[4] = V;
+        EXPECT_NE(error_of_step().find("target 253 at position 4 is out of range, expected 0 to 252"),
+                  std::string::npos);
+    }
+}
+
+std::vector<std::vector<std::byte>> states(Trainer& trainer) {
+    std::vector<std::vector<std::byte>> values;
+    for (const State& state : trainer.state().states()) values.push_back(trainer.state().read(state.name));
+    return values;
+}
+
+TEST(Padded, CheckpointsKnowNothingOfIt) {
+    const auto device = make_cpu_device({.threads = 1});
+    for (const bool from_padded : {false, true}) {
+        const TemporaryDirectory directory;
+        Trainer saved(*device, options_of({}, from_padded)), resumed(*device, options_of({}, !from_padded));
+        train(saved, 3);
+        save_training(directory / "run", saved);
+        EXPECT_EQ(resume_training(directory / "run", resumed), "");
+        EXPECT_EQ(states(resumed), states(saved));
+        const std::vector<StepResult> expected = train(saved, 6), got = train(resumed, 6);
+        for (std::size_t i = 0; i < expected.size(); ++i)
+            EXPECT_NEAR(got[i].loss, expected[i].loss, 0x1p-20 * expected[i].loss) << i;
+        const LoadedCheckpoint loaded = load_checkpoint(directory / "run");
+        const std::vector<TensorView> tensors = loaded.model.views();
+        const auto embedding = std::find_if(tensors.begin(), tensors.end(), [](const TensorView& tensor) {
+            return tensor.name.ends_with("wte.weight");
+        });
+        ASSERT_NE(embedding, tensors.end());
+        EXPECT_EQ(embedding->shape, (std::vector<std::int64_t>{V, 32}));
+    }
+}
+
+TEST(Padded, SharesItsStateWithTrainersThatDoNotPad) {
+    const auto device = make_cpu_device({.threads = 1});
+    Trainer plain(*device, options_of({}, false)), padded(*device, options_of({}, true));
+    Trainer alone(*device, options_of({}, false));
+    const Trainer* both[] = {&plain, &padded};
+    const auto memory = allocate_training_memory(*device, both);
+    plain.share(memory);
+    padded.share(memory);
+    memory->state->initialize(plain.options().seed);
+    EXPECT_EQ(memory->state->zero_rows("wte.weight"), 3);
+    const auto losses = [](const std::vector<StepResult>& results) {
+        std::vector<float> values;
+        for (const StepResult& result : results) values.push_back(result.loss);
+        return values;
+    };
+    EXPECT_EQ(losses(train(plain, 3)), losses(train(alone, 3)));
+    padded.continue_after(3);
+    const std::vector<float> got = losses(train(padded, 6)), expected = losses(train(alone, 6));
+    for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_NEAR(got[i], expected[i], 0x1p-20f * expected[i]) << i;
+    EXPECT_EQ(padding_of(plain, "wte.weight"), std::vector<std::byte>(3 * 32 * 4));
+}
+
+}  // namespace
+}  // namespace mantissa
