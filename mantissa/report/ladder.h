@@ -46,6 +46,8 @@ struct RungReport {
     std::vector<std::string> matmul_kernels;
     std::vector<std::string> attention_kernels;  ///< empty where attention runs as its parts
     std::vector<std::string> loss_kernels;       ///< empty where the logits exist whole
+    bool pads = false;                           ///< whether ugly sizes are looked for
+    std::vector<PaddedParameter> padded = {};    ///< those found
 };
 
 struct LadderReport {

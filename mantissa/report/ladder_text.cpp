@@ -32,6 +32,24 @@ std::string peaks_line(const Peaks& peaks) {
     return line + fmt::format(", {:.1f} GB/s copy", peaks.copy / 1e9);
 }
 
+std::string padding_text(const RungReport& rung) {
+    if (rung.padded.empty()) return "; no size to pad";
+    std::string text;
+    for (const PaddedParameter& parameter : rung.padded)
+        text += fmt::format("; {} padded from {} rows to {}", parameter.name, parameter.rows,
+                            parameter.rows + parameter.zero_rows);
+    return text;
+}
+
+nlohmann::json padding_json(const RungReport& rung) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const PaddedParameter& parameter : rung.padded)
+        list.push_back({{"name", parameter.name},
+                        {"rows", parameter.rows},
+                        {"padded_rows", parameter.rows + parameter.zero_rows}});
+    return list;
+}
+
 std::string loss_line(const RungReport& rung) {
     std::string line = fmt::format("  {:<9}", rung.name);
     for (std::size_t i = 0; i < rung.losses.size(); ++i) {
@@ -61,11 +79,12 @@ std::string ladder_table(const LadderReport& report) {
             rung.build_milliseconds, rung.losses.front(), rung.losses.back());
     text += "\nlosses\n";
     for (const RungReport& rung : report.rungs) text += loss_line(rung);
-    text += "kernels of matmul, and of attention and the joint loss where they are one\n";
+    text += "kernels of matmul, and of attention and the joint loss where they are one; what was padded\n";
     for (const RungReport& rung : report.rungs) {
         text += fmt::format("  {:<9} {}", rung.name, fmt::join(rung.matmul_kernels, ", "));
         for (const auto* kernels : {&rung.attention_kernels, &rung.loss_kernels})
             if (!kernels->empty()) text += fmt::format("; {}", fmt::join(*kernels, ", "));
+        if (rung.pads) text += padding_text(rung);
         text += "\n";
     }
     text += fmt::format(
@@ -109,7 +128,8 @@ std::string ladder_json(const LadderReport& report) {
                                  {"kernels",
                                   {{"matmul", rung.matmul_kernels},
                                    {"attention", rung.attention_kernels},
-                                   {"linear_cross_entropy", rung.loss_kernels}}}});
+                                   {"linear_cross_entropy", rung.loss_kernels}}},
+                                 {"padded", padding_json(rung)}});
     return json.dump(2) + "\n";
 }
 

@@ -108,24 +108,26 @@ TEST(Commands, LadderPrintsItsTableAndWritesItsJson) {
     const Ran ran =
         run("ladder --model gpt2-tiny --batch 1 --sequence 64 --steps 8 --repeats 3 --json " + file);
     ASSERT_EQ(ran.status, 0) << ran.output;
-    for (const char* part :
-         {"common-licenses", "rung", "fp32", "tokens/s", "kernels of matmul", "memory planned"})
+    for (const char* part : {"common-licenses", "rung", "fp32", "tokens/s", "kernels of matmul",
+                             "no size to pad", "memory planned"})
         EXPECT_NE(ran.output.find(part), std::string::npos) << part << " is missing in\n" << ran.output;
     const auto json = nlohmann::json::parse(std::ifstream(file));
     EXPECT_EQ(json["command"], "ladder");
     EXPECT_EQ(json["model"]["parameters"], 891648);
     EXPECT_GT(json["machine"]["peaks"]["f32_fma_tflops"].get<double>(), 0);
-    ASSERT_EQ(json["rungs"].size(), 5u);
+    ASSERT_EQ(json["rungs"].size(), 6u);
     EXPECT_EQ(json["rungs"][0]["name"], "fp32");
     EXPECT_EQ(json["rungs"][1]["name"], "bf16");
     EXPECT_EQ(json["rungs"][2]["name"], "compiled");
     EXPECT_EQ(json["rungs"][3]["name"], "flash");
-    EXPECT_EQ(json["rungs"][4]["name"], "loss");
+    EXPECT_EQ(json["rungs"][4]["name"], "nice");
+    EXPECT_EQ(json["rungs"][5]["name"], "loss");
     for (const auto& rung : json["rungs"]) {
         EXPECT_EQ(rung["losses"].size(), 8u);
         EXPECT_LT(rung["losses"].back(), rung["losses"].front());
         EXPECT_EQ(rung["kernels"]["matmul"].size(), 1u);
         EXPECT_EQ(rung["kernels"]["linear_cross_entropy"].size(), rung["name"] == "loss" ? 1u : 0u);
+        EXPECT_TRUE(rung["padded"].is_array() && rung["padded"].empty()) << "512 is a nice vocabulary";
         for (const char* member : {"ms_per_step", "ms_mad", "tokens_per_second", "speedup", "step_speedup",
                                    "mfu", "share_of_unit_peak", "peak_bytes", "build_ms"})
             EXPECT_TRUE(rung[member].is_number()) << member;

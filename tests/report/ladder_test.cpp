@@ -1,0 +1,55 @@
+// The ladder on a model with an ugly vocabulary: the rung `nice` pads it, says so, and keeps the losses.
+#include "mantissa/report/ladder.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/device/cpu/cpu_device.h"
+
+namespace mantissa {
+namespace {
+
+TEST(Ladder, RungsStandInTheOrderInWhichTheyAreClimbed) {
+    EXPECT_EQ(ladder_rungs(), (std::vector<std::string>{"fp32", "tf32", "bf16", "compiled", "flash", "nice",
+                                                        "loss", "fp16"}));
+    Target target;
+    EXPECT_EQ(default_rungs(target),
+              (std::vector<std::string>{"fp32", "bf16", "compiled", "flash", "nice", "loss"}));
+    target.bf16_unit = "amx";
+    EXPECT_EQ(default_rungs(target).size(), 7u);
+    target.cannot_compile = "built without LLVM";
+    EXPECT_EQ(default_rungs(target), (std::vector<std::string>{"fp32", "tf32", "bf16"}));
+}
+
+TEST(Ladder, NicePadsAnUglyVocabularyAndKeepsTheLosses) {
+    const auto device = make_cpu_device({.threads = 1});
+    if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
+    std::vector<std::int32_t> text;
+    for (std::int32_t i = 0; i < 2000; ++i) text.push_back((i * i / 7 + i) % 253);
+    const TokenStream stream(text);
+    LadderOptions options{.rungs = {"flash", "nice", "loss"}, .trainer = {.batch = 2, .sequence = 16}};
+    options.trainer.model = {
+        .name = "ugly", .layers = 1, .heads = 2, .channels = 32, .vocabulary = 253, .context = 16};
+    const LadderReport report = run_ladder(*device, stream, options);
+    ASSERT_EQ(report.rungs.size(), 3u);
+    EXPECT_FALSE(report.rungs[0].pads);
+    EXPECT_TRUE(report.rungs[0].padded.empty());
+    for (const std::size_t rung : {1u, 2u}) {
+        EXPECT_TRUE(report.rungs[rung].pads);
+        ASSERT_EQ(report.rungs[rung].padded.size(), 1u);
+        EXPECT_EQ(report.rungs[rung].padded[0].zero_rows, 3);
+        for (std::size_t step = 0; step < report.rungs[0].losses.size(); ++step)
+            EXPECT_NEAR(report.rungs[rung].losses[step], report.rungs[0].losses[step], 0.02);
+    }
+    // Neither parameters nor the work that MFU counts know of the padding.
+    EXPECT_EQ(report.parameters, options.trainer.model.parameters());
+    EXPECT_NE(ladder_table(report).find("; wte.weight padded from 253 rows to 256"), std::string::npos);
+    const auto json = nlohmann::json::parse(ladder_json(report));
+    EXPECT_TRUE(json["rungs"][0]["padded"].empty());
+    EXPECT_EQ(json["rungs"][1]["padded"],
+              nlohmann::json::parse(R"([{"name": "wte.weight", "rows": 253, "padded_rows": 256}])"));
+}
+
+}  // namespace
+}  // namespace mantissa
