@@ -9,6 +9,7 @@
 #include "cli/explain.h"
 #include "cli/generate.h"
 #include "cli/ladder.h"
+#include "cli/lint.h"
 #include "cli/numerics.h"
 #include "cli/peaks.h"
 #include "cli/tokenize.h"
@@ -38,6 +39,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_train_command(app);
     mantissa::cli::add_generate_command(app);
     mantissa::cli::add_explain_command(app);
+    mantissa::cli::add_lint_command(app);
     mantissa::cli::add_peaks_command(app);
     mantissa::cli::add_numerics_command(app);
     mantissa::cli::add_tokenize_command(app);

@@ -76,7 +76,13 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"train --accumulate 0", 1, "--accumulate must be 1 or more micro-steps"},
         {"frobnicate", 2,
          "there is no command 'frobnicate'; there are: ladder, train, generate, explain, "
-         "peaks, numerics, tokenize"},
+         "lint, peaks, numerics, tokenize"},
+        {"lint --model gpt3", 1, "there is no model 'gpt3'; there are gpt2-tiny"},
+        {"lint --batch 0", 1, "--batch must be 1 or more, got 0"},
+        {"lint --repeats 0", 1, "--repeats must be 1 or more, got 0"},
+        {"lint --policy bf17", 1, "bf17"},
+        {"lint --sequence 2000", 1, "a sequence of 2000 does not fit"},
+        {"lint gpt2-1558m", 2, "gpt2-1558m"},
         {"peaks --of b17", 1, "there is no accelerator 'b17'; there are: a100, h100, h200"},
         {"peaks --device tpu", 1, "--device tpu: this build has cpu only"},
         {"", 2, "subcommand"},
@@ -133,6 +139,24 @@ TEST(Commands, LadderPrintsItsTableAndWritesItsJson) {
             EXPECT_TRUE(rung[member].is_number()) << member;
     }
     EXPECT_NE(json["rungs"][0]["losses"], json["rungs"][1]["losses"]);
+}
+
+TEST(Commands, LintNamesUglySizesAndWritesItsJson) {
+    const TemporaryDirectory directory;
+    const std::string file = (directory.path() / "lint.json").string();
+    const Ran ran = run("lint --model gpt2-1558m --no-measure --json " + file);
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    for (const char* part : {"gpt2-1558m, 4 x 1024 tokens a step", "50257    50304  wte.weight",
+                             "25       20  h.0.attn and 47 more", "not measured"})
+        EXPECT_NE(ran.output.find(part), std::string::npos) << part << " is missing in\n" << ran.output;
+    const auto json = nlohmann::json::parse(std::ifstream(file));
+    EXPECT_EQ(json["command"], "lint");
+    ASSERT_EQ(json["findings"].size(), 2u);
+    EXPECT_EQ(json["findings"][1]["is"], 25);
+    const Ran measured = run("lint --model gpt2-tiny --sequence 60 --repeats 1");
+    EXPECT_NE(measured.output.find("sequence           60       64  h.0.attn and 3 more"), std::string::npos)
+        << measured.output;
+    EXPECT_NE(measured.output.find(" ms, gain "), std::string::npos) << measured.output;
 }
 
 /// The text of standard output alone.

@@ -1,0 +1,75 @@
+#include "cli/lint.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "cli/run_options.h"
+#include "mantissa/base/error.h"
+#include "mantissa/report/lint.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+struct Options {
+    RunOptions run;
+    int repeats = 5;
+    bool no_measure = false;
+};
+
+/// The forward pass in the formats of the policy, with attention found.
+Graph forward_pass(const TrainerOptions& settings) {
+    const auto trace = [&](Graph& graph) {
+        const Type ids{DType::i32, {settings.batch, settings.sequence}};
+        const Tensor tokens(graph, graph.add_input("tokens", ids));
+        const Tensor targets(graph, graph.add_input("targets", ids));
+        return nn::gpt2_loss(settings.model, tokens, targets);
+    };
+    return build_evaluation(trace, {.policy = settings.pipeline.policy, .match_attention = true}).graph;
+}
+
+void run(const Options& options) {
+    if (options.repeats < 1)
+        throw UserError(fmt::format("--repeats must be 1 or more, got {}", options.repeats));
+    TrainerOptions settings = trainer_options(options.run);
+    const auto device = open_device(options.run);
+    settings.pipeline.policy = policy_for(options.run, device->target());
+    LintReport report{.model = settings.model.name,
+                      .policy = settings.pipeline.policy.name,
+                      .target = device->target(),
+                      .batch = settings.batch,
+                      .sequence = settings.sequence,
+                      .findings = lint(forward_pass(settings), device->target())};
+    ProgressLine progress(options.run.quiet);
+    for (LintFinding& finding : report.findings) {
+        if (options.no_measure) break;
+        progress.show(
+            fmt::format("measuring {} {} against {}", finding.rule->size, finding.is, finding.change_to));
+        finding.measured = measure_lint(*device, finding, options.repeats);
+    }
+    progress.clear();
+    fmt::print("{}", lint_table(report));
+    write_json(options.run.json, lint_json(report));
+}
+
+}  // namespace
+
+void add_lint_command(CLI::App& app) {
+    const auto options = std::make_shared<Options>();
+    options->run.model = "gpt2-124m";
+    options->run.steps = 1;
+    options->run.batch = 4;
+    CLI::App* command = app.add_subcommand(
+        "lint", "Name ugly sizes in a model, what to make of them, and what that gains on this machine");
+    add_model_options(*command, options->run);
+    add_policy_option(*command, options->run);
+    add_machine_options(*command, options->run);
+    command->add_option("--repeats", options->repeats, "Times that each size is measured")
+        ->capture_default_str();
+    command->add_flag("--no-measure", options->no_measure, "Measure nothing");
+    command->add_flag("--quiet", options->run.quiet, "Print no progress");
+    command->callback([options] { run(*options); });
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,10 @@
+// `mantissa lint`: ugly sizes in a model, what to make of them, and what that gains here.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace mantissa::cli {
+
+void add_lint_command(CLI::App& app);
+
+}  // namespace mantissa::cli

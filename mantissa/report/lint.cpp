@@ -1,0 +1,296 @@
+#include "mantissa/report/lint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "mantissa/base/error.h"
+#include "mantissa/passes/uses.h"
+
+namespace mantissa {
+
+namespace {
+
+/// In the order in which they are reported. Convolutions have no rows here: the op table has none of them
+/// yet.
+constexpr LintRule rules[] = {
+    {.size = "vocabulary",
+     .gain = LintGain::result,
+     .why = "the loss's contraction has a column for each class; those behind the last whole tile run in "
+            "boundary code. Rows of zeros cost nothing else: they are masked in the loss and never written "
+            "to a file"},
+    {.size = "channels",
+     .multiple = 64,
+     .why = "64 BF16 numbers are two whole cache lines, and tiles take 16 columns and 32 terms of a sum at a "
+            "time: of other sizes each row of every contraction has a rest"},
+    {.size = "heads",
+     .multiple = 4,
+     .why = "attention is shared out by heads: an odd number leaves one of two, four or eight workers "
+            "waiting, on one machine or across several"},
+    {.size = "head size",
+     .multiple = 8,
+     .why = "eight 16-bit numbers are the 16 bytes of a load; matrix units take no fewer terms of a score"},
+    {.size = "sequence",
+     .multiple = 64,
+     .why = "attention meets queries and keys in blocks, here of 32 and 128: a last block that is not full "
+            "costs as much as one that is"},
+    {.size = "batch",
+     .why = "batch times sequence are the rows of every contraction with parameters; those behind the last "
+            "whole tile run in boundary code"},
+};
+
+const LintRule& rule_of(std::string_view size) {
+    for (const LintRule& rule : rules)
+        if (rule.size == size) return rule;
+    throw InternalError(fmt::format("there is no rule for '{}'", size));
+}
+
+/// The nearest multiple, the larger of two, and not zero.
+std::int64_t nearest_multiple(std::int64_t size, std::int64_t multiple) {
+    return std::max(multiple, (size + multiple / 2) / multiple * multiple);
+}
+
+std::int64_t next_multiple(std::int64_t size, std::int64_t multiple) {
+    return (size + multiple - 1) / multiple * multiple;
+}
+
+/// A contraction of the model with a parameter: [M, K] times [N, K] transposed.
+struct ParameterProduct {
+    std::string parameter;
+    std::int64_t m = 0, n = 0, k = 0;
+    bool classes = false;  ///< whether its columns are those of a loss
+    DType dtype = DType::f32;
+    Attributes attributes = {};
+
+    LintProbe probe() const {
+        return {.kind = LintProbe::Kind::contraction,
+                .extents = {m, n, k},
+                .dtype = dtype,
+                .attributes = attributes};
+    }
+};
+
+/// What rules look at, read off the graph.
+struct Sizes {
+    std::vector<ParameterProduct> products;
+    std::vector<NodeId> attention;
+};
+
+class Reading {
+  public:
+    explicit Reading(const Graph& graph) : graph_(graph), uses_(graph, {}) {}
+
+    Sizes run() {
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+            const std::string_view op = graph_.node(id).op->name;
+            if (op == "matmul" || op == "linear_cross_entropy") read_product(id);
+            if (op == "attention") sizes_.attention.push_back(id);
+        }
+        return std::move(sizes_);
+    }
+
+  private:
+    /// The name of the parameter that an operand is, cast or not; empty if it is none.
+    std::string parameter_of(Value value) const {
+        while (graph_.node(value.node).op->name == "cast") value = graph_.node(value.node).inputs[0];
+        const int index = graph_.state_of(value.node);
+        if (index < 0) return "";
+        const State& state = graph_.states()[static_cast<std::size_t>(index)];
+        return state.kind == State::Kind::parameter ? state.name : "";
+    }
+
+    void read_product(NodeId id) {
+        const Node& node = graph_.node(id);
+        const std::string name = parameter_of(node.inputs[1]);
+        const Type &x = graph_.type(node.inputs[0]), &w = graph_.type(node.inputs[1]);
+        if (name.empty() || w.shape.rank() != 2) return;
+        const bool joint = node.op->name == "linear_cross_entropy";
+        const bool stored_by_column = joint || node.attributes.flag("transpose_b");
+        ParameterProduct product{.parameter = name,
+                                 .n = w.shape[stored_by_column ? 0 : 1],
+                                 .k = w.shape[stored_by_column ? 1 : 0],
+                                 .classes = joint || becomes_logits({id, 0}),
+                                 .dtype = x.dtype};
+        product.m = x.shape.elements() / product.k;
+        if (node.attributes.has("multiply"))
+            product.attributes = {{"multiply", node.attributes.word("multiply")}};
+        sizes_.products.push_back(std::move(product));
+    }
+
+    /// Whether a loss reads the value, over views and casts.
+    bool becomes_logits(Value value) const {
+        const std::vector<NodeId>& users = uses_.of(value);
+        return std::any_of(users.begin(), users.end(), [&](NodeId user) {
+            if (user < 0) return false;
+            const Node& node = graph_.node(user);
+            if (node.op->name == "cross_entropy") return node.inputs[0] == value;
+            return (node.op->name == "cast" || node.op->name == "reshape") && becomes_logits({user, 0});
+        });
+    }
+
+    const Graph& graph_;
+    const Uses uses_;
+    Sizes sizes_;
+};
+
+class Linter {
+  public:
+    Linter(const Graph& graph, const Target& target)
+        : graph_(graph), target_(target), sizes_(Reading(graph).run()) {}
+
+    std::vector<LintFinding> run() {
+        for (const ParameterProduct& product : sizes_.products)
+            if (product.classes) look_at_vocabulary(product);
+        look_at_channels();
+        for (const NodeId id : sizes_.attention) look_at_attention(id);
+        look_at_batch();
+        std::stable_sort(findings_.begin(), findings_.end(),
+                         [](const LintFinding& a, const LintFinding& b) { return a.rule < b.rule; });
+        return std::move(findings_);
+    }
+
+  private:
+    std::int64_t multiple_of(const LintRule& rule) const {
+        return rule.multiple == 0 ? target_.extent_multiple : rule.multiple;
+    }
+
+    /// The finding of this rule and size, new or known, to which a place is added.
+    LintFinding& found(const LintRule& rule, std::int64_t is, std::string where) {
+        for (LintFinding& known : findings_)
+            if (known.rule == &rule && known.is == is) {
+                if (std::find(known.where.begin(), known.where.end(), where) == known.where.end())
+                    known.where.push_back(std::move(where));
+                return known;
+            }
+        findings_.push_back({.rule = &rule,
+                             .multiple = multiple_of(rule),
+                             .is = is,
+                             .where = {std::move(where)},
+                             .note = {},
+                             .ugly = {},
+                             .nice = {}});
+        return findings_.back();
+    }
+
+    void look_at_vocabulary(const ParameterProduct& product) {
+        const LintRule& rule = rule_of("vocabulary");
+        const std::int64_t multiple = multiple_of(rule);
+        if (product.n % multiple == 0) return;
+        LintFinding& finding = found(rule, product.n, product.parameter);
+        finding.change_to = next_multiple(product.n, multiple);
+        finding.ugly = finding.nice = product.probe();
+        finding.nice.extents[1] = finding.change_to;
+    }
+
+    /// An ugly size that is a whole number of times a smaller ugly one comes with it: c_attn's 3 C.
+    void look_at_channels() {
+        const LintRule& rule = rule_of("channels");
+        const std::int64_t multiple = multiple_of(rule);
+        std::map<std::int64_t, std::int64_t> root;  // of every ugly size, smallest first
+        for (const ParameterProduct& product : sizes_.products)
+            for (const std::int64_t size : {product.k, product.classes ? 0 : product.n})
+                if (size % multiple != 0) root[size] = size;
+        for (auto& [size, from] : root)
+            for (const auto& [smaller, its] : root)
+                if (its == smaller && smaller < size && size % smaller == 0) from = std::min(from, smaller);
+        const auto nice = [&](std::int64_t size) {
+            const auto ugly = root.find(size);
+            return ugly == root.end() ? size : size / ugly->second * nearest_multiple(ugly->second, multiple);
+        };
+        for (const ParameterProduct& product : sizes_.products)
+            for (const std::int64_t size : {product.n, product.k}) {
+                const auto ugly = root.find(size);
+                if (ugly == root.end() || (product.classes && size == product.n)) continue;
+                LintFinding& finding = found(rule, ugly->second, product.parameter);
+                if (finding.change_to != 0) continue;
+                finding.change_to = nearest_multiple(ugly->second, multiple);
+                finding.ugly = finding.nice = product.probe();
+                if (!product.classes) finding.nice.extents[1] = nice(product.n);
+                finding.nice.extents[2] = nice(product.k);
+            }
+    }
+
+    void look_at_attention(NodeId id) {
+        const Node& node = graph_.node(id);
+        const std::vector<std::int64_t>& q = graph_.type(node.inputs[0]).shape.extents();  // B, H, T, D
+        const LintProbe probe{.kind = LintProbe::Kind::attention,
+                              .extents = q,
+                              .dtype = graph_.type(node.inputs[0]).dtype,
+                              .attributes = node.attributes};
+        const std::string where = node.origin.scope.empty() ? "attention" : node.origin.scope;
+        look_at_heads(probe, where);
+        look_at_axis(probe, "head size", 3, where);
+        look_at_axis(probe, "sequence", 2, where);
+    }
+
+    void look_at_axis(const LintProbe& probe, std::string_view size, std::size_t axis,
+                      const std::string& where) {
+        const LintRule& rule = rule_of(size);
+        const std::int64_t is = probe.extents[axis];
+        if (is % multiple_of(rule) == 0) return;
+        LintFinding& finding = found(rule, is, where);
+        finding.change_to = nearest_multiple(is, multiple_of(rule));
+        finding.ugly = finding.nice = probe;
+        finding.nice.extents[axis] = finding.change_to;
+    }
+
+    /// Another number of heads that keeps the channels is preferred: a model of as many parameters.
+    void look_at_heads(const LintProbe& probe, const std::string& where) {
+        const LintRule& rule = rule_of("heads");
+        const std::int64_t heads = probe.extents[1], size = probe.extents[3], multiple = multiple_of(rule);
+        if (heads % multiple == 0) return;
+        LintFinding& finding = found(rule, heads, where);
+        std::int64_t best = 0;
+        for (std::int64_t other = multiple; other <= 2 * heads; other += multiple)
+            if (heads * size % other == 0 && heads * size / other % rule_of("head size").multiple == 0 &&
+                (best == 0 || std::abs(other - heads) < std::abs(best - heads)))
+                best = other;
+        finding.change_to = best == 0 ? nearest_multiple(heads, multiple) : best;
+        finding.ugly = finding.nice = probe;
+        finding.nice.extents[1] = finding.change_to;
+        if (best != 0) finding.nice.extents[3] = heads * size / best;
+        finding.note = best != 0 ? fmt::format("heads of {} for {}, which keeps the {} channels",
+                                               heads * size / best, size, heads * size)
+                                 : fmt::format("of {} each, which makes {} channels of {}", size,
+                                               finding.change_to * size, heads * size);
+    }
+
+    /// Rows of an item of the batch, and so of the nice batch, follow the nice sequence.
+    void look_at_batch() {
+        const LintRule& rule = rule_of("batch");
+        if (sizes_.products.empty() || graph_.inputs().empty()) return;
+        const Shape& input = graph_.node(graph_.inputs()[0]).outputs[0].shape;
+        const ParameterProduct& product = sizes_.products[0];
+        if (input.rank() == 0 || input[0] == 0 || product.m % input[0] != 0) return;
+        std::int64_t rows = product.m / input[0];
+        for (const LintFinding& finding : findings_)
+            if (finding.rule->size == "sequence" && rows % finding.is == 0)
+                rows = rows / finding.is * finding.change_to;
+        const std::int64_t multiple = multiple_of(rule);
+        const std::int64_t step = multiple / std::gcd(multiple, rows);
+        if (input[0] % step == 0) return;
+        LintFinding& finding = found(rule, input[0], "every contraction with a parameter");
+        finding.multiple = step;
+        finding.change_to = next_multiple(input[0], step);
+        finding.note = fmt::format("with {} rows each, {} in all", rows, finding.change_to * rows);
+        finding.ugly = finding.nice = product.probe();
+        finding.nice.extents[0] = finding.change_to * rows;
+    }
+
+    const Graph& graph_;
+    const Target& target_;
+    const Sizes sizes_;
+    std::vector<LintFinding> findings_;
+};
+
+}  // namespace
+
+std::span<const LintRule> lint_rules() { return rules; }
+
+std::vector<LintFinding> lint(const Graph& graph, const Target& target) {
+    return Linter(graph, target).run();
+}
+
+}  // namespace mantissa

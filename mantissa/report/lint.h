@@ -1,0 +1,80 @@
+// Ugly sizes of a model: extents of its contractions and attention that leave a rest in the blocks which
+// kernels work in; where they are, what to make of them and why, and what that gains on this machine.
+//
+// Read off the operations of a graph, so of any model. A rule is a row of data.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/device/device.h"
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+/// What the gain of a change is counted by.
+enum class LintGain : std::uint8_t {
+    result,     ///< the ugly time over the nice one: what was added is padding
+    arithmetic  ///< the same for each FLOP: the change makes another model, with more work or less
+};
+
+struct LintRule {
+    std::string_view size;      ///< what it is about: "vocabulary"
+    std::int64_t multiple = 0;  ///< 0: Target::extent_multiple
+    LintGain gain = LintGain::arithmetic;
+    std::string_view why;
+};
+
+std::span<const LintRule> lint_rules();
+
+/// Work in which a size shows, made with inputs of its own.
+struct LintProbe {
+    enum class Kind : std::uint8_t { contraction, attention } kind = Kind::contraction;
+    /// Contraction: M, N, K of [M, K] times [N, K] transposed. Attention: B, H, T, D.
+    std::vector<std::int64_t> extents = {};
+    DType dtype = DType::f32;
+    Attributes attributes = {};  ///< of the operation in the model
+};
+
+struct LintMeasurement {
+    double ugly_milliseconds = 0;  ///< medians, forward and backward
+    double nice_milliseconds = 0;
+    double gain = 1;  ///< above 1: the nice size is faster
+};
+
+struct LintFinding {
+    const LintRule* rule = nullptr;
+    std::int64_t multiple = 0;
+    std::int64_t is = 0, change_to = 0;
+    std::vector<std::string> where;  ///< parameters, or scopes of attention
+    std::string note;                ///< what else the change means; may be empty
+    LintProbe ugly, nice;
+    std::optional<LintMeasurement> measured = {};
+};
+
+/// Sizes in the forward pass of a model that break a rule, in the order of the rules. Attention counts where
+/// it is one operation (passes/match_attention.h).
+std::vector<LintFinding> lint(const Graph& graph, const Target& target);
+
+/// Times the work of a finding at both sizes in turns. Contractions with at most 512 rows, since more rows
+/// repeat what these show. Throws UserError if there is not enough memory.
+LintMeasurement measure_lint(Device& device, const LintFinding& finding, int repeats);
+
+struct LintReport {
+    std::string model, policy;
+    Target target = {};
+    std::int64_t batch = 0, sequence = 0;
+    std::vector<LintFinding> findings;
+};
+
+/// For people.
+std::string lint_table(const LintReport& report);
+
+/// For machines: docs/json.md describes every member.
+std::string lint_json(const LintReport& report);
+
+}  // namespace mantissa

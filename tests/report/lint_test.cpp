@@ -1,0 +1,183 @@
+// Ugly sizes: found in whatever model has them, once each, with a change that cures them; and what is
+// printed.
+#include "mantissa/report/lint.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/layers.h"
+#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/passes/pipeline.h"
+
+namespace mantissa {
+namespace {
+
+Graph forward(const nn::Gpt2Config& config, std::int64_t batch, std::int64_t sequence,
+              const std::string& policy = "bf16", bool chunked = false) {
+    const auto trace = [&](Graph& graph) {
+        const Type ids{DType::i32, {batch, sequence}};
+        const Tensor tokens(graph, graph.add_input("tokens", ids));
+        const Tensor targets(graph, graph.add_input("targets", ids));
+        return nn::gpt2_loss(config, tokens, targets);
+    };
+    return build_evaluation(trace,
+                            {.policy = find_policy(policy), .match_attention = true, .chunk_loss = chunked})
+        .graph;
+}
+
+/// "size is -> change_to", in the order found.
+std::vector<std::string> sizes(const std::vector<LintFinding>& findings) {
+    std::vector<std::string> text;
+    for (const LintFinding& finding : findings)
+        text.push_back(std::string(finding.rule->size) + " " + std::to_string(finding.is) + " -> " +
+                       std::to_string(finding.change_to));
+    return text;
+}
+
+using Sizes = std::vector<std::string>;
+
+TEST(Lint, NamesThe25HeadsAndTheVocabularyOfGpt2Xl) {
+    const std::vector<LintFinding> findings = lint(forward(nn::gpt2_config("gpt2-1558m"), 1, 1024), {});
+    ASSERT_EQ(sizes(findings), (Sizes{"vocabulary 50257 -> 50304", "heads 25 -> 20"}));
+    EXPECT_EQ(findings[0].where, Sizes{"wte.weight"});
+    EXPECT_EQ(findings[0].multiple, 128);
+    EXPECT_EQ(findings[1].where.size(), 48u);
+    EXPECT_EQ(findings[1].where[47], "h.47.attn");
+    EXPECT_EQ(findings[1].note, "heads of 80 for 64, which keeps the 1600 channels");
+    EXPECT_EQ(findings[1].nice.extents, (std::vector<std::int64_t>{1, 20, 1024, 80}));
+}
+
+TEST(Lint, OfTheOtherPublishedModelsNamesTheVocabularyAlone) {
+    for (const char* model : {"gpt2-124m", "gpt2-355m", "gpt2-774m"})
+        for (const bool chunked : {false, true})
+            EXPECT_EQ(sizes(lint(forward(nn::gpt2_config(model), 4, 1024, "bf16", chunked), {})),
+                      Sizes{"vocabulary 50257 -> 50304"})
+                << model;
+    EXPECT_TRUE(lint(forward(nn::gpt2_config("gpt2-tiny"), 8, 256), {}).empty());
+}
+
+TEST(Lint, AChangedModelHasNoUglySizeLeft) {
+    const nn::Gpt2Config ugly{
+        .name = "ugly", .layers = 2, .heads = 7, .channels = 7 * 12, .vocabulary = 509, .context = 128};
+    const std::vector<LintFinding> findings = lint(forward(ugly, 3, 50), {});
+    EXPECT_EQ(sizes(findings), (Sizes{"vocabulary 509 -> 512", "channels 84 -> 64", "heads 7 -> 8",
+                                      "head size 12 -> 16", "sequence 50 -> 64", "batch 3 -> 4"}));
+    // 3 C of c_attn and 4 C of c_fc come with C, and are no findings of their own.
+    EXPECT_EQ(findings[1].where.size(), 9u);
+    nn::Gpt2Config nice = ugly;
+    nice.vocabulary = 512;
+    nice.heads = 8;
+    nice.channels = 8 * 16;
+    EXPECT_TRUE(lint(forward(nice, 4, 64), {}).empty());
+}
+
+TEST(Lint, ReadsAnyGraph) {
+    const auto network = [](Graph& graph) {
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {100, 50}}));
+        const Tensor targets(graph, graph.add_input("targets", {DType::i32, {100}}));
+        const Tensor hidden = gelu(nn::linear(x, "first", {.outputs = 192}));
+        return cross_entropy(nn::linear(hidden, "second", {.outputs = 10}), targets);
+    };
+    const Graph graph = build_evaluation(network).graph;
+    Target target;
+    target.extent_multiple = 16;
+    const std::vector<LintFinding> findings = lint(graph, target);
+    ASSERT_EQ(sizes(findings), (Sizes{"vocabulary 10 -> 16", "channels 50 -> 64", "batch 100 -> 112"}));
+    EXPECT_EQ(findings[0].where, Sizes{"second.weight"});
+    EXPECT_EQ(findings[1].where, Sizes{"first.weight"});
+    EXPECT_EQ(findings[2].note, "with 1 rows each, 112 in all");
+}
+
+TEST(Lint, HeadsThatNoOtherNumberSharesKeepTheirSize) {
+    nn::Gpt2Config config = nn::gpt2_config("gpt2-tiny");
+    config.heads = 3;
+    config.channels = 3 * 64;
+    const std::vector<LintFinding> found = lint(forward(config, 1, 128), {});
+    ASSERT_EQ(sizes(found), Sizes{"heads 3 -> 4"});
+    EXPECT_EQ(found[0].note, "heads of 48 for 64, which keeps the 192 channels");
+    config.heads = 13;
+    config.channels = 13 * 8;
+    const std::vector<LintFinding> other = lint(forward(config, 1, 128), {});
+    ASSERT_EQ(sizes(other), (Sizes{"channels 104 -> 128", "heads 13 -> 12"}));
+    EXPECT_EQ(other[1].note, "of 8 each, which makes 96 channels of 104");
+}
+
+TEST(Lint, MeasuresContractionsAndAttentionWhateverTheGain) {
+    const auto device = make_cpu_device({.threads = 1});
+    const nn::Gpt2Config ugly{
+        .name = "ugly", .layers = 1, .heads = 3, .channels = 36, .vocabulary = 61, .context = 64};
+    for (const char* policy : {"fp32", "tf32", "bf16", "fp16"}) {
+        const std::vector<LintFinding> findings = lint(forward(ugly, 1, 50, policy), device->target());
+        EXPECT_EQ(findings.size(), 6u);
+        for (const LintFinding& finding : findings) {
+            const LintMeasurement measured = measure_lint(*device, finding, 3);
+            EXPECT_GT(measured.ugly_milliseconds, 0);
+            EXPECT_GT(measured.nice_milliseconds, 0);
+            EXPECT_GT(measured.gain, 0);
+            if (finding.rule->gain == LintGain::result) {
+                EXPECT_DOUBLE_EQ(measured.gain, measured.ugly_milliseconds / measured.nice_milliseconds);
+            }
+        }
+    }
+    try {
+        measure_lint(*device, lint(forward(ugly, 1, 50), {})[0], 0);
+        FAIL() << "nothing was measured";
+    } catch (const UserError& error) {
+        EXPECT_STREQ(error.what(), "repeats must be 1 or more, got 0");
+    }
+}
+
+LintReport example() {
+    LintReport report{
+        .model = "ugly", .policy = "bf16", .target = {}, .batch = 1, .sequence = 64, .findings = {}};
+    report.target.name = "a processor";
+    report.target.isa = "avx2";
+    return report;
+}
+
+TEST(Lint, TheTableSaysWhatWhereAndWhy) {
+    LintReport report = example();
+    EXPECT_EQ(lint_table(report),
+              "ugly, 1 x 64 tokens a step, bf16, on a processor (avx2, 1 threads)\nno ugly size found\n");
+    nn::Gpt2Config config = nn::gpt2_config("gpt2-tiny");
+    config.heads = 3;
+    config.channels = 192;
+    report.findings = lint(forward(config, 1, 128), {});
+    const std::string unmeasured = lint_table(report);
+    for (const char* part :
+         {"heads               3        4  h.0.attn and 3 more                      not measured",
+          "not a multiple of 4 (heads of 48 for 64, which keeps the 192 channels): attention is shared"})
+        EXPECT_NE(unmeasured.find(part), std::string::npos) << part << "\n" << unmeasured;
+    report.findings[0].measured = LintMeasurement{2.0, 1.0, 1.75};
+    EXPECT_NE(lint_table(report).find("2.0 ms -> 1.0 ms, gain 1.750x for the same arithmetic"),
+              std::string::npos);
+}
+
+TEST(Lint, TheJsonHasEveryMember) {
+    LintReport report = example();
+    nn::Gpt2Config config = nn::gpt2_config("gpt2-tiny");
+    config.vocabulary = 509;
+    report.findings = lint(forward(config, 1, 128), {});
+    auto json = nlohmann::json::parse(lint_json(report));
+    EXPECT_EQ(json["command"], "lint");
+    EXPECT_EQ(json["machine"]["isa"], "avx2");
+    ASSERT_EQ(json["findings"].size(), 1u);
+    EXPECT_TRUE(json["findings"][0]["measured"].is_null());
+    report.findings[0].measured = LintMeasurement{3.0, 2.0, 1.5};
+    json = nlohmann::json::parse(lint_json(report))["findings"][0];
+    EXPECT_EQ(json["size"], "vocabulary");
+    EXPECT_EQ(json["is"], 509);
+    EXPECT_EQ(json["change_to"], 512);
+    EXPECT_EQ(json["multiple"], 128);
+    EXPECT_EQ(json["where"], nlohmann::json::array({"wte.weight"}));
+    EXPECT_EQ(json["note"], "");
+    EXPECT_EQ(json["why"], lint_rules()[0].why);
+    EXPECT_EQ(json["measured"],
+              nlohmann::json::parse(R"({"ugly_ms": 3.0, "nice_ms": 2.0, "gain": 1.5, "by": "result"})"));
+}
+
+}  // namespace
+}  // namespace mantissa
