@@ -16,13 +16,8 @@ namespace {
 /// row and a load from it take, with a load of an operand counted as one.
 constexpr int cheap = 8;
 
-/// Instructions of a step, for the choice between computing again and keeping.
-int cost_of(std::string_view op) {
-    if (op == "exp" || op == "log" || op == "one_plus_tanh") return 12;
-    if (op == "tanh" || op == "erf") return 30;
-    if (op == "div" || op == "sqrt" || op == "rsqrt") return 5;
-    return op == "constant" ? 0 : 1;
-}
+/// Instructions of a step, of which some are no operations of a graph.
+int cost_of(std::string_view op) { return nest_instructions(op == "one_plus_tanh" ? "exp" : op); }
 
 Varies joined(Varies a, Varies b) {
     if (a == Varies::not_at_all || a == b) return b;

@@ -62,6 +62,11 @@ struct Kernel {
     DType sums = DType::f32;
     /// Bytes of scratch that a launch needs.
     std::function<std::int64_t(const Problem&)> workspace = [](const Problem&) { return std::int64_t{0}; };
+    /// By output: operands of its size over which it may be written, since each element is read, for the last
+    /// time, before anything is written there. Empty: none for any.
+    std::function<std::vector<std::vector<int>>(const Problem&)> may_write_over = [](const Problem&) {
+        return std::vector<std::vector<int>>();
+    };
 };
 
 /// A kernel made in process, for people.

@@ -10,6 +10,7 @@
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fuse_groups.h"
 #include "mantissa/passes/nest.h"
+#include "mantissa/passes/recompute_in_nests.h"
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/simplify.h"
 
@@ -87,13 +88,20 @@ class Placing {
         for (std::size_t i = 0; i < graph_.size(); ++i) {
             const NodeId id = static_cast<NodeId>(i);
             const int group = grouping_.group_of(id);
-            if (group < 0 || members(group).back() == id) place(id);
+            if (group < 0 ? !made_inside(id) : members(group).back() == id) place(id);
         }
+        for (const Result& result : graph_.results()) place(result.value.node);
+        for (const Update& update : graph_.updates()) place(update.value.node);
         return rewriter_.finish();
     }
 
   private:
     const Nodes& members(int group) const { return grouping_.groups()[static_cast<std::size_t>(group)]; }
+
+    /// A counter, or what is computed of counters: where a nest alone reads it, it need not be there.
+    bool made_inside(NodeId id) const {
+        return graph_.node(id).op->name != "constant" && grouping_.from_source({id, 0});
+    }
 
     void place(NodeId id) {
         if (const int group = grouping_.group_of(id); group >= 0) {
@@ -135,9 +143,18 @@ class Placing {
 }  // namespace
 
 Fusion fuse(const Graph& graph, const FuseOptions& options) {
+    std::vector<FusionRefusal> refusals;
+    const Grouping before(graph, options, refusals);
+    const NestRecomputation again = recompute_in_nests(graph, before);
     Fusion fusion;
-    const Grouping grouping(graph, options, fusion.refusals);
-    fusion.graph = Placing(graph, grouping, fusion).run();
+    fusion.recomputed = again.values;
+    if (again.values == 0) {
+        fusion.refusals = std::move(refusals);
+        fusion.graph = Placing(graph, before, fusion).run();
+    } else {
+        const Grouping grouping(again.graph, options, fusion.refusals);
+        fusion.graph = Placing(again.graph, grouping, fusion).run();
+    }
     return fusion;
 }
 

@@ -33,6 +33,7 @@ struct Fusion {
     Graph graph;
     std::vector<FusionRefusal> refusals;
     int kernels = 0;               ///< fused nodes
+    int recomputed = 0;            ///< values of the forward pass that nests after it compute again
     std::int64_t bytes_saved = 0;  ///< reads and writes that are no longer made
 };
 

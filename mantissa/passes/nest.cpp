@@ -256,6 +256,13 @@ NestOrReason make_nest(const Graph& graph, std::span<const NodeId> nodes,
     return NestMaker(graph, nodes, from_source).run();
 }
 
+int nest_instructions(std::string_view op) {
+    if (op == "exp" || op == "log") return 12;
+    if (op == "tanh" || op == "erf") return 30;
+    if (op == "div" || op == "sqrt" || op == "rsqrt") return 5;
+    return op == "constant" || op == "reshape" || op == "broadcast" ? 0 : 1;
+}
+
 Reduces reduces(const Graph& graph, const Node& node) {
     if (node.op->name != "sum" && node.op->name != "max") return Reduces::nothing;
     const int rank = graph.type(node.inputs[0]).shape.rank();

@@ -11,6 +11,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mantissa/base/function_ref.h"
@@ -56,6 +57,9 @@ NestOrReason make_nest(const Graph& graph, std::span<const NodeId> nodes,
 
 /// Whether a nest may hold the operation at all; else why not.
 std::string refuse_in_nest(const Graph& graph, const Node& node);
+
+/// Instructions of an operation on sixteen lanes, for the choice between computing again and keeping.
+int nest_instructions(std::string_view op);
 
 /// What a reduction of a nest reduces.
 enum class Reduces : std::uint8_t { nothing, row, columns, everything };

@@ -57,8 +57,8 @@ bool is_source(const Node& node) {
 
 class MemoryPlanner {
   public:
-    MemoryPlanner(const Graph& graph, const std::function<std::int64_t(NodeId)>& workspace)
-        : graph_(graph), workspace_(workspace), root_(graph.size()), last_use_(graph.size()) {
+    MemoryPlanner(const Graph& graph, const KernelMemory& kernels)
+        : graph_(graph), kernels_(kernels), root_(graph.size()), last_use_(graph.size()) {
         plan_.places.resize(graph.size());
         plan_.workspace.assign(graph.size(), -1);
     }
@@ -68,6 +68,7 @@ class MemoryPlanner {
         find_roots();
         find_last_uses();
         place_updates();
+        write_over_operands();
         collect_allocations();
         allocate();
         place_arena_values();
@@ -165,18 +166,59 @@ class MemoryPlanner {
         }
     }
 
+    /// Lets outputs lie where an operand lay that nobody reads later, as views of it.
+    void write_over_operands() {
+        for (NodeId id = 0; id < end(); ++id) {
+            const Node& node = graph_.node(id);
+            if (is_view(graph_, node)) {
+                for (Value& of_output : root_[index(id)]) of_output = root(node.inputs[0]);
+            } else if (kernels_.may_write_over && !is_source(node)) {
+                write_over_operands(id, kernels_.may_write_over(id));
+            }
+        }
+    }
+
+    void write_over_operands(NodeId id, const std::vector<std::vector<int>>& operands) {
+        const Node& node = graph_.node(id);
+        std::vector<Value> taken;
+        for (std::size_t i = 0; i < operands.size(); ++i) {
+            const Value output{id, static_cast<std::int32_t>(i)};
+            if (place(output).kind != Place::Kind::none) continue;
+            for (int operand : operands[i]) {
+                const Value input = node.inputs[static_cast<std::size_t>(operand)], owner = root(input);
+                if (!dies_whole(node, id, input) || graph_.type(input).bytes() != node.outputs[i].bytes() ||
+                    std::find(taken.begin(), taken.end(), owner) != taken.end())
+                    continue;
+                taken.push_back(owner);
+                last_use(owner) = std::max(id, last_use(output));
+                root_[index(id)][i] = owner;
+                break;
+            }
+        }
+    }
+
+    /// Whether an operand is all of a value of the arena that no other operand is part of and that nobody
+    /// reads after the node.
+    bool dies_whole(const Node& node, NodeId id, Value input) {
+        const Value owner = root(input);
+        const auto reads_it = [&](Value other) { return root(other) == owner; };
+        return place(owner).kind == Place::Kind::none && last_use(owner) == id &&
+               graph_.type(owner).bytes() == graph_.type(input).bytes() &&
+               std::count_if(node.inputs.begin(), node.inputs.end(), reads_it) == 1;
+    }
+
     void collect_allocations() {
         for (NodeId id = 0; id < end(); ++id) {
             const Node& node = graph_.node(id);
             if (is_source(node) || is_view(graph_, node)) continue;
             for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
-                if (place({id, i}).kind == Place::Kind::none &&
+                if (place({id, i}).kind == Place::Kind::none && root({id, i}) == Value{id, i} &&
                     node.outputs[static_cast<std::size_t>(i)].bytes() > 0)
                     plan_.allocations.push_back({{id, i},
                                                  align_up(node.outputs[static_cast<std::size_t>(i)].bytes()),
                                                  id,
                                                  last_use({id, i})});
-            if (const std::int64_t bytes = workspace_ ? workspace_(id) : 0; bytes > 0)
+            if (const std::int64_t bytes = kernels_.workspace ? kernels_.workspace(id) : 0; bytes > 0)
                 plan_.allocations.push_back({{id, -1}, align_up(bytes), id, id});
         }
     }
@@ -246,16 +288,20 @@ class MemoryPlanner {
         }
         for (NodeId id = 0; id < end(); ++id) {
             const Node& node = graph_.node(id);
-            if (!is_view(graph_, node)) continue;
+            const bool view = is_view(graph_, node);
             for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i) {
-                place({id, i}) = place(node.inputs[0]);
-                place({id, i}).offset += view_offset(graph_, node, i);
+                if (view) {
+                    place({id, i}) = place(node.inputs[0]);
+                    place({id, i}).offset += view_offset(graph_, node, i);
+                } else if (root({id, i}) != Value{id, i}) {
+                    place({id, i}) = place(root({id, i}));
+                }
             }
         }
     }
 
     const Graph& graph_;
-    const std::function<std::int64_t(NodeId)>& workspace_;
+    const KernelMemory& kernels_;
     MemoryPlan plan_;
     std::vector<std::vector<Value>> root_;  // by node and output
     std::vector<std::vector<NodeId>>
@@ -264,8 +310,8 @@ class MemoryPlanner {
 
 }  // namespace
 
-MemoryPlan plan_memory(const Graph& graph, const std::function<std::int64_t(NodeId)>& workspace) {
-    return MemoryPlanner(graph, workspace).run();
+MemoryPlan plan_memory(const Graph& graph, const KernelMemory& kernels) {
+    return MemoryPlanner(graph, kernels).run();
 }
 
 void check_no_overlap(const MemoryPlan& plan) {

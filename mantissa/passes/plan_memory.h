@@ -2,7 +2,8 @@
 //
 // States and constants have places of their own in the state block; inputs are given from outside; views lie
 // in what they view; everything else shares the transient arena, each value from the node that makes it to
-// the last that reads it. An update is written straight into its state where nobody reads the old value
+// the last that reads it; where a kernel allows it, an output takes the place of an operand that nobody reads
+// later. An update is written straight into its state where nobody reads the old value
 // afterwards and the operation does not read it or allows it, and copied at the end of the run where not.
 #pragma once
 
@@ -48,8 +49,15 @@ struct MemoryPlan {
 /// Whether the node's outputs are parts of its operand's memory as they stand.
 bool is_view(const Graph& graph, const Node& node);
 
-/// `workspace` gives the bytes of scratch that a node's kernel needs.
-MemoryPlan plan_memory(const Graph& graph, const std::function<std::int64_t(NodeId)>& workspace = {});
+/// What a node's kernel asks for.
+struct KernelMemory {
+    /// Bytes of scratch.
+    std::function<std::int64_t(NodeId)> workspace = {};
+    /// By output: operands over which it may be written, if nobody reads them later.
+    std::function<std::vector<std::vector<int>>(NodeId)> may_write_over = {};
+};
+
+MemoryPlan plan_memory(const Graph& graph, const KernelMemory& kernels = {});
 
 /// Throws InternalError if two allocations that live at one time overlap, or one lies outside the arena.
 void check_no_overlap(const MemoryPlan& plan);

@@ -72,6 +72,7 @@ std::string rule_of(const Node& node) {
 Explanation explain(const Plan& plan, const Policy& policy) {
     Explanation explanation;
     explanation.policy = policy.name;
+    explanation.memory = memory_at_peak(plan);
     for (const PlannedNode& planned : plan.nodes()) {
         const Node& node = plan.graph().node(planned.node);
         const std::vector<Type> inputs = tensors_of(plan.graph().input_types(node));

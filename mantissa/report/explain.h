@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/passes/autocast.h"
+#include "mantissa/report/memory.h"
 #include "mantissa/runtime/plan.h"
 
 namespace mantissa {
@@ -34,6 +35,7 @@ struct Explanation {
     std::int64_t batch = 0, sequence = 0;
     std::vector<ExplainedNode> nodes;  ///< in the order in which they run, casts apart
     std::vector<ExplainedCast> casts;
+    MemoryAtPeak memory = {};
 };
 
 /// `model`, `batch` and `sequence` are left to the caller.

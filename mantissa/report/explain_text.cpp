@@ -100,6 +100,23 @@ nlohmann::ordered_json or_null(const std::string& text) {
     return text.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(text);
 }
 
+nlohmann::ordered_json memory_json(const MemoryAtPeak& memory) {
+    nlohmann::ordered_json json = {
+        {"state", memory.state},
+        {"arena", memory.arena},
+        {"inputs", memory.inputs},
+        {"total", memory.total()},
+        {"peak", {{"op", memory.peak_op}, {"name", memory.peak_name}, {"pass", memory.peak_pass}}},
+        {"live", nlohmann::ordered_json::array()}};
+    for (const LiveValues& kind : memory.live)
+        json["live"].push_back({{"op", kind.op},
+                                {"pass", kind.pass},
+                                {"type", or_null(kind.type)},
+                                {"values", kind.count},
+                                {"bytes", kind.bytes}});
+    return json;
+}
+
 }  // namespace
 
 std::string explain_table(const Explanation& explanation, Detail detail) {
@@ -111,7 +128,8 @@ std::string explain_table(const Explanation& explanation, Detail detail) {
     else
         for (const ExplainedNode& node : explanation.nodes)
             text += line(node, node.op, 1) + fmt::format("    {}, {}\n", node.name, node.kernel);
-    return text + "\n" + cast_lines(explanation.casts) + "\n" + totals(explanation);
+    return text + "\n" + cast_lines(explanation.casts) + "\n" + totals(explanation) + "\n" +
+           memory_table(explanation.memory);
 }
 
 std::string explain_json(const Explanation& explanation) {
@@ -143,6 +161,7 @@ std::string explain_json(const Explanation& explanation) {
                                  {"to", cast.to},
                                  {"bytes", cast.bytes},
                                  {"rule", cast.rule}});
+    json["memory"] = memory_json(explanation.memory);
     return json.dump(2) + "\n";
 }
 

@@ -53,6 +53,7 @@ bool has_kernel(const Device& device, const Graph& graph, const Node& node) {
 
 Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(device) {
     std::vector<std::int64_t> workspace(graph_.size());
+    std::vector<std::vector<std::vector<int>>> may_write_over(graph_.size());
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
         const Node& node = graph_.node(id);
         if (!runs(graph_, node)) continue;
@@ -61,12 +62,15 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
         Choice choice = choose(device, problem);
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);
         workspace[static_cast<std::size_t>(id)] = choice.kernel->workspace(problem);
+        may_write_over[static_cast<std::size_t>(id)] = choice.kernel->may_write_over(problem);
         nodes_.push_back({id, choice.kernel->name, choice.kernel->sums, std::move(choice.refused),
                           choice.kernel->prepare(problem),
                           node.op->cost(inputs, node.outputs, node.attributes)});
     }
     device_.finish_kernels();
-    memory_ = plan_memory(graph_, [&](NodeId id) { return workspace[static_cast<std::size_t>(id)]; });
+    memory_ = plan_memory(
+        graph_, {.workspace = [&](NodeId id) { return workspace[static_cast<std::size_t>(id)]; },
+                 .may_write_over = [&](NodeId id) { return may_write_over[static_cast<std::size_t>(id)]; }});
 }
 
 std::vector<std::string> Plan::kernels_of(std::string_view op) const {

@@ -10,6 +10,7 @@
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/simplify.h"
+#include "mantissa/runtime/plan.h"
 #include "tests/support/run_graph.h"
 
 namespace mantissa {
@@ -156,6 +157,63 @@ TEST(Fused, StreamsLargeOutputsWhole) {
                              static_cast<float>(feed.at("b")[i % static_cast<std::size_t>(columns)]);
             ASSERT_EQ(got[i], static_cast<double>(2 * sum)) << columns << " columns, element " << i;
         }
+    }
+}
+
+/// Probabilities in FP32 that the forward pass needs in BF16 and the backward pass in FP32: the scores are
+/// kept, in BF16, and the FP32 numbers are never in memory.
+Graph probabilities_and_gradient() {
+    Graph graph;
+    const Tensor q = given(graph, "q", {64, 32}, DType::bf16), k = given(graph, "k", {64, 32}, DType::bf16),
+                 v = given(graph, "v", {64, 32}, DType::bf16);
+    const Tensor y = softmax(cast(matmul(q, k, {.transpose_b = true}) * 0.5, DType::f32));
+    const Tensor o = matmul(cast(y, DType::bf16), v);
+    graph.add_result("o", o.value());
+    Origin backward = graph.origin;
+    backward.stage = Stage::backward;
+    const OriginScope scope(graph, backward);
+    const Tensor dy = cast(matmul(o, v, {.transpose_b = true}), DType::f32);  // of |o|^2 / 2
+    graph.add_result("ds", (y * (dy - sum(y * dy, {1}, KeepAxes::yes))).value());
+    return graph;
+}
+
+TEST(Fused, WhatTheBackwardPassAloneWouldReadIsComputedAgain) {
+    const Graph plain = simplify(expand(probabilities_and_gradient(),
+                                        [](const Graph&, const Node& n) { return n.op->name == "softmax"; }));
+    const Fusion fusion = fuse(plain, {.least_bytes_saved = 0});
+    EXPECT_EQ(fusion.recomputed, 1);
+    std::vector<std::string> outputs;
+    for (std::size_t id = 0; id < fusion.graph.size(); ++id) {
+        const Node& node = fusion.graph.node(static_cast<NodeId>(id));
+        if (node.op->name != "fused") continue;
+        for (const Type& type : node.outputs) outputs.push_back(type.text());
+    }
+    // Forward: the largest of each row, the sum of exponentials, the probabilities. Backward: the result.
+    EXPECT_EQ(outputs, (std::vector<std::string>{"f32[64, 1]", "f32[64, 1]", "bf16[64, 64]", "f32[64, 64]"}));
+}
+
+/// Written over an operand that nobody reads later, and right all the same; not over one that is.
+TEST(Fused, MayBeWrittenOverAnOperand) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    Graph graph;
+    const Tensor a = given(graph, "a", {37, 37}), b = given(graph, "b", {37, 37}),
+                 bias = given(graph, "bias", {37});
+    const Tensor y = softmax(matmul(a, b) + bias);
+    graph.add_result("y", y.value());
+    const Graph one = fused(graph);
+    const ReferenceFeed feed{{"a", values(37 * 37, 1)}, {"b", values(37 * 37, 2)}, {"bias", values(37, 3)}};
+    const ReferenceRun reference(graph, feed);
+    const auto& expected = reference[y.value()].values;
+    for (const std::string& level : levels()) {
+        const auto device = device_at(level);
+        const Plan plan(one, *device);
+        NodeId product = -1;
+        for (std::size_t id = 0; id < one.size(); ++id)
+            if (one.node(static_cast<NodeId>(id)).op->name == "matmul") product = static_cast<NodeId>(id);
+        EXPECT_EQ(plan.memory().place(one.results()[0].value).offset,
+                  plan.memory().place({product, 0}).offset);
+        const auto got = loaded(run(one, feed, *device)[0], DType::f32);
+        for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-4) << level;
     }
 }
 

@@ -69,7 +69,8 @@ TEST(MemoryPlan, ArenaIsWithinFivePercentOfTheLargestLiveSum) {
 TEST(MemoryPlan, RandomGraphsNeverShareMemoryWhileBothLive) {
     for (int seed = 0; seed < 300; ++seed) {
         const testing::RandomGraph random(static_cast<std::uint64_t>(seed));
-        const MemoryPlan plan = plan_memory(random.graph, [](NodeId id) { return id % 3 == 0 ? 100 : 0; });
+        const MemoryPlan plan =
+            plan_memory(random.graph, {.workspace = [](NodeId id) { return id % 3 == 0 ? 100 : 0; }});
         check_no_overlap(plan);
         EXPECT_GE(plan.arena_bytes, largest_live_sum(random.graph, plan));
     }
@@ -153,6 +154,35 @@ TEST(MemoryPlan, ViewsHaveNoMemoryOfTheirOwn) {
     EXPECT_EQ(plan.allocations.size(), 1u);
     EXPECT_EQ(plan.place(graph.results()[0].value).offset,
               2 * 4 * 4);  // the second of three parts of 2 x 4 floats
+}
+
+/// Every kernel may write its only output over its first operand.
+const KernelMemory first_operand{.may_write_over = [](NodeId) { return std::vector<std::vector<int>>{{0}}; }};
+
+TEST(MemoryPlan, AnOutputTakesThePlaceOfAnOperandThatNobodyReadsLater) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {4, 6}}));
+    const Tensor a = exp(x), b = tanh(a), c = tanh(reshape(b, {24}));
+    graph.add_result("y", (c + 1.0).value());
+    const MemoryPlan plan = plan_memory(graph, first_operand);
+    EXPECT_EQ(plan.allocations.size(), 1u);  // x itself is the caller's
+    EXPECT_EQ(plan.arena_bytes, align_up(4 * 6 * 4));
+    EXPECT_EQ(plan.place(graph.results()[0].value).kind, Place::Kind::arena);
+    EXPECT_EQ(plan_memory(graph).allocations.size(), 4u);
+}
+
+TEST(MemoryPlan, WhatIsReadLaterOrTwiceOrIsLargerIsNotWrittenOver) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {4, 6}}));
+    const Tensor a = exp(x);
+    const Tensor later = tanh(a);                 // a is read below
+    const Tensor twice = a + reshape(a, {4, 6});  // one memory behind two operands
+    const Tensor small = cast(twice, DType::bf16);
+    const Tensor part = exp(slice(later, 0, 0, 2));  // a view of half of it
+    graph.add_result("small", small.value());
+    graph.add_result("part", part.value());
+    graph.add_result("later", later.value());
+    EXPECT_EQ(plan_memory(graph, first_operand).allocations.size(), 5u);
 }
 
 }  // namespace

@@ -23,7 +23,15 @@ class RandomNest {
         given_ = full_;
         beside_ = {input({columns_}), input({batch_, rows_, 1}), input({rows_, columns_}), input({1}),
                    input({rows_, 1})};
-        for (int i = 0; i < 16; ++i) full_.push_back(next());
+        // Half of the graphs have a backward pass, behind something that no nest holds.
+        const std::size_t forward = 4 + below(24);
+        for (std::size_t i = 0; i < 16; ++i) {
+            if (i == forward) {
+                full_.push_back(full_.back() - mean(any(), {1}, KeepAxes::yes));
+                graph.origin.stage = Stage::backward;
+            }
+            full_.push_back(next());
+        }
         for (int i = 0; i < 2; ++i) add_result(full_[full_.size() - 1 - below(6)]);
         if (below(2) == 0) add_result(sum(any(), {0, 1}));
         if (below(3) == 0) add_result(sum(any(), {2}));

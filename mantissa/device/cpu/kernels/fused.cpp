@@ -63,6 +63,34 @@ std::uint64_t streamed_outputs(const codegen::LoopNest& nest, const Problem& pro
     return streamed;
 }
 
+/// Whether every load of an operand reads the element that the loops are at, and none comes after `walk`.
+bool read_in_place_until(const codegen::LoopNest& nest, int operand, std::size_t walk) {
+    for (std::size_t i = 0; i < nest.steps.size(); ++i) {
+        const codegen::Step& step = nest.steps[i];
+        if (step.op != "load" || step.operand != operand) continue;
+        if (step.access != Access{.rows = true, .columns = true}) return false;
+        for (std::size_t later = walk + 1; later < nest.walks.size(); ++later) {
+            const std::vector<int>& steps = nest.walks[later].steps;
+            if (std::find(steps.begin(), steps.end(), static_cast<int>(i)) != steps.end()) return false;
+        }
+    }
+    return true;
+}
+
+/// By output, the operands of its element size that are read, for the last time, where it is written.
+std::vector<std::vector<int>> operands_to_write_over(const codegen::LoopNest& nest) {
+    std::vector<std::vector<int>> operands(nest.outputs.size());
+    for (std::size_t walk = 0; walk < nest.walks.size(); ++walk)
+        for (const codegen::Store& store : nest.walks[walk].stores) {
+            const auto output = static_cast<std::size_t>(store.output);
+            for (std::size_t operand = 0; operand < nest.inputs.size(); ++operand)
+                if (size_of(nest.inputs[operand]) == size_of(nest.outputs[output]) &&
+                    read_in_place_until(nest, static_cast<int>(operand), walk))
+                    operands[output].push_back(static_cast<int>(operand));
+        }
+    return operands;
+}
+
 std::vector<RowSum> sums_of(const codegen::LoopNest& nest) {
     std::vector<RowSum> sums;
     for (const codegen::Walk& walk : nest.walks) {
@@ -87,7 +115,10 @@ struct Bound {
         float* partial_sums = workspace + pool.threads() * partition.scratch_floats;
         std::uint64_t aligned = streamed;
         for (std::size_t i = 0; i < operands.outputs.size(); ++i)
-            if (reinterpret_cast<std::uintptr_t>(operands.outputs[i]) % 64 != 0)
+            // What was just read lies in a cache and is written there.
+            if (reinterpret_cast<std::uintptr_t>(operands.outputs[i]) % 64 != 0 ||
+                std::find(operands.inputs.begin(), operands.inputs.end(), operands.outputs[i]) !=
+                    operands.inputs.end())
                 aligned &= ~(std::uint64_t{1} << i);
         pool.for_each_block(partition.blocks, [&](std::int64_t block, int worker) {
             codegen::FusedArguments arguments{.inputs = operands.inputs.data(),
@@ -148,6 +179,10 @@ void add_fused_kernels(KernelTable& table, const Context& context, codegen::Comp
                  return static_cast<std::int64_t>(sizeof(float)) *
                         (pool.threads() * partition.scratch_floats +
                          (nest.partial_sums > 0 ? partition.blocks * nest.partial_sums : 0));
+             },
+         .may_write_over =
+             [](const Problem& problem) {
+                 return operands_to_write_over(codegen::lower(problem.attributes.body("body").graph()));
              }});
 }
 
