@@ -7,7 +7,9 @@
 
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/system_memory.h"
 #include "mantissa/report/explain.h"
+#include "mantissa/report/memory_fit.h"
 #include "mantissa/report/roofline.h"
 
 namespace mantissa::cli {
@@ -19,13 +21,19 @@ struct Options {
     std::vector<std::string> difference;
     std::string html, trace;
     bool nodes = false, roofline = false;
+    double memory = 0;  ///< GB to fit into; 0: what is available
 };
 
-/// Plans a step and allocates nothing.
-Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
+TrainerOptions step_options(const RunOptions& options, const Policy& policy, const Device& device) {
     TrainerOptions settings = trainer_options(options);
     choose_passes(options, device.target(), settings.pipeline);
     settings.pipeline.policy = policy;
+    return settings;
+}
+
+/// Plans a step and allocates nothing.
+Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
+    const TrainerOptions settings = step_options(options, policy, device);
     const Trainer trainer(device, settings);
     Explanation explanation = explain(trainer.plan(), policy);
     explanation.model = settings.model.name;
@@ -80,9 +88,15 @@ void run(const Options& options) {
     if (options.roofline) return run_roofline(options, *device);
     if (!options.html.empty() || !options.trace.empty())
         throw UserError("--html and --trace show times: they need --roofline");
-    const Explanation explanation =
-        explain_policy(options.run, policy_for(options.run, device->target()), *device);
+    const Policy policy = policy_for(options.run, device->target());
+    const Explanation explanation = explain_policy(options.run, policy, *device);
     fmt::print("{}", explain_table(explanation, options.nodes ? Detail::nodes : Detail::kinds));
+    const std::int64_t available =
+        options.memory > 0 ? static_cast<std::int64_t>(options.memory * 1e9) : available_memory();
+    if (explanation.memory.total() > available)
+        fmt::print("{}",
+                   fit_table(what_would_fit(*device, step_options(options.run, policy, *device), available),
+                             explanation.memory.state, available));
     write_json(options.run.json, explain_json(explanation));
 }
 
@@ -100,6 +114,7 @@ void add_explain_command(CLI::App& app) {
     add_model_options(*command, run_options);
     add_policy_option(*command, run_options);
     add_passes_option(*command, run_options);
+    add_recompute_option(*command, run_options);
     add_machine_options(*command, run_options);
     command->add_option("--diff", options->difference, "Two policies: print only what they do differently")
         ->expected(2)
@@ -114,6 +129,11 @@ void add_explain_command(CLI::App& app) {
                      "With --roofline: write the step for chrome://tracing or Perfetto")
         ->type_name("FILE");
     command->add_flag("--quiet", run_options.quiet, "Print no progress");
+    command
+        ->add_option("--memory", options->memory,
+                     "Memory to fit into; where the step takes more, what would need less is printed "
+                     "(default: what is available)")
+        ->type_name("GB");
     command->add_flag("--nodes", options->nodes, "A line for each node rather than for each kind");
     command->callback([options] { run(*options); });
 }

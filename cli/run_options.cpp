@@ -13,6 +13,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/printer.h"
+#include "mantissa/passes/recompute.h"
 
 namespace mantissa::cli {
 
@@ -48,6 +49,17 @@ void add_passes_option(CLI::App& command, RunOptions& options) {
         ->capture_default_str();
 }
 
+void add_recompute_option(CLI::App& command, RunOptions& options) {
+    command
+        .add_option(
+            "--recompute", options.recompute,
+            fmt::format("What the backward pass computes again instead of keeping it, of {}; with commas "
+                        "between",
+                        fmt::join(recomputable(), ", ")))
+        ->delimiter(',')
+        ->type_name("WHAT");
+}
+
 void add_run_options(CLI::App& command, RunOptions& options) {
     add_model_options(command, options);
     add_machine_options(command, options);
@@ -70,6 +82,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
         .add_option("--dump", options.dump,
                     "Write the graph after each pass into this directory (train: the plan, too)")
         ->type_name("DIR");
+    add_recompute_option(command, options);
     command.add_flag("--pass-times", options.pass_times, "Print how long each pass took");
     command.add_flag("--quiet", options.quiet, "Print no progress");
 }
@@ -121,6 +134,7 @@ TrainerOptions trainer_options(const RunOptions& options) {
     trainer.batch = options.batch;
     trainer.sequence = options.sequence == 0 ? trainer.model.context : options.sequence;
     trainer.seed = options.seed;
+    trainer.pipeline.recompute = {options.recompute.begin(), options.recompute.end()};
     trainer.pipeline.dump = dump_into(options.dump);
     return trainer;
 }

@@ -21,6 +21,7 @@ struct RunOptions {
     std::string policy;  ///< empty: the fastest that trains without a loss scale
     std::string tokenizer, json, dump;
     std::string passes = "all";  ///< names with commas between, or all, or none
+    std::vector<std::string> recompute;
     int threads = 0;
     std::uint64_t seed = 1337;
     double learning_rate = 1e-3;
@@ -34,6 +35,7 @@ void add_model_options(CLI::App& command, RunOptions& options);
 void add_machine_options(CLI::App& command, RunOptions& options);
 void add_policy_option(CLI::App& command, RunOptions& options);
 void add_passes_option(CLI::App& command, RunOptions& options);
+void add_recompute_option(CLI::App& command, RunOptions& options);
 
 /// Throws UserError if --device is none that this build has.
 std::unique_ptr<Device> open_device(const RunOptions& options);

@@ -7,6 +7,7 @@
 
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/nest.h"
+#include "mantissa/passes/recompute.h"
 
 namespace mantissa {
 
@@ -114,12 +115,18 @@ void Grouping::join_stages() {
         for (std::size_t i = 0; i < groups_[later].size(); ++i)
             for (int other : groups_of_another_stage(groups_[later][i])) {
                 Nodes& earlier = groups_[static_cast<std::size_t>(other)];
+                // Made together, what is computed again would be kept from one pass to the other after all.
+                if (any_recomputed(groups_[later]) || any_recomputed(earlier)) continue;
                 Nodes together = merged(groups_[later], earlier);
                 if (!refuse_group(together).empty()) continue;
                 for (NodeId member : earlier) group_of_[at(member)] = static_cast<int>(later);
                 earlier.clear();
                 groups_[later] = std::move(together);
             }
+}
+
+bool Grouping::any_recomputed(const Nodes& group) const {
+    return std::any_of(group.begin(), group.end(), [&](NodeId id) { return is_recomputed(graph_.node(id)); });
 }
 
 std::set<int> Grouping::groups_of_another_stage(NodeId id) const {

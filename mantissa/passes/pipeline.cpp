@@ -11,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/expand.h"
+#include "mantissa/passes/recompute.h"
 #include "mantissa/passes/simplify.h"
 
 namespace mantissa {
@@ -33,6 +34,7 @@ class Pipeline {
   public:
     Pipeline(Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options) {
         if (options.fuse && !options.cannot_fuse.empty()) throw UserError(options.cannot_fuse);
+        check_recomputable(options.recompute);
     }
 
     void run(const std::string& pass, const std::function<void()>& body) {
@@ -110,6 +112,8 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
                (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node));
     };
     if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph); });
+    if (!options.recompute.empty())
+        pipeline.run("recompute", [&] { graph = recompute(graph, options.recompute).graph; });
     if (options.pad)
         pipeline.run("pad", [&] {
             Padded padded = pad_parameters(graph, {.multiple = options.extent_multiple});

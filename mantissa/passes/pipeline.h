@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -39,6 +40,8 @@ struct PipelineOptions {
     bool chunk_loss = false;       ///< whether the logits are made a chunk of tokens at a time
     bool pad = false;              ///< whether ugly extents of parameters are padded
     bool fuse = false;  ///< whether row and element-wise work becomes nests, for kernels made in process
+    /// What the backward pass computes again instead of keeping it; see passes/recompute.h.
+    std::set<std::string> recompute = {};
     std::int64_t extent_multiple = 128;  ///< to what `pad` pads, as the machine's Target has it
     /// Whether the machine has a kernel for the node; composites without one are expanded.
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {

@@ -6,7 +6,8 @@
 //   %2 = cast(%1)  %3 = exp(sub(%2, %m))  ...  (backward) %9 = mul(%8, exp(sub(cast(%1), %m)))
 //
 // so that %3 is never stored. Results of reductions are not computed again but kept: they are small. Done
-// where it costs less than the memory traffic that it saves and fewer bytes live from one pass to the other.
+// where it costs less than the memory traffic that it saves and fewer bytes live from one pass to the other;
+// what costs time to save memory is asked for by name (passes/recompute.h).
 #pragma once
 
 #include <cstdint>

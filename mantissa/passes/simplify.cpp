@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "mantissa/graph/tensor.h"
+#include "mantissa/passes/recompute.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa {
@@ -61,8 +62,8 @@ class Simplifier {
         const std::vector<Value> inputs = rewriter_.map(node.inputs);
         if (const auto value = shorter(node, inputs)) return rewriter_.place({id, 0}, *value);
         const auto [entry, is_new] =
-            known_.try_emplace({node.op, merge_ == MergeStages::no ? node.origin.stage : Stage{}, inputs,
-                                node.attributes.text()},
+            known_.try_emplace({node.op, merge_ == MergeStages::no ? node.origin.stage : Stage{},
+                                is_recomputed(node), inputs, node.attributes.text()},
                                id);
         if (is_new) return rewriter_.copy(id);
         for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
@@ -122,8 +123,9 @@ class Simplifier {
     const Graph& source_;
     Rewriter rewriter_;
     MergeStages merge_;
-    // Nodes that were kept, by operation, stage (where that counts), operands (in the target) and attributes.
-    std::map<std::tuple<const Op*, Stage, std::vector<Value>, std::string>, NodeId> known_;
+    // Nodes that were kept, by operation, stage (where that counts), whether they compute again what others
+    // did, operands (in the target) and attributes.
+    std::map<std::tuple<const Op*, Stage, bool, std::vector<Value>, std::string>, NodeId> known_;
 };
 
 }  // namespace

@@ -46,7 +46,7 @@ void require_memory(const Trainer& trainer) {
     throw UserError(fmt::format(
         "{} at {} x {} needs {:.2f} GB ({:.2f} state, {:.2f} activations and gradients), {:.2f} GB are "
         "available; "
-        "use a smaller --batch, --sequence or --model",
+        "use a smaller --batch, --sequence or --model; explain prints what needs less, as --recompute does",
         trainer.options().model.name, trainer.options().batch, trainer.options().sequence,
         gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.arena), gigabytes(available)));
 }

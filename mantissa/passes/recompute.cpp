@@ -1,0 +1,151 @@
+#include "mantissa/passes/recompute.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+#include <utility>
+
+#include "mantissa/base/error.h"
+#include "mantissa/passes/rewriter.h"
+
+namespace mantissa {
+
+namespace {
+
+/// What explain says of a node that computes again, in place of the rule that its twin shows.
+constexpr std::string_view recomputed_rule = "recomputed";
+
+/// The operation whose outputs a name stands for.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> operations = {
+    {{"gelu", "gelu"}, {"norm", "layer_norm"}, {"softmax", "softmax"}}};
+
+/// "h.3" of "h.3.mlp.c_fc": the scope up to its first number; empty if it has none.
+std::string_view block_of(std::string_view scope) {
+    for (std::size_t begin = 0; begin < scope.size();) {
+        const std::size_t end = std::min(scope.find('.', begin), scope.size());
+        const std::string_view part = scope.substr(begin, end - begin);
+        if (std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; }))
+            return scope.substr(0, end);
+        begin = end + 1;
+    }
+    return {};
+}
+
+class Recompute {
+  public:
+    Recompute(const Graph& graph, const std::set<std::string>& what)
+        : graph_(graph), rewriter_(graph), chosen_(graph.size()) {
+        for (const auto& [name, op] : operations)
+            if (what.contains(std::string(name))) choose_outputs_of(op);
+        if (what.contains("block")) choose_blocks();
+    }
+
+    Recomputation run() {
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+            const std::vector<Value>& inputs = graph_.node(id).inputs;
+            if (forward(id) ||
+                std::none_of(inputs.begin(), inputs.end(), [&](Value input) { return chosen(input); })) {
+                rewriter_.copy(id);
+                continue;
+            }
+            const NodeId copied = copy(id, graph_.node(id).origin);
+            for (std::int32_t i = 0; i < outputs(id); ++i) rewriter_.place({id, i}, {copied, i});
+        }
+        done_.graph = rewriter_.finish();
+        return std::move(done_);
+    }
+
+  private:
+    static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
+    bool forward(NodeId id) const { return graph_.node(id).origin.stage == Stage::forward; }
+    bool chosen(Value value) const { return chosen_[at(value.node)]; }
+    std::int32_t outputs(NodeId id) const {
+        return static_cast<std::int32_t>(graph_.node(id).outputs.size());
+    }
+
+    bool is_source(const Node& node) const { return node.inputs.empty(); }
+
+    /// The operation's nodes, and element-wise work and casts on their outputs.
+    void choose_outputs_of(std::string_view op) {
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+            const Node& node = graph_.node(id);
+            if (!forward(id)) continue;
+            const bool follows = (node.op->fuser == FuserClass::elementwise || node.op->name == "reshape") &&
+                                 std::any_of(node.inputs.begin(), node.inputs.end(),
+                                             [&](Value input) { return chosen(input); });
+            if (node.op->name == op || follows) chosen_[at(id)] = true;
+        }
+    }
+
+    /// Everything inside a block but what is read outside it in the forward pass.
+    void choose_blocks() {
+        std::vector<bool> read_outside(graph_.size());
+        for (const Result& result : graph_.results()) read_outside[at(result.value.node)] = true;
+        for (const Update& update : graph_.updates()) read_outside[at(update.value.node)] = true;
+        const auto block = [&](NodeId id) { return block_of(graph_.node(id).origin.scope); };
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
+            for (const Value& input : graph_.node(id).inputs)
+                if (forward(id) && block(id) != block(input.node)) read_outside[at(input.node)] = true;
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
+            if (forward(id) && !is_source(graph_.node(id)) && !block(id).empty() && !read_outside[at(id)])
+                chosen_[at(id)] = true;
+    }
+
+    /// A node that reads what is computed again, which is placed before it.
+    NodeId copy(NodeId id, Origin origin) {
+        const Node& node = graph_.node(id);
+        std::vector<Value> inputs;
+        for (const Value& input : node.inputs)
+            inputs.push_back(chosen(input) ? Value{again(input.node), input.output} : rewriter_.map(input));
+        const OriginScope scope(rewriter_.target(), std::move(origin));
+        return rewriter_.target().add(node.op->name, std::move(inputs), node.attributes);
+    }
+
+    NodeId again(NodeId id) {
+        if (const auto known = again_.find(id); known != again_.end()) return known->second;
+        const Node& node = graph_.node(id);
+        Origin origin = node.origin;
+        origin.stage = Stage::backward;
+        ++done_.nodes;
+        done_.flops += node.op->cost(graph_.input_types(node), node.outputs, node.attributes).flops;
+        origin.rule = recomputed_rule;
+        const NodeId made = copy(id, std::move(origin));
+        return again_[id] = made;
+    }
+
+    const Graph& graph_;
+    Rewriter rewriter_;
+    Recomputation done_;
+    std::vector<bool> chosen_;        // by node: whether later passes compute it again
+    std::map<NodeId, NodeId> again_;  // in the target, by node of the source
+};
+
+}  // namespace
+
+bool is_recomputed(const Node& node) { return node.origin.rule == recomputed_rule; }
+
+std::vector<std::string> recomputable() {
+    std::vector<std::string> names;
+    for (const auto& [name, op] : operations) names.emplace_back(name);
+    names.emplace_back("block");
+    return names;
+}
+
+void check_recomputable(const std::set<std::string>& what) {
+    const std::vector<std::string> names = recomputable();
+    for (const std::string& name : what)
+        if (std::find(names.begin(), names.end(), name) == names.end())
+            throw UserError(
+                fmt::format("'{}' cannot be recomputed; what can: {}", name, fmt::join(names, ", ")));
+}
+
+Recomputation recompute(const Graph& graph, const std::set<std::string>& what) {
+    check_recomputable(what);
+    return Recompute(graph, what).run();
+}
+
+}  // namespace mantissa

@@ -1,0 +1,24 @@
+// What would let a training step fit into so much memory: the same step planned in other ways, nothing
+// allocated.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/train/trainer.h"
+
+namespace mantissa {
+
+struct MemoryFit {
+    std::string options = {};  ///< as on a command line: "--recompute block"
+    std::int64_t bytes = 0;    ///< that the step so planned takes
+    bool fits = false;
+};
+
+/// From what costs least time to what costs most, up to the first that fits.
+std::vector<MemoryFit> what_would_fit(Device& device, const TrainerOptions& options, std::int64_t available);
+
+/// A line each; and, where nothing fits, what the state alone takes.
+std::string fit_table(const std::vector<MemoryFit>& fits, std::int64_t state, std::int64_t available);
+
+}  // namespace mantissa
