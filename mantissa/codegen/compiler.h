@@ -20,6 +20,12 @@ struct FusedArguments {
     float* scratch = nullptr;       ///< the nest's scratch rows, of this thread
     float* partial_sums = nullptr;  ///< this block's sums over rows, which start at zero
     std::uint64_t streamed = 0;     ///< by output: whether its rows are stored past the caches
+    // Of the tail of a contraction: a block of sums, rows [first, last) and columns [first_column,
+    // last_column) of them, which stands for the first of `inputs`.
+    const float* sums = nullptr;
+    std::int64_t leading = 0;  ///< from one row of the block to the next
+    std::int64_t first_column = 0;
+    std::int64_t last_column = 0;
 };
 
 using FusedFunction = void (*)(const FusedArguments*);

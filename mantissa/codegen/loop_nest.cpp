@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "mantissa/base/error.h"
+#include "mantissa/passes/contraction_tail.h"
 
 namespace mantissa::codegen {
 
@@ -47,11 +48,11 @@ class Lowering {
             for (const Value& input : body.node(id).inputs) ++uses_[static_cast<std::size_t>(input.node)];
     }
 
-    LoopNest run() {
-        NestOrReason made = make_nest(body_, nodes_, [](Value) { return false; });
+    LoopNest run(NestOrReason made, bool tail) {
         if (!made.reason.empty()) throw InternalError("the body of a fused node is no nest: " + made.reason);
         nest_ = std::move(made.nest);
         out_.flat = nest_.flat;
+        out_.tail = tail;
         out_.columns = nest_.flat ? 0 : nest_.columns;
         for (NodeId id : nodes_) add_node(id);
         place_outputs();
@@ -318,6 +319,15 @@ class Lowering {
 
 }  // namespace
 
-LoopNest lower(const Graph& body) { return Lowering(body).run(); }
+LoopNest lower(const Graph& body) {
+    if (const auto tail = contraction_tail(body)) {
+        Lowering lowering(tail->graph);
+        return lowering.run(nest_of_tail(tail->graph), true);
+    }
+    std::vector<NodeId> nodes;
+    for (std::size_t id = 0; id < body.size(); ++id)
+        if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
+    return Lowering(body).run(make_nest(body, nodes, [](Value) { return false; }), false);
+}
 
 }  // namespace mantissa::codegen

@@ -65,7 +65,9 @@ struct Walk {
 };
 
 struct LoopNest {
-    bool flat = true;          ///< one loop over elements, whose number is an argument
+    bool flat = true;  ///< one loop over elements, whose number is an argument
+    /// The tail of a contraction: called for a block of some rows and columns, whose sums are operand 0.
+    bool tail = false;
     std::int64_t columns = 0;  ///< unless flat; the number of rows is an argument
     std::vector<DType> inputs;
     std::vector<DType> outputs;
@@ -80,7 +82,9 @@ struct LoopNest {
     std::int64_t bytes_per_row = 0;
 };
 
-/// Lowers a fused node's body. Throws InternalError if it is no nest.
+/// Lowers a fused node's body; of one that starts with a contraction, the tail (passes/contraction_tail.h),
+/// whose operands after the sums are those that `ContractionTail::operands` names. Throws InternalError if it
+/// is no nest.
 LoopNest lower(const Graph& body);
 
 /// As readable pseudo-code. Equal kernels have equal texts.

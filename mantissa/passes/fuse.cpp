@@ -9,6 +9,7 @@
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fuse_groups.h"
+#include "mantissa/passes/fuse_tails.h"
 #include "mantissa/passes/nest.h"
 #include "mantissa/passes/recompute_in_nests.h"
 #include "mantissa/passes/rewriter.h"
@@ -155,6 +156,10 @@ Fusion fuse(const Graph& graph, const FuseOptions& options) {
         const Grouping grouping(again.graph, options, fusion.refusals);
         fusion.graph = Placing(again.graph, grouping, fusion).run();
     }
+    Fusion tails = fuse_tails(fusion.graph, options);
+    fusion.graph = std::move(tails.graph);
+    fusion.bytes_saved += tails.bytes_saved;
+    for (FusionRefusal& refusal : tails.refusals) fusion.refusals.push_back(std::move(refusal));
     return fusion;
 }
 

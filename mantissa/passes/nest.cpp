@@ -45,8 +45,9 @@ std::optional<Access> rows_of_operand(const Shape& shape, const Shape& operand, 
 
 class NestMaker {
   public:
-    NestMaker(const Graph& graph, std::span<const NodeId> nodes, FunctionRef<bool(Value)> from_source)
-        : graph_(graph), from_source_(from_source) {
+    NestMaker(const Graph& graph, std::span<const NodeId> nodes, FunctionRef<bool(Value)> from_source,
+              Loops loops)
+        : graph_(graph), from_source_(from_source), loops_(loops) {
         nest_.nodes.assign(nodes.begin(), nodes.end());
     }
 
@@ -83,7 +84,7 @@ class NestMaker {
         }
         elements_ = domain.elements();
         if (elements_ == 0) return refuse("there is nothing to compute");
-        nest_.flat = !reduced && is_flat();
+        nest_.flat = loops_ == Loops::one_if_possible && !reduced && is_flat();
         nest_.columns = nest_.flat || domain.rank() == 0 ? elements_ : domain[-1];
         nest_.rows = elements_ / nest_.columns;
     }
@@ -243,6 +244,7 @@ class NestMaker {
 
     const Graph& graph_;
     FunctionRef<bool(Value)> from_source_;
+    Loops loops_;
     Nest nest_;
     std::int64_t elements_ = 1;
     std::vector<Value> unfinished_;  // sums over rows
@@ -252,8 +254,8 @@ class NestMaker {
 }  // namespace
 
 NestOrReason make_nest(const Graph& graph, std::span<const NodeId> nodes,
-                       FunctionRef<bool(Value)> from_source) {
-    return NestMaker(graph, nodes, from_source).run();
+                       FunctionRef<bool(Value)> from_source, Loops loops) {
+    return NestMaker(graph, nodes, from_source, loops).run();
 }
 
 int nest_instructions(std::string_view op) {

@@ -50,10 +50,13 @@ struct NestOrReason {
     std::string reason;  ///< empty: it is a nest
 };
 
+/// Whether a nest in which nothing varies by row or column alone becomes one loop over all elements.
+enum class Loops : std::uint8_t { one_if_possible, rows_and_columns };
+
 /// `nodes` in the graph's order. Operands for which `from_source` holds are made inside the nest from
 /// constants and counters, whatever their shape.
 NestOrReason make_nest(const Graph& graph, std::span<const NodeId> nodes,
-                       FunctionRef<bool(Value)> from_source);
+                       FunctionRef<bool(Value)> from_source, Loops loops = Loops::one_if_possible);
 
 /// Whether a nest may hold the operation at all; else why not.
 std::string refuse_in_nest(const Graph& graph, const Node& node);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "mantissa/passes/contraction_tail.h"
+
 namespace mantissa {
 
 namespace {
@@ -75,7 +77,12 @@ Explanation explain(const Plan& plan, const Policy& policy) {
     explanation.memory = memory_at_peak(plan);
     for (const PlannedNode& planned : plan.nodes()) {
         const Node& node = plan.graph().node(planned.node);
-        const std::vector<Type> inputs = tensors_of(plan.graph().input_types(node));
+        const Graph* body = node.op->name == "fused" ? &node.attributes.body("body").graph() : nullptr;
+        const NodeId contraction = body ? contraction_of(*body) : -1;
+        // A contraction with a tail is explained as the contraction that it is.
+        const Node& core = contraction >= 0 ? body->node(contraction) : node;
+        const std::vector<Type> inputs =
+            tensors_of(contraction >= 0 ? body->input_types(core) : plan.graph().input_types(node));
         const std::string pass(name_of(node.origin.stage));
         if (node.op->name == "cast") {
             explanation.casts.push_back({.name = node.origin.scope,
@@ -86,12 +93,12 @@ Explanation explain(const Plan& plan, const Policy& policy) {
                                          .bytes = planned.cost.bytes});
             continue;
         }
-        explanation.nodes.push_back({.op = std::string(node.op->name),
+        explanation.nodes.push_back({.op = std::string(core.op->name),
                                      .name = node.origin.scope,
                                      .pass = pass,
                                      .storage = formats_of(inputs),
-                                     .multiply = multiply_of(node, inputs),
-                                     .sum = sum_of(node, planned, inputs),
+                                     .multiply = multiply_of(core, inputs),
+                                     .sum = sum_of(core, planned, inputs),
                                      .output = formats_of(node.outputs),
                                      .rule = rule_of(node),
                                      .kernel = planned.kernel,

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/printer.h"
+#include "mantissa/passes/contraction_tail.h"
 
 namespace mantissa {
 
@@ -33,6 +34,14 @@ Choice choose(const Device& device, const Problem& problem) {
 bool runs(const Graph& graph, const Node& node) {
     return node.op->name != "input" && node.op->name != "state" && node.op->name != "constant" &&
            !is_view(graph, node);
+}
+
+/// Whether a node is the operation, or a contraction of that name with a tail.
+bool runs_op(const Node& node, std::string_view op) {
+    if (node.op->name != "fused") return node.op->name == op;
+    const Graph& body = node.attributes.body("body").graph();
+    const NodeId contraction = contraction_of(body);
+    return contraction >= 0 && body.node(contraction).op->name == op;
 }
 
 [[noreturn]] void fail_without_kernel(const Graph& graph, const Device& device, NodeId id,
@@ -76,7 +85,7 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
 std::vector<std::string> Plan::kernels_of(std::string_view op) const {
     std::vector<std::string> names;
     for (const PlannedNode& planned : nodes_)
-        if (graph_.node(planned.node).op->name == op &&
+        if (runs_op(graph_.node(planned.node), op) &&
             std::find(names.begin(), names.end(), planned.kernel) == names.end())
             names.push_back(planned.kernel);
     return names;

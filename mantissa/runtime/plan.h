@@ -36,7 +36,8 @@ class Plan {
     const std::vector<PlannedNode>& nodes() const { return nodes_; }
     Device& device() const { return device_; }
 
-    /// The names of the kernels that run an operation, each once, in order of first use.
+    /// The names of the kernels that run an operation, each once, in order of first use; contractions with a
+    /// tail included.
     std::vector<std::string> kernels_of(std::string_view op) const;
     /// Bytes of the graph's inputs.
     std::int64_t input_bytes() const;

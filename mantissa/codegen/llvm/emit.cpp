@@ -4,18 +4,17 @@
 #include <llvm/IR/Module.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/lanes.h"
 
 namespace mantissa::codegen {
 
 namespace {
 
-using llvm::BasicBlock;
 using llvm::Value;
 
 /// How far ahead of its use memory is asked for: the hardware's own prefetch stops at the page, and with this
@@ -27,23 +26,19 @@ class Emitter {
     Emitter(llvm::Module& module, const std::string& name, const LoopNest& nest)
         : nest_(nest),
           b_(module.getContext()),
+          control_(b_, module, name),
           one_(b_, Lanes::Form::one),
           sixteen_(b_, Lanes::Form::sixteen),
           single_(nest.steps.size()),
-          in_lanes_(nest.steps.size()) {
-        llvm::FunctionType* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
-        function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
-        function_->addFnAttr(llvm::Attribute::NoUnwind);
-        function_->addFnAttr("prefer-vector-width", "512");
-        function_->addFnAttr("min-legal-vector-width", "512");
-        b_.SetInsertPoint(block("entry"));
-    }
+          in_lanes_(nest.steps.size()) {}
 
     void run() {
         read_arguments();
         for (int index : nest_.once) compute_single(index);
         if (nest_.flat)
             emit_flat();
+        else if (nest_.tail)
+            emit_tail();
         else
             loop("row", first_, last_, b_.getInt64(1), {}, [&](Value* row, Values) {
                 emit_row(row);
@@ -53,17 +48,18 @@ class Emitter {
     }
 
   private:
-    using Values = std::vector<Value*>;
-    using Body = std::function<Values(Value* index, const Values& carried)>;
+    using Values = Control::Values;
 
-    BasicBlock* block(const char* name) { return BasicBlock::Create(b_.getContext(), name, function_); }
     const Step& step(int index) const { return nest_.steps[static_cast<std::size_t>(index)]; }
     Value*& single(int index) { return single_[static_cast<std::size_t>(index)]; }
     Value*& in_lanes(int index) { return in_lanes_[static_cast<std::size_t>(index)]; }
-    Value* integer(std::int64_t value) { return b_.getInt64(static_cast<std::uint64_t>(value)); }
-
-    Value* field(std::size_t offset, llvm::Type* type) {
-        return b_.CreateLoad(type, b_.CreateConstGEP1_64(b_.getInt8Ty(), function_->getArg(0), offset));
+    // As Control has them.
+    Value* integer(std::int64_t value) { return control_.integer(value); }
+    Value* field(std::size_t offset, llvm::Type* type) { return control_.field(offset, type); }
+    Value* at(Value* base, Value* element, DType dtype) { return control_.at(base, element, dtype); }
+    Values loop(const char* name, Value* from, Value* to, Value* step_by, const Values& start,
+                const Control::Body& body) {
+        return control_.loop(name, from, to, step_by, start, body);
     }
 
     void read_arguments() {
@@ -77,6 +73,7 @@ class Emitter {
         Value* streamed = field(offsetof(FusedArguments, streamed), number);
         for (std::size_t i = 0; i < nest_.inputs.size(); ++i)
             inputs_.push_back(b_.CreateLoad(pointer, b_.CreateConstGEP1_64(pointer, inputs, i)));
+        if (nest_.tail) read_block();
         for (std::size_t i = 0; i < nest_.outputs.size(); ++i) {
             outputs_.push_back(b_.CreateLoad(pointer, b_.CreateConstGEP1_64(pointer, outputs, i)));
             streamed_.push_back(
@@ -84,45 +81,12 @@ class Emitter {
         }
     }
 
-    /// for (index = from; index < to; index += step), with values carried from one turn to the next.
-    Values loop(const char* name, Value* from, Value* to, Value* step_by, const Values& start,
-                const Body& body) {
-        BasicBlock *before = b_.GetInsertBlock(), *head = block(name), *inside = block("inside"),
-                   *after = block("after");
-        b_.CreateBr(head);
-        b_.SetInsertPoint(head);
-        llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
-        index->addIncoming(from, before);
-        std::vector<llvm::PHINode*> phis;
-        Values carried;
-        for (Value* value : start) {
-            phis.push_back(b_.CreatePHI(value->getType(), 2));
-            phis.back()->addIncoming(value, before);
-            carried.push_back(phis.back());
-        }
-        b_.CreateCondBr(b_.CreateICmpSLT(index, to), inside, after);
-        b_.SetInsertPoint(inside);
-        const Values next = body(index, carried);
-        Value* next_index = b_.CreateNSWAdd(index, step_by);
-        BasicBlock* end = b_.GetInsertBlock();
-        index->addIncoming(next_index, end);
-        for (std::size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], end);
-        b_.CreateBr(head);
-        b_.SetInsertPoint(after);
-        return carried;
-    }
-
-    void if_then(Value* condition, const std::function<void()>& then,
-                 const std::function<void()>& otherwise) {
-        BasicBlock *yes = block("yes"), *no = block("no"), *after = block("after");
-        b_.CreateCondBr(condition, yes, no);
-        b_.SetInsertPoint(yes);
-        then();
-        b_.CreateBr(after);
-        b_.SetInsertPoint(no);
-        otherwise();
-        b_.CreateBr(after);
-        b_.SetInsertPoint(after);
+    void read_block() {
+        llvm::Type* number = b_.getInt64Ty();
+        inputs_[0] = field(offsetof(FusedArguments, sums), b_.getPtrTy());
+        leading_ = field(offsetof(FusedArguments, leading), number);
+        first_column_ = field(offsetof(FusedArguments, first_column), number);
+        last_column_ = field(offsetof(FusedArguments, last_column), number);
     }
 
     Value* row_of(const Access& access) {
@@ -130,11 +94,6 @@ class Emitter {
         if (access.divide != 1) row = b_.CreateUDiv(row, integer(access.divide));
         if (access.modulo != 0) row = b_.CreateURem(row, integer(access.modulo));
         return row;
-    }
-
-    Value* at(Value* base, Value* element, DType dtype) {
-        return b_.CreateGEP(b_.getInt8Ty(), base,
-                            b_.CreateMul(element, integer(static_cast<std::int64_t>(size_of(dtype)))));
     }
 
     /// Steps of which there is one a row or one alone.
@@ -178,9 +137,7 @@ class Emitter {
             if (at_columns.ahead && now.access.rows) prefetch(address);
         } else if (now.op == "iota") {
             Value* start = b_.CreateVectorSplat(lanes, b_.CreateTrunc(at_columns.column, b_.getInt32Ty()));
-            std::vector<std::uint32_t> counts(lanes);
-            for (std::uint32_t i = 0; i < lanes; ++i) counts[i] = i;
-            Value* count = b_.CreateAdd(start, llvm::ConstantDataVector::get(b_.getContext(), counts));
+            Value* count = b_.CreateAdd(start, sixteen_.lane_numbers());
             in_lanes(index) =
                 is_floating(now.dtype) ? b_.CreateSIToFP(count, sixteen_.type(now.dtype)) : count;
         } else {
@@ -198,10 +155,8 @@ class Emitter {
 
     /// Where the row of an operand starts.
     Value* row_base(int index) {
-        const Step& now = step(index);
-        Value*& base = row_bases_[static_cast<std::size_t>(index)];
+        Value* base = row_bases_[static_cast<std::size_t>(index)];
         check(base != nullptr, "a row's addresses are made before its walks");
-        (void)now;
         return base;
     }
 
@@ -211,6 +166,11 @@ class Emitter {
             const Step& now = nest_.steps[i];
             if (now.op != "load" || !now.access.columns) continue;
             Value* base = inputs_[static_cast<std::size_t>(now.operand)];
+            if (nest_.tail && now.operand == 0) {  // so that columns of the whole count in the block, too
+                Value* rows = b_.CreateMul(b_.CreateSub(row_, first_), leading_);
+                row_bases_[i] = at(base, b_.CreateSub(rows, first_column_), now.dtype);
+                continue;
+            }
             if (now.access.rows && !nest_.flat)
                 base = at(base, b_.CreateMul(row_of(now.access), integer(nest_.columns)), now.dtype);
             row_bases_[i] = base;
@@ -225,26 +185,37 @@ class Emitter {
     void emit_flat() {
         row_ = integer(0);
         make_row_bases();
-        const Walk& walk = nest_.walks[0];
-        Value* whole = b_.CreateSub(last_, b_.CreateURem(b_.CreateSub(last_, first_), integer(lanes)));
-        loop("elements", first_, whole, integer(lanes), {}, [&](Value* column, Values) {
-            emit_columns(walk, {column, nullptr, true}, nullptr);
+        emit_range(nest_.walks[0], first_, last_, true);
+    }
+
+    /// The rows and columns of one block of sums.
+    void emit_tail() {
+        loop("row", first_, last_, b_.getInt64(1), {}, [&](Value* row, Values) {
+            row_ = row;
+            make_row_bases();
+            for (int index : nest_.row_steps) compute_single(index);
+            emit_range(nest_.walks[0], first_column_, last_column_, false);
             return Values{};
         });
-        if_then(
-            b_.CreateICmpSLT(whole, last_),
+    }
+
+    /// A walk without reductions over columns that are known when it runs.
+    void emit_range(const Walk& walk, Value* first, Value* last, bool ahead) {
+        Value* whole = b_.CreateSub(last, b_.CreateURem(b_.CreateSub(last, first), integer(lanes)));
+        loop("columns", first, whole, integer(lanes), {}, [&](Value* column, Values) {
+            emit_columns(walk, {column, nullptr, ahead}, nullptr);
+            return Values{};
+        });
+        control_.if_then(
+            b_.CreateICmpSLT(whole, last),
             [&] {
-                emit_columns(walk, {whole, mask_of(b_.CreateSub(last_, whole)), false}, nullptr);
+                emit_columns(walk, {whole, mask_of(b_.CreateSub(last, whole)), false}, nullptr);
             },
             [] {});
     }
 
     Value* mask_of(Value* count) {
-        Value* lane_numbers = nullptr;
-        std::vector<std::uint32_t> counts(lanes);
-        for (std::uint32_t i = 0; i < lanes; ++i) counts[i] = i;
-        lane_numbers = llvm::ConstantDataVector::get(b_.getContext(), counts);
-        return b_.CreateICmpULT(lane_numbers,
+        return b_.CreateICmpULT(sixteen_.lane_numbers(),
                                 b_.CreateVectorSplat(lanes, b_.CreateTrunc(count, b_.getInt32Ty())));
     }
 
@@ -364,7 +335,7 @@ class Emitter {
             b_.CreateAlignedStore(value, address, align);
             return;
         }
-        if_then(
+        control_.if_then(
             streamed_[output],
             [&] {
                 llvm::StoreInst* past = b_.CreateAlignedStore(value, address, llvm::Align(64));
@@ -381,8 +352,21 @@ class Emitter {
         Value* value = lane_value(sum.value);
         if (columns.mask) value = b_.CreateSelect(columns.mask, value, sixteen_.constant(0, DType::f32));
         Value* address = at(partial_sums_, b_.CreateAdd(columns.column, integer(sum.offset)), DType::f32);
+        if (nest_.tail) return add_in_block(value, address, columns.mask);
         Value* before = b_.CreateAlignedLoad(value->getType(), address, llvm::Align(64));
         b_.CreateAlignedStore(b_.CreateFAdd(before, value), address, llvm::Align(64));
+    }
+
+    /// Columns beside those of the block belong to other threads, and a block starts anywhere.
+    void add_in_block(Value* value, Value* address, Value* mask) {
+        const llvm::Align align(4);
+        if (!mask) {
+            Value* before = b_.CreateAlignedLoad(value->getType(), address, align);
+            b_.CreateAlignedStore(b_.CreateFAdd(before, value), address, align);
+            return;
+        }
+        Value* before = b_.CreateMaskedLoad(value->getType(), address, align, mask);
+        b_.CreateMaskedStore(b_.CreateFAdd(before, value), address, align, mask);
     }
 
     void finish_walk(const Walk& walk) {
@@ -402,10 +386,11 @@ class Emitter {
 
     const LoopNest& nest_;
     llvm::IRBuilder<> b_;
+    Control control_;
     Lanes one_, sixteen_;
-    llvm::Function* function_ = nullptr;
     Value *first_ = nullptr, *last_ = nullptr, *scratch_ = nullptr, *partial_sums_ = nullptr;
     Value* row_ = nullptr;
+    Value *leading_ = nullptr, *first_column_ = nullptr, *last_column_ = nullptr;  // of a block of sums
     Values inputs_, outputs_, streamed_, output_rows_, row_bases_;
     Values single_;    // by step: one number, of the row or for good
     Values in_lanes_;  // by step: sixteen columns

@@ -177,6 +177,12 @@ llvm::Value* Lanes::apply(std::string_view op, const std::vector<llvm::Value*>& 
     return result;
 }
 
+llvm::Value* Lanes::lane_numbers() const {
+    std::vector<std::uint32_t> counts(lanes);
+    for (std::uint32_t i = 0; i < lanes; ++i) counts[i] = i;
+    return llvm::ConstantDataVector::get(b_.getContext(), counts);
+}
+
 llvm::Value* Lanes::load(llvm::Value* address, DType dtype, llvm::Value* mask) const {
     llvm::Type* type_in_memory = memory_type(dtype);
     const llvm::Align align(size_of(dtype));

@@ -30,6 +30,8 @@ class Lanes {
     /// The type of a value in registers.
     llvm::Type* type(DType dtype) const;
     llvm::Value* constant(double value, DType dtype) const;
+    /// 0 to 15, one a lane.
+    llvm::Value* lane_numbers() const;
     /// The value as it is, or a single number in every lane.
     llvm::Value* widened(llvm::Value* value) const;
 

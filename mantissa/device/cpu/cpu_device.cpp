@@ -76,6 +76,7 @@ class CpuDevice final : public Device {
         cpu::add_reduction_kernels(kernels_, context);
         cpu::add_random_kernels(kernels_, context);
         cpu::add_fused_kernels(kernels_, context, compiler_);
+        cpu::add_fused_contraction_kernels(kernels_, context, compiler_);
     }
 
     const Target& target() const override { return target_; }

@@ -72,6 +72,12 @@ std::size_t workspace_bytes(const ContractionProblem& problem, const Contraction
     return (blocking.entry_per_thread ? workers : 1) * layout.per_matrix() + workers * layout.per_worker();
 }
 
+std::int64_t rows_of_item(const ContractionProblem& problem, Isa isa) {
+    const ContractionKernels kernels = kernels_of(problem, isa);
+    if (is_empty(problem) || is_single_row(problem, kernels)) return 1;
+    return blocking_of(problem, kernels).rows;
+}
+
 std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa) {
     return packed_bytes(problem, side, kernels_of(problem, isa));
 }

@@ -112,6 +112,11 @@ std::string refusal(const ContractionProblem& problem, Isa isa);
 /// Bytes of scratch that contract() needs with so many threads.
 std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int threads);
 
+/// How many rows reach an epilogue together: of rows [i R, (i + 1) R) of one entry, the blocks of a column
+/// come one after another, on one thread, in ascending order. So sums over such rows need no lock, and have
+/// the same bits for any number of threads.
+std::int64_t rows_of_item(const ContractionProblem& problem, Isa isa);
+
 /// Bytes of one operand of the problem, packed. How it is packed follows from its own sizes, the types of
 /// operands and output, and the level: so a packed b serves any m, and a packed a any n.
 std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa);

@@ -26,24 +26,9 @@ MatrixLayout dense_layout(const Type& type, bool transposed) {
             .batch_stride = {0, matrix}};
 }
 
-ContractionProblem contraction_of(const Problem& problem) {
-    const Type &a = problem.inputs[0], &y = problem.outputs[0];
-    const bool transpose_a = problem.attributes.flag("transpose_a");
-    ContractionProblem contraction{.m = y.shape[-2], .n = y.shape[-1], .k = a.shape[transpose_a ? -2 : -1]};
-    for (int axis = 0; axis < y.shape.rank() - 2; ++axis) contraction.batch[1] *= y.shape[axis];
-    contraction.a = dense_layout(a, transpose_a);
-    contraction.b = dense_layout(problem.inputs[1], problem.attributes.flag("transpose_b"));
-    contraction.out = dense_layout(y, false);
-    if (problem.inputs.size() == 3) {
-        contraction.epilogue.bias = true;
-        contraction.epilogue.bias_dtype = problem.inputs[2].dtype;
-    }
-    return contraction;
-}
-
 Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
     const auto contraction_of = [multiply = unit.multiply](const Problem& problem) {
-        ContractionProblem contraction = mantissa::cpu::contraction_of(problem);
+        ContractionProblem contraction = contraction_problem(problem);
         contraction.multiply = multiply;
         return contraction;
     };
@@ -69,6 +54,21 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
 }
 
 }  // namespace
+
+ContractionProblem contraction_problem(const Problem& problem) {
+    const Type &a = problem.inputs[0], &y = problem.outputs[0];
+    const bool transpose_a = problem.attributes.flag("transpose_a");
+    ContractionProblem contraction{.m = y.shape[-2], .n = y.shape[-1], .k = a.shape[transpose_a ? -2 : -1]};
+    for (int axis = 0; axis < y.shape.rank() - 2; ++axis) contraction.batch[1] *= y.shape[axis];
+    contraction.a = dense_layout(a, transpose_a);
+    contraction.b = dense_layout(problem.inputs[1], problem.attributes.flag("transpose_b"));
+    contraction.out = dense_layout(y, false);
+    if (problem.inputs.size() == 3) {
+        contraction.epilogue.bias = true;
+        contraction.epilogue.bias_dtype = problem.inputs[2].dtype;
+    }
+    return contraction;
+}
 
 std::string ContractionUnit::refusal(const Problem& problem) const {
     for (const Type& type : problem.inputs)

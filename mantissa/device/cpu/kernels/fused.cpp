@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/kernels/fused_sums.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
 
@@ -14,7 +14,6 @@ namespace mantissa::cpu {
 namespace {
 
 using codegen::FusedKernel;
-using codegen::RowSum;
 
 /// Blocks of a nest with sums over rows: their partial sums should take little beside what is read.
 constexpr std::int64_t most_blocks_with_sums = 64;
@@ -91,21 +90,11 @@ std::vector<std::vector<int>> operands_to_write_over(const codegen::LoopNest& ne
     return operands;
 }
 
-std::vector<RowSum> sums_of(const codegen::LoopNest& nest) {
-    std::vector<RowSum> sums;
-    for (const codegen::Walk& walk : nest.walks) {
-        sums.insert(sums.end(), walk.sums.begin(), walk.sums.end());
-        sums.insert(sums.end(), walk.row_sums.begin(), walk.row_sums.end());
-    }
-    return sums;
-}
-
 /// Everything that a launch needs but addresses.
 struct Bound {
     std::shared_ptr<const FusedKernel> kernel;
     Partition partition;
     std::uint64_t streamed = 0;
-    std::vector<RowSum> sums;
     ThreadPool& pool;
 
     void launch(const Operands& operands) const {
@@ -131,18 +120,7 @@ struct Bound {
             if (nest.partial_sums > 0) std::fill_n(arguments.partial_sums, nest.partial_sums, 0.0f);
             kernel->function(&arguments);
         });
-        if (!sums.empty()) finish_sums(operands, partial_sums);
-    }
-
-    void finish_sums(const Operands& operands, float* partial_sums) const {
-        std::vector<float> totals(static_cast<std::size_t>(kernel->nest.partial_sums));
-        add_partial_sums(pool, partial_sums, partition.blocks, kernel->nest.partial_sums, totals.data(),
-                         Accumulate::replace);
-        for (const RowSum& sum : sums) {
-            const std::int64_t count = sum.columns ? kernel->nest.columns : 1;
-            std::memcpy(operands.outputs[static_cast<std::size_t>(sum.output)], totals.data() + sum.offset,
-                        static_cast<std::size_t>(count) * sizeof(float));
-        }
+        finish_sums(pool, nest, partial_sums, partition.blocks, operands.outputs);
     }
 };
 
@@ -167,7 +145,6 @@ void add_fused_kernels(KernelTable& table, const Context& context, codegen::Comp
              const Bound bound{.kernel = kernel,
                                .partition = partition_of(kernel->nest, domain_of(body)),
                                .streamed = streamed_outputs(kernel->nest, problem),
-                               .sums = sums_of(kernel->nest),
                                .pool = pool};
              return [bound](const Operands& operands) { bound.launch(operands); };
          },

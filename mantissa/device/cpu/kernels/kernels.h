@@ -31,6 +31,9 @@ struct ContractionUnit {
     std::string refusal(const Problem& problem) const;
 };
 
+/// A matmul as a contraction, bias included; multiplied as its operands are stored.
+ContractionProblem contraction_problem(const Problem& matmul);
+
 /// Those of this level and below, in order of preference.
 std::vector<ContractionUnit> contraction_units(Isa best);
 
@@ -47,5 +50,6 @@ void add_reduction_kernels(KernelTable& table, const Context& context);
 void add_random_kernels(KernelTable& table, const Context& context);
 /// The compiler must outlive the table.
 void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
+void add_fused_contraction_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 
 }  // namespace mantissa::cpu

@@ -1,0 +1,73 @@
+#include "mantissa/codegen/llvm/control.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+namespace mantissa::codegen {
+
+using llvm::BasicBlock;
+using llvm::Value;
+
+Control::Control(llvm::IRBuilderBase& builder, llvm::Module& module, const std::string& name) : b_(builder) {
+    llvm::FunctionType* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
+    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+    function_->addFnAttr(llvm::Attribute::NoUnwind);
+    function_->addFnAttr("prefer-vector-width", "512");
+    function_->addFnAttr("min-legal-vector-width", "512");
+    b_.SetInsertPoint(block("entry"));
+}
+
+BasicBlock* Control::block(const char* name) { return BasicBlock::Create(b_.getContext(), name, function_); }
+
+Value* Control::integer(std::int64_t value) { return b_.getInt64(static_cast<std::uint64_t>(value)); }
+
+Value* Control::field(std::size_t offset, llvm::Type* type) {
+    return b_.CreateLoad(type, b_.CreateConstGEP1_64(b_.getInt8Ty(), function_->getArg(0), offset));
+}
+
+Value* Control::at(Value* base, Value* element, DType dtype) {
+    return b_.CreateGEP(b_.getInt8Ty(), base,
+                        b_.CreateMul(element, integer(static_cast<std::int64_t>(size_of(dtype)))));
+}
+
+Control::Values Control::loop(const char* name, Value* from, Value* to, Value* step_by, const Values& start,
+                              const Body& body) {
+    BasicBlock *before = b_.GetInsertBlock(), *head = block(name), *inside = block("inside"),
+               *after = block("after");
+    b_.CreateBr(head);
+    b_.SetInsertPoint(head);
+    llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
+    index->addIncoming(from, before);
+    std::vector<llvm::PHINode*> phis;
+    Values carried;
+    for (Value* value : start) {
+        phis.push_back(b_.CreatePHI(value->getType(), 2));
+        phis.back()->addIncoming(value, before);
+        carried.push_back(phis.back());
+    }
+    b_.CreateCondBr(b_.CreateICmpSLT(index, to), inside, after);
+    b_.SetInsertPoint(inside);
+    const Values next = body(index, carried);
+    Value* next_index = b_.CreateNSWAdd(index, step_by);
+    BasicBlock* end = b_.GetInsertBlock();
+    index->addIncoming(next_index, end);
+    for (std::size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], end);
+    b_.CreateBr(head);
+    b_.SetInsertPoint(after);
+    return carried;
+}
+
+void Control::if_then(Value* condition, const std::function<void()>& then,
+                      const std::function<void()>& otherwise) {
+    BasicBlock *yes = block("yes"), *no = block("no"), *after = block("after");
+    b_.CreateCondBr(condition, yes, no);
+    b_.SetInsertPoint(yes);
+    then();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(no);
+    otherwise();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+}
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,204 @@
+#include "mantissa/passes/fuse_tails.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "mantissa/graph/printer.h"
+#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/rewriter.h"
+
+namespace mantissa {
+
+namespace {
+
+/// A fused node, the operand of it that a contraction makes, and that contraction.
+struct Tail {
+    NodeId fused = -1;
+    std::size_t operand = 0;
+    NodeId contraction = -1;
+    bool also_written = false;  ///< others read the contraction's output, too
+};
+
+class TailFuser {
+  public:
+    TailFuser(const Graph& graph, const FuseOptions& options)
+        : graph_(graph),
+          options_(options),
+          rewriter_(graph),
+          users_(graph.size()),
+          used_outside_(graph.size()) {
+        for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
+            for (const Value& input : graph.node(id).inputs) users_[at(input.node)].push_back(id);
+        for (const Result& result : graph.results()) used_outside_[at(result.value.node)] = true;
+        for (const Update& update : graph.updates()) used_outside_[at(update.value.node)] = true;
+    }
+
+    Fusion run() {
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) choose(id);
+        // Contractions and their views are placed when something reads them.
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
+            if (!by_contraction_.contains(root({id, 0}).node)) place(id);
+        for (const Result& result : graph_.results()) place(result.value.node);
+        for (const Update& update : graph_.updates()) place(update.value.node);
+        fusion_.graph = rewriter_.finish();
+        return std::move(fusion_);
+    }
+
+  private:
+    static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
+
+    Value root(Value value) const {
+        while (graph_.node(value.node).op->name == "reshape") value = graph_.node(value.node).inputs[0];
+        return value;
+    }
+
+    void choose(NodeId id) {
+        const Node& node = graph_.node(id);
+        if (node.op->name != "fused" || contraction_of(node.attributes.body("body").graph()) >= 0) return;
+        Tail best;
+        for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+            const NodeId made = root(node.inputs[i]).node;
+            if (graph_.node(made).op->fuser == FuserClass::contraction && made > best.contraction)
+                best = {.fused = id, .operand = i, .contraction = made};
+        }
+        if (best.contraction < 0) return;
+        best.also_written = read_by_others(best.contraction, id);
+        if (std::string reason = refuse(best); !reason.empty()) {
+            fusion_.refusals.push_back({print(graph_, best.contraction), std::move(reason)});
+            return;
+        }
+        by_fused_[id] = best;
+        by_contraction_[best.contraction] = id;
+        ++fusion_.kernels;
+        fusion_.bytes_saved += (best.also_written ? 1 : 2) * graph_.type({best.contraction, 0}).bytes();
+    }
+
+    bool read_by_others(NodeId id, NodeId reader) const {
+        if (used_outside_[at(id)]) return true;
+        return std::any_of(users_[at(id)].begin(), users_[at(id)].end(), [&](NodeId user) {
+            if (user == reader) return false;
+            return graph_.node(user).op->name != "reshape" || read_by_others(user, reader);
+        });
+    }
+
+    std::string refuse(const Tail& tail) const {
+        const Node &fused = graph_.node(tail.fused), &contraction = graph_.node(tail.contraction);
+        if (by_contraction_.contains(tail.contraction)) return "another tail is part of it";
+        if (contraction.origin.stage != fused.origin.stage)
+            return "its tail belongs to another pass over the model";
+        for (std::size_t i = 0; i < fused.inputs.size(); ++i)
+            if (i != tail.operand && depends(fused.inputs[i].node, tail.contraction))
+                return "its tail waits for what is computed from it";
+        const std::int64_t saved = (tail.also_written ? 1 : 2) * graph_.type({tail.contraction, 0}).bytes();
+        if (saved < options_.least_bytes_saved)
+            return fmt::format("a kernel would save {} bytes, less than the {} that compiling it is worth",
+                               saved, options_.least_bytes_saved);
+        const auto made = make(tail);
+        if (made.inputs.size() + made.body.results().size() > options_.most_operands)
+            return fmt::format("more than {} operands and outputs", options_.most_operands);
+        return nest_of_tail(contraction_tail(made.body)->graph).reason;
+    }
+
+    /// Whether a node is computed from another, directly or not; what became one node waits for all that
+    /// both of its parts read.
+    bool depends(NodeId id, NodeId on) const {
+        std::vector<NodeId> open{id};
+        std::vector<bool> seen(graph_.size());
+        while (!open.empty()) {
+            const NodeId now = open.back();
+            open.pop_back();
+            if (now == on) return true;
+            if (seen[at(now)]) continue;
+            seen[at(now)] = true;
+            for (const Value& input : graph_.node(now).inputs) open.push_back(input.node);
+            if (const auto joined = by_contraction_.find(now); joined != by_contraction_.end())
+                open.push_back(joined->second);
+        }
+        return false;
+    }
+
+    struct Made {
+        Graph body;
+        std::vector<Value> inputs;  // of the graph
+    };
+
+    /// The body of both nodes as one; the contraction's own output, where it is written, comes last.
+    Made make(const Tail& tail) const {
+        const Node &contraction = graph_.node(tail.contraction), &fused = graph_.node(tail.fused);
+        const Graph& after = fused.attributes.body("body").graph();
+        Made made;
+        std::map<Value, Value> inputs;
+        const auto input = [&](Value value) {
+            const auto [entry, is_new] = inputs.try_emplace(value);
+            if (is_new) {
+                entry->second =
+                    made.body.add_input(fmt::format("in{}", made.inputs.size()), graph_.type(value));
+                made.inputs.push_back(value);
+            }
+            return entry->second;
+        };
+        std::vector<Value> operands;
+        for (const Value& value : contraction.inputs) operands.push_back(input(value));
+        std::vector<Value> placed(after.size());
+        for (std::size_t i = 0; i < fused.inputs.size(); ++i)
+            if (i != tail.operand) placed[at(after.inputs()[i])] = input(fused.inputs[i]);
+        const Value product{made.body.add(contraction.op->name, operands, contraction.attributes), 0};
+        const NodeId read_as = after.inputs()[tail.operand];
+        placed[at(read_as)] = reshaped(made.body, product, after.node(read_as).outputs[0].shape);
+        for (std::size_t id = 0; id < after.size(); ++id) {
+            const Node& node = after.node(static_cast<NodeId>(id));
+            if (node.op->name == "input") continue;
+            std::vector<Value> mapped;
+            for (const Value& value : node.inputs) mapped.push_back(placed[at(value.node)]);
+            placed[id] = {made.body.add(node.op->name, std::move(mapped), node.attributes), 0};
+        }
+        for (const Result& result : after.results())
+            made.body.add_result(result.name, placed[at(result.value.node)]);
+        if (tail.also_written) made.body.add_result(fmt::format("out{}", after.results().size()), product);
+        return made;
+    }
+
+    static Value reshaped(Graph& body, Value value, const Shape& shape) {
+        if (body.type(value).shape == shape) return value;
+        return {body.add("reshape", {value}, {{"shape", shape.extents()}}), 0};
+    }
+
+    /// A node, after what it reads; a contraction stands with its tail.
+    void place(NodeId id) {
+        if (const auto joined = by_contraction_.find(id); joined != by_contraction_.end())
+            id = joined->second;
+        if (rewriter_.placed({id, 0})) return;
+        if (const auto tail = by_fused_.find(id); tail != by_fused_.end()) return place_tail(tail->second);
+        for (const Value& input : graph_.node(id).inputs) place(input.node);
+        rewriter_.copy(id);
+    }
+
+    void place_tail(const Tail& tail) {
+        Made made = make(tail);
+        for (const Value& input : made.inputs) place(input.node);
+        const Node& fused = graph_.node(tail.fused);
+        const OriginScope scope(rewriter_.target(), graph_.node(tail.contraction).origin);
+        const NodeId both = rewriter_.target().add("fused", rewriter_.map(made.inputs),
+                                                   {{"body", Body(std::move(made.body))}});
+        const auto count = static_cast<std::int32_t>(fused.outputs.size());
+        for (std::int32_t i = 0; i < count; ++i) rewriter_.place({tail.fused, i}, {both, i});
+        if (tail.also_written) rewriter_.place({tail.contraction, 0}, {both, count});
+    }
+
+    const Graph& graph_;
+    const FuseOptions& options_;
+    Rewriter rewriter_;
+    Fusion fusion_;
+    std::vector<std::vector<NodeId>> users_;  // by node
+    std::vector<bool> used_outside_;          // by node: a result or an update
+    std::map<NodeId, Tail> by_fused_;
+    std::map<NodeId, NodeId> by_contraction_;  // the fused node
+};
+
+}  // namespace
+
+Fusion fuse_tails(const Graph& graph, const FuseOptions& options) { return TailFuser(graph, options).run(); }
+
+}  // namespace mantissa

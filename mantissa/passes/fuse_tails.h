@@ -1,0 +1,19 @@
+// Puts element-wise work on the output of a contraction into the contraction's epilogue: a matmul and the
+// fused node that reads it become one fused node, whose body starts with the matmul.
+//
+//   %3 = matmul(%x, %w, %bias)  %4 = fused(%3) {body = gelu}
+// becomes
+//   %3 = fused(%x, %w, %bias) {body = matmul, gelu}
+//
+// What others read of the matmul, as a gradient does, is a second output. A tail that reduces along rows
+// stays by itself: an epilogue sees blocks of some rows and columns.
+#pragma once
+
+#include "mantissa/passes/fuse.h"
+
+namespace mantissa {
+
+/// `graph`: fused already.
+Fusion fuse_tails(const Graph& graph, const FuseOptions& options);
+
+}  // namespace mantissa

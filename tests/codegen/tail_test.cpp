@@ -1,0 +1,204 @@
+// Contractions with an element-wise tail: what joins them, and that they compute what both would apart.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/base/random.h"
+#include "mantissa/codegen/loop_nest.h"
+#include "mantissa/graph/printer.h"
+#include "mantissa/graph/tensor.h"
+#include "mantissa/graph/verifier.h"
+#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/expand.h"
+#include "mantissa/passes/fuse.h"
+#include "mantissa/passes/simplify.h"
+#include "mantissa/runtime/plan.h"
+#include "tests/support/run_graph.h"
+
+namespace mantissa {
+namespace {
+
+using testing::device_at;
+using testing::levels;
+using testing::loaded;
+using testing::run;
+
+Graph fused(const Graph& graph) {
+    Fusion fusion = fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })),
+                         {.least_bytes_saved = 0});
+    verify(fusion.graph, "fuse");
+    return std::move(fusion.graph);
+}
+
+Tensor given(Graph& graph, const char* name, const Shape& shape, DType dtype = DType::f32) {
+    return {graph, graph.add_input(name, {dtype, shape})};
+}
+
+/// Whole numbers from -3 to 3: their sums and products are exact in every format here.
+std::vector<double> whole_numbers(std::int64_t count, std::uint32_t which) {
+    const RandomStream random{.seed = 5, .step = 0, .operation = which};
+    std::vector<double> all;
+    for (std::int64_t i = 0; i < count; ++i)
+        all.push_back(static_cast<double>(random.bits(static_cast<std::uint64_t>(i)) % 7) - 3);
+    return all;
+}
+
+ReferenceFeed feed_for(const Graph& graph) {
+    ReferenceFeed feed;
+    for (NodeId id : graph.inputs()) {
+        const std::string name = graph.node(id).attributes.word("name");
+        feed[name] = whole_numbers(graph.node(id).outputs[0].shape.elements(),
+                                   static_cast<std::uint32_t>(feed.size()));
+    }
+    return feed;
+}
+
+std::vector<const Node*> nodes_of(const Graph& graph, std::string_view op) {
+    std::vector<const Node*> found;
+    for (std::size_t id = 0; id < graph.size(); ++id)
+        if (graph.node(static_cast<NodeId>(id)).op->name == op)
+            found.push_back(&graph.node(static_cast<NodeId>(id)));
+    return found;
+}
+
+TEST(Tail, GeluIsComputedOnTheSumsAndTheInputOfItsGradientIsWrittenToo) {
+    Graph graph;
+    const DType low = DType::bf16;
+    const Tensor x = given(graph, "x", {8, 16}, low), w = given(graph, "w", {24, 16}, low);
+    const Tensor u = matmul(x, w, {.transpose_b = true, .bias = given(graph, "bias", {24}, low)});
+    graph.add_result("y", gelu(u).value());
+    graph.add_result("u", u.value());
+    const Graph one = fused(graph);
+    EXPECT_TRUE(nodes_of(one, "matmul").empty());
+    ASSERT_EQ(nodes_of(one, "fused").size(), 1u);
+    const Node& node = *nodes_of(one, "fused")[0];
+    EXPECT_EQ(codegen::pseudo_code(codegen::lower(node.attributes.body("body").graph())),
+              "(in0: f32, in1: bf16) -> (out0: bf16, out1: bf16), 24 columns\n"
+              "of each block of sums of a contraction, in0:\n"
+              "v8 = 0.044715\n"
+              "v11 = 0.7978845608028654\n"
+              "v14 = 1\n"
+              "v16 = 0.5\n"
+              "for each row r:\n"
+              "  for each column c:\n"
+              "    v2 = in0[r, c]\n"
+              "    v0: bf16 = in1[c]\n"
+              "    v1 = cast(v0)\n"
+              "    v3 = add(v2, v1)\n"
+              "    v4: bf16 = cast(v3)\n"
+              "    v5 = cast(v4)\n"
+              "    v17 = mul(v5, v16)\n"
+              "    v6 = mul(v5, v5)\n"
+              "    v7 = mul(v6, v5)\n"
+              "    v10 = fma(v7, v8, v5)\n"
+              "    v12 = mul(v10, v11)\n"
+              "    v15 = one_plus_tanh(v12)\n"
+              "    v18 = mul(v17, v15)\n"
+              "    v19: bf16 = cast(v18)\n"
+              "    out0[r, c] = v19\n"
+              "    out1[r, c] = v4\n");
+}
+
+/// Reads a graph's results at a level.
+std::vector<std::vector<double>> computed(const Graph& graph, const ReferenceFeed& feed, Device& device) {
+    std::vector<std::vector<double>> all;
+    const auto results = run(graph, feed, device);
+    for (std::size_t i = 0; i < results.size(); ++i)
+        all.push_back(loaded(results[i], graph.type(graph.results()[i].value).dtype));
+    return all;
+}
+
+struct Sizes {
+    std::int64_t batch, m, n, k;
+};
+
+/// A tail of exact operations on a matmul, with a bias, an operand of each kind, the sums themselves and
+/// their sum over rows as outputs.
+Graph exact_tail(const Sizes& s, DType dtype, bool whole_sum) {
+    Graph graph;
+    const Shape a_shape = s.batch > 1 ? Shape{s.batch, s.m, s.k} : Shape{s.m, s.k};
+    const Shape b_shape = s.batch > 1 ? Shape{s.batch, s.k, s.n} : Shape{s.k, s.n};
+    const Shape y_shape = s.batch > 1 ? Shape{s.batch, s.m, s.n} : Shape{s.m, s.n};
+    const Tensor product = matmul(given(graph, "a", a_shape, dtype), given(graph, "b", b_shape, dtype));
+    const Tensor widened = cast(product, DType::f32);
+    const Tensor y = select(less(widened, given(graph, "limit", {s.n})), widened * 0.5,
+                            maximum(widened, given(graph, "beside", y_shape)));
+    graph.add_result("y", cast(y, dtype).value());
+    graph.add_result("product", product.value());
+    if (!whole_sum) return graph;
+    const Tensor flat = reshape(y, {-1, s.n});
+    graph.add_result("total", sum(flat, {0}).value());
+    return graph;
+}
+
+constexpr Sizes awkward[] = {{1, 2, 2, 1},      {1, 7, 31, 5},  {1, 17, 33, 40}, {1, 97, 130, 67},
+                             {1, 300, 49, 800}, {3, 13, 20, 9}, {9, 5, 67, 3},   {1, 513, 400, 12}};
+
+TEST(Tail, ComputesWhatBothWouldApartAtEveryLevel) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    for (const std::string& level : levels())
+        for (const DType dtype : {DType::f32, DType::bf16})
+            for (Sizes sizes : awkward) {
+                if (dtype == DType::bf16) sizes.k = std::min<std::int64_t>(sizes.k, 28);  // sums up to 256
+                const Graph graph = exact_tail(sizes, dtype, dtype == DType::f32);
+                const ReferenceFeed feed = feed_for(graph);
+                const ReferenceRun reference(graph, feed);
+                const Graph one = fused(graph);
+                ASSERT_TRUE(nodes_of(one, "matmul").empty());
+                const auto device = device_at(level);
+                const auto got = computed(one, feed, *device);
+                for (std::size_t r = 0; r < got.size(); ++r)
+                    ASSERT_EQ(got[r], reference[graph.results()[r].value].values)
+                        << level << ", " << name_of(dtype) << ", result " << r << ", " << sizes.batch << " x "
+                        << sizes.m << " x " << sizes.n << " x " << sizes.k;
+            }
+}
+
+TEST(Tail, NamesItsKernel) {
+    const auto device = device_at(levels().back());
+    if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
+    const Plan plan(fused(exact_tail({1, 16, 16, 16}, DType::f32, false)), *device);
+    ASSERT_EQ(plan.kernels_of("matmul").size(), 1u);
+    EXPECT_TRUE(plan.kernels_of("matmul")[0].starts_with("gemm f32*f32+f32 "));
+    EXPECT_TRUE(plan.kernels_of("matmul")[0].ends_with(", compiled tail"));
+}
+
+/// Sums that are not exact, in an order that threads must not change.
+TEST(Tail, HasTheSameBitsForAnyNumberOfThreads) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    Graph graph;
+    const Tensor y = tanh(matmul(given(graph, "a", {900, 70}), given(graph, "b", {70, 500})));
+    graph.add_result("y", y.value());
+    graph.add_result("total", sum(y, {0}).value());
+    const Graph one = fused(graph);
+    ASSERT_TRUE(nodes_of(one, "matmul").empty());
+    ReferenceFeed feed = feed_for(graph);
+    for (auto& [name, values] : feed)
+        for (double& value : values) value = static_cast<double>(static_cast<float>(value / 7));
+    const auto alone = computed(one, feed, *device_at(levels().back(), 1));
+    for (int threads : {2, 5}) EXPECT_EQ(computed(one, feed, *device_at(levels().back(), threads)), alone);
+}
+
+std::string refusal_of(const Graph& graph) {
+    const Fusion fusion = fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })),
+                               {.least_bytes_saved = 0});
+    EXPECT_EQ(nodes_of(fusion.graph, "matmul").size(), 1u);
+    return fusion.refusals.empty() ? "" : fusion.refusals.back().reason;
+}
+
+TEST(Tail, StaysByItselfWithAReason) {
+    Graph row;
+    const Tensor x = matmul(given(row, "a", {8, 8}), given(row, "b", {8, 8}));
+    row.add_result("y", softmax(x).value());
+    EXPECT_EQ(refusal_of(row), "max needs whole rows, a block of sums has parts of them");
+
+    Graph other;
+    const Tensor u = matmul(given(other, "a", {8, 8}), given(other, "b", {8, 8}));
+    const Tensor moved = transpose(u, {1, 0});
+    other.add_result("y", (tanh(u) + moved).value());
+    EXPECT_EQ(refusal_of(other), "its tail waits for what is computed from it");
+}
+
+}  // namespace
+}  // namespace mantissa
