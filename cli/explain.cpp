@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
@@ -72,8 +73,8 @@ void run_roofline(const Options& options, Device& device) {
                                settings.batch, settings.sequence, settings.pipeline.policy.name);
     progress.clear();
     fmt::print("{}", roofline_table(report));
-    write_json(options.html, roofline_html(report));
-    write_json(options.trace, roofline_trace(report));
+    write_output(options.html, roofline_html(report));
+    write_output(options.trace, roofline_trace(report));
 }
 
 void run(const Options& options) {
@@ -97,7 +98,7 @@ void run(const Options& options) {
         fmt::print("{}",
                    fit_table(what_would_fit(*device, step_options(options.run, policy, *device), available),
                              explanation.memory.state, available));
-    write_json(options.run.json, explain_json(explanation));
+    write_output(options.run.json, explain_json(explanation));
 }
 
 }  // namespace
@@ -122,12 +123,9 @@ void add_explain_command(CLI::App& app) {
     command->add_flag(
         "--roofline", options->roofline,
         "Run three steps and print of each kernel its time, what bounds it, and how close it comes");
-    command->add_option("--html", options->html, "With --roofline: write it as a page of its own")
-        ->type_name("FILE");
-    command
-        ->add_option("--trace", options->trace,
-                     "With --roofline: write the step for chrome://tracing or Perfetto")
-        ->type_name("FILE");
+    add_output_file(*command, "--html", options->html, "With --roofline: write it as a page of its own");
+    add_output_file(*command, "--trace", options->trace,
+                    "With --roofline: write the step for chrome://tracing or Perfetto");
     command->add_flag("--quiet", run_options.quiet, "Print no progress");
     command
         ->add_option("--memory", options->memory,

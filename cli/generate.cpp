@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
@@ -120,9 +121,9 @@ void run(const Options& options) {
                    generated.tokens.size(), prompt.size(), generated.prompt_seconds * 1e3,
                    generated.tokens_per_second(), name_of(generated.end),
                    generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.context) : "");
-    write_json(options.run.json, report_of(options, model, prompt.size(), generated, text)
-                                         .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                                     "\n");
+    write_output(options.run.json, report_of(options, model, prompt.size(), generated, text)
+                                           .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
+                                       "\n");
 }
 
 }  // namespace
@@ -154,8 +155,8 @@ void add_generate_command(CLI::App& app) {
     command->add_option("--seed", options->run.seed, "Of the draws")->capture_default_str();
     command->add_option("--device", options->run.device, "Where to run: cpu")->capture_default_str();
     command->add_option("--threads", options->run.threads, "Threads to use (default: all that may be)");
-    command->add_option("--json", options->run.json, "Write text and figures to this file, for machines")
-        ->type_name("FILE");
+    add_output_file(*command, "--json", options->run.json,
+                    "Write text and figures to this file, for machines");
     command->add_flag("--quiet", options->run.quiet, "Print the text alone");
     command->callback([options] { run(*options); });
 }

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "mantissa/report/ladder.h"
 
@@ -38,7 +39,7 @@ void run(const Options& options) {
     const LadderReport report = run_ladder(*device, corpus.stream, ladder);
     progress.clear();
     fmt::print("{}", ladder_table(report));
-    write_json(options.run.json, ladder_json(report));
+    write_output(options.run.json, ladder_json(report));
 }
 
 }  // namespace

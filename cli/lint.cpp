@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/lint.h"
@@ -50,7 +51,7 @@ void run(const Options& options) {
     }
     progress.clear();
     fmt::print("{}", lint_table(report));
-    write_json(options.run.json, lint_json(report));
+    write_output(options.run.json, lint_json(report));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "mantissa/data/batches.h"
 #include "mantissa/report/numerics.h"
@@ -32,7 +33,7 @@ void run(const RunOptions& options) {
     batches.fill(static_cast<std::uint64_t>(options.steps), 0, tokens, targets);
     const NumericsReport report = measure_numerics(trainer, tokens, targets);
     fmt::print("{}\n{}", corpus.description + "\n", numerics_table(report));
-    write_json(options.json, numerics_json(report));
+    write_output(options.json, numerics_json(report));
 }
 
 }  // namespace

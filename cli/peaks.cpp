@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "mantissa/device/device.h"
 #include "mantissa/report/peaks.h"
@@ -23,7 +24,7 @@ void run(const Options& options) {
     const FormatPeaks peaks =
         options.of.empty() ? open_device(options.machine)->measure_formats() : accelerator_peaks(options.of);
     fmt::print("{}", peaks_table(peaks));
-    write_json(options.machine.json, peaks_json(peaks));
+    write_output(options.machine.json, peaks_json(peaks));
 }
 
 }  // namespace

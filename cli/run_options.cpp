@@ -9,7 +9,7 @@
 #include <limits>
 #include <memory>
 
-#include "mantissa/base/atomic_file.h"
+#include "cli/output_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/printer.h"
@@ -28,8 +28,7 @@ void add_model_options(CLI::App& command, RunOptions& options) {
 void add_machine_options(CLI::App& command, RunOptions& options) {
     command.add_option("--device", options.device, "Where to run: cpu")->capture_default_str();
     command.add_option("--threads", options.threads, "Threads to use (default: all that may be)");
-    command.add_option("--json", options.json, "Write what is printed to this file, for machines")
-        ->type_name("FILE");
+    add_output_file(command, "--json", options.json, "Write what is printed to this file, for machines");
 }
 
 void add_policy_option(CLI::App& command, RunOptions& options) {
@@ -110,9 +109,7 @@ std::function<void(const std::string&, const Graph&)> dump_into(const std::strin
     if (directory.empty()) return {};
     std::filesystem::create_directories(directory);
     return [directory, index = std::make_shared<int>(0)](const std::string& pass, const Graph& graph) {
-        AtomicFile file(std::filesystem::path(directory) / fmt::format("{:02}-{}.txt", (*index)++, pass));
-        file.write(print(graph));
-        file.commit();
+        write_output(fmt::format("{}/{:02}-{}.txt", directory, (*index)++, pass), print(graph));
     };
 }
 
@@ -168,25 +165,19 @@ Policy policy_for(const RunOptions& options, const Target& target) {
 
 namespace {
 
-void write_text(const std::filesystem::path& path, const std::string& text) {
-    AtomicFile file(path);
-    file.write(text);
-    file.commit();
-}
-
 /// Each fused kernel as pseudo-code (.txt), LLVM IR (.ll) and assembly (.s).
-void dump_kernels(const std::filesystem::path& directory, const Device& device) {
+void dump_kernels(const std::string& directory, const Device& device) {
     for (const KernelListing& kernel : device.made_kernels()) {
-        write_text(directory / (kernel.name + ".txt"), kernel.pseudo_code);
-        write_text(directory / (kernel.name + ".ll"), kernel.ir);
-        write_text(directory / (kernel.name + ".s"), kernel.assembly);
+        write_output(directory + "/" + kernel.name + ".txt", kernel.pseudo_code);
+        write_output(directory + "/" + kernel.name + ".ll", kernel.ir);
+        write_output(directory + "/" + kernel.name + ".s", kernel.assembly);
     }
 }
 
 }  // namespace
 
 void dump_plan(const RunOptions& options, const std::string& name, const Plan& plan) {
-    if (!options.dump.empty()) write_text(std::filesystem::path(options.dump) / name, plan.text());
+    if (!options.dump.empty()) write_output(options.dump + "/" + name, plan.text());
 }
 
 void dump_padding(const RunOptions& options, const Trainer& trainer) {
@@ -197,7 +188,7 @@ void dump_padding(const RunOptions& options, const Trainer& trainer) {
                             parameter.zero_rows);
     for (const UnpaddedParameter& parameter : trainer.unpadded())
         text += fmt::format("{}\n", parameter.text());
-    write_text(std::filesystem::path(options.dump) / "padding.txt", text);
+    write_output(options.dump + "/padding.txt", text);
 }
 
 void dump_fusion(const RunOptions& options, const Trainer& trainer) {
@@ -205,7 +196,7 @@ void dump_fusion(const RunOptions& options, const Trainer& trainer) {
     std::string unfused;
     for (const FusionRefusal& refusal : trainer.unfused())
         unfused += fmt::format("{}\n    {}\n", refusal.node, refusal.reason);
-    write_text(std::filesystem::path(options.dump) / "unfused.txt", unfused);
+    write_output(options.dump + "/unfused.txt", unfused);
     dump_kernels(options.dump, trainer.plan().device());
 }
 
@@ -230,13 +221,6 @@ void ProgressLine::show(const std::string& text) {
 void ProgressLine::clear() {
     if (written_) fmt::print(stderr, "\r\033[K");
     written_ = false;
-}
-
-void write_json(const std::string& path, const std::string& json) {
-    if (path.empty()) return;
-    AtomicFile file(path);
-    file.write(json);
-    file.commit();
 }
 
 }  // namespace mantissa::cli

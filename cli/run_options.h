@@ -84,7 +84,4 @@ class ProgressLine {
     bool written_ = false;
 };
 
-/// Writes a file for machines, whole or not at all.
-void write_json(const std::string& path, const std::string& json);
-
 }  // namespace mantissa::cli

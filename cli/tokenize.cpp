@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/base/atomic_file.h"
+#include "cli/output_file.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/thread_pool.h"
@@ -68,10 +68,7 @@ class ProgressLine {
 /// What the command says: a line for people, the same for machines where --json asks for it.
 void report(const Options& options, const std::string& line, const nlohmann::json& json) {
     if (!options.quiet && !line.empty()) fmt::print("{}\n", line);
-    if (options.json.empty()) return;
-    AtomicFile file(options.json);
-    file.write(json.dump(2) + "\n");
-    file.commit();
+    write_output(options.json, json.dump(2) + "\n");
 }
 
 int thread_count(const Options& options) {
@@ -286,8 +283,7 @@ void add_tokenize_command(CLI::App& app) {
         "--out", options->out,
         "Where to write. --train: a directory. --encode: token shards OUT_000000.bin and so on, or "
         "one shard if it ends in .bin; without it the token ids are printed");
-    command->add_option("--json", options->json, "Write the summary to this file, for machines")
-        ->type_name("FILE");
+    add_output_file(*command, "--json", options->json, "Write the summary to this file, for machines");
     command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")
         ->check(CLI::PositiveNumber);
     command->add_flag("--quiet", options->quiet, "Print no summary and no progress");

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "cli/train_log.h"
 #include "cli/train_sampler.h"
@@ -159,7 +160,7 @@ class Run {
         if (options_.profile) fmt::print("the last step:\n{}", profile_table(trainer_.plan(), profile_));
         fmt::print("memory at most: {:.1f} MB resident\n", megabytes(peak_resident_memory()));
         std::fflush(stdout);
-        write_json(options_.run.json, log_.json(peak_resident_memory()));
+        write_output(options_.run.json, log_.json(peak_resident_memory()));
         if (gave_up())
             throw UserError(
                 fmt::format("stopped after {} steps in a row that were not finite, with the "
@@ -380,10 +381,8 @@ void add_train_command(CLI::App& app) {
                      "Stop after so many steps in a row whose loss or gradients were not finite; each is "
                      "skipped, and what went wrong named; 0: never stop")
         ->capture_default_str();
-    command
-        ->add_option("--log", options->log,
-                     "Write a line of JSON a step to this file; after --resume, lines are added")
-        ->type_name("FILE");
+    add_output_file(*command, "--log", options->log,
+                    "Write a line of JSON a step to this file; after --resume, lines are added");
     command->add_flag("--profile", options->profile, "Print where the time of the last step went");
     command->callback([options] { Run(*options).run(); });
 }

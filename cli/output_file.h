@@ -1,0 +1,18 @@
+// Files that a command writes when its work is done. That they can be written is seen before it begins.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace mantissa::cli {
+
+/// Adds an option that names such a file, `name` being "--json" or the like. Parsing it throws UserError if
+/// there is no such folder, or nothing can be written there.
+CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::string& path,
+                             const std::string& what);
+
+/// Writes the file, whole or not at all; into what is no file, as /dev/stdout or a pipe, straight. Nothing
+/// for an empty path.
+void write_output(const std::string& path, const std::string& text);
+
+}  // namespace mantissa::cli
