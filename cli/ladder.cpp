@@ -17,6 +17,7 @@ namespace {
 struct Options {
     RunOptions run;
     std::string rungs;  ///< empty: default_rungs()
+    std::string html, command;
     std::int64_t repeats = 3;
     bool choose_batch = false;  ///< the largest of 4, 2 and 1 that fits
 };
@@ -40,12 +41,14 @@ void run(const Options& options) {
     progress.clear();
     fmt::print("{}", ladder_table(report));
     write_output(options.run.json, ladder_json(report));
+    write_output(options.html, ladder_html(report, options.command));
 }
 
 }  // namespace
 
-void add_ladder_command(CLI::App& app) {
+void add_ladder_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<Options>();
+    options->command = typed;
     options->run.model = "gpt2-124m";
     options->run.steps = 5;
     options->run.learning_rate = 3e-4;
@@ -61,6 +64,8 @@ void add_ladder_command(CLI::App& app) {
         ->add_option("--repeats", options->repeats,
                      "Steps of each rung that are timed, after those of training")
         ->capture_default_str();
+    add_output_file(*command, "--html", options->html,
+                    "Write it as a page: the climb, losses, memory, what bounds each rung");
     CLI::Option* batch = command->get_option("--batch");
     batch->default_str("the largest of 4, 2 and 1 that fits");
     command->callback([options, batch] {

@@ -28,6 +28,23 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
     return fmt::format("there is no command '{}'; there are: {}", word, names);
 }
 
+/// The command line as a shell would take it again.
+std::string command_line(int argc, char** argv) {
+    constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";
+    std::string line = "mantissa";
+    for (int i = 1; i < argc; ++i) {
+        const std::string word = argv[i];
+        if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) {
+            line += " " + word;
+            continue;
+        }
+        line += " '";
+        for (const char c : word) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+        line += "'";
+    }
+    return line;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -35,7 +52,7 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     app.set_version_flag("--version",
                          fmt::format("mantissa {} ({})", mantissa::version(), mantissa::commit()));
-    mantissa::cli::add_ladder_command(app);
+    mantissa::cli::add_ladder_command(app, command_line(argc, argv));
     mantissa::cli::add_train_command(app);
     mantissa::cli::add_generate_command(app);
     mantissa::cli::add_explain_command(app);

@@ -108,6 +108,9 @@ struct RunningRung {
     Trainer trainer;
     std::vector<double> losses = {};
     std::vector<double> seconds = {};
+    // Of the last step of training, so that looking disturbs none that is timed.
+    Profile profile = {};
+    double profiled_seconds = 0;
 };
 
 class LadderRun {
@@ -171,9 +174,9 @@ class LadderRun {
         scratch_ = device_.allocate(static_cast<std::size_t>(report_.scratch_bytes), "bandwidth measurement");
     }
 
-    StepResult step(RunningRung& running, std::int64_t index) {
+    StepResult step(RunningRung& running, std::int64_t index, Profile* profile = nullptr) {
         batches_.fill(static_cast<std::uint64_t>(index), 0, inputs_, targets_);
-        const StepResult result = running.trainer.step(inputs_, targets_, options_.learning_rate);
+        const StepResult result = running.trainer.step(inputs_, targets_, options_.learning_rate, profile);
         // A dynamic loss scale may skip steps on its way down; their loss counts all the same.
         const bool scaled = running.trainer.options().loss_scale.kind != LossScaleOptions::Kind::none;
         if (!result.applied && !(scaled && std::isfinite(result.loss)))
@@ -185,7 +188,9 @@ class LadderRun {
         memory_->state->initialize(options_.trainer.seed);
         for (std::int64_t i = 0; i < options_.steps; ++i) {
             say(fmt::format("{}: training, step {} of {}", running.rung.name, i + 1, options_.steps));
-            running.losses.push_back(static_cast<double>(step(running, i).loss));
+            const StepResult result = step(running, i, i + 1 == options_.steps ? &running.profile : nullptr);
+            running.losses.push_back(static_cast<double>(result.loss));
+            running.profiled_seconds = result.seconds;
         }
     }
 
@@ -241,11 +246,13 @@ class LadderRun {
                         .peak_bytes = trainer.memory().total(),
                         .build_milliseconds = trainer.build_milliseconds(),
                         .losses = running.losses,
+                        .loss_tolerance = running.rung.loss_tolerance,
                         .matmul_kernels = trainer.plan().kernels_of("matmul"),
                         .attention_kernels = trainer.plan().kernels_of("attention"),
                         .loss_kernels = trainer.plan().kernels_of("linear_cross_entropy"),
                         .pads = running.rung.pad,
                         .padded = trainer.padded()};
+        rung.roofline = roofline(trainer.plan(), running.profile, report_.peaks, running.profiled_seconds);
         rung.share_of_unit_peak = flops / typical / peak_of(rung.matmul_kernels);
         if (!report_.rungs.empty()) {
             rung.speedup = report_.rungs.front().milliseconds / rung.milliseconds;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mantissa/data/batches.h"
+#include "mantissa/report/roofline.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa {
@@ -42,12 +43,14 @@ struct RungReport {
     double share_of_unit_peak = 0;  ///< over the peak of the unit that this rung's contractions run on
     std::int64_t peak_bytes = 0;    ///< planned: state, arena and inputs
     double build_milliseconds = 0;  ///< from tracing to the plan
-    std::vector<double> losses;
-    std::vector<std::string> matmul_kernels;
-    std::vector<std::string> attention_kernels;  ///< empty where attention runs as its parts
-    std::vector<std::string> loss_kernels;       ///< empty where the logits exist whole
-    bool pads = false;                           ///< whether ugly sizes are looked for
-    std::vector<PaddedParameter> padded = {};    ///< those found
+    std::vector<double> losses = {};
+    double loss_tolerance = 0;  ///< how far they may lie from the first rung's
+    std::vector<std::string> matmul_kernels = {};
+    std::vector<std::string> attention_kernels = {};  ///< empty where attention runs as its parts
+    std::vector<std::string> loss_kernels = {};       ///< empty where the logits exist whole
+    bool pads = false;                                ///< whether ugly sizes are looked for
+    std::vector<PaddedParameter> padded = {};         ///< those found
+    Roofline roofline = {};                           ///< of the last step of training
 };
 
 struct LadderReport {
@@ -74,6 +77,9 @@ LadderReport run_ladder(Device& device, const TokenStream& tokens, const LadderO
 
 /// The report as a table for people.
 std::string ladder_table(const LadderReport& report);
+
+/// The report as a page that needs no other file. `command`: what was typed, for who wants it again.
+std::string ladder_html(const LadderReport& report, const std::string& command);
 
 /// The report as JSON; docs/json.md describes every member.
 std::string ladder_json(const LadderReport& report);

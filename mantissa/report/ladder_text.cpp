@@ -7,19 +7,11 @@
 
 #include "mantissa/base/version.h"
 #include "mantissa/report/ladder.h"
+#include "mantissa/report/quantities.h"
 
 namespace mantissa {
 
 namespace {
-
-double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
-
-/// 20232 as "20,232".
-std::string grouped(double value) {
-    std::string digits = fmt::format("{:.0f}", value);
-    for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
-    return digits;
-}
 
 /// A number that is not a number has no place in JSON: null.
 nlohmann::json number(double value) {
@@ -125,6 +117,11 @@ std::string ladder_json(const LadderReport& report) {
                                  {"peak_bytes", rung.peak_bytes},
                                  {"build_ms", number(rung.build_milliseconds)},
                                  {"losses", rung.losses},
+                                 {"loss_tolerance", rung.loss_tolerance},
+                                 {"bounds",
+                                  {{"compute", number(rung.roofline.share_of(Bound::compute))},
+                                   {"memory", number(rung.roofline.share_of(Bound::memory))},
+                                   {"latency", number(rung.roofline.share_of(Bound::latency))}}},
                                  {"kernels",
                                   {{"matmul", rung.matmul_kernels},
                                    {"attention", rung.attention_kernels},

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "mantissa/base/error.h"
+#include "mantissa/report/quantities.h"
 #include "mantissa/report/unit_peak.h"
 
 namespace mantissa {
@@ -72,6 +73,13 @@ double Roofline::explained() const {
     return wall_seconds > 0 ? total / wall_seconds : 0;
 }
 
+double Roofline::share_of(Bound bound) const {
+    double total = 0;
+    for (const RooflineEntry& entry : entries)
+        if (entry.bound == bound) total += entry.seconds;
+    return wall_seconds > 0 ? total / wall_seconds : 0;
+}
+
 Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, double wall_seconds) {
     check(profile.size() == plan.nodes().size(), "a profile has a time for each planned node");
     Roofline result{.title = {}, .peaks = peaks, .wall_seconds = wall_seconds, .entries = {}};
@@ -102,7 +110,6 @@ Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, 
 
 std::string roofline_table(const Roofline& roofline) {
     constexpr const char* row = "{:<20} {:<9} {:>8} {:>10} {:>7} {:>9} {:>8} {:>10} {:<8} {:>7}  {}\n";
-    const auto percent = [](double share) { return fmt::format("{:.1f} %", 100 * share); };
     std::string text =
         fmt::format("{}\npeaks: {:.1f} GFLOP/s FP32", roofline.title, roofline.peaks.f32_fma / 1e9);
     if (roofline.peaks.bf16_matrix > 0)

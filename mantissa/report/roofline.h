@@ -19,7 +19,7 @@ struct RooflineEntry {
     std::string op, name, pass, kernel;
     double start = 0;    ///< seconds from the first launch of the step
     double seconds = 0;  ///< of this launch
-    Cost cost;
+    Cost cost = {};
     Bound bound = Bound::latency;
     double roof_seconds =
         0;  ///< the larger of arithmetic over the unit's peak and bytes over the copy bandwidth
@@ -33,6 +33,8 @@ struct Roofline {
 
     /// The share of the step's time that launches account for.
     double explained() const;
+    /// The share of the step's time in launches of this bound.
+    double share_of(Bound bound) const;
 };
 
 /// `profile` holds the seconds of each planned node of one run that took `wall_seconds`.
@@ -43,6 +45,8 @@ std::string roofline_table(const Roofline& roofline);
 /// A page that needs no other file: kernels under the roof, and the step as a flame by pass, scope and
 /// operation.
 std::string roofline_html(const Roofline& roofline);
+/// What that page holds below its heading, for pages that say more.
+std::string roofline_section(const Roofline& roofline);
 /// Chrome's trace format, which chrome://tracing and Perfetto open: an event for each launch.
 std::string roofline_trace(const Roofline& roofline);
 

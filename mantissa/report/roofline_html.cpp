@@ -5,6 +5,8 @@
 #include <cmath>
 #include <map>
 
+#include "mantissa/report/html.h"
+#include "mantissa/report/html_charts.h"
 #include "mantissa/report/roofline.h"
 
 namespace mantissa {
@@ -13,24 +15,8 @@ namespace {
 
 constexpr double width = 960, height = 420, left = 70, bottom = 50;
 
-std::string escaped(const std::string& text) {
-    std::string safe;
-    for (char c : text) {
-        if (c == '<')
-            safe += "&lt;";
-        else if (c == '&')
-            safe += "&amp;";
-        else if (c == '"')
-            safe += "&quot;";
-        else
-            safe += c;
-    }
-    return safe;
-}
-
-const char* color_of(const std::string& pass) {
-    return pass == "forward" ? "#2b6cb0" : pass == "backward" ? "#c05621" : "#2f855a";
-}
+/// Of a pass, as the key of the page has it.
+std::size_t color_of(const std::string& pass) { return pass == "forward" ? 0 : pass == "backward" ? 1 : 2; }
 
 /// Logarithmic axes: FLOP per byte from left to right, FLOP a second upwards.
 class Plane {
@@ -55,7 +41,7 @@ std::string roof_line(const Plane& plane, double peak, double copy, const char* 
     const double ridge = peak / copy, from = std::pow(10, Plane::least_intensity),
                  to = std::pow(10, Plane::most_intensity);
     return fmt::format(
-        "<polyline fill='none' stroke='#444' points='{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}'/>"
+        "<polyline class='roof' points='{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}'/>"
         "<text x='{:.1f}' y='{:.1f}' text-anchor='end'>{}: {:.0f} GFLOP/s</text>\n",
         plane.x(from), plane.y(from * copy), plane.x(ridge), plane.y(peak), plane.x(to), plane.y(peak),
         plane.x(to), plane.y(peak) - 5, label, peak / 1e9);
@@ -98,12 +84,13 @@ std::string roof_svg(const Roofline& roofline) {
         const double intensity = static_cast<double>(kind.cost.flops) / static_cast<double>(kind.cost.bytes);
         const double rate = static_cast<double>(kind.cost.flops) / kind.seconds;
         svg += fmt::format(
-            "<circle cx='{:.1f}' cy='{:.1f}' r='{:.1f}' fill='{}' fill-opacity='0.5'><title>{} {}: {:.2f} "
+            "<circle cx='{:.1f}' cy='{:.1f}' r='{:.1f}' class='fill {}' fill-opacity='0.5'><title>{} {}: "
+            "{:.2f} "
             "ms, "
             "{:.1f} GFLOP/s, {:.2f} FLOP/byte, {}</title></circle>\n",
             plane.x(intensity), plane.y(rate), 3 + 40 * std::sqrt(kind.seconds / roofline.wall_seconds),
-            color_of(kind.pass), escaped(kind.op), kind.pass, kind.seconds * 1e3, rate / 1e9, intensity,
-            escaped(kind.kernel));
+            html::color_class(color_of(kind.pass)), html::escaped(kind.op), kind.pass, kind.seconds * 1e3,
+            rate / 1e9, intensity, html::escaped(kind.kernel));
     }
     return svg + "</svg>\n";
 }
@@ -132,28 +119,32 @@ std::string flame_svg(const Roofline& roofline) {
             if (seconds * scale < 0.3) continue;
             const double x = 10 + first.start * scale, y = 5 + level * row;
             svg += fmt::format(
-                "<rect x='{:.2f}' y='{:.1f}' width='{:.2f}' height='{:.1f}' fill='{}' fill-opacity='{}' "
-                "stroke='#fff' stroke-width='0.3'><title>{}: {:.3f} ms</title></rect>\n",
-                x, y, seconds * scale, row - 2, color_of(first.pass), level == 1 ? 0.35 : 0.6, escaped(name),
-                seconds * 1e3);
+                "<rect x='{:.2f}' y='{:.1f}' width='{:.2f}' height='{:.1f}' class='fill {}' "
+                "fill-opacity='{}'><title>{}: {:.3f} ms</title></rect>\n",
+                x, y, seconds * scale, row - 2, html::color_class(color_of(first.pass)),
+                level == 1 ? 0.35 : 0.6, html::escaped(name), seconds * 1e3);
             if (seconds * scale > 7.0 * static_cast<double>(name.size()))
-                svg += fmt::format("<text x='{:.2f}' y='{:.1f}'>{}</text>\n", x + 3, y + 15, escaped(name));
+                svg += fmt::format("<text x='{:.2f}' y='{:.1f}'>{}</text>\n", x + 3, y + 15,
+                                   html::escaped(name));
         }
     return svg + "</svg>\n";
 }
 
 }  // namespace
 
-std::string roofline_html(const Roofline& roofline) {
-    return "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'><title>roofline</title><style>"
-           "body{font:14px sans-serif;margin:24px;max-width:1000px}svg{width:100%;font:11px sans-serif}"
-           "pre{font-size:11px;overflow-x:auto}</style></head><body>\n<h1>" +
-           escaped(roofline.title) +
-           "</h1>\n<p>Discs: kernels by arithmetic intensity and speed, area by time. Blue forward, orange "
-           "backward, "
-           "green update. Point at one to read it.</p>\n" +
+std::string roofline_section(const Roofline& roofline) {
+    return html::key({{"forward", color_of("forward")},
+                      {"backward", color_of("backward")},
+                      {"update", color_of("update")}}) +
+           "<p>Discs: kernels by arithmetic intensity and speed, area by time. Point at one to read "
+           "it.</p>\n" +
            roof_svg(roofline) + "<h2>The step, from left to right</h2>\n" + flame_svg(roofline) +
-           "<h2>Table</h2>\n<pre>" + escaped(roofline_table(roofline)) + "</pre>\n</body></html>\n";
+           "<h2>Every operation, pass and kernel</h2>\n<pre>" + html::escaped(roofline_table(roofline)) +
+           "</pre>\n";
+}
+
+std::string roofline_html(const Roofline& roofline) {
+    return html::page(roofline.title, roofline_section(roofline));
 }
 
 }  // namespace mantissa

@@ -1,0 +1,25 @@
+// What the HTML pages of all reports share: the frame with its style, escaped text and tables. A page is one
+// file that fetches nothing, runs no script, and reads in light and in dark.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mantissa::html {
+
+/// Text as it may stand between tags and inside of quotes of either kind.
+std::string escaped(std::string_view text);
+
+/// A whole page. `title` is text, `body` is HTML.
+std::string page(std::string_view title, const std::string& body);
+
+using Row = std::vector<std::string>;
+
+/// Cells are text. Columns of numbers, cells that begin with a digit or a sign, stand to the right.
+std::string table(const Row& header, const std::vector<Row>& rows);
+
+/// Which mantissa wrote the page, and the command that was typed for it.
+std::string footer(const std::string& command);
+
+}  // namespace mantissa::html

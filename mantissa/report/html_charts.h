@@ -1,0 +1,47 @@
+// Drawings for the pages of html.h: bars, and curves over steps.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace mantissa::html {
+
+/// Colours are 0 ... 7, and begin anew after that.
+std::string color_class(std::size_t color);
+
+struct BarPart {
+    double value = 0;
+    std::size_t color = 0;
+    std::string title = {};  ///< shown when one points at it
+};
+
+struct Bar {
+    std::string label;
+    std::vector<BarPart> parts;
+    std::string text;  ///< behind the bar: its number with a unit
+};
+
+/// A line for each bar, to one scale: `whole` fills the width; 0: the longest does.
+std::string bars(const std::vector<Bar>& bars, double whole = 0);
+
+struct Named {
+    std::string name;
+    std::size_t color = 0;
+};
+
+/// What colours mean.
+std::string key(const std::vector<Named>& entries);
+
+struct Curve {
+    std::string name;
+    std::vector<double> values;  ///< one a step; what is not finite is left out
+    std::size_t color = 0;
+};
+
+/// Curves over steps counted from 0, with their key. `vertical` says what they show.
+std::string curves(const std::vector<Curve>& curves, const std::string& vertical);
+
+/// The same for curves that may lie on one another: the first is the widest, so that all can be seen.
+std::string nested_curves(const std::vector<Curve>& curves, const std::string& vertical);
+
+}  // namespace mantissa::html

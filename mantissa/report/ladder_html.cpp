@@ -1,0 +1,219 @@
+// The ladder's report as one page: the climb beside the A100's, losses, memory, and what bounds each rung.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "mantissa/report/html.h"
+#include "mantissa/report/html_charts.h"
+#include "mantissa/report/ladder.h"
+#include "mantissa/report/quantities.h"
+
+namespace mantissa {
+
+namespace {
+
+/// A rung as others climbed it.
+struct PublishedRung {
+    std::string_view name;  ///< of ours
+    std::string_view title, changes;
+    double milliseconds;
+};
+
+constexpr PublishedRung a100_climb[] = {
+    {"fp32", "float32", "stored, multiplied and summed in FP32; operations run one by one", 1000},
+    {"tf32", "TF32", "matrix multiplies round FP32 operands to 10 fraction bits", 333},
+    {"bf16", "BF16 autocast", "matrix multiplies and their activations in BF16", 300},
+    {"compiled", "compiled", "element-wise chains fused, no interpreter", 129},
+    {"flash", "FlashAttention", "the matrix of attention's scores is never stored", 96},
+    {"nice", "nice numbers", "vocabulary of 50,257 padded to 50,304", 93}};
+constexpr double a100_tokens = 16 * 1024;
+
+double a100_speedup(const PublishedRung& rung) { return a100_climb[0].milliseconds / rung.milliseconds; }
+
+std::string a100_speedup_at(const std::string& name) {
+    for (const PublishedRung& rung : a100_climb)
+        if (rung.name == name) return fmt::format("{:.2f}x", a100_speedup(rung));
+    return "-";
+}
+
+std::string climb(const LadderReport& report) {
+    std::vector<html::Bar> here, there;
+    for (const RungReport& rung : report.rungs)
+        here.push_back({rung.name,
+                        {{rung.milliseconds, 0, fmt::format("{:.1f} tokens/s", rung.tokens_per_second)}},
+                        fmt::format("{} ms, {:.2f}x", grouped(rung.milliseconds), rung.speedup)});
+    for (const PublishedRung& rung : a100_climb)
+        there.push_back({std::string(rung.title),
+                         {{rung.milliseconds, 7, ""}},
+                         fmt::format("{} ms, {:.2f}x", grouped(rung.milliseconds), a100_speedup(rung))});
+    return fmt::format(
+        "<h2>The climb</h2>\n<p class='note'>Time of a training step, and how many times faster than the "
+        "first rung. Each side has its own scale.</p>\n<div class='columns'>"
+        "<div><h3>This machine, {} x {} tokens a step</h3>\n{}</div>"
+        "<div><h3>One A100, 16 x 1,024 tokens a step</h3>\n{}"
+        "<p class='note'>GPT-2 124M with AdamW; figures of A. Karpathy, &quot;Let's reproduce GPT-2 "
+        "(124M)&quot;, 2024. A second account of the same climb has 11.35x in all.</p></div></div>\n",
+        report.batch, report.sequence, html::bars(here), html::bars(there));
+}
+
+std::string rung_table(const LadderReport& report) {
+    std::vector<html::Row> rows;
+    for (const RungReport& rung : report.rungs)
+        rows.push_back({rung.name, fmt::format("{:.1f} ± {:.1f}", rung.milliseconds, rung.deviation),
+                        grouped(rung.tokens_per_second), fmt::format("{:.2f}x", rung.speedup),
+                        fmt::format("{:.2f}x", rung.step_speedup), a100_speedup_at(rung.name),
+                        percent(rung.mfu), percent(rung.share_of_unit_peak),
+                        grouped(megabytes(rung.peak_bytes)), fmt::format("{:.0f}", rung.build_milliseconds)});
+    return html::table({"rung", "ms a step", "tokens/s", "speed-up", "over the rung before", "speed-up, A100",
+                        "MFU", "of its unit's peak", "memory, MB", "build, ms"},
+                       rows) +
+           "<p class='note'>Medians of the timed steps and their median deviation; rungs took turns. MFU: "
+           "the "
+           "model's arithmetic a second over the machine's fastest matrix peak.</p>\n";
+}
+
+std::string a100_table() {
+    std::vector<html::Row> rows;
+    for (const PublishedRung& rung : a100_climb)
+        rows.push_back({std::string(rung.title), std::string(rung.changes), grouped(rung.milliseconds),
+                        grouped(a100_tokens / rung.milliseconds * 1e3),
+                        fmt::format("{:.2f}x", a100_speedup(rung))});
+    return "<h2>The A100's figures</h2>\n" +
+           html::table({"rung", "what changes", "ms a step", "tokens/s (from the time)", "speed-up"}, rows) +
+           "<p class='note'>Published times, rounded to the millisecond: see above for the source. Nothing "
+           "on "
+           "this page was measured on an A100.</p>\n";
+}
+
+/// The step whose loss lies furthest from the first rung's.
+std::size_t furthest_step(const RungReport& rung, const RungReport& first) {
+    std::size_t furthest = 0;
+    const auto distance = [&](std::size_t i) { return std::abs(rung.losses[i] - first.losses[i]); };
+    for (std::size_t i = 0; i < rung.losses.size(); ++i)
+        if (distance(i) > distance(furthest)) furthest = i;
+    return furthest;
+}
+
+std::string losses(const LadderReport& report) {
+    const RungReport& first = report.rungs.front();
+    std::vector<html::Curve> losses, differences;
+    std::vector<html::Row> rows;
+    for (std::size_t r = 0; r < report.rungs.size(); ++r) {
+        const RungReport& rung = report.rungs[r];
+        losses.push_back({rung.name, rung.losses, r});
+        const std::size_t furthest = furthest_step(rung, first);
+        rows.push_back({rung.name, fmt::format("{:.5f}", rung.losses.front()),
+                        fmt::format("{:.5f}", rung.losses.back()),
+                        fmt::format("{:+.5f}", rung.losses[furthest] - first.losses[furthest]),
+                        fmt::format("{}", furthest),
+                        fmt::format("{}", std::max(rung.loss_tolerance, first.loss_tolerance))});
+        if (r == 0) continue;
+        std::vector<double> distance;
+        for (std::size_t i = 0; i < rung.losses.size(); ++i)
+            distance.push_back(rung.losses[i] - first.losses[i]);
+        differences.push_back({rung.name, distance, r});
+    }
+    std::string text =
+        "<h2>Losses</h2>\n<p class='note'>Every rung starts from the same weights and reads the "
+        "same text. Curves that lie on one another are drawn inside one another.</p>\n" +
+        html::nested_curves(losses, "loss");
+    if (!differences.empty()) text += html::curves(differences, "loss minus that of " + first.name);
+    return text + html::table({"rung", "first loss", "last loss", "furthest from " + first.name, "at step",
+                               "allowed"},
+                              rows);
+}
+
+std::string memory(const LadderReport& report) {
+    std::vector<html::Bar> bars;
+    for (const RungReport& rung : report.rungs)
+        bars.push_back({rung.name,
+                        {{static_cast<double>(rung.peak_bytes), 4, ""}},
+                        fmt::format("{} MB", grouped(megabytes(rung.peak_bytes)))});
+    return "<h2>Memory at most</h2>\n<p class='note'>As planned before anything is allocated: state, "
+           "activations and gradients, inputs.</p>\n" +
+           html::bars(bars);
+}
+
+/// "matmul 71.2 %, softmax 9.0 %": the three operations that take the most of a step.
+std::string largest_operations(const Roofline& roofline) {
+    std::map<std::string, double> seconds;
+    for (const RooflineEntry& entry : roofline.entries) seconds[entry.op] += entry.seconds;
+    std::vector<std::pair<double, std::string>> order;
+    for (const auto& [op, time] : seconds) order.emplace_back(time, op);
+    std::sort(order.rbegin(), order.rend());
+    if (order.size() > 3) order.resize(3);
+    std::vector<std::string> parts;
+    for (const auto& [time, op] : order)
+        parts.push_back(fmt::format("{} {}", op, percent(time / roofline.wall_seconds)));
+    return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string kernels_of(const RungReport& rung) {
+    std::vector<std::string> all = rung.matmul_kernels;
+    for (const auto* more : {&rung.attention_kernels, &rung.loss_kernels})
+        all.insert(all.end(), more->begin(), more->end());
+    return fmt::format("{}", fmt::join(all, "; "));
+}
+
+std::string bounds(const LadderReport& report) {
+    constexpr Bound kinds[] = {Bound::compute, Bound::memory, Bound::latency};
+    std::vector<html::Bar> bars;
+    std::vector<html::Row> rows;
+    for (const RungReport& rung : report.rungs) {
+        html::Bar bar{rung.name, {}, percent(rung.share_of_unit_peak) + " of its unit's peak"};
+        html::Row row{rung.name};
+        for (std::size_t kind = 0; kind < 3; ++kind) {
+            const double share = rung.roofline.share_of(kinds[kind]);
+            bar.parts.push_back({share, kind, fmt::format("{}: {}", name_of(kinds[kind]), percent(share))});
+            row.push_back(percent(share));
+        }
+        row.insert(row.end(), {percent(1 - rung.roofline.explained()), largest_operations(rung.roofline),
+                               kernels_of(rung)});
+        bars.push_back(std::move(bar));
+        rows.push_back(std::move(row));
+    }
+    return "<h2>What bounds each rung</h2>\n<p class='note'>Where the last step of training spent its time: "
+           "in "
+           "kernels that arithmetic limits, in kernels that memory limits, in kernels that are over too soon "
+           "for "
+           "either, and between kernels (the rest of a bar).</p>\n" +
+           html::key({{"compute", 0}, {"memory", 1}, {"latency", 2}}) + html::bars(bars, 1) +
+           html::table({"rung", "compute", "memory", "latency", "between", "largest operations",
+                        "kernels of contractions"},
+                       rows);
+}
+
+std::string machine(const LadderReport& report, const std::string& command) {
+    const Peaks& peaks = report.peaks;
+    std::vector<html::Row> rows = {
+        {"processor", report.target.name},
+        {"instruction set, threads", fmt::format("{}, {} threads", report.target.isa, report.target.threads)},
+        {"FP32 peak, measured", fmt::format("{:.1f} GFLOP/s", peaks.f32_fma / 1e9)}};
+    if (peaks.bf16_matrix > 0)
+        rows.push_back({"BF16 peak, measured",
+                        fmt::format("{:.1f} GFLOP/s, {}", peaks.bf16_matrix / 1e9, report.target.bf16_unit)});
+    rows.push_back({"copy, measured", fmt::format("{:.1f} GB/s, reads and writes", peaks.copy / 1e9)});
+    rows.push_back(
+        {"planned for the process", fmt::format("{} MB", grouped(megabytes(report.planned_bytes())))});
+    return "<h2>Machine and command</h2>\n" + html::table({"", ""}, rows) + html::footer(command);
+}
+
+}  // namespace
+
+std::string ladder_html(const LadderReport& report, const std::string& command) {
+    const RungReport& best =
+        *std::max_element(report.rungs.begin(), report.rungs.end(),
+                          [](const RungReport& a, const RungReport& b) { return a.speedup < b.speedup; });
+    const std::string title = fmt::format("The ladder: {}, {:.2f}x from {} to {}", report.model, best.speedup,
+                                          report.rungs.front().name, best.name);
+    return html::page(title, fmt::format("<p>{} parameters, AdamW, {} x {} tokens a step, on {}.</p>\n",
+                                         grouped(static_cast<double>(report.parameters)), report.batch,
+                                         report.sequence, html::escaped(report.target.name)) +
+                                 climb(report) + rung_table(report) + losses(report) + memory(report) +
+                                 bounds(report) + a100_table() + machine(report, command));
+}
+
+}  // namespace mantissa

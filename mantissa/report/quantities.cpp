@@ -1,0 +1,20 @@
+#include "mantissa/report/quantities.h"
+
+#include <fmt/format.h>
+
+namespace mantissa {
+
+double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
+
+double gigaflops(std::int64_t flops) { return static_cast<double>(flops) / 1e9; }
+
+std::string grouped(double value) {
+    std::string digits = fmt::format("{:.0f}", value);
+    const std::size_t first = value < 0 ? 1 : 0;
+    for (std::size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, ",");
+    return digits;
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+}  // namespace mantissa

@@ -1,0 +1,18 @@
+// Quantities as reports print them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace mantissa {
+
+double megabytes(std::int64_t bytes);
+double gigaflops(std::int64_t flops);
+
+/// 20232 as "20,232".
+std::string grouped(double value);
+
+/// 0.125 as "12.5 %".
+std::string percent(double share);
+
+}  // namespace mantissa

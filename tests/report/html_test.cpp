@@ -1,0 +1,67 @@
+// Pages: every tag is closed, text is escaped, and nothing is fetched; charts are to scale.
+#include "mantissa/report/html.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "mantissa/report/html_charts.h"
+#include "tests/support/html_page.h"
+
+namespace mantissa {
+namespace {
+
+TEST(Html, TextCannotBecomeMarkup) {
+    EXPECT_EQ(html::escaped("<a href='x' b=\"y\">&amp;"),
+              "&lt;a href=&#39;x&#39; b=&quot;y&quot;&gt;&amp;amp;");
+    const std::string page = html::page("<script>", html::table({"<b>"}, {{"</td>"}}));
+    EXPECT_EQ(fault_of_page(page), "");
+    EXPECT_NE(page.find("<title>&lt;script&gt;</title>"), std::string::npos);
+    EXPECT_NE(page.find("<th>&lt;b&gt;</th>"), std::string::npos);
+    EXPECT_NE(page.find("<td>&lt;/td&gt;</td>"), std::string::npos);
+}
+
+TEST(Html, TheCheckOfPagesFindsWhatIsWrong) {
+    EXPECT_EQ(fault_of_page(html::page("x", "<p>open")), "</body> closes <p>");
+    EXPECT_EQ(fault_of_page(html::page("x", "</p>")), "</p> closes <body>");
+    EXPECT_EQ(fault_of_page(html::page("x", "<img src='a.png'>")), "it fetches: src=");
+    EXPECT_EQ(fault_of_page(html::page("x", "<script></script>")), "it runs a script");
+    EXPECT_EQ(fault_of_page(html::page("x", "1 < 2")), "a bare < at ' 2</bo'");
+}
+
+TEST(Html, NumbersStandToTheRight) {
+    const std::string table = html::table({"name", "ms"}, {{"b1", "12.5"}, {"2", "-"}});
+    EXPECT_NE(table.find("<th>name</th><th class='n'>ms</th>"), std::string::npos) << table;
+    EXPECT_NE(table.find("<td>b1</td><td class='n'>12.5</td>"), std::string::npos) << table;
+    EXPECT_NE(table.find("<td>2</td><td class='n'>-</td>"), std::string::npos) << table;
+}
+
+TEST(HtmlCharts, BarsAreToOneScale) {
+    const std::vector<html::Bar> two = {{"a<b", {{30, 0, ""}, {10, 1, ""}}, "40 ms"},
+                                        {"c", {{20, 0, ""}}, "20 ms"}};
+    const std::string longest = html::bars(two), given = html::bars(two, 80);
+    EXPECT_EQ(fault_of_page(html::page("bars", longest)), "");
+    for (const char* part : {"a&lt;b", "width:75.000%", "width:25.000%", "width:50.000%", "40 ms"})
+        EXPECT_NE(longest.find(part), std::string::npos) << part << " is missing in " << longest;
+    EXPECT_NE(given.find("width:37.500%"), std::string::npos) << given;
+    EXPECT_EQ(html::bars({{"none", {{0, 0, ""}}, "0"}}).find("nan"), std::string::npos);
+}
+
+TEST(HtmlCharts, CurvesLeaveOutWhatIsNotFinite) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const std::string svg = html::curves({{"a'b", {1, nan, 3}, 0}, {"flat", {2, 2, 2}, 1}}, "loss");
+    EXPECT_EQ(fault_of_page(html::page("curves", svg)), "");
+    EXPECT_EQ(svg.find("nan"), std::string::npos) << svg;
+    EXPECT_EQ(svg.find("inf"), std::string::npos) << svg;
+    EXPECT_NE(svg.find("a&#39;b, step 2: 3"), std::string::npos) << svg;
+    EXPECT_EQ(svg.find("a&#39;b, step 1"), std::string::npos) << svg;
+    for (const std::vector<double>& few : {std::vector<double>{}, {nan}, {0}, {7, 7}}) {
+        const std::string empty = html::nested_curves({{"x", few, 9}}, "loss");
+        EXPECT_EQ(fault_of_page(html::page("curves", empty)), "");
+        EXPECT_EQ(empty.find("nan"), std::string::npos) << empty;
+        EXPECT_EQ(empty.find("inf"), std::string::npos) << empty;
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
