@@ -37,6 +37,10 @@ void add_policy_option(CLI::App& command, RunOptions& options) {
         fmt::format("Formats to compute in: {} (default: bf16 where the machine has a BF16 matrix "
                     "unit, else fp32)",
                     fmt::join(policy_names(), ", ")));
+    command.add_option(
+        "--simulate", options.simulate,
+        "FP32 with what contractions multiply rounded to tf32, bf16 or fp16 first: the numbers of "
+        "a machine that multiplies these, not its speed");
 }
 
 void add_passes_option(CLI::App& command, RunOptions& options) {
@@ -141,6 +145,12 @@ void choose_passes(const RunOptions& options, const Target& target, PipelineOpti
     if (options.passes == "all") {
         names = optional_pass_names();
         if (!target.cannot_compile.empty()) std::erase(names, "fuse");
+        // The first two hide contractions inside of one operation, where nothing can be rounded; padding is
+        // for speed, which a simulation says nothing about.
+        if (!options.simulate.empty())
+            std::erase_if(names, [](const std::string& name) {
+                return name == "match_attention" || name == "chunk_loss" || name == "pad";
+            });
     } else if (options.passes != "none") {
         names = split_at_commas(options.passes);
     }
@@ -159,6 +169,13 @@ std::vector<std::string> split_at_commas(const std::string& text) {
 }
 
 Policy policy_for(const RunOptions& options, const Target& target) {
+    if (!options.simulate.empty()) {
+        if (!options.policy.empty() && options.policy != "fp32")
+            throw UserError(fmt::format(
+                "--simulate rounds what FP32 multiplies; with --policy {} nothing is left to round",
+                options.policy));
+        return simulated(options.simulate);
+    }
     if (!options.policy.empty()) return find_policy(options.policy);
     return find_policy(target.matrix_unit_bf16 ? "bf16" : "fp32");
 }

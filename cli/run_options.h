@@ -18,7 +18,8 @@ struct RunOptions {
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
-    std::string policy;  ///< empty: the fastest that trains without a loss scale
+    std::string policy;    ///< empty: the fastest that trains without a loss scale
+    std::string simulate;  ///< empty: nothing is simulated
     std::string tokenizer, json, dump;
     std::string passes = "all";  ///< names with commas between, or all, or none
     std::vector<std::string> recompute;
@@ -47,7 +48,8 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
 /// steps that is not positive.
 TrainerOptions trainer_options(const RunOptions& options);
 
-/// The policy asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where not.
+/// The policy or the simulation asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where
+/// not. Throws UserError for a simulation under another policy than fp32.
 Policy policy_for(const RunOptions& options, const Target& target);
 
 /// Switches on the passes of --passes; all: those that the machine can run.

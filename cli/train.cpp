@@ -213,8 +213,15 @@ class Run {
         fmt::print("{}, {} parameters, {}{} x {} tokens a step, {}{}, {}, {} threads\n", settings_.model.name,
                    settings_.model.parameters(), micro_steps, settings_.batch, settings_.sequence,
                    policy_.name,
-                   options_.run.policy.empty() ? " (chosen for this machine; see --policy)" : "", target.isa,
-                   target.threads);
+                   options_.run.policy.empty() && policy_.simulate.empty()
+                       ? " (chosen for this machine; see --policy)"
+                       : "",
+                   target.isa, target.threads);
+        if (!policy_.simulate.empty())
+            fmt::print(
+                "operands of contractions are rounded to {} and multiplied in FP32: its numbers, not its "
+                "speed\n",
+                policy_.simulate);
         fmt::print(
             "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs{} + "
             "{:.1f} the program and its text; step built in {:.0f} ms\n",
@@ -255,7 +262,7 @@ class Run {
         for (std::int64_t micro_step = 0; micro_step < settings_.accumulate; ++micro_step)
             batches_.fill(static_cast<std::uint64_t>(index), micro_step, micro_batch(tokens_, micro_step),
                           micro_batch(targets_, micro_step));
-        if (index == 0 && policy_.low == DType::f16) warn_of_underflow();
+        if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow();
         const double rate = schedule_.at(index);
         StepRecord record;
         record.step = index;

@@ -154,6 +154,21 @@ std::vector<Values> transpose(const Node& node, Inputs in) {
     return {y};
 }
 
+std::vector<Values> rounded_to_format(const Node& node, Inputs in) {
+    const std::string& format = node.attributes.word("format");
+    Values y = in[0]->values;
+    for (double& x : y) {
+        const double given = x;
+        x = format == "f16"    ? round_to(given, 10, -14, 15)
+            : format == "bf16" ? round_to(given, 7, -126, 127)
+                               : round_to(given, 10, -126, 127);
+        // TF32 keeps what is finite finite.
+        if (format == "tf32" && std::isinf(x) && std::isfinite(given))
+            x = std::copysign(std::ldexp(2 - std::ldexp(1, -10), 127), given);
+    }
+    return {y};
+}
+
 std::vector<Values> broadcast(const Node& node, Inputs in) {
     Values y = sized(node.outputs[0]);
     for_each_element(node.outputs[0].shape, [&](std::size_t position, const Index& index) {
@@ -308,6 +323,7 @@ const std::map<std::string_view, Evaluate>& table() {
         {"rsqrt", unary<[](double x) { return 1.0 / std::sqrt(x); }>},
         {"is_finite", unary<[](double x) { return std::isfinite(x) ? 1.0 : 0.0; }>},
         {"cast", cast},
+        {"round_to", rounded_to_format},
         {"stop_gradient", same},
         {"add", binary<[](double a, double b) { return a + b; }>},
         {"sub", binary<[](double a, double b) { return a - b; }>},

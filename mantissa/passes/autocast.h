@@ -25,13 +25,22 @@ struct Policy {
     std::string name = "fp32";
     std::optional<DType> low = {};  ///< the format of contractions' operands; none: as they are
     std::string multiply = {};      ///< how FP32 operands are multiplied: "tf32", or empty for FP32
+    /// What contractions' FP32 operands are rounded to, to simulate a machine that multiplies it: tf32, bf16,
+    /// f16, or empty.
+    std::string simulate = {};
 
     bool changes_nothing() const { return !low && multiply.empty(); }
+    /// FP16's range is small; all others have FP32's.
+    bool needs_loss_scale() const { return low == DType::f16 || simulate == "f16"; }
 };
 
 /// fp32, tf32, bf16 or fp16. Throws UserError, naming those there are, for any other.
 Policy find_policy(std::string_view name);
 std::vector<std::string> policy_names();
+
+/// FP32 with contractions' operands rounded to a format first: tf32, bf16 or fp16, as policies are called.
+/// Throws UserError, naming those there are, for any other.
+Policy simulated(std::string_view format);
 
 /// `graph` holds a forward pass. `loss` is a value of it; its new place is returned in `loss`.
 Graph autocast(const Graph& graph, const Policy& policy, Value& loss);

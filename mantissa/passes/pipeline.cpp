@@ -13,6 +13,7 @@
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/simplify.h"
+#include "mantissa/passes/simulate.h"
 
 namespace mantissa {
 
@@ -35,6 +36,13 @@ class Pipeline {
     Pipeline(Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options) {
         if (options.fuse && !options.cannot_fuse.empty()) throw UserError(options.cannot_fuse);
         check_recomputable(options.recompute);
+        if (options.policy.multiply == "tf32" && !options.cannot_multiply_tf32.empty())
+            throw UserError(options.cannot_multiply_tf32 +
+                            ", which the policy tf32 asks for; unset it, or use another policy");
+        if (!options.policy.simulate.empty() && (options.match_attention || options.chunk_loss))
+            throw UserError(
+                "a simulation rounds what contractions multiply: it needs attention and the loss as "
+                "operations of their own, without match_attention and chunk_loss");
     }
 
     void run(const std::string& pass, const std::function<void()>& body) {
@@ -111,6 +119,8 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         return !options.has_kernel(g, node) ||
                (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node));
     };
+    if (!options.policy.simulate.empty())
+        pipeline.run("simulate", [&] { graph = simulate(graph, options.policy.simulate); });
     if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph); });
     if (!options.recompute.empty())
         pipeline.run("recompute", [&] { graph = recompute(graph, options.recompute).graph; });

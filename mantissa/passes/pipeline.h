@@ -48,6 +48,7 @@ struct PipelineOptions {
         return true;
     };
     std::string cannot_fuse = {};  ///< why the device has no kernels for fused nodes; empty if it has
+    std::string cannot_multiply_tf32 = {};  ///< why TF32 is forbidden; empty if it is not
     /// Called after every pass with its name and the graph.
     std::function<void(const std::string& pass, const Graph&)> dump = {};
 };
@@ -69,7 +70,8 @@ struct BuiltGraph {
     std::vector<FusionRefusal> unfused = {};       ///< what was not fused, and why
 };
 
-/// Builds the graph of one training step. Throws UserError if fusing is asked of a device that cannot.
+/// Builds the graph of one training step. Throws UserError if fusing or TF32 is asked of a device that
+/// cannot, or a simulation of operations that multiply inside of themselves.
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options = {});
 

@@ -1,8 +1,9 @@
 #include "mantissa/runtime/underflow.h"
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
+
+#include "mantissa/numerics/formats.h"
 
 namespace mantissa {
 
@@ -22,15 +23,13 @@ void count_lost(const Execution& execution, Value before, Value after, Underflow
     for (std::int64_t begin = 0; begin < elements; begin += piece) {
         const std::int64_t count = std::min(piece, elements - begin);
         const auto wide = piece_of(execution, before, begin, count, sizeof(float));
-        const auto narrow = piece_of(execution, after, begin, count, sizeof(std::uint16_t));
+        const DType narrow_type = execution.plan().graph().type(after).dtype;
+        const auto narrow =
+            piece_of(execution, after, begin, count, static_cast<std::int64_t>(size_of(narrow_type)));
         for (std::int64_t i = 0; i < count; ++i) {
-            float x = 0;
-            std::uint16_t y = 0;
-            std::memcpy(&x, wide.data() + i * 4, sizeof x);
-            std::memcpy(&y, narrow.data() + i * 2, sizeof y);
-            if (x == 0) continue;
+            if (load_as_f64(wide.data(), DType::f32, i) == 0) continue;
             ++underflow.elements;
-            if ((y & 0x7fff) == 0) ++underflow.lost;
+            if (load_as_f64(narrow.data(), narrow_type, i) == 0) ++underflow.lost;
         }
     }
 }
@@ -43,11 +42,12 @@ Underflow gradient_underflow(Execution& execution) {
     execution.run_while([&](NodeId id) { return graph.node(id).origin.stage != Stage::update; },
                         [&](NodeId id) {
                             const Node& node = graph.node(id);
-                            const bool narrows = node.op->name == "cast" &&
-                                                 node.origin.stage == Stage::backward &&
-                                                 graph.type(node.inputs[0]).dtype == DType::f32 &&
-                                                 size_of(node.outputs[0].dtype) == 2;
-                            if (narrows) count_lost(execution, node.inputs[0], {id, 0}, underflow);
+                            const bool narrows =
+                                node.op->name == "round_to" ||
+                                (node.op->name == "cast" && graph.type(node.inputs[0]).dtype == DType::f32 &&
+                                 size_of(node.outputs[0].dtype) == 2);
+                            if (narrows && node.origin.stage == Stage::backward)
+                                count_lost(execution, node.inputs[0], {id, 0}, underflow);
                             return true;
                         });
     return underflow;

@@ -18,8 +18,8 @@ struct Underflow {
 };
 
 /// Runs the plan up to its first operation of the update, which changes no state, and looks at every cast
-/// from FP32 to 16 bits in the backward pass. What underflows inside of an operation that writes 16 bits is
-/// not seen.
+/// from FP32 to 16 bits, and every rounding of a simulation, in the backward pass. What underflows inside of
+/// an operation that writes 16 bits is not seen.
 Underflow gradient_underflow(Execution& execution);
 
 }  // namespace mantissa

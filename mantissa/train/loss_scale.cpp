@@ -47,7 +47,7 @@ void validate(const LossScaleOptions& options) {
 
 LossScaleOptions default_loss_scale(const Policy& policy) {
     return {.kind =
-                policy.low == DType::f16 ? LossScaleOptions::Kind::dynamic : LossScaleOptions::Kind::none};
+                policy.needs_loss_scale() ? LossScaleOptions::Kind::dynamic : LossScaleOptions::Kind::none};
 }
 
 Tensor loss_scale(Graph& graph, const LossScaleOptions& options) {

@@ -70,6 +70,7 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
     };
     options_.pipeline.cannot_fuse = device.target().cannot_compile;
     options_.pipeline.extent_multiple = device.target().extent_multiple;
+    options_.pipeline.cannot_multiply_tf32 = device.target().cannot_multiply_tf32;
     if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
         options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
             return mantissa::loss_scale(graph, scaling);

@@ -138,6 +138,13 @@ inline OpCase unary_case(const char* op, Values values, double ulps) {
             {ulps}};
 }
 
+/// As the pass that simulates a machine puts it before a contraction.
+inline OpCase round_to_case(const char* format) {
+    return {"round_to", fmt::format("round_to {}", format), {f32({13, 7})}, [format](Graph&, In x) {
+                return std::vector{call1("round_to", {x[0]}, {{"format", std::string(format)}})};
+            }};
+}
+
 inline OpCase binary_case(const char* op, const char* name, Shape a, Shape b, Values values, double ulps) {
     return {op,
             fmt::format("{} {}", op, name),
@@ -167,6 +174,9 @@ inline std::vector<OpCase> elementwise_cases() {
          "cast from bool",
          {flags({9})},
          [](Graph&, In x) { return std::vector{cast(x[0], DType::f32)}; }},
+        round_to_case("tf32"),
+        round_to_case("bf16"),
+        round_to_case("f16"),
         {"logical_and",
          "logical_and",
          {flags({4, 5}), flags({5})},

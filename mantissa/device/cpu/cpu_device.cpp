@@ -65,7 +65,8 @@ class CpuDevice final : public Device {
             .l3_bytes = caches.l3,
             .matrix_unit_bf16 = cpu::bf16_unit(isa_) != cpu::Bf16Unit::none,
             .bf16_unit = std::string(name_of(cpu::bf16_unit(isa_))),
-            .cannot_compile = codegen::Compiler::refusal()};
+            .cannot_compile = codegen::Compiler::refusal(),
+            .cannot_multiply_tf32 = cpu::tf32_refusal()};
         const cpu::Context context{pool_, isa_};
         cpu::add_contraction_kernels(kernels_, context);
         cpu::add_loss_kernels(kernels_, context);

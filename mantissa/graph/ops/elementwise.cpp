@@ -68,6 +68,15 @@ std::vector<Type> is_finite_types(const OpCall& call) {
     return {{DType::boolean, call.inputs[0].shape}};
 }
 
+/// The formats that contractions of other machines multiply.
+std::vector<Type> round_to_types(const OpCall& call) {
+    expect_dtype(call, 0, DType::f32);
+    const std::string& format = call.attributes.word("format");
+    expect(format == "tf32" || format == "bf16" || format == "f16",
+           "numbers are rounded to tf32, bf16 or f16, got {}", format);
+    return {call.inputs[0]};
+}
+
 std::vector<Type> cast_types(const OpCall& call) {
     return {{call.attributes.dtype("dtype"), call.inputs[0].shape}};
 }
@@ -174,6 +183,11 @@ std::span<const Op> elementwise_ops() {
          .fuser = FuserClass::elementwise,
          .flops = flops_per_output<1>},
         {.name = "cast", .types = cast_types, .gradient = cast_gradient, .fuser = FuserClass::elementwise},
+        {.name = "round_to",
+         .types = round_to_types,
+         .no_gradient = "it is made after differentiation",
+         .fuser = FuserClass::opaque,
+         .flops = flops_per_output<1>},
         {.name = "stop_gradient",
          .types = any_type,
          .no_gradient = "that is what it is for",

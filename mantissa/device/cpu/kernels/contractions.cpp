@@ -11,12 +11,6 @@ namespace mantissa::cpu {
 
 namespace {
 
-/// NVIDIA's libraries run FP32 where it is 0; here nothing runs under the name of TF32.
-bool tf32_is_overridden() {
-    const char* const value = std::getenv("NVIDIA_TF32_OVERRIDE");
-    return value && std::string_view(value) == "0";
-}
-
 /// One operand of a batch of matrices, stored densely.
 MatrixLayout dense_layout(const Type& type, bool transposed) {
     const std::int64_t matrix = type.shape[-1] * type.shape[-2];
@@ -80,8 +74,13 @@ std::string ContractionUnit::refusal(const Problem& problem) const {
         return fmt::format("it multiplies {} as it is stored, asked for {}", mantissa::name_of(operands),
                            problem.attributes.word("multiply"));
     if (as_tf32 && !wants_tf32) return "it multiplies f32 as tf32, which was not asked for";
-    if (as_tf32 && tf32_is_overridden()) return "NVIDIA_TF32_OVERRIDE=0 forbids TF32";
-    return "";
+    return as_tf32 ? tf32_refusal() : "";
+}
+
+/// NVIDIA's libraries run FP32 where it is 0; here nothing runs under the name of TF32.
+std::string tf32_refusal() {
+    const char* const value = std::getenv("NVIDIA_TF32_OVERRIDE");
+    return value && std::string_view(value) == "0" ? "NVIDIA_TF32_OVERRIDE=0 forbids TF32" : "";
 }
 
 std::vector<ContractionUnit> contraction_units(Isa best) {

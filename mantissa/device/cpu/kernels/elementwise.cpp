@@ -12,6 +12,8 @@
 #include "mantissa/device/cpu/kernels/walk.h"
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
+#include "mantissa/numerics/formats.h"
+#include "mantissa/numerics/tf32.h"
 
 namespace mantissa::cpu {
 
@@ -225,6 +227,18 @@ void add_casts(KernelTable& table, const Context& context) {
                              }});
 }
 
+/// A number at a time: simulations need not be fast.
+void add_rounding(KernelTable& table, const Context& context) {
+    table["round_to"].push_back(
+        {.name = "plain loop", .prepare = [=](const Problem& problem) -> Launch {
+             const std::string& format = problem.attributes.word("format");
+             if (format == "tf32") return unary<float, float>(problem, context, to_tf32);
+             if (format == "bf16")
+                 return unary<float, float>(problem, context, [](float x) { return to_f32(to_bf16(x)); });
+             return unary<float, float>(problem, context, [](float x) { return to_f32(to_fp16(x)); });
+         }});
+}
+
 /// Both are of floating-point numbers, and integers have no NaN: FP64 goes through its own functions.
 auto in_floating_point(auto function) {
     return [function](auto x) {
@@ -263,6 +277,7 @@ void add_elementwise_kernels(KernelTable& table, const Context& context) {
     function("sqrt", square_root, [](auto x) { return std::sqrt(x); });
     function("rsqrt", reciprocal_root, [](auto x) { return 1 / std::sqrt(x); });
     add_casts(table, context);
+    add_rounding(table, context);
     add_by_runs(table, context, "select", ElementwiseFunction::select);
     table["select"].push_back(
         {.name = "plain loop", .refusal = refuse_mixed, .prepare = [=](const Problem& problem) {

@@ -34,6 +34,9 @@ struct ContractionUnit {
 /// A matmul as a contraction, bias included; multiplied as its operands are stored.
 ContractionProblem contraction_problem(const Problem& matmul);
 
+/// Why nothing may be multiplied as TF32 at all; empty if it may.
+std::string tf32_refusal();
+
 /// Those of this level and below, in order of preference.
 std::vector<ContractionUnit> contraction_units(Isa best);
 

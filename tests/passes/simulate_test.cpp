@@ -1,0 +1,115 @@
+// Simulation: exactly what contractions multiply is rounded, forward and backward, and nothing else.
+#include "mantissa/passes/simulate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <optional>
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/printer.h"
+#include "mantissa/graph/reference.h"
+#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/passes/pipeline.h"
+
+namespace mantissa {
+namespace {
+
+Graph gpt2_step(const Policy& policy) {
+    const TraceModel model = [](Graph& graph) {
+        const Type ids{DType::i32, {2, 16}};
+        const Tensor tokens(graph, graph.add_input("tokens", ids)),
+            targets(graph, graph.add_input("targets", ids));
+        return nn::gpt2_loss(nn::gpt2_config("gpt2-tiny"), tokens, targets);
+    };
+    const TraceUpdate no_update = [](Graph& graph, Tensor loss,
+                                     const std::vector<ParameterGradient>& gradients) {
+        graph.add_result("loss", loss.value());
+        for (const ParameterGradient& parameter : gradients)
+            graph.add_result("d" + std::to_string(parameter.state), parameter.gradient.value());
+    };
+    return build_training_step(model, no_update, {.policy = policy}).graph;
+}
+
+TEST(Simulate, EveryOperandOfEveryContractionIsRoundedAndNothingElse) {
+    for (const char* format : {"tf32", "bf16", "fp16"}) {
+        const Graph graph = gpt2_step(simulated(format));
+        std::set<Value> multiplied;
+        int contractions = 0;
+        for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+            const Node& node = graph.node(id);
+            if (node.op->name != "matmul") continue;
+            ++contractions;
+            EXPECT_EQ(node.outputs[0].dtype, DType::f32);
+            EXPECT_EQ(node.origin.rule.find("simulate "), 0u) << node.origin.rule;
+            for (std::size_t i = 0; i < 2; ++i) {
+                EXPECT_EQ(graph.node(node.inputs[i].node).op->name, "round_to") << print(graph, id);
+                multiplied.insert(node.inputs[i]);
+            }
+        }
+        EXPECT_EQ(contractions, 3 * (4 * 6 + 1));
+        for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+            const Node& node = graph.node(id);
+            if (node.op->name != "round_to") continue;
+            EXPECT_TRUE(multiplied.contains({id, 0})) << print(graph, id);
+            EXPECT_EQ(node.attributes.word("format"), std::string(format) == "fp16" ? "f16" : format);
+        }
+    }
+}
+
+/// y = x w, on the reference.
+double product(double x, double w, const char* format, bool exact = false) {
+    Graph graph;
+    const Tensor a(graph, graph.add_input("a", {DType::f32, {1, 1}})),
+        b(graph, graph.add_input("b", {DType::f32, {1, 1}}));
+    std::optional<PrecisionScope> scope;
+    if (exact) scope.emplace(graph, DType::f32);
+    graph.add_result("y", matmul(a, b).value());
+    scope.reset();
+    const Graph simulated = simulate(graph, format);
+    return ReferenceRun(simulated, {{"a", {x}}, {"b", {w}}}).result("y").values.at(0);
+}
+
+TEST(Simulate, OperandsHaveTheBitsOfTheFormatAndProductsAreExact) {
+    const double x = 1 + std::ldexp(1, -10), fine = 1 + std::ldexp(1, -11) + std::ldexp(1, -14);
+    EXPECT_EQ(product(x, x, "tf32"), x * x);
+    EXPECT_EQ(product(fine, 1, "tf32"), x);
+    EXPECT_EQ(product(x, 1, "bf16"), 1);
+    EXPECT_EQ(product(x, x, "f16"), x * x);
+    EXPECT_EQ(product(std::ldexp(1, -26), 1, "f16"), 0);
+    EXPECT_EQ(product(std::ldexp(1, -26), 1, "bf16"), std::ldexp(1, -26));
+    EXPECT_TRUE(std::isinf(product(70000, 1, "f16")));
+    EXPECT_EQ(product(fine, 1, "tf32", /*exact=*/true), fine);  // forced to FP32 by the model
+}
+
+TEST(Simulate, WhatCannotBeRoundedOrIsNoFormatIsRefused) {
+    const auto says = [](auto&& body) -> std::string {
+        try {
+            body();
+        } catch (const UserError& error) {
+            return error.what();
+        }
+        return "nothing was refused";
+    };
+    EXPECT_EQ(says([] { simulated("fp32"); }),
+              "there is no format 'fp32' to simulate; there are tf32, bf16, fp16");
+    EXPECT_EQ(says([] {
+                  Graph graph;
+                  const Type type{DType::f32, {1, 2, 4, 8}};
+                  const Tensor q(graph, graph.add_input("q", type));
+                  graph.add_result("y", attention(q, q, q, {}).value());
+                  simulate(graph, "bf16");
+              })
+                  .find("attention multiplies inside of one operation, where nothing can be rounded to "
+                        "simulate bf16"),
+              0u);
+    const PipelineOptions flash{.policy = simulated("bf16"), .match_attention = true};
+    EXPECT_EQ(says([&] {
+                  build_evaluation([](Graph& graph) { return constant(graph, 1); }, flash);
+              }).find("a simulation rounds what contractions multiply"),
+              0u);
+}
+
+}  // namespace
+}  // namespace mantissa
