@@ -20,27 +20,41 @@ namespace {
 struct Options {
     RunOptions run;
     std::vector<std::string> difference;
-    std::string html, trace;
+    std::string html, trace, command;
     bool nodes = false, roofline = false;
     double memory = 0;  ///< GB to fit into; 0: what is available
 };
 
-TrainerOptions step_options(const RunOptions& options, const Policy& policy, const Device& device) {
+TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const Target& target) {
     TrainerOptions settings = trainer_options(options);
-    choose_passes(options, device.target(), settings.pipeline);
+    choose_passes(options, target, settings.pipeline);
     settings.pipeline.policy = policy;
+    settings.loss_scale = default_loss_scale(policy);
     return settings;
 }
 
-/// Plans a step and allocates nothing.
-Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
-    const TrainerOptions settings = step_options(options, policy, device);
-    const Trainer trainer(device, settings);
-    Explanation explanation = explain(trainer.plan(), policy);
+Explanation explain_step(const Trainer& trainer) {
+    const TrainerOptions& settings = trainer.options();
+    Explanation explanation = explain(trainer.plan(), settings.pipeline.policy);
     explanation.model = settings.model.name;
     explanation.batch = settings.batch;
     explanation.sequence = settings.sequence;
     return explanation;
+}
+
+/// Where the step takes more memory than there is, what would take less.
+void print_what_would_fit(const Options& options, const Policy& policy, const MemoryAtPeak& memory,
+                          Device& device) {
+    const std::int64_t available =
+        options.memory > 0 ? static_cast<std::int64_t>(options.memory * 1e9) : available_memory();
+    if (memory.total() <= available) return;
+    const TrainerOptions settings = in_policy(options.run, policy, device.target());
+    fmt::print("{}", fit_table(what_would_fit(device, settings, available), memory.state, available));
+}
+
+/// Plans a step and allocates nothing.
+Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
+    return explain_step(Trainer(device, in_policy(options, policy, device.target())));
 }
 
 /// Tokens without a text: a roofline depends on sizes, not on what the words are.
@@ -53,10 +67,8 @@ std::vector<std::int32_t> some_tokens(std::int64_t count, std::int64_t vocabular
 
 /// Runs three steps and explains the last; the first allocates, the second warms up.
 void run_roofline(const Options& options, Device& device) {
-    TrainerOptions settings = trainer_options(options.run);
-    choose_passes(options.run, device.target(), settings.pipeline);
-    settings.pipeline.policy = policy_for(options.run, device.target());
-    settings.loss_scale = default_loss_scale(settings.pipeline.policy);
+    const TrainerOptions settings =
+        in_policy(options.run, policy_for(options.run, device.target()), device.target());
     Trainer trainer(device, settings);
     const std::vector<std::int32_t> tokens =
         some_tokens(trainer.tokens_per_step(), settings.model.vocabulary);
@@ -69,42 +81,43 @@ void run_roofline(const Options& options, Device& device) {
     }
     const auto scratch = device.allocate(std::size_t{256} << 20, "bandwidth measurement");
     Roofline report = roofline(trainer.plan(), profile, device.measure_peaks(*scratch), result.seconds);
-    report.title = fmt::format("{} at {} x {}, policy {}: one training step", settings.model.name,
-                               settings.batch, settings.sequence, settings.pipeline.policy.name);
+    const Explanation explanation = explain_step(trainer);
+    report.title = explanation.title();
     progress.clear();
     fmt::print("{}", roofline_table(report));
-    write_output(options.html, roofline_html(report));
+    write_output(options.html, explain_html(explanation, &report, options.command));
     write_output(options.trace, roofline_trace(report));
+    write_output(options.run.json, explain_json(explanation));
+}
+
+void print_difference(const Options& options, Device& device) {
+    if (options.roofline || !options.html.empty() || !options.trace.empty() || !options.run.json.empty())
+        throw UserError(
+            "--diff prints a difference and does nothing else: no --roofline, --json, --html or --trace");
+    const auto of = [&](std::size_t i) {
+        return explain_policy(options.run, find_policy(options.difference[i]), device);
+    };
+    fmt::print("{}", explain_difference(of(0), of(1)));
 }
 
 void run(const Options& options) {
     const auto device = open_device(options.run);
-    if (!options.difference.empty()) {
-        const auto of = [&](std::size_t i) {
-            return explain_policy(options.run, find_policy(options.difference[i]), *device);
-        };
-        fmt::print("{}", explain_difference(of(0), of(1)));
-        return;
-    }
+    if (!options.difference.empty()) return print_difference(options, *device);
     if (options.roofline) return run_roofline(options, *device);
-    if (!options.html.empty() || !options.trace.empty())
-        throw UserError("--html and --trace show times: they need --roofline");
+    if (!options.trace.empty()) throw UserError("--trace shows times: it needs --roofline");
     const Policy policy = policy_for(options.run, device->target());
     const Explanation explanation = explain_policy(options.run, policy, *device);
     fmt::print("{}", explain_table(explanation, options.nodes ? Detail::nodes : Detail::kinds));
-    const std::int64_t available =
-        options.memory > 0 ? static_cast<std::int64_t>(options.memory * 1e9) : available_memory();
-    if (explanation.memory.total() > available)
-        fmt::print("{}",
-                   fit_table(what_would_fit(*device, step_options(options.run, policy, *device), available),
-                             explanation.memory.state, available));
+    print_what_would_fit(options, policy, explanation.memory, *device);
+    write_output(options.html, explain_html(explanation, nullptr, options.command));
     write_output(options.run.json, explain_json(explanation));
 }
 
 }  // namespace
 
-void add_explain_command(CLI::App& app) {
+void add_explain_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<Options>();
+    options->command = typed;
     options->run.steps = 1;
     options->run.model = "gpt2-124m";
     options->run.batch = 4;
@@ -115,7 +128,6 @@ void add_explain_command(CLI::App& app) {
     add_model_options(*command, run_options);
     add_policy_option(*command, run_options);
     add_passes_option(*command, run_options);
-    add_recompute_option(*command, run_options);
     add_machine_options(*command, run_options);
     command->add_option("--diff", options->difference, "Two policies: print only what they do differently")
         ->expected(2)
@@ -123,7 +135,8 @@ void add_explain_command(CLI::App& app) {
     command->add_flag(
         "--roofline", options->roofline,
         "Run three steps and print of each kernel its time, what bounds it, and how close it comes");
-    add_output_file(*command, "--html", options->html, "With --roofline: write it as a page of its own");
+    add_output_file(*command, "--html", options->html,
+                    "Write it as a page, with the roofline if --roofline is given");
     add_output_file(*command, "--trace", options->trace,
                     "With --roofline: write the step for chrome://tracing or Perfetto");
     command->add_flag("--quiet", run_options.quiet, "Print no progress");

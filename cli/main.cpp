@@ -52,13 +52,14 @@ int main(int argc, char** argv) {
     app.require_subcommand(1);
     app.set_version_flag("--version",
                          fmt::format("mantissa {} ({})", mantissa::version(), mantissa::commit()));
-    mantissa::cli::add_ladder_command(app, command_line(argc, argv));
+    const std::string typed = command_line(argc, argv);
+    mantissa::cli::add_ladder_command(app, typed);
     mantissa::cli::add_train_command(app);
     mantissa::cli::add_generate_command(app);
-    mantissa::cli::add_explain_command(app);
+    mantissa::cli::add_explain_command(app, typed);
     mantissa::cli::add_lint_command(app);
     mantissa::cli::add_peaks_command(app);
-    mantissa::cli::add_numerics_command(app);
+    mantissa::cli::add_numerics_command(app, typed);
     mantissa::cli::add_tokenize_command(app);
     try {
         if (const std::string wrong = argc > 1 && argv[1][0] != '-' ? unknown_command(app, argv[1]) : "";

@@ -13,7 +13,13 @@ namespace mantissa::cli {
 
 namespace {
 
-void run(const RunOptions& options) {
+struct Options {
+    RunOptions run;
+    std::string html, command;
+};
+
+void run(const Options& given) {
+    const RunOptions& options = given.run;
     TrainerOptions settings = trainer_options(options);
     settings.pipeline.policy = find_policy("fp32");
     const auto device = open_device(options);
@@ -34,18 +40,24 @@ void run(const RunOptions& options) {
     const NumericsReport report = measure_numerics(trainer, tokens, targets);
     fmt::print("{}\n{}", corpus.description + "\n", numerics_table(report));
     write_output(options.json, numerics_json(report));
+    write_output(given.html, numerics_html(report, given.command));
 }
 
 }  // namespace
 
-void add_numerics_command(CLI::App& app) {
-    const auto options = std::make_shared<RunOptions>();
-    options->steps = 10;
+void add_numerics_command(CLI::App& app, const std::string& typed) {
+    const auto options = std::make_shared<Options>();
+    options->command = typed;
+    options->run.steps = 10;
     CLI::App* command = app.add_subcommand(
         "numerics",
         "Hold the numbers of a training step against the ranges of formats, after some steps in FP32");
-    add_run_options(*command, *options);
-    command->callback([options] { run(*options); });
+    add_run_options(*command, options->run);
+    add_output_file(*command, "--html", options->html,
+                    "Write it as a page, with a histogram of every tensor");
+    command->callback([options, command] {
+        if (command->get_subcommands().empty()) run(*options);
+    });
 }
 
 }  // namespace mantissa::cli

@@ -1,5 +1,7 @@
 #include "mantissa/report/explain.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 
@@ -106,6 +108,10 @@ Explanation explain(const Plan& plan, const Policy& policy) {
                                      .flops = planned.cost.flops});
     }
     return explanation;
+}
+
+std::string Explanation::title() const {
+    return fmt::format("{} at {} x {}, policy {}: one training step", model, batch, sequence, policy);
 }
 
 std::string arithmetic_of(const ExplainedNode& node) {

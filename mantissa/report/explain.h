@@ -7,6 +7,7 @@
 
 #include "mantissa/passes/autocast.h"
 #include "mantissa/report/memory.h"
+#include "mantissa/report/roofline.h"
 #include "mantissa/runtime/plan.h"
 
 namespace mantissa {
@@ -36,6 +37,9 @@ struct Explanation {
     std::vector<ExplainedNode> nodes;  ///< in the order in which they run, casts apart
     std::vector<ExplainedCast> casts;
     MemoryAtPeak memory = {};
+
+    /// "gpt2-tiny at 4 x 256, policy bf16: one training step".
+    std::string title() const;
 };
 
 /// `model`, `batch` and `sequence` are left to the caller.
@@ -47,6 +51,11 @@ std::string arithmetic_of(const ExplainedNode& node);
 /// For people: a line for each kind of operation (or for each node), the casts, and totals by arithmetic.
 enum class Detail : std::uint8_t { kinds, nodes };
 std::string explain_table(const Explanation& explanation, Detail detail);
+
+/// The same as a page that needs no other file, with every node; with a roofline, of a run of the same step,
+/// what its kernels reached. `command`: what was typed.
+std::string explain_html(const Explanation& explanation, const Roofline* roofline,
+                         const std::string& command);
 
 /// docs/json.md describes every member.
 std::string explain_json(const Explanation& explanation);

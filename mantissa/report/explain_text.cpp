@@ -8,6 +8,8 @@
 
 #include "mantissa/base/version.h"
 #include "mantissa/report/explain.h"
+#include "mantissa/report/explain_kinds.h"
+#include "mantissa/report/quantities.h"
 
 namespace mantissa {
 
@@ -20,80 +22,40 @@ std::string header() {
                        "MB", "rule");
 }
 
-double giga(std::int64_t flops) { return static_cast<double>(flops) / 1e9; }
-double mega(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
-
 std::string line(const ExplainedNode& node, const std::string& name, int count) {
     return fmt::format(row, name, node.pass, count, node.storage, arithmetic_of(node),
                        node.sum.empty() ? "-" : node.sum, node.output,
-                       fmt::format("{:.3f}", giga(node.flops)), fmt::format("{:.2f}", mega(node.bytes)),
-                       node.rule);
-}
-
-/// Nodes that differ in nothing but their place in the model, added up, in order of first use.
-std::string lines_by_kind(const std::vector<ExplainedNode>& nodes) {
-    using Key = std::tuple<std::string, std::string, std::string, std::string, std::string, std::string>;
-    std::vector<std::pair<ExplainedNode, int>> kinds;
-    std::map<Key, std::size_t> known;
-    for (const ExplainedNode& node : nodes) {
-        const Key key{node.pass, node.op, node.storage, arithmetic_of(node), node.output, node.rule};
-        const auto [entry, is_new] = known.try_emplace(key, kinds.size());
-        if (is_new) {
-            kinds.emplace_back(node, 1);
-            continue;
-        }
-        auto& [kind, count] = kinds[entry->second];
-        kind.flops += node.flops;
-        kind.bytes += node.bytes;
-        ++count;
-    }
-    std::string text;
-    for (const auto& [kind, count] : kinds) text += line(kind, kind.op, count);
-    return text;
+                       fmt::format("{:.3f}", gigaflops(node.flops)),
+                       fmt::format("{:.2f}", megabytes(node.bytes)), node.rule);
 }
 
 std::string cast_lines(const std::vector<ExplainedCast>& casts) {
-    std::map<std::tuple<std::string, std::string, std::string, std::string>, std::pair<int, std::int64_t>>
-        kinds;
-    for (const ExplainedCast& cast : casts) {
-        auto& [count, bytes] = kinds[{cast.pass, cast.from, cast.to, cast.rule}];
-        ++count;
-        bytes += cast.bytes;
-    }
-    if (kinds.empty()) return "no casts\n";
+    if (casts.empty()) return "no casts\n";
     std::string text = fmt::format("{:<16} {:<9} {:>6} {:>11}  {}\n", "casts", "pass", "nodes", "MB", "rule");
-    for (const auto& [key, total] : kinds) {
-        const auto& [pass, from, to, rule] = key;
-        text += fmt::format("{:<16} {:<9} {:>6} {:>11.2f}  {}\n", from + " -> " + to, pass, total.first,
-                            mega(total.second), rule);
-    }
+    for (const CastKind& kind : kinds_of(casts))
+        text += fmt::format("{:<16} {:<9} {:>6} {:>11.2f}  {}\n", kind.cast.from + " -> " + kind.cast.to,
+                            kind.cast.pass, kind.count, megabytes(kind.cast.bytes), kind.cast.rule);
     return text;
 }
 
 std::string totals(const Explanation& explanation) {
-    std::map<std::string, std::pair<std::int64_t, std::int64_t>> by_arithmetic;
-    std::int64_t flops = 0, bytes = 0, cast_bytes = 0;
-    for (const ExplainedNode& node : explanation.nodes) {
-        auto& total = by_arithmetic[arithmetic_of(node)];
-        total.first += node.flops;
-        total.second += node.bytes;
-        flops += node.flops;
-        bytes += node.bytes;
+    const std::vector<ArithmeticTotal> parts = totals_of(explanation);
+    ArithmeticTotal all{.name = "all"};
+    for (const ArithmeticTotal& part : parts) {
+        all.flops += part.flops;
+        all.bytes += part.bytes;
     }
-    for (const ExplainedCast& cast : explanation.casts) cast_bytes += cast.bytes;
-    bytes += cast_bytes;
     const auto share = [](std::int64_t part, std::int64_t whole) {
         return whole == 0 ? 0.0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
     };
-    const auto total_line = [&](const std::string& name, std::int64_t f, std::int64_t b) {
-        return fmt::format("{:<16} {:>12.3f} {:>6.1f} % {:>12.2f} {:>6.1f} %\n", name, giga(f),
-                           share(f, flops), mega(b), share(b, bytes));
+    const auto total_line = [&](const ArithmeticTotal& total) {
+        return fmt::format("{:<16} {:>12.3f} {:>6.1f} % {:>12.2f} {:>6.1f} %\n", total.name,
+                           gigaflops(total.flops), share(total.flops, all.flops), megabytes(total.bytes),
+                           share(total.bytes, all.bytes));
     };
     std::string text = fmt::format("{:<16} {:>12} {:>8} {:>12} {:>8}\n", "totals", "GFLOP", "", "MB", "");
-    for (const auto& [arithmetic, total] : by_arithmetic)
-        text += total_line(arithmetic == "-" ? "movement" : arithmetic, total.first, total.second);
-    text += total_line("casts", 0, cast_bytes);
-    return text + total_line("all", flops, bytes);
+    for (const ArithmeticTotal& part : parts) text += total_line(part);
+    return text + total_line(all);
 }
 
 nlohmann::ordered_json or_null(const std::string& text) {
@@ -120,11 +82,10 @@ nlohmann::ordered_json memory_json(const MemoryAtPeak& memory) {
 }  // namespace
 
 std::string explain_table(const Explanation& explanation, Detail detail) {
-    std::string text = fmt::format("{} at {} x {}, policy {}: one training step\n\n", explanation.model,
-                                   explanation.batch, explanation.sequence, explanation.policy) +
-                       header();
+    std::string text = explanation.title() + "\n\n" + header();
     if (detail == Detail::kinds)
-        text += lines_by_kind(explanation.nodes);
+        for (const ExplainedKind& kind : kinds_of(explanation.nodes))
+            text += line(kind.node, kind.node.op, kind.count);
     else
         for (const ExplainedNode& node : explanation.nodes)
             text += line(node, node.op, 1) + fmt::format("    {}, {}\n", node.name, node.kernel);

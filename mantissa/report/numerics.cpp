@@ -31,13 +31,8 @@ void add_outputs(const Execution& execution, NodeId id, NumericsReport& report) 
     for (std::size_t output = 0; output < node.outputs.size(); ++output) {
         if (node.outputs[output].dtype != DType::f32) continue;
         const ExponentHistogram histogram = histogram_of(execution, {id, static_cast<std::int32_t>(output)});
-        if (node.origin.stage == Stage::forward) {
-            report.activations.add(histogram);
-            continue;
-        }
-        report.gradients.add(histogram);
-        report.gradient_tensors.push_back(
-            {fmt::format("{} {}", node.origin.scope, node.op->name), histogram});
+        NumericsOfKind& kind = node.origin.stage == Stage::forward ? report.activations : report.gradients;
+        kind.add(fmt::format("{} {}", node.origin.scope, node.op->name), histogram);
     }
 }
 
@@ -56,7 +51,8 @@ const char* in_f16(int top) {
 std::string histogram_text(const NumericsReport& report) {
     std::string text = fmt::format("{:>16} {:>9} {:>12} {:>10}  {:<11} {}\n", "up to", "weights",
                                    "activations", "gradients", "in FP16", "gradients");
-    const ExponentHistogram* const all[] = {&report.weights, &report.activations, &report.gradients};
+    const ExponentHistogram* const all[] = {&report.weights.all, &report.activations.all,
+                                            &report.gradients.all};
     // Lines end at 2^-25, 2^-21, ... so that one of them ends where FP16 begins.
     for (int top = 27; top >= -149; top -= 4) {
         double shares[3];
@@ -72,26 +68,20 @@ std::string histogram_text(const NumericsReport& report) {
 
 std::string scale_text(const NumericsReport& report) {
     std::string text = fmt::format("{:>10} {:>10}\n", "loss scale", "lost");
-    const int proposed = proposed_scale_exponent(report.gradients);
-    for (int exponent = 0; exponent <= 24;
-         exponent += exponent < proposed && proposed < exponent + 4 ? proposed - exponent : 4) {
-        const bool overflows =
-            std::ldexp(static_cast<double>(report.gradients.greatest()), exponent) >= 65520;
-        text += fmt::format("{:>10} {:>8.3f} %{}{}\n", fmt::format("2^{}", exponent),
-                            100 * report.gradients.lost_in_f16(exponent),
-                            overflows ? "  the greatest becomes infinite" : "",
-                            exponent == proposed ? "  <- choose this" : "");
-    }
+    for (const ScaledGradients& scaled : at_loss_scales(report.gradients.all))
+        text += fmt::format("{:>10} {:>8.3f} %{}{}\n", fmt::format("2^{}", scaled.exponent),
+                            100 * scaled.lost, scaled.overflows ? "  the greatest becomes infinite" : "",
+                            scaled.proposed ? "  <- choose this" : "");
     return text;
 }
 
 std::string worst_text(const NumericsReport& report) {
-    std::vector<TensorNumerics> tensors = report.gradient_tensors;
+    std::vector<TensorNumerics> tensors = report.gradients.tensors;
     std::stable_sort(tensors.begin(), tensors.end(), [](const TensorNumerics& a, const TensorNumerics& b) {
         return a.histogram.lost_in_f16(0) > b.histogram.lost_in_f16(0);
     });
     if (tensors.size() > 10) tensors.resize(10);
-    const int proposed = proposed_scale_exponent(report.gradients);
+    const int proposed = proposed_scale_exponent(report.gradients.all);
     std::string text = fmt::format("{:<40} {:>12} {:>10} {:>10}\n", "gradient", "greatest", "at 1",
                                    fmt::format("at 2^{}", proposed));
     for (const TensorNumerics& tensor : tensors)
@@ -112,7 +102,39 @@ nlohmann::ordered_json json_of(const ExponentHistogram& histogram) {
     return json;
 }
 
+nlohmann::ordered_json tensors_of(const NumericsOfKind& kind, const char* name, int proposed) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::array();
+    for (const TensorNumerics& tensor : kind.tensors)
+        json.push_back({{"kind", name},
+                        {"name", tensor.name},
+                        {"numbers", tensor.histogram.numbers()},
+                        {"zeros", tensor.histogram.zeros()},
+                        {"not_finite", tensor.histogram.not_finite()},
+                        {"greatest", tensor.histogram.greatest()},
+                        {"lost", tensor.histogram.lost_in_f16(0)},
+                        {"lost_at_proposed", tensor.histogram.lost_in_f16(proposed)}});
+    return json;
+}
+
 }  // namespace
+
+void NumericsOfKind::add(std::string name, const ExponentHistogram& histogram) {
+    all.add(histogram);
+    tensors.push_back({std::move(name), histogram});
+}
+
+std::vector<ScaledGradients> at_loss_scales(const ExponentHistogram& gradients) {
+    const int proposed = proposed_scale_exponent(gradients);
+    std::vector<ScaledGradients> lines;
+    for (int exponent = 0; exponent <= 24;
+         exponent += exponent < proposed && proposed < exponent + 4 ? proposed - exponent : 4)
+        lines.push_back(
+            {.exponent = exponent,
+             .lost = gradients.lost_in_f16(exponent),
+             .overflows = std::ldexp(static_cast<double>(gradients.greatest()), exponent) >= 65520,
+             .proposed = exponent == proposed});
+    return lines;
+}
 
 NumericsReport measure_numerics(Trainer& trainer, std::span<const std::int32_t> tokens,
                                 std::span<const std::int32_t> targets) {
@@ -120,7 +142,9 @@ NumericsReport measure_numerics(Trainer& trainer, std::span<const std::int32_t> 
     for (const State& state : trainer.state().states()) {
         if (state.kind != State::Kind::parameter) continue;
         const std::vector<std::byte> bytes = trainer.state().read(state.name);
-        report.weights.add({reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
+        ExponentHistogram histogram;
+        histogram.add({reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
+        report.weights.add(state.name, histogram);
     }
     trainer.look_into(tokens, targets, [&](Execution& execution) {
         const Graph& graph = execution.plan().graph();
@@ -139,9 +163,9 @@ std::string numerics_table(const NumericsReport& report) {
         "gradients)\n"
         "BF16 and TF32 have the range of FP32: they lose bits, never the number\n\n{}\n"
         "what FP16 loses of the gradients\n{}\n{}",
-        report.model, report.steps, report.weights.numbers(), report.activations.numbers(),
-        report.gradients.numbers(), report.gradients.zeros(), histogram_text(report), scale_text(report),
-        worst_text(report));
+        report.model, report.steps, report.weights.all.numbers(), report.activations.all.numbers(),
+        report.gradients.all.numbers(), report.gradients.all.zeros(), histogram_text(report),
+        scale_text(report), worst_text(report));
 }
 
 std::string numerics_json(const NumericsReport& report) {
@@ -151,14 +175,21 @@ std::string numerics_json(const NumericsReport& report) {
     json["commit"] = commit();
     json["model"] = report.model;
     json["steps"] = report.steps;
-    json["weights"] = json_of(report.weights);
-    json["activations"] = json_of(report.activations);
-    json["gradients"] = json_of(report.gradients);
-    json["proposed_scale"] = std::ldexp(1.0, proposed_scale_exponent(report.gradients));
+    json["weights"] = json_of(report.weights.all);
+    json["activations"] = json_of(report.activations.all);
+    json["gradients"] = json_of(report.gradients.all);
+    json["proposed_scale"] = std::ldexp(1.0, proposed_scale_exponent(report.gradients.all));
     json["lost_at_scale"] = nlohmann::ordered_json::array();
     for (int exponent = 0; exponent <= 24; ++exponent)
         json["lost_at_scale"].push_back(
-            {{"scale", std::ldexp(1.0, exponent)}, {"share", report.gradients.lost_in_f16(exponent)}});
+            {{"scale", std::ldexp(1.0, exponent)}, {"share", report.gradients.all.lost_in_f16(exponent)}});
+    json["tensors"] = nlohmann::ordered_json::array();
+    const int proposed = proposed_scale_exponent(report.gradients.all);
+    for (const auto& [kind, name] : {std::pair{&report.weights, "weight"},
+                                     {&report.activations, "activation"},
+                                     {&report.gradients, "gradient"}})
+        for (nlohmann::ordered_json& tensor : tensors_of(*kind, name, proposed))
+            json["tensors"].push_back(std::move(tensor));
     return json.dump(2) + "\n";
 }
 

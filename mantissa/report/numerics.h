@@ -13,15 +13,33 @@
 namespace mantissa {
 
 struct TensorNumerics {
-    std::string name;  ///< scope and operation, as in "h.3.mlp gelu_grad"
+    std::string name;  ///< of a weight its own; else scope and operation, as in "h.3.mlp gelu_grad"
     ExponentHistogram histogram = {};
 };
+
+/// Numbers of one kind, tensor by tensor in the order of the run, and together.
+struct NumericsOfKind {
+    ExponentHistogram all = {};
+    std::vector<TensorNumerics> tensors = {};
+
+    void add(std::string name, const ExponentHistogram& histogram);
+};
+
+/// What FP16 makes of gradients at a loss scale of 2^exponent.
+struct ScaledGradients {
+    int exponent = 0;
+    double lost = 0;         ///< share that becomes zero
+    bool overflows = false;  ///< the greatest becomes infinite
+    bool proposed = false;
+};
+
+/// At 1, at every fourth power of two up to 2^24, and at the scale to choose.
+std::vector<ScaledGradients> at_loss_scales(const ExponentHistogram& gradients);
 
 struct NumericsReport {
     std::string model;
     std::int64_t steps = 0;  ///< of training before
-    ExponentHistogram weights = {}, activations = {}, gradients = {};
-    std::vector<TensorNumerics> gradient_tensors = {};  ///< in the order of the backward pass
+    NumericsOfKind weights = {}, activations = {}, gradients = {};
 };
 
 /// Runs one step up to its update and looks at every number; changes nothing. Tokens and targets i32 [B, T].
@@ -29,7 +47,13 @@ struct NumericsReport {
 NumericsReport measure_numerics(Trainer& trainer, std::span<const std::int32_t> tokens,
                                 std::span<const std::int32_t> targets);
 
+/// For people.
 std::string numerics_table(const NumericsReport& report);
+/// For machines: docs/json.md.
 std::string numerics_json(const NumericsReport& report);
+
+/// A page that needs no other file: histograms of every tensor under the ranges of the formats, and the loss
+/// scale. `command`: what was typed.
+std::string numerics_html(const NumericsReport& report, const std::string& command);
 
 }  // namespace mantissa

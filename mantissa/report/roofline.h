@@ -42,10 +42,8 @@ Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, 
 
 /// A line for each operation, pass and kernel, longest first, and totals.
 std::string roofline_table(const Roofline& roofline);
-/// A page that needs no other file: kernels under the roof, and the step as a flame by pass, scope and
-/// operation.
-std::string roofline_html(const Roofline& roofline);
-/// What that page holds below its heading, for pages that say more.
+/// What a page shows of it: kernels under the roof, the step as a flame by pass, scope and operation, and the
+/// table.
 std::string roofline_section(const Roofline& roofline);
 /// Chrome's trace format, which chrome://tracing and Perfetto open: an event for each launch.
 std::string roofline_trace(const Roofline& roofline);

@@ -1,4 +1,4 @@
-// The roofline as one page of HTML with two drawings in SVG.
+// The roofline as HTML with two drawings in SVG.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,20 +31,22 @@ class Plane {
         const double at = (std::log10(flops) - low_) / (top_ - low_);
         return height - bottom - std::clamp(at, 0.0, 1.0) * (height - bottom - 20);
     }
+    bool shows(double flops) const { return std::log10(flops) >= low_ && std::log10(flops) <= top_; }
     static constexpr double least_intensity = -2, most_intensity = 4;
 
   private:
     double top_, low_;
 };
 
-std::string roof_line(const Plane& plane, double peak, double copy, const char* label) {
+/// The label stands by so much below the roof.
+std::string roof_line(const Plane& plane, double peak, double copy, const char* label, double below) {
     const double ridge = peak / copy, from = std::pow(10, Plane::least_intensity),
                  to = std::pow(10, Plane::most_intensity);
     return fmt::format(
         "<polyline class='roof' points='{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}'/>"
         "<text x='{:.1f}' y='{:.1f}' text-anchor='end'>{}: {:.0f} GFLOP/s</text>\n",
         plane.x(from), plane.y(from * copy), plane.x(ridge), plane.y(peak), plane.x(to), plane.y(peak),
-        plane.x(to), plane.y(peak) - 5, label, peak / 1e9);
+        plane.x(to), plane.y(peak) + below, label, peak / 1e9);
 }
 
 std::string axes(const Plane& plane) {
@@ -52,12 +54,13 @@ std::string axes(const Plane& plane) {
     for (int power = -2; power <= 4; ++power)
         svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>1e{}</text>",
                            plane.x(std::pow(10, power)), height - bottom + 20, power);
-    for (int power = 6; power <= 13; power += 1)
-        svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='end'>1e{}</text>", left - 8,
-                           plane.y(std::pow(10, power)), power);
+    for (int power = 0; power <= 16; ++power)
+        if (plane.shows(std::pow(10, power)))
+            svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='end'>1e{}</text>", left - 8,
+                               plane.y(std::pow(10, power)), power);
     return svg + fmt::format(
-                     "<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>FLOP per byte</text>"
-                     "<text x='8' y='14'>FLOP/s</text>\n",
+                     "<text class='faint' x='{:.1f}' y='{:.1f}' text-anchor='middle'>FLOP per byte</text>"
+                     "<text class='faint' x='4' y='12'>FLOP/s</text>\n",
                      width / 2, height - 10);
 }
 
@@ -66,9 +69,9 @@ std::string roof_svg(const Roofline& roofline) {
     const double most = std::max(roofline.peaks.fastest(), roofline.peaks.f32_fma) * 2;
     const Plane plane(most, most / 1e6);
     std::string svg = fmt::format("<svg viewBox='0 0 {} {}'>\n", width, height) + axes(plane);
-    svg += roof_line(plane, roofline.peaks.f32_fma, roofline.peaks.copy, "FP32");
+    svg += roof_line(plane, roofline.peaks.f32_fma, roofline.peaks.copy, "FP32", 14);
     if (roofline.peaks.bf16_matrix > 0)
-        svg += roof_line(plane, roofline.peaks.bf16_matrix, roofline.peaks.copy, "BF16");
+        svg += roof_line(plane, roofline.peaks.bf16_matrix, roofline.peaks.copy, "BF16", -5);
     std::map<std::string, RooflineEntry> kinds;
     for (const RooflineEntry& entry : roofline.entries) {
         RooflineEntry& kind = kinds[entry.op + "|" + entry.pass + "|" + entry.kernel];
@@ -138,13 +141,9 @@ std::string roofline_section(const Roofline& roofline) {
                       {"update", color_of("update")}}) +
            "<p>Discs: kernels by arithmetic intensity and speed, area by time. Point at one to read "
            "it.</p>\n" +
-           roof_svg(roofline) + "<h2>The step, from left to right</h2>\n" + flame_svg(roofline) +
-           "<h2>Every operation, pass and kernel</h2>\n<pre>" + html::escaped(roofline_table(roofline)) +
+           roof_svg(roofline) + "<h3>The step, from left to right</h3>\n" + flame_svg(roofline) +
+           "<h3>Every operation, pass and kernel</h3>\n<pre>" + html::escaped(roofline_table(roofline)) +
            "</pre>\n";
-}
-
-std::string roofline_html(const Roofline& roofline) {
-    return html::page(roofline.title, roofline_section(roofline));
 }
 
 }  // namespace mantissa

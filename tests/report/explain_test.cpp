@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/report/explain_kinds.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/html_page.h"
 
 namespace mantissa {
 namespace {
@@ -80,6 +82,54 @@ TEST(Explain, JsonHasEveryNodeAndCast) {
             EXPECT_TRUE(node["multiply"].is_null());
         }
     }
+}
+
+TEST(Explain, ThePageHasWhatTheTableHas) {
+    Explanation explanation = explained("bf16");
+    explanation.model = "tiny <&>";
+    const std::string page = explain_html(explanation, nullptr, "mantissa explain --model '<'");
+    EXPECT_EQ(fault_of_page(page), "");
+    for (const char* part :
+         {"tiny &lt;&amp;&gt; at ", "policy bf16", "bf16*bf16+f32", "f32 to bf16", "bf16 list: matmul",
+          "h.3.mlp.c_fc", "GFLOP", "mantissa explain --model &#39;&lt;&#39;"})
+        EXPECT_NE(page.find(part), std::string::npos) << part << " is missing in\n" << page.substr(0, 8000);
+    EXPECT_EQ(page.find("Roofline"), std::string::npos);
+    // As many lines as nodes, kinds and casts, and one heading in each of the four tables.
+    std::size_t lines = 0;
+    for (std::size_t at = page.find("<tr>"); at != std::string::npos; at = page.find("<tr>", at + 1)) ++lines;
+    EXPECT_EQ(lines, explanation.nodes.size() + kinds_of(explanation.nodes).size() +
+                         kinds_of(explanation.casts).size() + totals_of(explanation).size() + 1 + 4);
+    const Roofline measured{.title = {},
+                            .peaks = {.f32_fma = 1e11, .bf16_matrix = 0, .copy = 1e10},
+                            .wall_seconds = 1,
+                            .entries = {}};
+    const std::string both = explain_html(explanation, &measured, "");
+    EXPECT_EQ(fault_of_page(both), "");
+    EXPECT_NE(both.find("<h2>Roofline</h2>"), std::string::npos);
+    EXPECT_NE(both.find("bf16*bf16+f32"), std::string::npos);
+}
+
+TEST(Explain, KindsAndTotalsAddUp) {
+    const Explanation explanation = explained("bf16");
+    std::int64_t flops = 0, bytes = 0, cast_bytes = 0;
+    int nodes = 0;
+    for (const ExplainedNode& node : explanation.nodes) {
+        flops += node.flops;
+        bytes += node.bytes;
+    }
+    for (const ExplainedCast& cast : explanation.casts) cast_bytes += cast.bytes;
+    for (const ExplainedKind& kind : kinds_of(explanation.nodes)) {
+        flops -= kind.node.flops;
+        nodes += kind.count;
+    }
+    EXPECT_EQ(flops, 0);
+    EXPECT_EQ(nodes, static_cast<int>(explanation.nodes.size()));
+    for (const CastKind& kind : kinds_of(explanation.casts)) cast_bytes -= kind.cast.bytes;
+    EXPECT_EQ(cast_bytes, 0);
+    const std::vector<ArithmeticTotal> totals = totals_of(explanation);
+    EXPECT_EQ(totals.back().name, "casts");
+    for (const ArithmeticTotal& total : totals) bytes -= total.name == "casts" ? 0 : total.bytes;
+    EXPECT_EQ(bytes, 0);
 }
 
 TEST(Explain, Fp32HasNoCasts) {

@@ -1,0 +1,35 @@
+// An explanation added up, for tables: operations by kind, casts by kind, and totals by arithmetic.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/report/explain.h"
+
+namespace mantissa {
+
+struct ExplainedKind {
+    ExplainedNode node;  ///< the first of them, with the bytes and arithmetic of all
+    int count = 0;
+};
+
+/// Nodes that differ in nothing but their place in the model, in order of first use.
+std::vector<ExplainedKind> kinds_of(const std::vector<ExplainedNode>& nodes);
+
+struct CastKind {
+    ExplainedCast cast;  ///< the first of them, with the bytes of all
+    int count = 0;
+};
+
+/// Casts of one pass, between the same formats and by the same rule.
+std::vector<CastKind> kinds_of(const std::vector<ExplainedCast>& casts);
+
+struct ArithmeticTotal {
+    std::string name;  ///< "bf16*bf16+f32", "f32", "movement", "casts"
+    std::int64_t flops = 0, bytes = 0;
+};
+
+/// By arithmetic, casts last.
+std::vector<ArithmeticTotal> totals_of(const Explanation& explanation);
+
+}  // namespace mantissa
