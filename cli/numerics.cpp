@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "cli/converge.h"
 #include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "mantissa/data/batches.h"
@@ -55,6 +56,7 @@ void add_numerics_command(CLI::App& app, const std::string& typed) {
     add_run_options(*command, options->run);
     add_output_file(*command, "--html", options->html,
                     "Write it as a page, with a histogram of every tensor");
+    add_converge_command(*command, typed);
     command->callback([options, command] {
         if (command->get_subcommands().empty()) run(*options);
     });

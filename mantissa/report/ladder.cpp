@@ -291,7 +291,7 @@ std::vector<std::string> default_rungs(const Target& target) {
     std::vector<std::string> names;
     for (const std::string& name : ladder_rungs()) {
         if (name == "fp16") continue;
-        if (name == "tf32" && target.bf16_unit != "amx") continue;
+        if (name == "tf32" && (target.bf16_unit != "amx" || !target.cannot_multiply_tf32.empty())) continue;
         if (find_rung(name).fuse && !target.cannot_compile.empty()) continue;
         names.push_back(name);
     }
@@ -309,6 +309,15 @@ std::int64_t largest_batch(Device& device, const LadderOptions& options) {
         if (needed + scratch_bytes_for(device.target()) <= available_memory()) return batch;
     }
     return 1;
+}
+
+double loss_tolerance_of(const Policy& policy) {
+    const std::string_view name = policy.simulate.empty()    ? std::string_view(policy.name)
+                                  : policy.simulate == "f16" ? "fp16"
+                                                             : std::string_view(policy.simulate);
+    for (const Rung& rung : known_rungs)
+        if (rung.policy == name) return rung.loss_tolerance;
+    throw InternalError("every policy has its rung");
 }
 
 LadderReport run_ladder(Device& device, const TokenStream& tokens, const LadderOptions& options) {

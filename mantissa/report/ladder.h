@@ -71,6 +71,9 @@ struct LadderReport {
 /// does.
 std::int64_t largest_batch(Device& device, const LadderOptions& options);
 
+/// How far losses may lie from those of FP32 over some tens of steps, under a policy or its simulation.
+double loss_tolerance_of(const Policy& policy);
+
 /// Runs the ladder. Throws UserError for an unknown rung, if the text is too short for one step, if the
 /// memory does not suffice, or if a rung's losses leave those of the first by more than its tolerance.
 LadderReport run_ladder(Device& device, const TokenStream& tokens, const LadderOptions& options);

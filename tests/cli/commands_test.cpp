@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/html_page.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -83,6 +84,15 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"lint --policy bf17", 1, "bf17"},
         {"lint --sequence 2000", 1, "a sequence of 2000 does not fit"},
         {"lint gpt2-1558m", 2, "gpt2-1558m"},
+        {"explain --diff fp32 bf16 --json x.json", 1, "--diff prints a difference and does nothing else"},
+        {"explain --trace x.json", 1, "--trace shows times: it needs --roofline"},
+        {"train --simulate fp8", 1, "there is no format 'fp8' to simulate; there are tf32, bf16, fp16"},
+        {"train --simulate bf16 --policy bf16", 1, "--simulate rounds what FP32 multiplies"},
+        {"numerics converge --policies fp32", 1, "two precisions or more are compared, got 1"},
+        {"numerics converge --policies fp32,fp8", 1, "there is no policy 'fp8'"},
+        {"numerics converge --tolerance -1", 1, "--tolerance must be 0 or more, got -1"},
+        {"numerics converge --loss-scale 0", 1, "--loss-scale must be above 0, got 0"},
+        {"numerics --steps 3 converge", 1, "give --steps behind converge"},
         {"peaks --of b17", 1, "there is no accelerator 'b17'; there are: a100, h100, h200"},
         {"peaks --device tpu", 1, "--device tpu: this build has cpu only"},
         {"", 2, "subcommand"},
@@ -159,6 +169,72 @@ TEST(Commands, LintNamesUglySizesAndWritesItsJson) {
     EXPECT_NE(measured.output.find("sequence           60       64  h.0.attn and 3 more"), std::string::npos)
         << measured.output;
     EXPECT_NE(measured.output.find(" ms, gain "), std::string::npos) << measured.output;
+}
+
+std::string text_of(const std::string& file) {
+    std::ifstream stream(file);
+    return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+void expect_page(const std::string& file, std::initializer_list<const char*> parts) {
+    const std::string page = text_of(file);
+    EXPECT_EQ(fault_of_page(page), "");
+    for (const char* part : parts)
+        EXPECT_NE(page.find(part), std::string::npos) << part << " is missing in " << file;
+}
+
+TEST(Commands, PagesAreWrittenWithTheCommandThatWasTyped) {
+    const TemporaryDirectory directory;
+    const std::string file = (directory.path() / "it's.html").string();
+    const std::string html = " --html \"" + file + "\"";
+    const Ran ladder = run(
+        "ladder --model gpt2-tiny --batch 1 --sequence 32 --steps 2 --repeats 1 --rungs fp32,bf16" + html);
+    ASSERT_EQ(ladder.status, 0) << ladder.output;
+    expect_page(file, {"from fp32 to", "One A100", "mantissa ladder --model gpt2-tiny --batch 1",
+                       "it&#39;\\&#39;&#39;s.html"});
+    const Ran explain = run("explain --model gpt2-tiny --batch 1 --sequence 16 --policy bf16" + html);
+    ASSERT_EQ(explain.status, 0) << explain.output;
+    expect_page(file, {"bf16*bf16+f32", "mantissa explain"});
+    EXPECT_EQ(text_of(file).find("Roofline"), std::string::npos);
+    const Ran roofline =
+        run("explain --roofline --model gpt2-tiny --batch 1 --sequence 16 --policy bf16" + html);
+    ASSERT_EQ(roofline.status, 0) << roofline.output;
+    expect_page(file, {"bf16*bf16+f32", "Roofline", "<circle", "of roof"});
+    const Ran numerics = run("numerics --batch 1 --sequence 16 --steps 1" + html);
+    ASSERT_EQ(numerics.status, 0) << numerics.output;
+    expect_page(file, {"The loss scale for FP16", "h.3.mlp", "wte.weight", "mantissa numerics"});
+    const Ran converge = run(
+        "numerics converge --batch 1 --sequence 16 --steps 2 --policies fp32,bf16 --simulate tf32" + html);
+    ASSERT_EQ(converge.status, 0) << converge.output;
+    EXPECT_NE(converge.output.find("simulated tf32"), std::string::npos) << converge.output;
+    expect_page(file, {"gpt2-tiny in 3 precisions", "simulated tf32", "mantissa numerics converge"});
+}
+
+TEST(Commands, SimulationsSayWhatTheyAre) {
+    const Ran train = run("train --batch 1 --sequence 16 --steps 1 --simulate fp16");
+    ASSERT_EQ(train.status, 0) << train.output;
+    for (const char* part :
+         {", simulated fp16, ",
+          "operands of contractions are rounded to f16 and multiplied in FP32: its numbers, not its speed"})
+        EXPECT_NE(train.output.find(part), std::string::npos) << part << " is missing in " << train.output;
+    const Ran explain = run("explain --model gpt2-tiny --simulate tf32 --policy fp32");
+    ASSERT_EQ(explain.status, 0) << explain.output;
+    for (const char* part : {"policy simulated tf32", "round_to", "simulate tf32: matmul", "f32*f32+f32"})
+        EXPECT_NE(explain.output.find(part), std::string::npos)
+            << part << " is missing in " << explain.output;
+}
+
+TEST(Commands, ForbiddenTf32IsTheFirstThingSaid) {
+    for (const char* command :
+         {"ladder --model gpt2-tiny --rungs fp32,tf32", "train --policy tf32", "explain --policy tf32"}) {
+        const Ran ran = run(
+            std::string("--version > /dev/null; NVIDIA_TF32_OVERRIDE=0 " MANTISSA_BINARY_DIR "/mantissa ") +
+            command);
+        EXPECT_EQ(ran.status, 1);
+        EXPECT_EQ(last_line(ran.output),
+                  "mantissa: NVIDIA_TF32_OVERRIDE=0 forbids TF32, which the policy tf32 asks for; unset it, "
+                  "or use another policy");
+    }
 }
 
 TEST(Commands, FilesThatCannotBeWrittenAreNamedBeforeTheWork) {

@@ -1,0 +1,91 @@
+#include "cli/converge.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "cli/output_file.h"
+#include "cli/run_options.h"
+#include "mantissa/base/error.h"
+#include "mantissa/report/converge.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+struct Options {
+    RunOptions run;
+    std::vector<std::string> policies = {"fp32", "tf32", "bf16", "fp16"}, simulate;
+    double tolerance = -1, loss_scale = 0;
+    bool has_tolerance = false, has_loss_scale = false;
+    std::string html, command;
+};
+
+void validate(const Options& options) {
+    if (options.has_tolerance && !(options.tolerance >= 0))
+        throw UserError(fmt::format("--tolerance must be 0 or more, got {}", options.tolerance));
+    if (options.has_loss_scale && !(options.loss_scale > 0))
+        throw UserError(fmt::format("--loss-scale must be above 0, got {}", options.loss_scale));
+}
+
+void run(const Options& options) {
+    validate(options);
+    ConvergeOptions converge{.policies = {},
+                             .trainer = trainer_options(options.run),
+                             .steps = options.run.steps,
+                             .learning_rate = options.run.learning_rate,
+                             .tolerance = options.tolerance,
+                             .fixed_loss_scale = options.loss_scale};
+    for (const std::string& name : options.policies) converge.policies.push_back(find_policy(name));
+    for (const std::string& format : options.simulate) converge.policies.push_back(simulated(format));
+    ProgressLine progress(options.run.quiet);
+    converge.progress = [&](const std::string& what) { progress.show(what); };
+    const auto device = open_device(options.run);
+    const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::bytes);
+    const ConvergeReport report = run_converge(*device, corpus.stream, converge);
+    progress.clear();
+    fmt::print("{}\n{}", corpus.description, converge_table(report));
+    write_output(options.run.json, converge_json(report));
+    write_output(options.html, converge_html(report, options.command));
+}
+
+}  // namespace
+
+void add_converge_command(CLI::App& numerics, const std::string& typed) {
+    const auto options = std::make_shared<Options>();
+    options->command = typed;
+    options->run.steps = 20;
+    CLI::App* command = numerics.add_subcommand(
+        "converge", "Train the same model in several precisions and hold their losses against one another");
+    add_run_options(*command, options->run);
+    command
+        ->add_option(
+            "--policies", options->policies,
+            fmt::format("Precisions, with commas between, of {}; the first is what the others are held "
+                        "against",
+                        fmt::join(policy_names(), ", ")))
+        ->delimiter(',')
+        ->capture_default_str();
+    command
+        ->add_option("--simulate", options->simulate,
+                     "After these, FP32 with what contractions multiply rounded to tf32, bf16, fp16 first")
+        ->delimiter(',');
+    CLI::Option* tolerance = command->add_option(
+        "--tolerance", options->tolerance,
+        "How far losses may lie from the first's (default: tf32 0.001, bf16 and fp16 0.02, fp32 0)");
+    CLI::Option* loss_scale = command->add_option(
+        "--loss-scale", options->loss_scale, "A number that stays, for fp16 (default: dynamic, from 65536)");
+    add_output_file(*command, "--html", options->html, "Write it as a page, with the curves");
+    command->callback([options, tolerance, loss_scale, &numerics] {
+        for (const CLI::Option* option : numerics.get_options())
+            if (option->count() > 0)
+                throw UserError(
+                    fmt::format("give {} behind converge, which has options of its own", option->get_name()));
+        options->has_tolerance = tolerance->count() > 0;
+        options->has_loss_scale = loss_scale->count() > 0;
+        run(*options);
+    });
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,201 @@
+#include "mantissa/report/converge.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/batches.h"
+#include "mantissa/report/ladder.h"
+
+namespace mantissa {
+
+namespace {
+
+// A run whose steps are not finite any more is given up after so many in a row.
+constexpr int bad_steps = 3;
+
+LossScaleOptions loss_scale_of(const ConvergeOptions& options, const Policy& policy) {
+    LossScaleOptions scale = default_loss_scale(policy);
+    if (scale.kind == LossScaleOptions::Kind::none || options.fixed_loss_scale == 0) return scale;
+    scale.kind = LossScaleOptions::Kind::fixed;
+    scale.initial = options.fixed_loss_scale;
+    validate(scale);
+    return scale;
+}
+
+/// One policy from the first step to the last.
+class Training {
+  public:
+    Training(Device& device, const TokenStream& tokens, const ConvergeOptions& options, const Policy& policy)
+        : options_(options),
+          trainer_(device, settings_of(options, policy)),
+          batches_(tokens, tokens.all(),
+                   {.batch = options.trainer.batch, .sequence = options.trainer.sequence}),
+          inputs_(static_cast<std::size_t>(trainer_.tokens_per_step())),
+          targets_(inputs_.size()) {
+        run_.policy = policy.name;
+        run_.tolerance = options.tolerance < 0 ? loss_tolerance_of(policy) : options.tolerance;
+        run_.scaled = trainer_.options().loss_scale.kind != LossScaleOptions::Kind::none;
+    }
+
+    ConvergedRun run() {
+        for (std::int64_t i = 0; i < options_.steps && run_.gave_up.empty(); ++i) {
+            if (options_.progress)
+                options_.progress(fmt::format("{}: step {} of {}", run_.policy, i + 1, options_.steps));
+            step(i);
+        }
+        run_.loss_scale = trainer_.loss_scale().scale;
+        if (run_.gave_up.empty() && run_.scaled) run_.lost = trainer_.underflow(inputs_, targets_).share();
+        return std::move(run_);
+    }
+
+  private:
+    static TrainerOptions settings_of(const ConvergeOptions& options, const Policy& policy) {
+        TrainerOptions settings = options.trainer;
+        settings.pipeline.policy = policy;
+        settings.loss_scale = loss_scale_of(options, policy);
+        return settings;
+    }
+
+    void step(std::int64_t index) {
+        batches_.fill(static_cast<std::uint64_t>(index), 0, inputs_, targets_);
+        const StepResult result = trainer_.step(inputs_, targets_, options_.learning_rate);
+        run_.losses.push_back(static_cast<double>(result.loss));
+        if (result.applied) {
+            bad_in_a_row_ = 0;
+            return;
+        }
+        ++run_.skipped;
+        // On its way to the right scale a dynamic loss scale skips steps; that is no fault.
+        const LossScaleOptions& scaling = trainer_.options().loss_scale;
+        const bool searching = scaling.kind == LossScaleOptions::Kind::dynamic &&
+                               trainer_.loss_scale().scale > scaling.floor && std::isfinite(result.loss);
+        if (searching || ++bad_in_a_row_ < bad_steps) return;
+        const auto found = trainer_.first_non_finite(inputs_, targets_, options_.learning_rate);
+        run_.gave_up = fmt::format("{} steps in a row were not finite, the last at step {}: {}", bad_steps,
+                                   index, found ? found->text() : "nothing was found when it was run again");
+    }
+
+    const ConvergeOptions& options_;
+    Trainer trainer_;
+    BatchSource batches_;
+    std::vector<std::int32_t> inputs_, targets_;
+    ConvergedRun run_;
+    int bad_in_a_row_ = 0;
+};
+
+void find_furthest(ConvergedRun& run, const ConvergedRun& first) {
+    const std::size_t steps = std::min(run.losses.size(), first.losses.size());
+    for (std::size_t i = 0; i < steps; ++i) {
+        const double difference = run.losses[i] - first.losses[i];
+        // The negation counts a loss that is no number as furthest of all.
+        if (i > 0 && std::abs(difference) <= std::abs(run.furthest)) continue;
+        run.furthest = difference;
+        run.furthest_step = static_cast<std::int64_t>(i);
+        if (!std::isfinite(difference)) return;
+    }
+}
+
+const ConvergedRun* find_run(const ConvergeReport& report, std::string_view policy) {
+    for (const ConvergedRun& run : report.runs)
+        if (run.policy == policy) return &run;
+    return nullptr;
+}
+
+std::string tf32_finding(const ConvergeReport& report) {
+    const ConvergedRun* const run = find_run(report, "tf32");
+    if (!run) return "It was not run here: --policies fp32,tf32.";
+    return run->agrees()
+               ? "Here it agrees, so 10 bits of fraction are enough and the range of 8 exponent bits is: "
+                 "look at what has fewer."
+               : "Here it does not agree either, so this network wants more than 10 bits of fraction, "
+                 "or a smaller learning rate; no loss scale will help.";
+}
+
+std::string scale_finding(const ConvergeReport& report) {
+    std::string text;
+    for (const ConvergedRun& run : report.runs)
+        if (run.scaled)
+            text += fmt::format("{}{}: {:g} after the last step, {} of {} steps skipped.",
+                                text.empty() ? "" : " ", run.policy, run.loss_scale, run.skipped,
+                                run.losses.size());
+    return text.empty() ? "None of these runs has one." : text;
+}
+
+std::string loss_finding(const ConvergeReport& report) {
+    std::string text;
+    for (const ConvergedRun& run : report.runs)
+        if (run.scaled && !run.losses.empty())
+            text += fmt::format("{}{}: {:.4f} times {:g} is {:.3g}.", text.empty() ? "" : " ", run.policy,
+                                run.losses.back(), run.loss_scale, run.losses.back() * run.loss_scale);
+    return text;
+}
+
+std::string underflow_finding(const ConvergeReport& report) {
+    std::string text;
+    for (const ConvergedRun& run : report.runs)
+        if (run.scaled && run.gave_up.empty())
+            text +=
+                fmt::format("{}{}: {:.2f} % of the gradients became zero when they were cast, at the end.",
+                            text.empty() ? "" : " ", run.policy, 100 * run.lost);
+    return text;
+}
+
+}  // namespace
+
+bool ConvergedRun::agrees() const { return gave_up.empty() && std::abs(furthest) <= tolerance; }
+
+double ConvergedRun::last_mean() const {
+    const std::size_t count = std::min<std::size_t>(20, losses.size());
+    double sum = 0;
+    for (std::size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
+    return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+ConvergeReport run_converge(Device& device, const TokenStream& tokens, const ConvergeOptions& options) {
+    if (options.policies.size() < 2)
+        throw UserError(fmt::format("two precisions or more are compared, got {}", options.policies.size()));
+    for (const Policy& policy : options.policies)
+        if (std::count_if(options.policies.begin(), options.policies.end(),
+                          [&](const Policy& other) { return other.name == policy.name; }) > 1)
+            throw UserError(fmt::format("the policy {} was named twice", policy.name));
+    if (options.steps < 1) throw UserError(fmt::format("steps must be 1 or more, got {}", options.steps));
+    ConvergeReport report{.model = options.trainer.model.name,
+                          .batch = options.trainer.batch,
+                          .sequence = options.trainer.sequence,
+                          .steps = options.steps,
+                          .seed = options.trainer.seed,
+                          .learning_rate = options.learning_rate,
+                          .runs = {}};
+    for (const Policy& policy : options.policies) {
+        report.runs.push_back(Training(device, tokens, options, policy).run());
+        find_furthest(report.runs.back(), report.runs.front());
+    }
+    return report;
+}
+
+std::vector<std::string> where_to_look(const ConvergeReport& report) {
+    if (std::all_of(report.runs.begin(), report.runs.end(),
+                    [](const ConvergedRun& run) { return run.agrees(); }))
+        return {};
+    const auto with = [](const std::string& place, const std::string& finding) {
+        return finding.empty() ? place : place + " " + finding;
+    };
+    return {
+        with("Try TF32: it has FP32's range and FP16's precision, so it tells a lack of bits from a lack of "
+             "range.",
+             tf32_finding(report)),
+        with("Look at the loss scale: one that sinks to its floor means numbers that overflow whatever the "
+             "scale, one that is fixed and small that gradients may be lost.",
+             scale_finding(report)),
+        with("Compare the loss with and without the scale: without it, it must be FP32's; with it, and in "
+             "every gradient, it must stay finite.",
+             loss_finding(report)),
+        with("Look for underflow: `mantissa numerics --html FILE` shows the gradients of every tensor under "
+             "FP16's range, and proposes a scale.",
+             underflow_finding(report))};
+}
+
+}  // namespace mantissa

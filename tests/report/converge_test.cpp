@@ -1,0 +1,165 @@
+// The same training in several precisions: who agrees, who does not and where to look, and the page.
+#include "mantissa/report/converge.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "tests/support/html_page.h"
+
+namespace mantissa {
+namespace {
+
+TokenStream some_tokens() {
+    std::vector<std::int32_t> tokens;
+    for (std::int32_t i = 0; i < 2000; ++i) tokens.push_back(i * i % 89);
+    return TokenStream(tokens);
+}
+
+ConvergeOptions small(std::vector<Policy> policies) {
+    return {.policies = std::move(policies),
+            .trainer = {.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 32},
+            .steps = 4};
+}
+
+ConvergeReport converged(const ConvergeOptions& options) {
+    const auto device = make_cpu_device();
+    return run_converge(*device, some_tokens(), options);
+}
+
+TEST(Converge, EveryPrecisionAgreesWithFp32) {
+    const ConvergeReport report = converged(
+        small({find_policy("fp32"), find_policy("tf32"), find_policy("bf16"), find_policy("fp16")}));
+    ASSERT_EQ(report.runs.size(), 4u);
+    EXPECT_EQ(report.runs[0].furthest, 0);
+    for (const ConvergedRun& run : report.runs) {
+        EXPECT_EQ(run.losses.size(), 4u);
+        EXPECT_LT(run.losses.back(), run.losses.front());
+        EXPECT_TRUE(run.agrees()) << run.policy << " by " << run.furthest;
+        EXPECT_EQ(run.scaled, run.policy == "fp16");
+        if (&run == &report.runs.front()) continue;
+        EXPECT_NE(run.losses, report.runs[0].losses) << run.policy;  // so they were computed differently
+        EXPECT_EQ(run.furthest, run.losses[static_cast<std::size_t>(run.furthest_step)] -
+                                    report.runs[0].losses[static_cast<std::size_t>(run.furthest_step)]);
+    }
+    EXPECT_TRUE(where_to_look(report).empty());
+}
+
+TEST(Converge, SimulationsTrainAsTheFormatsDo) {
+    const ConvergeReport report = converged(small(
+        {find_policy("fp32"), find_policy("tf32"), simulated("tf32"), simulated("bf16"), simulated("fp16")}));
+    for (const ConvergedRun& run : report.runs)
+        EXPECT_TRUE(run.agrees()) << run.policy << " by " << run.furthest;
+    const auto device = make_cpu_device();
+    if (device->target().bf16_unit != "amx") {
+        // There TF32 is three products of BF16; elsewhere it is this rounding and nothing more.
+        EXPECT_EQ(report.runs[1].losses, report.runs[2].losses);
+    }
+    EXPECT_NE(report.runs[0].losses, report.runs[3].losses);
+    EXPECT_EQ(report.runs[3].policy, "simulated bf16");
+    EXPECT_EQ(report.runs[3].tolerance, 0.02);
+    EXPECT_TRUE(report.runs[4].scaled);
+    EXPECT_GT(report.runs[4].loss_scale, 1);
+}
+
+TEST(Converge, ARunThatDisagreesGetsTheOrderOfLooking) {
+    ConvergeOptions options = small({find_policy("fp32"), find_policy("tf32"), find_policy("fp16")});
+    options.tolerance = 0;
+    options.fixed_loss_scale = 1;
+    const std::vector<std::string> places = where_to_look(converged(options));
+    ASSERT_EQ(places.size(), 4u);
+    EXPECT_NE(places[0].find("Try TF32"), std::string::npos) << places[0];
+    EXPECT_NE(places[0].find("does not agree either"), std::string::npos) << places[0];
+    EXPECT_NE(places[1].find("fp16: 1 after the last step, 0 of 4 steps skipped"), std::string::npos)
+        << places[1];
+    EXPECT_NE(places[2].find("loss with and without the scale"), std::string::npos) << places[2];
+    EXPECT_NE(places[3].find(" % of the gradients became zero"), std::string::npos) << places[3];
+}
+
+TEST(Converge, ARunThatIsNotFiniteIsGivenUpAndNamed) {
+    ConvergeOptions options = small({find_policy("fp32"), find_policy("bf16")});
+    options.steps = 9;
+    options.learning_rate = 1e38;  // the first update makes weights with which no loss is finite
+    const ConvergeReport report = converged(options);
+    for (const ConvergedRun& run : report.runs) {
+        EXPECT_EQ(run.losses.size(), 4u);
+        EXPECT_EQ(run.gave_up.find("3 steps in a row were not finite, the last at step 3: "), 0u)
+            << run.gave_up;
+        EXPECT_FALSE(run.agrees());
+    }
+    const auto json = nlohmann::json::parse(converge_json(report));
+    EXPECT_TRUE(json["runs"][0]["losses"][3].is_null());
+    EXPECT_FALSE(json["runs"][0]["agrees"].get<bool>());
+    EXPECT_EQ(fault_of_page(converge_html(report, "")), "");
+}
+
+TEST(Converge, BadOptionsAreRefused) {
+    const auto says = [](const ConvergeOptions& options) -> std::string {
+        try {
+            converged(options);
+        } catch (const UserError& error) {
+            return error.what();
+        }
+        return "nothing was refused";
+    };
+    EXPECT_EQ(says(small({find_policy("fp32")})), "two precisions or more are compared, got 1");
+    EXPECT_EQ(says(small({find_policy("bf16"), find_policy("bf16")})), "the policy bf16 was named twice");
+    ConvergeOptions no_steps = small({find_policy("fp32"), find_policy("bf16")});
+    no_steps.steps = 0;
+    EXPECT_EQ(says(no_steps), "steps must be 1 or more, got 0");
+}
+
+ConvergeReport written_report() {
+    ConvergeReport report{.model = "tiny <&>",
+                          .batch = 2,
+                          .sequence = 32,
+                          .steps = 3,
+                          .seed = 7,
+                          .learning_rate = 0.001,
+                          .runs = {}};
+    report.runs = {
+        {.policy = "fp32", .losses = {3, 2, 1.5}},
+        {.policy = "bf16", .losses = {3, 2.25, 1.5}, .tolerance = 0.02, .furthest = 0.25, .furthest_step = 1},
+        {.policy = "fp16",
+         .losses = {3},
+         .gave_up = "infinite <gelu>",
+         .tolerance = 0.02,
+         .scaled = true,
+         .loss_scale = 256,
+         .skipped = 3,
+         .lost = 0.125}};
+    return report;
+}
+
+TEST(Converge, TableAndJsonHaveLossesAndTheLargestDifference) {
+    const std::string table = converge_table(written_report());
+    for (const char* part :
+         {"     1        2.00000        2.25000              -", "+0.250000        1      0.02",
+          "does not agree", "fp16 was given up: infinite <gelu>", "where to look for the fault",
+          "1. Try TF32", "It was not run here", "4. Look for underflow"})
+        EXPECT_NE(table.find(part), std::string::npos) << part << " is missing in\n" << table;
+    const auto json = nlohmann::json::parse(converge_json(written_report()));
+    EXPECT_EQ(json["command"], "numerics converge");
+    EXPECT_EQ(json["runs"][1]["furthest"], 0.25);
+    EXPECT_EQ(json["runs"][1]["furthest_step"], 1);
+    EXPECT_TRUE(json["runs"][0]["agrees"].get<bool>());
+    EXPECT_FALSE(json["runs"][1]["agrees"].get<bool>());
+    EXPECT_TRUE(json["runs"][0]["loss_scale"].is_null());
+    EXPECT_EQ(json["runs"][2]["gave_up"], "infinite <gelu>");
+    EXPECT_EQ(json["where_to_look"].size(), 4u);
+}
+
+TEST(Converge, ThePageHasCurvesAndEscapesNames) {
+    const std::string page = converge_html(written_report(), "mantissa numerics converge '<'");
+    EXPECT_EQ(fault_of_page(page), "");
+    for (const char* part :
+         {"tiny &lt;&amp;&gt; in 3 precisions", "bf16, step 1: 2.25", "bf16, step 1: 0.25",
+          "given up: infinite &lt;gelu&gt;", "<li>Try TF32", "12.5 %", "converge &#39;&lt;&#39;"})
+        EXPECT_NE(page.find(part), std::string::npos) << part << " is missing in\n" << page;
+}
+
+}  // namespace
+}  // namespace mantissa
