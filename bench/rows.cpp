@@ -252,6 +252,7 @@ void add_update_kernels(std::vector<Kernel>& all) {
                  float* p = m.in.take(flat);
                  float* m1 = m.in2.take(flat);
                  float* m2 = m.state.take(flat);
+                 BF16* copy = with_copy ? m.out.take<BF16>(flat) : nullptr;
                  adamw(r.kernels,
                        {.count = flat,
                         .step = {.learning_rate = 0, .beta1 = 1, .beta2 = 1, .eps = 1, .weight_decay = 0},
@@ -262,7 +263,8 @@ void add_update_kernels(std::vector<Kernel>& all) {
                         .parameter = p,
                         .moment1 = m1,
                         .moment2 = m2,
-                        .parameter_bf16 = with_copy ? m.out.take<BF16>(flat) : nullptr},
+                        .copy_in = {copy, DType::bf16},
+                        .copy = {copy, DType::bf16}},
                        r.pool);
              }});
     all.push_back({"squared_norm f32 (read only)", flat * 4, [](const Run& r) {

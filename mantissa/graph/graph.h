@@ -59,7 +59,14 @@ struct Initializer {
 
 /// A value that lives from one run to the next.
 struct State {
-    enum class Kind : std::uint8_t { parameter, optimizer, gradient, counter, cache } kind = Kind::parameter;
+    enum class Kind : std::uint8_t {
+        parameter,
+        optimizer,
+        gradient,
+        counter,
+        cache,
+        derived  ///< follows from parameters: made at start, rewritten with them, never saved
+    } kind = Kind::parameter;
     std::string name;
     Type type;
     Initializer initializer;

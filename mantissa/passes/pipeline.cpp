@@ -11,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/expand.h"
+#include "mantissa/passes/lay_out.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/passes/simulate.h"
@@ -28,6 +29,7 @@ constexpr std::array optional_passes = {OptionalPass{"match_attention", &Pipelin
                                         OptionalPass{"chunk_loss", &PipelineOptions::chunk_loss},
                                         OptionalPass{"simplify", &PipelineOptions::simplify},
                                         OptionalPass{"pad", &PipelineOptions::pad},
+                                        OptionalPass{"lay_out", &PipelineOptions::lay_out},
                                         OptionalPass{"fuse", &PipelineOptions::fuse}};
 
 /// Runs passes one after another on a graph; times, verifies and shows each.
@@ -131,6 +133,12 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
             built.padded = std::move(padded.padded);
             built.unpadded = std::move(padded.unpadded);
         });
+    if (options.lay_out)
+        pipeline.run("lay_out", [&] {
+            LaidOut laid = lay_out(graph);
+            graph = std::move(laid.graph);
+            built.derive = std::move(laid.derive);
+        });
     pipeline.run("expand", [&] { graph = expand(graph, expands); });
     if (options.fuse) {
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
@@ -186,13 +194,14 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
     return built;
 }
 
-BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options) {
+BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options,
+                            const std::string& result) {
     Graph graph;
     std::vector<PatternRefusal> attention, chunking;
     Pipeline pipeline(graph, options);
     Value loss = build_forward(pipeline, graph, model, options, attention).value();
     build_chunked_loss(pipeline, graph, {&loss, 1}, options, chunking);
-    graph.add_result("loss", loss);
+    graph.add_result(result, loss);
     BuiltGraph built = build_kernels(pipeline, graph, options);
     built.refused_attention = std::move(attention);
     built.refused_chunks = std::move(chunking);

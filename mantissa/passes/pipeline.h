@@ -39,6 +39,7 @@ struct PipelineOptions {
     bool match_attention = false;  ///< whether attention is looked for in the model
     bool chunk_loss = false;       ///< whether the logits are made a chunk of tokens at a time
     bool pad = false;              ///< whether ugly extents of parameters are padded
+    bool lay_out = false;          ///< whether what follows from parameters alone is kept beside them
     bool fuse = false;  ///< whether row and element-wise work becomes nests, for kernels made in process
     /// What the backward pass computes again instead of keeping it; see passes/recompute.h.
     std::set<std::string> recompute = {};
@@ -62,6 +63,7 @@ void choose_passes(PipelineOptions& options, std::span<const std::string> names)
 
 struct BuiltGraph {
     Graph graph;
+    Graph derive = {};  ///< makes the derived states of `graph`; see lay_out.h
     std::vector<PassTime> times;
     std::vector<PatternRefusal> refused_attention = {};  ///< softmaxes that are part of none
     std::vector<PatternRefusal> refused_chunks = {};     ///< losses whose logits stay whole
@@ -75,8 +77,9 @@ struct BuiltGraph {
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options = {});
 
-/// Builds the graph of a forward pass alone, with the result `loss`: as a training step has it, without
-/// gradients.
-BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options = {});
+/// Builds the graph of a forward pass alone: as a training step has it, without gradients. What the model
+/// returns is the result of that name.
+BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options = {},
+                            const std::string& result = "loss");
 
 }  // namespace mantissa

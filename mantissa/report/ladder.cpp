@@ -27,6 +27,9 @@ struct Rung {
     bool match_attention = false;
     bool pad = false;  ///< where something is ugly; else it is the rung before
     bool chunk_loss = false;
+
+    /// The rungs that run what PyTorch runs cast weights where they are used, as it does.
+    bool lays_out() const { return fuse; }
 };
 
 constexpr std::string_view bf16_kernel = "gemm bf16*bf16+f32";
@@ -76,6 +79,7 @@ const Rung& find_rung(const std::string& name) {
 TrainerOptions options_of(const Rung& rung, TrainerOptions options) {
     options.pipeline.policy = find_policy(rung.policy);
     options.pipeline.fuse = rung.fuse;
+    options.pipeline.lay_out = rung.lays_out();
     options.pipeline.match_attention = rung.match_attention;
     options.pipeline.pad = rung.pad;
     options.pipeline.chunk_loss = rung.chunk_loss;

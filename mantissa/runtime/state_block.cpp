@@ -80,6 +80,7 @@ bool StateBlock::has(const std::string& name) const {
 
 void StateBlock::initialize(std::uint64_t seed) {
     for (const State& state : states_) {
+        if (state.kind == State::Kind::derived) continue;
         std::vector<std::byte> value(static_cast<std::size_t>(state.type.bytes()));
         fill(value, state.type.dtype, state.initializer,
              {.seed = seed, .step = 0, .operation = hash_of(state.name)});
@@ -109,6 +110,7 @@ std::vector<std::byte> StateBlock::read(const std::string& name) const {
 void StateBlock::write(const std::string& name, std::span<const std::byte> value) {
     check(static_cast<std::int64_t>(value.size()) == type(name).bytes(), "a state is written whole");
     device_.copy_to_device(address(name), value);
+    ++writes_;
 }
 
 std::vector<float> StateBlock::read_f32(const std::string& name) const {

@@ -19,7 +19,7 @@ class StateBlock {
     /// outlive this.
     StateBlock(Device& device, std::span<const State> states, const StateBlock& shared);
 
-    /// Gives every state of its own its initial value. The numbers of a state depend on the seed and its own
+    /// Gives every state of its own its initial value, derived ones apart. The numbers of a state depend on the seed and its own
     /// name alone.
     void initialize(std::uint64_t seed);
 
@@ -34,6 +34,8 @@ class StateBlock {
     std::vector<std::byte> read(const std::string& name) const;
     void write(const std::string& name, std::span<const std::byte> value);
     std::vector<float> read_f32(const std::string& name) const;
+    /// How often something was written from outside: what follows from the states may be out of date then.
+    std::int64_t writes() const { return writes_; }
 
     /// Its own, without those that it shares.
     const std::vector<State>& states() const { return states_; }
@@ -53,6 +55,7 @@ class StateBlock {
     std::vector<State> states_;
     std::map<std::string, Entry> entries_;
     std::int64_t bytes_ = 0;
+    std::int64_t writes_ = 0;
     std::unique_ptr<DeviceMemory> memory_;
 };
 

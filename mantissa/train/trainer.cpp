@@ -38,8 +38,7 @@ TraceModel trace_gpt2(const TrainerOptions& options) {
     };
 }
 
-void require_memory(const Trainer& trainer) {
-    const MemoryUse memory = trainer.memory();
+void require_memory(const Trainer& trainer, const MemoryUse& memory) {
     const std::int64_t available = available_memory();
     if (memory.total() <= available) return;
     const auto gigabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / gigabyte; };
@@ -76,16 +75,17 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
             return mantissa::loss_scale(graph, scaling);
         };
     const TraceUpdate update = adamw_update(options_.optimizer, options_.loss_scale);
+    // The plans of a step read the same derived states; the last built is the one that writes them, too.
     if (options_.accumulate == 1) {
         plan_ = build(update, options_.pipeline);
     } else {
-        plan_ = build(with_added_gradients(update), options_.pipeline);
         PipelineOptions pipeline = options_.pipeline;
         if (pipeline.dump)
             pipeline.dump = [show = pipeline.dump](const std::string& pass, const Graph& graph) {
                 show("accumulate-" + pass, graph);
             };
         accumulate_plan_ = build(add_to_gradients(), pipeline);
+        plan_ = build(with_added_gradients(update), options_.pipeline);
     }
     build_milliseconds_ = watch.milliseconds();
 }
@@ -97,6 +97,7 @@ std::unique_ptr<Plan> Trainer::build(const TraceUpdate& update, const PipelineOp
     padded_ = std::move(step.padded);  // the plans of a step pad alike
     unpadded_ = std::move(step.unpadded);
     const Stopwatch planning;
+    if (!step.derive.states().empty()) derive_plan_ = std::make_unique<Plan>(std::move(step.derive), device_);
     auto plan = std::make_unique<Plan>(std::move(step.graph), device_);
     pass_times_.push_back({"choose kernels, plan memory", planning.milliseconds(), plan->graph().size()});
     return plan;
@@ -115,6 +116,15 @@ void Trainer::share(std::shared_ptr<TrainingMemory> memory) {
     execution_ = std::make_unique<Execution>(*plan_, *memory_->state, *memory_->arena);
     if (accumulate_plan_)
         accumulate_ = std::make_unique<Execution>(*accumulate_plan_, *memory_->state, *memory_->arena);
+    if (derive_plan_) derive_ = std::make_unique<Execution>(*derive_plan_, *memory_->state, *memory_->arena);
+}
+
+void Trainer::derive() {
+    const bool current = memory_->derived_by == this && derived_after_ == memory_->state->writes();
+    if (current) return;
+    if (derive_) derive_->run();
+    memory_->derived_by = this;
+    derived_after_ = memory_->state->writes();
 }
 
 float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
@@ -128,6 +138,7 @@ float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<c
         validation_plan_ = std::make_unique<Plan>(std::move(forward.graph), device_);
         validation_ = std::make_unique<Execution>(*validation_plan_, *memory_->state, *memory_->arena);
     }
+    derive();
     validation_->set_input("tokens", tokens);
     validation_->set_input("targets", targets);
     validation_->run();
@@ -191,6 +202,7 @@ Execution& Trainer::micro_step(std::int64_t index, std::span<const std::int32_t>
     const std::size_t first = static_cast<std::size_t>(index) * count;
     const bool last = index + 1 == options_.accumulate;
     Execution& execution = last ? *execution_ : *accumulate_;
+    derive();
     check(tokens.size() == static_cast<std::size_t>(tokens_per_step()) && targets.size() == tokens.size(),
           "tokens and targets are [N, B, T]");
     execution.set_input("tokens", tokens.subspan(first, count));
@@ -210,6 +222,7 @@ StepResult Trainer::step(std::span<const std::int32_t> tokens, std::span<const s
                          double learning_rate, Profile* profile) {
     allocate();
     last_scale_ = static_cast<float>(loss_scale().scale);
+    derive();
     const Stopwatch watch;
     const std::int64_t last = options_.accumulate - 1;
     for (std::int64_t index = 0; index < last; ++index)
@@ -254,23 +267,29 @@ std::shared_ptr<TrainingMemory> allocate_training_memory(Device& device,
                                                          std::span<const Trainer* const> trainers) {
     std::vector<State> states;
     const Trainer* largest = nullptr;
-    for (const Trainer* trainer : trainers) {
+    for (const Trainer* trainer : trainers)
         if (!largest || trainer->memory().total() > largest->memory().total()) largest = trainer;
+    check(largest != nullptr, "memory is for one trainer or more");
+    MemoryUse use = largest->memory();
+    // One may have the most states, another the largest arena.
+    for (const Trainer* trainer : trainers) {
+        use.arena = std::max(use.arena, trainer->memory().arena);
         for (const State& state : trainer->plan().graph().states()) {
             const auto same_name = [&](const State& other) { return other.name == state.name; };
             const auto known = std::find_if(states.begin(), states.end(), same_name);
-            if (known == states.end())
-                states.push_back(state);
-            else  // one that does not pad reads the rows in front
+            if (known != states.end()) {  // one that does not pad reads the rows in front
                 known->zero_rows = std::max(known->zero_rows, state.zero_rows);
+                continue;
+            }
+            states.push_back(state);
+            if (largest->plan().graph().find_state(state.name) < 0)
+                use.state += align_up(state.stored_bytes());
         }
     }
-    check(largest != nullptr, "memory is for one trainer or more");
-    require_memory(*largest);
+    require_memory(*largest, use);
     auto memory = std::make_shared<TrainingMemory>();
     memory->state = std::make_unique<StateBlock>(device, states);
-    memory->arena =
-        device.allocate(static_cast<std::size_t>(largest->memory().arena), "activations and gradients");
+    memory->arena = device.allocate(static_cast<std::size_t>(use.arena), "activations and gradients");
     return memory;
 }
 

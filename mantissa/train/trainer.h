@@ -44,6 +44,7 @@ struct MemoryUse {
 struct TrainingMemory {
     std::unique_ptr<StateBlock> state;
     std::unique_ptr<DeviceMemory> arena;
+    const void* derived_by = nullptr;  ///< the trainer whose derived states follow from the parameters
 };
 
 class Trainer {
@@ -110,6 +111,8 @@ class Trainer {
 
   private:
     std::unique_ptr<Plan> build(const TraceUpdate& update, const PipelineOptions& pipeline);
+    /// Makes the derived states anew where somebody else wrote what they follow from.
+    void derive();
     /// The execution of a micro-step, given its part of the tokens and the step's random numbers and rate.
     Execution& micro_step(std::int64_t index, std::span<const std::int32_t> tokens,
                           std::span<const std::int32_t> targets, double learning_rate);
@@ -121,20 +124,22 @@ class Trainer {
     std::unique_ptr<Plan> plan_;
     std::unique_ptr<Plan> accumulate_plan_;
     std::unique_ptr<Plan> validation_plan_;
+    std::unique_ptr<Plan> derive_plan_;  // null: nothing is derived
     std::vector<PassTime> pass_times_;
     std::vector<FusionRefusal> unfused_;
     std::vector<PaddedParameter> padded_;
     std::vector<UnpaddedParameter> unpadded_;
     double build_milliseconds_ = 0;
     std::shared_ptr<TrainingMemory> memory_;
-    std::unique_ptr<Execution> execution_, accumulate_, validation_;
+    std::unique_ptr<Execution> execution_, accumulate_, validation_, derive_;
     std::int64_t steps_ = 0;
-    float last_scale_ = 1;  // the loss scale that the last step ran with
-    bool applied_ = true;   ///< the last step
+    std::int64_t derived_after_ = -1;  // writes of the state when the derived states were made
+    float last_scale_ = 1;             // the loss scale that the last step ran with
+    bool applied_ = true;              ///< the last step
 };
 
 /// Memory for several trainers that run one after another on one state: every state that one of them has,
-/// zero, and the largest arena. Throws UserError, saying what is needed and what there is, if it does not
+/// zero, and an arena for the largest. Throws UserError, saying what is needed and what there is, if it does not
 /// fit.
 std::shared_ptr<TrainingMemory> allocate_training_memory(Device& device,
                                                          std::span<const Trainer* const> trainers);

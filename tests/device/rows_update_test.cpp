@@ -74,7 +74,8 @@ TEST(RowsAdamW, AgreesWithItsDefinition) {
                        .parameter = p.f32(),
                        .moment1 = m.f32(),
                        .moment2 = v.f32(),
-                       .parameter_bf16 = copy.as<BF16>()},
+                       .copy_in = copy.in(),
+                       .copy = copy.out()},
                       setting.pool);
                 expect_matches(m, after.m, Tolerance::bound(1, 6, eps32, m_size));
                 expect_matches(v, after.v, Tolerance::bound(1, 8, eps32, v_size));
@@ -113,7 +114,8 @@ TEST(RowsAdamW, ABadStepLeavesNoTrace) {
                          .parameter = p.f32(),
                          .moment1 = m.f32(),
                          .moment2 = v.f32(),
-                         .parameter_bf16 = copy.as<BF16>()};
+                         .copy_in = copy.in(),
+                         .copy = copy.out()};
         problem.step.apply = false;
         adamw(setting.kernels, problem, setting.pool);
         EXPECT_TRUE(joined({&p, &m, &v, &copy}) == kept) << "in place";

@@ -14,10 +14,12 @@
 namespace mantissa {
 namespace {
 
-Explanation explained(const std::string& policy, const std::string& model = "gpt2-tiny") {
+Explanation explained(const std::string& policy, const std::string& model = "gpt2-tiny",
+                      bool lay_out = false) {
     const auto device = make_cpu_device({.threads = 1});
     TrainerOptions options{.model = nn::gpt2_config(model), .batch = 2, .sequence = 16};
     options.pipeline.policy = find_policy(policy);
+    options.pipeline.lay_out = lay_out;
     const Trainer trainer(*device, options);
     Explanation explanation = explain(trainer.plan(), options.pipeline.policy);
     explanation.model = model;
@@ -65,6 +67,22 @@ TEST(Explain, EachParameterIsRoundedOnceAStep) {
     EXPECT_EQ(roundings["h.3.mlp.c_fc"], 3);
     EXPECT_EQ(roundings["h.3.mlp.c_proj"], 2);  // GELU's output is BF16 already
     EXPECT_EQ(roundings["lm_head"], 2);
+}
+
+TEST(Explain, WithDerivedStatesTheUpdateRoundsEachParameterOnce) {
+    std::map<std::string, int> roundings;
+    std::int64_t elements = 0;
+    for (const ExplainedCast& cast : explained("bf16", "gpt2-tiny", true).casts) {
+        if (cast.rule != "copy, bf16 list: matmul") continue;
+        EXPECT_EQ(cast.pass, "update");
+        ++roundings[cast.name];
+        elements += cast.bytes / 2;
+    }
+    for (const auto& [name, count] : roundings) EXPECT_EQ(count, 1) << name;
+    // Of four blocks the weight and the bias of four linear layers, and the tied table.
+    EXPECT_EQ(roundings.size(), 4u * 8 + 1);
+    const std::int64_t C = 128;
+    EXPECT_EQ(elements, 512 * C + 4 * (12 * C * C + 9 * C));
 }
 
 TEST(Explain, JsonHasEveryNodeAndCast) {

@@ -494,6 +494,19 @@ inline std::vector<OpCase> composite_cases() {
           {{DType::boolean, {}}, Values::one}},
          [=](Graph& g, In x) { return call(g, "adamw", x, adamw); },
          {8, 16}},
+        {"adamw",
+         "adamw with a copy",
+         {f32({5, 7}),
+          f32({5, 7}),
+          f32({5, 7}),
+          f32({5, 7}, Values::positive),
+          f32({}, Values::positive),
+          {{DType::f64, {}}, Values::scalar_step},
+          f32({}, Values::positive),
+          {{DType::boolean, {}}, Values::one},
+          f32({5, 7})},
+         [=](Graph& g, In x) { return call(g, "adamw", x, adamw); },
+         {8, 16}},
     };
 }
 

@@ -37,12 +37,16 @@ std::vector<Type> adamw_types(const OpCall& call) {
     for (std::size_t i : {4u, 5u, 6u, 7u}) expect_shape(call, i, {});
     expect_dtype(call, 5, DType::f64);
     expect_dtype(call, 7, DType::boolean);
-    return {p, call.inputs[2], call.inputs[3]};
+    if (call.inputs.size() == 8) return {p, call.inputs[2], call.inputs[3]};
+    expect_floating(call, 8);
+    expect_shape(call, 8, p.shape);
+    return {p, call.inputs[2], call.inputs[3], call.inputs[8]};
 }
 
 /// parameter, gradient, m, v, learning rate, step (f64, counted from 1), gradient scale, apply -> parameter,
-/// m, v. Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019, algorithm 2. Where `apply`
-/// is false everything stays as it was, to the bit.
+/// m, v. With a copy of the parameter in another format as ninth operand, the copy of the new one comes
+/// fourth: that parameter, rounded once. Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR
+/// 2019, algorithm 2. Where `apply` is false everything stays as it was, to the bit.
 std::vector<Tensor> adamw_definition(const DefinitionCall& call) {
     const auto& in = call.inputs;
     const Attributes& a = call.attributes;
@@ -60,8 +64,10 @@ std::vector<Tensor> adamw_definition(const DefinitionCall& call) {
     const auto kept_unless_applied = [&](Tensor updated, Tensor old) {
         return select(apply, cast(updated, old.dtype()), old);
     };
-    return {kept_unless_applied(next_p, in[0]), kept_unless_applied(next_m, in[2]),
-            kept_unless_applied(next_v, in[3])};
+    std::vector<Tensor> outputs = {kept_unless_applied(next_p, in[0]), kept_unless_applied(next_m, in[2]),
+                                   kept_unless_applied(next_v, in[3])};
+    if (in.size() == 9) outputs.push_back(kept_unless_applied(cast(next_p, in[0].dtype()), in[8]));
+    return outputs;
 }
 
 constexpr std::string_view not_differentiable = "the update is not differentiated";
@@ -86,14 +92,14 @@ std::span<const Op> optimizer_ops() {
          .definition = global_norm_definition},
         {.name = "adamw",
          .least_inputs = 8,
-         .most_inputs = 8,
+         .most_inputs = 9,
          .types = adamw_types,
          .no_gradient = not_differentiable,
          .autocast = AutocastClass::fp32,
          .fuser = FuserClass::elementwise,
          .flops = flops_per_input<15>,
          .definition = adamw_definition,
-         .in_place = {0, 2, 3}},
+         .in_place = {0, 2, 3, 8}},
     };
     return rows;
 }

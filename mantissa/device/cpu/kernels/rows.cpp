@@ -163,7 +163,7 @@ Launch prepare_embedding_grad(const Problem& problem, const Bound& b) {
     };
 }
 
-/// parameter, gradient, m, v, learning rate, step, gradient scale, apply.
+/// parameter, gradient, m, v, learning rate, step, gradient scale, apply, and a copy if there is one.
 Launch prepare_adamw(const Problem& problem, const Bound& b) {
     const Attributes& a = problem.attributes;
     const double beta1 = a.number("beta1"), beta2 = a.number("beta2");
@@ -171,7 +171,7 @@ Launch prepare_adamw(const Problem& problem, const Bound& b) {
                     .beta2 = static_cast<float>(beta2),
                     .eps = static_cast<float>(a.number("epsilon")),
                     .weight_decay = static_cast<float>(a.number("weight_decay"))};
-    return [=](const Operands& o) {
+    return [=, copies = problem.inputs.size() == 9](const Operands& o) {
         const double step = *o.input<double>(5);
         AdamWStep scalars = fixed;
         scalars.learning_rate = *o.input<float>(4);
@@ -188,7 +188,9 @@ Launch prepare_adamw(const Problem& problem, const Bound& b) {
                .moment2_in = o.input<float>(3),
                .parameter = o.output<float>(0),
                .moment1 = o.output<float>(1),
-               .moment2 = o.output<float>(2)},
+               .moment2 = o.output<float>(2),
+               .copy_in = copies ? b.in(o, 8) : ConstView{},
+               .copy = copies ? b.out(o, 3) : View{}},
               b.pool);
     };
 }
@@ -289,6 +291,8 @@ std::string refuse_adamw(const Problem& problem) {
     for (std::size_t i : {0u, 1u, 2u, 3u, 4u, 6u})
         if (problem.inputs[i].dtype == DType::f64)
             return fmt::format("it is written for f32, got {}", problem.inputs[i].text());
+    if (problem.inputs.size() == 9 && problem.inputs[8].dtype == DType::f64)
+        return fmt::format("its copy is f32 or shorter, got {}", problem.inputs[8].text());
     return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
 }
 

@@ -21,11 +21,10 @@ struct AdamWConstants {
           grad_scale(Lanes::constant(s.grad_scale)) {}
 };
 
-template <class G>
-void adamw_range(const AdamW& p, const G* gradient, Range range) {
+template <class G, class C>
+void adamw_range(const AdamW& p, const G* gradient, C* copy, Range range) {
     const AdamWConstants k(p.step);
-    const bool stream_copy =
-        p.parameter_bf16 && may_stream(Stores::streaming, p.parameter_bf16 + range.first);
+    const bool stream_copy = copy && may_stream(Stores::streaming, copy + range.first);
     for_lanes(range.last - range.first, [&](std::int64_t offset, auto extent) MANTISSA_BODY {
         const std::int64_t c = range.first + offset;
         const Float g = Lanes::multiply(load_ahead(gradient + c, extent), k.grad_scale);
@@ -41,12 +40,14 @@ void adamw_range(const AdamW& p, const G* gradient, Range range) {
         store(p.moment1 + c, m, extent, false);
         store(p.moment2 + c, v, extent, false);
         store(p.parameter + c, parameter, extent, false);
-        if (p.parameter_bf16) store(p.parameter_bf16 + c, parameter, extent, stream_copy);
+        if (copy) store(copy + c, parameter, extent, stream_copy);
     });
 }
 
 void adamw_elements(const AdamW& p, Range range) {
-    with_type(p.gradient.type, [&](auto* type) { adamw_range(p, as(p.gradient, type), range); });
+    with_types(p.gradient.type, p.copy.type, [&](auto* gradient, auto* copy) {
+        adamw_range(p, as(p.gradient, gradient), as(p.copy, copy), range);
+    });
     Lanes::fence();
 }
 

@@ -159,7 +159,7 @@ struct AdamWStep {
     bool apply = true;           ///< false: a bad step. Parameters, moments and copies keep their old bits
 };
 
-/// p, m and v are read from `..._in` and written to `...` (the same memory for an update in place).
+/// p, m, v and the copy are read from `..._in` and written to `...` (the same memory for an update in place).
 struct AdamW {
     std::int64_t count = 0;
     AdamWStep step;
@@ -170,7 +170,8 @@ struct AdamW {
     float* parameter = nullptr;           // [count]
     float* moment1 = nullptr;             // [count]
     float* moment2 = nullptr;             // [count]
-    BF16* parameter_bf16 = nullptr;       // [count] or null: the new parameter, rounded once
+    ConstView copy_in = {};               // [count], of copy's type: what a bad step keeps
+    View copy = {};                       // [count] or null: the new parameter in 16 bits, rounded once
 };
 
 /// Sum of the squares of all elements, in FP64.

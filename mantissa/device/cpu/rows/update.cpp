@@ -17,16 +17,18 @@ constexpr std::int64_t sum_columns = 1024;
 
 /// A step that is not applied leaves what was there, also where input and output are apart.
 void keep_state(const RowKernels& kernels, const AdamW& p, Range range) {
-    const auto keep = [&](const float* from, float* to) {
-        if (from == to) return;
-        kernels.copy({.source = from + range.first,
-                      .target = to + range.first,
-                      .bytes = (range.last - range.first) * float_bytes},
+    const auto keep = [&](ConstView from, View to) {
+        if (from.data == to.data) return;
+        const auto size = static_cast<std::int64_t>(size_of(to.type));
+        kernels.copy({.source = static_cast<const std::byte*>(from.data) + range.first * size,
+                      .target = static_cast<std::byte*>(to.data) + range.first * size,
+                      .bytes = (range.last - range.first) * size},
                      Stores::plain);
     };
-    keep(p.parameter_in, p.parameter);
-    keep(p.moment1_in, p.moment1);
-    keep(p.moment2_in, p.moment2);
+    keep({p.parameter_in}, {p.parameter});
+    keep({p.moment1_in}, {p.moment1});
+    keep({p.moment2_in}, {p.moment2});
+    if (p.copy.data) keep(p.copy_in, p.copy);
 }
 
 }  // namespace
@@ -38,7 +40,7 @@ void adamw(const RowKernels& kernels, const AdamW& p, ThreadPool& pool) {
     check.input("parameter_in", p.parameter_in, bytes).input("moment1_in", p.moment1_in, bytes);
     check.input("moment2_in", p.moment2_in, bytes).output("parameter", p.parameter, bytes);
     check.output("moment1", p.moment1, bytes).output("moment2", p.moment2, bytes);
-    if (p.parameter_bf16) check.output("parameter_bf16", p.parameter_bf16, bytes / 2);
+    if (p.copy.data) check.input("copy_in", p.copy_in, p.count).output("copy", p.copy, p.count);
     check.finish();
     for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t) {
         if (p.step.apply)

@@ -1,0 +1,170 @@
+#include "mantissa/passes/lay_out.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "mantissa/passes/rewriter.h"
+
+namespace mantissa {
+
+namespace {
+
+class LayOut {
+  public:
+    explicit LayOut(const Graph& source) : source_(source), rewriter_(source) {}
+
+    LaidOut run() {
+        copy_sources();
+        for (std::size_t i = 0; i < source_.size(); ++i)
+            if (is_derived(static_cast<NodeId>(i))) derive(static_cast<NodeId>(i));
+        for (std::size_t i = 0; i < source_.size(); ++i) {
+            const NodeId id = static_cast<NodeId>(i);
+            if (is_source(id) || is_derived(id)) continue;
+            const int parameter = parameter_that_adamw_copies(id);
+            if (parameter >= 0)
+                update_with_copy(id, first_copy_of(parameter));
+            else
+                rewriter_.copy(id);
+        }
+        Graph graph = rewriter_.finish();
+        update_others(graph);
+        return {std::move(graph), std::move(derive_)};
+    }
+
+  private:
+    /// What is made from a parameter: a node of the source, and the first of the states for its outputs.
+    struct Derivation {
+        NodeId node = -1;
+        int parameter = -1;
+        int state = -1;  ///< in the target
+        bool written = false;
+    };
+
+    Graph& target() { return rewriter_.target(); }
+
+    bool is_source(NodeId id) const {
+        const std::string_view op = source_.node(id).op->name;
+        return op == "input" || op == "state";
+    }
+
+    bool is_derived(NodeId id) const {
+        const Node& node = source_.node(id);
+        if (node.op->name != "cast" && node.op->name != "quantize_weight") return false;
+        const int state = source_.state_of(node.inputs[0].node);
+        return state >= 0 && source_.states()[static_cast<std::size_t>(state)].kind == State::Kind::parameter;
+    }
+
+    /// First all that has no operand, so that states keep their indices and new ones follow them.
+    void copy_sources() {
+        for (std::size_t i = 0; i < source_.size(); ++i)
+            if (is_source(static_cast<NodeId>(i))) rewriter_.copy(static_cast<NodeId>(i));
+    }
+
+    static std::string name_of_derived(const Node& node, std::size_t output, const std::string& parameter) {
+        const std::string_view format = name_of(node.outputs[0].dtype);
+        if (node.op->name == "cast") return fmt::format("{}.{}", format, parameter);
+        return fmt::format("s{}.{}.{}", node.attributes.integer("bits"), output == 0 ? "weight" : "scale",
+                           parameter);
+    }
+
+    void derive(NodeId id) {
+        const Node& node = source_.node(id);
+        const int parameter = source_.state_of(node.inputs[0].node);
+        const State& from = source_.states()[static_cast<std::size_t>(parameter)];
+        Derivation made{.node = id,
+                        .parameter = parameter,
+                        .state = static_cast<int>(target().states().size()),
+                        .written = false};
+        const bool known = target().find_state(name_of_derived(node, 0, from.name)) >= 0;
+        if (!known) {
+            const OriginScope scope(derive_, node.origin);
+            if (derive_.find_state(from.name) < 0) derive_.add_state(from);
+            const Value operand{
+                derive_.states()[static_cast<std::size_t>(derive_.find_state(from.name))].node, 0};
+            const NodeId maker = derive_.add(node.op->name, {operand}, node.attributes);
+            for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+                const State state{.kind = State::Kind::derived,
+                                  .name = name_of_derived(node, i, from.name),
+                                  .type = node.outputs[i],
+                                  .initializer = {}};
+                target().add_state(state);
+                derive_.add_state(state);
+                derive_.add_update(derive_.find_state(state.name), {maker, static_cast<std::int32_t>(i)});
+            }
+            derivations_.push_back(made);
+        }
+        for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+            const int state = target().find_state(name_of_derived(node, i, from.name));
+            rewriter_.place({id, static_cast<std::int32_t>(i)},
+                            {target().states()[static_cast<std::size_t>(state)].node, 0});
+        }
+    }
+
+    /// The parameter whose new value the node makes as AdamW does, and of which there is a copy; -1: none.
+    int parameter_that_adamw_copies(NodeId id) const {
+        const Node& node = source_.node(id);
+        if (node.op->name != "adamw" || node.inputs.size() != 8) return -1;
+        for (const Update& update : source_.updates()) {
+            if (update.value != Value{id, 0}) continue;
+            for (const Derivation& made : derivations_)
+                if (made.parameter == update.state && source_.node(made.node).op->name == "cast")
+                    return update.state;
+        }
+        return -1;
+    }
+
+    std::size_t first_copy_of(int parameter) const {
+        const auto is_copy = [&](const Derivation& made) {
+            return made.parameter == parameter && source_.node(made.node).op->name == "cast";
+        };
+        return static_cast<std::size_t>(std::find_if(derivations_.begin(), derivations_.end(), is_copy) -
+                                        derivations_.begin());
+    }
+
+    /// AdamW writes the copy beside the parameter, which so is rounded while it is at hand.
+    void update_with_copy(NodeId id, std::size_t copy) {
+        const Node& node = source_.node(id);
+        Derivation& made = derivations_[copy];
+        std::vector<Value> inputs = rewriter_.map(node.inputs);
+        inputs.push_back({target().states()[static_cast<std::size_t>(made.state)].node, 0});
+        Origin origin = node.origin;
+        origin.rule = "copy, " + source_.node(made.node).origin.rule;
+        const OriginScope scope(target(), std::move(origin));
+        const NodeId added = target().add("adamw", std::move(inputs), node.attributes);
+        for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
+            rewriter_.place({id, i}, {added, i});
+        target().add_update(made.state, {added, 3});
+        made.written = true;
+    }
+
+    /// What nothing else wrote is made anew from the parameter's new value.
+    void update_others(Graph& graph) const {
+        for (const Derivation& made : derivations_) {
+            if (made.written) continue;
+            const auto updates = graph.updates();
+            for (const Update& update : updates) {
+                if (update.state != made.parameter) continue;
+                const Node& node = source_.node(made.node);
+                Origin origin = node.origin;
+                origin.stage = Stage::update;
+                const OriginScope scope(graph, std::move(origin));
+                const NodeId maker = graph.add(node.op->name, {update.value}, node.attributes);
+                for (std::size_t i = 0; i < node.outputs.size(); ++i)
+                    graph.add_update(made.state + static_cast<int>(i), {maker, static_cast<std::int32_t>(i)});
+            }
+        }
+    }
+
+    const Graph& source_;
+    Rewriter rewriter_;
+    Graph derive_;
+    std::vector<Derivation> derivations_;
+};
+
+}  // namespace
+
+LaidOut lay_out(const Graph& graph) { return LayOut(graph).run(); }
+
+}  // namespace mantissa

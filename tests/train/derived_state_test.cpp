@@ -1,0 +1,127 @@
+// Training with derived states: the bits of training without, whatever is accumulated, skipped, written from
+// outside, saved or resumed.
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/training_checkpoint.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+struct Case {
+    const char* policy;
+    std::int64_t accumulate;
+};
+const Case cases[] = {{"bf16", 1}, {"bf16", 3}, {"fp16", 1}, {"fp16", 2}};
+
+TrainerOptions options_of(const Case& c, bool lay_out) {
+    TrainerOptions options{
+        .model = {.name = "small", .layers = 2, .heads = 2, .channels = 16, .vocabulary = 64, .context = 16},
+        .batch = 2,
+        .sequence = 16,
+        .accumulate = c.accumulate,
+        .optimizer = {.clip = 1.0}};
+    options.pipeline.policy = find_policy(c.policy);
+    options.pipeline.lay_out = lay_out;
+    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    return options;
+}
+
+StepResult step(Trainer& trainer, int shift = 0) {
+    std::vector<std::int32_t> tokens, targets;
+    for (std::int64_t i = 0; i < trainer.tokens_per_step(); ++i) {
+        tokens.push_back(static_cast<std::int32_t>((i * i / 3 + i + shift) % 64));
+        targets.push_back(static_cast<std::int32_t>((i * 5 + shift) % 64));
+    }
+    return trainer.step(tokens, targets, 1e-2);
+}
+
+/// All states but the derived ones, by name.
+std::map<std::string, std::vector<std::byte>> kept(Trainer& trainer) {
+    std::map<std::string, std::vector<std::byte>> values;
+    for (const State& state : trainer.state().states())
+        if (state.kind != State::Kind::derived) values[state.name] = trainer.state().read(state.name);
+    return values;
+}
+
+TEST(DerivedState, TrainsToTheSameBits) {
+    const auto device = make_cpu_device({.threads = 2});
+    for (const Case& c : cases) {
+        Trainer plain(*device, options_of(c, false)), laid(*device, options_of(c, true));
+        for (int i = 0; i < 4; ++i)
+            EXPECT_EQ(step(laid, i).loss, step(plain, i).loss) << c.policy << " " << i;
+        EXPECT_TRUE(kept(laid) == kept(plain)) << c.policy;
+        EXPECT_GT(laid.memory().state, plain.memory().state);
+    }
+}
+
+TEST(DerivedState, FollowsWhatIsWrittenFromOutsideAndABadStep) {
+    const auto device = make_cpu_device({.threads = 2});
+    for (const Case& c : cases) {
+        Trainer plain(*device, options_of(c, false)), laid(*device, options_of(c, true));
+        for (Trainer* trainer : {&plain, &laid}) {
+            step(*trainer);
+            std::vector<float> weight = trainer->state().read_f32("h.1.mlp.c_fc.weight");
+            const std::vector<float> good = weight;
+            weight[5] = std::numeric_limits<float>::infinity();
+            trainer->state().write("h.1.mlp.c_fc.weight", std::as_bytes(std::span<const float>(weight)));
+            EXPECT_FALSE(step(*trainer, 1).applied) << c.policy;
+            weight[5] = 0.5f;
+            trainer->state().write("h.1.mlp.c_fc.weight", std::as_bytes(std::span<const float>(weight)));
+        }
+        for (int i = 2; i < 4; ++i)
+            EXPECT_EQ(step(laid, i).loss, step(plain, i).loss) << c.policy << " " << i;
+        EXPECT_TRUE(kept(laid) == kept(plain)) << c.policy;
+    }
+}
+
+TEST(DerivedState, IsNeitherSavedNorNeededToResume) {
+    const auto device = make_cpu_device({.threads = 2});
+    const TemporaryDirectory directory;
+    for (const Case& c : cases) {
+        Trainer whole(*device, options_of(c, true)), resumed(*device, options_of(c, true));
+        step(whole);
+        const std::string place = (directory / c.policy).string() + std::to_string(c.accumulate);
+        save_training(place, whole);
+        // From files of a run without derived states, too: they are nothing that a checkpoint knows.
+        Trainer plain(*device, options_of(c, false));
+        EXPECT_EQ(resume_training(place, resumed), "");
+        EXPECT_EQ(resume_training(place, plain), "");
+        for (int i = 1; i < 3; ++i) {
+            const float loss = step(whole, i).loss;
+            EXPECT_EQ(step(resumed, i).loss, loss) << c.policy;
+            EXPECT_EQ(step(plain, i).loss, loss) << c.policy;
+        }
+        EXPECT_TRUE(kept(resumed) == kept(whole)) << c.policy;
+        EXPECT_TRUE(kept(plain) == kept(whole)) << c.policy;
+    }
+}
+
+TEST(DerivedState, TrainersThatShareOneStateDoNotReadEachOthersCopies) {
+    const auto device = make_cpu_device({.threads = 2});
+    Trainer plain(*device, options_of(cases[0], false)), laid(*device, options_of(cases[0], true));
+    Trainer alone(*device, options_of(cases[0], false));
+    const Trainer* const both[] = {&plain, &laid};
+    const auto memory = allocate_training_memory(*device, both);
+    plain.share(memory);
+    laid.share(memory);
+    memory->state->initialize(alone.options().seed);
+    for (int i = 0; i < 6; ++i) EXPECT_EQ(step(i % 2 == 0 ? laid : plain, i).loss, step(alone, i).loss) << i;
+}
+
+TEST(DerivedState, IsReadByValidation) {
+    const auto device = make_cpu_device({.threads = 2});
+    Trainer plain(*device, options_of(cases[0], false)), laid(*device, options_of(cases[0], true));
+    std::vector<std::int32_t> tokens(32, 3), targets(32, 5);
+    for (int i = 0; i < 2; ++i) {
+        EXPECT_EQ(laid.validation_loss(tokens, targets), plain.validation_loss(tokens, targets));
+        step(laid, i);
+        step(plain, i);
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
