@@ -10,25 +10,19 @@ namespace mantissa::cpu {
 
 namespace {
 
-template <int Columns, class Element>
-void multiply_along(const RowProduct& p, const Element* b, float* sums) {
-    FourSums totals[Columns];
-    for (FourSums& total : totals) total = FourSums::zero();
-    for_lanes_in_four(p.depth, [&](std::int64_t k, int slot, auto extent) MANTISSA_BODY {
-        const Float row = load(p.row + k, extent);
-        for (int j = 0; j < Columns; ++j)
-            totals[j].add(slot, Lanes::multiply(row, load_ahead(b + j * p.stride + k, extent)));
-    });
-    for (int j = 0; j < Columns; ++j) sums[j] = totals[j].total();
-}
-
-/// Two columns at a time: two streams, and eight sums in flight.
+/// One column after the other, and no prefetch: so memory is read as one stream, which hardware fetches ahead
+/// by itself, into L2. Two columns at a time, or a prefetch into L1, end at that cache's misses in flight: 11
+/// GB/s a core where one stream reaches 26 (Zen 4).
 template <class Element>
 void row_product_along(const RowProduct& p) {
     const auto* const b = static_cast<const Element*>(p.b);
-    std::int64_t j = 0;
-    for (; j + 2 <= p.cols; j += 2) multiply_along<2>(p, b + j * p.stride, p.sums + j);
-    if (j < p.cols) multiply_along<1>(p, b + j * p.stride, p.sums + j);
+    for (std::int64_t j = 0; j < p.cols; ++j) {
+        FourSums total = FourSums::zero();
+        for_lanes_in_four(p.depth, [&](std::int64_t k, int slot, auto extent) MANTISSA_BODY {
+            total.add(slot, Lanes::multiply(load(p.row + k, extent), load(b + j * p.stride + k, extent)));
+        });
+        p.sums[j] = total.total();
+    }
 }
 
 /// Adds `Depth` stored rows of b to the sums, which stay in L1.
