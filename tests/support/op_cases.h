@@ -343,6 +343,16 @@ inline std::vector<OpCase> attention_cases() {
         cases.push_back(make("causal with keys before the queries", {2, 1, 3, 6}, 8, true));
         cases.push_back(make("of one token", {1, 1, 1, 1}, 1, true));
     }
+    // As attention's; each query sees a part of the keys. More queries than the kernel takes run as defined.
+    for (const std::int64_t queries : {1, 3, 9})
+        cases.push_back(
+            {"kept_attention",
+             fmt::format("kept_attention of {}", queries),
+             {f32({2, 3, queries, 5}), f32({2, 3, 11, 5}), f32({2, 3, 11, 5}), ids({queries}, 11)},
+             [](Graph& g, In x) {
+                 return call(g, "kept_attention", x, {{"scale", 0.5}});
+             },
+             {16, 60, 3}});
     return cases;
 }
 
@@ -415,7 +425,6 @@ inline std::vector<OpCase> cross_entropy_cases() {
 
 inline std::vector<OpCase> composite_cases() {
     const Attributes epsilon{{"epsilon", 1e-5}};
-    const Attributes adamw{{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}};
     // Layer norm, softmax and their gradients amplify rounding errors by small factors; the bounds of the
     // kernels themselves are held in tests/device.
     return {
@@ -473,6 +482,12 @@ inline std::vector<OpCase> composite_cases() {
              return call(g, "fused", x, {{"body", Body(std::move(body))}});
          },
          {16, 30}},
+    };
+}
+
+inline std::vector<OpCase> update_cases() {
+    const Attributes adamw{{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}};
+    return {
         {"global_norm",
          "global_norm",
          {f32({7, 3}), f32({5})},
@@ -512,9 +527,9 @@ inline std::vector<OpCase> composite_cases() {
 
 inline std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
-    for (auto cases :
-         {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(), contraction_cases(),
-          attention_cases(), cross_entropy_cases(), linear_cross_entropy_cases(), composite_cases()})
+    for (auto cases : {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(),
+                       contraction_cases(), attention_cases(), cross_entropy_cases(),
+                       linear_cross_entropy_cases(), composite_cases(), update_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }

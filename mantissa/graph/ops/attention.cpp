@@ -101,6 +101,38 @@ std::int64_t attention_grad_flops(std::span<const Type> inputs, std::span<const 
     return visible_pairs(inputs[1], inputs[2], a) * (10 * inputs[1].shape[3] + 14);
 }
 
+/// q [B, H, T, D], k and v [B, H, S, D], positions i32 [T].
+std::vector<Type> kept_attention_types(const OpCall& call) {
+    const Type &q = call.inputs[0], &k = call.inputs[1];
+    expect_floating(call, 0);
+    expect(q.shape.rank() == 4 && k.shape.rank() == 4, "queries and keys must be [B, H, T, D], got {} and {}",
+           q.text(), k.text());
+    expect(k.dtype == q.dtype && call.inputs[2].dtype == q.dtype,
+           "queries, keys and values must have one type, got {}, {} and {}", q.text(), k.text(),
+           call.inputs[2].text());
+    expect_shape(call, 1, {q.shape[0], q.shape[1], k.shape[2], q.shape[3]});
+    expect_shape(call, 2, k.shape);
+    expect_dtype(call, 3, DType::i32);
+    expect_shape(call, 3, {q.shape[2]});
+    return {q};
+}
+
+/// The query at position p sees the keys 0 to p of those that are kept: softmax(scale q k^T) v of these.
+std::vector<Tensor> kept_attention_definition(const DefinitionCall& call) {
+    const Tensor q = as_f32(call.inputs[0]), k = as_f32(call.inputs[1]), v = as_f32(call.inputs[2]);
+    const std::int64_t T = q.dim(2), S = k.dim(2);
+    const Tensor scores = matmul(q, k, {.transpose_b = true}) * call.attributes.number("scale");
+    const Tensor visible = less_equal(iota(call.graph, {T, S}, 1), reshape(call.inputs[3], {T, 1}));
+    const Tensor hidden = constant(call.graph, -std::numeric_limits<double>::infinity(), scores.dtype());
+    return {cast(matmul(softmax(select(visible, scores, hidden)), v), call.inputs[0].dtype())};
+}
+
+/// As if every query saw every key: which it sees is known when it runs.
+std::int64_t kept_attention_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes&) {
+    const Shape& q = inputs[0].shape;
+    return q[0] * q[1] * q[2] * inputs[1].shape[2] * (4 * q[3] + 14);
+}
+
 }  // namespace
 
 std::span<const Op> attention_ops() {
@@ -123,6 +155,15 @@ std::span<const Op> attention_ops() {
          .fuser = FuserClass::opaque,
          .flops = attention_grad_flops,
          .definition = attention_grad_definition},
+        {.name = "kept_attention",
+         .least_inputs = 4,
+         .most_inputs = 4,
+         .types = kept_attention_types,
+         .no_gradient = "keys and values are kept for inference",
+         .autocast = AutocastClass::lower,
+         .fuser = FuserClass::opaque,
+         .flops = kept_attention_flops,
+         .definition = kept_attention_definition},
     };
     return rows;
 }

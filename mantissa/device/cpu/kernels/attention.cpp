@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/device/cpu/attention/attention.h"
+#include "mantissa/device/cpu/attention/kept.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 
 namespace mantissa::cpu {
@@ -74,6 +75,49 @@ Kernel gradient_kernel(const Context& context, const AttentionKernels& kernels) 
     return {.name = {}, .prepare = prepare, .workspace = workspace};
 }
 
+KeptAttention kept_of(const Problem& problem) {
+    const Shape &q = problem.inputs[0].shape, &k = problem.inputs[1].shape;
+    return {.heads = q[0] * q[1],
+            .queries = q[2],
+            .keys = k[2],
+            .head_size = q[3],
+            .dtype = problem.inputs[0].dtype,
+            .scale = static_cast<float>(problem.attributes.number("scale"))};
+}
+
+/// q, k, v, positions.
+Kernel kept_kernel(const Context& context) {
+    const auto refuse = [](const Problem& problem) -> std::string {
+        // Above so many, products of matrices read keys and values fewer times.
+        constexpr std::int64_t most_queries = 8;
+        const Type& q = problem.inputs[0];
+        if (q.dtype != DType::f32 && q.dtype != DType::bf16)
+            return fmt::format("it is written for f32 and bf16, got {}", q.text());
+        if (q.shape[2] > most_queries)
+            return fmt::format("it takes {} queries at most, got {}", most_queries, q.text());
+        return "";
+    };
+    const auto workspace = [threads = context.pool.threads()](const Problem& problem) {
+        return kept_attention_workspace(kept_of(problem), threads);
+    };
+    const auto prepare = [isa = context.isa, &pool = context.pool](const Problem& problem) -> Launch {
+        return [fixed = kept_of(problem), isa, &pool](const Operands& o) {
+            KeptAttention kept = fixed;
+            kept.q = o.inputs[0];
+            kept.k = o.inputs[1];
+            kept.v = o.inputs[2];
+            kept.positions = o.input<std::int32_t>(3);
+            kept.o = o.outputs[0];
+            kept.workspace = reinterpret_cast<float*>(o.workspace);
+            kept_attention(kept, pool, isa);
+        };
+    };
+    return {.name = fmt::format("kept attention {}", name_of(context.isa)),
+            .refusal = refuse,
+            .prepare = prepare,
+            .workspace = workspace};
+}
+
 }  // namespace
 
 void add_attention_kernels(KernelTable& table, const Context& context) {
@@ -94,6 +138,7 @@ void add_attention_kernels(KernelTable& table, const Context& context) {
     const AttentionKernels& kernels = attention_kernels(context.isa);
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         add(kernels, dtype, dtype == DType::f32 ? "" : ", widened");
+    table["kept_attention"].push_back(kept_kernel(context));
 }
 
 }  // namespace mantissa::cpu

@@ -1,0 +1,33 @@
+// Attention of one query, or a few, over the keys and values that are kept while a text grows: each is read
+// once, in place, and none beyond the query's position. A pure function; see attention.h for whole sequences.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/isa.h"
+#include "mantissa/numerics/dtype.h"
+
+namespace mantissa::cpu {
+
+struct KeptAttention {
+    std::int64_t heads = 0;                   ///< B * H
+    std::int64_t queries = 0;                 ///< T
+    std::int64_t keys = 0;                    ///< S: how many can be kept
+    std::int64_t head_size = 0;               ///< D
+    DType dtype = DType::f32;                 ///< of q, k, v and o: f32 or bf16
+    float scale = 1;                          ///< of the scores
+    const void* q = nullptr;                  // [B * H, T, D]
+    const void* k = nullptr;                  // [B * H, S, D]
+    const void* v = nullptr;                  // [B * H, S, D]
+    const std::int32_t* positions = nullptr;  // [T]: query t sees the keys 0 to positions[t]
+    void* o = nullptr;                        // [B * H, T, D]
+    float* workspace = nullptr;               ///< kept_attention_workspace() bytes
+};
+
+std::int64_t kept_attention_workspace(const KeptAttention& size, int threads);
+
+/// Throws UserError if a position lies outside of the keys.
+void kept_attention(const KeptAttention& problem, ThreadPool& pool, Isa isa);
+
+}  // namespace mantissa::cpu
