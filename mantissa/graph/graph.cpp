@@ -83,6 +83,7 @@ Value Graph::add_state(State state) {
     Attributes attributes{
         {"name", state.name}, {"dtype", state.type.dtype}, {"shape", state.type.shape.extents()}};
     if (state.zero_rows > 0) attributes = attributes.with("zero_rows", state.zero_rows);
+    if (state.type.layout == Layout::half_bytes) attributes = attributes.with("half_bytes", true);
     state.node = add("state", {}, std::move(attributes));
     states_.push_back(std::move(state));
     return {states_.back().node, 0};

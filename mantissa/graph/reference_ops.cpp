@@ -111,6 +111,7 @@ std::vector<Values> cast(const Node& node, Inputs in) {
         case DType::i64:
         case DType::i32:
         case DType::u8:
+        case DType::s8:
             for (double& x : y) x = std::trunc(x);
             break;
     }
@@ -309,6 +310,53 @@ std::vector<Values> matmul(const Node& node, Inputs in) {
     return {y};
 }
 
+/// Quantising is defined in FP32: factor and product are rounded to it, so that ties fall alike everywhere.
+struct QuantizedRow {
+    Values numbers;
+    double scale = 0;
+};
+
+QuantizedRow quantize(std::span<const double> row, float most) {
+    float largest = 0;
+    for (const double x : row)
+        if (const float size = std::abs(static_cast<float>(x)); !(size <= largest)) largest = size;
+    const float factor = largest == 0 ? 0 : most / largest;
+    QuantizedRow out{.numbers = {}, .scale = static_cast<double>(largest / most)};
+    for (const double x : row) {
+        const float rounded = std::nearbyint(static_cast<float>(x) * factor);
+        out.numbers.push_back(std::isnan(rounded) ? 0 : std::clamp<double>(rounded, -most - 1, most));
+    }
+    return out;
+}
+
+std::vector<Values> quantize_weight(const Node& node, Inputs in) {
+    const float most = node.attributes.word("format") == "s4" ? 7 : 127;
+    const auto K = static_cast<std::size_t>(in[0]->type.shape[1]);
+    std::vector<Values> out(2);
+    for (std::size_t at = 0; at < in[0]->values.size(); at += K) {
+        const QuantizedRow row = quantize(std::span(in[0]->values).subspan(at, K), most);
+        out[0].insert(out[0].end(), row.numbers.begin(), row.numbers.end());
+        out[1].push_back(row.scale);
+    }
+    return out;
+}
+
+std::vector<Values> quantized_matmul(const Node& node, Inputs in) {
+    const float most = node.attributes.word("multiply") == "s4" ? 7 : 127;
+    const auto K = static_cast<std::size_t>(in[0]->type.shape[1]),
+               N = static_cast<std::size_t>(in[1]->type.shape[0]);
+    Values y;
+    for (std::size_t at = 0; at < in[0]->values.size(); at += K) {
+        const QuantizedRow row = quantize(std::span(in[0]->values).subspan(at, K), most);
+        for (std::size_t n = 0; n < N; ++n) {
+            double sum = 0;
+            for (std::size_t k = 0; k < K; ++k) sum += row.numbers[k] * in[1]->values[n * K + k];
+            y.push_back(sum * row.scale * in[2]->values[n] + (in.size() == 4 ? in[3]->values[n] : 0));
+        }
+    }
+    return {y};
+}
+
 const std::map<std::string_view, Evaluate>& table() {
     static const std::map<std::string_view, Evaluate> entries = {
         {"constant", constant},
@@ -349,6 +397,8 @@ const std::map<std::string_view, Evaluate>& table() {
         {"sum", sum},
         {"max", max},
         {"matmul", matmul},
+        {"quantize_weight", quantize_weight},
+        {"quantized_matmul", quantized_matmul},
     };
     return entries;
 }

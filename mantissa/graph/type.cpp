@@ -46,6 +46,8 @@ Shape broadcast_shape(const Shape& a, const Shape& b) {
     return Shape(std::move(extents));
 }
 
-std::string Type::text() const { return fmt::format("{}{}", name_of(dtype), shape.text()); }
+std::string Type::text() const {
+    return fmt::format("{}{}", layout == Layout::half_bytes ? "s4" : name_of(dtype), shape.text());
+}
 
 }  // namespace mantissa

@@ -12,14 +12,15 @@ struct Row {
     bool floating;
 };
 
-constexpr std::array<Row, 8> rows = {{{"f64", 8, true},
+constexpr std::array<Row, 9> rows = {{{"f64", 8, true},
                                       {"f32", 4, true},
                                       {"f16", 2, true},
                                       {"bf16", 2, true},
                                       {"i64", 8, false},
                                       {"i32", 4, false},
                                       {"u8", 1, false},
-                                      {"bool", 1, false}}};
+                                      {"bool", 1, false},
+                                      {"s8", 1, false}}};
 
 const Row& row_of(DType type) { return rows[static_cast<std::size_t>(type)]; }
 

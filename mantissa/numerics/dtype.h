@@ -8,7 +8,7 @@
 namespace mantissa {
 
 /// TF32 is absent on purpose: it is a way to multiply FP32, not a way to store.
-enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean };
+enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean, s8 };
 
 /// Bytes of one element. A boolean is one byte, 0 or 1.
 std::size_t size_of(DType type);

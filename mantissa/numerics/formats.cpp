@@ -122,6 +122,8 @@ double load_as_f64(const void* data, DType type, std::int64_t index) {
             return static_cast<double>(element<std::int64_t>(data, index));
         case DType::i32:
             return static_cast<double>(element<std::int32_t>(data, index));
+        case DType::s8:
+            return static_cast<double>(element<std::int8_t>(data, index));
         case DType::u8:
         case DType::boolean:
             return static_cast<double>(element<std::uint8_t>(data, index));

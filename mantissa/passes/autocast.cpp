@@ -15,11 +15,14 @@ namespace mantissa {
 
 namespace {
 
-const std::array<Policy, 4>& policies() {
-    static const std::array<Policy, 4> all = {{{.name = "fp32"},
-                                               {.name = "tf32", .low = {}, .multiply = "tf32"},
-                                               {.name = "bf16", .low = DType::bf16},
-                                               {.name = "fp16", .low = DType::f16}}};
+const std::array<Policy, 6>& policies() {
+    static const std::array<Policy, 6> all = {
+        {{.name = "fp32"},
+         {.name = "tf32", .low = {}, .multiply = "tf32"},
+         {.name = "bf16", .low = DType::bf16},
+         {.name = "fp16", .low = DType::f16},
+         {.name = "int8", .low = DType::bf16, .multiply = {}, .weights = "s8"},
+         {.name = "int4", .low = DType::bf16, .multiply = {}, .weights = "s4"}}};
     return all;
 }
 
@@ -53,7 +56,7 @@ class Autocast {
         Attributes attributes = node.attributes;
         const Decision decision = decide(node, operands);
         Origin origin = node.origin;
-        origin.rule = decision.rule;
+        if (!decision.rule.empty()) origin.rule = decision.rule;
         const OriginScope scope(target(), std::move(origin));
         if (decision.dtype)
             for (Value& operand : operands) operand = as(operand, *decision.dtype, decision.numbers_stay);
@@ -143,13 +146,21 @@ class Autocast {
 Policy find_policy(std::string_view name) {
     for (const Policy& policy : policies())
         if (policy.name == name) return policy;
-    throw UserError(
-        fmt::format("there is no policy '{}'; there are {}", name, fmt::join(policy_names(), ", ")));
+    throw UserError(fmt::format("there is no policy '{}'; there are {}, and for inference {}", name,
+                                fmt::join(policy_names(), ", "), fmt::join(inference_policy_names(), ", ")));
 }
 
 std::vector<std::string> policy_names() {
     std::vector<std::string> names;
-    for (const Policy& policy : policies()) names.push_back(policy.name);
+    for (const Policy& policy : policies())
+        if (policy.weights.empty()) names.push_back(policy.name);
+    return names;
+}
+
+std::vector<std::string> inference_policy_names() {
+    std::vector<std::string> names;
+    for (const Policy& policy : policies())
+        if (!policy.weights.empty()) names.push_back(policy.name);
     return names;
 }
 

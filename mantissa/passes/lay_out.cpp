@@ -65,8 +65,7 @@ class LayOut {
     static std::string name_of_derived(const Node& node, std::size_t output, const std::string& parameter) {
         const std::string_view format = name_of(node.outputs[0].dtype);
         if (node.op->name == "cast") return fmt::format("{}.{}", format, parameter);
-        return fmt::format("s{}.{}.{}", node.attributes.integer("bits"), output == 0 ? "weight" : "scale",
-                           parameter);
+        return fmt::format("{}.{}{}", node.attributes.word("format"), output == 0 ? "" : "scale.", parameter);
     }
 
     void derive(NodeId id) {

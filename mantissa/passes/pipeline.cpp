@@ -12,6 +12,7 @@
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/lay_out.h"
+#include "mantissa/passes/quantize.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/passes/simulate.h"
@@ -97,6 +98,8 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
             graph = std::move(match.graph);
             refused_attention = std::move(match.refused);
         });
+    if (!options.policy.weights.empty())
+        pipeline.run("quantize", [&] { graph = quantize(graph, options.policy, {&place, 1}); });
     if (!options.policy.changes_nothing())
         pipeline.run("autocast", [&] { graph = autocast(graph, options.policy, place); });
     return {graph, place};
@@ -177,6 +180,11 @@ void choose_passes(PipelineOptions& options, std::span<const std::string> names)
 
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options) {
+    if (!options.policy.weights.empty())
+        throw UserError(
+            fmt::format("policy {} is for inference only, since whole numbers have no gradient; train "
+                        "in {}, and give --policy {} to generate",
+                        options.policy.name, fmt::join(policy_names(), ", "), options.policy.name));
     Graph graph;
     std::vector<ParameterGradient> gradients;
     std::vector<PatternRefusal> attention, chunking;

@@ -62,6 +62,7 @@ std::string sum_of(const Node& node, const PlannedNode& planned, std::span<const
         node.op->fuser == FuserClass::contraction || node.op->fuser == FuserClass::row_reduction;
     if (!adds) return "";
     const bool wide = arithmetic_format(inputs) == DType::f64;
+    if (planned.sums == DType::i32) return "s32";
     return std::string(name_of(wide ? DType::f64 : planned.sums));
 }
 
@@ -123,7 +124,8 @@ std::string Explanation::title() const {
 }
 
 std::string arithmetic_of(const ExplainedNode& node) {
-    if (node.op == "matmul") return node.multiply + "*" + node.multiply + "+" + node.sum;
+    if (node.op == "matmul" || node.op == "quantized_matmul")
+        return node.multiply + "*" + node.multiply + "+" + node.sum;
     return node.multiply.empty() ? "-" : node.multiply;
 }
 

@@ -33,6 +33,8 @@ std::vector<std::byte> constant_bytes(const Node& node) {
             return filled(type, static_cast<std::int32_t>(value));
         case DType::u8:
             return filled(type, static_cast<std::uint8_t>(value));
+        case DType::s8:
+            return filled(type, static_cast<std::int8_t>(value));
         case DType::boolean:
             return filled(type, std::uint8_t{value != 0});
         case DType::f16:

@@ -220,7 +220,9 @@ TEST(Autocast, AnUnknownPolicyIsNamed) {
         find_policy("fp8");
         FAIL() << "fp8 was accepted";
     } catch (const UserError& error) {
-        EXPECT_STREQ(error.what(), "there is no policy 'fp8'; there are fp32, tf32, bf16, fp16");
+        EXPECT_STREQ(
+            error.what(),
+            "there is no policy 'fp8'; there are fp32, tf32, bf16, fp16, and for inference int8, int4");
     }
 }
 

@@ -335,6 +335,36 @@ inline OpCase attention_grad_case(const char* name, Shape q, std::int64_t keys, 
     return test;
 }
 
+/// Whole numbers are exact; results are scaled and a bias is added, in FP32.
+inline std::vector<OpCase> quantized_cases() {
+    const auto quantized = [](const std::string& format, Graph& g, In x) {
+        const auto w = call(g, "quantize_weight", std::vector{x[1]}, {{"format", format}});
+        std::vector<Tensor> operands{x[0], w[0], w[1]};
+        if (x.size() == 3) operands.push_back(x[2]);
+        return call(g, "quantized_matmul", operands, {{"multiply", format}});
+    };
+    std::vector<OpCase> cases;
+    cases.push_back({"quantize_weight",
+                     "quantize_weight",
+                     {f32({7, 33})},
+                     [](Graph& g, In x) {
+                         return call(g, "quantize_weight", x, {{"format", std::string("s8")}});
+                     },
+                     {1}});
+    for (const std::string format : {"s8", "s4"})
+        for (const std::int64_t rows : {1, 3, 19}) {
+            const auto name = fmt::format("quantized_matmul {} of {} rows", format, rows);
+            const auto build = [=](Graph& g, In x) { return quantized(format, g, x); };
+            cases.push_back({"quantized_matmul", name, {f32({rows, 70}), f32({37, 70})}, build, {4}});
+            cases.push_back({"quantized_matmul",
+                             name + " and a bias",
+                             {f32({rows, 70}), f32({37, 70}), f32({37})},
+                             build,
+                             {4, 4}});
+        }
+    return cases;
+}
+
 inline std::vector<OpCase> attention_cases() {
     std::vector<OpCase> cases;
     for (const auto& make : {attention_case, attention_grad_case}) {
@@ -528,7 +558,7 @@ inline std::vector<OpCase> update_cases() {
 inline std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
     for (auto cases : {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(),
-                       contraction_cases(), attention_cases(), cross_entropy_cases(),
+                       contraction_cases(), quantized_cases(), attention_cases(), cross_entropy_cases(),
                        linear_cross_entropy_cases(), composite_cases(), update_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;

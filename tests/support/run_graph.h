@@ -56,6 +56,8 @@ inline std::vector<std::byte> stored(const std::vector<double>& values, DType dt
             return stored<BF16>(values);
         case DType::f16:
             return stored<FP16>(values);
+        case DType::s8:
+            return stored<std::int8_t>(values);
         default:
             return stored<std::uint8_t>(values);
     }
@@ -86,6 +88,8 @@ inline std::vector<double> loaded(const std::vector<std::byte>& bytes, DType dty
             return loaded<BF16>(bytes);
         case DType::f16:
             return loaded<FP16>(bytes);
+        case DType::s8:
+            return loaded<std::int8_t>(bytes);
         default:
             return loaded<std::uint8_t>(bytes);
     }

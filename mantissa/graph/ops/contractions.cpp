@@ -70,6 +70,47 @@ std::vector<Tensor> matmul_gradient(const GradientCall& c) {
     return {da, db, reduce_to(dy, c.inputs[2].shape(), gradient_dtype(c.inputs[2]))};
 }
 
+/// s8 or s4, as the attribute `format` or `multiply` says.
+Layout layout_of(const std::string& format) {
+    expect(format == "s8" || format == "s4", "weights are quantised to s8 or s4, not to {}", format);
+    return format == "s4" ? Layout::half_bytes : Layout::row_major;
+}
+
+/// w [N, K] -> whole numbers [N, K], scales f32 [N].
+std::vector<Type> quantize_weight_types(const OpCall& call) {
+    const Type& w = call.inputs[0];
+    expect_floating(call, 0);
+    expect(w.dtype != DType::f64 && w.shape.rank() == 2,
+           "the weight must be a matrix of f32 or shorter, got {}", w.text());
+    const Layout layout = layout_of(call.attributes.word("format"));
+    expect(layout == Layout::row_major || w.shape[1] % 2 == 0,
+           "s4 holds two numbers in a byte: rows must be even, got {}", w.text());
+    return {{DType::s8, w.shape, layout}, {DType::f32, {w.shape[0]}}};
+}
+
+/// x [M, K], whole numbers [N, K], their scales f32 [N], perhaps a bias f32 [N] -> f32 [M, N].
+std::vector<Type> quantized_matmul_types(const OpCall& call) {
+    const Type &x = call.inputs[0], &q = call.inputs[1];
+    expect_floating(call, 0);
+    expect(x.dtype != DType::f64 && x.shape.rank() == 2,
+           "operand 0 must be a matrix of f32 or shorter, got {}", x.text());
+    expect(q.dtype == DType::s8 && q.layout == layout_of(call.attributes.word("multiply")) &&
+               q.shape.rank() == 2 && q.shape[1] == x.shape[1],
+           "operand 1 must be {}[N, {}], got {}", call.attributes.word("multiply"), x.shape[1], q.text());
+    for (std::size_t i = 2; i < call.inputs.size(); ++i) {
+        expect_dtype(call, i, DType::f32);
+        expect_shape(call, i, {q.shape[0]});
+    }
+    return {{DType::f32, {x.shape[0], q.shape[0]}}};
+}
+
+std::int64_t quantized_matmul_flops(std::span<const Type> inputs, std::span<const Type> outputs,
+                                    const Attributes&) {
+    return 2 * outputs[0].shape.elements() * inputs[0].shape[1];
+}
+
+constexpr std::string_view rounds_everything = "it rounds to whole numbers, for inference";
+
 }  // namespace
 
 std::span<const Op> contraction_ops() {
@@ -82,6 +123,20 @@ std::span<const Op> contraction_ops() {
          .autocast = AutocastClass::lower,
          .fuser = FuserClass::contraction,
          .flops = matmul_flops},
+        // Symmetric, per row: scale = largest absolute value / 127 (s4: 7), numbers to the nearest.
+        {.name = "quantize_weight",
+         .types = quantize_weight_types,
+         .no_gradient = rounds_everything,
+         .fuser = FuserClass::opaque,
+         .flops = flops_per_input<2>},
+        // Rows of x are quantised as rows of weights are; sums are exact, then scaled in FP32.
+        {.name = "quantized_matmul",
+         .least_inputs = 3,
+         .most_inputs = 4,
+         .types = quantized_matmul_types,
+         .no_gradient = rounds_everything,
+         .fuser = FuserClass::contraction,
+         .flops = quantized_matmul_flops},
     };
     return rows;
 }

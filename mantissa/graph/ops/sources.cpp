@@ -10,7 +10,9 @@ using namespace rules;
 std::vector<Type> declared(const OpCall& call) {
     for (std::int64_t extent : call.attributes.list("shape"))
         expect(extent >= 0, "extents must not be negative, got {}", shape_attribute(call.attributes).text());
-    return {{call.attributes.dtype("dtype"), shape_attribute(call.attributes)}};
+    Type type{call.attributes.dtype("dtype"), shape_attribute(call.attributes)};
+    if (call.attributes.has("half_bytes")) type.layout = Layout::half_bytes;
+    return {type};
 }
 
 std::vector<Type> iota_types(const OpCall& call) {

@@ -42,6 +42,8 @@ auto with_type(DType dtype, Body&& body) -> decltype(body(float{})) {
             return body(std::int64_t{});
         case DType::u8:
             return body(std::uint8_t{});
+        case DType::s8:
+            return body(std::int8_t{});
         case DType::boolean:
             return body(bool{});
         case DType::f16:

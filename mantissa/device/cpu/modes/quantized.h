@@ -1,0 +1,47 @@
+// Quantised products: y = s(x) s(w) * scales + bias, where rows of x are quantised when they come and those
+// of w were quantised before. Pure functions; what quantising means is in docs/ir.md.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/isa.h"
+#include "mantissa/device/cpu/modes/modes.h"
+#include "mantissa/device/cpu/rows/problems.h"
+
+namespace mantissa::cpu {
+
+/// Rows of whole numbers, each with a scale: the largest absolute value over 127, or 7 of four bits.
+struct QuantizeRows {
+    MatrixMode mode = MatrixMode::s8;  ///< or s4, which needs an even depth
+    std::int64_t rows = 0;
+    std::int64_t depth = 0;
+    ConstView x = {};                 // [rows, depth], f32, bf16 or f16
+    std::uint8_t* numbers = nullptr;  // [rows, depth], s4: two in a byte
+    float* scales = nullptr;          // [rows]
+    float* workspace = nullptr;       ///< quantize_rows_workspace() bytes
+};
+
+std::int64_t quantize_rows_workspace(std::int64_t depth, int threads);
+void quantize_rows(const QuantizeRows& problem, ThreadPool& pool, Isa isa);
+
+struct QuantizedProduct {
+    MatrixMode mode = MatrixMode::s8;
+    std::int64_t m = 0;
+    std::int64_t n = 0;
+    std::int64_t k = 0;
+    ConstView x = {};                 // [m, k], f32, bf16 or f16
+    const std::uint8_t* w = nullptr;  // [n, k] as quantize_rows() makes it
+    const float* scales = nullptr;    // [n]
+    const float* bias = nullptr;      // [n] or null
+    float* y = nullptr;               // [m, n]
+    std::byte* workspace = nullptr;   ///< quantized_product_workspace() bytes, aligned to 64
+};
+
+/// The kernel of few rows, as reports call it.
+const char* name_of_row_mode(Isa isa);
+
+std::int64_t quantized_product_workspace(const QuantizedProduct& size, Isa isa, int threads);
+void quantized_product(const QuantizedProduct& problem, ThreadPool& pool, Isa isa);
+
+}  // namespace mantissa::cpu
