@@ -33,13 +33,30 @@ TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const 
     return settings;
 }
 
-Explanation explain_step(const Trainer& trainer) {
-    const TrainerOptions& settings = trainer.options();
-    Explanation explanation = explain(trainer.plan(), settings.pipeline.policy);
+Explanation named(Explanation explanation, const TrainerOptions& settings) {
     explanation.model = settings.model.name;
     explanation.batch = settings.batch;
     explanation.sequence = settings.sequence;
     return explanation;
+}
+
+/// Of a policy for inference: a forward pass to the loss.
+Explanation explain_inference(const TrainerOptions& settings, Device& device) {
+    const Policy& policy = settings.pipeline.policy;
+    const auto trace = [&](Graph& graph) {
+        const Type ids{DType::i32, {settings.batch, settings.sequence}};
+        const Tensor tokens(graph, graph.add_input("tokens", ids));
+        return nn::gpt2_loss(settings.model, tokens, {graph, graph.add_input("targets", ids)});
+    };
+    const auto kernel = [&](const Graph& graph, const Node& node) { return has_kernel(device, graph, node); };
+    BuiltGraph built = build_evaluation(trace, {.policy = policy, .lay_out = true, .has_kernel = kernel});
+    Explanation explanation = explain(Plan(std::move(built.graph), device), policy);
+    explanation.of = "a forward pass, for inference";
+    return named(std::move(explanation), settings);
+}
+
+Explanation explain_step(const Trainer& trainer) {
+    return named(explain(trainer.plan(), trainer.options().pipeline.policy), trainer.options());
 }
 
 /// Where the step takes more memory than there is, what would take less.
@@ -54,7 +71,9 @@ void print_what_would_fit(const Options& options, const Policy& policy, const Me
 
 /// Plans a step and allocates nothing.
 Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
-    return explain_step(Trainer(device, in_policy(options, policy, device.target())));
+    const TrainerOptions settings = in_policy(options, policy, device.target());
+    return policy.weights.empty() ? explain_step(Trainer(device, settings))
+                                  : explain_inference(settings, device);
 }
 
 /// Tokens without a text: a roofline depends on sizes, not on what the words are.
@@ -126,8 +145,10 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
         "explain", "Print what each operation is stored, multiplied and summed in, and why");
     RunOptions& run_options = options->run;
     add_model_options(*command, run_options);
-    add_policy_option(*command, run_options);
+    add_policy_option(*command, run_options, PolicyUse::any);
+    add_simulate_option(*command, run_options);
     add_passes_option(*command, run_options);
+    add_recompute_option(*command, run_options);
     add_machine_options(*command, run_options);
     command->add_option("--diff", options->difference, "Two policies: print only what they do differently")
         ->expected(2)

@@ -11,9 +11,12 @@
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/text_file.h"
 #include "mantissa/data/tokenizer_files.h"
+#include "mantissa/report/profile_table.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
+#include "mantissa/train/perplexity.h"
 
 namespace mantissa::cli {
 
@@ -21,10 +24,11 @@ namespace {
 
 struct Options {
     RunOptions run;  // device, threads, tokenizer, seed, json, quiet
-    std::string checkpoint, prompt;
+    std::string checkpoint, prompt, validation;
     double temperature = 1;
     std::optional<std::int64_t> top_k;
     std::int64_t length = 100;
+    bool profile = false;
 };
 
 GenerateOptions generate_options(const Options& options, const Tokenizer& tokenizer) {
@@ -39,7 +43,7 @@ GenerateOptions generate_options(const Options& options, const Tokenizer& tokeni
 void validate(const Options& options) {
     if (options.checkpoint.empty())
         throw UserError("generate needs a model: give --checkpoint DIR, written by train or by another");
-    if (options.prompt.empty())
+    if (options.prompt.empty() && options.validation.empty())
         throw UserError("generate needs a text to continue: give --prompt TEXT, one character or more");
     if (options.top_k && *options.top_k < 1)
         throw UserError(fmt::format(
@@ -69,7 +73,11 @@ void print_text(const std::string& text) {
     std::fflush(stdout);
 }
 
-nlohmann::ordered_json report_of(const Options& options, const nn::Gpt2Config& model,
+double prompt_tokens_per_second(std::size_t tokens, const Generated& generated) {
+    return static_cast<double>(tokens) / generated.prompt_seconds;
+}
+
+nlohmann::ordered_json report_of(const Options& options, const Policy& policy, const nn::Gpt2Config& model,
                                  std::size_t prompt_tokens, const Generated& generated,
                                  const std::string& text) {
     return {{"command", "generate"},
@@ -83,8 +91,96 @@ nlohmann::ordered_json report_of(const Options& options, const nn::Gpt2Config& m
             {"temperature", options.temperature},
             {"top_k", options.top_k.value_or(0)},
             {"seed", options.run.seed},
+            {"policy", policy.name},
             {"prompt_ms", generated.prompt_seconds * 1e3},
+            {"prompt_tokens_per_second", prompt_tokens_per_second(prompt_tokens, generated)},
             {"tokens_per_second", generated.tokens_per_second()}};
+}
+
+/// The model that all parts of the command run.
+struct Model {
+    Device& device;
+    const ModelFile& file;
+    const Tokenizer& tokenizer;
+    const StateBlock& parameters;
+
+    const nn::Gpt2Config& config() const { return file.model(); }
+};
+
+void announce(const Options& options, const Model& model, const Policy& policy) {
+    if (options.run.quiet) return;
+    const Target& target = model.device.target();
+    fmt::print(stderr, "{}: {}, {} parameters; {}, {} tokens; policy {}; {}, {} threads\n",
+               options.checkpoint, model.config().name, model.config().parameters(),
+               model.tokenizer.parts().source, model.tokenizer.vocabulary(), policy.name, target.isa,
+               target.threads);
+}
+
+std::unique_ptr<Generator> make_generator(const Model& model, const Policy& policy,
+                                          const std::vector<TokenId>& prompt) {
+    auto generator = std::make_unique<Generator>(model.device, model.config(),
+                                                 static_cast<std::int64_t>(prompt.size()), policy);
+    generator->allocate(model.parameters);
+    return generator;
+}
+
+std::string speed_text(const Policy& policy, const std::vector<TokenId>& prompt, const Generated& generated) {
+    return fmt::format(
+        "{}: {} tokens at {:.1f} tokens/s, after a prompt of {} at {:.1f} tokens/s ({:.0f} ms)", policy.name,
+        generated.tokens.size(), generated.tokens_per_second(), prompt.size(),
+        prompt_tokens_per_second(prompt.size(), generated), generated.prompt_seconds * 1e3);
+}
+
+nlohmann::ordered_json run_prompt(const Options& options, const Model& model, const Policy& policy) {
+    const std::vector<TokenId> prompt = model.tokenizer.encode(options.prompt);
+    const auto generator = make_generator(model, policy, prompt);
+    announce(options, model, policy);
+    StreamDecoder decoder(model.tokenizer);
+    std::string text;
+    const auto show = [&](const std::string& part) {
+        text += part;
+        print_text(part);
+    };
+    print_text(options.prompt);
+    const Generated generated = generate(*generator, prompt, generate_options(options, model.tokenizer),
+                                         [&](TokenId token) { show(decoder.push(token)); });
+    show(decoder.finish());
+    print_text("\n");
+    if (!options.run.quiet)
+        fmt::print(
+            stderr, "{}; ended by {}{}\n", speed_text(policy, prompt, generated), name_of(generated.end),
+            generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.config().context) : "");
+    if (options.profile && !generator->profile().empty())
+        fmt::print(stderr, "{}", profile_table(generator->token_plan(), generator->profile()));
+    return report_of(options, policy, model.config(), prompt.size(), generated, text);
+}
+
+/// The perplexity of the validation text, and beside that of a quantised model that of BF16, with how fast
+/// each continues the prompt, if there is one.
+nlohmann::ordered_json run_validation(const Options& options, const Model& model, const Policy& policy,
+                                      const std::vector<TokenId>& text) {
+    std::vector<Policy> policies{policy};
+    if (!policy.weights.empty()) policies.push_back(find_policy("bf16"));
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const Policy& each : policies) {
+        const Perplexity found = perplexity(model.device, model.config(), each, model.parameters, text);
+        fmt::print("perplexity {:.3f} under {}: {} tokens of {}, {:.1f} tokens/s\n", found.value(), each.name,
+                   found.tokens, options.validation, found.tokens_per_second());
+        all.push_back({{"policy", each.name},
+                       {"tokens", found.tokens},
+                       {"loss", found.loss},
+                       {"perplexity", found.value()},
+                       {"tokens_per_second", found.tokens_per_second()}});
+    }
+    if (policies.size() > 1 && !options.prompt.empty()) {
+        const std::vector<TokenId> prompt = model.tokenizer.encode(options.prompt);
+        const auto generator = make_generator(model, policies[1], prompt);
+        const Generated generated =
+            generate(*generator, prompt, generate_options(options, model.tokenizer), [](TokenId) {});
+        if (!options.run.quiet) fmt::print(stderr, "{}\n", speed_text(policies[1], prompt, generated));
+        all.back()["generated_tokens_per_second"] = generated.tokens_per_second();
+    }
+    return all;
 }
 
 void run(const Options& options) {
@@ -92,38 +188,21 @@ void run(const Options& options) {
     const auto device = open_device(options.run);
     const ModelFile file(options.checkpoint);
     if (!file.warning().empty()) fmt::print(stderr, "mantissa: warning: {}\n", file.warning());
-    const nn::Gpt2Config& model = file.model();
     const Tokenizer tokenizer = open_tokenizer(options, file);
-    const std::vector<TokenId> prompt = tokenizer.encode(options.prompt);
-
-    Generator generator(*device, model, static_cast<std::int64_t>(prompt.size()));
-    StateBlock parameters(*device, generator.parameters());
+    const Policy policy = policy_for(options.run, device->target());
+    StateBlock parameters(*device, Generator(*device, file.model(), 1).parameters());
     file.load(parameters);
-    generator.allocate(parameters);
-    if (!options.run.quiet)
-        fmt::print(stderr, "{}: {}, {} parameters; {}, {} tokens; {}, {} threads\n", options.checkpoint,
-                   model.name, model.parameters(), tokenizer.parts().source, tokenizer.vocabulary(),
-                   device->target().isa, device->target().threads);
-
-    StreamDecoder decoder(tokenizer);
-    std::string text;
-    const auto show = [&](const std::string& part) {
-        text += part;
-        print_text(part);
-    };
-    print_text(options.prompt);
-    const Generated generated = generate(generator, prompt, generate_options(options, tokenizer),
-                                         [&](TokenId token) { show(decoder.push(token)); });
-    show(decoder.finish());
-    print_text("\n");
-    if (!options.run.quiet)
-        fmt::print(stderr, "{} tokens after a prompt of {} ({:.0f} ms), {:.1f} tokens/s, ended by {}{}\n",
-                   generated.tokens.size(), prompt.size(), generated.prompt_seconds * 1e3,
-                   generated.tokens_per_second(), name_of(generated.end),
-                   generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.context) : "");
-    write_output(options.run.json, report_of(options, model, prompt.size(), generated, text)
-                                           .dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-                                       "\n");
+    const Model model{*device, file, tokenizer, parameters};
+    std::vector<TokenId> text;
+    if (!options.validation.empty()) text = tokenizer.encode(TextFile(options.validation).text());
+    nlohmann::ordered_json report = {{"command", "generate"}, {"policy", policy.name}};
+    if (options.prompt.empty())
+        announce(options, model, policy);
+    else
+        report = run_prompt(options, model, policy);
+    if (!options.validation.empty()) report["validation"] = run_validation(options, model, policy, text);
+    write_output(options.run.json,
+                 report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace
@@ -157,6 +236,12 @@ void add_generate_command(CLI::App& app) {
     command->add_option("--threads", options->run.threads, "Threads to use (default: all that may be)");
     add_output_file(*command, "--json", options->run.json,
                     "Write text and figures to this file, for machines");
+    add_policy_option(*command, options->run, PolicyUse::any);
+    command
+        ->add_option("--validation", options->validation,
+                     "Print the perplexity of this text; that of int8 and int4 beside that of bf16")
+        ->type_name("FILE");
+    command->add_flag("--profile", options->profile, "Print where the time of the last token went");
     command->add_flag("--quiet", options->run.quiet, "Print the text alone");
     command->callback([options] { run(*options); });
 }

@@ -31,12 +31,18 @@ void add_machine_options(CLI::App& command, RunOptions& options) {
     add_output_file(command, "--json", options.json, "Write what is printed to this file, for machines");
 }
 
-void add_policy_option(CLI::App& command, RunOptions& options) {
+void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use) {
+    std::vector<std::string> names = policy_names();
+    if (use == PolicyUse::any)
+        for (const std::string& name : inference_policy_names()) names.push_back(name);
     command.add_option(
         "--policy", options.policy,
         fmt::format("Formats to compute in: {} (default: bf16 where the machine has a BF16 matrix "
                     "unit, else fp32)",
-                    fmt::join(policy_names(), ", ")));
+                    fmt::join(names, ", ")));
+}
+
+void add_simulate_option(CLI::App& command, RunOptions& options) {
     command.add_option(
         "--simulate", options.simulate,
         "FP32 with what contractions multiply rounded to tf32, bf16 or fp16 first: the numbers of "

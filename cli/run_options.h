@@ -34,7 +34,10 @@ void add_run_options(CLI::App& command, RunOptions& options);
 // Parts of them, for commands that do not train.
 void add_model_options(CLI::App& command, RunOptions& options);
 void add_machine_options(CLI::App& command, RunOptions& options);
-void add_policy_option(CLI::App& command, RunOptions& options);
+/// Those in which a model can be trained, or all.
+enum class PolicyUse : std::uint8_t { training, any };
+void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use = PolicyUse::training);
+void add_simulate_option(CLI::App& command, RunOptions& options);
 void add_passes_option(CLI::App& command, RunOptions& options);
 void add_recompute_option(CLI::App& command, RunOptions& options);
 

@@ -341,6 +341,7 @@ void add_train_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_run_options(*command, options->run);
     add_policy_option(*command, options->run);
+    add_simulate_option(*command, options->run);
     add_passes_option(*command, options->run);
     command->add_option("--loss-scale", options->loss_scale,
                         "dynamic, none, or a number that stays (default: dynamic for fp16, else none)");

@@ -69,7 +69,7 @@ def train(program, folder, *arguments):
 def generate(program, folder, *arguments):
     """The report of `generate`."""
     path = folder / "generate.json"
-    run(program, "generate", "--quiet", "--json", path, *arguments)
+    run(program, "generate", "--policy", "fp32", "--quiet", "--json", path, *arguments)
     return json.loads(path.read_text())
 
 

@@ -33,6 +33,7 @@ struct ExplainedCast {
 
 struct Explanation {
     std::string model, policy;
+    std::string of = "one training step";
     std::int64_t batch = 0, sequence = 0;
     std::vector<ExplainedNode> nodes;  ///< in the order in which they run, casts apart
     std::vector<ExplainedCast> casts;

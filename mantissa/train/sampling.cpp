@@ -64,6 +64,7 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
     const auto ids =
         largest(logits, options.top_k == 0 ? logits.size() : static_cast<std::size_t>(options.top_k));
     std::vector<double> sums;  // of the weights up to each candidate
+    sums.reserve(ids.size());
     double total = 0;
     for (std::int32_t id : ids) {
         const double below = static_cast<double>(logits[static_cast<std::size_t>(id)] - *highest);

@@ -70,7 +70,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"ladder --text /no/such/file.txt", 1, "/no/such/file.txt"},
         {"train --passes differentiate", 1,
          "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, simplify, pad, "
-         "fuse"},
+         "lay_out, fuse"},
         {"train --threads -1", 1, "threads"},
         {"train --learning-rate -1", 1, "--learning-rate must be 0 or more, got -1"},
         {"train --betas 0.9 1.5", 1, "betas must lie in [0, 1), got 1.5"},
@@ -366,11 +366,34 @@ TEST(Commands, GenerateContinuesAPromptFromACheckpoint) {
     EXPECT_EQ("The licence" + report["text"].get<std::string>() + "\n", text);
     EXPECT_EQ(report["ended_by"], "length");
     EXPECT_GT(report["tokens_per_second"].get<double>(), 0);
+    EXPECT_GT(report["prompt_tokens_per_second"].get<double>(), 0);
+    for (const char* policy : {"fp32", "int8", "int4"}) {
+        EXPECT_EQ(run(generate + " --prompt x --length 4 --json " + json + " --policy " + policy).status, 0);
+        EXPECT_EQ(nlohmann::json::parse(std::ifstream(json))["policy"], policy);
+    }
     const Ran full = run(generate + " --prompt x --length 1000 --quiet --json " + json);
     EXPECT_EQ(full.status, 0) << full.output;
     const auto whole = nlohmann::json::parse(std::ifstream(json));
     EXPECT_EQ(whole["ended_by"], "context");
     EXPECT_EQ(whole["tokens"].size(), 256u);
+}
+
+TEST(Commands, GeneratePrintsThePerplexityOfInt8BesideThatOfBf16) {
+    const TemporaryDirectory directory;
+    const std::string checkpoint = (directory.path() / "ckpt").string(),
+                      json = (directory.path() / "out.json").string();
+    ASSERT_EQ(run("train --batch 1 --sequence 8 --steps 1 --checkpoint " + checkpoint).status, 0);
+    const Ran ran = run("generate --checkpoint " + checkpoint +
+                        " --validation /usr/share/common-licenses/BSD --policy int8 --json " + json);
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    const auto report = nlohmann::json::parse(std::ifstream(json));
+    ASSERT_EQ(report["validation"].size(), 2u);
+    EXPECT_EQ(report["validation"][0]["policy"], "int8");
+    EXPECT_EQ(report["validation"][1]["policy"], "bf16");
+    for (const auto& each : report["validation"]) EXPECT_GT(each["perplexity"].get<double>(), 1);
+    EXPECT_NE(ran.output.find(" under bf16: "), std::string::npos) << ran.output;
+    EXPECT_NE(output_of("explain --model gpt2-tiny --batch 1 --policy int8").find("s8*s8+s32"),
+              std::string::npos);
 }
 
 TEST(Commands, GenerateNamesBadInputInOneLine) {
@@ -385,6 +408,7 @@ TEST(Commands, GenerateNamesBadInputInOneLine) {
         {"generate --prompt x", 1, "generate needs a model: give --checkpoint DIR"},
         {"generate --prompt x --checkpoint /no/such", 1, "/no/such: does not exist"},
         {"generate --prompt x --checkpoint /usr", 1, "/usr: holds no model"},
+        {"train --steps 1 --policy int8", 1, "policy int8 is for inference only"},
     };
     for (const BadInput& input : inputs) {
         const Ran ran = run(input.arguments);
@@ -401,6 +425,8 @@ TEST(Commands, GenerateNamesBadInputInOneLine) {
         {"--prompt x --temperature nan", "the temperature must be 0"},
         {"--prompt x --length 0", "--length must be 1 token or more, got 0"},
         {"--prompt x --tokenizer /no/such", "/no/such"},
+        {"--prompt x --policy int5", "there is no policy 'int5'"},
+        {"--validation /no/such", "/no/such"},
         {"--prompt x --tokenizer " + large, "has 600 tokens, the vocabulary of gpt2-tiny only 512"},
         {"--prompt '" + std::string(257, 'a') + "'",
          "the prompt has 257 tokens, gpt2-tiny has a context of 256; give a shorter prompt"},

@@ -57,13 +57,18 @@ class Gpt2 {
         return reshape(head(x), {B, T, config_.vocabulary});
     }
 
-    Tensor next_logits(Tensor tokens, Tensor positions) {
-        const std::int64_t T = tokens.dim(1), S = config_.context;
+    Tensor next_logits(Tensor tokens, Tensor positions, DType kept) {
+        const std::int64_t T = tokens.dim(1);
         make_tables();
+        positions_ = positions;
         start_ = reshape(slice(positions, 0, 0, 1), Shape{});
-        visible_ = less_equal(iota(graph_, {T, S}, 1), reshape(positions, {T, 1}));
+        kept_ = kept;
         const Tensor x = blocks(embedding(wte_, tokens) + embedding(wpe_, positions));
-        return head(slice(x, 1, T - 1, T));
+        const Tensor last = reshape(layer_norm(slice(x, 1, T - 1, T), "ln_f"), {-1, config_.channels});
+        const OriginScope scope(graph_, "lm_head");
+        // As summed under every policy: tokens are drawn from these scores.
+        return call(graph_, "matmul", std::vector{last, wte_},
+                    {{"transpose_a", false}, {"transpose_b", true}, {"output", DType::f32}})[0];
     }
 
   private:
@@ -106,18 +111,28 @@ class Gpt2 {
         const Tensor qkv = linear(x, "c_attn", {.outputs = 3 * config_.channels});  // [B, T, 3 C]
         const auto parts = split(transpose(reshape(qkv, {B, T, 3, H, D}), {2, 0, 3, 1, 4}), 0, 3);
         const auto head_major = [&](const Tensor& part) { return reshape(part, {B, H, T, D}); };
-        const Tensor q = head_major(parts[0]);
-        const Tensor k = with_kept("k", head_major(parts[1])), v = with_kept("v", head_major(parts[2]));
-        const Tensor scores = matmul(q, k, {.transpose_b = true}) * (1.0 / std::sqrt(static_cast<double>(D)));
-        const Tensor hidden = constant(graph_, -std::numeric_limits<double>::infinity());
-        const Tensor weights = drop(softmax(select(visible_, scores, hidden)));  // [B, H, T, keys]
-        const Tensor y = transpose(matmul(weights, v), {0, 2, 1, 3});            // [B, T, H, D]
+        const double scale = 1.0 / std::sqrt(static_cast<double>(D));
+        const Tensor q = head_major(parts[0]), k = head_major(parts[1]), v = head_major(parts[2]);
+        const Tensor y = transpose(start_ ? kept_attention(q, k, v, scale) : whole_attention(q, k, v, scale),
+                                   {0, 2, 1, 3});  // [B, T, H, D]
         return drop(linear(reshape(y, {B, T, config_.channels}), "c_proj", projection()));
     }
 
-    /// Keys or values [B, H, T, D]; if they are kept, those of the whole context, with these in their place.
+    Tensor whole_attention(Tensor q, Tensor k, Tensor v, double scale) {
+        const Tensor scores = matmul(q, k, {.transpose_b = true}) * scale;
+        const Tensor hidden = constant(graph_, -std::numeric_limits<double>::infinity());
+        const Tensor weights = drop(softmax(select(visible_, scores, hidden)));  // [B, H, T, T]
+        return matmul(weights, v);
+    }
+
+    /// Keys and values of the whole context, with these [B, H, T, D] in their place.
+    Tensor kept_attention(Tensor q, Tensor k, Tensor v, double scale) {
+        const std::vector operands{cast(q, kept_), with_kept("k", cast(k, kept_)),
+                                   with_kept("v", cast(v, kept_)), positions_};
+        return cast(call(graph_, "kept_attention", operands, {{"scale", scale}})[0], q.dtype());
+    }
+
     Tensor with_kept(std::string_view name, Tensor part) {
-        if (!start_) return part;
         const std::string state = fmt::format("cache.{}.{}", graph_.origin.scope, name);
         Type type = part.type();
         type.shape[2] = config_.context;
@@ -139,8 +154,10 @@ class Gpt2 {
     Graph& graph_;
     RandomState random_;
     Tensor wte_, wpe_;  // [V, C], [context, C]
-    Tensor visible_;    // bool [T, keys]: whether query (row) sees key (column)
-    Tensor start_;      // i32 scalar: where keys and values are kept from; empty if they are not
+    Tensor visible_;    // bool [T, T]: whether query (row) sees key (column)
+    Tensor positions_;  // i32 [T]: of the tokens; keys and values are kept there
+    Tensor start_;      // i32 scalar: the first of them; empty if nothing is kept
+    DType kept_ = DType::f32;
     std::int64_t next_dropout_ = 0;
 };
 
@@ -180,11 +197,11 @@ Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const RandomState& r
     return Gpt2(config, tokens.graph(), random).logits(tokens);
 }
 
-Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions) {
+Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions, DType kept) {
     validate(config, tokens);
     Gpt2Config without_dropout = config;
     without_dropout.dropout = 0;
-    return Gpt2(without_dropout, tokens.graph(), {}).next_logits(tokens, positions);
+    return Gpt2(without_dropout, tokens.graph(), {}).next_logits(tokens, positions, kept);
 }
 
 Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const RandomState& random) {

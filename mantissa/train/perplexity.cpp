@@ -1,0 +1,78 @@
+#include "mantissa/train/perplexity.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "mantissa/base/clock.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/system_memory.h"
+#include "mantissa/passes/pipeline.h"
+#include "mantissa/runtime/execution.h"
+
+namespace mantissa {
+
+namespace {
+
+BuiltGraph graph_for(Device& device, nn::Gpt2Config model, std::int64_t window, const Policy& policy) {
+    model.dropout = 0;
+    const auto trace = [&](Graph& graph) {
+        const Type ids{DType::i32, {1, window}};
+        const Tensor tokens(graph, graph.add_input("tokens", ids));
+        const Tensor targets(graph, graph.add_input("targets", ids));
+        return nn::gpt2_loss(model, tokens, targets);
+    };
+    const auto kernel = [&](const Graph& graph, const Node& node) { return has_kernel(device, graph, node); };
+    return build_evaluation(trace, {.policy = policy, .lay_out = true, .has_kernel = kernel});
+}
+
+/// The states that the parameters do not hold.
+std::int64_t bytes_of_own_states(const Graph& graph, const StateBlock& parameters) {
+    std::int64_t bytes = 0;
+    for (const State& state : graph.states())
+        if (!parameters.has(state.name)) bytes += align_up(state.type.bytes());
+    return bytes;
+}
+
+}  // namespace
+
+double Perplexity::value() const { return std::exp(loss); }
+
+Perplexity perplexity(Device& device, const nn::Gpt2Config& model, const Policy& policy,
+                      const StateBlock& parameters, std::span<const std::int32_t> text) {
+    const auto size = static_cast<std::int64_t>(text.size());
+    if (size < 2)
+        throw UserError(fmt::format("a text of {} tokens foretells nothing; give one of two or more", size));
+    const std::int64_t window = std::min(model.context, size - 1);
+    BuiltGraph built = graph_for(device, model, window, policy);
+    const Plan plan(std::move(built.graph), device), derive(std::move(built.derive), device);
+    const std::int64_t arena = std::max(plan.memory().arena_bytes, derive.memory().arena_bytes);
+    const std::int64_t needed = arena + bytes_of_own_states(plan.graph(), parameters);
+    if (needed > available_memory())
+        throw UserError(fmt::format("the perplexity of {} under {} needs {} MB more, {} MB are available",
+                                    model.name, policy.name, needed / 1000000, available_memory() / 1000000));
+    StateBlock state(device, plan.graph().states(), parameters);
+    const auto memory = device.allocate(static_cast<std::size_t>(arena), "activations");
+    Execution(derive, state, *memory).run();
+    Execution execution(plan, state, *memory);
+    Perplexity result;
+    const Stopwatch watch;
+    double total = 0;
+    for (std::int64_t first = 0; first + window < size; first += window) {
+        const auto part = [&](std::int64_t begin) {
+            return text.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(window));
+        };
+        execution.set_input("tokens", part(first));
+        execution.set_input("targets", part(first + 1));
+        execution.run();
+        total += static_cast<double>(execution.read_scalar("loss")) * static_cast<double>(window);
+        result.tokens += window;
+    }
+    result.seconds = watch.seconds();
+    result.loss = total / static_cast<double>(result.tokens);
+    return result;
+}
+
+}  // namespace mantissa
