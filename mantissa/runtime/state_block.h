@@ -19,8 +19,8 @@ class StateBlock {
     /// outlive this.
     StateBlock(Device& device, std::span<const State> states, const StateBlock& shared);
 
-    /// Gives every state of its own its initial value, derived ones apart. The numbers of a state depend on the seed and its own
-    /// name alone.
+    /// Gives every state of its own its initial value, derived ones apart. The numbers of a state depend on
+    /// the seed and its own name alone.
     void initialize(std::uint64_t seed);
 
     /// The address of a state. Throws InternalError if there is none of that name.

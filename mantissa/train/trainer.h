@@ -139,8 +139,8 @@ class Trainer {
 };
 
 /// Memory for several trainers that run one after another on one state: every state that one of them has,
-/// zero, and an arena for the largest. Throws UserError, saying what is needed and what there is, if it does not
-/// fit.
+/// zero, and an arena for the largest. Throws UserError, saying what is needed and what there is, if it does
+/// not fit.
 std::shared_ptr<TrainingMemory> allocate_training_memory(Device& device,
                                                          std::span<const Trainer* const> trainers);
 

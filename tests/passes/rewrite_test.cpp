@@ -102,7 +102,7 @@ TEST(Pipeline, OptionalPassesAreChosenByName) {
     } catch (const UserError& error) {
         EXPECT_STREQ(error.what(),
                      "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, "
-                     "simplify, pad, fuse");
+                     "simplify, pad, lay_out, fuse");
     }
 }
 

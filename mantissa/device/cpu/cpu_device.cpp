@@ -72,7 +72,7 @@ class CpuDevice final : public Device {
         cpu::add_loss_kernels(kernels_, context);
         cpu::add_attention_kernels(kernels_, context);
         cpu::add_quantized_kernels(kernels_, context);
-add_row_kernels(kernels_, context);
+        add_row_kernels(kernels_, context);
         cpu::add_elementwise_kernels(kernels_, context);
         cpu::add_movement_kernels(kernels_, context);
         cpu::add_reduction_kernels(kernels_, context);
