@@ -120,6 +120,9 @@ void print_difference(const Options& options, Device& device) {
 }
 
 void run(const Options& options) {
+    if (!(options.memory >= 0))
+        throw UserError(
+            fmt::format("--memory must be 0 GB (what is available) or more, got {:g}", options.memory));
     const auto device = open_device(options.run);
     if (!options.difference.empty()) return print_difference(options, *device);
     if (options.roofline) return run_roofline(options, *device);

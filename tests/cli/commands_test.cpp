@@ -68,6 +68,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"ladder --frobnicate", 2, "--frobnicate"},
         {"ladder --device tpu", 1, "--device tpu: this build has cpu only"},
         {"ladder --text /no/such/file.txt", 1, "/no/such/file.txt"},
+        {"explain --memory -3", 1, "--memory must be 0 GB (what is available) or more, got -3"},
         {"train --passes differentiate", 1,
          "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, simplify, pad, "
          "lay_out, fuse"},

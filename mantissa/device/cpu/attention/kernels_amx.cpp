@@ -1,21 +1,8 @@
 // Attention kernels for tensors of BF16 on AMX tiles. So far their tile instructions were only emulated
 // (tile_emulator.h): right, and never timed.
-#include "mantissa/device/cpu/rows/lanes_avx512.h"
 
-namespace mantissa::cpu {
-namespace {
-
-// For the rows that fill no tile; as for AVX512_BF16.
-struct Tile {
-    static constexpr int rows = 8;
-    static constexpr int vectors = 2;
-    MANTISSA_LANES Lanes::Float multiply_add(Lanes::Float a, Lanes::Float b, Lanes::Float c) {
-        return _mm512_dpbf16_ps(c, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
-    }
-};
-
-}  // namespace
-}  // namespace mantissa::cpu
+// The vectors are for rows that fill no tile of the unit.
+#include "mantissa/device/cpu/attention/tile_paired.h"
 
 // After the lanes and the tile, in terms of which they are written:
 #include "mantissa/device/cpu/attention/operands_tiled.h"
