@@ -11,22 +11,17 @@
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/runtime/plan.h"
+#include "tests/support/fused_graph.h"
 #include "tests/support/run_graph.h"
 
 namespace mantissa {
 namespace {
 
 using testing::device_at;
+using testing::fused;
 using testing::levels;
 using testing::loaded;
 using testing::run;
-
-Graph fused(const Graph& graph) {
-    const Graph expanded = simplify(expand(graph, [](const Graph&, const Node&) { return true; }));
-    Fusion fusion = fuse(expanded, {.least_bytes_saved = 0});
-    verify(fusion.graph, "fuse");
-    return std::move(fusion.graph);
-}
 
 /// The pseudo-code of every fused node.
 std::string code_of(const Graph& graph) {

@@ -14,22 +14,17 @@
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/runtime/plan.h"
+#include "tests/support/fused_graph.h"
 #include "tests/support/run_graph.h"
 
 namespace mantissa {
 namespace {
 
 using testing::device_at;
+using testing::fused;
 using testing::levels;
 using testing::loaded;
 using testing::run;
-
-Graph fused(const Graph& graph) {
-    Fusion fusion = fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })),
-                         {.least_bytes_saved = 0});
-    verify(fusion.graph, "fuse");
-    return std::move(fusion.graph);
-}
 
 Tensor given(Graph& graph, const char* name, const Shape& shape, DType dtype = DType::f32) {
     return {graph, graph.add_input(name, {dtype, shape})};

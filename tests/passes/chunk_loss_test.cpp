@@ -12,9 +12,12 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/show_gradients.h"
 
 namespace mantissa {
 namespace {
+
+using testing::show_gradients;
 
 constexpr std::int64_t B = 2, T = 5, V = 13;
 
@@ -26,14 +29,6 @@ Tensor trace(Graph& graph) {
     const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
     // As a micro-step has it.
     return nn::gpt2_loss(model, tokens, targets, {}) * 0.25;
-}
-
-/// Every gradient is a result.
-void show_gradients(Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
-    graph.add_result("loss", loss.value());
-    for (const ParameterGradient& parameter : gradients)
-        graph.add_result(graph.states()[static_cast<std::size_t>(parameter.state)].name,
-                         parameter.gradient.value());
 }
 
 const State loss_scale{

@@ -16,9 +16,12 @@
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/simplify.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/show_gradients.h"
 
 namespace mantissa {
 namespace {
+
+using testing::show_gradients;
 
 constexpr std::int64_t B = 2, T = 5, V = 61;
 
@@ -29,14 +32,6 @@ Tensor trace(Graph& graph) {
     const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
     const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
     return nn::gpt2_loss(model, tokens, targets);
-}
-
-/// Every gradient is a result.
-void show_gradients(Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
-    graph.add_result("loss", loss.value());
-    for (const ParameterGradient& parameter : gradients)
-        graph.add_result(graph.states()[static_cast<std::size_t>(parameter.state)].name,
-                         parameter.gradient.value());
 }
 
 PipelineOptions options_of(const std::string& policy, bool chunked, bool matched, bool padded) {

@@ -1,0 +1,20 @@
+// A graph as the compiled rungs run it: all that nests can hold expanded and fused, whatever that saves.
+#pragma once
+
+#include <utility>
+
+#include "mantissa/graph/verifier.h"
+#include "mantissa/passes/expand.h"
+#include "mantissa/passes/fuse.h"
+#include "mantissa/passes/simplify.h"
+
+namespace mantissa::testing {
+
+inline Graph fused(const Graph& graph) {
+    const Graph expanded = simplify(expand(graph, [](const Graph&, const Node&) { return true; }));
+    Fusion fusion = fuse(expanded, {.least_bytes_saved = 0});
+    verify(fusion.graph, "fuse");
+    return std::move(fusion.graph);
+}
+
+}  // namespace mantissa::testing
