@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "mantissa/passes/plan_memory.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa {
@@ -52,8 +53,23 @@ class LayOut {
     bool is_derived(NodeId id) const {
         const Node& node = source_.node(id);
         if (node.op->name != "cast" && node.op->name != "quantize_weight") return false;
-        const int state = source_.state_of(node.inputs[0].node);
-        return state >= 0 && source_.states()[static_cast<std::size_t>(state)].kind == State::Kind::parameter;
+        return parameter_under(node) >= 0;
+    }
+
+    /// The rows of zeros that a cast reads behind its operand, as passes/pad put them there; null: none.
+    const Node* padding_under(const Node& node) const {
+        const Node& read = source_.node(node.inputs[0].node);
+        return node.op->name == "cast" && read.op->name == "pad" ? &read : nullptr;
+    }
+
+    /// The parameter that the node makes something of, as it is or with rows of zeros that lie behind it; -1:
+    /// none.
+    int parameter_under(const Node& node) const {
+        const Node* const padding = padding_under(node);
+        if (padding && !is_view(source_, *padding)) return -1;
+        const int state = source_.state_of(padding ? padding->inputs[0].node : node.inputs[0].node);
+        const auto kind_of = [this](int i) { return source_.states()[static_cast<std::size_t>(i)].kind; };
+        return state >= 0 && kind_of(state) == State::Kind::parameter ? state : -1;
     }
 
     /// First all that has no operand, so that states keep their indices and new ones follow them.
@@ -70,7 +86,7 @@ class LayOut {
 
     void derive(NodeId id) {
         const Node& node = source_.node(id);
-        const int parameter = source_.state_of(node.inputs[0].node);
+        const int parameter = parameter_under(node);
         const State& from = source_.states()[static_cast<std::size_t>(parameter)];
         Derivation made{.node = id,
                         .parameter = parameter,
@@ -83,11 +99,13 @@ class LayOut {
             const Value operand{
                 derive_.states()[static_cast<std::size_t>(derive_.find_state(from.name))].node, 0};
             const NodeId maker = derive_.add(node.op->name, {operand}, node.attributes);
+            const std::vector<Type> made_types = derive_.node(maker).outputs;
             for (std::size_t i = 0; i < node.outputs.size(); ++i) {
                 const State state{.kind = State::Kind::derived,
                                   .name = name_of_derived(node, i, from.name),
-                                  .type = node.outputs[i],
-                                  .initializer = {}};
+                                  .type = made_types[i],
+                                  .initializer = {},
+                                  .zero_rows = node.op->name == "cast" ? from.zero_rows : 0};
                 target().add_state(state);
                 derive_.add_state(state);
                 derive_.add_update(derive_.find_state(state.name), {maker, static_cast<std::int32_t>(i)});
@@ -96,8 +114,12 @@ class LayOut {
         }
         for (std::size_t i = 0; i < node.outputs.size(); ++i) {
             const int state = target().find_state(name_of_derived(node, i, from.name));
-            rewriter_.place({id, static_cast<std::int32_t>(i)},
-                            {target().states()[static_cast<std::size_t>(state)].node, 0});
+            Value made_before{target().states()[static_cast<std::size_t>(state)].node, 0};
+            if (const Node* const padding = padding_under(node)) {
+                const OriginScope scope(target(), padding->origin);
+                made_before = {target().add("pad", {made_before}, padding->attributes), 0};
+            }
+            rewriter_.place({id, static_cast<std::int32_t>(i)}, made_before);
         }
     }
 

@@ -7,6 +7,8 @@
 // with a second graph that makes bf16.w from w:
 //   %1: bf16 = cast(%w), update bf16.w = %1
 //
+// A cast of a padded parameter (passes/pad.h) becomes a padded derived state: cast(pad(%w)) is pad(%bf16.w).
+//
 // Only what the run reads before it updates the parameter is meant; the second graph runs at start and after
 // a load. Every value has the bits that it had. A parameter is rounded once, however many read it.
 #pragma once

@@ -124,6 +124,31 @@ TEST(LayOut, ReadsACopyThatAdamWWrites) {
     EXPECT_EQ(laid.graph.states()[1].kind, State::Kind::derived);
 }
 
+TEST(LayOut, TheCopyOfAPaddedParameterIsPaddedWhereItLies) {
+    for (const std::int64_t zero_rows : {4, 2}) {
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::bf16, {2, 3}}));
+        const Tensor w(
+            graph,
+            graph.add_state(
+                {.name = "w", .type = {DType::f32, {4, 3}}, .initializer = {}, .zero_rows = zero_rows}));
+        const Tensor rows = cast(pad(w, 0, 0, 4), DType::bf16);
+        graph.add_result("y", matmul(x, rows, {.transpose_b = true}).value());
+        const LaidOut laid = lay_out(graph);
+        const std::string text = print(laid.graph);
+        if (zero_rows == 2) {  // the pad is a copy, so is the cast
+            EXPECT_EQ(laid.graph.states().size(), 1u) << text;
+            continue;
+        }
+        ASSERT_EQ(laid.graph.states().size(), 2u) << text;
+        EXPECT_EQ(laid.graph.states()[1].zero_rows, 4);
+        EXPECT_EQ(laid.graph.states()[1].type, (Type{DType::bf16, {4, 3}}));
+        EXPECT_NE(text.find("= pad(%bf16.w)"), std::string::npos) << text;
+        EXPECT_EQ(text.find("= cast("), std::string::npos) << text;
+        expect_same_meaning(graph, feed_of(graph), "padded");
+    }
+}
+
 TEST(LayOut, OfGpt2sStepKeepsEveryBitAndLeavesNoCastOfAParameter) {
     for (const char* policy : {"bf16", "fp16"}) {
         const Graph graph = training_step(policy);
