@@ -1,18 +1,16 @@
 #include "cli/train.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
-#include <limits>
 #include <memory>
 #include <optional>
 
 #include "cli/output_file.h"
-#include "cli/run_options.h"
 #include "cli/train_log.h"
-#include "cli/train_sampler.h"
+#include "cli/train_options.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
@@ -20,26 +18,11 @@
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/report/profile_table.h"
 #include "mantissa/train/checkpoint.h"
-#include "mantissa/train/schedule.h"
 #include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::cli {
 
 namespace {
-
-struct Options {
-    RunOptions run;
-    AdamWOptions optimizer;
-    std::vector<double> betas = {0.9, 0.95};
-    double min_learning_rate = -1;  ///< negative: the same as the learning rate
-    std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0, sample_every = 0;
-    std::int64_t bad_steps = 3;
-    SamplerOptions sampler;
-    std::string checkpoint, resume, log;
-    std::string loss_scale;  ///< "dynamic", "none" or a number; empty: as the policy needs
-    LossScaleOptions scaling;
-    bool profile = false;
-};
 
 /// Set by an interrupt: the step being run is finished, saved if there is a place for it, and the program
 /// ends.
@@ -53,71 +36,15 @@ double fastest_peak(Device& device) {
     return device.measure_peaks(*scratch).fastest();
 }
 
-LearningRateSchedule schedule_of(const Options& options) {
-    const double peak = options.run.learning_rate;
-    const LearningRateSchedule schedule{
-        .peak = peak,
-        .least = options.min_learning_rate < 0 ? peak : options.min_learning_rate,
-        .warmup = options.warmup,
-        .steps = options.run.steps};
-    validate(schedule);
-    return schedule;
-}
-
-TrainerOptions trainer_of(const Options& options) {
-    TrainerOptions trainer = trainer_options(options.run);
-    if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
-        throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
-                                    std::numeric_limits<std::int32_t>::max(), options.accumulate));
-    trainer.accumulate = options.accumulate;
-    trainer.optimizer = options.optimizer;
-    trainer.optimizer.beta1 = options.betas.at(0);
-    trainer.optimizer.beta2 = options.betas.at(1);
-    return trainer;
-}
-
-/// The loss scale of --loss-scale and its companions.
-LossScaleOptions loss_scale_of(const Options& options, const Policy& policy) {
-    LossScaleOptions scaling = options.scaling;
-    scaling.kind = default_loss_scale(policy).kind;
-    if (options.loss_scale == "dynamic") {
-        scaling.kind = LossScaleOptions::Kind::dynamic;
-    } else if (options.loss_scale == "none") {
-        scaling.kind = LossScaleOptions::Kind::none;
-    } else if (!options.loss_scale.empty()) {
-        scaling.kind = LossScaleOptions::Kind::fixed;
-        std::size_t read = 0;
-        try {
-            scaling.initial = std::stod(options.loss_scale, &read);
-        } catch (const std::exception&) {
-            read = 0;
-        }
-        if (read != options.loss_scale.size())
-            throw UserError(
-                fmt::format("--loss-scale is dynamic, none or a number, got '{}'", options.loss_scale));
-    }
-    validate(scaling);
-    return scaling;
-}
-
-TrainerOptions on_machine(TrainerOptions trainer, const RunOptions& run, const Target& target,
-                          const Policy& policy, const LossScaleOptions& scaling) {
-    choose_passes(run, target, trainer.pipeline);
-    trainer.loss_scale = scaling;
-    trainer.pipeline.policy = policy;
-    return trainer;
-}
-
 /// One run of the command, from its header to its last line.
 class Run {
   public:
-    explicit Run(const Options& options)
+    explicit Run(const TrainOptions& options)
         : options_(options),
           schedule_(schedule_of(options)),
           device_(open_device(options.run)),
           policy_(policy_for(options.run, device_->target())),
-          settings_(on_machine(trainer_of(options), options.run, device_->target(), policy_,
-                               loss_scale_of(options, policy_))),
+          settings_(trainer_of(options, device_->target(), policy_)),
           corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
           peak_(fastest_peak(*device_)),
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
@@ -128,15 +55,6 @@ class Run {
               {.batch = settings_.batch, .sequence = settings_.sequence, .accumulate = settings_.accumulate}),
           tokens_(static_cast<std::size_t>(trainer_.tokens_per_step())),
           targets_(tokens_.size()) {
-        for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
-                                          {options.validate_every, "--validate-every"},
-                                          {options.sample_every, "--sample-every"},
-                                          {options.bad_steps, "--bad-steps"}})
-            if (value < 0)
-                throw UserError(fmt::format("{} must be 0 (never) or more steps, got {}", name, value));
-        if (options.save_every > 0 && options.checkpoint.empty())
-            throw UserError("--save-every needs a place: give --checkpoint DIR");
-        if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
         if (options.sample_every > 0) plan_samples();
         dump_plan(options.run, "plan.txt", trainer_.plan());
         if (trainer_.accumulate_plan())
@@ -313,7 +231,7 @@ class Run {
         std::fflush(stdout);
     }
 
-    const Options& options_;
+    const TrainOptions& options_;
     LearningRateSchedule schedule_;
     std::unique_ptr<Device> device_;
     Policy policy_;
@@ -336,63 +254,14 @@ class Run {
 }  // namespace
 
 void add_train_command(CLI::App& app) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<TrainOptions>();
     options->run.steps = 100;
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
-    add_run_options(*command, options->run);
-    add_policy_option(*command, options->run);
-    add_simulate_option(*command, options->run);
-    add_passes_option(*command, options->run);
-    command->add_option("--loss-scale", options->loss_scale,
-                        "dynamic, none, or a number that stays (default: dynamic for fp16, else none)");
-    command->add_option("--loss-scale-start", options->scaling.initial, "Of a dynamic loss scale")
-        ->capture_default_str();
-    command
-        ->add_option("--loss-scale-interval", options->scaling.interval,
-                     "Good steps in a row after which a dynamic loss scale is doubled")
-        ->capture_default_str();
-    command
-        ->add_option("--loss-scale-floor", options->scaling.floor,
-                     "A dynamic loss scale never falls below it")
-        ->capture_default_str();
-    command
-        ->add_option("--accumulate", options->accumulate,
-                     "Micro-steps whose gradients make up a step, each of --batch sequences")
-        ->capture_default_str();
-    command->add_option("--min-learning-rate", options->min_learning_rate,
-                        "At the last step, reached by a cosine (default: --learning-rate, so constant)");
-    command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")
-        ->capture_default_str();
-    command->add_option("--betas", options->betas, "Of AdamW")->expected(2)->capture_default_str();
-    command->add_option("--weight-decay", options->optimizer.weight_decay, "Of AdamW, on matrices")
-        ->capture_default_str();
-    command->add_option("--clip", options->optimizer.clip, "Scale gradients down to this norm; 0: never")
-        ->capture_default_str();
-    command->add_option("--checkpoint", options->checkpoint, "Save here at the end, and on an interrupt")
-        ->type_name("DIR");
-    command->add_option("--save-every", options->save_every, "Save every so many steps, too; 0: never")
-        ->capture_default_str();
-    command->add_option("--resume", options->resume, "Go on from this checkpoint, to the same bits")
-        ->type_name("DIR");
-    command
-        ->add_option(
-            "--validate-every", options->validate_every,
-            "Steps between validations on the last tenth of the text, then kept from training; 0: never")
-        ->capture_default_str();
-    command
-        ->add_option("--sample-every", options->sample_every,
-                     "Steps between samples: --prompt continued by the model as it is; 0: never")
-        ->capture_default_str();
-    command->add_option("--prompt", options->sampler.prompt, "What samples continue")->capture_default_str();
-    command
-        ->add_option("--bad-steps", options->bad_steps,
-                     "Stop after so many steps in a row whose loss or gradients were not finite; each is "
-                     "skipped, and what went wrong named; 0: never stop")
-        ->capture_default_str();
-    add_output_file(*command, "--log", options->log,
-                    "Write a line of JSON a step to this file; after --resume, lines are added");
-    command->add_flag("--profile", options->profile, "Print where the time of the last step went");
-    command->callback([options] { Run(*options).run(); });
+    add_train_options(*command, *options);
+    command->callback([options] {
+        validate_loop(*options);
+        Run(*options).run();
+    });
 }
 
 }  // namespace mantissa::cli

@@ -1,0 +1,146 @@
+#include "cli/train_options.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "cli/output_file.h"
+#include "mantissa/base/error.h"
+#include "mantissa/train/checkpoint.h"
+
+namespace mantissa::cli {
+
+LearningRateSchedule schedule_of(const TrainOptions& options) {
+    const double peak = options.run.learning_rate;
+    const LearningRateSchedule schedule{
+        .peak = peak,
+        .least = options.min_learning_rate < 0 ? peak : options.min_learning_rate,
+        .warmup = options.warmup,
+        .steps = options.run.steps};
+    validate(schedule);
+    return schedule;
+}
+
+LossScaleOptions loss_scale_of(const TrainOptions& options, const Policy& policy) {
+    LossScaleOptions scaling = options.scaling;
+    scaling.kind = default_loss_scale(policy).kind;
+    if (options.loss_scale == "dynamic") {
+        scaling.kind = LossScaleOptions::Kind::dynamic;
+    } else if (options.loss_scale == "none") {
+        scaling.kind = LossScaleOptions::Kind::none;
+    } else if (!options.loss_scale.empty()) {
+        scaling.kind = LossScaleOptions::Kind::fixed;
+        std::size_t read = 0;
+        try {
+            scaling.initial = std::stod(options.loss_scale, &read);
+        } catch (const std::exception&) {
+            read = 0;
+        }
+        if (read != options.loss_scale.size())
+            throw UserError(
+                fmt::format("--loss-scale is dynamic, none or a number, got '{}'", options.loss_scale));
+    }
+    validate(scaling);
+    return scaling;
+}
+
+TrainerOptions trainer_of(const TrainOptions& options, const Target& target, const Policy& policy) {
+    TrainerOptions trainer = trainer_options(options.run);
+    if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
+        throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
+                                    std::numeric_limits<std::int32_t>::max(), options.accumulate));
+    trainer.accumulate = options.accumulate;
+    trainer.optimizer = options.optimizer;
+    trainer.optimizer.beta1 = options.betas.at(0);
+    trainer.optimizer.beta2 = options.betas.at(1);
+    choose_passes(options.run, target, trainer.pipeline);
+    trainer.loss_scale = loss_scale_of(options, policy);
+    trainer.pipeline.policy = policy;
+    return trainer;
+}
+
+void validate_loop(const TrainOptions& options) {
+    for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
+                                      {options.validate_every, "--validate-every"},
+                                      {options.sample_every, "--sample-every"},
+                                      {options.bad_steps, "--bad-steps"}})
+        if (value < 0)
+            throw UserError(fmt::format("{} must be 0 (never) or more steps, got {}", name, value));
+    if (options.save_every > 0 && options.checkpoint.empty())
+        throw UserError("--save-every needs a place: give --checkpoint DIR");
+    if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
+}
+
+namespace {
+
+void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
+    command.add_option("--loss-scale", options.loss_scale,
+                       "dynamic, none, or a number that stays (default: dynamic for fp16, else none)");
+    command.add_option("--loss-scale-start", options.scaling.initial, "Of a dynamic loss scale")
+        ->capture_default_str();
+    command
+        .add_option("--loss-scale-interval", options.scaling.interval,
+                    "Good steps in a row after which a dynamic loss scale is doubled")
+        ->capture_default_str();
+    command
+        .add_option("--loss-scale-floor", options.scaling.floor, "A dynamic loss scale never falls below it")
+        ->capture_default_str();
+}
+
+void add_optimizer_options(CLI::App& command, TrainOptions& options) {
+    command
+        .add_option("--accumulate", options.accumulate,
+                    "Micro-steps whose gradients make up a step, each of --batch sequences")
+        ->capture_default_str();
+    command.add_option("--min-learning-rate", options.min_learning_rate,
+                       "At the last step, reached by a cosine (default: --learning-rate, so constant)");
+    command.add_option("--warmup", options.warmup, "Steps over which the learning rate rises")
+        ->capture_default_str();
+    command.add_option("--betas", options.betas, "Of AdamW")->expected(2)->capture_default_str();
+    command.add_option("--weight-decay", options.optimizer.weight_decay, "Of AdamW, on matrices")
+        ->capture_default_str();
+    command.add_option("--clip", options.optimizer.clip, "Scale gradients down to this norm; 0: never")
+        ->capture_default_str();
+}
+
+/// What happens between steps.
+void add_loop_options(CLI::App& command, TrainOptions& options) {
+    command.add_option("--checkpoint", options.checkpoint, "Save here at the end, and on an interrupt")
+        ->type_name("DIR");
+    command.add_option("--save-every", options.save_every, "Save every so many steps, too; 0: never")
+        ->capture_default_str();
+    command.add_option("--resume", options.resume, "Go on from this checkpoint, to the same bits")
+        ->type_name("DIR");
+    command
+        .add_option(
+            "--validate-every", options.validate_every,
+            "Steps between validations on the last tenth of the text, then kept from training; 0: never")
+        ->capture_default_str();
+    command
+        .add_option("--sample-every", options.sample_every,
+                    "Steps between samples: --prompt continued by the model as it is; 0: never")
+        ->capture_default_str();
+    command.add_option("--prompt", options.sampler.prompt, "What samples continue")->capture_default_str();
+    command
+        .add_option("--bad-steps", options.bad_steps,
+                    "Stop after so many steps in a row whose loss or gradients were not finite; each is "
+                    "skipped, and what went wrong named; 0: never stop")
+        ->capture_default_str();
+    add_output_file(command, "--log", options.log,
+                    "Write a line of JSON a step to this file; after --resume, lines are added");
+    command.add_flag("--profile", options.profile, "Print where the time of the last step went");
+}
+
+}  // namespace
+
+void add_train_options(CLI::App& command, TrainOptions& options) {
+    add_run_options(command, options.run);
+    add_policy_option(command, options.run);
+    add_simulate_option(command, options.run);
+    add_passes_option(command, options.run);
+    add_loss_scale_options(command, options);
+    add_optimizer_options(command, options);
+    add_loop_options(command, options);
+}
+
+}  // namespace mantissa::cli

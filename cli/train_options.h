@@ -1,0 +1,47 @@
+// What `train` is asked for: its options on the command line, and what they mean to a trainer.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/run_options.h"
+#include "cli/train_sampler.h"
+#include "mantissa/train/adamw.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/schedule.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa::cli {
+
+struct TrainOptions {
+    RunOptions run;
+    AdamWOptions optimizer;
+    std::vector<double> betas = {0.9, 0.95};
+    double min_learning_rate = -1;  ///< negative: the same as the learning rate
+    std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0, sample_every = 0;
+    std::int64_t bad_steps = 3;
+    SamplerOptions sampler;
+    std::string checkpoint, resume, log;
+    std::string loss_scale;  ///< "dynamic", "none" or a number; empty: as the policy needs
+    LossScaleOptions scaling;
+    bool profile = false;
+};
+
+/// Adds every option of `train` to the command; they are read into `options`.
+void add_train_options(CLI::App& command, TrainOptions& options);
+
+LearningRateSchedule schedule_of(const TrainOptions& options);
+
+/// The loss scale of --loss-scale and its companions.
+LossScaleOptions loss_scale_of(const TrainOptions& options, const Policy& policy);
+
+/// The trainer that was asked for, with the passes that this machine can run. Throws UserError where an
+/// option is out of range.
+TrainerOptions trainer_of(const TrainOptions& options, const Target& target, const Policy& policy);
+
+/// Throws UserError where an option of the loop is out of range or lacks what it needs.
+void validate_loop(const TrainOptions& options);
+
+}  // namespace mantissa::cli
