@@ -1,5 +1,6 @@
-// How much of the gradients a 16-bit format loses: elements that are not zero before the casts of the
-// backward pass, and are after.
+// How much of the gradients a 16-bit format loses: elements of the backward pass that are zero, and are not
+// where the loss is scaled up. So it is seen wherever it happens, in a cast or inside of an operation that
+// writes 16 bits.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +10,25 @@
 namespace mantissa {
 
 struct Underflow {
-    std::int64_t elements = 0;  ///< that are not zero and are cast
-    std::int64_t lost = 0;      ///< of those, that became zero
+    std::int64_t elements = 0;  ///< that are stored in 16 bits and should not be zero
+    std::int64_t lost = 0;      ///< of those, that are zero
 
     double share() const {
         return elements == 0 ? 0 : static_cast<double>(lost) / static_cast<double>(elements);
     }
 };
 
-/// Runs the plan up to its first operation of the update, which changes no state, and looks at every cast
-/// from FP32 to 16 bits, and every rounding of a simulation, in the backward pass. What underflows inside of
-/// an operation that writes 16 bits is not seen.
-Underflow gradient_underflow(Execution& execution);
+/// What the backward pass writes in 16 bits, and every rounding of a simulation.
+struct RoundedGradients {
+    std::int64_t elements = 0;
+    std::int64_t zeros = 0;
+    bool finite = true;
+};
+
+/// Runs the plan up to its first operation of the update, which changes no state.
+RoundedGradients rounded_gradients(Execution& execution);
+
+/// Of a step, and of the same with a larger loss scale; 0 of 0 where that is too large and not all is finite.
+Underflow underflow_between(const RoundedGradients& step, const RoundedGradients& scaled_up);
 
 }  // namespace mantissa

@@ -16,6 +16,10 @@ namespace {
 
 constexpr double gigabyte = 1e9;
 
+/// Times a loss scale: what is lost there as well would be lost at any, since FP16's normal numbers span
+/// 2^30.
+constexpr double far_above = 1024;
+
 void validate(const TrainerOptions& options) {
     if (options.batch < 1) throw UserError(fmt::format("the batch must be 1 or more, got {}", options.batch));
     if (options.sequence < 1)
@@ -88,6 +92,20 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
         plan_ = build(with_added_gradients(update), options_.pipeline);
     }
     build_milliseconds_ = watch.milliseconds();
+    if (options_.pipeline.policy.needs_loss_scale() &&
+        options_.loss_scale.kind != LossScaleOptions::Kind::dynamic)
+        scaled_up_plan_ = plan_scaled_up(options_.accumulate == 1 ? update : with_added_gradients(update));
+}
+
+/// The last micro-step with a larger loss scale, where the scale is part of the plan.
+std::unique_ptr<Plan> Trainer::plan_scaled_up(const TraceUpdate& update) const {
+    PipelineOptions pipeline = options_.pipeline;
+    pipeline.dump = {};
+    pipeline.seed = [scale = pipeline.seed](Graph& graph) {
+        return scale ? scale(graph) * far_above : constant(graph, far_above);
+    };
+    BuiltGraph step = build_training_step(trace_micro_step(options_), update, pipeline);
+    return std::make_unique<Plan>(std::move(step.graph), device_);
 }
 
 std::unique_ptr<Plan> Trainer::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
@@ -170,7 +188,21 @@ void Trainer::write_loss_scale(float scale) {
 
 Underflow Trainer::underflow(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
     allocate();
-    return gradient_underflow(micro_step(options_.accumulate - 1, tokens, targets, 0));
+    const std::int64_t last = options_.accumulate - 1;
+    Execution& step = micro_step(last, tokens, targets, 0);
+    RoundedGradients above;
+    if (options_.loss_scale.kind == LossScaleOptions::Kind::dynamic) {
+        const auto scale = static_cast<float>(loss_scale().scale);
+        write_loss_scale(scale * static_cast<float>(far_above));
+        above = rounded_gradients(step);
+        write_loss_scale(scale);
+    } else {
+        check(scaled_up_plan_ != nullptr, "the policy rounds gradients to FP16");
+        Execution scaled_up(*scaled_up_plan_, *memory_->state, *memory_->arena);
+        give_inputs(scaled_up, last, tokens, targets, 0);
+        above = rounded_gradients(scaled_up);
+    }
+    return underflow_between(rounded_gradients(step), above);
 }
 
 void Trainer::look_into(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,
@@ -188,6 +220,7 @@ MemoryUse Trainer::memory() const {
     MemoryUse use{.state = plan_->memory().state_bytes,
                   .arena = plan_->memory().arena_bytes,
                   .inputs = plan_->input_bytes()};
+    if (scaled_up_plan_) use.arena = std::max(use.arena, scaled_up_plan_->memory().arena_bytes);
     if (!accumulate_plan_) return use;
     // Its states are among those of the other plan.
     use.state += accumulate_plan_->constant_bytes();
@@ -198,11 +231,16 @@ MemoryUse Trainer::memory() const {
 
 Execution& Trainer::micro_step(std::int64_t index, std::span<const std::int32_t> tokens,
                                std::span<const std::int32_t> targets, double learning_rate) {
+    Execution& execution = index + 1 == options_.accumulate ? *execution_ : *accumulate_;
+    derive();
+    give_inputs(execution, index, tokens, targets, learning_rate);
+    return execution;
+}
+
+void Trainer::give_inputs(Execution& execution, std::int64_t index, std::span<const std::int32_t> tokens,
+                          std::span<const std::int32_t> targets, double learning_rate) const {
     const auto count = static_cast<std::size_t>(tokens_per_micro_step());
     const std::size_t first = static_cast<std::size_t>(index) * count;
-    const bool last = index + 1 == options_.accumulate;
-    Execution& execution = last ? *execution_ : *accumulate_;
-    derive();
     check(tokens.size() == static_cast<std::size_t>(tokens_per_step()) && targets.size() == tokens.size(),
           "tokens and targets are [N, B, T]");
     execution.set_input("tokens", tokens.subspan(first, count));
@@ -214,8 +252,8 @@ Execution& Trainer::micro_step(std::int64_t index, std::span<const std::int32_t>
         execution.set_input("random_step", std::span<const std::int64_t>(&step, 1));
     }
     const auto rate = static_cast<float>(learning_rate);
-    if (last) execution.set_input("learning_rate", std::span<const float>(&rate, 1));
-    return execution;
+    const bool updates = index + 1 == options_.accumulate;
+    if (updates) execution.set_input("learning_rate", std::span<const float>(&rate, 1));
 }
 
 StepResult Trainer::step(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets,

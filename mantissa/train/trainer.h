@@ -78,7 +78,8 @@ class Trainer {
     };
     LossScaleState loss_scale() const;
 
-    /// How much of the gradients a 16-bit policy loses at the loss scale of the next step. Changes no state.
+    /// How much of the gradients a 16-bit policy loses at the loss scale of the next step, found by the same
+    /// step at a greater one. Changes no state.
     Underflow underflow(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets);
 
     /// Gives the inputs of a step i32 [N, B, T] and hands its last micro-step to `look`, which runs as much
@@ -116,6 +117,9 @@ class Trainer {
     /// The execution of a micro-step, given its part of the tokens and the step's random numbers and rate.
     Execution& micro_step(std::int64_t index, std::span<const std::int32_t> tokens,
                           std::span<const std::int32_t> targets, double learning_rate);
+    void give_inputs(Execution& execution, std::int64_t index, std::span<const std::int32_t> tokens,
+                     std::span<const std::int32_t> targets, double learning_rate) const;
+    std::unique_ptr<Plan> plan_scaled_up(const TraceUpdate& update) const;
     void clear_gradients();
     void write_loss_scale(float scale);
 
@@ -125,6 +129,8 @@ class Trainer {
     std::unique_ptr<Plan> accumulate_plan_;
     std::unique_ptr<Plan> validation_plan_;
     std::unique_ptr<Plan> derive_plan_;  // null: nothing is derived
+    std::unique_ptr<Plan>
+        scaled_up_plan_;  // to see what underflows; null where the scale is a state, or none is needed
     std::vector<PassTime> pass_times_;
     std::vector<FusionRefusal> unfused_;
     std::vector<PaddedParameter> padded_;
