@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "mantissa/numerics/formats.h"
+#include "mantissa/numerics/tf32.h"
 #include "tests/device/contraction_reference.h"
 
 namespace mantissa::cpu {
@@ -247,6 +248,26 @@ TEST(Conversions, ToTf32RoundToNearestEven) {
         void* parts[] = {got.data()};
         table->tf32(x.data(), static_cast<std::int64_t>(x.size()), parts);
         EXPECT_EQ(got, expected);
+    }
+}
+
+TEST(Conversions, ToTf32AgreeWithTheScalarOneOnEveryBit) {
+    std::vector<float> x;
+    const RandomStream random{.seed = 5, .operation = 2};
+    for (std::uint32_t exponent = 0; exponent < 256; ++exponent)
+        for (std::uint32_t i = 0; i < 500; ++i) {
+            // Every other one at a tie, or one beside it.
+            std::uint32_t bits = (random.bits(exponent * 500 + i) & 0x807fffffu) | exponent << 23;
+            if (i % 2 == 0) bits = ((bits & ~0x1fffu) | 0x1000u) + i / 2 % 3 - 1;
+            x.push_back(std::bit_cast<float>(bits));
+        }
+    for (const ConvertKernels* table : tables()) {
+        std::vector<float> got(x.size());
+        void* parts[] = {got.data()};
+        table->tf32(x.data(), static_cast<std::int64_t>(x.size()), parts);
+        for (std::size_t i = 0; i < x.size(); ++i)
+            ASSERT_EQ(std::bit_cast<std::uint32_t>(got[i]), std::bit_cast<std::uint32_t>(to_tf32(x[i])))
+                << std::hex << std::bit_cast<std::uint32_t>(x[i]);
     }
 }
 

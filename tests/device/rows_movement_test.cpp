@@ -14,7 +14,7 @@ namespace mantissa::cpu {
 namespace {
 
 /// FP32 numbers of every exponent, either sign, with fractions at and beside the ties of both 16-bit formats,
-/// and the special ones.
+/// random ones, and the special ones.
 std::vector<std::uint32_t> telling_bits() {
     std::vector<std::uint32_t> all;
     const std::uint32_t fractions[] = {0,      1,      0xfff,  0x1000,  0x1001,  0x2000,   0x3000,  0x7fff,
@@ -26,6 +26,8 @@ std::vector<std::uint32_t> telling_bits() {
     const RandomStream random{.seed = 1};
     for (std::uint32_t i = 0; i < 5000; ++i)
         all.push_back((random.bits(i) & 0x807fffffu) | ((100 + i % 20) << 23));
+    for (std::uint32_t i = 5000; i < 5000 + 256 * 64; ++i)
+        all.push_back((random.bits(i) & 0x807fffffu) | (i % 256 << 23));
     return all;
 }
 
@@ -61,6 +63,27 @@ TEST(RowsCast, WidensEverySixteenBitNumber) {
             EXPECT_EQ(from_h.as<std::uint32_t>()[i], std::bit_cast<std::uint32_t>(to_f32(FP16{x})));
         }
         return joined({&from_b, &from_h});
+    });
+}
+
+TEST(RowsCast, EverySixteenBitNumberMakesTheRoundTrip) {
+    constexpr std::int64_t count = 65536;
+    check_everywhere([&](const Setting& setting) {
+        Guarded b(setting, DType::bf16, count), h(setting, DType::f16, count);
+        Guarded from_b(setting, DType::f32, count), from_h(setting, DType::f32, count);
+        for (std::uint32_t i = 0; i < count; ++i) {
+            from_b.as<float>()[i] = to_f32(BF16{static_cast<std::uint16_t>(i)});
+            from_h.as<float>()[i] = to_f32(FP16{static_cast<std::uint16_t>(i)});
+        }
+        cast(setting.kernels, {.count = count, .x = from_b.in(), .y = b.out()}, setting.pool, setting.stores);
+        cast(setting.kernels, {.count = count, .x = from_h.in(), .y = h.out()}, setting.pool, setting.stores);
+        for (std::uint32_t i = 0; i < count; ++i) {
+            // A signalling NaN comes back quiet.
+            const bool b_is_nan = (i & 0x7fffu) > 0x7f80u, h_is_nan = (i & 0x7fffu) > 0x7c00u;
+            EXPECT_EQ(b.as<BF16>()[i].bits, i | (b_is_nan ? 0x40u : 0u));
+            EXPECT_EQ(h.as<FP16>()[i].bits, i | (h_is_nan ? 0x200u : 0u));
+        }
+        return joined({&b, &h});
     });
 }
 
