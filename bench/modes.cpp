@@ -15,7 +15,7 @@
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/modes/matrix_mode.h"
-#include "mantissa/device/cpu/modes/sparse.h"
+#include "mantissa/device/cpu/sparse.h"
 #include "mantissa/device/cpu/peaks.h"
 
 namespace mantissa::cpu {

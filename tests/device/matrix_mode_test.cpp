@@ -1,5 +1,5 @@
-// The matrix modes against one product after another, exactly, on awkward sizes and every level; and 2:4
-// sparse operands: pruned, compressed, multiplied, refused.
+// The matrix modes against one product after another, exactly, on awkward sizes and every level, with dense
+// and with 2:4 sparse first operands.
 #include "mantissa/device/cpu/modes/matrix_mode.h"
 
 #include <gtest/gtest.h>
@@ -13,29 +13,49 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
-#include "mantissa/device/cpu/modes/sparse.h"
+#include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/integer_formats.h"
 
 namespace mantissa::cpu {
 namespace {
 
-constexpr MatrixMode all_modes[] = {MatrixMode::f64, MatrixMode::s8, MatrixMode::s4,
-                                    MatrixMode::b1_exclusive_or, MatrixMode::b1_conjunction};
+constexpr MatrixMode all_modes[] = {
+    MatrixMode::f64,           MatrixMode::f16, MatrixMode::s8, MatrixMode::s4, MatrixMode::b1_exclusive_or,
+    MatrixMode::b1_conjunction};
 
 std::int64_t bits_of(MatrixMode mode) {
-    return mode == MatrixMode::f64 ? 64 : mode == MatrixMode::s8 ? 8 : mode == MatrixMode::s4 ? 4 : 1;
+    switch (mode) {
+        case MatrixMode::f64:
+            return 64;
+        case MatrixMode::f16:
+            return 16;
+        case MatrixMode::s8:
+            return 8;
+        case MatrixMode::s4:
+            return 4;
+        default:
+            return 1;
+    }
 }
 
-std::int64_t sum_bytes(MatrixMode mode) { return mode == MatrixMode::f64 ? 8 : 4; }
+std::int64_t sum_bytes(MatrixMode mode) {
+    return mode == MatrixMode::f64 ? 8 : mode == MatrixMode::f16 ? 2 : 4;
+}
 
 using Bytes = std::vector<std::byte>;
 
-/// Random bits are numbers of every integer format; of FP64, whole numbers of up to 10 bits.
+/// Random bits are numbers of every integer format; of FP64, whole numbers of up to 10 bits; of FP16 numbers
+/// below 4 of every exponent, subnormal ones too, whose sums round and stay finite.
 Bytes operand(MatrixMode mode, std::int64_t rows, std::int64_t k, std::uint64_t seed) {
     const RandomStream random{.seed = seed};
     Bytes bytes(static_cast<std::size_t>(rows * k * bits_of(mode) / 8));
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(random.bits(i));
+    for (std::int64_t i = 0; i < rows * k && mode == MatrixMode::f16; ++i) {
+        std::uint16_t half = 0;
+        std::memcpy(&half, bytes.data() + 2 * i, 2);
+        half = static_cast<std::uint16_t>((half & 0x8000) | (half & 0x7fff) % 0x4400);
+        std::memcpy(bytes.data() + 2 * i, &half, 2);
+    }
     if (mode != MatrixMode::f64) return bytes;
     for (std::int64_t i = 0; i < rows * k; ++i) {
         const double whole = static_cast<double>(random.bits(static_cast<std::uint64_t>(i)) % 2047) - 1023;
@@ -50,8 +70,11 @@ Bytes addend(MatrixMode mode, std::int64_t count) {
     for (std::int64_t i = 0; i < count; ++i) {
         const auto whole = static_cast<std::int32_t>(i * 37 % 1000 - 500);
         const auto number = static_cast<double>(whole);
+        const FP16 half = to_fp16(static_cast<float>(whole) / 7);
         if (mode == MatrixMode::f64)
             std::memcpy(bytes.data() + 8 * i, &number, 8);
+        else if (mode == MatrixMode::f16)
+            std::memcpy(bytes.data() + 2 * i, &half, 2);
         else
             std::memcpy(bytes.data() + 4 * i, &whole, 4);
     }
@@ -111,6 +134,7 @@ TEST(MatrixModes, AreExactOnAwkwardSizes) {
 TEST(MatrixModes, AreExactAtEveryDepthThatFillsBytes) {
     for (std::int64_t k = 0; k < 20; ++k) {
         expect_exact({.mode = MatrixMode::f64, .m = 5, .n = 7, .k = k});
+        expect_exact({.mode = MatrixMode::f16, .m = 5, .n = 7, .k = k});
         expect_exact({.mode = MatrixMode::s8, .m = 5, .n = 7, .k = k});
         expect_exact({.mode = MatrixMode::s4, .m = 5, .n = 7, .k = 2 * k});
         expect_exact({.mode = MatrixMode::b1_exclusive_or, .m = 5, .n = 7, .k = 8 * k});
@@ -180,6 +204,76 @@ TEST(MatrixModes, OfFp64RoundWithinTheBound) {
     }
 }
 
+float f16_product(const std::vector<float>& a, const std::vector<float>& b, float c, Isa isa) {
+    std::vector<FP16> first, second;
+    for (const float x : a) first.push_back(to_fp16(x));
+    for (const float x : b) second.push_back(to_fp16(x));
+    const FP16 sum = to_fp16(c);
+    const Bytes d =
+        product({.mode = MatrixMode::f16, .m = 1, .n = 1, .k = static_cast<std::int64_t>(a.size())},
+                {.a = first.data(), .b = second.data(), .c = &sum}, isa);
+    FP16 got{};
+    std::memcpy(&got, d.data(), 2);
+    return to_f32(got);
+}
+
+TEST(MatrixModes, OfFp16RoundEachSumOnce) {
+    for (const Isa isa : levels()) {
+        // 1 + 2^-10 + 2^-11 (1 - 2^-20) lies below a tie of FP16; rounded to FP32 first it would be the tie,
+        // whose even neighbour is above.
+        EXPECT_EQ(f16_product({1 + 0x1p-10f, 0x1p-11f * (1 + 0x1p-10f)}, {1, 1 - 0x1p-10f}, 0, isa),
+                  1 + 0x1p-10f)
+            << name_of(isa);
+        EXPECT_EQ(f16_product({-1 - 0x1p-10f, 0x1p-11f * (1 + 0x1p-10f)}, {1, -1 + 0x1p-10f}, 0, isa),
+                  -1 - 0x1p-10f)
+            << name_of(isa);
+        // 2^-11 (1 - 2^-10)^2 from 1 leaves more than the tie between 1 - 2^-11 and 1.
+        EXPECT_EQ(f16_product({1, 0x1p-12f * (1 - 0x1p-10f)}, {1, -1 + 0x1p-10f}, 0, isa), 1.0f)
+            << name_of(isa);
+        // A sum that stays at 2048: each 1 alone is half a unit.
+        EXPECT_EQ(f16_product({2048, 1, 1, 1}, {1, 1, 1, 1}, 0, isa), 2048.0f) << name_of(isa);
+        EXPECT_EQ(f16_product({1, 1, 1, 1}, {1, 1, 1, 1}, 2048, isa), 2052.0f) << name_of(isa);
+        // Subnormals, though threads flush those of FP32.
+        EXPECT_EQ(f16_product({0x1p-24f, 0x1p-20f}, {1, 0x1p-4f}, 0, isa), 0x1p-23f) << name_of(isa);
+    }
+}
+
+TEST(MatrixModes, OfFp16OverflowToInfinity) {
+    constexpr float infinity = std::numeric_limits<float>::infinity();
+    for (const Isa isa : levels()) {
+        EXPECT_EQ(f16_product({65504, 16}, {1, 1}, 0, isa), infinity) << name_of(isa);
+        EXPECT_EQ(f16_product({65504, 15.99f}, {1, 1}, 0, isa), 65504.0f) << name_of(isa);
+        EXPECT_EQ(f16_product({-60000, 1}, {60000, 1}, 0, isa), -infinity) << name_of(isa);
+        EXPECT_EQ(f16_product({infinity, -65504}, {1, 65504}, 0, isa), infinity) << name_of(isa);
+        EXPECT_TRUE(std::isnan(f16_product({infinity, infinity}, {1, -1}, 0, isa))) << name_of(isa);
+        EXPECT_TRUE(std::isnan(f16_product({infinity, 1}, {0, 1}, 0, isa))) << name_of(isa);
+        EXPECT_TRUE(std::isnan(f16_product({1}, {1}, std::numeric_limits<float>::quiet_NaN(), isa)));
+    }
+}
+
+TEST(MatrixModes, OfFp16RoundWithinTheBound) {
+    const ModeProblem problem{.mode = MatrixMode::f16, .m = 11, .n = 37, .k = 129};
+    const Bytes a = operand(problem.mode, problem.m, problem.k, 3),
+                b = operand(problem.mode, problem.n, problem.k, 4);
+    for (const Isa isa : levels()) {
+        const Bytes d = product(problem, {.a = a.data(), .b = b.data()}, isa);
+        for (std::int64_t at = 0; at < problem.m * problem.n; ++at) {
+            double exact = 0, magnitude = 0;
+            for (std::int64_t i = 0; i < problem.k; ++i) {
+                const double term = load_as_f64(a.data(), DType::f16, at / problem.n * problem.k + i) *
+                                    load_as_f64(b.data(), DType::f16, at % problem.n * problem.k + i);
+                exact += term;
+                magnitude += std::fabs(term);
+            }
+            // Each sum rounds by half a unit, 2^-11 of itself or 2^-25 where it is subnormal, and none is
+            // more than a sixteenth greater than the sum of all magnitudes.
+            const double allowed = 129 * (0x1p-11 * 17 / 16 * magnitude + 0x1p-25);
+            ASSERT_LE(std::fabs(load_as_f64(d.data(), DType::f16, at) - exact), allowed)
+                << name_of(isa) << " " << at;
+        }
+    }
+}
+
 TEST(MatrixModes, AddToTheirOwnOutput) {
     const ModeProblem problem{.mode = MatrixMode::s8, .m = 19, .n = 53, .k = 20};
     const Bytes a = operand(problem.mode, problem.m, problem.k, 1),
@@ -201,6 +295,7 @@ TEST(MatrixModes, RunOnTheUnitsOfTheLevel) {
     EXPECT_EQ(mode_kernel(MatrixMode::s8, Isa::avx2).width, 16);
     if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512 here";
     EXPECT_EQ(mode_kernel(MatrixMode::s8, Isa::avx512).row_shift, has_avx512_vnni() ? 128 : 0);
+    EXPECT_EQ(mode_kernel(MatrixMode::f16, Isa::avx512).word_bytes, has_avx512_fp16() ? 2 : 4);
     EXPECT_EQ(mode_kernel(MatrixMode::b1_conjunction, Isa::avx512).width, has_avx512_vpopcntdq() ? 48 : 16);
 }
 
@@ -214,7 +309,7 @@ TEST(MatrixModes, RefuseWithAReason) {
     EXPECT_EQ(refusal({.mode = MatrixMode::f64, .m = 1, .n = -1, .k = 1}),
               "f64*f64+f64: M, N and K must be 0 or more, got 1, -1 and 1");
     EXPECT_EQ(refusal({.mode = MatrixMode::f64, .first = FirstOperand::two_of_four}),
-              "f64*f64+f64 has no form with a 2:4 sparse first operand; s8 and s4 have");
+              "f64*f64+f64 has no form with a 2:4 sparse first operand; f16, s8 and s4 have");
     EXPECT_EQ(refusal({.mode = MatrixMode::s8, .first = FirstOperand::two_of_four, .m = 1, .n = 1, .k = 6}),
               "s8*s8+s32, 2:4 sparse: K must be a multiple of 4, got 6");
     EXPECT_EQ(refusal({.mode = MatrixMode::s8, .m = 3, .n = 3, .k = 7}), "");
@@ -223,10 +318,12 @@ TEST(MatrixModes, RefuseWithAReason) {
                  UserError);
 }
 
-TEST(Sparse, ProductsOfPrunedOperandsAreThoseOfTheDenseOnes) {
-    for (const MatrixMode mode : {MatrixMode::s8, MatrixMode::s4})
+TEST(MatrixModes, ProductsOfSparseOperandsAreThoseOfTheDenseOnes) {
+    for (const MatrixMode mode : {MatrixMode::f16, MatrixMode::s8, MatrixMode::s4})
         for (const std::int64_t k : {4, 12, 20, 128}) {
-            const SparseFormat format = mode == MatrixMode::s8 ? SparseFormat::s8 : SparseFormat::s4;
+            const SparseFormat format = mode == MatrixMode::f16  ? SparseFormat::f16
+                                        : mode == MatrixMode::s8 ? SparseFormat::s8
+                                                                 : SparseFormat::s4;
             ModeProblem problem{.mode = mode, .m = 19, .n = 51, .k = k};
             Bytes a = operand(mode, problem.m, k, 1);
             const Bytes b = operand(mode, problem.n, k, 2);
@@ -243,61 +340,6 @@ TEST(Sparse, ProductsOfPrunedOperandsAreThoseOfTheDenseOnes) {
             for (const Isa isa : levels())
                 EXPECT_TRUE(product(problem, compressed, isa) == expected) << words(problem, isa);
         }
-}
-
-TEST(Sparse, KeepsTheTwoGreatestOfFour) {
-    float row[] = {1,     -3, 2,     0.5f, 2,      2,    2,
-                   2,     0,  -0.0f, 0,    1e-30f, 1e9f, std::numeric_limits<float>::quiet_NaN(),
-                   -2e9f, 1};
-    prune(SparseFormat::f32, row, 1, 16);
-    const float expected[] = {0, -3, 2, 0, 2, 2, 0, 0, 0, 0, 0, 1e-30f, 0};
-    for (std::size_t i = 0; i < 13; ++i) EXPECT_EQ(row[i], expected[i]) << i;
-    EXPECT_TRUE(std::isnan(row[13]));
-    EXPECT_EQ(row[14], -2e9f);
-    EXPECT_EQ(row[15], 0.0f);
-}
-
-TEST(Sparse, EveryFormatMakesTheRoundTrip) {
-    for (const SparseFormat format :
-         {SparseFormat::f32, SparseFormat::f16, SparseFormat::bf16, SparseFormat::s8, SparseFormat::s4}) {
-        constexpr std::int64_t rows = 5, k = 20;  // five groups a row: half a byte of positions is left over
-        const SparseSizes sizes = sparse_sizes(format, rows, k), of_row = sparse_sizes(format, 1, k);
-        EXPECT_EQ(sizes.positions, 15u);
-        EXPECT_EQ(2 * sizes.values, sizes.dense);
-        const RandomStream random{.seed = 4};
-        Bytes dense(sizes.dense), values(sizes.values), back(sizes.dense, std::byte{0xff});
-        for (std::size_t i = 0; i < dense.size(); ++i) dense[i] = static_cast<std::byte>(random.bits(i));
-        prune(format, dense.data(), rows, k);
-        std::vector<std::uint8_t> positions(sizes.positions);
-        compress(format, dense.data(), rows, k, values.data(), positions.data());
-        for (std::size_t row = 0; row < rows; ++row)
-            decompress_row(format, values.data() + row * of_row.values,
-                           positions.data() + row * of_row.positions, k, back.data() + row * of_row.dense);
-        EXPECT_TRUE(back == dense) << static_cast<int>(format);
-    }
-}
-
-std::string error_of(SparseFormat format, const void* matrix, std::int64_t rows, std::int64_t k) {
-    Bytes values(1000);
-    std::vector<std::uint8_t> positions(1000);
-    try {
-        compress(format, matrix, rows, k, values.data(), positions.data());
-    } catch (const UserError& error) {
-        return error.what();
-    }
-    return "compressed";
-}
-
-TEST(Sparse, RefusesWhatIsNotTwoOfFour) {
-    std::vector<std::int8_t> matrix(4 * 12, 0);
-    EXPECT_EQ(error_of(SparseFormat::s8, matrix.data(), 4, 12), "compressed");
-    for (const int column : {8, 9, 11}) matrix[static_cast<std::size_t>(3 * 12 + column)] = 1;
-    EXPECT_EQ(
-        error_of(SparseFormat::s8, matrix.data(), 4, 12),
-        "not 2:4 sparse: row 3, columns 8 to 11 hold 3 numbers that are not zero, at most 2 may be; prune "
-        "it first");
-    EXPECT_EQ(error_of(SparseFormat::s8, matrix.data(), 4, 10),
-              "2:4 sparse rows consist of groups of four: K must be a multiple of 4, got 10");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ constexpr FormatUnits generic_units{
     .s32 = {s32_loop_generic, 8, 7, "pmuludq, shuffles and paddd"},
     .s8 = {s8_loop_generic, 32, 40, "SSE2 without dot products"},
     .b1 = {b1_loop_generic, 256, 18, "SSE2 without counts of ones"},
+    .f16_as_f32 = {f16_loop_generic, 8, 150, "SSE2, each sum rounded to FP16"},
     .read = read_loop_generic,
 };
 
@@ -24,6 +25,7 @@ constexpr FormatUnits avx2_units{
     .s32 = {s32_loop_avx2, 16, 2, "vpmulld and vpaddd, 256 bits"},
     .s8 = {s8_loop_avx2, 64, 4, "vpmaddwd and vpaddd of each half, 256 bits"},
     .b1 = {b1_loop_avx2, 512, 10, "vpxor, vpshufb and sums, 256 bits"},
+    .f16_as_f32 = {f16_loop_avx2, 16, 18, "FP32, each sum rounded to FP16, 256 bits"},
     .read = read_loop_avx2,
 };
 
@@ -35,6 +37,7 @@ FormatUnits avx512_units() {
         .s32 = {s32_loop_avx512, 32, 2, "vpmulld and vpaddd, 512 bits"},
         .s8 = avx2_units.s8,
         .b1 = avx2_units.b1,
+        .f16_as_f32 = {f16_loop_avx512, 32, 6, "FP32, each sum rounded to FP16, 512 bits"},
         .read = read_loop_avx512,
     };
     if (has_avx512_fp16()) units.f16 = {f16_loop_avx512_fp16, 64, 1, "FMA of FP16, 512 bits"};

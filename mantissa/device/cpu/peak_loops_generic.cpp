@@ -17,6 +17,7 @@ struct S32Lanes : GenericModeLanes<std::uint32_t, GenericIntegers> {
 
 double fma_loop_generic(std::int64_t rounds) { return multiply_add_loop<GenericLanes, 12>(rounds, 1.0F); }
 double f64_loop_generic(std::int64_t rounds) { return multiply_add_loop<GenericF64Lanes, 12>(rounds, 1.0); }
+double f16_loop_generic(std::int64_t rounds) { return multiply_add_loop<GenericF16Lanes, 4>(rounds, 1.0F); }
 double s32_loop_generic(std::int64_t rounds) { return multiply_add_loop<S32Lanes, 12>(rounds, 1); }
 double s8_loop_generic(std::int64_t rounds) {
     return multiply_add_loop<GenericS8Lanes, 8>(rounds, 0x01010101);

@@ -36,11 +36,6 @@ ContractionKernels unit_kernels(const ContractionProblem& problem, Bf16Unit unit
                                  : contraction_kernels_avx512_bf16(width_for(problem));
 }
 
-const ConvertKernels& convert_kernels(Isa isa) {
-    if (isa == Isa::generic) return convert_kernels_generic();
-    return isa == Isa::avx2 ? convert_kernels_avx2() : convert_kernels_avx512();
-}
-
 /// Three products and more pay on a unit that is many times FP32's, as tiles are; dot products of pairs do
 /// twice FP32.
 bool splitting_pays(Bf16Unit unit) { return unit == Bf16Unit::amx; }

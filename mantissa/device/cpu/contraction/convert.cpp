@@ -45,6 +45,11 @@ Conversion conversion_of(Products products, const ConvertKernels& convert) {
 
 }  // namespace
 
+const ConvertKernels& convert_kernels(Isa isa) {
+    if (isa == Isa::generic) return convert_kernels_generic();
+    return isa == Isa::avx2 ? convert_kernels_avx2() : convert_kernels_avx512();
+}
+
 ContractionKernels converted(ContractionKernels base, Products products, const ConvertKernels& convert) {
     base.conversion = conversion_of(products, convert);
     const std::int64_t unit = std::max<std::int64_t>(8, base.depth_unit);

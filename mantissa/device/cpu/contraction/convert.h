@@ -17,6 +17,9 @@ struct ConvertKernels {
     ConvertKernel split_fp16;   ///< FP16 -> two BF16, exactly, and the first where it is finite
 };
 
+/// Those of a level.
+const ConvertKernels& convert_kernels(Isa isa);
+
 const ConvertKernels& convert_kernels_generic();
 const ConvertKernels& convert_kernels_avx2();
 const ConvertKernels& convert_kernels_avx512();

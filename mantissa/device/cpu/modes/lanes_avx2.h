@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "mantissa/device/cpu/modes/modes.h"
+#include "mantissa/numerics/sixteen_bit.h"
 
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
 
@@ -14,7 +15,7 @@ namespace mantissa::cpu {
 namespace {
 
 struct Avx2F64Lanes {
-    static constexpr int width = 4, depth_of_word = 1;
+    static constexpr int width = 4, depth_of_word = 1, word_bytes = 8;
     static constexpr int height = 4, vectors = 3;  // 12 sums, 3 columns and a row: all 16 registers
     using Sum = double;
     using Sums = __m256d;
@@ -36,8 +37,50 @@ struct Avx2F64Lanes {
     MANTISSA_MODE_LANES void hide(Sums& a) { asm volatile("" : "+x"(a)); }
 };
 
+/// FP16 numbers as FP32; how their sums are rounded once, GenericF16Lanes says.
+struct Avx2F16Lanes {
+    static constexpr int width = 8, depth_of_word = 1, word_bytes = 4;
+    static constexpr int height = 4, vectors = 2;  // 8 sums, 2 columns, a row, and 5 to work with
+    using Sum = FP16;
+    using Sums = __m256;
+    using Words = __m256;
+
+    MANTISSA_MODE_LANES Sums zero() { return _mm256_setzero_ps(); }
+    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return rounded(_mm256_add_ps(a, b)); }
+    MANTISSA_MODE_LANES Sums load(const Sum* from) {
+        return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    }
+    MANTISSA_MODE_LANES void store(Sum* to, Sums sums) {
+        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(sums, nearest));
+    }
+    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) {
+        return _mm256_loadu_ps(reinterpret_cast<const float*>(panel));
+    }
+    MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
+        return _mm256_broadcast_ss(reinterpret_cast<const float*>(word));
+    }
+    MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) {
+        const __m256 product = _mm256_mul_ps(row, column), sum = _mm256_add_ps(sums, product);
+        const __m256 of_product = _mm256_sub_ps(sum, sums);
+        const __m256 error = _mm256_add_ps(_mm256_sub_ps(sums, _mm256_sub_ps(sum, of_product)),
+                                           _mm256_sub_ps(product, of_product));
+        const __m256 inexact = _mm256_cmp_ps(error, _mm256_setzero_ps(), _CMP_NEQ_OQ);  // false of a NaN
+        const __m256i one = _mm256_set1_epi32(1), bits = _mm256_castps_si256(sum);
+        const __m256i even = _mm256_sub_epi32(_mm256_and_si256(bits, one), one);
+        const __m256i toward =
+            _mm256_or_si256(_mm256_srai_epi32(_mm256_castps_si256(_mm256_xor_ps(error, sum)), 31), one);
+        const __m256i step = _mm256_and_si256(_mm256_and_si256(toward, even), _mm256_castps_si256(inexact));
+        return rounded(_mm256_castsi256_ps(_mm256_add_epi32(bits, step)));
+    }
+    MANTISSA_MODE_LANES void hide(Sums& a) { asm volatile("" : "+x"(a)); }
+
+  private:
+    static constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+    MANTISSA_MODE_LANES Sums rounded(Sums a) { return _mm256_cvtph_ps(_mm256_cvtps_ph(a, nearest)); }
+};
+
 struct Avx2IntegerSums {
-    static constexpr int width = 8;
+    static constexpr int width = 8, word_bytes = 4;
     using Sum = std::uint32_t;
     using Sums = __m256i;
 

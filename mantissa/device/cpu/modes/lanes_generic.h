@@ -1,12 +1,14 @@
 // Lanes of the matrix modes in plain C++ (vector types that GCC and Clang lower to any machine), as
-// mode_body.h wants them: FP64, bytes, bits. The twins for AVX2, AVX-512, VNNI and VPOPCNTDQ have the same
-// members. In an anonymous namespace, so that each source keeps its own copy, compiled for its own level.
+// mode_body.h wants them: FP64, FP16, bytes, bits. The twins for AVX2, AVX-512, VNNI and VPOPCNTDQ have the
+// same members. In an anonymous namespace, so that each source keeps its own copy, compiled for its own
+// level.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "mantissa/device/cpu/modes/modes.h"
+#include "mantissa/numerics/formats.h"
 
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
 
@@ -17,6 +19,7 @@ template <class Value, class Vector>
 struct GenericModeLanes {
     /// Sums of a vector; a word of a panel holds `depth_of_word` elements along the depth.
     static constexpr int width = sizeof(Vector) / sizeof(Value);
+    static constexpr int word_bytes = sizeof(Value);
     /// The block of sums in registers: rows, and vectors of columns.
     static constexpr int height = 4, vectors = 2;
     using Sum = Value;
@@ -52,6 +55,63 @@ struct GenericF64Lanes : GenericModeLanes<double, GenericDoubles> {
     static constexpr int depth_of_word = 1;
     /// sums + row * column, multiplied and added apart.
     MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) { return sums + row * column; }
+};
+
+/// FP16 numbers as FP32, which holds the product of two of them exactly. Their sum with a third is made odd
+/// in its last place where it is not exact, so that rounding it to FP16 once more is as if there had been one
+/// rounding: FP32 has 13 places more than FP16, and two are enough.
+struct GenericF16Lanes {
+    static constexpr int width = 4, depth_of_word = 1, word_bytes = 4;
+    static constexpr int height = 4, vectors = 2;
+    using Sum = FP16;
+    using Sums = float __attribute__((vector_size(16)));
+    using Words = Sums;
+    using Bits = std::int32_t __attribute__((vector_size(16)));
+
+    MANTISSA_MODE_LANES Sums zero() { return Sums{}; }
+    /// One rounding: the sum of two FP16 numbers, rounded to FP32, lies beside no tie of FP16 that it is not.
+    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return rounded(a + b); }
+    MANTISSA_MODE_LANES Sums load(const Sum* from) {
+        return Sums{to_f32(from[0]), to_f32(from[1]), to_f32(from[2]), to_f32(from[3])};
+    }
+    MANTISSA_MODE_LANES void store(Sum* to, Sums sums) {
+        for (int i = 0; i < width; ++i) to[i] = to_fp16(sums[i]);
+    }
+    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) {
+        Words words;
+        __builtin_memcpy(&words, panel, sizeof words);
+        return words;
+    }
+    MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
+        float value;
+        __builtin_memcpy(&value, word, sizeof value);
+        return Words{value, value, value, value};
+    }
+    MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) {
+        const Sums product = row * column, sum = sums + product, of_product = sum - sums;
+        const Sums error = (sums - (sum - of_product)) + (product - of_product);
+        const Bits bits = bits_of(sum);
+        const Bits even = (bits & 1) - 1, inexact = (error < 0) | (error > 0);  // false of a NaN
+        const Bits toward = ((bits_of(error) ^ bits) >> 31) | 1;
+        return rounded(from_bits(bits + (toward & even & inexact)));
+    }
+    MANTISSA_MODE_LANES void hide(Sums& a) { asm volatile("" : "+x"(a)); }
+
+  private:
+    MANTISSA_MODE_LANES Bits bits_of(Sums a) {
+        Bits bits;
+        __builtin_memcpy(&bits, &a, sizeof bits);
+        return bits;
+    }
+    MANTISSA_MODE_LANES Sums from_bits(Bits bits) {
+        Sums a;
+        __builtin_memcpy(&a, &bits, sizeof a);
+        return a;
+    }
+    MANTISSA_MODE_LANES Sums rounded(Sums a) {
+        for (int i = 0; i < width; ++i) a[i] = to_f32(to_fp16(a[i]));
+        return a;
+    }
 };
 
 struct GenericS8Lanes : GenericModeLanes<std::uint32_t, GenericIntegers> {

@@ -13,6 +13,8 @@ namespace mantissa::cpu {
 
 namespace {
 
+std::int64_t rounded_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
+
 /// What follows from a problem and its kernel.
 struct Plan {
     ModeKernel kernel;
@@ -21,16 +23,16 @@ struct Plan {
     std::int64_t a_panel_bytes = 0, b_panel_bytes = 0;
 
     std::int64_t line_bytes() const { return words * kernel.word_bytes; }
+    /// Of a worker's scratch: a line, and the numbers that are widened to it.
+    std::int64_t row_bytes() const { return rounded_up(line_bytes(), 64) * (kernel.widen ? 2 : 1); }
 };
-
-std::int64_t rounded_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 Plan plan_of(const ModeProblem& problem, Isa isa) {
     Plan plan{.kernel = mode_kernel(problem.mode, isa)};
     const ModeKernel& kernel = plan.kernel;
     const std::int64_t word_bits = 8 * kernel.word_bytes;
-    plan.words =
-        rounded_up((panel_bits(problem.mode) * problem.k + word_bits - 1) / word_bits, kernel.word_unit);
+    plan.words = rounded_up((panel_bits(problem.mode, kernel) * problem.k + word_bits - 1) / word_bits,
+                            kernel.word_unit);
     plan.a_panels = (problem.m + kernel.height - 1) / kernel.height;
     plan.b_panels = (problem.n + kernel.width - 1) / kernel.width;
     plan.a_panel_bytes = rounded_up(plan.line_bytes() * kernel.height, 64);
@@ -44,8 +46,7 @@ void pack(const ModeProblem& problem, const ModeArguments& arguments, const Plan
     const ModeKernel& kernel = plan.kernel;
     const ModeRows first = first_rows(problem, arguments), second = second_rows(problem, arguments);
     pool.for_each_block(plan.a_panels + plan.b_panels, [&](std::int64_t block, int worker) {
-        ModePanel panel{
-            .words = plan.words, .kernel = &kernel, .row = rows + worker * rounded_up(plan.line_bytes(), 64)};
+        ModePanel panel{.words = plan.words, .kernel = &kernel, .row = rows + worker * plan.row_bytes()};
         if (block < plan.a_panels) {
             const std::int64_t row = block * kernel.height;
             panel.lines = std::min(kernel.height, problem.m - row);
@@ -89,10 +90,11 @@ void multiply_panels(const ModeProblem& problem, const ModeArguments& arguments,
     });
 }
 
-/// The depth up to which sums of the greatest products stay within 32 bits; of FP64, no bound.
+/// The depth up to which sums of the greatest products stay within 32 bits; of FP64 and FP16, no bound.
 std::int64_t most_depth(MatrixMode mode) {
     switch (mode) {
         case MatrixMode::f64:
+        case MatrixMode::f16:
             return INT64_MAX;
         case MatrixMode::s8:
             return INT32_MAX / (128 * 128);
@@ -111,6 +113,8 @@ std::string_view name_of(MatrixMode mode) {
     switch (mode) {
         case MatrixMode::f64:
             return "f64*f64+f64";
+        case MatrixMode::f16:
+            return "f16*f16+f16";
         case MatrixMode::s8:
             return "s8*s8+s32";
         case MatrixMode::s4:
@@ -136,8 +140,8 @@ std::string refusal(const ModeProblem& problem) {
         return fmt::format("{}: sums of more than {} products could leave 32 bits, K is {}", name,
                            most_depth(problem.mode), problem.k);
     if (problem.first == FirstOperand::dense) return "";
-    if (problem.mode != MatrixMode::s8 && problem.mode != MatrixMode::s4)
-        return fmt::format("{} has no form with a 2:4 sparse first operand; s8 and s4 have", name);
+    if (!has_sparse_form(problem.mode))
+        return fmt::format("{} has no form with a 2:4 sparse first operand; f16, s8 and s4 have", name);
     if (problem.k % 4 != 0)
         return fmt::format("{}, 2:4 sparse: K must be a multiple of 4, got {}", name, problem.k);
     return "";
@@ -146,7 +150,7 @@ std::string refusal(const ModeProblem& problem) {
 std::size_t workspace_bytes(const ModeProblem& problem, Isa isa, int threads) {
     const Plan plan = plan_of(problem, isa);
     return static_cast<std::size_t>(plan.a_panels * plan.a_panel_bytes + plan.b_panels * plan.b_panel_bytes +
-                                    threads * rounded_up(plan.line_bytes(), 64));
+                                    threads * plan.row_bytes());
 }
 
 void multiply(const ModeProblem& problem, const ModeArguments& arguments, std::span<std::byte> workspace,

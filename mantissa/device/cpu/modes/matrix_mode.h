@@ -1,5 +1,6 @@
-// Matrix modes beyond FP32 and BF16 as pure functions: D = A * B + C of FP64, of whole numbers of 8 and 4
-// bits and of bits. They know nothing of graphs and allocate nothing.
+// Matrix modes beyond those of the contraction, which sums in FP32, as pure functions: D = A * B + C of FP64,
+// of FP16 summed in FP16, of whole numbers of 8 and 4 bits and of bits. They know nothing of graphs and
+// allocate nothing.
 //
 //     ModeProblem problem{.mode = MatrixMode::s8, .m = 4096, .n = 3072, .k = 768};
 //     Buffer workspace(workspace_bytes(problem, isa, pool.threads()));
@@ -18,12 +19,12 @@
 
 namespace mantissa::cpu {
 
-/// "f64*f64+f64", "s8*s8+s32", "s4*s4+s32", "b1*b1+s32 (xor)", "b1*b1+s32 (and)".
+/// "f64*f64+f64", "f16*f16+f16", "s8*s8+s32", "s4*s4+s32", "b1*b1+s32 (xor)", "b1*b1+s32 (and)".
 std::string_view name_of(MatrixMode mode);
 
 enum class FirstOperand : std::uint8_t {
     dense,
-    two_of_four,  ///< compressed, as sparse.h makes it; s8 and s4 only
+    two_of_four,  ///< compressed, as sparse.h makes it; f16, s8 and s4 only
 };
 
 struct ModeProblem {
@@ -39,7 +40,7 @@ struct ModeArguments {
     const void* a = nullptr;                  ///< [m, k]; compressed: values [m, k / 2]
     const std::uint8_t* positions = nullptr;  ///< of a compressed first operand
     const void* b = nullptr;                  ///< [n, k]: the transpose of B, so that depth is contiguous
-    const void* c = nullptr;                  ///< [m, n], FP64 or 32 bits; null: zero
+    const void* c = nullptr;                  ///< [m, n], FP64, FP16 or 32 bits; null: zero
     void* d = nullptr;                        ///< [m, n], likewise
 };
 
@@ -49,9 +50,10 @@ std::string refusal(const ModeProblem& problem);
 
 std::size_t workspace_bytes(const ModeProblem& problem, Isa isa, int threads);
 
-/// Whole numbers exactly; FP64 with one rounding a product and sum where the level has FMA, else two. The
-/// same bits for any number of threads. Throws UserError with the reason of a refusal, InternalError for a
-/// workspace that is too small.
+/// Whole numbers exactly; FP64 with one rounding a product and sum where the level has FMA, else two; FP16
+/// with one rounding to FP16 for each product that is added, in the order of the depth, and one for c, at
+/// every level. The same bits for any number of threads. Throws UserError with the reason of a refusal,
+/// InternalError for a workspace that is too small.
 void multiply(const ModeProblem& problem, const ModeArguments& arguments, std::span<std::byte> workspace,
               ThreadPool& pool, Isa isa);
 

@@ -16,7 +16,7 @@ struct ModeProduct {
     static constexpr int height = Lanes::height, vectors = Lanes::vectors;
     static constexpr std::int64_t width = Lanes::width * vectors;
     using Sum = typename Lanes::Sum;
-    static constexpr std::int64_t word_bytes = sizeof(Sum);  // a lane is as wide as its sum
+    static constexpr std::int64_t word_bytes = Lanes::word_bytes;
     using Sums = typename Lanes::Sums[height][vectors];
 
     [[gnu::always_inline]] static inline void step(const std::byte* a, const std::byte* b, Sums& sums) {
@@ -32,25 +32,26 @@ struct ModeProduct {
     }
 
     /// By way of a whole block where the tile is none.
-    static void store_part(const ModeTile& tile, const Sum* block) {
+    [[gnu::always_inline]] static inline void store_part(const ModeTile& tile, const Sums& sums) {
         const Sum* const c = static_cast<const Sum*>(tile.c);
         Sum* const d = static_cast<Sum*>(tile.d);
+        Sum block[height * width] = {};
+        for (std::int64_t i = 0; i < tile.rows && c; ++i)
+            for (std::int64_t j = 0; j < tile.cols; ++j) block[i * width + j] = c[i * tile.leading + j];
+                // Unrolled like all else: an index that is not constant would put the sums into memory.
+#pragma GCC unroll 8
+        for (int i = 0; i < height; ++i)
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v) {
+                Sum* const at = block + i * width + v * Lanes::width;
+                Lanes::store(at, c ? Lanes::add(Lanes::load(at), sums[i][v]) : sums[i][v]);
+            }
         for (std::int64_t i = 0; i < tile.rows; ++i)
-            for (std::int64_t j = 0; j < tile.cols; ++j)
-                d[i * tile.leading + j] = (c ? c[i * tile.leading + j] : Sum{}) + block[i * width + j];
+            for (std::int64_t j = 0; j < tile.cols; ++j) d[i * tile.leading + j] = block[i * width + j];
     }
 
     [[gnu::always_inline]] static inline void store(const ModeTile& tile, const Sums& sums) {
-        if (tile.rows < height || tile.cols < width) {
-            Sum block[height * width];
-            // Unrolled like all else: an index that is not constant would put the sums into memory.
-#pragma GCC unroll 8
-            for (int i = 0; i < height; ++i)
-#pragma GCC unroll 4
-                for (int v = 0; v < vectors; ++v)
-                    Lanes::store(block + i * width + v * Lanes::width, sums[i][v]);
-            return store_part(tile, block);
-        }
+        if (tile.rows < height || tile.cols < width) return store_part(tile, sums);
         const Sum* const c = static_cast<const Sum*>(tile.c);
         Sum* const d = static_cast<Sum*>(tile.d);
 #pragma GCC unroll 8
@@ -71,7 +72,7 @@ struct ModeProduct {
 #pragma GCC unroll 4
             for (int v = 0; v < vectors; ++v)
                 sums[i][v] = Lanes::load(reinterpret_cast<const Sum*>(b) + v * Lanes::width);
-        b += width * word_bytes;
+        b += width * static_cast<std::int64_t>(sizeof(Sum));
         for (std::int64_t word = 0; word < tile.words; ++word) {
             step(a, b, sums);
             a += height * word_bytes;

@@ -1,7 +1,7 @@
 // The inner kernels of the matrix modes, one for each mode and level. A panel holds lines of an operand as
-// words, [words, lines], or [lines, words] where a kernel wants rows whole: a word is an FP64 number, four
-// bytes or 32 bits that follow each other in the depth. A panel of b begins with the numbers that its sums
-// start from.
+// words, [words, lines], or [lines, words] where a kernel wants rows whole: a word is an FP64 number, an FP16
+// number (as FP32 where that is what the level multiplies), four bytes or 32 bits that follow each other in
+// the depth. A panel of b begins with the numbers that its sums start from.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +35,9 @@ struct ModeKernel {
     std::int64_t sum_bytes = 4;
     std::int64_t word_unit = 1;  ///< panels are a multiple of so many words deep
     bool rows_whole = false;     ///< panels of a are [lines, words]
+    /// Makes words of `count` numbers of an operand, a ConvertKernel of the contraction; null: they are
+    /// words, or parts of words, as they are.
+    void (*widen)(const void* from, std::int64_t count, void* const* to) = nullptr;
     /// Bytes of a are this much too large, to be unsigned; sums start where that is mended.
     int row_shift = 0;
 };
@@ -45,6 +48,9 @@ ModeKernel mode_kernel(MatrixMode mode, Isa isa);
 ModeKernel mode_kernel_generic(MatrixMode mode);
 ModeKernel mode_kernel_avx2(MatrixMode mode);
 ModeKernel mode_kernel_avx512_f64();
+/// Of FP16 numbers widened to FP32.
+ModeKernel mode_kernel_avx512_f16();
+ModeKernel mode_kernel_avx512_fp16();
 ModeKernel mode_kernel_avx512_vnni();
 ModeKernel mode_kernel_amx_s8();
 /// Of one of the two binary modes.

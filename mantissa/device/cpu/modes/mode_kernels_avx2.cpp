@@ -9,6 +9,8 @@ ModeKernel mode_kernel_avx2(MatrixMode mode) {
     switch (mode) {
         case MatrixMode::f64:
             return mode_kernel_of<Avx2F64Lanes>();
+        case MatrixMode::f16:
+            return mode_kernel_of<Avx2F16Lanes>();
         case MatrixMode::s8:
         case MatrixMode::s4:
             return mode_kernel_of<Avx2S8Lanes>();

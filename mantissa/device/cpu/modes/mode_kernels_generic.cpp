@@ -9,6 +9,8 @@ ModeKernel mode_kernel_generic(MatrixMode mode) {
     switch (mode) {
         case MatrixMode::f64:
             return mode_kernel_of<GenericF64Lanes>();
+        case MatrixMode::f16:
+            return mode_kernel_of<GenericF16Lanes>();
         case MatrixMode::s8:
         case MatrixMode::s4:
             return mode_kernel_of<GenericS8Lanes>();

@@ -2,7 +2,9 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/modes/matrix_mode.h"
-#include "mantissa/device/cpu/modes/sparse.h"
+#include "mantissa/device/cpu/modes/pack_mode.h"
+#include "mantissa/device/cpu/sparse.h"
+#include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/integer_formats.h"
 
 namespace mantissa::cpu {
@@ -46,12 +48,27 @@ void sum_products(const ModeProblem& problem, const ModeArguments& arguments, st
         }
 }
 
+/// FP64 holds the sum of an FP16 number and the product of two, but where one is so small beside the other
+/// that it decides no rounding; so each sum here is rounded once.
+void sum_f16(const ModeProblem& problem, const ModeArguments& arguments) {
+    for (std::int64_t i = 0; i < problem.m; ++i)
+        for (std::int64_t j = 0; j < problem.n; ++j) {
+            double sum = 0;
+            for (std::int64_t k = 0; k < problem.k; ++k)
+                sum = rounded_to(sum + load_as_f64(arguments.a, DType::f16, i * problem.k + k) *
+                                           load_as_f64(arguments.b, DType::f16, j * problem.k + k),
+                                 DType::f16);
+            if (arguments.c) sum += load_as_f64(arguments.c, DType::f16, i * problem.n + j);
+            store_from_f64(arguments.d, DType::f16, i * problem.n + j, sum);
+        }
+}
+
 }  // namespace
 
 void multiply_reference(const ModeProblem& problem, const ModeArguments& arguments) {
     if (const std::string reason = refusal(problem); !reason.empty()) throw UserError(reason);
     if (problem.first == FirstOperand::two_of_four) {
-        const SparseFormat format = problem.mode == MatrixMode::s8 ? SparseFormat::s8 : SparseFormat::s4;
+        const SparseFormat format = sparse_format_of(problem.mode);
         const SparseSizes of_row = sparse_sizes(format, 1, problem.k);
         Buffer dense(sparse_sizes(format, problem.m, problem.k).dense);
         for (std::int64_t row = 0; row < problem.m; ++row) {
@@ -69,6 +86,8 @@ void multiply_reference(const ModeProblem& problem, const ModeArguments& argumen
     switch (problem.mode) {
         case MatrixMode::f64:
             return sum_products<double>(problem, arguments, 8 * problem.k, product_f64);
+        case MatrixMode::f16:
+            return sum_f16(problem, arguments);
         case MatrixMode::s8:
             return sum_products<std::int32_t>(problem, arguments, problem.k, product_s8);
         case MatrixMode::s4:

@@ -7,6 +7,7 @@ namespace mantissa::cpu {
 
 enum class MatrixMode : std::uint8_t {
     f64,              ///< summed in FP64
+    f16,              ///< summed in FP16
     s8,               ///< summed in 32 bits, as all that follow
     s4,               ///< packed as in mantissa/numerics/integer_formats.h, as all that follow
     b1_exclusive_or,  ///< the sum counts the places in which two rows differ

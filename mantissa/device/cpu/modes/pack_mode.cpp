@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cpu/modes/sparse.h"
+#include "mantissa/device/cpu/sparse.h"
 
 namespace mantissa::cpu {
 
@@ -14,6 +14,8 @@ std::int64_t operand_bits(MatrixMode mode) {
     switch (mode) {
         case MatrixMode::f64:
             return 64;
+        case MatrixMode::f16:
+            return 16;
         case MatrixMode::s8:
             return 8;
         case MatrixMode::s4:
@@ -34,30 +36,30 @@ void widen_halves(const std::byte* from, std::int64_t count, std::byte* to) {
     }
 }
 
-/// Two of every four bytes, from values that are bytes or half bytes.
+/// A compressed row. Half bytes fill the second half of `to` before they are widened from there.
 void fill_up(const ModeRows& rows, std::int64_t row, std::byte* to) {
-    const bool bytes = rows.mode == MatrixMode::s8;
+    const SparseFormat format = sparse_format_of(rows.mode);
     const std::byte* const values = rows.data + row * (rows.k / 2 * operand_bits(rows.mode) / 8);
-    const std::uint8_t* const positions = rows.positions + row * ((rows.k / 4 + 1) / 2);
-    std::memset(to, 0, static_cast<std::size_t>(rows.k));
-    for (std::int64_t group = 0; group < rows.k / 4; ++group) {
-        std::byte two[2];
-        if (bytes)
-            std::memcpy(two, values + 2 * group, 2);
-        else
-            widen_halves(values + group, 2, two);
-        const int pair = positions[group / 2] >> (group % 2 * 4) & 0xf;
-        to[4 * group + (pair & 3)] = two[0];
-        to[4 * group + (pair >> 2)] = two[1];
-    }
+    const std::uint8_t* const positions = rows.positions + row * ((rows.k + 7) / 8);
+    if (rows.mode != MatrixMode::s4) return decompress_row(format, values, positions, rows.k, to);
+    std::byte* const halves = to + rows.k / 2;
+    decompress_row(format, values, positions, rows.k, halves);
+    widen_halves(halves, rows.k, to);
 }
 
 /// The row as whole words, zeros behind it.
 void stage_row(const ModeRows& rows, std::int64_t row, const ModePanel& panel) {
-    const std::int64_t filled = rows.k * panel_bits(rows.mode) / 8;
-    expand_row(rows, row, panel.row);
-    std::memset(panel.row + filled, 0,
-                static_cast<std::size_t>(panel.words * panel.kernel->word_bytes - filled));
+    const ModeKernel& kernel = *panel.kernel;
+    const std::int64_t bytes = panel.words * kernel.word_bytes;
+    const std::int64_t filled = rows.k * panel_bits(rows.mode, kernel) / 8;
+    if (kernel.widen) {
+        void* const words = panel.row;
+        expand_row(rows, row, panel.row + bytes);
+        kernel.widen(panel.row + bytes, rows.k, &words);
+    } else {
+        expand_row(rows, row, panel.row);
+    }
+    std::memset(panel.row + filled, 0, static_cast<std::size_t>(bytes - filled));
 }
 
 template <class Word>
@@ -70,10 +72,16 @@ void scatter(const std::byte* row, std::int64_t words, std::int64_t lines, std::
 /// Words of the staged row into line `line` of `lines`.
 void scatter_row(const ModePanel& panel, std::int64_t lines, std::int64_t line, std::byte* to) {
     std::byte* const first = to + line * panel.kernel->word_bytes;
-    if (panel.kernel->word_bytes == 8)
-        scatter<std::uint64_t>(panel.row, panel.words, lines, first);
-    else
-        scatter<std::uint32_t>(panel.row, panel.words, lines, first);
+    switch (panel.kernel->word_bytes) {
+        case 8:
+            return scatter<std::uint64_t>(panel.row, panel.words, lines, first);
+        case 4:
+            return scatter<std::uint32_t>(panel.row, panel.words, lines, first);
+        case 2:
+            return scatter<std::uint16_t>(panel.row, panel.words, lines, first);
+        default:
+            throw InternalError("panels of words that are neither of 2, 4 nor 8 bytes");
+    }
 }
 
 }  // namespace
@@ -83,7 +91,21 @@ std::int64_t numbers_of_byte(MatrixMode mode) {
     return bits < 8 ? 8 / bits : 1;
 }
 
-std::int64_t panel_bits(MatrixMode mode) { return mode == MatrixMode::s4 ? 8 : operand_bits(mode); }
+std::int64_t panel_bits(MatrixMode mode, const ModeKernel& kernel) {
+    if (mode == MatrixMode::f16) return 8 * kernel.word_bytes;
+    return mode == MatrixMode::s4 ? 8 : operand_bits(mode);
+}
+
+bool has_sparse_form(MatrixMode mode) {
+    return mode == MatrixMode::f16 || mode == MatrixMode::s8 || mode == MatrixMode::s4;
+}
+
+SparseFormat sparse_format_of(MatrixMode mode) {
+    check(has_sparse_form(mode), "a matrix mode without 2:4 sparse operands");
+    return mode == MatrixMode::f16  ? SparseFormat::f16
+           : mode == MatrixMode::s8 ? SparseFormat::s8
+                                    : SparseFormat::s4;
+}
 
 ModeRows first_rows(const ModeProblem& problem, const ModeArguments& arguments) {
     return {.mode = problem.mode,

@@ -6,14 +6,20 @@
 
 #include "mantissa/device/cpu/modes/matrix_mode.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
+#include "mantissa/device/cpu/sparse.h"
 
 namespace mantissa::cpu {
 
 /// How many numbers a byte of an operand holds, 1 at least.
 std::int64_t numbers_of_byte(MatrixMode mode);
 
-/// Bits of a number in a panel.
-std::int64_t panel_bits(MatrixMode mode);
+/// Bits of a number in a panel of the kernel.
+std::int64_t panel_bits(MatrixMode mode, const ModeKernel& kernel);
+
+/// Whether the first operand may be 2:4 sparse.
+bool has_sparse_form(MatrixMode mode);
+/// The format of such an operand.
+SparseFormat sparse_format_of(MatrixMode mode);
 
 /// An operand as it was given.
 struct ModeRows {
@@ -32,7 +38,7 @@ struct ModePanel {
     std::int64_t lines = 0;
     std::int64_t words = 0;
     const ModeKernel* kernel = nullptr;
-    std::byte* row = nullptr;  ///< scratch of `words` words
+    std::byte* row = nullptr;  ///< scratch of `words` words, and as many more where the kernel widens
     std::byte* to = nullptr;
 };
 
@@ -41,7 +47,7 @@ void pack_rows(const ModeRows& rows, std::int64_t row, const ModePanel& panel);
 /// As columns: what the sums start from, then the lines.
 void pack_columns(const ModeRows& rows, std::int64_t row, const ModePanel& panel);
 
-/// Numbers of row `row` of an operand as they stand in a panel, without a shift: [k], FP64, bytes or bits.
+/// Numbers of row `row` of an operand, filled up and without a shift: [k], FP64, FP16, bytes or bits.
 void expand_row(const ModeRows& rows, std::int64_t row, std::byte* to);
 
 }  // namespace mantissa::cpu

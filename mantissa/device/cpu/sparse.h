@@ -9,12 +9,17 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/numerics/dtype.h"
+
 namespace mantissa::cpu {
 
 enum class SparseFormat : std::uint8_t { f32, f16, bf16, s8, s4 };
 
-/// Of `rows` rows of `k` numbers, dense and compressed, in bytes. k is a multiple of 4: all functions here
-/// throw UserError where it is not.
+/// Of f32, f16 or bf16; throws InternalError for another type.
+SparseFormat sparse_format_of(DType type);
+
+/// Of `rows` rows of `k` numbers, dense and compressed, in bytes. Throws UserError where k is not a multiple
+/// of 4, as prune() and compress() do.
 struct SparseSizes {
     std::size_t dense = 0;
     std::size_t values = 0;
@@ -31,7 +36,12 @@ void prune(SparseFormat format, void* matrix, std::int64_t rows, std::int64_t k)
 void compress(SparseFormat format, const void* matrix, std::int64_t rows, std::int64_t k, void* values,
               std::uint8_t* positions);
 
-/// One row back into k numbers.
+/// Where in its four value `index` of a row stands.
+inline int position_of(const std::uint8_t* positions, std::int64_t index) {
+    return positions[index / 4] >> (index % 4 * 2) & 3;
+}
+
+/// One row back into k numbers, a multiple of 4. Of a part of a row, too, that begins at a multiple of 8.
 void decompress_row(SparseFormat format, const void* values, const std::uint8_t* positions, std::int64_t k,
                     void* row);
 

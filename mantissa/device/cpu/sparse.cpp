@@ -1,4 +1,4 @@
-#include "mantissa/device/cpu/modes/sparse.h"
+#include "mantissa/device/cpu/sparse.h"
 
 #include <fmt/format.h>
 
@@ -105,6 +105,11 @@ RowSizes row_sizes(SparseFormat format, std::int64_t k) {
             static_cast<std::size_t>((k / 4 + 1) / 2)};
 }
 
+/// The positions of a group's two values.
+int pair_at(const std::uint8_t* positions, std::int64_t group) {
+    return positions[group / 2] >> (group % 2 * 4) & 0xf;
+}
+
 void compress_row(SparseFormat format, const void* from, std::int64_t row, std::int64_t k, void* values,
                   std::uint8_t* positions) {
     for (std::int64_t group = 0; group < k / 4; ++group) {
@@ -125,7 +130,45 @@ void compress_row(SparseFormat format, const void* from, std::int64_t row, std::
     }
 }
 
+/// Two of every four numbers are values, the others zero.
+template <class Number>
+void fill_up(const void* values, const std::uint8_t* positions, std::int64_t k, void* row) {
+    const auto* from = static_cast<const Number*>(values);
+    auto* four = static_cast<Number*>(row);
+    for (std::int64_t group = 0; group < k / 4; ++group, from += 2, four += 4) {
+        const int pair = pair_at(positions, group);
+        std::fill_n(four, 4, Number{});
+        four[pair & 3] = from[0];
+        four[pair >> 2] = from[1];
+    }
+}
+
+/// Four half bytes at a time.
+void fill_up_s4(const void* values, const std::uint8_t* positions, std::int64_t k, void* row) {
+    const auto* const from = static_cast<const std::uint8_t*>(values);
+    auto* const to = static_cast<std::uint8_t*>(row);
+    for (std::int64_t group = 0; group < k / 4; ++group) {
+        const int pair = pair_at(positions, group);
+        const int four = (from[group] & 0xf) << 4 * (pair & 3) | from[group] >> 4 << 4 * (pair >> 2);
+        to[2 * group] = static_cast<std::uint8_t>(four);
+        to[2 * group + 1] = static_cast<std::uint8_t>(four >> 8);
+    }
+}
+
 }  // namespace
+
+SparseFormat sparse_format_of(DType type) {
+    switch (type) {
+        case DType::f32:
+            return SparseFormat::f32;
+        case DType::f16:
+            return SparseFormat::f16;
+        case DType::bf16:
+            return SparseFormat::bf16;
+        default:
+            throw InternalError(fmt::format("{} has no 2:4 sparse form", name_of(type)));
+    }
+}
 
 SparseSizes sparse_sizes(SparseFormat format, std::int64_t rows, std::int64_t k) {
     const RowSizes of = row_sizes(format, k);
@@ -158,12 +201,18 @@ void compress(SparseFormat format, const void* matrix, std::int64_t rows, std::i
 
 void decompress_row(SparseFormat format, const void* values, const std::uint8_t* positions, std::int64_t k,
                     void* row) {
-    std::memset(row, 0, row_sizes(format, k).dense);
-    for (std::int64_t group = 0; group < k / 4; ++group) {
-        const int pair = positions[group / 2] >> (group % 2 * 4) & 0xf;
-        set_bits(format, row, 4 * group + (pair & 3), bits_at(format, values, 2 * group));
-        set_bits(format, row, 4 * group + (pair >> 2), bits_at(format, values, 2 * group + 1));
+    switch (format) {
+        case SparseFormat::f32:
+            return fill_up<std::uint32_t>(values, positions, k, row);
+        case SparseFormat::f16:
+        case SparseFormat::bf16:
+            return fill_up<std::uint16_t>(values, positions, k, row);
+        case SparseFormat::s8:
+            return fill_up<std::uint8_t>(values, positions, k, row);
+        case SparseFormat::s4:
+            return fill_up_s4(values, positions, k, row);
     }
+    throw InternalError("a sparse format outside of its enumeration");
 }
 
 }  // namespace mantissa::cpu

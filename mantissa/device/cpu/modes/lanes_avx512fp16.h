@@ -1,0 +1,33 @@
+// FP16 by multiply-adds of FP16, which round once: the twin of GenericF16Lanes. They keep subnormals,
+// whatever the control register says.
+#pragma once
+
+#include "mantissa/device/cpu/modes/lanes_avx512.h"
+
+namespace mantissa::cpu {
+namespace {
+
+struct Avx512F16NativeLanes : Avx512Block {
+    static constexpr int width = 32, depth_of_word = 1, word_bytes = 2;
+    using Sum = FP16;
+    using Sums = __m512h;
+    using Words = __m512h;
+
+    MANTISSA_MODE_LANES Sums zero() { return _mm512_setzero_ph(); }
+    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return _mm512_add_ph(a, b); }
+    MANTISSA_MODE_LANES Sums load(const void* from) { return _mm512_loadu_ph(from); }
+    MANTISSA_MODE_LANES void store(void* to, Sums sums) { _mm512_storeu_ph(to, sums); }
+    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) { return load(panel); }
+    MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
+        std::int16_t bits;
+        __builtin_memcpy(&bits, word, sizeof bits);
+        return _mm512_castsi512_ph(_mm512_set1_epi16(bits));
+    }
+    MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) {
+        return _mm512_fmadd_ph(row, column, sums);
+    }
+    MANTISSA_MODE_LANES void hide(Sums& a) { asm volatile("" : "+v"(a)); }
+};
+
+}  // namespace
+}  // namespace mantissa::cpu
