@@ -105,7 +105,7 @@ void pack(const ContractionProblem& problem, Side side, const void* source, std:
     pool.for_each_block(groups * chunks, [&](std::int64_t item, int) {
         const PanelRange part = part_of(lines, group, item % groups);
         const PanelRange chunk = part_of(problem.k, depth, item / groups);
-        panels.pack(source, 0, part, chunk, packed.data() + panels.offset(part.begin, chunk));
+        panels.pack({.data = source}, 0, part, chunk, packed.data() + panels.offset(part.begin, chunk));
     });
 }
 

@@ -34,6 +34,9 @@ struct MatrixLayout {
     std::array<std::int64_t, 2> batch_stride = {0, 0};
     /// The operand was written by pack(); the other members but `dtype` mean nothing.
     bool packed = false;
+    /// a only: 2:4 sparse and compressed (mantissa/device/cpu/sparse.h), one row after another without gaps;
+    /// `leading` means nothing.
+    bool two_of_four = false;
 };
 
 /// What becomes of what `out` held before.
@@ -74,7 +77,8 @@ enum class Multiply : std::uint8_t {
 /// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32; BF16
 /// and FP16 operands are widened, which is exact, unless both are BF16 and the level has a unit for them
 /// (bf16_unit), which flushes subnormal operands and sums to zero; a single row is widened there too, and its
-/// b is not packed. Sizes may be 0: with k = 0 all sums are 0.
+/// b is not packed. A compressed a gives the bits of the dense one, but that zeros which it leaves out may be
+/// skipped even where b is infinite or a NaN. Sizes may be 0: with k = 0 all sums are 0.
 struct ContractionProblem {
     std::array<std::int64_t, 2> batch = {1, 1};
     std::int64_t m = 0;
@@ -100,8 +104,9 @@ struct ContractionArguments {
     const void* residual = nullptr;  ///< if the epilogue adds one
     EpilogueFunction epilogue = nullptr;
     const void* epilogue_args = nullptr;
-    std::size_t packed_a_bytes = 0;  ///< of the memory at a, if it is packed
-    std::size_t packed_b_bytes = 0;  ///< of the memory at b, if it is packed
+    const std::uint8_t* a_positions = nullptr;  ///< of a compressed a
+    std::size_t packed_a_bytes = 0;             ///< of the memory at a, if it is packed
+    std::size_t packed_b_bytes = 0;             ///< of the memory at b, if it is packed
 };
 
 enum class Side : std::uint8_t { a, b };
@@ -118,7 +123,7 @@ std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int thre
 std::int64_t rows_of_item(const ContractionProblem& problem, Isa isa);
 
 /// Bytes of one operand of the problem, packed. How it is packed follows from its own sizes, the types of
-/// operands and output, and the level: so a packed b serves any m, and a packed a any n.
+/// operands and output, the form of a, and the level: so a packed b serves any m, and a packed a any n.
 std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa);
 
 /// Packs one operand, which lies in memory as its layout says, for calls whose layout says that it is packed.

@@ -86,6 +86,8 @@ struct ContractionKernels {
     PanelKernels pack_a = {};
     PanelKernels pack_b = {};
     Conversion conversion = {};
+    /// Panels of a are those of sparse_panel_kernels.h, made of a compressed a.
+    bool skips_zeros = false;
     /// For a single row; null where the panels do that too.
     RowProductKernels multiply_row = {};
     /// Called by a thread before and after it multiplies; null where there is nothing to do.
@@ -112,6 +114,10 @@ ContractionKernels contraction_kernels_generic();
 ContractionKernels contraction_kernels_avx2();
 /// 48 columns, or 32.
 ContractionKernels contraction_kernels_avx512(PanelWidth width = PanelWidth::wide);
+/// For a compressed a: FP32, or what is converted or widened to it.
+ContractionKernels sparse_kernels_generic();
+ContractionKernels sparse_kernels_avx2();
+ContractionKernels sparse_kernels_avx512();
 /// BF16 operands on dot products of pairs; 48 columns, or 32.
 ContractionKernels contraction_kernels_avx512_bf16(PanelWidth width = PanelWidth::wide);
 /// What contraction_kernels_avx512_bf16() does, in plain C++ with every access checked: for tests on any CPU.

@@ -100,7 +100,7 @@ const std::byte* MatrixRun::panels_of_b(std::int64_t chunk) const {
 const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, PanelRange rows, std::byte* worker_memory) const {
     const PanelRange depth = depth_of(chunk);
     if (p_.a.packed) return static_cast<const std::byte*>(c_.arguments.a) + a_.offset(rows.begin, depth);
-    a_.pack(c_.arguments.a, entry_, rows, depth, worker_memory);
+    a_.pack({c_.arguments.a, c_.arguments.a_positions}, entry_, rows, depth, worker_memory);
     return worker_memory;
 }
 
@@ -109,7 +109,7 @@ void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
     for (std::int64_t block = 0; block < c_.blocking.blocks(); ++block) wait(done(block), chunk - 1);
     const PanelRange columns = columns_of(chunk), depth = depth_of(chunk);
     const PanelRange mine = part_of(columns.size, c_.blocking.pack_columns, group);
-    b_.pack(c_.arguments.b, entry_, {columns.begin + mine.begin, mine.size}, depth,
+    b_.pack({.data = c_.arguments.b}, entry_, {columns.begin + mine.begin, mine.size}, depth,
             chunk_buffer(chunk) + mine.begin * c_.kernels.line_bytes(depth.size));
     atomic(packed(chunk)).fetch_add(1, std::memory_order_release);
 }

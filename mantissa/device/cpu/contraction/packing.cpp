@@ -3,8 +3,13 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
 
+#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
+#include "mantissa/device/cpu/sparse.h"
+#include "mantissa/numerics/formats.h"
 
 namespace mantissa::cpu {
 
@@ -16,6 +21,9 @@ void prefetch_run(const std::byte* from, std::int64_t bytes) {
 }
 
 std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return (size + unit - 1) / unit * unit; }
+
+/// How much of a line that runs along the depth is staged at a time.
+constexpr std::int64_t slice_along = 64;
 
 }  // namespace
 
@@ -61,9 +69,12 @@ const std::byte* OperandPanels::element(const void* source, std::int64_t entry, 
            static_cast<std::int64_t>(size_of(layout_.dtype)) * (matrix + in_matrix);
 }
 
-void OperandPanels::pack(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+void OperandPanels::pack(const OperandSource& from, std::int64_t entry, PanelRange lines, PanelRange depth,
                          std::byte* panels) const {
-    if (kernels_.conversion.convert) return pack_converted(source, entry, lines, depth, panels);
+    if (layout_.two_of_four && kernels_.skips_zeros) return pack_compressed(from, lines, depth, panels);
+    if (kernels_.conversion.convert || layout_.two_of_four)
+        return pack_staged(from, entry, lines, depth, panels);
+    const void* const source = from.data;
     const bool along = form_ == PanelSource::along_depth;
     // A few stored rows at a time, so that the lines of cache between two panels are read once.
     const std::int64_t slice = along ? depth.size : std::max<std::int64_t>(16, kernels_.depth_unit);
@@ -83,31 +94,90 @@ void OperandPanels::pack(const void* source, std::int64_t entry, PanelRange line
     }
 }
 
-void OperandPanels::pack_converted(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
-                                   std::byte* panels) const {
+void OperandPanels::kept_numbers(const void* data, std::int64_t line, PanelRange depth,
+                                 float* numbers) const {
+    const std::int64_t first = line * (problem_.k / 2) + depth.begin / 2, count = depth.size / 2;
+    const auto* const values =
+        static_cast<const std::byte*>(data) + first * static_cast<std::int64_t>(size_of(layout_.dtype));
+    void* const part = numbers;
+    if (kernels_.conversion.convert)
+        kernels_.conversion.convert(values, count, &part);
+    else if (layout_.dtype == DType::bf16)
+        for (std::int64_t i = 0; i < count; ++i)
+            numbers[i] = to_f32(reinterpret_cast<const BF16*>(values)[i]);
+    else
+        std::memcpy(numbers, values, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+void OperandPanels::pack_compressed(const OperandSource& source, PanelRange lines, PanelRange depth,
+                                    std::byte* panels) const {
+    const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
+    const std::int64_t word_row = kernels_.width * kernels_.element_bytes;  // of a panel of b
+    std::memset(panels, 0, static_cast<std::size_t>(rounded_up(lines.size, panel_size_) * line_bytes));
+    for (std::int64_t line = 0; line < lines.size; ++line) {
+        const std::int64_t in_panel = line % panel_size_;
+        auto* const panel = reinterpret_cast<float*>(panels + (line - in_panel) * line_bytes) + in_panel;
+        const std::uint8_t* const positions =
+            source.positions + (lines.begin + line) * ((problem_.k + 7) / 8) + depth.begin / 8;
+        for (std::int64_t k = 0; k < depth.size; k += slice_along) {
+            const std::int64_t deep = std::min(slice_along, depth.size - k);
+            float numbers[slice_along / 2];
+            kept_numbers(source.data, lines.begin + line, {depth.begin + k, deep}, numbers);
+            for (std::int64_t i = 0; i < deep / 2; ++i) {
+                const std::int64_t at = k + i / 2 * 4 + position_of(positions + k / 8, i);
+                float* const to = panel + (k / 2 + i) * 2 * panel_size_;
+                to[0] = numbers[i];
+                to[panel_size_] = std::bit_cast<float>(static_cast<std::uint32_t>(at * word_row));
+            }
+        }
+    }
+}
+
+void OperandPanels::stage_compressed(const OperandSource& source, std::int64_t line, PanelRange depth,
+                                     void* const* parts) const {
+    const std::int64_t at = line * (problem_.k / 2) + depth.begin / 2;
+    const auto* const values =
+        static_cast<const std::byte*>(source.data) + at * static_cast<std::int64_t>(size_of(layout_.dtype));
+    // Panels and their slices begin at multiples of 8, two pairs of positions to a byte.
+    const std::uint8_t* const positions = source.positions + line * ((problem_.k + 7) / 8) + depth.begin / 8;
+    const SparseFormat format = sparse_format_of(layout_.dtype);
+    if (!kernels_.conversion.convert) return decompress_row(format, values, positions, depth.size, parts[0]);
+    alignas(64) std::byte dense[slice_along * sizeof(float)];
+    decompress_row(format, values, positions, depth.size, dense);
+    kernels_.conversion.convert(dense, depth.size, parts);
+}
+
+void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines,
+                                PanelRange depth, std::byte* panels) const {
     // The parts of some stored rows, as the source has them: of one panel, 64 deep, or 32 rows across some
     // panels, since short rows cost a call each. 48 KB hold them, four parts of BF16 or one of FP32.
     constexpr std::int64_t most_lines = 192, most_bytes = most_lines * 32 * 4 * 2;
     alignas(64) std::byte parts[most_bytes];
     const Conversion& conversion = kernels_.conversion;
     const bool along = form_ == PanelSource::along_depth;
-    const std::int64_t slice = along ? 64 : 32;
+    const std::int64_t slice = along ? slice_along : 32;
     const std::int64_t group = along ? panel_size_ : most_lines / panel_size_ * panel_size_;
-    const auto part_bytes = static_cast<std::int64_t>(size_of(conversion.part));
+    const auto part_bytes =
+        static_cast<std::int64_t>(size_of(conversion.convert ? conversion.part : layout_.dtype));
     const std::int64_t stride = along ? slice : group, whole = group * slice * part_bytes;
     for (std::int64_t line = 0; line < lines.size; line += group)
         for (std::int64_t k = 0; k < depth.size; k += slice) {
             const std::int64_t width = std::min(group, lines.size - line);
             const std::int64_t deep = std::min(slice, depth.size - k);
             const std::int64_t next = std::clamp<std::int64_t>(depth.size - k - slice, 0, slice);
-            prefetch(source, entry, {lines.begin + line, width}, {depth.begin + k + slice, next}, 0, 1);
+            if (!layout_.two_of_four)
+                prefetch(source.data, entry, {lines.begin + line, width}, {depth.begin + k + slice, next}, 0,
+                         1);
             for (std::int64_t row = 0; row < (along ? width : deep); ++row) {
                 void* rows[4];
                 for (int part = 0; part < conversion.parts; ++part)
                     rows[part] = parts + part * whole + row * stride * part_bytes;
-                conversion.convert(element(source, entry, lines.begin + line + (along ? row : 0),
-                                           depth.begin + k + (along ? 0 : row)),
-                                   along ? deep : width, rows);
+                if (layout_.two_of_four)
+                    stage_compressed(source, lines.begin + line + row, {depth.begin + k, deep}, rows);
+                else
+                    conversion.convert(element(source.data, entry, lines.begin + line + (along ? row : 0),
+                                               depth.begin + k + (along ? 0 : row)),
+                                       along ? deep : width, rows);
             }
             for (std::int64_t first = 0; first < width; first += panel_size_)
                 pack_terms({.source = parts + first * part_bytes,

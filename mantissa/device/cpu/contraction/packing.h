@@ -20,6 +20,12 @@ struct PanelRange {
 /// Part `index` of `whole` cut into parts of `part`; the last may be short or empty.
 PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index);
 
+/// An operand where it lies in memory.
+struct OperandSource {
+    const void* data = nullptr;
+    const std::uint8_t* positions = nullptr;  ///< of a compressed one
+};
+
 /// One side of a problem as kernels want it.
 class OperandPanels {
   public:
@@ -35,16 +41,25 @@ class OperandPanels {
 
     /// Writes the panels of `lines` x `depth` from where the operand lies in memory; `lines` begins with a
     /// panel.
-    void pack(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
+    void pack(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
               std::byte* panels) const;
     /// Asks for the part `share` of `shares` of `lines` x `depth`, where it lies in memory, to come into L2.
     void prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                   std::int64_t share, std::int64_t shares) const;
 
   private:
-    /// pack() for operands that are converted: a few stored rows at a time by way of their parts.
-    void pack_converted(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
-                        std::byte* panels) const;
+    /// pack() for operands that are converted or filled up: a few stored rows at a time by way of their
+    /// parts.
+    void pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                     std::byte* panels) const;
+    /// pack() of a compressed operand for kernels that skip zeros.
+    void pack_compressed(const OperandSource& source, PanelRange lines, PanelRange depth,
+                         std::byte* panels) const;
+    /// What a compressed line keeps of so much depth, in FP32.
+    void kept_numbers(const void* data, std::int64_t line, PanelRange depth, float* numbers) const;
+    /// Part of a line as its parts, or as it is where nothing is converted.
+    void stage_compressed(const OperandSource& source, std::int64_t line, PanelRange depth,
+                          void* const* parts) const;
     /// A copy of each term: of part i of the source, `part_bytes` apart, into panels `term_bytes` apart.
     void pack_terms(const PanelCopy& first, std::int64_t part_bytes, std::int64_t term_bytes) const;
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,

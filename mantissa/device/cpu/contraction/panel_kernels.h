@@ -81,13 +81,17 @@ struct PanelProduct {
         }
     }
 
-    /// The sums of the first `Used` vectors of columns; the last of them may be partial.
-    template <int Used>
-    static void multiply_columns(const Tile& tile) {
-        // The sums' lines are on their way to L1 while the products are formed.
+    /// The sums' lines are on their way to L1 while the products are formed.
+    static void prefetch_sums(const Tile& tile) {
         for (std::int64_t i = 0; i < tile.rows && !tile.streaming; ++i)
             for (std::int64_t column = 0; column < tile.cols; column += 16)
                 __builtin_prefetch(tile.c + i * tile.ldc + column, 1);
+    }
+
+    /// The sums of the first `Used` vectors of columns; the last of them may be partial.
+    template <int Used>
+    static void multiply_columns(const Tile& tile) {
+        prefetch_sums(tile);
         Sums<Used> sums;
 #pragma GCC unroll 16
         for (int i = 0; i < Height; ++i)

@@ -66,6 +66,13 @@ void check_packed(const char* name, const void* data, std::size_t bytes, std::si
         fail(fmt::format("the packed {} at {} is not aligned to 64 bytes", name, data));
 }
 
+/// Rows of k / 2 values without gaps.
+ByteRange checked_compressed(const NamedMatrix& matrix) {
+    const std::int64_t values = matrix.rows * matrix.cols / 2;
+    check_operand(matrix);
+    return memory(matrix.data, static_cast<std::size_t>(values) * size_of(matrix.layout.dtype));
+}
+
 /// The operand is there, whole and aligned; the bytes that it takes.
 ByteRange checked_operand(const NamedMatrix& matrix, const ContractionProblem& problem, std::size_t bytes,
                           std::size_t needed) {
@@ -73,8 +80,15 @@ ByteRange checked_operand(const NamedMatrix& matrix, const ContractionProblem& p
         check_packed(matrix.name, matrix.data, bytes, needed);
         return memory(matrix.data, needed);
     }
+    if (matrix.layout.two_of_four) return checked_compressed(matrix);
     check_operand(matrix);
     return extent(matrix, problem);
+}
+
+ByteRange checked_positions(const ContractionProblem& problem, const ContractionArguments& arguments) {
+    if (!problem.a.two_of_four || problem.m * problem.k == 0) return {};
+    if (!arguments.a_positions) fail("the positions of a are missing");
+    return memory(arguments.a_positions, static_cast<std::size_t>(problem.m * ((problem.k + 7) / 8)));
 }
 
 bool is_known(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
@@ -83,11 +97,25 @@ std::string refusal_of_layout(const NamedMatrix& matrix) {
     const MatrixLayout& layout = matrix.layout;
     if (!is_known(layout.dtype))
         return fmt::format("{} is {}; expected f32, bf16 or f16", matrix.name, name_of(layout.dtype));
+    if (layout.two_of_four) return fmt::format("{} cannot be 2:4 sparse, only a can", matrix.name);
     if (matrix.rows > 1 && layout.leading < matrix.cols)
         return fmt::format("{} has rows of {} elements but a leading dimension of {}", matrix.name,
                            matrix.cols, layout.leading);
     if (layout.leading < 0 || layout.batch_stride[0] < 0 || layout.batch_stride[1] < 0)
         return fmt::format("{} has a negative stride", matrix.name);
+    return {};
+}
+
+std::string refusal_of_compressed(const ContractionProblem& problem) {
+    if (!is_known(problem.a.dtype))
+        return fmt::format("a is {}; expected f32, bf16 or f16", name_of(problem.a.dtype));
+    if (problem.k % 4 != 0)
+        return fmt::format("a is 2:4 sparse: K must be a multiple of 4, got {}", problem.k);
+    if (problem.a.packed || problem.a.transpose == Transpose::yes)
+        return "a 2:4 sparse a is neither packed nor stored transposed";
+    if (problem.batch != std::array<std::int64_t, 2>{1, 1})
+        return fmt::format("a is 2:4 sparse, which only a single matrix can be; the batch is {} x {}",
+                           problem.batch[0], problem.batch[1]);
     return {};
 }
 
@@ -149,7 +177,10 @@ std::string refusal(const ContractionProblem& problem, Isa isa) {
     if (std::min({problem.m, problem.n, problem.k, problem.batch[0], problem.batch[1]}) < 0)
         return fmt::format("sizes must not be negative: batch {} x {}, m {}, n {}, k {}", problem.batch[0],
                            problem.batch[1], problem.m, problem.n, problem.k);
-    std::string reason = refusal_of_operand(stored("a", nullptr, problem.a, problem.m, problem.k), problem);
+    std::string reason =
+        problem.a.two_of_four
+            ? refusal_of_compressed(problem)
+            : refusal_of_operand(stored("a", nullptr, problem.a, problem.m, problem.k), problem);
     if (reason.empty())
         reason = refusal_of_operand(stored("b", nullptr, problem.b, problem.k, problem.n), problem);
     if (reason.empty()) reason = refusal_of_multiply(problem, isa);
@@ -163,6 +194,7 @@ void check_arguments(const ContractionProblem& problem, const ContractionArgumen
     const NamedMatrix b = stored("b", arguments.b, problem.b, problem.k, problem.n);
     const ByteRange read_a = checked_operand(a, problem, arguments.packed_a_bytes, needed.packed_a);
     const ByteRange read_b = checked_operand(b, problem, arguments.packed_b_bytes, needed.packed_b);
+    const ByteRange positions = checked_positions(problem, arguments);
     if (workspace.size() < needed.workspace)
         fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), needed.workspace));
     if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 64 != 0)
@@ -186,6 +218,7 @@ void check_arguments(const ContractionProblem& problem, const ContractionArgumen
                                                      problem)))
         fail("the output overlaps the residual");
     if (overlap(written, read_a)) fail("the output overlaps a");
+    if (overlap(written, positions)) fail("the output overlaps the positions of a");
     if (overlap(written, read_b)) fail("the output overlaps b");
     if (overlap(written, memory(workspace.data(), workspace.size())))
         fail("the output overlaps the workspace");
@@ -195,8 +228,9 @@ void check_packing(const ContractionProblem& problem, Side side, const void* sou
                    std::span<const std::byte> packed, std::size_t needed) {
     NamedMatrix matrix = side == Side::a ? stored("a", source, problem.a, problem.m, problem.k)
                                          : stored("b", source, problem.b, problem.k, problem.n);
-    if (matrix.layout.packed)
-        fail(fmt::format("{} is to be packed, but its layout says that it is", matrix.name));
+    if (matrix.layout.packed || matrix.layout.two_of_four)
+        fail(fmt::format("{} is to be packed, but its layout says that it is {}", matrix.name,
+                         matrix.layout.packed ? "already" : "2:4 sparse"));
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         fail(fmt::format("only a single matrix can be packed; the batch is {} x {}", problem.batch[0],
                          problem.batch[1]));

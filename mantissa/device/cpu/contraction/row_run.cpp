@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/device/cpu/contraction/packing.h"
+#include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::cpu {
@@ -34,12 +35,29 @@ std::int64_t offset_of(const ContractionProblem& problem, const MatrixLayout& la
            entry % problem.batch[1] * layout.batch_stride[1];
 }
 
+float element_at(DType type, const void* data, std::int64_t index) {
+    return type == DType::bf16 ? to_f32(static_cast<const BF16*>(data)[index])
+                               : static_cast<const float*>(data)[index];
+}
+
+/// The row from its 2:4 compressed form, as many numbers at a time as a byte of positions is for.
+void read_compressed_row(const ContractionProblem& problem, const ContractionArguments& arguments,
+                         float* row) {
+    const DType type = problem.a.dtype;
+    const auto* const values = static_cast<const std::byte*>(arguments.a);
+    for (std::int64_t k = 0; k < problem.k; k += 8) {
+        const std::int64_t count = std::min<std::int64_t>(8, problem.k - k);
+        alignas(8) std::byte some[8 * sizeof(float)];
+        decompress_row(sparse_format_of(type), values + k / 2 * static_cast<std::int64_t>(size_of(type)),
+                       arguments.a_positions + k / 8, count, some);
+        for (std::int64_t i = 0; i < count; ++i) row[k + i] = element_at(type, some, i);
+    }
+}
+
 void read_row(const ContractionProblem& problem, const void* a, std::int64_t entry, float* row) {
     const std::int64_t step = problem.a.transpose == Transpose::yes ? problem.a.leading : 1;
     const std::int64_t first = offset_of(problem, problem.a, entry);
-    for (std::int64_t k = 0; k < problem.k; ++k)
-        row[k] = problem.a.dtype == DType::bf16 ? to_f32(static_cast<const BF16*>(a)[first + k * step])
-                                                : static_cast<const float*>(a)[first + k * step];
+    for (std::int64_t k = 0; k < problem.k; ++k) row[k] = element_at(problem.a.dtype, a, first + k * step);
 }
 
 void store_sums(const ContractionProblem& problem, void* out, std::int64_t entry, PanelRange columns,
@@ -75,7 +93,10 @@ void run_single_row(const ContractionProblem& problem, const ContractionArgument
             workspace.data() + static_cast<std::size_t>(worker) * bytes_per_worker(problem);
         float* const row = reinterpret_cast<float*>(memory);
         float* const sums = reinterpret_cast<float*>(memory + row_bytes(problem));
-        read_row(problem, arguments.a, entry, row);
+        if (problem.a.two_of_four)
+            read_compressed_row(problem, arguments, row);
+        else
+            read_row(problem, arguments.a, entry, row);
         const std::int64_t first =
             offset_of(problem, problem.b, entry) + columns.begin * (along ? problem.b.leading : 1);
         kernel({.row = row,
