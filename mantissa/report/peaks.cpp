@@ -37,6 +37,7 @@ struct Row {
     std::string name;
     Rate dense, sparse, measured;
     std::string by;
+    Rate whole = {}, whole_sparse = {};
 };
 
 std::string rows_text(const std::string& heading, const std::vector<Row>& rows) {
@@ -45,16 +46,21 @@ std::string rows_text(const std::string& heading, const std::vector<Row>& rows) 
                            [&](const Row& row) { return (row.*member).has_value(); });
     };
     const bool sparse = any(&Row::sparse), measured = any(&Row::measured);
-    const auto line = [&](const std::array<std::string, 6>& cell) {
+    const bool whole = any(&Row::whole), whole_sparse = any(&Row::whole_sparse);
+    const auto line = [&](const std::array<std::string, 8>& cell) {
         std::string text = fmt::format("{:<16} {:>11}", cell[0], cell[1]);
         if (sparse) text += fmt::format(" {:>11}", cell[2]);
-        if (measured) text += fmt::format(" {:>9} {:>6}  {}", cell[3], cell[4], cell[5]);
+        if (measured) text += fmt::format(" {:>9} {:>6}", cell[3], cell[4]);
+        if (whole) text += fmt::format(" {:>9}", cell[5]);
+        if (whole_sparse) text += fmt::format(" {:>9}", cell[6]);
+        if (measured) text += "  " + cell[7];
         return text.substr(0, text.find_last_not_of(' ') + 1) + "\n";
     };
-    std::string text = line({heading, "theoretical", "2:4 sparse", "measured", "share", "by"});
+    std::string text =
+        line({heading, "theoretical", "2:4 sparse", "measured", "share", "whole", "whole 2:4", "by"});
     for (const Row& row : rows)
         text += line({row.name, tera(row.dense), tera(row.sparse), tera(row.measured),
-                      share(row.measured, row.dense), row.by});
+                      share(row.measured, row.dense), tera(row.whole), tera(row.whole_sparse), row.by});
     return text;
 }
 
@@ -76,7 +82,7 @@ std::string peaks_table(const FormatPeaks& peaks) {
     std::vector<Row> matrix, vector;
     for (const MatrixPeak& peak : peaks.matrix)
         matrix.push_back({peak.inputs + "*" + peak.inputs + "+" + peak.accumulator, peak.dense, peak.sparse,
-                          peak.measured, peak.by});
+                          peak.measured, peak.by, peak.whole, peak.whole_sparse});
     for (const VectorPeak& peak : peaks.vector)
         vector.push_back({peak.format, peak.rate, {}, peak.measured, peak.by});
     std::string text =
@@ -99,7 +105,9 @@ std::string peaks_json(const FormatPeaks& peaks) {
                                   {"accumulator", peak.accumulator},
                                   {"dense_tflops", number(peak.dense, 1e12)},
                                   {"sparse_tflops", number(peak.sparse, 1e12)},
-                                  {"measured_tflops", number(peak.measured, 1e12)}});
+                                  {"measured_tflops", number(peak.measured, 1e12)},
+                                  {"whole_tflops", number(peak.whole, 1e12)},
+                                  {"whole_sparse_tflops", number(peak.whole_sparse, 1e12)}});
     json["vector"] = nlohmann::json::array();
     for (const VectorPeak& peak : peaks.vector)
         json["vector"].push_back({{"format", peak.format},

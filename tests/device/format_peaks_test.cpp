@@ -36,8 +36,8 @@ TEST(FormatPeaks, CoresAreNoMoreThanThreads) {
 TEST(FormatPeaks, LoopsCountWholeSteps) {
     for (const Isa isa : levels()) {
         const FormatUnits units = format_units(isa);
-        for (const FormatUnit* unit :
-             {&units.f64, &units.f32, &units.f16, &units.bf16, &units.s32, &units.s8, &units.b1}) {
+        for (const FormatUnit* unit : {&units.f64, &units.f32, &units.f16, &units.f16_as_f32, &units.bf16,
+                                       &units.s32, &units.s8, &units.b1}) {
             if (!unit->loop) continue;
             const double steps = unit->loop(3) / unit->operations;
             EXPECT_EQ(steps, std::round(steps)) << name_of(isa) << " " << unit->name;
@@ -51,7 +51,7 @@ TEST(FormatPeaks, TheCompilerLeavesNoLoopOut) {
     ThreadPool pool(1);
     for (const Isa isa : levels()) {
         const FormatUnits units = format_units(isa);
-        for (const FormatUnit* unit : {&units.f64, &units.s32, &units.s8, &units.b1}) {
+        for (const FormatUnit* unit : {&units.f64, &units.f16_as_f32, &units.s32, &units.s8, &units.b1}) {
             const double steps = measured_rate(pool, unit->loop, 0.005) / unit->operations;
             // No core of today adds more than four vectors a cycle at 7 GHz.
             EXPECT_LT(steps, 4 * 7e9) << name_of(isa) << " " << unit->name;
@@ -68,7 +68,11 @@ TEST(FormatPeaks, OfThisMachineAreReportedModeByMode) {
         modes.push_back(peak.inputs + "+" + peak.accumulator);
         EXPECT_EQ(peak.dense.has_value(), peak.measured.has_value()) << modes.back();
         EXPECT_FALSE(peak.sparse.has_value()) << modes.back();
-        if (!peak.measured) continue;
+        ASSERT_TRUE(peak.measured.has_value()) << modes.back();
+        EXPECT_GT(peak.whole.value_or(0), 0) << modes.back();
+        const bool has_sparse_form = peak.inputs != "f64" && peak.inputs != "b1";
+        EXPECT_EQ(peak.whole_sparse.has_value(), has_sparse_form) << modes.back();
+        EXPECT_GT(peak.whole_sparse.value_or(1), 0) << modes.back();
         EXPECT_GT(*peak.measured, 0) << modes.back();
         EXPECT_LT(*peak.measured, 1.1 * *peak.dense) << modes.back();
         EXPECT_FALSE(peak.by.empty()) << modes.back();

@@ -115,8 +115,20 @@ TEST(PeaksTable, ShowsOnlyColumnsOfWhichSomethingIsKnown) {
     EXPECT_NE(measured.find("s8*s8+s32              2.000     1.500   75 %  vpdpbusd\n"), std::string::npos)
         << measured;
     EXPECT_EQ(measured.find("sparse"), std::string::npos) << measured;
+    EXPECT_EQ(measured.find("whole"), std::string::npos) << measured;
     EXPECT_NE(measured.find("L1, reading, all cores, measured      100.0 GB/s\n"), std::string::npos)
         << measured;
+
+    peaks.matrix[0].whole = 1.25e12;
+    peaks.matrix[0].whole_sparse = 1.125e12;
+    const std::string whole = peaks_table(peaks);
+    EXPECT_NE(whole.find("measured  share     whole whole 2:4  by\n"), std::string::npos) << whole;
+    EXPECT_NE(whole.find("s8*s8+s32              2.000     1.500   75 %     1.250     1.125  vpdpbusd\n"),
+              std::string::npos)
+        << whole;
+    const json written = json::parse(peaks_json(peaks))["matrix"][0];
+    EXPECT_EQ(written["whole_tflops"], 1.25);
+    EXPECT_EQ(written["whole_sparse_tflops"], 1.125);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/peaks.h"
+#include "mantissa/device/cpu/whole_rates.h"
 
 namespace mantissa::cpu {
 
@@ -76,6 +77,7 @@ VectorPeak vector_peak(const char* format, const Rates& rates) {
     return {.format = format, .rate = rates.theoretical, .measured = rates.measured, .by = rates.by};
 }
 
+/// `f16` is of sums in FP16, natively or not.
 void add_floating_modes(FormatPeaks& peaks, const Rates& f64, const Rates& f32, const Rates& f16,
                         const Rates& bf16, bool tiles) {
     peaks.matrix.push_back(matrix_peak("f64", "f64", f64));
@@ -96,6 +98,16 @@ double copy_bandwidth(ThreadPool& pool) {
     const Buffer memory(static_cast<std::size_t>(bytes), "memory to copy");
     std::memset(memory.data(), 1, memory.size());
     return measured_copy_bandwidth(pool, memory.as<std::byte>(), 2.0).best();
+}
+
+/// Each mode on matrices whose product would take some 10 ms at its peak.
+void add_whole_rates(FormatPeaks& peaks, ThreadPool& pool, Isa isa) {
+    for (MatrixPeak& peak : peaks.matrix) {
+        if (!peak.measured) continue;
+        const WholeRates rates = whole_rates(peak.inputs, peak.accumulator, 0.01 * *peak.measured, pool, isa);
+        peak.whole = rates.dense;
+        peak.whole_sparse = rates.sparse;
+    }
 }
 
 /// Half of a cache, in whole pages: what is read stays there.
@@ -133,12 +145,14 @@ FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa) {
     const Rates bf16 = bench.of(units.bf16), s32 = bench.of(units.s32), s8 = bench.of(units.s8);
 
     FormatPeaks peaks;
-    add_floating_modes(peaks, f64, f32, f16, bf16, bf16_unit(isa) == Bf16Unit::amx);
+    add_floating_modes(peaks, f64, f32, f16.measured ? f16 : bench.of(units.f16_as_f32), bf16,
+                       bf16_unit(isa) == Bf16Unit::amx);
     peaks.matrix.push_back(matrix_peak("s8", "s32", s8));
     peaks.matrix.push_back(matrix_peak("s4", "s32", s8, 1, "operands widened before"));
     peaks.matrix.push_back(matrix_peak("b1", "s32", bench.of(units.b1)));
     peaks.vector = {vector_peak("f64", f64), vector_peak("f32", f32), vector_peak("bf16", {}),
                     vector_peak("f16", f16), vector_peak("s32", s32)};
+    add_whole_rates(peaks, pool, isa);
     const CacheSizes caches = cache_sizes();
     peaks.memory_measured = copy_bandwidth(pool);
     peaks.l2_measured = measured_read_bandwidth(pool, units.read, half_of(caches.l2), 1.0);
@@ -152,9 +166,11 @@ FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa) {
         "measured: the best of all threads together, operands in registers; a share far below 100 % says "
         "that the "
         "cores were busy with something else, or are shared",
-        "a program cannot see how wide the memory is, so its theoretical bandwidth is left out; nor has a "
-        "CPU "
-        "a rate for 2:4 sparse operands"};
+        "whole: the best of some multiplications of matrices in memory, packing and storing included, 1,024 "
+        "columns, 768 deep; 2:4: the first one sparse and compressed, its zeros counted. No CPU has a unit "
+        "for that: FP32 multiply-adds skip the zeros, other units get a filled up operand and a dense one's "
+        "speed",
+        "a program cannot see how wide the memory is, so its theoretical bandwidth is left out"};
     return peaks;
 }
 
