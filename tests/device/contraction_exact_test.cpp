@@ -130,6 +130,23 @@ TEST(ContractionExact, TileKernelsOnTheirTwin) {
     expect_twin_exact_at_all_sizes(contraction_kernels_tile_twin());
 }
 
+/// Limits so small that every way of cutting a problem is met: k in one chunk and in several, inside of a
+/// block and outside, rows of a packed by a block and for all of them, several chunks of columns.
+TEST(ContractionExact, EveryWayOfCuttingAProblem) {
+    ThreadPool pool(2);
+    ContractionKernels twin = contraction_kernels_tile_twin();
+    twin.most_depth = 32;
+    twin.whole_depth = 64;
+    twin.most_block_bytes = 64 * 64 * 2;
+    for (const std::int64_t sums : {0, 64 * 64 * 4}) {
+        twin.most_partial_bytes = sums;
+        for (const std::int64_t k : {64, 70, 131})
+            for (const Shape& shape : {Shape{.m = 300, .n = 70, .k = k}, Shape{.m = 70, .n = 800, .k = k},
+                                       Shape{.m = 33, .n = 3100, .k = k}})
+                expect_twin_exact(shape, twin, pool);
+    }
+}
+
 TEST(ContractionExact, TilePackingWithAvx512) {
     if (best_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
     ContractionKernels twin = contraction_kernels_tile_twin();

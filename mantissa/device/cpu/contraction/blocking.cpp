@@ -23,15 +23,32 @@ constexpr std::int64_t most_columns_of_entry = 1024;
 constexpr std::int64_t most_rows = 256;
 // Enough items that threads which take them one by one end at about the same time.
 constexpr std::int64_t enough_blocks = 12;
-// Each block packs its rows of a for itself, which so many columns repay.
+// A block reads its rows of a from L2, or packs them for itself, which so many columns repay.
 constexpr std::int64_t least_columns = 384;
+// A chunk of a that is packed for all blocks is to stay in L3, beside that of b.
+constexpr std::int64_t most_shared_bytes = 8 << 20;
+// All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB.
+constexpr std::int64_t most_packed_bytes = 32 << 20;
 constexpr std::int64_t enough_entries = 8;
 constexpr std::int64_t most_pack_lines = 192;
+
+/// Whether blocks go through the whole of k, one after another. Sums that are added to what there is stay in
+/// `out`.
+bool keeps_sums(const ContractionProblem& problem, const ContractionKernels& kernels,
+                const Blocking& blocking) {
+    const std::int64_t packed =
+        problem.b.packed ? 0 : blocking.columns * kernels.line_bytes(blocking.depth) * blocking.depth_chunks;
+    return blocking.depth_chunks > 1 && !blocking.entry_per_thread && problem.store == Store::overwrite &&
+           packed * std::min<std::int64_t>(blocking.column_chunks, 2) <= most_packed_bytes &&
+           blocking.rows * kernels.width * 4 <= kernels.most_partial_bytes;
+}
 
 }  // namespace
 
 std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels) {
-    return even_part(k, kernels.most_depth, std::max<std::int64_t>(8, kernels.depth_unit));
+    const bool whole = kernels.whole_depth > 0 && k <= kernels.whole_depth;
+    return even_part(k, whole ? kernels.whole_depth : kernels.most_depth,
+                     std::max<std::int64_t>(8, kernels.depth_unit));
 }
 
 std::int64_t pack_lines(std::int64_t panel_size) { return rounded_up(most_pack_lines, panel_size); }
@@ -45,24 +62,37 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);
     out.column_chunks = parts(problem.n, out.columns);
     out.pack_columns = std::min(out.columns, pack_lines(kernels.width));
-    out.pack_groups = problem.b.packed ? 0 : parts(out.columns, out.pack_columns);
+    out.b_groups = problem.b.packed ? 0 : parts(out.columns, out.pack_columns);
 
-    out.rows = even_part(problem.m, most_rows, kernels.height);
+    const std::int64_t line_bytes = kernels.line_bytes(out.depth);
+    const std::int64_t most_rows_of_block = std::clamp(
+        kernels.most_block_bytes / line_bytes / kernels.height * kernels.height, kernels.height, most_rows);
+    out.rows = even_part(problem.m, most_rows_of_block, kernels.height);
+    out.depth_inside = keeps_sums(problem, kernels, out);
     out.split_columns = out.columns;
     const auto cut_columns = [&] {
         const std::int64_t row_blocks = std::max<std::int64_t>(1, parts(problem.m, out.rows));
         const std::int64_t splits = std::min(parts(enough_blocks, row_blocks),
                                              std::max<std::int64_t>(1, out.columns / least_columns));
-        out.split_columns = even_part(out.columns, parts(out.columns, splits), kernels.width);
+        std::int64_t most = parts(out.columns, splits);
+        if (out.depth_inside) most = std::min(most, kernels.most_partial_bytes / 4 / out.rows);
+        out.split_columns = even_part(out.columns, most, kernels.width);
         return row_blocks * parts(out.columns, out.split_columns);
     };
     if (!out.entry_per_thread && cut_columns() < enough_blocks) {
-        out.rows = even_part(problem.m, most_rows / 2, kernels.height);
+        out.rows = even_part(problem.m, std::min(most_rows_of_block, most_rows / 2), kernels.height);
         cut_columns();
     }
     out.row_blocks = parts(problem.m, out.rows);
     out.column_splits = parts(out.columns, out.split_columns);
-    out.partial_sums = out.depth_chunks > 1 && (problem.custom_epilogue || problem.out.dtype != DType::f32);
+    // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
+    const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
+    out.pack_rows = pack_lines(kernels.height);
+    if (read_again && !problem.a.packed &&
+        problem.m * line_bytes * out.depths_of_chunk() <= most_shared_bytes)
+        out.a_groups = parts(problem.m, out.pack_rows);
+    out.partial_sums = !out.depth_inside && out.depth_chunks > 1 &&
+                       (problem.custom_epilogue || problem.out.dtype != DType::f32);
     return out;
 }
 

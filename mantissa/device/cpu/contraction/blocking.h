@@ -11,16 +11,21 @@ namespace mantissa::cpu {
 
 struct Blocking {
     /// The whole of k is done in chunks of at most `depth`, the columns in chunks of at most `columns`. One
-    /// chunk of b, [depth, columns], is packed at a time (and the next one beside it).
+    /// chunk of b, [depth, columns], is packed at a time (and the next one beside it), or [k, columns] where
+    /// `depth_inside`.
     std::int64_t depth = 0;
     std::int64_t depth_chunks = 0;
     std::int64_t columns = 0;
     std::int64_t column_chunks = 0;
-    /// A chunk of b is packed in `pack_groups` items of `pack_columns` columns; none where it comes packed.
+    /// A chunk of b is packed in `b_groups` items of `pack_columns` columns; none where it comes packed.
     std::int64_t pack_columns = 0;
-    std::int64_t pack_groups = 0;
-    /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`; each packs
-    /// its block of a, [rows, depth], for itself.
+    std::int64_t b_groups = 0;
+    /// So is a chunk of a, [m, depth], in `a_groups` items of `pack_rows` rows, where several blocks read the
+    /// same rows of it; else none.
+    std::int64_t pack_rows = 0;
+    std::int64_t a_groups = 0;
+    /// A chunk is multiplied in row_blocks * column_splits items of `rows` x `split_columns`; where a is not
+    /// packed for all of them, each packs its block of a, [rows, depth], for itself.
     std::int64_t rows = 0;
     std::int64_t row_blocks = 0;
     std::int64_t split_columns = 0;
@@ -29,11 +34,17 @@ struct Blocking {
     bool entry_per_thread = false;
     /// Sums of an unfinished k live in the workspace, not in `out`.
     bool partial_sums = false;
+    /// A block goes through the whole of k before the next, so that its partial sums stay in L2.
+    bool depth_inside = false;
 
-    std::int64_t chunks() const { return depth_chunks * column_chunks; }
+    std::int64_t depths_of_chunk() const { return depth_inside ? depth_chunks : 1; }
+    std::int64_t chunks() const { return depth_inside ? column_chunks : depth_chunks * column_chunks; }
     std::int64_t blocks() const { return row_blocks * column_splits; }
+    /// Whether all chunks have the same rows of a: those of the whole depth.
+    bool rows_once() const { return depths_of_chunk() == depth_chunks; }
+    std::int64_t pack_groups() const { return depths_of_chunk() * (b_groups + a_groups); }
     /// Items of one entry, see matrix_run.h.
-    std::int64_t items() const { return pack_groups + chunks() * (pack_groups + blocks()); }
+    std::int64_t items() const { return pack_groups() + chunks() * (pack_groups() + blocks()); }
 };
 
 /// Of the chunks that the depth is cut into: from k and the kernels alone, so that an operand packed for one

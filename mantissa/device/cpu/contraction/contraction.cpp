@@ -14,8 +14,8 @@ namespace mantissa::cpu {
 
 namespace {
 
-// An output of 8 MiB, or 4 of BF16, stays in no L2, and will be read from memory anyway.
-constexpr std::int64_t streaming_from = 2 << 20;
+// An output of 4 MiB, or 2 of BF16, stays in no L2, and will be read from memory anyway.
+constexpr std::int64_t streaming_from = 1 << 20;
 
 bool is_empty(const ContractionProblem& problem) {
     return problem.batch[0] * problem.batch[1] * problem.m * problem.n == 0;
@@ -127,10 +127,11 @@ void contract(const ContractionProblem& problem, const ContractionArguments& arg
     const bool large = problem.batch[0] * problem.batch[1] * problem.m * problem.n >= streaming_from;
     const StandardEpilogueArguments standard{&problem, &arguments, kernels.finish, large};
     ContractionCall call{problem, arguments, kernels, blocking, WorkspaceLayout(problem, blocking, kernels)};
+    call.large = large;
     if (problem.custom_epilogue) {
         call.finish = arguments.epilogue;
         call.finish_args = arguments.epilogue_args;
-    } else if (needs_finishing(problem)) {
+    } else if (needs_finishing(problem) || blocking.depth_inside) {
         call.finish = finish_standard;
         call.finish_args = &standard;
     } else {

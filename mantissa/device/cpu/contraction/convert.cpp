@@ -54,6 +54,7 @@ ContractionKernels converted(ContractionKernels base, Products products, const C
     base.conversion = conversion_of(products, convert);
     const std::int64_t unit = std::max<std::int64_t>(8, base.depth_unit);
     base.most_depth = std::max(unit, base.most_depth / base.conversion.terms / unit * unit);
+    base.whole_depth = base.whole_depth / base.conversion.terms / unit * unit;
     base.multiply_row = {};
     const std::size_t part = base.conversion.part == DType::bf16 ? 1 : 0;
     check((base.skips_zeros || base.pack_a[0][part]) && base.pack_b[0][part],

@@ -25,6 +25,8 @@ struct Tile {
     bool accumulate = false;
     /// The sums are only written, and too many for the caches: whole lines may go past them.
     bool streaming = false;
+    /// The sums lie in memory rather than in L2.
+    bool far = false;
     /// The next lines of a panel, so many, are wanted in L2 soon; kernels may ask for them, and never fault.
     const void* ahead = nullptr;
     std::int64_t lines_ahead = 4;
@@ -71,12 +73,18 @@ struct Conversion {
 struct ContractionKernels {
     std::int64_t height = 0;  ///< rows of a tile, lines of a panel of a
     std::int64_t width = 0;   ///< columns of a tile, lines of a panel of b
-    /// A panel is a multiple of `depth_unit` deep; chunks are at most `most_depth`. For FP32 vectors, 384
-    /// makes the block of a, 256 x 384 x 4 bytes, 384 KB and one panel of b, 48 wide, 72 KB: both stay in an
-    /// L2 of 1 MB while every row of a passes the panel. Deeper chunks mean fewer passes over the sums; best
-    /// between 256 and 512.
+    /// A panel is a multiple of `depth_unit` deep; chunks are at most `most_depth`, and a block of a takes at
+    /// most `most_block_bytes`. For FP32 vectors, 384 makes the block of a, 256 x 384 x 4 bytes, 384 KB and
+    /// one panel of b, 48 wide, 72 KB: both stay in an L2 of 1 MB while every row of a passes the panel.
+    /// Deeper chunks mean fewer passes over the sums; best between 256 and 512.
     std::int64_t depth_unit = 1;
     std::int64_t most_depth = 384;
+    std::int64_t most_block_bytes = 384 << 10;
+    /// No deeper k is one chunk, if that is more than `most_depth`.
+    std::int64_t whole_depth = 0;
+    /// Where k is several chunks, sums of one block that stay in L2 from chunk to chunk; 0: they lie in
+    /// memory, which is as good where products take long enough to hide that.
+    std::int64_t most_partial_bytes = 0;
     /// Of an element of a panel.
     std::int64_t element_bytes = 4;
     /// What the standard epilogue calls.

@@ -34,12 +34,20 @@ std::atomic_ref<std::int64_t> atomic(std::int64_t& counter) { return std::atomic
 }  // namespace
 
 WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
-                                 const ContractionKernels& kernels)
-    : counters(in_lines((4 + blocking.blocks()) * 8)),
-      packed_b(problem.b.packed ? 0 : in_lines(kernels.line_bytes(blocking.depth) * blocking.columns)),
-      partial(blocking.partial_sums ? in_lines(problem.m * blocking.columns * 4) : 0),
-      packed_a(problem.a.packed ? 0 : in_lines(kernels.line_bytes(blocking.depth) * blocking.rows)),
-      tile(in_lines(kernels.height * kernels.width * 4)) {}
+                                 const ContractionKernels& kernels) {
+    const std::int64_t line_bytes = kernels.line_bytes(blocking.depth);
+    const std::int64_t chunk_bytes = line_bytes * blocking.depths_of_chunk();
+    buffers_of_b = blocking.chunks() > 1 ? 2 : 1;
+    buffers_of_a = blocking.rows_once() ? 1 : buffers_of_b;
+    counters = in_lines((4 + blocking.blocks()) * 8);
+    packed_b = problem.b.packed ? 0 : in_lines(chunk_bytes * blocking.columns);
+    const bool shares_a = blocking.a_groups > 0;
+    packed_a = shares_a ? in_lines(chunk_bytes * OperandPanels(problem, Side::a, kernels).padded_lines()) : 0;
+    partial = blocking.partial_sums ? in_lines(problem.m * blocking.columns * 4) : 0;
+    block_of_a = problem.a.packed || shares_a ? 0 : in_lines(line_bytes * blocking.rows);
+    block_of_sums = in_lines(blocking.depth_inside ? blocking.rows * blocking.split_columns * 4
+                                                   : kernels.height * kernels.width * 4);
+}
 
 MatrixRun::MatrixRun(const ContractionCall& call, std::int64_t entry, std::byte* memory)
     : c_(call),
@@ -53,12 +61,13 @@ MatrixRun::MatrixRun(const ContractionCall& call, std::int64_t entry, std::byte*
 
 void MatrixRun::run_item(std::int64_t item, std::byte* worker_memory) {
     const Blocking& blocking = c_.blocking;
-    if (item < blocking.pack_groups) return pack(0, item);
-    item -= blocking.pack_groups;
-    const std::int64_t chunk = item / (blocking.pack_groups + blocking.blocks());
-    const std::int64_t part = item % (blocking.pack_groups + blocking.blocks());
-    if (part >= blocking.pack_groups)
-        multiply(chunk, part - blocking.pack_groups, worker_memory);
+    const std::int64_t groups = blocking.pack_groups();
+    if (item < groups) return pack(0, item);
+    item -= groups;
+    const std::int64_t chunk = item / (groups + blocking.blocks());
+    const std::int64_t part = item % (groups + blocking.blocks());
+    if (part >= groups)
+        multiply(chunk, part - groups, worker_memory);
     else if (chunk + 1 < blocking.chunks())
         pack(chunk + 1, part);
 }
@@ -75,31 +84,46 @@ void MatrixRun::wait(std::int64_t& what, std::int64_t least) {
     }
 }
 
-PanelRange MatrixRun::depth_of(std::int64_t chunk) const {
-    return part_of(p_.k, c_.blocking.depth, chunk % c_.blocking.depth_chunks);
+std::int64_t MatrixRun::depth_index(std::int64_t chunk, std::int64_t inner) const {
+    return c_.blocking.depth_inside ? inner : chunk % c_.blocking.depth_chunks;
+}
+
+PanelRange MatrixRun::depth_of(std::int64_t chunk, std::int64_t inner) const {
+    return part_of(p_.k, c_.blocking.depth, depth_index(chunk, inner));
 }
 
 PanelRange MatrixRun::columns_of(std::int64_t chunk) const {
-    return part_of(p_.n, c_.blocking.columns, chunk / c_.blocking.depth_chunks);
+    const std::int64_t depth_chunks = c_.blocking.depth_inside ? 1 : c_.blocking.depth_chunks;
+    return part_of(p_.n, c_.blocking.columns, chunk / depth_chunks);
 }
 
 PanelRange MatrixRun::rows_of(std::int64_t block) const {
     return part_of(p_.m, c_.blocking.rows, block % c_.blocking.row_blocks);
 }
 
-std::byte* MatrixRun::chunk_buffer(std::int64_t chunk) const {
-    return memory_ + c_.layout.counters + static_cast<std::size_t>(chunk % 2) * c_.layout.packed_b;
+std::byte* MatrixRun::buffer_of_b(std::int64_t chunk, std::int64_t inner) const {
+    return memory_ + c_.layout.counters + static_cast<std::size_t>(chunk % 2) * c_.layout.packed_b +
+           inner * c_.blocking.columns * c_.kernels.line_bytes(c_.blocking.depth);
 }
 
-const std::byte* MatrixRun::panels_of_b(std::int64_t chunk) const {
-    if (!p_.b.packed) return chunk_buffer(chunk);
+std::byte* MatrixRun::buffer_of_a(std::int64_t chunk, std::int64_t inner) const {
+    const std::int64_t parity = c_.blocking.rows_once() ? 0 : chunk % 2;
+    return memory_ + c_.layout.begin_of_a() + static_cast<std::size_t>(parity) * c_.layout.packed_a +
+           inner * a_.padded_lines() * c_.kernels.line_bytes(c_.blocking.depth);
+}
+
+const std::byte* MatrixRun::panels_of_b(std::int64_t chunk, std::int64_t inner) const {
+    if (!p_.b.packed) return buffer_of_b(chunk, inner);
     return static_cast<const std::byte*>(c_.arguments.b) +
-           b_.offset(columns_of(chunk).begin, depth_of(chunk));
+           b_.offset(columns_of(chunk).begin, depth_of(chunk, inner));
 }
 
-const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, PanelRange rows, std::byte* worker_memory) const {
-    const PanelRange depth = depth_of(chunk);
+const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,
+                                        std::byte* worker_memory) const {
+    const PanelRange depth = depth_of(chunk, inner);
     if (p_.a.packed) return static_cast<const std::byte*>(c_.arguments.a) + a_.offset(rows.begin, depth);
+    if (c_.blocking.a_groups > 0)
+        return buffer_of_a(chunk, inner) + rows.begin * c_.kernels.line_bytes(depth.size);
     a_.pack({c_.arguments.a, c_.arguments.a_positions}, entry_, rows, depth, worker_memory);
     return worker_memory;
 }
@@ -107,22 +131,39 @@ const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, PanelRange rows, std
 void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
     // The buffer is free when every block is done with the chunk before the last.
     for (std::int64_t block = 0; block < c_.blocking.blocks(); ++block) wait(done(block), chunk - 1);
-    const PanelRange columns = columns_of(chunk), depth = depth_of(chunk);
+    const std::int64_t groups = c_.blocking.b_groups + c_.blocking.a_groups;
+    const std::int64_t inner = group / groups, part = group % groups;
+    if (part < c_.blocking.b_groups)
+        pack_columns(chunk, inner, part);
+    else
+        pack_rows(chunk, inner, part - c_.blocking.b_groups);
+    atomic(packed(chunk)).fetch_add(1, std::memory_order_release);
+}
+
+void MatrixRun::pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const {
+    const PanelRange columns = columns_of(chunk), depth = depth_of(chunk, inner);
     const PanelRange mine = part_of(columns.size, c_.blocking.pack_columns, group);
     b_.pack({.data = c_.arguments.b}, entry_, {columns.begin + mine.begin, mine.size}, depth,
-            chunk_buffer(chunk) + mine.begin * c_.kernels.line_bytes(depth.size));
-    atomic(packed(chunk)).fetch_add(1, std::memory_order_release);
+            buffer_of_b(chunk, inner) + mine.begin * c_.kernels.line_bytes(depth.size));
+}
+
+void MatrixRun::pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const {
+    if (chunk > 0 && c_.blocking.rows_once()) return;
+    const PanelRange rows = part_of(p_.m, c_.blocking.pack_rows, group), depth = depth_of(chunk, inner);
+    a_.pack({c_.arguments.a, c_.arguments.a_positions}, entry_, rows, depth,
+            buffer_of_a(chunk, inner) + rows.begin * c_.kernels.line_bytes(depth.size));
 }
 
 void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory) {
     const Blocking& blocking = c_.blocking;
-    wait(packed(chunk), blocking.pack_groups * (chunk / 2 + 1));
+    wait(packed(chunk), blocking.pack_groups() * (chunk / 2 + 1));
     wait(done(block), chunk);
     const PanelRange columns =
         part_of(columns_of(chunk).size, blocking.split_columns, block / blocking.row_blocks);
     if (rows_of(block).size > 0 && columns.size > 0) {
         const Prepared prepared(c_.kernels);
-        multiply_panels(chunk, block, columns, worker_memory);
+        for (std::int64_t inner = 0; inner < blocking.depths_of_chunk(); ++inner)
+            multiply_panels(chunk, inner, block, columns, worker_memory);
     }
     _mm_sfence();  // what went past the caches is visible before the counter is
     atomic(done(block)).store(chunk + 1, std::memory_order_release);
@@ -132,29 +173,42 @@ void MatrixRun::prefetch_next_rows(std::int64_t chunk, std::int64_t block, std::
                                    std::int64_t shares) const {
     const bool same_chunk = block + 1 < c_.blocking.row_blocks;
     if (!same_chunk && ++chunk >= c_.blocking.chunks()) return;
-    a_.prefetch(c_.arguments.a, entry_, rows_of(same_chunk ? block + 1 : 0), depth_of(chunk), share, shares);
+    a_.prefetch(c_.arguments.a, entry_, rows_of(same_chunk ? block + 1 : 0), depth_of(chunk, 0), share,
+                shares);
+}
+
+MatrixRun::Sums MatrixRun::sums_of(std::int64_t chunk, PanelRange rows, PanelRange columns,
+                                   std::byte* worker_memory) const {
+    float* const mine = reinterpret_cast<float*>(worker_memory + c_.layout.block_of_a);
+    if (c_.blocking.depth_inside) return {.first = mine, .leading = c_.blocking.split_columns};
+    if (p_.out.dtype == DType::f32 && !p_.custom_epilogue) {
+        const std::int64_t matrix =
+            entry_ / p_.batch[1] * p_.out.batch_stride[0] + entry_ % p_.batch[1] * p_.out.batch_stride[1];
+        const std::int64_t column = columns_of(chunk).begin + columns.begin;
+        float* const out = static_cast<float*>(c_.arguments.out) + matrix;
+        return {
+            .first = out + rows.begin * p_.out.leading + column, .leading = p_.out.leading, .far = c_.large};
+    }
+    if (c_.blocking.partial_sums)
+        return {.first = reinterpret_cast<float*>(memory_ + c_.layout.begin_of_partial()) +
+                         rows.begin * c_.blocking.columns + columns.begin,
+                .leading = c_.blocking.columns,
+                .far = c_.large};
+    return {.first = mine, .leading = c_.kernels.width, .each_tile = true};
 }
 
 /// `columns` counts from the beginning of the chunk.
-void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t block, PanelRange columns,
-                                std::byte* worker_memory) const {
-    const Blocking& blocking = c_.blocking;
-    const PanelRange depth = depth_of(chunk), rows = rows_of(block);
+void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int64_t block,
+                                PanelRange columns, std::byte* worker_memory) const {
+    const PanelRange depth = depth_of(chunk, inner), rows = rows_of(block);
     const std::int64_t line_bytes = c_.kernels.line_bytes(depth.size);
     const std::int64_t height = c_.kernels.height, width = c_.kernels.width;
-    const std::byte* const panels_a = panels_of_a(chunk, rows, worker_memory);
-    const std::byte* const panels_b = panels_of_b(chunk);
-    float* const tile_sums = reinterpret_cast<float*>(worker_memory + c_.layout.packed_a);
-    float* const partial = reinterpret_cast<float*>(memory_ + c_.layout.counters + 2 * c_.layout.packed_b);
-
-    const bool first = chunk % blocking.depth_chunks == 0;
-    const bool last = (chunk + 1) % blocking.depth_chunks == 0;
-    const bool in_out = p_.out.dtype == DType::f32 && !p_.custom_epilogue;
-    const bool foresees = blocking.entry_per_thread;
-    const std::int64_t first_column = columns_of(chunk).begin;
-    const std::int64_t matrix =
-        entry_ / p_.batch[1] * p_.out.batch_stride[0] + entry_ % p_.batch[1] * p_.out.batch_stride[1];
-    float* const out = in_out ? static_cast<float*>(c_.arguments.out) + matrix + first_column : nullptr;
+    const std::byte* const panels_a = panels_of_a(chunk, inner, rows, worker_memory);
+    const std::byte* const panels_b = panels_of_b(chunk, inner);
+    const Sums sums = sums_of(chunk, rows, columns, worker_memory);
+    const bool first = depth_index(chunk, inner) == 0;
+    const bool last = depth_index(chunk, inner) + 1 == c_.blocking.depth_chunks;
+    const bool foresees = c_.blocking.entry_per_thread && c_.blocking.a_groups == 0;
     const std::int64_t tiles = (rows.size + height - 1) / height * ((columns.size + width - 1) / width);
     const std::int64_t lines_ahead = std::max<std::int64_t>(4, width * height / rows.size);
     std::int64_t tile_index = 0;
@@ -164,22 +218,20 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t block, PanelRan
             Tile tile{.a = panels_a + i * line_bytes,
                       .b = panels_b + j * line_bytes,
                       .depth = c_.kernels.panel_depth(depth.size),
+                      .ldc = sums.leading,
                       .rows = std::min(height, rows.size - i),
                       .cols = std::min(width, columns.begin + columns.size - j),
                       .accumulate = !first || p_.store == Store::accumulate,
-                      .streaming = c_.streaming};
+                      .streaming = c_.streaming,
+                      .far = sums.far};
             // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
             tile.lines_ahead = lines_ahead;
             tile.ahead = panels_b + (j + width + std::min(i / height * lines_ahead, width)) * line_bytes;
-            const std::int64_t row = rows.begin + i;
-            tile.ldc = in_out ? p_.out.leading : blocking.partial_sums ? blocking.columns : width;
-            tile.c = in_out                  ? out + row * tile.ldc + j
-                     : blocking.partial_sums ? partial + row * tile.ldc + j
-                                             : tile_sums;
+            tile.c = sums.each_tile ? sums.first : sums.first + i * sums.leading + (j - columns.begin);
             c_.kernels.multiply(tile);
             if (last && c_.finish)
-                c_.finish(tile.c, tile.ldc, entry_ * p_.m + row, first_column + j, tile.rows, tile.cols,
-                          c_.finish_args);
+                c_.finish(tile.c, tile.ldc, entry_ * p_.m + rows.begin + i, columns_of(chunk).begin + j,
+                          tile.rows, tile.cols, c_.finish_args);
         }
 }
 

@@ -1,10 +1,11 @@
-// One matrix of a contraction as items handed out in order: packing a chunk of b, and multiplying one block
-// of rows with a packed chunk. The chunk after the one being multiplied is packed beside it, so threads meet
-// no barrier; an item waits only for items before it, which some thread has taken already, so no wait is for
-// ever.
+// One matrix of a contraction as items handed out in order: packing a chunk of b, and of a where several
+// blocks read the same rows of it, and multiplying one block of rows with a packed chunk. The chunk after the
+// one being multiplied is packed beside it, so threads meet no barrier; an item waits only for items before
+// it, which some thread has taken already, so no wait is for ever. A chunk is some columns and one chunk of
+// the depth, or all of the depth, where a block goes through that before the next (Blocking::depth_inside).
 //
 // Items of one matrix:   pack chunk 0 | pack chunk 1, multiply chunk 0 | pack chunk 2, multiply chunk 1 | ...
-// Where b comes packed, only the multiplications are left.
+// Where operands come packed, only the multiplications are left.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +23,14 @@ struct WorkspaceLayout {
     WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
                     const ContractionKernels& kernels);
 
-    std::size_t per_matrix() const { return counters + 2 * packed_b + partial; }
-    std::size_t per_worker() const { return packed_a + tile; }
+    std::size_t begin_of_a() const { return counters + buffers_of_b * packed_b; }
+    std::size_t begin_of_partial() const { return begin_of_a() + buffers_of_a * packed_a; }
+    std::size_t per_matrix() const { return begin_of_partial() + partial; }
+    std::size_t per_worker() const { return block_of_a + block_of_sums; }
 
-    std::size_t counters, packed_b, partial, packed_a, tile;
+    /// Of the one that is multiplied, and of the next, if there is one and it is another.
+    std::size_t buffers_of_b, buffers_of_a;
+    std::size_t counters, packed_b, packed_a, partial, block_of_a, block_of_sums;
 };
 
 /// What all matrices of a call share.
@@ -35,6 +40,8 @@ struct ContractionCall {
     ContractionKernels kernels;
     Blocking blocking;
     WorkspaceLayout layout;
+    /// The output is too large for L2, and so are sums of all of it.
+    bool large = false;
     bool streaming = false;
     EpilogueFunction finish = nullptr;
     const void* finish_args = nullptr;
@@ -58,17 +65,32 @@ class MatrixRun {
     std::int64_t& done(std::int64_t block) { return counter(first_block_counter + block); }
     void wait(std::int64_t& what, std::int64_t least);
 
-    PanelRange depth_of(std::int64_t chunk) const;
+    /// Which of all chunks of the depth the part `inner` of a chunk is.
+    std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const;
+    PanelRange depth_of(std::int64_t chunk, std::int64_t inner) const;
     PanelRange columns_of(std::int64_t chunk) const;
     PanelRange rows_of(std::int64_t block) const;
-    /// Panels of the columns of a chunk.
-    std::byte* chunk_buffer(std::int64_t chunk) const;
-    const std::byte* panels_of_b(std::int64_t chunk) const;
-    const std::byte* panels_of_a(std::int64_t chunk, PanelRange rows, std::byte* worker_memory) const;
+    /// Panels of the columns of a chunk, and of its rows.
+    std::byte* buffer_of_b(std::int64_t chunk, std::int64_t inner) const;
+    std::byte* buffer_of_a(std::int64_t chunk, std::int64_t inner) const;
+    const std::byte* panels_of_b(std::int64_t chunk, std::int64_t inner) const;
+    const std::byte* panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,
+                                 std::byte* worker_memory) const;
 
     void pack(std::int64_t chunk, std::int64_t group);
+    void pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
+    void pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
     void multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory);
-    void multiply_panels(std::int64_t chunk, std::int64_t block, PanelRange columns,
+    /// Where sums lie while they are made: the element of the first of `rows` and `columns`, and from one row
+    /// to the next. `each_tile`: in a scratch where every tile begins. `far`: in memory, not in L2.
+    struct Sums {
+        float* first;
+        std::int64_t leading;
+        bool each_tile = false;
+        bool far = false;
+    };
+    Sums sums_of(std::int64_t chunk, PanelRange rows, PanelRange columns, std::byte* worker_memory) const;
+    void multiply_panels(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                          std::byte* worker_memory) const;
     /// Where one thread does the whole matrix, it knows what it reads next.
     void prefetch_next_rows(std::int64_t chunk, std::int64_t block, std::int64_t share,

@@ -76,11 +76,16 @@ inline void multiply_panels_of_tiles(Unit& unit, const Tile& tile) {
 }
 
 /// 2 x 2 tiles of sums: four products for four loads. A whole block that stays in the caches is loaded and
-/// stored where it lies. Part of one, and one that goes past the caches, leaves by way of a scratch in L1.
+/// stored where it lies. Part of one, and one that lies in memory, leaves by way of a scratch in L1: tiles
+/// stored to memory take about twice as long.
 template <class Unit>
 void multiply_tiles(const Tile& tile) {
     Unit unit;
-    const bool in_place = tile.rows == tile_panel && tile.cols == tile_panel && !tile.streaming;
+    const bool in_place = tile.rows == tile_panel && tile.cols == tile_panel && !tile.streaming && !tile.far;
+    // Lines that are added to are on their way while the products are formed.
+    for (std::int64_t i = 0; tile.far && tile.accumulate && i < tile.rows; ++i)
+        for (std::int64_t column = 0; column < tile.cols; column += 16)
+            unit.prefetch(tile.c + i * tile.ldc + column);
     const std::int64_t stride = tile.ldc * 4;
     float *const above = tile.c, *const below = tile.c + 16 * tile.ldc;
     if (in_place && tile.accumulate) {
@@ -114,14 +119,17 @@ template <class Unit>
 ContractionKernels tile_kernels() {
     constexpr auto along = PanelSource::along_depth;
     constexpr auto across = PanelSource::across_depth;
-    // A chunk 1,536 deep makes the block of a, 256 rows of BF16, 768 KB and a panel of b 96 KB: for an L2 of
-    // 2 MB. Each chunk more is a pass over the sums, which lie in memory: written and read, 8 bytes an
-    // element.
+    // For an L2 of 2 MB. One chunk holds the depth of GPT-2's widest layer, 3,072: the block of a is then 192
+    // rows, or 256 of up to 2,304 deep, 1,152 KB, and two panels of b are 384 KB. Where k is more, the sums
+    // of a block, 256 x 768, are 768 KB, its rows of a, 1,536 deep, as many, and two panels of b 192 KB.
     return {
         .height = tile_panel,
         .width = tile_panel,
         .depth_unit = tile_depth,
         .most_depth = 1536,
+        .most_block_bytes = 1152 << 10,
+        .whole_depth = 3072,
+        .most_partial_bytes = 768 << 10,
         .element_bytes = 2,
         .finish = finish_block_generic,
         .multiply = multiply_tiles<Unit>,
