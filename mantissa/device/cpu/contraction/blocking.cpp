@@ -29,6 +29,8 @@ constexpr std::int64_t least_columns = 384;
 constexpr std::int64_t most_shared_bytes = 8 << 20;
 // All of k packed at a time must be worth its memory: GPT-2 124M's widest activation is 25 MB.
 constexpr std::int64_t most_packed_bytes = 32 << 20;
+// A b so deep and 1,024 columns wide is more than that in BF16: each chunk is a pass over sums in memory.
+constexpr std::int64_t very_deep = 16384;
 constexpr std::int64_t enough_entries = 8;
 constexpr std::int64_t most_pack_lines = 192;
 
@@ -46,8 +48,9 @@ bool keeps_sums(const ContractionProblem& problem, const ContractionKernels& ker
 }  // namespace
 
 std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels) {
-    const bool whole = kernels.whole_depth > 0 && k <= kernels.whole_depth;
-    return even_part(k, whole ? kernels.whole_depth : kernels.most_depth,
+    const bool fewest_chunks = k <= kernels.whole_depth || k >= very_deep;
+    return even_part(k,
+                     fewest_chunks ? std::max(kernels.whole_depth, kernels.most_depth) : kernels.most_depth,
                      std::max<std::int64_t>(8, kernels.depth_unit));
 }
 

@@ -14,11 +14,21 @@ namespace mantissa::cpu {
 
 namespace {
 
-// An output of 4 MiB, or 2 of BF16, stays in no L2, and will be read from memory anyway.
-constexpr std::int64_t streaming_from = 1 << 20;
+// An output of 8 MiB, or 4 of BF16, stays in no L2, and will be read from memory anyway. Products that are
+// quick enough to keep their sums in L2 wait for every cache behind it: there, what one core's L2 does not
+// hold, 2 MiB of sums, is as good as in memory.
+constexpr std::int64_t large_from = 2 << 20;
+constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
 
-bool is_empty(const ContractionProblem& problem) {
-    return problem.batch[0] * problem.batch[1] * problem.m * problem.n == 0;
+std::int64_t elements_of(const ContractionProblem& problem) {
+    return problem.batch[0] * problem.batch[1] * problem.m * problem.n;
+}
+
+bool is_empty(const ContractionProblem& problem) { return elements_of(problem) == 0; }
+
+bool is_large(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    const bool quick = kernels.most_partial_bytes > 0;
+    return elements_of(problem) >= (quick ? large_from_beside_quick_products : large_from);
 }
 
 void run_guarded(MatrixRun& run, std::int64_t item, std::byte* worker_memory) {
@@ -124,7 +134,7 @@ void contract(const ContractionProblem& problem, const ContractionArguments& arg
                      .packed_b = problem.b.packed ? packed_bytes(problem, Side::b, kernels) : 0});
 
     const Blocking blocking = blocking_of(problem, kernels);
-    const bool large = problem.batch[0] * problem.batch[1] * problem.m * problem.n >= streaming_from;
+    const bool large = is_large(problem, kernels);
     const StandardEpilogueArguments standard{&problem, &arguments, kernels.finish, large};
     ContractionCall call{problem, arguments, kernels, blocking, WorkspaceLayout(problem, blocking, kernels)};
     call.large = large;

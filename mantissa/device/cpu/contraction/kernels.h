@@ -80,7 +80,8 @@ struct ContractionKernels {
     std::int64_t depth_unit = 1;
     std::int64_t most_depth = 384;
     std::int64_t most_block_bytes = 384 << 10;
-    /// No deeper k is one chunk, if that is more than `most_depth`.
+    /// No deeper k is one chunk, if that is more than `most_depth`; where k is so deep that b is too much to
+    /// keep packed, chunks are as deep, too.
     std::int64_t whole_depth = 0;
     /// Where k is several chunks, sums of one block that stay in L2 from chunk to chunk; 0: they lie in
     /// memory, which is as good where products take long enough to hide that.
