@@ -21,6 +21,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/attention/attention.h"
+#include "mantissa/device/cpu/attention/places.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/graph/gradient.h"
@@ -52,6 +53,7 @@ struct Shape {
     bool causal;
     DType dtype = DType::f32;
     bool with_plain = true;
+    bool interleaved = false;
 
     AttentionSize size() const {
         return {.heads = heads,
@@ -143,8 +145,15 @@ const AttentionKernels& kernels_for(const AttentionSize& size, Isa isa) {
 class Kernels {
   public:
     Kernels(const Shape& shape, Isa isa, ThreadPool& pool)
-        : size_(shape.size()), kernels_(kernels_for(size_, isa)), pool_(pool) {
-        for (std::uint32_t i = 0; i < 8; ++i) x_.push_back(tensor(shape, i));
+        : size_(shape.size()),
+          interleaved_(shape.interleaved),
+          kernels_(kernels_for(size_, isa)),
+          pool_(pool) {
+        for (std::uint32_t i = 0; i < 8; ++i) {
+            Shape whole = shape;
+            if (interleaved_ && (i == 0 || i == 5)) whole.heads *= 3;
+            x_.push_back(tensor(whole, i));
+        }
         lse_ = Buffer(static_cast<std::size_t>(shape.heads * shape.positions) * 4, "log-sum-exp");
         const std::int64_t bytes = std::max(attention_workspace(kernels_, size_, pool.threads()),
                                             attention_grad_workspace(kernels_, size_, pool.threads()));
@@ -152,17 +161,47 @@ class Kernels {
     }
     void run(bool backward) {
         float *const lse = lse_.as<float>().data(), *const work = workspace_.as<float>().data();
-        attention(kernels_, {size_, x_[0].data(), x_[1].data(), x_[2].data(), x_[4].data(), lse, work},
+        attention(kernels_,
+                  {.size = size_,
+                   .q = at<ConstHeads>(0),
+                   .k = at<ConstHeads>(1),
+                   .v = at<ConstHeads>(2),
+                   .o = at<Heads>(4),
+                   .lse = lse,
+                   .workspace = work},
                   pool_);
-        if (backward)
-            attention_grad(kernels_,
-                           {size_, x_[3].data(), x_[0].data(), x_[1].data(), x_[2].data(), x_[4].data(), lse,
-                            x_[5].data(), x_[6].data(), x_[7].data(), work},
-                           pool_);
+        if (!backward) return;
+        attention_grad(kernels_,
+                       {.size = size_,
+                        .d_o = at<ConstHeads>(3),
+                        .q = at<ConstHeads>(0),
+                        .k = at<ConstHeads>(1),
+                        .v = at<ConstHeads>(2),
+                        .o = at<ConstHeads>(4),
+                        .lse = lse,
+                        .dq = at<Heads>(5),
+                        .dk = at<Heads>(6),
+                        .dv = at<Heads>(7),
+                        .workspace = work},
+                       pool_);
     }
 
   private:
+    /// [B, H, T, D], one tensor after another; or [B, T, H, D], and [B, T, 3, H, D] where three belong
+    /// together, as GPT-2's linear layers give and take them.
+    template <class T>
+    T at(std::size_t i) {
+        const std::int64_t H = size_.heads, D = size_.head_size;
+        if (!interleaved_) return {x_[i].data(), dense_strides(H, size_.queries, D)};
+        const bool of_three = i < 3 || i > 4;
+        const std::int64_t width = (of_three ? 3 : 1) * H * D;
+        const std::size_t first = i < 3 ? 0 : i > 4 ? 5 : i;
+        const auto start = (i - first) * static_cast<std::size_t>(H * D) * size_of(size_.dtype);
+        return {x_[first].data() + start, {.sequence = size_.queries * width, .head = D, .position = width}};
+    }
+
     AttentionSize size_;
+    bool interleaved_;
     const AttentionKernels& kernels_;
     ThreadPool& pool_;
     std::vector<Buffer> x_;  // q, k, v, do, o, dq, dk, dv
@@ -206,11 +245,11 @@ void run(benchmark::State& state, const Shape& shape, Isa isa, bool backward) {
 
 void add(Isa isa, const Shape& shape) {
     for (const bool backward : {false, true}) {
-        const std::string name = std::string(name_of(isa)) + (backward ? "/both/" : "/forward/") +
-                                 std::string(name_of(shape.dtype)) + "/N:" + std::to_string(shape.heads) +
-                                 "/T:" + std::to_string(shape.positions) +
-                                 "/D:" + std::to_string(shape.head_size) +
-                                 (shape.causal ? "/causal" : "/all");
+        const std::string name =
+            std::string(name_of(isa)) + (backward ? "/both/" : "/forward/") +
+            std::string(name_of(shape.dtype)) + "/N:" + std::to_string(shape.heads) +
+            "/T:" + std::to_string(shape.positions) + "/D:" + std::to_string(shape.head_size) +
+            (shape.causal ? "/causal" : "/all") + (shape.interleaved ? "/interleaved" : "");
         benchmark::RegisterBenchmark(name.c_str(),
                                      [=](benchmark::State& state) { run(state, shape, isa, backward); })
             ->UseManualTime()
@@ -231,12 +270,14 @@ int main(int argc, char** argv) {
         add(isa, {.heads = 12, .positions = 1024, .head_size = 64, .causal = false});
         add(isa, {.heads = 12, .positions = 1023, .head_size = 80, .causal = true});
         add(isa, {.heads = 1, .positions = 4096, .head_size = 64, .causal = true});
-        add(isa, {.heads = 12,
-                  .positions = 1024,
-                  .head_size = 64,
-                  .causal = true,
-                  .dtype = DType::bf16,
-                  .with_plain = false});
+        for (const bool interleaved : {false, true})
+            add(isa, {.heads = 12,
+                      .positions = 1024,
+                      .head_size = 64,
+                      .causal = true,
+                      .dtype = DType::bf16,
+                      .with_plain = false,
+                      .interleaved = interleaved});
     }
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();

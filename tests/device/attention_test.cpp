@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/attention/places.h"
 #include "mantissa/numerics/formats.h"
 #include "tests/device/attention_oracle.h"
 #include "tests/device/rows_harness.h"
@@ -102,7 +103,15 @@ struct ForwardMemory {
         v.assign(x.v);
     }
     Attention problem(const AttentionSize& s) const {
-        return {s, q.in().data, k.in().data, v.in().data, o.out().data, lse.f32(), workspace.f32()};
+        const HeadStrides by_query = dense_strides(s.heads, s.queries, s.head_size);
+        const HeadStrides by_key = dense_strides(s.heads, s.keys, s.head_size);
+        return {.size = s,
+                .q = {q.in().data, by_query},
+                .k = {k.in().data, by_key},
+                .v = {v.in().data, by_key},
+                .o = {o.out().data, by_query},
+                .lse = lse.f32(),
+                .workspace = workspace.f32()};
     }
 };
 
@@ -129,8 +138,19 @@ struct BackwardMemory {
         lse.assign(of_lse);
     }
     AttentionGrad problem(const AttentionSize& s) const {
-        return {s,         d_o.in().data, q.in().data,   k.in().data,   v.in().data,    o.in().data,
-                lse.f32(), dq.out().data, dk.out().data, dv.out().data, workspace.f32()};
+        const HeadStrides by_query = dense_strides(s.heads, s.queries, s.head_size);
+        const HeadStrides by_key = dense_strides(s.heads, s.keys, s.head_size);
+        return {.size = s,
+                .d_o = {d_o.in().data, by_query},
+                .q = {q.in().data, by_query},
+                .k = {k.in().data, by_key},
+                .v = {v.in().data, by_key},
+                .o = {o.in().data, by_query},
+                .lse = lse.f32(),
+                .dq = {dq.out().data, by_query},
+                .dk = {dk.out().data, by_key},
+                .dv = {dv.out().data, by_key},
+                .workspace = workspace.f32()};
     }
 };
 
@@ -367,10 +387,11 @@ TEST(Attention, RefusesWhatItCannotDo) {
     };
     EXPECT_TRUE(
         refuses(attend([](Attention& p) { p.size.keys = 2; }), "a causal mask needs a key for every"));
-    EXPECT_TRUE(refuses(attend([](Attention& p) { p.v = nullptr; }), "v is a null pointer"));
-    EXPECT_TRUE(refuses(attend([](Attention& p) { p.o = const_cast<void*>(p.q); }),
+    EXPECT_TRUE(refuses(attend([](Attention& p) { p.v.data = nullptr; }), "v is a null pointer"));
+    EXPECT_TRUE(refuses(attend([](Attention& p) { p.o.data = const_cast<void*>(p.q.data); }),
                         "an output lies in an operand's memory"));
     EXPECT_TRUE(refuses(attend([](Attention& p) { p.size.head_size = 0; }), "head_size is 0, expected 1 or"));
+    EXPECT_TRUE(refuses(attend([](Attention& p) { p.k.strides.position = 1; }), "rows of a tensor overlap"));
     EXPECT_FALSE(refuses(attend([](Attention&) {}), ""));
 }
 

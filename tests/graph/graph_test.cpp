@@ -102,6 +102,30 @@ TEST(Graph, AttentionRefusesWhatDoesNotFit) {
               std::string::npos);
 }
 
+TEST(Graph, ALayoutOfAttentionThatIsNoneIsRefused) {
+    Graph graph;
+    const Tensor x = input(graph, "x", {2, 5, 3, 4, 6}), o = input(graph, "o", {2, 5, 4, 6});
+    const auto error = [&](const std::string& operands, const std::string& result,
+                           const std::vector<Tensor>& tensors) {
+        return error_of([&] {
+            call(graph, "attention", tensors,
+                 {{"causal", false}, {"operands", operands}, {"result", result}, {"scale", 1.0}});
+        });
+    };
+    for (const char* words : {"qkv:btphh", "qkv:btpdh", "qkv:bthd", "qk:btphd", "q:bthd,k:bthd,k:bthd",
+                              "q:bthd,k:bthd,v:btphd", "qkv", "", "qkv:btphd,", "qqv:btphd"})
+        EXPECT_NE(error(words, "bthd", {x}).find(std::string("'") + words + "' is no layout of attention"),
+                  std::string::npos)
+            << words;
+    EXPECT_NE(error("qkv:btphd", "btphd", {x}).find("'btphd' is no layout of attention"), std::string::npos);
+    EXPECT_NE(error("qkv:btphd", "bthd", {x, o}).find("expected 1 operands, got 2"), std::string::npos);
+    EXPECT_NE(error("qkv:bthpd", "bthd", {x}).find("operand 0 must have shape [2, 5, 3, 3, 6]"),
+              std::string::npos);
+    EXPECT_NE(error("qkv:btphd", "bthd", {o}).find("queries and keys and values must be [B, T, 3, H, D]"),
+              std::string::npos);
+    EXPECT_EQ(error("qkv:btphd", "bthd", {x}), "no error");
+}
+
 TEST(Graph, LinearCrossEntropyRefusesWhatDoesNotFit) {
     Graph graph;
     const Tensor x = input(graph, "x", {6, 4}), w = input(graph, "w", {9, 4});

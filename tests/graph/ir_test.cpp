@@ -330,6 +330,34 @@ TEST(Ir, AttentionIsASoftmaxOfScaledProductsTimesValues) {
     expect_near(both[1], log(sum(exp(masked), {-1})));
 }
 
+TEST(Ir, AttentionReadsAndWritesTheAxesThatItsLayoutNames) {
+    Recording r;
+    const Shape heads{2, 3, 4, 5};  // B, H, T, D
+    Numbers numbers;
+    for (std::int64_t i = 0; i < 3 * heads.elements(); ++i)
+        numbers.push_back(std::sin(static_cast<double>(7 * i + 3)));
+    const Tensor all = r.given({2, 4, 3, 3, 5}, numbers);  // B, T, part, H, D
+    const auto parts = split(transpose(all, {2, 0, 3, 1, 4}), 0, 3);
+    const Tensor q = reshape(parts[0], heads), k = reshape(parts[1], heads), v = reshape(parts[2], heads);
+    const Tensor plain = transpose(attention(q, k, v, {.causal = true, .scale = 0.25}), {2, 0, 1, 3});
+    const auto attend = [&](const char* operands, std::span<const Tensor> tensors) {
+        return call(r.graph, "attention", tensors,
+                    {{"causal", true},
+                     {"operands", std::string(operands)},
+                     {"result", std::string("tbhd")},
+                     {"scale", 0.25}})[0];
+    };
+    expect_same(r.values(attend("qkv:btphd", std::vector{all})), r.values(plain));
+    const std::vector separate{v, transpose(k, {1, 2, 0, 3}), transpose(q, {2, 1, 0, 3})};
+    expect_same(r.values(attend("v:bhtd,k:htbd,q:thbd", separate)), r.values(plain));
+    const Tensor kv = transpose(
+        concat(std::vector{reshape(v, {1, 2, 3, 4, 5}), reshape(k, {1, 2, 3, 4, 5})}, 0), {1, 2, 3, 0, 4});
+    expect_same(r.values(attend("q:bhtd,vk:bhtpd", std::vector{q, kv})), r.values(plain));
+    // The gradient of a tensor lies as the tensor does.
+    const Tensor laid_out = attend("qkv:btphd", std::vector{all});
+    expect_same(r.gradient(laid_out, all), r.gradient(plain, all));
+}
+
 TEST(Ir, LayerNormDividesByTheBiasedDeviation) {
     Recording r;
     const Tensor x = r.given({1, 2}, {1, 5}), gamma = r.given({2, 3}), beta = r.given({10, 20});

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/base/random.h"
+#include "mantissa/graph/attention_layout.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/tensor.h"
 
@@ -335,6 +336,35 @@ inline OpCase attention_grad_case(const char* name, Shape q, std::int64_t keys, 
     return test;
 }
 
+/// As FlashAttention's interface has it, and other orders: B, H, T, D from tensors of these words.
+inline OpCase laid_out_attention_case(const char* op, const char* operands, const char* result, bool causal) {
+    const std::int64_t B = 2, H = 3, T = 5, D = 6;
+    const AttentionLayout layout = attention_layout({{"operands", std::string(operands)}});
+    std::vector<Operand> tensors;
+    for (const AttentionTensor& tensor : layout.operands)
+        tensors.push_back(
+            f32(stored_shape(tensor.axes, {B, H, T, D}, static_cast<std::int64_t>(tensor.holds.size()))));
+    const Attributes attributes{{"causal", causal},
+                                {"operands", std::string(operands)},
+                                {"result", std::string(result)},
+                                {"scale", 0.5}};
+    OpCase test = std::string_view(op) == "attention" ? attention_case("", {B, H, T, D}, T, causal)
+                                                      : attention_grad_case("", {B, H, T, D}, T, causal);
+    test.name = fmt::format("{} of {} to {}", op, operands, result);
+    const auto forward = [attributes](Graph& g, In x) { return call(g, "attention", x, attributes); };
+    test.operands = tensors;
+    test.build = forward;
+    if (test.op == "attention") return test;
+    test.operands.insert(test.operands.begin(), f32(stored_shape(result, {B, H, T, D})));
+    test.build = [=](Graph& g, In x) {
+        std::vector<Tensor> all(x.begin(), x.end());
+        const auto y = forward(g, {x.begin() + 1, x.end()});
+        all.insert(all.end(), y.begin(), y.end());
+        return call(g, "attention_grad", all, attributes);
+    };
+    return test;
+}
+
 /// Whole numbers are exact; results are scaled and a bias is added, in FP32.
 inline std::vector<OpCase> quantized_cases() {
     const auto quantized = [](const std::string& format, Graph& g, In x) {
@@ -372,6 +402,12 @@ inline std::vector<OpCase> attention_cases() {
         cases.push_back(make("causal", {1, 3, 5, 4}, 5, true));
         cases.push_back(make("causal with keys before the queries", {2, 1, 3, 6}, 8, true));
         cases.push_back(make("of one token", {1, 1, 1, 1}, 1, true));
+    }
+    for (const char* const op : {"attention", "attention_grad"}) {
+        cases.push_back(laid_out_attention_case(op, "qkv:btphd", "bthd", true));
+        cases.push_back(laid_out_attention_case(op, "q:bthd,k:tbhd,v:hbtd", "tbhd", false));
+        cases.push_back(laid_out_attention_case(op, "vq:pbhtd,k:bhtd", "bhtd", true));
+        cases.push_back(laid_out_attention_case(op, "q:bthd,kv:bthpd", "hbtd", false));
     }
     // As attention's; each query sees a part of the keys. More queries than the kernel takes run as defined.
     for (const std::int64_t queries : {1, 3, 9})

@@ -4,8 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <span>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/attention/places.h"
 #include "mantissa/device/cpu/rows/partition.h"
 
 namespace mantissa::cpu {
@@ -21,11 +24,17 @@ constexpr std::int64_t float_bytes = sizeof(float);
 constexpr std::int64_t least_pieces = 16;
 constexpr std::int64_t most_segments = 8;
 
+/// N
+std::int64_t all_heads(const AttentionSize& size) { return size.sequences * size.heads; }
+
 std::int64_t segment_keys(const AttentionSize& size) {
     const std::int64_t wanted =
-        std::clamp<std::int64_t>(blocks_of(least_pieces, size.heads), 1, most_segments);
+        std::clamp<std::int64_t>(blocks_of(least_pieces, all_heads(size)), 1, most_segments);
     return blocks_of(blocks_of(size.keys, wanted), key_lanes) * key_lanes;
 }
+
+/// Queries whose sums of do * o are one piece of work: 64 KB of each, of heads of 64 in 16 bits.
+constexpr std::int64_t delta_rows = 512;
 
 std::int64_t segments_of(const AttentionSize& size) { return blocks_of(size.keys, segment_keys(size)); }
 
@@ -34,7 +43,7 @@ std::int64_t dq_floats(const AttentionSize& size) { return size.queries * padded
 /// Floats of an operand of all heads, `rows` each, where the kernels transpose it; else 0.
 std::int64_t transposed_floats(const AttentionKernels& kernels, const AttentionSize& size,
                                std::int64_t rows) {
-    return kernels.transpose ? size.heads * size.head_size * transposed_row(rows) / 2 : 0;
+    return kernels.transpose ? all_heads(size) * size.head_size * transposed_row(rows) / 2 : 0;
 }
 
 /// Where things lie in the workspace of the gradient, in floats; q and do, transposed, come first.
@@ -43,10 +52,10 @@ struct GradWorkspace {
 
     GradWorkspace(const AttentionKernels& kernels, const AttentionSize& size, int threads) {
         const std::int64_t segments = segments_of(size);
-        const std::int64_t dqs = segments == 1 ? threads : size.heads * segments;
+        const std::int64_t dqs = segments == 1 ? threads : all_heads(size) * segments;
         transposed_do = transposed_floats(kernels, size, size.queries);
         delta = 2 * transposed_do;
-        scratch = delta + (size.heads * size.queries + 15) / 16 * 16;
+        scratch = delta + (all_heads(size) * size.queries + 15) / 16 * 16;
         dq = scratch + threads * backward_scratch(size.head_size);
         total = dq + dqs * dq_floats(size);
     }
@@ -56,22 +65,80 @@ ProblemCheck checked_size(const char* kernel, const AttentionSize& size, const A
     ProblemCheck check(kernel);
     const std::string refused = refusal(kernels, size);
     check.that(refused.empty(), refused.c_str());
-    check.size("heads", size.heads).size("queries", size.queries).size("keys", size.keys);
+    check.size("sequences", size.sequences).size("heads", size.heads);
+    check.size("queries", size.queries).size("keys", size.keys);
     check.size("head_size", size.head_size);
     check.that(!size.causal || size.keys >= size.queries, "a causal mask needs a key for every query");
     return check;
 }
 
-/// Into `to`, where the kernels ask for it: pieces of 128 rows, a few microseconds each.
-void transpose(const AttentionKernels& kernels, const AttentionSize& size, std::int64_t rows, const void* x,
-               float* to, ThreadPool& pool) {
+HeadExtents extents_of(const AttentionSize& size, std::int64_t positions) {
+    return {size.sequences, size.heads, positions, size.head_size};
+}
+
+/// Rows must be apart, and whole words of the unit from one another.
+void check_place(ProblemCheck& check, const AttentionSize& size, std::int64_t positions,
+                 const HeadStrides& strides) {
+    check.that(rows_are_apart(extents_of(size, positions), strides), "rows of a tensor overlap");
+    if (size.dtype == DType::bf16 && size.head_size % 2 == 0)
+        check.that((strides.sequence | strides.head | strides.position) % 2 == 0,
+                   "strides of heads of an even size must be even");
+}
+
+void check_input(ProblemCheck& check, const char* name, const AttentionSize& size, std::int64_t positions,
+                 const ConstHeads& x) {
+    check_place(check, size, positions, x.strides);
+    check.input(name, ConstView{x.data, size.dtype}, reach(extents_of(size, positions), x.strides));
+}
+
+void check_output(ProblemCheck& check, const char* name, const AttentionSize& size, std::int64_t positions,
+                  const Heads& x) {
+    check_place(check, size, positions, x.strides);
+    check.output(name, View{x.data, size.dtype}, reach(extents_of(size, positions), x.strides));
+}
+
+/// An output, and whether it was counted as a part of an earlier one.
+struct Gradient {
+    const char* name;
+    const Heads& to;
+    std::int64_t positions;
+    bool joined = false;
+};
+
+/// Those that interleave, as in [B, T, 3, H, D], count as one output.
+void check_gradients(ProblemCheck& check, const AttentionSize& size, std::span<Gradient> gradients) {
+    const auto bytes = static_cast<std::int64_t>(size_of(size.dtype));
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+        const Gradient& one = gradients[i];
+        const HeadExtents extents = extents_of(size, one.positions);
+        check_place(check, size, one.positions, one.to.strides);
+        const auto* const start = static_cast<const char*>(one.to.data);
+        std::int64_t before = 0, behind = reach(extents, one.to.strides) * bytes;  // of the start
+        for (std::size_t j = 0; j < gradients.size(); ++j) {
+            Gradient& other = gradients[j];
+            if (j == i || !start || !other.to.data || other.positions != one.positions) continue;
+            const std::int64_t distance = static_cast<const char*>(other.to.data) - start;
+            const bool reaches = std::abs(distance) < reach(extents, one.to.strides) * bytes;
+            if (!reaches || !equal(other.to.strides, one.to.strides)) continue;
+            check.that(tensors_are_apart(extents, one.to.strides, distance / bytes),
+                       "gradients share elements");
+            before = std::min(before, distance);
+            behind = std::max(behind, distance + reach(extents, one.to.strides) * bytes);
+            if (j > i) other.joined = true;
+        }
+        if (!one.joined) check.output(one.name, static_cast<char*>(one.to.data) + before, behind - before);
+    }
+}
+
+/// Where the kernels ask for it: pieces of 128 rows, a few microseconds each.
+void transpose(const AttentionKernels& kernels, const AttentionSize& size, const TransposedOperand& operand,
+               ThreadPool& pool) {
     if (!kernels.transpose) return;
     constexpr std::int64_t piece = 128;
-    const std::int64_t pieces = blocks_of(rows, piece), D = size.head_size;
-    pool.for_each_block(size.heads * pieces, [&](std::int64_t item, int) {
-        const std::int64_t head = item / pieces, first = item % pieces * piece;
-        kernels.transpose(static_cast<const std::uint16_t*>(x) + head * rows * D, rows, D,
-                          {first, std::min(rows, first + piece)}, to + head * D * transposed_row(rows) / 2);
+    const std::int64_t pieces = blocks_of(operand.count, piece);
+    pool.for_each_block(all_heads(size) * pieces, [&](std::int64_t item, int) {
+        const std::int64_t first = item % pieces * piece;
+        kernels.transpose(size, operand, item / pieces, {first, std::min(operand.count, first + piece)});
     });
 }
 
@@ -121,19 +188,19 @@ std::int64_t attention_workspace(const AttentionKernels& kernels, const Attentio
 
 void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& pool) {
     const AttentionSize& s = p.size;
-    const std::int64_t rows = s.heads * s.queries;
-    const std::int64_t count = rows * s.head_size, keys = s.heads * s.keys * s.head_size;
     ProblemCheck check = checked_size("attention", s, kernels);
-    check.input("q", ConstView{p.q, s.dtype}, count).input("k", ConstView{p.k, s.dtype}, keys);
-    check.input("v", ConstView{p.v, s.dtype}, keys).output("o", View{p.o, s.dtype}, count);
-    check.output("lse", p.lse, rows * float_bytes);
+    check_input(check, "q", s, s.queries, p.q);
+    check_input(check, "k", s, s.keys, p.k);
+    check_input(check, "v", s, s.keys, p.v);
+    check_output(check, "o", s, s.queries, p.o);
+    check.output("lse", p.lse, all_heads(s) * s.queries * float_bytes);
     finish(check.output("workspace", p.workspace, attention_workspace(kernels, s, pool.threads())));
-    transpose(kernels, s, s.keys, p.v, p.workspace, pool);
+    transpose(kernels, s, {.x = p.v, .count = s.keys, .to = p.workspace}, pool);
     float* const scratch = p.workspace + transposed_floats(kernels, s, s.keys);
     // One head after another, so that its keys and values stay in L2; of each the last queries first, which
     // see the most.
     const std::int64_t blocks = blocks_of(s.queries, query_lanes);
-    pool.for_each_block(s.heads * blocks, [&](std::int64_t item, int worker) {
+    pool.for_each_block(all_heads(s) * blocks, [&](std::int64_t item, int worker) {
         const std::int64_t first = (blocks - 1 - item % blocks) * query_lanes;
         kernels.forward(p, item / blocks, {first, std::min(s.queries, first + query_lanes)},
                         scratch + worker * forward_scratch(s.head_size));
@@ -147,24 +214,28 @@ std::int64_t attention_grad_workspace(const AttentionKernels& kernels, const Att
 
 void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, ThreadPool& pool) {
     const AttentionSize& s = p.size;
-    const std::int64_t rows = s.heads * s.queries;
-    const std::int64_t count = rows * s.head_size, keys = s.heads * s.keys * s.head_size;
     ProblemCheck check = checked_size("attention_grad", s, kernels);
-    check.input("do", ConstView{p.d_o, s.dtype}, count).input("q", ConstView{p.q, s.dtype}, count);
-    check.input("k", ConstView{p.k, s.dtype}, keys).input("v", ConstView{p.v, s.dtype}, keys);
-    check.input("o", ConstView{p.o, s.dtype}, count).input("lse", p.lse, rows * float_bytes);
-    check.output("dq", View{p.dq, s.dtype}, count).output("dk", View{p.dk, s.dtype}, keys);
-    check.output("dv", View{p.dv, s.dtype}, keys);
+    check_input(check, "do", s, s.queries, p.d_o);
+    check_input(check, "q", s, s.queries, p.q);
+    check_input(check, "k", s, s.keys, p.k);
+    check_input(check, "v", s, s.keys, p.v);
+    check_input(check, "o", s, s.queries, p.o);
+    check.input("lse", p.lse, all_heads(s) * s.queries * float_bytes);
+    Gradient gradients[] = {{"dq", p.dq, s.queries}, {"dk", p.dk, s.keys}, {"dv", p.dv, s.keys}};
+    check_gradients(check, s, gradients);
     finish(check.output("workspace", p.workspace, attention_grad_workspace(kernels, s, pool.threads())));
 
     const GradWorkspace at(kernels, s, pool.threads());
     float* const delta = p.workspace + at.delta;
-    transpose(kernels, s, s.queries, p.q, p.workspace, pool);
-    transpose(kernels, s, s.queries, p.d_o, p.workspace + at.transposed_do, pool);
-    for_each_range(pool, rows, rows_per_block(8 * s.head_size),
-                   [&](Range range, std::int64_t) { kernels.delta(p, range, delta); });
+    transpose(kernels, s, {.x = p.q, .count = s.queries, .to = p.workspace}, pool);
+    transpose(kernels, s, {.x = p.d_o, .count = s.queries, .to = p.workspace + at.transposed_do}, pool);
+    const std::int64_t pieces = blocks_of(s.queries, delta_rows);
+    pool.for_each_block(all_heads(s) * pieces, [&](std::int64_t item, int) {
+        const std::int64_t first = item % pieces * delta_rows;
+        kernels.delta(p, item / pieces, {first, std::min(s.queries, first + delta_rows)}, delta);
+    });
     const std::int64_t segments = segments_of(s), each = segment_keys(s);
-    pool.for_each_block(s.heads * segments, [&](std::int64_t item, int worker) {
+    pool.for_each_block(all_heads(s) * segments, [&](std::int64_t item, int worker) {
         // The first keys are seen by the most queries.
         const std::int64_t head = item / segments, first = item % segments * each;
         float* const dq = p.workspace + at.dq + (segments == 1 ? worker : item) * dq_floats(s);
@@ -174,7 +245,7 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
     });
     if (segments == 1) return;
     const std::int64_t blocks = blocks_of(s.queries, query_rows);
-    pool.for_each_block(s.heads * blocks, [&](std::int64_t item, int) {
+    pool.for_each_block(all_heads(s) * blocks, [&](std::int64_t item, int) {
         const std::int64_t head = item / blocks, first = item % blocks * query_rows;
         kernels.sum_dq(p, head, {first, std::min(s.queries, first + query_rows)},
                        p.workspace + at.dq + head * segments * dq_floats(s), segments);

@@ -67,21 +67,20 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, c
     const AttentionSize& s = p.size;
     const std::int64_t D = s.head_size, count = keys.last - keys.first, ahead = s.keys - s.queries;
     const KeyBlock block = laid_out_keys(scratch, D);
-    const T* const k = head_of(p.k, type, head, s.keys, D) + keys.first * D;
+    const HeadRows<const T> k = head_of(s, p.k, head, type).from(keys.first);
     Operands::positions(k, count, D, s.scale, block.k);
-    Operands::positions(head_of(p.v, type, head, s.keys, D) + keys.first * D, count, D, 1.0f, block.v);
+    Operands::positions(head_of(s, p.v, head, type).from(keys.first), count, D, 1.0f, block.v);
     Operands::padded(k, count, D, s.scale, block.rows_of_k);
     fill(block.dk.data, D * key_lanes, 0.0f);
     fill(block.dv.data, D * key_lanes, 0.0f);
 
-    const T* const q = head_of(p.q, type, head, s.queries, D);
-    const T* const d_o = head_of(p.d_o, type, head, s.queries, D);
-    const float* const do_start = p.workspace + s.heads * D * transposed_row(s.queries) / 2;
+    const HeadRows<const T> q = head_of(s, p.q, head, type), d_o = head_of(s, p.d_o, head, type);
+    const float* const do_start = p.workspace + s.sequences * s.heads * D * transposed_row(s.queries) / 2;
     const std::int64_t first = s.causal && keys.first > ahead ? keys.first - ahead : 0;
     for (std::int64_t row = first; row < s.queries; row += query_rows) {
         const std::int64_t rows = s.queries - row < query_rows ? s.queries - row : query_rows;
-        const Rows of_q = Operands::along_head(q + row * D, rows, D, block.wide_q);
-        const Rows of_do = Operands::along_head(d_o + row * D, rows, D, block.wide_do);
+        const Rows of_q = Operands::along_head(q.from(row), rows, D, block.wide_q);
+        const Rows of_do = Operands::along_head(d_o.from(row), rows, D, block.wide_do);
         Operands::product(of_q, block.k, D / Operands::word, block.p);
         Operands::product(of_do, block.v, D / Operands::word, block.ds);
         const std::int64_t at = head * s.queries + row;
@@ -93,15 +92,15 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, c
         Operands::pair_rows(block.ds, rows);
         const TransposedRows q_across = transposed_head(p.workspace, head, D, s.queries, row);
         const TransposedRows do_across = transposed_head(do_start, head, D, s.queries, row);
-        Operands::gather(Operands::summed(d_o + row * D, of_do, D, block.wide_do, do_across), block.p, D,
+        Operands::gather(Operands::summed(d_o.from(row), of_do, D, block.wide_do, do_across), block.p, D,
                          nullptr, block.dv);
-        Operands::gather(Operands::summed(q + row * D, of_q, D, block.wide_q, q_across), block.ds, D, nullptr,
+        Operands::gather(Operands::summed(q.from(row), of_q, D, block.wide_q, q_across), block.ds, D, nullptr,
                          block.dk);
     }
     fill(block.p.data, key_lanes, s.scale);
-    out_of_lanes(block.dk, block.p.data, count, D, head_of(p.dk, type, head, s.keys, D) + keys.first * D);
+    out_of_lanes(block.dk, block.p.data, count, D, head_of(s, p.dk, head, type).from(keys.first));
     fill(block.p.data, key_lanes, 1.0f);
-    out_of_lanes(block.dv, block.p.data, count, D, head_of(p.dv, type, head, s.keys, D) + keys.first * D);
+    out_of_lanes(block.dv, block.p.data, count, D, head_of(s, p.dv, head, type).from(keys.first));
 }
 
 void attention_grad_keys(const AttentionGrad& p, std::int64_t head, Range keys, const float* delta, float* dq,
@@ -117,17 +116,17 @@ void attention_grad_keys(const AttentionGrad& p, std::int64_t head, Range keys, 
     });
 }
 
-void attention_delta(const AttentionGrad& p, Range rows, float* delta) {
-    const std::int64_t D = p.size.head_size;
-    Operands::of_type(p.size.dtype, [&](auto* type) {
-        for (std::int64_t row = rows.first; row < rows.last; ++row) {
-            const auto* d_o = head_of(p.d_o, type, row, 1, D);
-            const auto* o = head_of(p.o, type, row, 1, D);
+void attention_delta(const AttentionGrad& p, std::int64_t head, Range queries, float* delta) {
+    const AttentionSize& s = p.size;
+    Operands::of_type(s.dtype, [&](auto* type) {
+        const auto of_do = head_of(s, p.d_o, head, type), of_o = head_of(s, p.o, head, type);
+        for (std::int64_t row = queries.first; row < queries.last; ++row) {
+            const auto *const d_o = of_do.row(row), *const o = of_o.row(row);
             FourSums sums = FourSums::zero();
-            for_lanes_in_four(D, [&](std::int64_t d, int slot, auto extent) MANTISSA_BODY {
+            for_lanes_in_four(s.head_size, [&](std::int64_t d, int slot, auto extent) MANTISSA_BODY {
                 sums.add(slot, Lanes::multiply(load(d_o + d, extent), load(o + d, extent)));
             });
-            delta[row] = sums.total();
+            delta[head * s.queries + row] = sums.total();
         }
     });
 }
@@ -137,14 +136,16 @@ void attention_sum_dq(const AttentionGrad& p, std::int64_t head, Range queries, 
     const std::int64_t D = p.size.head_size, width = padded_head(D), part = p.size.queries * width;
     const Float factor = Lanes::constant(Operands::scale_in_operands ? 1.0f : p.size.scale);
     Operands::of_type(p.size.dtype, [&](auto* type) {
-        auto* const to = head_of(p.dq, type, head, p.size.queries, D);
-        for (std::int64_t row = queries.first; row < queries.last; ++row)
+        const auto of_dq = head_of(p.size, p.dq, head, type);
+        for (std::int64_t row = queries.first; row < queries.last; ++row) {
+            auto* const to = of_dq.row(row);
             for_lanes(D, [&](std::int64_t d, auto extent) MANTISSA_BODY {
                 const float* const from = dq + row * width + d;
                 Float sum = load(from, extent);
                 for (std::int64_t i = 1; i < parts; ++i) sum = Lanes::add(sum, load(from + i * part, extent));
-                store(to + row * D + d, Lanes::multiply(sum, factor), extent, false);
+                store(to + d, Lanes::multiply(sum, factor), extent, false);
             });
+        }
     });
 }
 

@@ -100,18 +100,16 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     const QueryBlock block = laid_out(scratch, D);
     float* const wide_k = scratch + forward_scratch(D) - 2 * key_rows * D;
     float* const wide_v = wide_k + key_rows * D;
-    Operands::positions(head_of(p.q, type, head, s.queries, D) + queries.first * D, count, D, s.scale,
-                        block.q);
+    Operands::positions(head_of(s, p.q, head, type).from(queries.first), count, D, s.scale, block.q);
     fill(block.o.data, D * query_lanes, 0.0f);
     fill(block.sum, query_lanes, 0.0f);
     fill(block.maximum, query_lanes, -__builtin_inff());
 
-    const T* const k = head_of(p.k, type, head, s.keys, D);
-    const T* const v = head_of(p.v, type, head, s.keys, D);
+    const HeadRows<const T> k = head_of(s, p.k, head, type), v = head_of(s, p.v, head, type);
     const std::int64_t seen = s.causal ? queries.last + ahead : s.keys;
     for (std::int64_t key = 0; key < seen; key += key_rows) {
         const std::int64_t rows = seen - key < key_rows ? seen - key : key_rows;
-        const Rows of_k = Operands::along_head(k + key * D, rows, D, wide_k);
+        const Rows of_k = Operands::along_head(k.from(key), rows, D, wide_k);
         Operands::product(of_k, block.q, D / Operands::word, block.scores);
         if (s.causal) {
             const std::int64_t before = key - ahead - queries.first;
@@ -122,14 +120,13 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
         }
         softmax_step(block, rows, s.scale);
         Operands::pair_rows(block.scores, rows);
-        const Rows of_v = Operands::along_head(v + key * D, rows, D, wide_v);
+        const Rows of_v = Operands::along_head(v.from(key), rows, D, wide_v);
         const TransposedRows across = transposed_head(p.workspace, head, D, s.keys, key);
-        Operands::gather(Operands::summed(v + key * D, of_v, D, wide_v, across), block.scores, D,
+        Operands::gather(Operands::summed(v.from(key), of_v, D, wide_v, across), block.scores, D,
                          block.factors, block.o);
     }
     finish_softmax(block);
-    out_of_lanes(block.o, block.factors, count, D,
-                 head_of(p.o, type, head, s.queries, D) + queries.first * D);
+    out_of_lanes(block.o, block.factors, count, D, head_of(s, p.o, head, type).from(queries.first));
     float* const lse = p.lse + head * s.queries + queries.first;
     for_lanes(count, [&](std::int64_t i, auto extent)
                          MANTISSA_BODY { store(lse + i, load(block.maximum + i, Whole{}), extent, false); });

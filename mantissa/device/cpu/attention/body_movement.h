@@ -14,14 +14,42 @@ MANTISSA_LANES void fill(float* to, std::int64_t count, float value) {
                          MANTISSA_BODY { store(to + i, Lanes::constant(value), extent, false); });
 }
 
-/// The rows in FP32: where they are, or widened into `scratch`.
-MANTISSA_LANES Rows widened(const float* x, std::int64_t count, std::int64_t width, float*) {
-    return {x, width, count};
+/// Rows of one head as a tensor has them.
+template <class T>
+struct HeadRows {
+    T* data = nullptr;
+    std::int64_t stride = 0;
+
+    T* row(std::int64_t i) const { return data + i * stride; }
+    HeadRows from(std::int64_t i) const { return {row(i), stride}; }
+};
+
+/// Elements to the first row of a head, counted through all sequences.
+MANTISSA_LANES std::int64_t head_offset(const AttentionSize& s, const HeadStrides& at, std::int64_t head) {
+    return head / s.heads * at.sequence + head % s.heads * at.head;
 }
 template <class T>
-Rows widened(const T* x, std::int64_t count, std::int64_t width, float* scratch) {
-    for_lanes(count * width, [&](std::int64_t i, auto extent)
-                                 MANTISSA_BODY { store(scratch + i, load(x + i, extent), extent, false); });
+MANTISSA_LANES HeadRows<const T> head_of(const AttentionSize& s, const ConstHeads& x, std::int64_t head,
+                                         const T*) {
+    return {static_cast<const T*>(x.data) + head_offset(s, x.strides, head), x.strides.position};
+}
+template <class T>
+MANTISSA_LANES HeadRows<T> head_of(const AttentionSize& s, const Heads& x, std::int64_t head, const T*) {
+    return {static_cast<T*>(x.data) + head_offset(s, x.strides, head), x.strides.position};
+}
+
+/// The rows in FP32: where they are, or widened into `scratch`.
+MANTISSA_LANES Rows widened(const HeadRows<const float>& x, std::int64_t count, std::int64_t, float*) {
+    return {x.data, x.stride, count};
+}
+template <class T>
+Rows widened(const HeadRows<const T>& x, std::int64_t count, std::int64_t width, float* scratch) {
+    for (std::int64_t r = 0; r < count; ++r) {
+        const T* const from = x.row(r);
+        float* const to = scratch + r * width;
+        for_lanes(width, [&](std::int64_t d, auto extent)
+                             MANTISSA_BODY { store(to + d, load(from + d, extent), extent, false); });
+    }
     return {scratch, width, count};
 }
 
@@ -31,15 +59,15 @@ MANTISSA_LANES float* as_floats(std::uint32_t* square) { return reinterpret_cast
 
 /// lanes[d][i] = take(x[i] + d, how many elements are there), 0 for rows that are not there.
 template <class T, class Take>
-MANTISSA_LANES void transpose_into(const T* x, std::int64_t count, std::int64_t width, const Block& block,
-                                   Take take) {
+MANTISSA_LANES void transpose_into(const HeadRows<const T>& x, std::int64_t count, std::int64_t width,
+                                   const Block& block, Take take) {
     alignas(64) Square rows, columns;
     for (std::int64_t d = 0; d < width; d += 16)
         for (std::int64_t i = 0; i < block.lanes; i += 16) {
             const int present = static_cast<int>(width - d < 16 ? width - d : 16);
             for (int r = 0; r < 16; ++r)
                 Lanes::store(as_floats(rows) + 16 * r,
-                             i + r < count ? take(x + (i + r) * width + d, present) : Lanes::constant(0.0f));
+                             i + r < count ? take(x.row(i + r) + d, present) : Lanes::constant(0.0f));
             Lanes::transpose16(rows, 16, columns, 16);
             for (int c = 0; c < present; ++c)
                 Lanes::store(block.row(d + c) + i, Lanes::load(as_floats(columns) + 16 * c));
@@ -48,7 +76,8 @@ MANTISSA_LANES void transpose_into(const T* x, std::int64_t count, std::int64_t 
 
 /// lanes[d][i] = factor x[i][d].
 template <class T>
-void into_lanes(const T* x, std::int64_t count, std::int64_t width, float factor, const Block& block) {
+void into_lanes(const HeadRows<const T>& x, std::int64_t count, std::int64_t width, float factor,
+                const Block& block) {
     const Float factors = Lanes::constant(factor);
     transpose_into(x, count, width, block, [&](const T* from, int present) MANTISSA_BODY {
         return Lanes::multiply(Lanes::load_part(from, present), factors);
@@ -57,7 +86,8 @@ void into_lanes(const T* x, std::int64_t count, std::int64_t width, float factor
 
 /// x[i][d] = lanes[d][i] factors[i] for the rows that are there.
 template <class T>
-void out_of_lanes(const Block& block, const float* factors, std::int64_t count, std::int64_t width, T* x) {
+void out_of_lanes(const Block& block, const float* factors, std::int64_t count, std::int64_t width,
+                  const HeadRows<T>& x) {
     alignas(64) Square rows, columns;
     for (std::int64_t d = 0; d < width; d += 16)
         for (std::int64_t i = 0; i < count; i += 16) {
@@ -68,19 +98,19 @@ void out_of_lanes(const Block& block, const float* factors, std::int64_t count, 
             }
             Lanes::transpose16(columns, 16, rows, 16);
             for (int r = 0; r < 16 && i + r < count; ++r)
-                Lanes::store_part(x + (i + r) * width + d, Lanes::load(as_floats(rows) + 16 * r), present);
+                Lanes::store_part(x.row(i + r) + d, Lanes::load(as_floats(rows) + 16 * r), present);
         }
 }
 
 /// FP32 rows padded with zeros to whole vectors, times a factor.
 template <class T>
-void padded_rows(const T* x, std::int64_t count, std::int64_t width, float factor, const Block& to) {
+void padded_rows(const HeadRows<const T>& x, std::int64_t count, std::int64_t width, float factor,
+                 const Block& to) {
     const Float factors = Lanes::constant(factor);
     for (std::int64_t r = 0; r < count; ++r)
         for (std::int64_t d = 0; d < width; d += 16) {
             const int present = static_cast<int>(width - d < 16 ? width - d : 16);
-            Lanes::store(to.row(r) + d,
-                         Lanes::multiply(Lanes::load_part(x + r * width + d, present), factors));
+            Lanes::store(to.row(r) + d, Lanes::multiply(Lanes::load_part(x.row(r) + d, present), factors));
         }
 }
 
@@ -88,16 +118,6 @@ void padded_rows(const T* x, std::int64_t count, std::int64_t width, float facto
 MANTISSA_LANES Float counted_from(float first) {
     static constexpr float counts[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     return Lanes::add(Lanes::load(counts), Lanes::constant(first));
-}
-
-template <class T>
-MANTISSA_LANES const T* head_of(const void* x, const T*, std::int64_t head, std::int64_t rows,
-                                std::int64_t width) {
-    return static_cast<const T*>(x) + head * rows * width;
-}
-template <class T>
-MANTISSA_LANES T* head_of(void* x, const T*, std::int64_t head, std::int64_t rows, std::int64_t width) {
-    return static_cast<T*>(x) + head * rows * width;
 }
 
 }  // namespace

@@ -27,6 +27,13 @@ inline constexpr std::int64_t query_rows = 64;
 /// Elements of a head, padded to whole vectors.
 constexpr std::int64_t padded_head(std::int64_t head_size) { return (head_size + 15) / 16 * 16; }
 
+/// An operand with the positions along the rows, as products that sum over positions want it.
+struct TransposedOperand {
+    ConstHeads x = {};       // [B, H, count, D]
+    std::int64_t count = 0;  ///< queries or keys
+    float* to = nullptr;     // [N, D, transposed_row(count)] of 16 bits
+};
+
 struct AttentionKernels {
     const char* name;
     /// Of what the size of heads must be a multiple. Above 1 tensors are of BF16: products take pairs, or
@@ -34,14 +41,14 @@ struct AttentionKernels {
     std::int64_t head_unit = 1;
     /// Not null where products sum over positions along the rows of an operand: v forward, q and do backward
     /// are transposed beforehand, [N, D, transposed_row()] at the start of the workspace, zeros at the end.
-    /// Does so for some of a head's rows x [count, D]; their first is a multiple of 32.
-    void (*transpose)(const void* x, std::int64_t count, std::int64_t head_size, Range rows,
-                      void* head) = nullptr;
+    /// Does so for some of a head's rows; their first is a multiple of 32.
+    void (*transpose)(const AttentionSize&, const TransposedOperand&, std::int64_t head,
+                      Range rows) = nullptr;
 
     /// o and lse of at most query_lanes queries of one head. `scratch`: forward_scratch() floats.
     void (*forward)(const Attention&, std::int64_t head, Range queries, float* scratch) = nullptr;
-    /// delta[i] = sum(do * o) of each query, rows counted through all heads.
-    void (*delta)(const AttentionGrad&, Range rows, float* delta) = nullptr;
+    /// delta [N, T] = sum(do * o) of each of these queries of one head.
+    void (*delta)(const AttentionGrad&, std::int64_t head, Range queries, float* delta) = nullptr;
     /// dk and dv of these keys of one head, and what they add to dq [T, padded_head], which is written whole.
     /// `delta` is of all rows. `scratch`: backward_scratch() floats.
     void (*backward)(const AttentionGrad&, std::int64_t head, Range keys, const float* delta, float* dq,

@@ -41,19 +41,21 @@ struct PairedOperands : VectorProducts {
         f(static_cast<BF16*>(nullptr));
     }
 
-    MANTISSA_LANES const float* words(const BF16* x) { return reinterpret_cast<const float*>(x); }
+    MANTISSA_LANES HeadRows<const float> words(const HeadRows<const BF16>& x) {
+        return {reinterpret_cast<const float*>(x.data), x.stride / 2};
+    }
 
-    MANTISSA_LANES void positions(const BF16* x, std::int64_t count, std::int64_t width, float,
-                                  const Block& block) {
+    MANTISSA_LANES void positions(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t width,
+                                  float, const Block& block) {
         transpose_into(words(x), count, width / 2, block, [](const float* from, int present) MANTISSA_BODY {
             return Lanes::load_part(from, present);
         });
     }
-    MANTISSA_LANES Rows along_head(const BF16* x, std::int64_t count, std::int64_t width, float*) {
-        return {words(x), width / 2, count};
+    MANTISSA_LANES Rows along_head(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t, float*) {
+        return {words(x).data, words(x).stride, count};
     }
-    MANTISSA_LANES Rows summed(const BF16* x, const Rows& rows, std::int64_t width, float* scratch,
-                               const TransposedRows&) {
+    MANTISSA_LANES Rows summed(const HeadRows<const BF16>& x, const Rows& rows, std::int64_t width,
+                               float* scratch, const TransposedRows&) {
         interleave_rows(x, rows.count, width, {scratch, width});
         return {scratch, width, (rows.count + 1) / 2};
     }
@@ -69,22 +71,22 @@ struct PairedOperands : VectorProducts {
         for (std::int64_t i = 0; i < rows * p.lanes; i += 16) Lanes::store(to + i, Lanes::load(p.data + i));
         return {scratch, p.lanes / 2, rows};
     }
-    MANTISSA_LANES void padded(const BF16* x, std::int64_t count, std::int64_t width, float,
+    MANTISSA_LANES void padded(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t width, float,
                                const Block& to) {
         interleave_rows(x, count, width, to);
     }
 
   protected:
     /// Rows of `to` are stored in whole vectors only where they are padded to them.
-    MANTISSA_LANES void interleave_rows(const BF16* x, std::int64_t count, std::int64_t width,
+    MANTISSA_LANES void interleave_rows(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t width,
                                         const Block& to) {
         for (std::int64_t r = 0; r < count; r += 2)
             for (std::int64_t d = 0; d < width; d += 16) {
-                const BF16* const first = x + r * width + d;
+                const BF16* const first = x.row(r) + d;
                 const int present = static_cast<int>(width - d < 16 ? width - d : 16);
                 const int room = static_cast<int>(to.lanes - d < 16 ? to.lanes - d : 16);
                 Lanes::store_part(to.row(r / 2) + d,
-                                  pairs_of_rows(first, r + 1 < count ? first + width : nullptr, present),
+                                  pairs_of_rows(first, r + 1 < count ? first + x.stride : nullptr, present),
                                   room);
             }
     }

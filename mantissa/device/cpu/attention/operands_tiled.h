@@ -117,7 +117,7 @@ struct TiledOperands : PairedOperands {
         VectorProducts::spread(below(p, whole), y, depth, {sum.row(whole), sum.lanes});
     }
 
-    MANTISSA_LANES Rows summed(const BF16*, const Rows& rows, std::int64_t, float*,
+    MANTISSA_LANES Rows summed(const HeadRows<const BF16>&, const Rows& rows, std::int64_t, float*,
                                const TransposedRows& transposed) {
         return {reinterpret_cast<const float*>(transposed.data), transposed.stride / 2,
                 whole_words((rows.count + 1) / 2)};
@@ -127,8 +127,8 @@ struct TiledOperands : PairedOperands {
         const std::int64_t pairs = (rows + 1) / 2;
         fill(p.row(pairs), (whole_words(pairs) - pairs) * p.lanes, 0.0f);
     }
-    MANTISSA_LANES void padded(const BF16* x, std::int64_t count, std::int64_t width, float factor,
-                               const Block& to) {
+    MANTISSA_LANES void padded(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t width,
+                               float factor, const Block& to) {
         PairedOperands::padded(x, count, width, factor, to);
         const std::int64_t pairs = (count + 1) / 2;
         fill(to.row(pairs), (whole_words(pairs) - pairs) * to.lanes, 0.0f);
@@ -150,10 +150,9 @@ struct TiledOperands : PairedOperands {
     }
 };
 
-/// 32 rows of 16 words each, `present` of them there, into 32 rows [element, position]. `stride` and `width`
-/// are in elements.
-void transpose_square(const BF16* x, std::int64_t width, std::int64_t present, BF16* to,
-                      std::int64_t stride) {
+/// 32 rows of 16 words each, `present` of them there, into 32 rows [element, position]. `stride` is in
+/// elements.
+void transpose_square(const HeadRows<const BF16>& x, std::int64_t present, BF16* to, std::int64_t stride) {
     alignas(64) static constexpr std::int16_t even[32] = {0,  2,  4,  6,  8,  10, 12, 14, 16, 18, 20,
                                                           22, 24, 26, 28, 30, 32, 34, 36, 38, 40, 42,
                                                           44, 46, 48, 50, 52, 54, 56, 58, 60, 62};
@@ -165,7 +164,7 @@ void transpose_square(const BF16* x, std::int64_t width, std::int64_t present, B
         for (int r = 0; r < 16; ++r) {
             const std::int64_t row = 16 * half + r;
             Lanes::store(as_floats(rows) + 16 * r, row < present
-                                                       ? Lanes::load(PairedOperands::words(x + row * width))
+                                                       ? Lanes::load(PairedOperands::words(x).row(row))
                                                        : Lanes::constant(0.0f));
         }
         Lanes::transpose16(rows, 16, halves[half], 16);
@@ -181,14 +180,15 @@ void transpose_square(const BF16* x, std::int64_t width, std::int64_t present, B
 }
 
 /// See AttentionKernels::transpose.
-void transpose_rows(const void* x, std::int64_t count, std::int64_t head_size, Range rows, void* to) {
-    const std::int64_t stride = transposed_row(count);
+void transpose_rows(const AttentionSize& size, const TransposedOperand& p, std::int64_t head, Range rows) {
+    const HeadRows<const BF16> x = head_of(size, p.x, head, static_cast<const BF16*>(nullptr));
+    const std::int64_t stride = transposed_row(p.count);
+    BF16* const to = reinterpret_cast<BF16*>(p.to) + head * size.head_size * stride;
     // The last rows also fill up the end, from which a block may read.
-    const std::int64_t last = rows.last == count ? stride : rows.last;
+    const std::int64_t last = rows.last == p.count ? stride : rows.last;
     for (std::int64_t row = rows.first; row < last; row += 32)
-        for (std::int64_t d = 0; d < head_size; d += 32)
-            transpose_square(static_cast<const BF16*>(x) + row * head_size + d, head_size, count - row,
-                             static_cast<BF16*>(to) + d * stride + row, stride);
+        for (std::int64_t d = 0; d < size.head_size; d += 32)
+            transpose_square({x.row(row) + d, x.stride}, p.count - row, to + d * stride + row, stride);
 }
 
 }  // namespace

@@ -21,18 +21,20 @@ struct WidenedOperands : VectorProducts {
 
     /// Positions into the lanes, [D / word, lanes].
     template <class T>
-    MANTISSA_LANES void positions(const T* x, std::int64_t count, std::int64_t width, float factor,
-                                  const Block& block) {
+    MANTISSA_LANES void positions(const HeadRows<const T>& x, std::int64_t count, std::int64_t width,
+                                  float factor, const Block& block) {
         into_lanes(x, count, width, factor, block);
     }
     /// Rows to be multiplied element by element along the head.
     template <class T>
-    MANTISSA_LANES Rows along_head(const T* x, std::int64_t count, std::int64_t width, float* scratch) {
+    MANTISSA_LANES Rows along_head(const HeadRows<const T>& x, std::int64_t count, std::int64_t width,
+                                   float* scratch) {
         return widened(x, count, width, scratch);
     }
     /// The same rows, to be summed over.
     template <class T>
-    MANTISSA_LANES Rows summed(const T*, const Rows& rows, std::int64_t, float*, const TransposedRows&) {
+    MANTISSA_LANES Rows summed(const HeadRows<const T>&, const Rows& rows, std::int64_t, float*,
+                               const TransposedRows&) {
         return rows;
     }
     /// Weights [rows, lanes], to be summed over rows.
@@ -41,8 +43,8 @@ struct WidenedOperands : VectorProducts {
     MANTISSA_LANES Rows across(const Block& p, std::int64_t rows, float*) { return {p.data, p.lanes, rows}; }
     /// Rows to be summed over, padded with zeros to whole vectors: [count / word, lanes].
     template <class T>
-    MANTISSA_LANES void padded(const T* x, std::int64_t count, std::int64_t width, float factor,
-                               const Block& to) {
+    MANTISSA_LANES void padded(const HeadRows<const T>& x, std::int64_t count, std::int64_t width,
+                               float factor, const Block& to) {
         padded_rows(x, count, width, factor, to);
     }
 };

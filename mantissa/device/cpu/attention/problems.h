@@ -1,7 +1,9 @@
-// The problems that attention kernels solve: sizes, types and pointers, nothing else. Plain data without
-// functions, since files compiled for one instruction set include it.
+// The problems that attention kernels solve: sizes, types, places and pointers, nothing else. Plain data
+// without functions, since files compiled for one instruction set include it.
 //
-// Tensors are dense, heads of all sequences one after another: N = B H of them. Queries, keys, values, their
+// The D elements of a head at one position stand side by side; where such rows lie is said by strides, so
+// that operands are read and gradients written where their neighbours in the graph have them: [B, H, T, D],
+// [B, T, H, D], or [B, T, 3, H, D] of queries, keys and values in one tensor. Queries, keys, values, their
 // result and all gradients have one type, F32, BF16 or F16; arithmetic and sums are in FP32.
 #pragma once
 
@@ -12,7 +14,8 @@
 namespace mantissa::cpu {
 
 struct AttentionSize {
-    std::int64_t heads = 0;      ///< N, of all sequences together
+    std::int64_t sequences = 1;  ///< B
+    std::int64_t heads = 0;      ///< H, of one sequence; N = B H are counted through all sequences
     std::int64_t queries = 0;    ///< T
     std::int64_t keys = 0;       ///< S; with a causal mask at least T, the last query sees the last key
     std::int64_t head_size = 0;  ///< D
@@ -21,28 +24,45 @@ struct AttentionSize {
     DType dtype = DType::f32;  ///< of all tensors but lse
 };
 
+/// Elements from one to the next.
+struct HeadStrides {
+    std::int64_t sequence = 0;
+    std::int64_t head = 0;
+    std::int64_t position = 0;
+};
+
+struct ConstHeads {
+    const void* data = nullptr;  // [B, H, T, D] by strides
+    HeadStrides strides = {};
+};
+
+struct Heads {
+    void* data = nullptr;  // [B, H, T, D] by strides
+    HeadStrides strides = {};
+};
+
 /// o = softmax(scale q k^T) v, lse = log(sum(exp(scale q k^T))).
 struct Attention {
     AttentionSize size;
-    const void* q = nullptr;     // [N, T, D]
-    const void* k = nullptr;     // [N, S, D]
-    const void* v = nullptr;     // [N, S, D]
-    void* o = nullptr;           // [N, T, D]
+    ConstHeads q = {};           // [B, H, T, D]
+    ConstHeads k = {};           // [B, H, S, D]
+    ConstHeads v = {};           // [B, H, S, D]
+    Heads o = {};                // [B, H, T, D]
     float* lse = nullptr;        // [N, T]
     float* workspace = nullptr;  ///< attention_workspace() bytes
 };
 
 struct AttentionGrad {
     AttentionSize size;
-    const void* d_o = nullptr;   // [N, T, D]
-    const void* q = nullptr;     // [N, T, D]
-    const void* k = nullptr;     // [N, S, D]
-    const void* v = nullptr;     // [N, S, D]
-    const void* o = nullptr;     // [N, T, D]
+    ConstHeads d_o = {};         // [B, H, T, D]
+    ConstHeads q = {};           // [B, H, T, D]
+    ConstHeads k = {};           // [B, H, S, D]
+    ConstHeads v = {};           // [B, H, S, D]
+    ConstHeads o = {};           // [B, H, T, D]
     const float* lse = nullptr;  // [N, T]
-    void* dq = nullptr;          // [N, T, D]
-    void* dk = nullptr;          // [N, S, D]
-    void* dv = nullptr;          // [N, S, D]
+    Heads dq = {};               // [B, H, T, D]
+    Heads dk = {};               // [B, H, S, D]
+    Heads dv = {};               // [B, H, S, D]
     float* workspace = nullptr;  ///< attention_grad_workspace() bytes
 };
 

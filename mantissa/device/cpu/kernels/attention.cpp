@@ -4,73 +4,117 @@
 #include "mantissa/device/cpu/attention/attention.h"
 #include "mantissa/device/cpu/attention/kept.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/graph/attention_layout.h"
 
 namespace mantissa::cpu {
 
 namespace {
 
-/// q and k stand beside one another among the operands, q at `first`.
-AttentionSize size_of(const Problem& problem, std::size_t first) {
-    const Type &q = problem.inputs[first], &k = problem.inputs[first + 1];
-    return {.heads = q.shape[0] * q.shape[1],
-            .queries = q.shape[2],
-            .keys = k.shape[2],
-            .head_size = q.shape[3],
-            .causal = problem.attributes.flag("causal"),
-            .scale = static_cast<float>(problem.attributes.number("scale")),
-            .dtype = q.dtype};
-}
+/// Where heads lie in one of several tensors.
+struct Place {
+    std::size_t tensor = 0;
+    std::int64_t start = 0;  ///< bytes
+    HeadStrides strides = {};
+
+    ConstHeads in(std::span<const std::byte* const> tensors) const {
+        return {tensors[tensor] + start, strides};
+    }
+    Heads in(std::span<std::byte* const> tensors) const { return {tensors[tensor] + start, strides}; }
+};
+
+/// What a launch must know of the problem beside the addresses. The tensors of queries, keys and values stand
+/// from operand `first` on.
+struct Prepared {
+    AttentionSize size;
+    Place q, k, v;  ///< among the tensors of queries, keys and values
+    Place o;
+    std::size_t tensors = 0;
+
+    Prepared(const Problem& problem, std::size_t first) {
+        const AttentionLayout layout = attention_layout(problem.attributes);
+        tensors = layout.operands.size();
+        const auto operands = std::span<const Type>(problem.inputs).subspan(first, tensors);
+        const AttentionExtents e = attention_extents(layout, operands);
+        size = {.sequences = e.sequences,
+                .heads = e.heads,
+                .queries = e.queries,
+                .keys = e.keys,
+                .head_size = e.head_size,
+                .causal = problem.attributes.flag("causal"),
+                .scale = static_cast<float>(problem.attributes.number("scale")),
+                .dtype = operands[0].dtype};
+        const auto place = [&](char name) {
+            const AttentionPart part = part_of(layout, name);
+            const std::string& axes = layout.operands[part.tensor].axes;
+            return place_at(part.tensor, strides_of(axes, operands[part.tensor].shape, part.index));
+        };
+        q = place('q'), k = place('k'), v = place('v');
+        const Shape heads{e.sequences, e.heads, e.queries, e.head_size};
+        o = place_at(0, strides_of(layout.result, stored_shape(layout.result, heads)));
+    }
+
+  private:
+    Place place_at(std::size_t tensor, const AttentionStrides& strides) const {
+        return {.tensor = tensor,
+                .start = strides.start * static_cast<std::int64_t>(mantissa::size_of(size.dtype)),
+                .strides = {strides.sequence, strides.head, strides.position}};
+    }
+};
 
 std::string refusal(const Problem& problem, std::size_t first, DType operands,
                     const AttentionKernels& kernels) {
-    const Type& q = problem.inputs[first];
-    if (q.dtype != operands)
-        return fmt::format("it is written for {}, got {}", mantissa::name_of(operands), q.text());
-    if (q.shape.elements() == 0) return "it needs one element or more";
-    return refusal(kernels, size_of(problem, first));
+    const Type& one = problem.inputs[first];
+    if (one.dtype != operands)
+        return fmt::format("it is written for {}, got {}", mantissa::name_of(operands), one.text());
+    const AttentionSize size = Prepared(problem, first).size;
+    if (size.sequences * size.heads * size.queries * size.head_size == 0)
+        return "it needs one element or more";
+    return refusal(kernels, size);
 }
 
 Kernel forward_kernel(const Context& context, const AttentionKernels& kernels) {
     const auto prepare = [&kernels, &pool = context.pool](const Problem& problem) -> Launch {
-        return [&kernels, &pool, size = size_of(problem, 0)](const Operands& o) {
+        return [&kernels, &pool, at = Prepared(problem, 0)](const Operands& o) {
             attention(kernels,
-                      {.size = size,
-                       .q = o.inputs[0],
-                       .k = o.inputs[1],
-                       .v = o.inputs[2],
-                       .o = o.outputs[0],
+                      {.size = at.size,
+                       .q = at.q.in(o.inputs),
+                       .k = at.k.in(o.inputs),
+                       .v = at.v.in(o.inputs),
+                       .o = at.o.in(o.outputs),
                        .lse = o.output<float>(1),
                        .workspace = reinterpret_cast<float*>(o.workspace)},
                       pool);
         };
     };
     const auto workspace = [&kernels, threads = context.pool.threads()](const Problem& problem) {
-        return attention_workspace(kernels, size_of(problem, 0), threads);
+        return attention_workspace(kernels, Prepared(problem, 0).size, threads);
     };
     return {.name = {}, .prepare = prepare, .workspace = workspace};
 }
 
-/// do, q, k, v, o, log-sum-exp.
+/// do, the tensors of q, k and v, then o and the log-sum-exp.
 Kernel gradient_kernel(const Context& context, const AttentionKernels& kernels) {
     const auto prepare = [&kernels, &pool = context.pool](const Problem& problem) -> Launch {
-        return [&kernels, &pool, size = size_of(problem, 1)](const Operands& o) {
+        return [&kernels, &pool, at = Prepared(problem, 1)](const Operands& o) {
+            const std::span<const std::byte* const> operands = o.inputs;
+            const auto tensors = operands.subspan(1);
             attention_grad(kernels,
-                           {.size = size,
-                            .d_o = o.inputs[0],
-                            .q = o.inputs[1],
-                            .k = o.inputs[2],
-                            .v = o.inputs[3],
-                            .o = o.inputs[4],
-                            .lse = o.input<float>(5),
-                            .dq = o.outputs[0],
-                            .dk = o.outputs[1],
-                            .dv = o.outputs[2],
+                           {.size = at.size,
+                            .d_o = at.o.in(operands),
+                            .q = at.q.in(tensors),
+                            .k = at.k.in(tensors),
+                            .v = at.v.in(tensors),
+                            .o = at.o.in(tensors.subspan(at.tensors)),
+                            .lse = o.input<float>(at.tensors + 2),
+                            .dq = at.q.in(o.outputs),
+                            .dk = at.k.in(o.outputs),
+                            .dv = at.v.in(o.outputs),
                             .workspace = reinterpret_cast<float*>(o.workspace)},
                            pool);
         };
     };
     const auto workspace = [&kernels, threads = context.pool.threads()](const Problem& problem) {
-        return attention_grad_workspace(kernels, size_of(problem, 1), threads);
+        return attention_grad_workspace(kernels, Prepared(problem, 1).size, threads);
     };
     return {.name = {}, .prepare = prepare, .workspace = workspace};
 }
@@ -125,7 +169,7 @@ void add_attention_kernels(KernelTable& table, const Context& context) {
         const std::string name =
             fmt::format("attention {0}*{0}+f32 {1}{2}", mantissa::name_of(dtype), kernels.name, how);
         Kernel both[] = {forward_kernel(context, kernels), gradient_kernel(context, kernels)};
-        for (const std::size_t first : {0u, 1u}) {  // where q stands
+        for (const std::size_t first : {0u, 1u}) {  // where the tensors of queries, keys and values stand
             both[first].name = name;
             both[first].refusal = [&kernels, first, dtype](const Problem& problem) {
                 return refusal(problem, first, dtype, kernels);

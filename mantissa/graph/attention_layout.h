@@ -1,0 +1,70 @@
+// Where attention finds its operands and leaves its result: the axes of each tensor, in the order in which
+// they are stored.
+//
+// A tensor's axes are a word of the letters b (sequences), h (heads), t (positions) and d (elements of a
+// head); d is the last, so that rows of a head are one run of memory. Queries, keys and values, or two of
+// them, may share a tensor, which then has one axis more, p, along which they follow one another. The
+// attribute `operands` says so for each tensor: "q:bthd,k:bthd,v:bthd", or "qkv:btphd" for one [B, T, 3, H,
+// D]; the attribute `result` has the axes of the result. Without them all is [B, H, T, D].
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/graph/attributes.h"
+#include "mantissa/graph/type.h"
+
+namespace mantissa {
+
+struct AttentionTensor {
+    std::string holds;  ///< which of q, k and v, in the order of the axis p
+    std::string axes;   ///< as in "btphd"
+
+    friend bool operator==(const AttentionTensor&, const AttentionTensor&) = default;
+};
+
+/// The order of axes without attributes.
+inline constexpr const char* plain_attention_axes = "bhtd";
+
+struct AttentionLayout {
+    std::vector<AttentionTensor> operands = {
+        {"q", plain_attention_axes}, {"k", plain_attention_axes}, {"v", plain_attention_axes}};
+    std::string result = plain_attention_axes;
+
+    friend bool operator==(const AttentionLayout&, const AttentionLayout&) = default;
+};
+
+/// Throws UserError if the words are none of the above.
+AttentionLayout attention_layout(const Attributes& attributes);
+/// The attributes with the words for this layout; no words where they say nothing.
+Attributes with_layout(bool causal, double scale, const AttentionLayout& layout);
+
+/// One of q, k and v: its tensor among the operands, and its place along p.
+struct AttentionPart {
+    std::size_t tensor = 0;
+    std::int64_t index = 0;
+};
+AttentionPart part_of(const AttentionLayout& layout, char name);
+
+/// B, H, T and D of a tensor that is stored so.
+Shape heads_of_stored(const std::string& axes, const Shape& stored);
+/// The shape in which [B, H, T, D], or `parts` of them, are stored.
+Shape stored_shape(const std::string& axes, const Shape& heads, std::int64_t parts = 1);
+/// As in "[B, T, 3, H, D]".
+std::string axes_text(const AttentionTensor& tensor);
+
+/// Elements from one sequence, head and position to the next, and to the first of a part.
+struct AttentionStrides {
+    std::int64_t start = 0, sequence = 0, head = 0, position = 0;
+};
+AttentionStrides strides_of(const std::string& axes, const Shape& stored, std::int64_t part = 0);
+
+/// B, H, T (queries), S (keys) and D.
+struct AttentionExtents {
+    std::int64_t sequences = 0, heads = 0, queries = 0, keys = 0, head_size = 0;
+};
+/// Of an attention whose tensors of queries, keys and values have these types.
+AttentionExtents attention_extents(const AttentionLayout& layout, std::span<const Type> operands);
+
+}  // namespace mantissa
