@@ -203,6 +203,13 @@ void dump_plan(const RunOptions& options, const std::string& name, const Plan& p
     if (!options.dump.empty()) write_output(options.dump + "/" + name, plan.text());
 }
 
+void dump_attention(const RunOptions& options, const Trainer& trainer) {
+    if (options.dump.empty() || trainer.refused_attention().empty()) return;
+    std::string text;
+    for (const PatternRefusal& refusal : trainer.refused_attention()) text += refusal.text() + "\n";
+    write_output(options.dump + "/attention.txt", text);
+}
+
 void dump_padding(const RunOptions& options, const Trainer& trainer) {
     if (options.dump.empty() || !trainer.options().pipeline.pad) return;
     std::string text;

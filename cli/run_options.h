@@ -64,6 +64,9 @@ std::vector<std::string> split_at_commas(const std::string& text);
 /// Writes the plan as DIR/FILE, if --dump asks for it.
 void dump_plan(const RunOptions& options, const std::string& file, const Plan& plan);
 
+/// Writes why a softmax is no attention, or a movement of heads stays, if --dump asks for it.
+void dump_attention(const RunOptions& options, const Trainer& trainer);
+
 /// Writes what was padded, and why the rest was not, if --dump asks for it.
 void dump_padding(const RunOptions& options, const Trainer& trainer);
 

@@ -12,6 +12,7 @@
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/lay_out.h"
+#include "mantissa/passes/lay_out_attention.h"
 #include "mantissa/passes/quantize.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/simplify.h"
@@ -86,7 +87,7 @@ void build_chunked_loss(Pipeline& pipeline, Graph& graph, Value& loss,
     for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].gradient = {graph, kept[i + 1]};
 }
 
-/// The forward pass, with attention found if it is asked for, in the formats of the policy.
+/// The forward pass, with attention found and laid out if it is asked for, in the formats of the policy.
 Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
                      const PipelineOptions& options, std::vector<PatternRefusal>& refused_attention) {
     Tensor loss;
@@ -97,6 +98,12 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
             AttentionMatch match = match_attention(graph, {&place, 1});
             graph = std::move(match.graph);
             refused_attention = std::move(match.refused);
+        });
+    if (options.lay_out)
+        pipeline.run("lay_out_attention", [&] {
+            LaidOutAttention laid = lay_out_attention(graph, {&place, 1});
+            graph = std::move(laid.graph);
+            refused_attention.insert(refused_attention.end(), laid.refused.begin(), laid.refused.end());
         });
     if (!options.policy.weights.empty())
         pipeline.run("quantize", [&] { graph = quantize(graph, options.policy, {&place, 1}); });

@@ -39,7 +39,9 @@ struct PipelineOptions {
     bool match_attention = false;  ///< whether attention is looked for in the model
     bool chunk_loss = false;       ///< whether the logits are made a chunk of tokens at a time
     bool pad = false;              ///< whether ugly extents of parameters are padded
-    bool lay_out = false;          ///< whether what follows from parameters alone is kept beside them
+    /// Whether attention reads and writes heads where they lie, and what follows from parameters alone is
+    /// kept beside them.
+    bool lay_out = false;
     bool fuse = false;  ///< whether row and element-wise work becomes nests, for kernels made in process
     /// What the backward pass computes again instead of keeping it; see passes/recompute.h.
     std::set<std::string> recompute = {};
@@ -65,8 +67,9 @@ struct BuiltGraph {
     Graph graph;
     Graph derive = {};  ///< makes the derived states of `graph`; see lay_out.h
     std::vector<PassTime> times;
-    std::vector<PatternRefusal> refused_attention = {};  ///< softmaxes that are part of none
-    std::vector<PatternRefusal> refused_chunks = {};     ///< losses whose logits stay whole
+    /// Softmaxes that are part of none, and movements of heads that stay.
+    std::vector<PatternRefusal> refused_attention = {};
+    std::vector<PatternRefusal> refused_chunks = {};  ///< losses whose logits stay whole
     std::vector<PaddedParameter> padded = {};
     std::vector<UnpaddedParameter> unpadded = {};  ///< the other parameters, if padding was asked for
     std::vector<FusionRefusal> unfused = {};       ///< what was not fused, and why

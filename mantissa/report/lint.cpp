@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/attention_layout.h"
 #include "mantissa/passes/uses.h"
 
 namespace mantissa {
@@ -214,11 +215,14 @@ class Linter {
 
     void look_at_attention(NodeId id) {
         const Node& node = graph_.node(id);
-        const std::vector<std::int64_t>& q = graph_.type(node.inputs[0]).shape.extents();  // B, H, T, D
+        const std::vector<Type> types = graph_.input_types(node);
+        const AttentionExtents e = attention_extents(attention_layout(node.attributes), types);
+        const bool causal = node.attributes.flag("causal");
+        // Measured on plain operands, wherever the model's lie.
         const LintProbe probe{.kind = LintProbe::Kind::attention,
-                              .extents = q,
-                              .dtype = graph_.type(node.inputs[0]).dtype,
-                              .attributes = node.attributes};
+                              .extents = {e.sequences, e.heads, e.queries, e.head_size},
+                              .dtype = types[0].dtype,
+                              .attributes = with_layout(causal, node.attributes.number("scale"), {})};
         const std::string where = node.origin.scope.empty() ? "attention" : node.origin.scope;
         look_at_heads(probe, where);
         look_at_axis(probe, "head size", 3, where);

@@ -112,7 +112,8 @@ std::unique_ptr<Plan> Trainer::build(const TraceUpdate& update, const PipelineOp
     BuiltGraph step = build_training_step(trace_micro_step(options_), update, pipeline);
     pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
     unfused_.insert(unfused_.end(), step.unfused.begin(), step.unfused.end());
-    padded_ = std::move(step.padded);  // the plans of a step pad alike
+    refused_attention_ = std::move(step.refused_attention);  // the plans of a step have the same layers
+    padded_ = std::move(step.padded);                        // and pad alike
     unpadded_ = std::move(step.unpadded);
     const Stopwatch planning;
     if (!step.derive.states().empty()) derive_plan_ = std::make_unique<Plan>(std::move(step.derive), device_);

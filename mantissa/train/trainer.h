@@ -106,6 +106,8 @@ class Trainer {
     const std::vector<PassTime>& pass_times() const { return pass_times_; }
     /// What was not fused, and why; empty unless fusing was asked for.
     const std::vector<FusionRefusal>& unfused() const { return unfused_; }
+    /// Softmaxes that are part of no attention, and movements of heads that stay, and why.
+    const std::vector<PatternRefusal>& refused_attention() const { return refused_attention_; }
     /// Parameters that lie padded, and why the others do not; both empty unless padding was asked for.
     const std::vector<PaddedParameter>& padded() const { return padded_; }
     const std::vector<UnpaddedParameter>& unpadded() const { return unpadded_; }
@@ -133,6 +135,7 @@ class Trainer {
         scaled_up_plan_;  // to see what underflows; null where the scale is a state, or none is needed
     std::vector<PassTime> pass_times_;
     std::vector<FusionRefusal> unfused_;
+    std::vector<PatternRefusal> refused_attention_;
     std::vector<PaddedParameter> padded_;
     std::vector<UnpaddedParameter> unpadded_;
     double build_milliseconds_ = 0;

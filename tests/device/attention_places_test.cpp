@@ -192,6 +192,37 @@ TEST(AttentionPlaces, AnyOrderOfAxesGivesTheBitsOfDenseOperands) {
     }
 }
 
+Numbers negated(Numbers x) {
+    for (double& value : x) value = -value;
+    return x;
+}
+
+TEST(AttentionPlaces, ANegativeScaleIsAPositiveOneOfNegatedQueries) {
+    static ThreadPool pool(2);
+    const Setting setting{row_kernels(Isa::generic), pool, Placement::starts_at_guard, Stores::plain};
+    for (const DType dtype : {DType::f32, DType::bf16}) {
+        AttentionSize s{
+            .heads = 2, .queries = 70, .keys = 150, .head_size = 32, .causal = true, .scale = 0.25f};
+        s.dtype = dtype;
+        const std::int64_t q = 2 * 70 * 32, k = 2 * 150 * 32;
+        AttentionOperands x{normal_values(q, dtype, 1, 1), normal_values(k, dtype, 1, 2),
+                            normal_values(k, dtype, 1, 3), normal_values(q, dtype, 1, 4)};
+        for (const AttentionKernels* kernels : all_levels()) {
+            if (!refusal(*kernels, s).empty()) continue;
+            SCOPED_TRACE(kernels->name);
+            const Order order{"bthd", "bhtd"};
+            const Outcome positive = run(setting, *kernels, s, x, order);
+            AttentionOperands turned = x;
+            turned.q = negated(x.q);
+            AttentionSize negative = s;
+            negative.scale = -s.scale;
+            Outcome got = run(setting, *kernels, negative, turned, order);
+            got.dq = negated(got.dq);
+            EXPECT_TRUE(got == positive);
+        }
+    }
+}
+
 TEST(AttentionPlaces, RowsAndTensorsThatMeetAreFound) {
     const HeadExtents e{2, 3, 5, 4};  // B, H, T, D
     EXPECT_TRUE(rows_are_apart(e, dense_strides(3, 5, 4)));

@@ -1,0 +1,300 @@
+#include "mantissa/passes/lay_out_attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "mantissa/graph/attention_layout.h"
+#include "mantissa/graph/tensor.h"
+#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/rewriter.h"
+#include "mantissa/passes/stored_axes.h"
+#include "mantissa/passes/uses.h"
+
+namespace mantissa {
+
+namespace {
+
+/// A tensor from which an operand is made, and where the operand lies in it.
+struct Source {
+    Value base;
+    StoredAxes stored;
+    bool saves_a_copy = false;  ///< whether a movement between this and the source before is no view
+};
+
+/// What is known of q, k or v.
+struct Heads {
+    char name = 0;
+    std::vector<Source> sources;  ///< the operand itself, then what it is made from, step by step
+    std::size_t chosen = 0;       ///< among `sources`
+
+    const Source& source() const { return sources[chosen]; }
+};
+
+/// How one attention is to be laid out.
+struct Choice {
+    AttentionLayout layout;
+    std::vector<Value> tensors;     ///< of the operands
+    std::optional<Value> result;    ///< what stands in the result's new order; none: the result itself
+    std::vector<Value> superseded;  ///< the result and what lies between
+};
+
+class AttentionLayouts {
+  public:
+    AttentionLayouts(const Graph& graph, std::span<const Value> kept) : graph_(graph), uses_(graph, kept) {}
+
+    /// Nothing if the node stays as it is.
+    std::optional<Choice> choose(NodeId id) {
+        const Node& node = graph_.node(id);
+        if (node.outputs[0].shape.elements() == 0 || is_differentiated(id)) return std::nullopt;
+        const AttentionLayout before = attention_layout(node.attributes);
+        std::array<Heads, 3> heads;
+        for (std::size_t i = 0; i < heads.size(); ++i) heads[i] = sources_of(id, before, "qkv"[i]);
+        choose_sources(heads);
+        for (const Heads& one : heads) explain(node, one);
+        Choice choice = laid_out(heads);
+        keep_unchanged(choice, before, node);
+        choose_result(id, before, choice);
+        if (choice.layout == before) return std::nullopt;
+        superseded_.insert(choice.superseded.begin(), choice.superseded.end());
+        return choice;
+    }
+
+    std::vector<PatternRefusal> refused() const { return refused_; }
+
+  private:
+    /// Its gradient reads o by the same layout.
+    bool is_differentiated(NodeId id) const {
+        const auto& users = uses_.of({id, 1});
+        return std::ranges::any_of(
+            users, [&](NodeId user) { return user >= 0 && graph_.node(user).op->name == "attention_grad"; });
+    }
+
+    Heads sources_of(NodeId id, const AttentionLayout& layout, char name) const {
+        const auto [tensor, index] = part_of(layout, name);
+        const std::string& letters = layout.operands[tensor].axes;
+        Heads heads{.name = name, .sources = {}};
+        std::vector<Value> way{graph_.node(id).inputs[tensor]};  // back from the operand
+        while (true) {
+            const Value base = way.back();
+            StoredAxesReader reader(graph_.type(base).shape);
+            for (std::size_t i = way.size() - 1; i-- > 0;)
+                reader.follow(graph_.node(way[i].node), way[i].output);
+            const bool copies = way.size() > 1 && !is_view(graph_, graph_.node(way[way.size() - 2].node));
+            heads.sources.push_back({base, reader.in_first(letters, index), copies});
+            const Node& maker = graph_.node(base.node);
+            if (!is_followed(maker) || superseded_.contains(maker.inputs[0])) return heads;
+            way.push_back(maker.inputs[0]);
+        }
+    }
+
+    /// The farthest source that attention can read; one with parts only where it reads all of them.
+    static void choose_sources(std::array<Heads, 3>& heads) {
+        for (Heads& one : heads) {
+            one.chosen = one.sources.size() - 1;
+            while (one.source().stored.axes.empty()) --one.chosen;
+        }
+        while (true) {
+            std::array<std::string, 3> missing;
+            for (std::size_t i = 0; i < heads.size(); ++i) missing[i] = missing_parts(heads[i], heads);
+            if (std::ranges::all_of(missing, &std::string::empty)) return;
+            for (std::size_t i = 0; i < heads.size(); ++i) {
+                if (missing[i].empty()) continue;
+                heads[i].sources[heads[i].chosen].stored.reason = missing[i];
+                do --heads[i].chosen;
+                while (heads[i].source().stored.axes.empty());
+            }
+        }
+    }
+
+    /// Empty if every part of the tensor is read once.
+    static std::string missing_parts(const Heads& one, const std::array<Heads, 3>& heads) {
+        const StoredAxes& stored = one.source().stored;
+        std::set<std::int64_t> read;
+        std::int64_t readers = 0;
+        for (const Heads& other : heads) {
+            const Source& source = other.source();
+            if (source.base != one.source().base || source.stored.axes != stored.axes) continue;
+            read.insert(source.stored.index);
+            ++readers;
+        }
+        const auto parts = static_cast<std::int64_t>(read.size());
+        if (stored.parts == 1 || (parts == stored.parts && readers == stored.parts)) return "";
+        return fmt::format("of the {} parts there attention reads {}", stored.parts, parts);
+    }
+
+    /// Heads that are parts of one tensor share it.
+    static AttentionLayout grouped(const std::array<Heads, 3>& heads, std::vector<Value>& tensors) {
+        AttentionLayout layout{.operands = {}};
+        for (const Heads& one : heads) {
+            const Source& source = one.source();
+            const auto parts = static_cast<std::size_t>(source.stored.parts);
+            const auto is_its = [&](const AttentionTensor& tensor) {
+                const auto at = static_cast<std::size_t>(&tensor - layout.operands.data());
+                return parts > 1 && tensors[at] == source.base && tensor.axes == source.stored.axes;
+            };
+            auto found = std::ranges::find_if(layout.operands, is_its);
+            if (found == layout.operands.end()) {
+                layout.operands.push_back({std::string(parts, ' '), source.stored.axes});
+                tensors.push_back(source.base);
+                found = layout.operands.end() - 1;
+            }
+            found->holds[static_cast<std::size_t>(source.stored.index)] = one.name;
+        }
+        return layout;
+    }
+
+    static Choice laid_out(const std::array<Heads, 3>& heads) {
+        Choice choice;
+        choice.layout = grouped(heads, choice.tensors);
+        return choice;
+    }
+
+    /// A tensor that attention reads in the order that it had is the operand that it was.
+    static void keep_unchanged(Choice& choice, const AttentionLayout& before, const Node& node) {
+        for (std::size_t i = 0; i < choice.tensors.size(); ++i) {
+            const auto same = std::ranges::find(before.operands, choice.layout.operands[i]);
+            if (same != before.operands.end())
+                choice.tensors[i] = node.inputs[static_cast<std::size_t>(same - before.operands.begin())];
+        }
+    }
+
+    /// Why the nearest source from which a copy would be saved cannot be read.
+    void explain(const Node& node, const Heads& heads) {
+        std::string reason;
+        for (std::size_t i = heads.chosen + 1; i < heads.sources.size(); ++i) {
+            const Source& source = heads.sources[i];
+            if (reason.empty()) reason = source.stored.reason;
+            if (!source.saves_a_copy || reason.empty()) continue;
+            const char* const what = heads.name == 'q' ? "queries" : heads.name == 'k' ? "keys" : "values";
+            const Value moved = heads.sources[i - 1].base;
+            refused_.push_back(
+                {node.origin, "attention",
+                 fmt::format("{} are not read before '{}' to {}: {}", what, graph_.node(moved.node).op->name,
+                             graph_.type(moved).shape.text(), reason)});
+            return;
+        }
+    }
+
+    /// The farthest value made from the result alone in whose order attention can write it.
+    void choose_result(NodeId id, const AttentionLayout& before, Choice& choice) {
+        choice.layout.result = before.result;
+        Value at{id, 0};
+        StoredAxesReader reader(graph_.type(at).shape);
+        std::vector<Value> passed;
+        std::string reason;
+        while (true) {
+            const auto& users = uses_.of(at);
+            const auto moves = [&](NodeId user) {
+                return user >= 0 &&
+                       (graph_.node(user).op->name == "reshape" || graph_.node(user).op->name == "transpose");
+            };
+            if (users.size() != 1 && std::ranges::any_of(users, moves))
+                reason = fmt::format("it is read in {} places", users.size());
+            if (users.size() != 1 || !moves(users[0])) break;
+            passed.push_back(at);
+            at = {users[0], 0};
+            reader.follow(graph_.node(at.node), 0);
+            const StoredAxes stored = reader.at_hand(before.result);
+            if (stored.axes.empty()) {
+                reason = stored.reason;
+            } else if (stored.axes != choice.layout.result) {
+                choice.layout.result = stored.axes;
+                choice.result = at;
+                choice.superseded = passed;
+                reason.clear();
+            }
+        }
+        if (choice.layout.result == before.result) choice.result.reset(), choice.superseded.clear();
+        if (reason.empty()) return;
+        refused_.push_back({graph_.node(id).origin, "attention",
+                            fmt::format("the result is not written in another order: {}", reason)});
+    }
+
+    const Graph& graph_;
+    const Uses uses_;
+    std::set<Value> superseded_;
+    std::vector<PatternRefusal> refused_;
+};
+
+/// Nodes that nothing reads any more: movements of which attention now reads the source.
+std::set<NodeId> unread(const Graph& graph, std::span<const Value> kept,
+                        const std::map<NodeId, Choice>& choices) {
+    const Uses uses(graph, kept);
+    std::set<Value> read;
+    for (const auto& [id, choice] : choices) read.insert(choice.tensors.begin(), choice.tensors.end());
+    std::set<NodeId> gone;
+    for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;) {
+        const Node& node = graph.node(id);
+        if (!is_followed(node)) continue;
+        bool lost = false, needed = false;
+        for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i) {
+            needed = needed || read.contains({id, i});
+            for (const NodeId user : uses.of({id, i})) {
+                const bool stays = user < 0 || (!gone.contains(user) && !choices.contains(user));
+                needed = needed || stays;
+                lost = lost || !stays;
+            }
+        }
+        if (lost && !needed) gone.insert(id);
+    }
+    return gone;
+}
+
+void replace(const Graph& source, Rewriter& rewriter, NodeId id, const Choice& choice) {
+    const Node& node = source.node(id);
+    Graph& target = rewriter.target();
+    const OriginScope scope(target, node.origin);
+    const AttentionLayout before = attention_layout(node.attributes);
+    std::vector<Type> types;
+    for (const Value& input : node.inputs) types.push_back(source.type(input));
+    const AttentionExtents e = attention_extents(before, types);
+    std::vector<Tensor> operands;
+    for (std::size_t i = 0; i < choice.tensors.size(); ++i) {
+        const auto& [holds, axes] = choice.layout.operands[i];
+        const std::int64_t positions = holds.find('q') != std::string::npos ? e.queries : e.keys;
+        const Shape shape = stored_shape(axes, {e.sequences, e.heads, positions, e.head_size},
+                                         static_cast<std::int64_t>(holds.size()));
+        const Tensor tensor(target, rewriter.map(choice.tensors[i]));
+        operands.push_back(tensor.shape() == shape ? tensor : reshape(tensor, shape));
+    }
+    const Attributes attributes =
+        with_layout(node.attributes.flag("causal"), node.attributes.number("scale"), choice.layout);
+    const std::vector<Tensor> outputs = call(target, "attention", operands, attributes);
+    rewriter.place({id, 1}, outputs[1].value());
+    const Value result = choice.result.value_or(Value{id, 0});
+    const Shape& shape = source.type(result).shape;
+    rewriter.place(result, (outputs[0].shape() == shape ? outputs[0] : reshape(outputs[0], shape)).value());
+}
+
+}  // namespace
+
+LaidOutAttention lay_out_attention(const Graph& graph, std::span<Value> kept) {
+    AttentionLayouts layouts(graph, kept);
+    std::map<NodeId, Choice> choices;
+    std::set<NodeId> gone;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        if (graph.node(id).op->name != "attention") continue;
+        if (auto choice = layouts.choose(id)) {
+            for (const Value& value : choice->superseded) gone.insert(value.node);
+            if (choice->result) gone.insert(choice->result->node);
+            choices.emplace(id, std::move(*choice));
+        }
+    }
+    gone.merge(unread(graph, kept, choices));
+    Rewriter rewriter(graph);
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        if (const auto choice = choices.find(id); choice != choices.end())
+            replace(graph, rewriter, id, choice->second);
+        else if (!gone.contains(id))
+            rewriter.copy(id);
+    }
+    for (Value& value : kept) value = rewriter.map(value);
+    return {rewriter.finish(), layouts.refused()};
+}
+
+}  // namespace mantissa

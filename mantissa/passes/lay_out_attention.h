@@ -1,0 +1,32 @@
+// Lets attention read queries, keys and values where they lie, and write its result where it is wanted: what
+// only brought heads into the order [B, H, T, D] and back is absorbed by the operation's layout
+// (graph/attention_layout.h).
+//
+//   %1 = reshape(%qkv) [B, T, 3, H, D], %2 = transpose(%1) [3, B, H, T, D], %3 = split(%2),
+//   %4 = attention(%3.0, %3.1, %3.2), %5 = transpose(%4) [B, T, H, D]
+// becomes
+//   %1 = reshape(%qkv) [B, T, 3, H, D], %5 = attention(%1) {operands=qkv:btphd, result=bthd}
+//
+// Found by algebra: any chain of reshapes, transpositions and cuts into equal parts of which the axes come
+// out whole, with the elements of a head side by side. It runs before differentiation, whose gradients so
+// have the same layout. A movement that stays has a reason. Every value keeps its bits.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+#include "mantissa/passes/pattern_refusal.h"
+
+namespace mantissa {
+
+struct LaidOutAttention {
+    Graph graph;
+    std::vector<PatternRefusal> refused;  ///< movements beside attention that stay
+};
+
+/// `kept`: values that stay though nothing in the graph reads them, such as the loss; each is replaced by
+/// where it is found afterwards.
+LaidOutAttention lay_out_attention(const Graph& graph, std::span<Value> kept = {});
+
+}  // namespace mantissa
