@@ -279,6 +279,7 @@ TEST(Attention, PairsOfBf16ErrAtMostTwiceAsMuchAsThePlainVersion) {
                                                                   {3, 131, 131, 18, true},
                                                                   {17, 63, 63, 30, true},
                                                                   {1, 37, 301, 256, true},
+                                                                  {1, 33, 4000, 32, false},
                                                                   {1, 129, 67, 2, false}})
         expect_twice_the_plain_error({heads, queries, keys, head_size, causal, DType::bf16}, {&pairs, 1});
     EXPECT_EQ(refusal(*pairs, Case{1, 3, 3, 7, true, DType::bf16}.size()),
@@ -296,6 +297,7 @@ TEST(Attention, TilesErrAtMostTwiceAsMuchAsThePlainVersion) {
                                                                   {1, 1, 9, 32, true},
                                                                   {17, 63, 63, 32, true},
                                                                   {1, 37, 301, 256, true},
+                                                                  {1, 33, 4000, 32, false},
                                                                   {1, 129, 67, 64, false}})
         expect_twice_the_plain_error({heads, queries, keys, head_size, causal, DType::bf16}, {&tiles, 1});
     EXPECT_EQ(refusal(*tiles, Case{1, 3, 3, 80, true, DType::bf16}.size()),
@@ -338,6 +340,51 @@ TEST(Attention, NanAndInfinityArriveWhereTheyAreSeen) {
         }
         return std::vector<std::byte>{};
     });
+}
+
+TEST(Attention, TheLogSumExpOfTheUnitsForBf16IsThatOfFp32) {
+    // Over many blocks of keys, where an error of the factor from one to the next would add up.
+    static ThreadPool pool(2);
+    const Setting setting{row_kernels(Isa::generic), pool, Placement::starts_at_guard, Stores::plain};
+    std::vector<const AttentionKernels*> units;
+    if (has_bf16_dot()) units.push_back(attention_kernels(Bf16Unit::avx512_bf16));
+    if (best_isa() >= Isa::amx) units.push_back(attention_kernels(Bf16Unit::amx));
+    for (const Case& c :
+         {Case{1, 33, 4000, 32, false, DType::bf16}, Case{2, 200, 200, 64, true, DType::bf16}})
+        for (const AttentionKernels* kernels : units) {
+            SCOPED_TRACE(c.text() + " at " + kernels->name);
+            const AttentionSize s = c.size();
+            const AttentionOperands x = operands_of(c);
+            const ForwardOracle oracle = attention_oracle(s, x);
+            const ForwardMemory memory(setting, *kernels, s, x);
+            attention(*kernels, memory.problem(s), pool);
+            expect_matches(memory.lse, oracle.lse.values,
+                           Tolerance::bound(1, roundings(s), eps32, oracle.lse.magnitudes));
+        }
+}
+
+TEST(Attention, NanAndInfinityArriveThroughTheUnitsForBf16) {
+    static ThreadPool pool(2);
+    const Setting setting{row_kernels(Isa::generic), pool, Placement::starts_at_guard, Stores::plain};
+    std::vector<const AttentionKernels*> units;
+    if (has_bf16_dot()) units.push_back(attention_kernels(Bf16Unit::avx512_bf16));
+    if (best_isa() >= Isa::amx) units.push_back(attention_kernels(Bf16Unit::amx));
+    const Case c{1, 40, 40, 32, true, DType::bf16};
+    AttentionOperands x = operands_of(c);
+    x.k[20 * 32] = NAN;      // seen by queries 20 ... 39
+    x.q[5 * 32] = INFINITY;  // query 5 alone
+    for (const AttentionKernels* kernels : units) {
+        SCOPED_TRACE(kernels->name);
+        const ForwardMemory memory(setting, *kernels, c.size(), x);
+        attention(*kernels, memory.problem(c.size()), pool);
+        const Numbers o = memory.o.values(), lse = memory.lse.values();
+        for (std::size_t i = 0; i < 40; ++i) {
+            EXPECT_EQ(std::isnan(o[32 * i]), i >= 20 || i == 5) << i;
+            if (i != 5) {
+                EXPECT_EQ(std::isnan(lse[i]), i >= 20) << i;
+            }
+        }
+    }
 }
 
 TEST(Attention, MemoryGrowsWithTheSequenceNotWithItsSquare) {

@@ -4,7 +4,7 @@
 //   p = exp(s - lse), dp = do v^T, ds = p (dp - sum(do o)), dv = p^T do, dk = scale ds^T q, dq = scale ds k
 #pragma once
 
-#include "mantissa/device/cpu/attention/body_movement.h"
+#include "mantissa/device/cpu/attention/body_words.h"
 
 namespace mantissa::cpu {
 namespace {
@@ -35,30 +35,46 @@ KeyBlock laid_out_keys(float* scratch, std::int64_t head_size) {
     return block;
 }
 
-/// p = exp(p - lse), ds = p (ds - delta), by rows; both 0 in the lanes that row r does not see, from
-/// `seen` + r or from `count` on: what a lane without a key holds must reach no sum.
-void weights_and_gradients(const KeyBlock& block, std::int64_t rows, const float* lse, const float* delta,
-                           std::int64_t seen, std::int64_t count, float scale) {
-    const Float scales = Lanes::constant(scale), zero = Lanes::constant(0.0f);
-    for (std::int64_t r = 0; r < rows; ++r) {
-        const Float shift = Lanes::constant(lse[r]), mean = Lanes::constant(delta[r]);
-        const std::int64_t end = seen + r < count ? seen + r : count;
-        const Float ends = Lanes::constant(static_cast<float>(end));
-        for (std::int64_t lane = 0; lane < key_lanes; lane += 16) {
-            float *const p = block.p.row(r) + lane, *const ds = block.ds.row(r) + lane;
-            const Float score =
-                Operands::scale_in_operands ? Lanes::load(p) : Lanes::multiply(Lanes::load(p), scales);
-            Float weight = exp_of(Lanes::subtract(score, shift));
-            Float gradient = Lanes::multiply(weight, Lanes::subtract(Lanes::load(ds), mean));
-            if (end < lane + 16) {
-                const auto visible = Lanes::less(counted_from(static_cast<float>(lane)), ends);
-                weight = Lanes::select(visible, weight, zero);
-                gradient = Lanes::select(visible, gradient, zero);
-            }
-            Lanes::store(p, weight);
-            Lanes::store(ds, gradient);
+/// Scores of some rows and the gradients of their weights, in place by weights and gradients of scores:
+/// p = exp(p - lse), ds = p (ds - delta); both 0 in the lanes that row r does not see, from `seen` + r or
+/// from `count` on: what a lane without a key holds must reach no sum.
+struct WeightRows {
+    const float *lse, *delta;
+    std::int64_t rows, seen, count;
+};
+
+void weights_and_gradients(const KeyBlock& block, const WeightRows& x, float scale) {
+    constexpr int word = Operands::word;
+    const Operands::Exponential exponential(scale);
+    const Float zero = Lanes::constant(0.0f);
+    for_words(x.rows, [&](std::int64_t r, auto there) MANTISSA_BODY {
+        constexpr int count = decltype(there)::value;
+        Float shifts[count], means[count];
+        for (int i = 0; i < count; ++i) {
+            shifts[i] = exponential.shift_of_sum(Lanes::constant(x.lse[r + i]));
+            means[i] = Lanes::constant(x.delta[r + i]);
         }
-    }
+        for (std::int64_t lane = 0; lane < key_lanes; lane += 16) {
+            Float weights[word] = {}, gradients[word] = {};
+#pragma GCC unroll 2
+            for (int i = 0; i < count; ++i) {
+                const std::int64_t row = r + i, end = x.seen + row < x.count ? x.seen + row : x.count;
+                weights[i] = exponential.to_round(Lanes::load(block.p.row(row) + lane), shifts[i]);
+                const Float of_weight = Lanes::load(block.ds.row(row) + lane);
+                gradients[i] = Lanes::multiply(weights[i], Lanes::subtract(of_weight, means[i]));
+                if (end < lane + 16) {
+                    const Float ends = Lanes::constant(static_cast<float>(end));
+                    const auto visible = Lanes::less(counted_from(static_cast<float>(lane)), ends);
+                    weights[i] = Lanes::select(visible, weights[i], zero);
+                    gradients[i] = Lanes::select(visible, gradients[i], zero);
+                }
+            }
+            Operands::store_rows(block.p, r, lane, weights);
+            Operands::store_both_ways(block.ds, block.across, r, lane, gradients);
+        }
+    });
+    Operands::end_rows(block.p, x.rows);
+    Operands::end_rows(block.ds, x.rows);
 }
 
 template <class T>
@@ -67,6 +83,7 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, c
     const AttentionSize& s = p.size;
     const std::int64_t D = s.head_size, count = keys.last - keys.first, ahead = s.keys - s.queries;
     const KeyBlock block = laid_out_keys(scratch, D);
+    const float scale = s.scale < 0 ? -s.scale : s.scale;  // positions() takes the sign
     const HeadRows<const T> k = head_of(s, p.k, head, type).from(keys.first);
     Operands::positions(k, count, D, s.scale, block.k);
     Operands::positions(head_of(s, p.v, head, type).from(keys.first), count, D, 1.0f, block.v);
@@ -85,11 +102,9 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, c
         Operands::product(of_do, block.v, D / Operands::word, block.ds);
         const std::int64_t at = head * s.queries + row;
         const std::int64_t seen = s.causal ? row + ahead - keys.first + 1 : key_lanes;
-        weights_and_gradients(block, rows, p.lse + at, delta + at, seen, count, s.scale);
+        weights_and_gradients(block, {p.lse + at, delta + at, rows, seen, count}, scale);
         Operands::spread(Operands::across(block.ds, rows, block.across), block.rows_of_k,
                          (count + Operands::word - 1) / Operands::word, {dq.row(row), dq.lanes});
-        Operands::pair_rows(block.p, rows);
-        Operands::pair_rows(block.ds, rows);
         const TransposedRows q_across = transposed_head(p.workspace, head, D, s.queries, row);
         const TransposedRows do_across = transposed_head(do_start, head, D, s.queries, row);
         Operands::gather(Operands::summed(d_o.from(row), of_do, D, block.wide_do, do_across), block.p, D,

@@ -2,7 +2,7 @@
 // Gimelshein 2018 for the running maximum and sum). See body_products.h for how this file is used.
 #pragma once
 
-#include "mantissa/device/cpu/attention/body_movement.h"
+#include "mantissa/device/cpu/attention/body_words.h"
 
 namespace mantissa::cpu {
 namespace {
@@ -35,9 +35,8 @@ QueryBlock laid_out(float* scratch, std::int64_t head_size) {
 
 /// Row r is a key that stands `lanes_before` + r lanes after the block's first query: lanes below that do not
 /// see it.
-void hide_later(const Block& scores, std::int64_t first_row, std::int64_t rows, std::int64_t lanes_before,
-                float hidden_score) {
-    const Float hidden = Lanes::constant(hidden_score);
+void hide_later(const Block& scores, std::int64_t first_row, std::int64_t rows, std::int64_t lanes_before) {
+    const Float hidden = Lanes::constant(-__builtin_inff());
     for (std::int64_t r = first_row; r < rows; ++r)
         for (std::int64_t lane = 0; lane < scores.lanes; lane += 16) {
             const Float index = counted_from(static_cast<float>(lane));
@@ -47,47 +46,66 @@ void hide_later(const Block& scores, std::int64_t first_row, std::int64_t rows, 
         }
 }
 
-/// Turns the scores of so many keys into exponentials and carries maximum and sum on.
+/// The largest of the scores of so many keys and of `before`. A NaN is not taken for one: it comes through by
+/// its exponential.
+MANTISSA_LANES Float largest_score(const float* scores, std::int64_t keys, Float before) {
+    Float two[2] = {before, before};
+    std::int64_t r = 0;
+    for (; r + 2 <= keys; r += 2)
+        for (int i = 0; i < 2; ++i)
+            two[i] = Lanes::maximum(Lanes::load(scores + (r + i) * query_lanes), two[i]);
+    if (r < keys) two[0] = Lanes::maximum(Lanes::load(scores + r * query_lanes), two[0]);
+    return Lanes::maximum(two[0], two[1]);
+}
+
+/// Turns the scores of so many keys into weights, as the product with the values takes them, and carries
+/// maximum and sum on. The maximum is of scores as they are stored, `scale` what is yet to come.
 void softmax_step(const QueryBlock& block, std::int64_t keys, float scale) {
-    const Float lowest = Lanes::constant(-__builtin_inff()), scales = Lanes::constant(scale);
-    const auto score = [&](const float* at) MANTISSA_BODY {
-        return Operands::scale_in_operands ? Lanes::load(at) : Lanes::multiply(Lanes::load(at), scales);
-    };
+    constexpr int word = Operands::word;
+    const Operands::Exponential exponential(scale);
+    const Float lowest = Lanes::constant(-__builtin_inff());
     for (std::int64_t lane = 0; lane < query_lanes; lane += 16) {
         float* const scores = block.scores.data + lane;
         const Float before = Lanes::load(block.maximum + lane);
-        // A NaN is not taken for a maximum: it comes through by its exponential.
-        Float two[2] = {before, before};
-        std::int64_t r = 0;
-        for (; r + 2 <= keys; r += 2)
-            for (int i = 0; i < 2; ++i)
-                two[i] = Lanes::maximum(score(scores + (r + i) * query_lanes), two[i]);
-        if (r < keys) two[0] = Lanes::maximum(score(scores + r * query_lanes), two[0]);
-        const Float maximum = Lanes::maximum(two[0], two[1]);
+        const Float largest = largest_score(scores, keys, before);
+        // As long as weights stay small enough the sums need not be scaled.
+        const Float maximum = Lanes::select(exponential.stays_small(largest, before), before, largest);
         // While all are -infinity there is nothing to subtract.
-        const Float shift = Lanes::select(Lanes::less(lowest, maximum), maximum, Lanes::constant(0.0f));
-        const Float factor = exp_of(Lanes::subtract(before, shift));
-        Float sum = Lanes::multiply(Lanes::load(block.sum + lane), factor);
-        for (r = 0; r < keys; ++r) {
-            const Float e = exp_of(Lanes::subtract(score(scores + r * query_lanes), shift));
-            sum = Lanes::add(sum, e);
-            Lanes::store(scores + r * query_lanes, e);
-        }
+        const Float base = Lanes::select(Lanes::less(lowest, maximum), maximum, Lanes::constant(0.0f));
+        const Float shift = exponential.shift(base),
+                    factor = exponential.exact(Lanes::subtract(before, base));
+        Float sums[word];
+        for (int i = 0; i < word; ++i) sums[i] = Lanes::constant(0.0f);
+        sums[0] = Lanes::multiply(Lanes::load(block.sum + lane), factor);
+        for_words(keys, [&](std::int64_t r, auto there) MANTISSA_BODY {
+            Float weights[word] = {};
+#pragma GCC unroll 2
+            for (int i = 0; i < decltype(there)::value; ++i) {
+                weights[i] = exponential(Lanes::load(scores + (r + i) * query_lanes), shift);
+                sums[i] = Lanes::add(sums[i], weights[i]);
+            }
+            Operands::store_rows(block.scores, r, lane, weights);
+        });
+        Float sum = sums[0];
+        for (int i = 1; i < word; ++i) sum = Lanes::add(sum, sums[i]);
         Lanes::store(block.maximum + lane, maximum);
         Lanes::store(block.sum + lane, sum);
         Lanes::store(block.factors + lane, factor);
     }
+    Operands::end_rows(block.scores, keys);
 }
 
 /// 1 / sum into `factors`, the log-sum-exp into `maximum`. A query all of whose scores are -infinity has
 /// neither: both are NaN.
-void finish_softmax(const QueryBlock& block) {
+void finish_softmax(const QueryBlock& block, float scale) {
+    const Float scales = Lanes::constant(Operands::scale_in_operands ? 1.0f : scale);
     for (std::int64_t lane = 0; lane < query_lanes; lane += 16) {
         const Float sum = Lanes::load(block.sum + lane), zero = Lanes::constant(0.0f);
         const Float nan = Lanes::constant(__builtin_nanf(""));
         const auto positive = Lanes::less(zero, sum);
         const Float inverse = Lanes::divide(Lanes::constant(1.0f), sum);
-        const Float lse = Lanes::add(Lanes::load(block.maximum + lane), elementary::log(lanes, sum));
+        const Float maximum = Lanes::multiply(Lanes::load(block.maximum + lane), scales);
+        const Float lse = Lanes::add(maximum, elementary::log(lanes, sum));
         Lanes::store(block.factors + lane, Lanes::select(positive, inverse, nan));
         Lanes::store(block.maximum + lane, Lanes::select(positive, lse, nan));
     }
@@ -98,6 +116,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     const AttentionSize& s = p.size;
     const std::int64_t D = s.head_size, count = queries.last - queries.first, ahead = s.keys - s.queries;
     const QueryBlock block = laid_out(scratch, D);
+    const float scale = s.scale < 0 ? -s.scale : s.scale;  // positions() takes the sign
     float* const wide_k = scratch + forward_scratch(D) - 2 * key_rows * D;
     float* const wide_v = wide_k + key_rows * D;
     Operands::positions(head_of(s, p.q, head, type).from(queries.first), count, D, s.scale, block.q);
@@ -113,19 +132,15 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
         Operands::product(of_k, block.q, D / Operands::word, block.scores);
         if (s.causal) {
             const std::int64_t before = key - ahead - queries.first;
-            // Where the scale is yet to come, a negative one turns infinities round.
-            const bool turned = !Operands::scale_in_operands && s.scale < 0;
-            hide_later(block.scores, before < 0 ? -before : 0, rows, before,
-                       turned ? __builtin_inff() : -__builtin_inff());
+            hide_later(block.scores, before < 0 ? -before : 0, rows, before);
         }
-        softmax_step(block, rows, s.scale);
-        Operands::pair_rows(block.scores, rows);
+        softmax_step(block, rows, scale);
         const Rows of_v = Operands::along_head(v.from(key), rows, D, wide_v);
         const TransposedRows across = transposed_head(p.workspace, head, D, s.keys, key);
         Operands::gather(Operands::summed(v.from(key), of_v, D, wide_v, across), block.scores, D,
                          block.factors, block.o);
     }
-    finish_softmax(block);
+    finish_softmax(block, scale);
     out_of_lanes(block.o, block.factors, count, D, head_of(s, p.o, head, type).from(queries.first));
     float* const lse = p.lse + head * s.queries + queries.first;
     for_lanes(count, [&](std::int64_t i, auto extent)

@@ -97,8 +97,13 @@ void out_of_lanes(const Block& block, const float* factors, std::int64_t count, 
                 Lanes::store(as_floats(columns) + 16 * c, Lanes::multiply(column, Lanes::load(factors + i)));
             }
             Lanes::transpose16(columns, 16, rows, 16);
-            for (int r = 0; r < 16 && i + r < count; ++r)
-                Lanes::store_part(x.row(i + r) + d, Lanes::load(as_floats(rows) + 16 * r), present);
+            for (int r = 0; r < 16 && i + r < count; ++r) {
+                const Float row = Lanes::load(as_floats(rows) + 16 * r);
+                if (present == 16)
+                    Lanes::store(x.row(i + r) + d, row);
+                else
+                    Lanes::store_part(x.row(i + r) + d, row, present);
+            }
         }
 }
 

@@ -17,8 +17,9 @@ MANTISSA_LANES Float interleaved(__m512i halves) {
     return Lanes::from_bits(_mm512_permutexvar_epi16(_mm512_load_si512(order), halves));
 }
 
-MANTISSA_LANES Float pairs_of(Float first, Float second) {
-    return interleaved(reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first)));
+/// Sixteen BF16 of the one, then sixteen of the other.
+MANTISSA_LANES __m512i rounded(Float first, Float second) {
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
 }
 
 MANTISSA_LANES __m256i sixteen(const BF16* x, int present) {
@@ -45,10 +46,12 @@ struct PairedOperands : VectorProducts {
         return {reinterpret_cast<const float*>(x.data), x.stride / 2};
     }
 
+    /// Of the factor the sign is taken, which rounds nothing, so that scales are never negative.
     MANTISSA_LANES void positions(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t width,
-                                  float, const Block& block) {
-        transpose_into(words(x), count, width / 2, block, [](const float* from, int present) MANTISSA_BODY {
-            return Lanes::load_part(from, present);
+                                  float factor, const Block& block) {
+        const auto signs = Lanes::integer(factor < 0 ? static_cast<int>(0x80008000u) : 0);
+        transpose_into(words(x), count, width / 2, block, [=](const float* from, int present) MANTISSA_BODY {
+            return Lanes::from_bits(_mm512_xor_si512(Lanes::bits(Lanes::load_part(from, present)), signs));
         });
     }
     MANTISSA_LANES Rows along_head(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t, float*) {
@@ -59,16 +62,58 @@ struct PairedOperands : VectorProducts {
         interleave_rows(x, rows.count, width, {scratch, width});
         return {scratch, width, (rows.count + 1) / 2};
     }
-    MANTISSA_LANES void pair_rows(const Block& p, std::int64_t rows) {
-        for (std::int64_t r = 0; r < rows; r += 2)
-            for (std::int64_t lane = 0; lane < p.lanes; lane += 16) {
-                const Float second = r + 1 < rows ? Lanes::load(p.row(r + 1) + lane) : Lanes::constant(0.0f);
-                Lanes::store(p.row(r / 2) + lane, pairs_of(Lanes::load(p.row(r) + lane), second));
-            }
+    /// exp(scale score - shift ln 2) as 2^floor(x) times 2^f, f between 0 and 1, by a polynomial: the minimax
+    /// fit of relative error (Remez exchange), its coefficients rounded as in elementary_coefficients.h. NaN
+    /// and infinities come through; what is too small is 0.
+    struct Exponential {
+        Float scale, factor;  // that of scores, and over ln 2
+        explicit Exponential(float of_scores)
+            : scale(Lanes::constant(of_scores)), factor(Lanes::constant(of_scores * 0x1.715476p+0f)) {}
+
+        /// For sums, and so for the log-sum-exp. Error 7.6e-8.
+        Float operator()(Float score, Float shift) const {
+            static constexpr float series[] = {0x1.fffffep-1f, 0x1.62e4eap-1f, 0x1.ebd6c2p-3f,
+                                               0x1.c949b8p-5f, 0x1.26bbd2p-7f, 0x1.ebaf42p-10f};
+            return power_of_two(series, _mm512_fmsub_ps(score, factor, shift));
+        }
+        /// For what is rounded to BF16, by up to 2^-9, and nothing else. Error 7.5e-5.
+        Float to_round(Float score, Float shift) const {
+            static constexpr float series[] = {0x1.fff632p-1f, 0x1.644446p-1f, 0x1.cefb2p-3f, 0x1.3f989cp-4f};
+            return power_of_two(series, _mm512_fmsub_ps(score, factor, shift));
+        }
+        /// What sums are multiplied with when scores are taken from another maximum: exactly 1 where it is
+        /// the same, lest an error add up from block to block.
+        Float exact(Float difference) const { return exp_of(Lanes::multiply(difference, scale)); }
+        Float shift(Float maximum) const { return Lanes::multiply(maximum, factor); }
+        Float shift_of_sum(Float lse) const { return Lanes::multiply(lse, Lanes::constant(0x1.715476p+0f)); }
+        /// Weights up to 2^8 cost no precision; that spares most scalings of o.
+        auto stays_small(Float largest, Float before) const {
+            return Lanes::less(Lanes::multiply(Lanes::subtract(largest, before), factor),
+                               Lanes::constant(8.0f));
+        }
+
+      private:
+        template <int Count>
+        MANTISSA_LANES Float power_of_two(const float (&series)[Count], Float x) {
+            const Float f = _mm512_reduce_ps(x, 0x9);  // x - floor(x)
+            return _mm512_scalef_ps(elementary::polynomial(lanes, series, f), x);
+        }
+    };
+    MANTISSA_LANES void store_rows(const Block& p, std::int64_t r, std::int64_t lane,
+                                   const Float (&weights)[word]) {
+        Lanes::store(p.row(r / 2) + lane, interleaved(rounded(weights[0], weights[1])));
+    }
+    MANTISSA_LANES void end_rows(const Block&, std::int64_t) {}
+    /// The same, and in `across` as they are, to be summed over lanes.
+    MANTISSA_LANES void store_both_ways(const Block& p, float* across, std::int64_t r, std::int64_t lane,
+                                        const Float (&weights)[word]) {
+        const __m512i halves = rounded(weights[0], weights[1]);
+        Lanes::store(p.row(r / 2) + lane, interleaved(halves));
+        auto* const row = reinterpret_cast<std::uint16_t*>(across) + r * p.lanes + lane;
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(row), _mm512_castsi512_si256(halves));
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + p.lanes), _mm512_extracti64x4_epi64(halves, 1));
     }
     MANTISSA_LANES Rows across(const Block& p, std::int64_t rows, float* scratch) {
-        auto* to = reinterpret_cast<BF16*>(scratch);
-        for (std::int64_t i = 0; i < rows * p.lanes; i += 16) Lanes::store(to + i, Lanes::load(p.data + i));
         return {scratch, p.lanes / 2, rows};
     }
     MANTISSA_LANES void padded(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t width, float,

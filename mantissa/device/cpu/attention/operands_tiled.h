@@ -122,8 +122,7 @@ struct TiledOperands : PairedOperands {
         return {reinterpret_cast<const float*>(transposed.data), transposed.stride / 2,
                 whole_words((rows.count + 1) / 2)};
     }
-    MANTISSA_LANES void pair_rows(const Block& p, std::int64_t rows) {
-        PairedOperands::pair_rows(p, rows);
+    MANTISSA_LANES void end_rows(const Block& p, std::int64_t rows) {
         const std::int64_t pairs = (rows + 1) / 2;
         fill(p.row(pairs), (whole_words(pairs) - pairs) * p.lanes, 0.0f);
     }
@@ -140,9 +139,10 @@ struct TiledOperands : PairedOperands {
     }
     /// Most blocks leave the maximum of every query where it was: then there is nothing to do.
     MANTISSA_LANES void multiply_lanes(const Block& sum, std::int64_t rows, const float* factors) {
-        bool all_one = true;
-        for (std::int64_t lane = 0; lane < sum.lanes; ++lane) all_one = all_one && factors[lane] == 1.0f;
-        if (all_one) return;
+        unsigned others = 0;
+        for (std::int64_t lane = 0; lane < sum.lanes; lane += 16)
+            others |= _mm512_cmp_ps_mask(Lanes::load(factors + lane), Lanes::constant(1.0f), _CMP_NEQ_UQ);
+        if (others == 0) return;
         for (std::int64_t row = 0; row < rows; ++row)
             for (std::int64_t lane = 0; lane < sum.lanes; lane += 16)
                 Lanes::store(sum.row(row) + lane,
@@ -161,6 +161,11 @@ void transpose_square(const HeadRows<const BF16>& x, std::int64_t present, BF16*
                                                          45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
     alignas(64) Square rows, halves[2];
     for (int half = 0; half < 2; ++half) {
+        if (present >= 16 * half + 16) {
+            const float* const whole = PairedOperands::words(x).row(16 * half);
+            Lanes::transpose16(reinterpret_cast<const std::uint32_t*>(whole), x.stride / 2, halves[half], 16);
+            continue;
+        }
         for (int r = 0; r < 16; ++r) {
             const std::int64_t row = 16 * half + r;
             Lanes::store(as_floats(rows) + 16 * r, row < present

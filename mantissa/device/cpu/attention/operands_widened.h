@@ -37,9 +37,30 @@ struct WidenedOperands : VectorProducts {
                                const TransposedRows&) {
         return rows;
     }
-    /// Weights [rows, lanes], to be summed over rows.
-    MANTISSA_LANES void pair_rows(const Block&, std::int64_t) {}
-    /// Weights [rows, lanes], to be summed over lanes.
+    /// exp(score - shift). Scores have their scale.
+    struct Exponential {
+        explicit Exponential(float) {}
+        Float operator()(Float score, Float shift) const { return exp_of(Lanes::subtract(score, shift)); }
+        Float to_round(Float score, Float shift) const { return (*this)(score, shift); }
+        /// What sums are multiplied with when scores are taken from another maximum.
+        Float exact(Float difference) const { return exp_of(difference); }
+        /// What to subtract for a maximum, or a log-sum-exp.
+        Float shift(Float maximum) const { return maximum; }
+        Float shift_of_sum(Float lse) const { return lse; }
+        /// Whether weights may go on being taken by the maximum before: only if it is the largest.
+        auto stays_small(Float largest, Float before) const { return Lanes::less(largest, before); }
+    };
+    /// Row r of weights, or `word` rows from r on, to be summed over rows.
+    MANTISSA_LANES void store_rows(const Block& p, std::int64_t r, std::int64_t lane,
+                                   const Float (&weights)[word]) {
+        Lanes::store(p.row(r) + lane, weights[0]);
+    }
+    MANTISSA_LANES void end_rows(const Block&, std::int64_t) {}
+    /// To be summed over lanes, too.
+    MANTISSA_LANES void store_both_ways(const Block& p, float*, std::int64_t r, std::int64_t lane,
+                                        const Float (&weights)[word]) {
+        Lanes::store(p.row(r) + lane, weights[0]);
+    }
     MANTISSA_LANES Rows across(const Block& p, std::int64_t rows, float*) { return {p.data, p.lanes, rows}; }
     /// Rows to be summed over, padded with zeros to whole vectors: [count / word, lanes].
     template <class T>
