@@ -124,6 +124,8 @@ void run(const Options& options) {
         throw UserError(
             fmt::format("--memory must be 0 GB (what is available) or more, got {:g}", options.memory));
     const auto device = open_device(options.run);
+    if (options.run.passes == "all" && !device->target().cannot_compile.empty())
+        fmt::print("without fused kernels: {}\n", device->target().cannot_compile);
     if (!options.difference.empty()) return print_difference(options, *device);
     if (options.roofline) return run_roofline(options, *device);
     if (!options.trace.empty()) throw UserError("--trace shows times: it needs --roofline");

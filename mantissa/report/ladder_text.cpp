@@ -58,6 +58,8 @@ std::string ladder_table(const LadderReport& report) {
         fmt::format("{}, {} parameters, {} x {} tokens a step, AdamW\n", report.model,
                     grouped(static_cast<double>(report.parameters)), report.batch, report.sequence);
     text += fmt::format("{}, {}, {} threads\n", report.target.name, report.target.isa, report.target.threads);
+    if (!report.target.cannot_compile.empty())
+        text += fmt::format("without the rungs from compiled on: {}\n", report.target.cannot_compile);
     text += fmt::format("peaks measured between the steps: {}\n\n", peaks_line(report.peaks));
     text +=
         fmt::format("{:<9} {:>9} {:>7} {:>10} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}\n", "rung", "ms/step",
