@@ -11,6 +11,7 @@
 
 #include "cli/output_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/recompute.h"
@@ -197,6 +198,19 @@ void dump_kernels(const std::string& directory, const Device& device) {
     }
 }
 
+/// Each fused kernel for a GPU (.ptx), in the order in which the plan first needs them.
+void dump_kernels_for(const std::string& architecture, const std::string& directory, const Graph& graph) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty())
+        throw UserError("--dump-target: " + reason);
+    codegen::Compiler compiler(codegen::NvptxTarget{.architecture = architecture});
+    for (std::size_t id = 0; id < graph.size(); ++id)
+        if (const Node& node = graph.node(static_cast<NodeId>(id)); node.op->name == "fused")
+            compiler.add(node.attributes.body("body").graph());
+    for (const auto& kernel : compiler.kernels())
+        write_output(fmt::format("{}/{}-{}.ptx", directory, kernel->name, architecture),
+                     compiler.list(*kernel).assembly);
+}
+
 }  // namespace
 
 void dump_plan(const RunOptions& options, const std::string& name, const Plan& plan) {
@@ -222,6 +236,11 @@ void dump_padding(const RunOptions& options, const Trainer& trainer) {
 }
 
 void dump_fusion(const RunOptions& options, const Trainer& trainer) {
+    if (!options.dump_target.empty()) {
+        if (options.dump.empty())
+            throw UserError("--dump-target says for which GPU --dump writes kernels: give --dump DIR");
+        dump_kernels_for(options.dump_target, options.dump, trainer.plan().graph());
+    }
     if (options.dump.empty() || trainer.plan().device().made_kernels().empty()) return;
     std::string unfused;
     for (const FusionRefusal& refusal : trainer.unfused())

@@ -21,6 +21,7 @@ struct RunOptions {
     std::string policy;    ///< empty: the fastest that trains without a loss scale
     std::string simulate;  ///< empty: nothing is simulated
     std::string tokenizer, json, dump;
+    std::string dump_target;     ///< a GPU, for which --dump writes kernels, too; empty: none
     std::string passes = "all";  ///< names with commas between, or all, or none
     std::vector<std::string> recompute;
     int threads = 0;
@@ -70,7 +71,8 @@ void dump_attention(const RunOptions& options, const Trainer& trainer);
 /// Writes what was padded, and why the rest was not, if --dump asks for it.
 void dump_padding(const RunOptions& options, const Trainer& trainer);
 
-/// Writes what was not fused, and the code of fused kernels, if --dump asks for it.
+/// Writes what was not fused, and the code of fused kernels, if --dump asks for it. Throws UserError for a
+/// --dump-target without --dump, or one that is not known.
 void dump_fusion(const RunOptions& options, const Trainer& trainer);
 
 /// The times of the passes, a line each.

@@ -138,6 +138,12 @@ void add_train_options(CLI::App& command, TrainOptions& options) {
     add_policy_option(command, options.run);
     add_simulate_option(command, options.run);
     add_passes_option(command, options.run);
+    command
+        .add_option(
+            "--dump-target", options.run.dump_target,
+            "With --dump: write the fused kernels for this GPU (sm_80, sm_90a), too, as PTX; none has "
+            "run it")
+        ->type_name("GPU");
     add_loss_scale_options(command, options);
     add_optimizer_options(command, options);
     add_loop_options(command, options);

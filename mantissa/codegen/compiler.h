@@ -1,9 +1,11 @@
-// Makes machine code of fused kernels, in process. A kernel that was asked for twice is compiled once.
+// Makes code of fused kernels, in process: machine code of the host to be called, or text for a GPU. A kernel
+// that was asked for twice is compiled once.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "mantissa/base/thread_pool.h"
@@ -36,6 +38,22 @@ struct HostFeatures {
     std::vector<std::string> bits;  ///< as LLVM calls them: "avx2", "fma"
 };
 
+/// An NVIDIA GPU. A kernel's parameters are the operands' addresses, the outputs' addresses, the number of
+/// rows (flat: of elements), that of one block of threads, and the addresses of the partial sums, which start
+/// at zero, and of the scratch rows, where they do not fit the block's shared memory: of each block after the
+/// other. No output may lie where an operand does. A contraction's tail takes the sums as a whole matrix.
+struct NvptxTarget {
+    std::string architecture = "sm_80";
+    /// Of a block: eight warps, of which four blocks fill a multiprocessor of sm_80 by half while each thread
+    /// may have 64 registers.
+    int threads = 256;
+};
+
+/// Architectures that an NvptxTarget may have.
+std::vector<std::string> nvptx_architectures();
+
+using CodeTarget = std::variant<HostFeatures, NvptxTarget>;
+
 /// A kernel that is compiled or going to be.
 struct FusedKernel {
     std::string name;
@@ -45,7 +63,8 @@ struct FusedKernel {
     double milliseconds = 0;           ///< that compiling took
 };
 
-/// What a kernel became, for people.
+/// What a kernel became, for people. For a GPU the assembly is PTX, under a header that says how to launch
+/// it.
 struct Listing {
     std::string ir;
     std::string assembly;
@@ -53,7 +72,8 @@ struct Listing {
 
 class Compiler {
   public:
-    explicit Compiler(HostFeatures features);
+    /// Throws UserError for an architecture that is not known.
+    explicit Compiler(CodeTarget target);
     ~Compiler();
 
     /// Why nothing can be compiled; empty if it can.
@@ -61,7 +81,7 @@ class Compiler {
 
     /// The kernel for a body, compiled by the next `compile_pending` unless it is already.
     std::shared_ptr<const FusedKernel> add(const Graph& body);
-    /// Compiles what was added since, on all threads of the pool.
+    /// Compiles what was added since, on all threads of the pool. For the host only: nothing here runs PTX.
     void compile_pending(ThreadPool& pool);
 
     std::vector<std::shared_ptr<const FusedKernel>> kernels() const;

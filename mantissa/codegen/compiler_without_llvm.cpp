@@ -6,8 +6,10 @@ namespace mantissa::codegen {
 
 struct Compiler::State {};
 
-Compiler::Compiler(HostFeatures) {}
+Compiler::Compiler(CodeTarget) {}
 Compiler::~Compiler() = default;
+
+std::vector<std::string> nvptx_architectures() { return {}; }
 
 std::string Compiler::refusal() {
     return "this build has no compiler for fused kernels; build with -DMANTISSA_LLVM=ON and LLVM 19 "

@@ -5,6 +5,7 @@
 // of an earlier one is computed again where that is cheap, else kept in a scratch row.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -81,6 +82,14 @@ struct LoopNest {
     /// Bytes of one row (flat: of one element) that are read and written.
     std::int64_t bytes_per_row = 0;
 };
+
+/// FP32 numbers from one scratch row to the next: a row starts on a cache line and has room for whole
+/// vectors.
+inline std::int64_t scratch_stride(const LoopNest& nest) {
+    return (std::max<std::int64_t>(nest.columns, 1) + 15) / 16 * 16;
+}
+/// Of all scratch rows of one thread, or of one block of a GPU's.
+inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_rows * scratch_stride(nest); }
 
 /// Lowers a fused node's body; of one that starts with a contraction, the tail (passes/contraction_tail.h),
 /// whose operands after the sums are those that `ContractionTail::operands` names. Throws InternalError if it

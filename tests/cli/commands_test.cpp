@@ -52,6 +52,8 @@ TEST(Commands, BadInputGetsOneClearLine) {
          "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, simplify, pad, "
          "lay_out, fuse"},
         {"train --threads -1", 1, "threads"},
+        {"train --dump-target sm_80", 1,
+         "--dump-target says for which GPU --dump writes kernels: give --dump DIR"},
         {"train --learning-rate -1", 1, "--learning-rate must be 0 or more, got -1"},
         {"train --betas 0.9 1.5", 1, "betas must lie in [0, 1), got 1.5"},
         {"train --accumulate 0", 1, "--accumulate must be 1 or more micro-steps"},
@@ -132,6 +134,23 @@ TEST(Commands, LadderPrintsItsTableAndWritesItsJson) {
             EXPECT_TRUE(rung[member].is_number()) << member;
     }
     EXPECT_NE(json["rungs"][0]["losses"], json["rungs"][1]["losses"]);
+}
+
+TEST(Commands, TrainWritesItsKernelsForAGpu) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    const TemporaryDirectory directory;
+    const std::string train = "train --batch 1 --sequence 16 --steps 1 --dump " + directory.path().string();
+    const Ran unknown = run(train + " --dump-target sm_12");
+    EXPECT_EQ(unknown.status, 1);
+    EXPECT_NE(last_line(unknown.output).find("no code can be made for 'sm_12'; known are sm_80"),
+              std::string::npos)
+        << unknown.output;
+    const Ran ran = run(train + " --dump-target sm_90a");
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    std::ifstream kernel(directory / "fused_0-sm_90a.ptx");
+    std::string first;
+    std::getline(kernel, first);
+    EXPECT_EQ(first, "// fused_0 for sm_90a. No GPU has run this code.");
 }
 
 TEST(Commands, LintNamesUglySizesAndWritesItsJson) {

@@ -51,9 +51,12 @@ TEST(WithoutLlvm, TrainsAndGenerates) {
         << trained.output;
     const Ran generated = run("generate --prompt Once --length 4 --checkpoint " + checkpoint);
     EXPECT_EQ(generated.status, 0) << generated.output;
-    const Ran fused = run("train --steps 1 --passes fuse" + small);
-    EXPECT_EQ(fused.status, 1) << fused.output;
-    EXPECT_NE(last_line(fused.output).find(reason), std::string::npos) << fused.output;
+    for (const std::string& what :
+         {std::string("--passes fuse"), "--dump-target sm_80 --dump " + directory.path().string()}) {
+        const Ran refused = run("train --steps 1 " + what + small);
+        EXPECT_EQ(refused.status, 1) << refused.output;
+        EXPECT_NE(last_line(refused.output).find(reason), std::string::npos) << refused.output;
+    }
 }
 
 TEST(WithoutLlvm, Explains) {

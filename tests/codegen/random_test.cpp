@@ -1,39 +1,24 @@
 // Random graphs, fused and compiled, against the reference at every instruction-set level.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/passes/expand.h"
-#include "mantissa/passes/fuse.h"
-#include "mantissa/passes/rewriter.h"
-#include "mantissa/passes/simplify.h"
+#include "tests/codegen/random_case.h"
 #include "tests/support/random_graph.h"
-#include "tests/support/random_nest.h"
-#include "tests/support/run_graph.h"
 
 namespace mantissa {
 namespace {
 
+using testing::Case;
 using testing::device_at;
+using testing::everything;
+using testing::expanded;
 using testing::levels;
-using testing::loaded;
 using testing::RandomGraph;
 using testing::RandomNest;
-
-Graph expanded(const Graph& graph) {
-    return simplify(expand(graph, [](const Graph&, const Node&) { return true; }));
-}
-
-std::vector<std::vector<double>> reference(const Graph& graph, const ReferenceFeed& feed) {
-    const ReferenceRun run(graph, feed);
-    std::vector<std::vector<double>> values;
-    for (const Result& result : graph.results()) values.push_back(run[result.value].values);
-    return values;
-}
-
-constexpr FuseOptions everything{.least_bytes_saved = 0};
+using testing::reference;
+using testing::with_error;
+using testing::worst_ratio;
 
 TEST(FuseRandom, KeepsEveryBitOfTheReferenceAndIsIdempotent) {
     std::size_t before = 0, after = 0;
@@ -67,94 +52,6 @@ TEST(FuseRandom, NestsKeepEveryBitOfTheReference) {
     EXPECT_GT(recomputed, 20);  // in the graphs that have a backward pass
 }
 
-/// The largest error of each result; infinite where one is NaN and the other is not.
-std::vector<double> errors(const Graph& graph, const ReferenceFeed& feed, Device& device,
-                           const std::vector<std::vector<double>>& expected) {
-    const auto results = testing::run(graph, feed, device);
-    std::vector<double> worst(results.size());
-    for (std::size_t r = 0; r < results.size(); ++r) {
-        const auto got = loaded(results[r], DType::f32);
-        EXPECT_EQ(got.size(), expected[r].size());
-        for (std::size_t i = 0; i < got.size(); ++i) {
-            if (std::isnan(got[i]) && std::isnan(expected[r][i])) continue;
-            const double error = std::abs(got[i] - expected[r][i]);
-            if (!(error <= worst[r])) worst[r] = std::isnan(error) ? INFINITY : error;
-        }
-    }
-    return worst;
-}
-
-double largest(const std::vector<double>& values) {
-    double largest = 0;
-    for (double x : values) largest = std::max(largest, std::abs(x));
-    return largest;
-}
-
-ReferenceFeed rounded(const ReferenceFeed& feed) {
-    ReferenceFeed result;
-    for (const auto& [name, values] : feed)
-        for (double x : values) result[name].push_back(static_cast<double>(static_cast<float>(x)));
-    return result;
-}
-
-/// The graph with each sum off by so many parts of the sum of its terms' magnitudes.
-Graph with_sums_off(const Graph& graph, double parts) {
-    Rewriter rewriter(graph);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
-        rewriter.copy(id);
-        if (graph.node(id).op->name != "sum") continue;
-        const Node node = rewriter.target().node(rewriter.map(Value{id, 0}).node);
-        const Tensor terms(rewriter.target(), node.inputs[0]);
-        const Tensor off = call1("sum", {maximum(terms, -terms)}, node.attributes) * parts;
-        const Tensor summed(rewriter.target(), rewriter.map(Value{id, 0}));
-        rewriter.place({id, 0}, (summed + off).value());
-    }
-    return rewriter.finish();
-}
-
-/// Of each result, how far it moves where sums are made in FP32. Run by themselves they are added in FP64, in
-/// a nest in FP32, up to 25 additions one after another: 9 turns of sixteen columns, 4 across them, 12 rows.
-std::vector<double> effect_of_sums(const Graph& plain, const ReferenceFeed& feed) {
-    const auto expected = reference(plain, feed);
-    std::vector<double> effect(expected.size());
-    for (const double sign : {-1.0, 1.0}) {
-        const auto moved = reference(with_sums_off(plain, sign * 25 * 0x1p-24), feed);
-        for (std::size_t r = 0; r < effect.size(); ++r)
-            for (std::size_t i = 0; i < moved[r].size(); ++i)
-                effect[r] = std::max(effect[r], std::abs(moved[r][i] - expected[r][i]));
-    }
-    return effect;
-}
-
-/// A random graph, what its results are, and how far sums in FP32 move them: the same at every level.
-struct Case {
-    explicit Case(std::uint64_t seed) : Case(RandomNest(seed)) {}
-    explicit Case(const RandomNest& random)
-        : plain(expanded(random.graph)),
-          feed(rounded(random.feed)),
-          expected(reference(plain, feed)),
-          sums(effect_of_sums(plain, feed)) {}
-
-    Graph plain;
-    ReferenceFeed feed;
-    std::vector<std::vector<double>> expected;
-    std::vector<double> sums;
-};
-
-/// The largest error in units of what is allowed, over all results: twice the error of the same graph run
-/// operation by operation, each kernel of which is within its own ULPs, at least 16 roundings of the largest
-/// element, since with few operations those may cancel by luck, and the effect of sums in FP32.
-double worst_ratio(const Graph& compiled, const Case& known, Device& device) {
-    const auto by_step = errors(known.plain, known.feed, device, known.expected);
-    const auto found = errors(compiled, known.feed, device, known.expected);
-    double worst = 0;
-    for (std::size_t r = 0; r < found.size(); ++r) {
-        const double roundings = 16 * 0x1p-24 * (1 + largest(known.expected[r]));
-        worst = std::max(worst, found[r] / (2 * by_step[r] + roundings + known.sums[r]));
-    }
-    return worst;
-}
-
 void check_compiled(std::uint64_t first, std::uint64_t last) {
     std::vector<std::unique_ptr<Device>> devices;
     for (const std::string& level : levels()) devices.push_back(device_at(level));
@@ -166,21 +63,6 @@ void check_compiled(std::uint64_t first, std::uint64_t last) {
             ASSERT_LE(worst_ratio(compiled, known, *devices[i]), 1.0)
                 << "seed " << seed << ", " << levels()[i];
     }
-}
-
-/// The graph with its first result off by one part in 4096.
-Graph with_error(const Graph& graph) {
-    Graph wrong;
-    std::vector<Tensor> inputs;
-    for (NodeId id : graph.inputs())
-        inputs.emplace_back(
-            wrong, wrong.add_input(graph.node(id).attributes.word("name"), graph.node(id).outputs[0]));
-    // The graph itself as a body, whose definition copies it.
-    Graph body = graph;
-    const auto outputs = call(wrong, "fused", inputs, {{"body", Body(std::move(body))}});
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-        wrong.add_result("y" + std::to_string(i), (i == 0 ? outputs[i] * (1 + 0x1p-12) : outputs[i]).value());
-    return expanded(wrong);
 }
 
 TEST(FuseRandom, AnInjectedErrorIsCaught) {

@@ -10,6 +10,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/machine.h"
+#include "mantissa/codegen/llvm/ptx.h"
 
 namespace mantissa::codegen {
 
@@ -29,7 +30,7 @@ void require(llvm::Error error) {
 }  // namespace
 
 struct Compiler::State {
-    HostFeatures features;
+    CodeTarget target;
     std::map<std::string, std::shared_ptr<FusedKernel>> by_text;
     std::vector<std::shared_ptr<FusedKernel>> in_order;
     std::size_t compiled = 0;                        // of in_order
@@ -48,8 +49,9 @@ struct Compiler::State {
     }
 };
 
-Compiler::Compiler(HostFeatures features) : state_(std::make_unique<State>()) {
-    state_->features = std::move(features);
+Compiler::Compiler(CodeTarget target) : state_(std::make_unique<State>()) {
+    if (const auto* gpu = std::get_if<NvptxTarget>(&target)) require_known(*gpu);
+    state_->target = std::move(target);
 }
 
 Compiler::~Compiler() = default;
@@ -73,12 +75,13 @@ std::shared_ptr<const FusedKernel> Compiler::add(const Graph& body) {
 void Compiler::compile_pending(ThreadPool& pool) {
     const std::size_t first = state_->compiled, count = state_->in_order.size() - first;
     if (count == 0) return;
+    check(std::holds_alternative<HostFeatures>(state_->target), "only the host's code is run");
     state_->machines.resize(static_cast<std::size_t>(pool.threads()));
     std::vector<std::unique_ptr<llvm::MemoryBuffer>> objects(count);
     pool.for_each_block(static_cast<std::int64_t>(count), [&](std::int64_t block, int worker) {
         const Stopwatch watch;
         std::unique_ptr<Machine>& machine = state_->machines[static_cast<std::size_t>(worker)];
-        if (!machine) machine = std::make_unique<Machine>(state_->features);
+        if (!machine) machine = std::make_unique<Machine>(state_->target);
         const auto index = static_cast<std::size_t>(block);
         FusedKernel& kernel = *state_->in_order[first + index];
         objects[index] = machine->compile(kernel);
@@ -97,10 +100,6 @@ std::vector<std::shared_ptr<const FusedKernel>> Compiler::kernels() const {
     return {state_->in_order.begin(), state_->in_order.end()};
 }
 
-Listing Compiler::list(const FusedKernel& kernel) const {
-    Listing listing;
-    Machine(state_->features).compile(kernel, &listing);
-    return listing;
-}
+Listing Compiler::list(const FusedKernel& kernel) const { return Machine(state_->target).list(kernel); }
 
 }  // namespace mantissa::codegen

@@ -1,29 +1,17 @@
 #include "mantissa/codegen/llvm/control.h"
 
 #include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/Module.h>
 
 namespace mantissa::codegen {
 
 using llvm::BasicBlock;
 using llvm::Value;
 
-Control::Control(llvm::IRBuilderBase& builder, llvm::Module& module, const std::string& name) : b_(builder) {
-    llvm::FunctionType* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
-    function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
-    function_->addFnAttr(llvm::Attribute::NoUnwind);
-    function_->addFnAttr("prefer-vector-width", "512");
-    function_->addFnAttr("min-legal-vector-width", "512");
-    b_.SetInsertPoint(block("entry"));
+BasicBlock* Control::block(const char* name) {
+    return BasicBlock::Create(b_.getContext(), name, b_.GetInsertBlock()->getParent());
 }
-
-BasicBlock* Control::block(const char* name) { return BasicBlock::Create(b_.getContext(), name, function_); }
 
 Value* Control::integer(std::int64_t value) { return b_.getInt64(static_cast<std::uint64_t>(value)); }
-
-Value* Control::field(std::size_t offset, llvm::Type* type) {
-    return b_.CreateLoad(type, b_.CreateConstGEP1_64(b_.getInt8Ty(), function_->getArg(0), offset));
-}
 
 Value* Control::at(Value* base, Value* element, DType dtype) {
     return b_.CreateGEP(b_.getInt8Ty(), base,

@@ -1,18 +1,16 @@
-// Loops, branches and addresses of one function, as LLVM instructions; what they go round is the caller's.
+// Loops, branches and addresses as LLVM instructions, where the builder stands; what they go round is the
+// caller's.
 #pragma once
 
+#include <cstdint>
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "mantissa/numerics/dtype.h"
 
 namespace llvm {
 class BasicBlock;
-class Function;
 class IRBuilderBase;
-class Module;
-class Type;
 class Value;
 }  // namespace llvm
 
@@ -24,12 +22,9 @@ class Control {
     /// Of a loop: gives what is carried into the next turn.
     using Body = std::function<Values(llvm::Value* index, const Values& carried)>;
 
-    /// Of a new function of one pointer that gives nothing back; the builder stands at its beginning.
-    Control(llvm::IRBuilderBase& builder, llvm::Module& module, const std::string& name);
+    explicit Control(llvm::IRBuilderBase& builder) : b_(builder) {}
 
     llvm::Value* integer(std::int64_t value);
-    /// What lies so many bytes from where the function's argument points to.
-    llvm::Value* field(std::size_t offset, llvm::Type* type);
     /// The address of an element of an array.
     llvm::Value* at(llvm::Value* base, llvm::Value* element, DType dtype);
 
@@ -43,7 +38,6 @@ class Control {
     llvm::BasicBlock* block(const char* name);
 
     llvm::IRBuilderBase& b_;
-    llvm::Function* function_;
 };
 
 }  // namespace mantissa::codegen

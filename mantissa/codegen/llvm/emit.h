@@ -1,9 +1,9 @@
-// From a loop nest to LLVM IR: one serial function over a range of rows, or of elements.
+// From a loop nest to LLVM IR: one function over a range of rows, or of elements.
 #pragma once
 
 #include <string>
 
-#include "mantissa/codegen/loop_nest.h"
+#include "mantissa/codegen/compiler.h"
 
 namespace llvm {
 class Module;
@@ -11,7 +11,7 @@ class Module;
 
 namespace mantissa::codegen {
 
-/// Adds the function, of the type `FusedFunction`, to the module.
-void emit(llvm::Module& module, const std::string& name, const LoopNest& nest);
+/// Adds the function to the module: on the host of the type `FusedFunction`, for a GPU a kernel.
+void emit(llvm::Module& module, const std::string& name, const LoopNest& nest, const CodeTarget& target);
 
 }  // namespace mantissa::codegen

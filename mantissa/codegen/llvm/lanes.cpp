@@ -65,7 +65,7 @@ llvm::Value* one_plus_tanh(Instructions& ops, llvm::Value* x) {
 }  // namespace
 
 llvm::Type* Lanes::shaped(llvm::Type* element) const {
-    return form_ == Form::one ? element : llvm::FixedVectorType::get(element, lanes);
+    return form_ == Form::one ? element : llvm::FixedVectorType::get(element, static_cast<unsigned>(count()));
 }
 
 llvm::Type* Lanes::type(DType dtype) const {
@@ -101,7 +101,7 @@ llvm::Value* Lanes::constant(double value, DType dtype) const {
 
 llvm::Value* Lanes::widened(llvm::Value* value) const {
     if (form_ == Form::one || value->getType()->isVectorTy()) return value;
-    return b_.CreateVectorSplat(lanes, value);
+    return b_.CreateVectorSplat(static_cast<unsigned>(count()), value);
 }
 
 llvm::Value* Lanes::rounded_to_bf16(llvm::Value* value) const {
@@ -178,9 +178,19 @@ llvm::Value* Lanes::apply(std::string_view op, const std::vector<llvm::Value*>& 
 }
 
 llvm::Value* Lanes::lane_numbers() const {
-    std::vector<std::uint32_t> counts(lanes);
-    for (std::uint32_t i = 0; i < lanes; ++i) counts[i] = i;
+    std::vector<std::uint32_t> counts;
+    for (int i = 0; i < count(); ++i) counts.push_back(static_cast<std::uint32_t>(i));
     return llvm::ConstantDataVector::get(b_.getContext(), counts);
+}
+
+llvm::Value* Lanes::counted_from(llvm::Value* first, DType dtype) const {
+    llvm::Value* counted = b_.CreateTrunc(first, b_.getInt32Ty());
+    if (form_ != Form::one) counted = b_.CreateAdd(widened(counted), lane_numbers());
+    return is_floating(dtype) ? b_.CreateSIToFP(counted, type(DType::f32)) : counted;
+}
+
+llvm::Value* Lanes::neutral(bool maximum) const {
+    return constant(maximum ? -std::numeric_limits<double>::infinity() : 0.0, DType::f32);
 }
 
 llvm::Value* Lanes::load(llvm::Value* address, DType dtype, llvm::Value* mask) const {
@@ -224,7 +234,7 @@ llvm::Value* Lanes::combine(llvm::Value* a, llvm::Value* b, bool maximum) const 
 }
 
 llvm::Value* Lanes::across(llvm::Value* value, bool maximum) const {
-    for (int half = lanes / 2; half >= 1; half /= 2) {
+    for (int half = count() / 2; half >= 1; half /= 2) {
         std::vector<int> low, high;
         for (int i = 0; i < half; ++i) {
             low.push_back(i);

@@ -1,7 +1,7 @@
 // Sixteen lanes, or one number, as LLVM values: arithmetic, memory and reductions for the loops of emit.cpp.
 //
-// Sixteen at every instruction-set level, which the back end splits where registers are shorter: sums are
-// then added in one order and have the same bits at every level.
+// Sixteen at every instruction-set level of the host, which the back end splits where registers are shorter:
+// sums are then added in one order and have the same bits at every level. One in each thread of a GPU.
 #pragma once
 
 #include <string_view>
@@ -17,8 +17,6 @@ class Value;
 
 namespace mantissa::codegen {
 
-inline constexpr int lanes = 16;
-
 /// Builds instructions on values that are all vectors of 16 lanes or all single numbers. Floating-point
 /// values are FP32 whatever they are stored in; booleans are single bits.
 class Lanes {
@@ -27,11 +25,16 @@ class Lanes {
 
     Lanes(llvm::IRBuilderBase& builder, Form form) : b_(builder), form_(form) {}
 
+    int count() const { return form_ == Form::one ? 1 : 16; }
     /// The type of a value in registers.
     llvm::Type* type(DType dtype) const;
     llvm::Value* constant(double value, DType dtype) const;
+    /// What changes no reduction: 0, or -infinity for one by the largest.
+    llvm::Value* neutral(bool maximum) const;
     /// 0 to 15, one a lane.
     llvm::Value* lane_numbers() const;
+    /// Counts from a number on, one a lane.
+    llvm::Value* counted_from(llvm::Value* first, DType dtype) const;
     /// The value as it is, or a single number in every lane.
     llvm::Value* widened(llvm::Value* value) const;
 

@@ -22,35 +22,70 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/emit.h"
+#include "mantissa/codegen/llvm/ptx.h"
 
 namespace mantissa::codegen {
 
 namespace {
 
-std::unique_ptr<llvm::TargetMachine> make_target_machine(const HostFeatures& features) {
+/// As LLVM names a processor.
+struct Processor {
+    std::string triple;
+    std::string name;
+    std::string features;
+};
+
+Processor processor_of(const HostFeatures& host) {
+    std::string bits;
+    for (const std::string& bit : host.bits) bits += (bits.empty() ? "+" : ",+") + bit;
+    // The plainest one: what it can do is said by the bits alone.
+    return {llvm::sys::getProcessTriple(), "x86-64", bits};
+}
+
+Processor processor_of(const NvptxTarget& gpu) {
+    return {"nvptx64-nvidia-cuda", gpu.architecture, ptx_version(gpu.architecture)};
+}
+
+std::unique_ptr<llvm::TargetMachine> make_target_machine(const CodeTarget& code_target) {
     static const bool initialized = [] {
         llvm::InitializeNativeTarget();
         llvm::InitializeNativeTargetAsmPrinter();
+        LLVMInitializeNVPTXTargetInfo();
+        LLVMInitializeNVPTXTarget();
+        LLVMInitializeNVPTXTargetMC();
+        LLVMInitializeNVPTXAsmPrinter();
         return true;
     }();
     check(initialized, "LLVM knows the host");
-    const std::string triple = llvm::sys::getProcessTriple();
+    const Processor processor =
+        std::visit([](const auto& target) { return processor_of(target); }, code_target);
     std::string error;
-    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+    const llvm::Target* target = llvm::TargetRegistry::lookupTarget(processor.triple, error);
     if (!target) throw InternalError("LLVM: " + error);
-    std::string bits;
-    for (const std::string& bit : features.bits) bits += (bits.empty() ? "+" : ",+") + bit;
-    // The processor is the plainest one: what it can do is said by the bits alone.
-    return std::unique_ptr<llvm::TargetMachine>(
-        target->createTargetMachine(triple, "x86-64", bits, llvm::TargetOptions(), llvm::Reloc::PIC_,
-                                    llvm::CodeModel::Small, llvm::CodeGenOptLevel::Default));
+    return std::unique_ptr<llvm::TargetMachine>(target->createTargetMachine(
+        processor.triple, processor.name, processor.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+        std::nullopt, llvm::CodeGenOptLevel::Default));
 }
 
 }  // namespace
 
 struct Machine::State {
     llvm::LLVMContext context;
+    CodeTarget code_target;
     std::unique_ptr<llvm::TargetMachine> target;
+
+    std::unique_ptr<llvm::Module> make_module(const FusedKernel& kernel) {
+        auto module = std::make_unique<llvm::Module>(kernel.name, context);
+        module->setTargetTriple(target->getTargetTriple().str());
+        module->setDataLayout(target->createDataLayout());
+        emit(*module, kernel.name, kernel.nest, code_target);
+        std::string error;
+        llvm::raw_string_ostream errors(error);
+        if (llvm::verifyModule(*module, &errors))
+            throw InternalError(fmt::format("code of {} is not valid: {}", kernel.name, error));
+        improve(*module);
+        return module;
+    }
 
     /// Three passes and no more: what is emitted is in SSA form with explicit lanes, so nothing else finds
     /// anything to do, and the whole pipeline takes three times as long.
@@ -79,34 +114,32 @@ struct Machine::State {
         llvm::raw_svector_ostream stream(bytes);
         llvm::legacy::PassManager passes;
         if (target->addPassesToEmitFile(passes, stream, nullptr, type))
-            throw InternalError("LLVM cannot write this kind of file for the host");
+            throw InternalError("LLVM cannot write this kind of file for " + target->getTargetTriple().str());
         passes.run(module);
         return std::make_unique<llvm::SmallVectorMemoryBuffer>(std::move(bytes), module.getName(), false);
     }
 };
 
-Machine::Machine(const HostFeatures& features) : state_(std::make_unique<State>()) {
-    state_->target = make_target_machine(features);
+Machine::Machine(const CodeTarget& target) : state_(std::make_unique<State>()) {
+    state_->code_target = target;
+    state_->target = make_target_machine(target);
 }
 
 Machine::~Machine() = default;
 
-std::unique_ptr<llvm::MemoryBuffer> Machine::compile(const FusedKernel& kernel, Listing* listing) {
-    llvm::Module module(kernel.name, state_->context);
-    module.setTargetTriple(state_->target->getTargetTriple().str());
-    module.setDataLayout(state_->target->createDataLayout());
-    emit(module, kernel.name, kernel.nest);
-    std::string error;
-    llvm::raw_string_ostream errors(error);
-    if (llvm::verifyModule(module, &errors))
-        throw InternalError(fmt::format("code of {} is not valid: {}", kernel.name, error));
-    state_->improve(module);
-    if (listing) {
-        llvm::raw_string_ostream(listing->ir) << module;
-        listing->assembly = state_->write(module, llvm::CodeGenFileType::AssemblyFile)->getBuffer().str();
-        return nullptr;
-    }
-    return state_->write(module, llvm::CodeGenFileType::ObjectFile);
+std::unique_ptr<llvm::MemoryBuffer> Machine::compile(const FusedKernel& kernel) {
+    const auto module = state_->make_module(kernel);
+    return state_->write(*module, llvm::CodeGenFileType::ObjectFile);
+}
+
+Listing Machine::list(const FusedKernel& kernel) {
+    const auto module = state_->make_module(kernel);
+    Listing listing;
+    llvm::raw_string_ostream(listing.ir) << *module;
+    if (const auto* gpu = std::get_if<NvptxTarget>(&state_->code_target))
+        listing.assembly = ptx_header(kernel, *gpu);
+    listing.assembly += state_->write(*module, llvm::CodeGenFileType::AssemblyFile)->getBuffer().str();
+    return listing;
 }
 
 }  // namespace mantissa::codegen

@@ -14,11 +14,12 @@ namespace mantissa::codegen {
 
 class Machine {
   public:
-    explicit Machine(const HostFeatures& features);
+    explicit Machine(const CodeTarget& target);
     ~Machine();
 
-    /// Emits, improves and assembles one kernel. `listing` null: not wanted.
-    std::unique_ptr<llvm::MemoryBuffer> compile(const FusedKernel& kernel, Listing* listing = nullptr);
+    /// Emits, improves and assembles one kernel, for the host.
+    std::unique_ptr<llvm::MemoryBuffer> compile(const FusedKernel& kernel);
+    Listing list(const FusedKernel& kernel);
 
   private:
     struct State;

@@ -34,7 +34,7 @@ Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
         partition.rows_per_block =
             std::max(partition.rows_per_block, blocks_of(partition.rows, most_blocks_with_sums));
     partition.blocks = blocks_of(partition.rows, partition.rows_per_block);
-    partition.scratch_floats = nest.scratch_rows * ((columns + 15) / 16 * 16);
+    partition.scratch_floats = codegen::scratch_floats(nest);
     return partition;
 }
 

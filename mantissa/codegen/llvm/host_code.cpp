@@ -1,0 +1,211 @@
+// Loop nests on the CPU: one serial function over a range of rows or elements, sixteen columns at a time.
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include "mantissa/codegen/llvm/control.h"
+#include "mantissa/codegen/llvm/target_code.h"
+
+namespace mantissa::codegen {
+
+namespace {
+
+using llvm::Value;
+
+/// How far ahead of its use memory is asked for: the hardware's own prefetch stops at the page, and with this
+/// one GELU runs as quickly as a copy.
+constexpr int prefetch_bytes = 4096;
+
+class HostCode final : public TargetCode {
+  public:
+    HostCode(llvm::IRBuilderBase& builder, const LoopNest& nest)
+        : b_(builder), nest_(nest), control_(builder), lanes_(builder, Lanes::Form::sixteen) {}
+
+    CodeArguments begin(llvm::Module& module, const std::string& name) override {
+        llvm::FunctionType* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
+        llvm::Function* function =
+            llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+        function->addFnAttr(llvm::Attribute::NoUnwind);
+        function->addFnAttr("prefer-vector-width", "512");
+        function->addFnAttr("min-legal-vector-width", "512");
+        b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function));
+        return read_arguments(function->getArg(0));
+    }
+
+    const Lanes& lanes() const override { return lanes_; }
+
+    Values over(const Walk& walk, const Range& range, const ColumnsBody& body) override {
+        if (range.columns >= 0) return over_known(walk, range, body);
+        over_any(range, body);
+        return {};
+    }
+
+    void once_a_row(const std::function<void()>& body) override { body(); }
+
+    Value* load(Value* address, DType dtype, const Columns& columns) override {
+        Value* value = lanes_.load(address, dtype, columns.mask);
+        if (columns.from_memory) prefetch(address);
+        return value;
+    }
+
+    void store(Value* value, Value* address, int output, const Columns& columns) override {
+        const DType dtype = nest_.outputs[static_cast<std::size_t>(output)];
+        const llvm::Align align(size_of(dtype));
+        if (columns.mask) {
+            b_.CreateMaskedStore(value, address, align, columns.mask);
+            return;
+        }
+        if (size_of(dtype) < 4) {
+            b_.CreateAlignedStore(value, address, align);
+            return;
+        }
+        control_.if_then(
+            streamed_[static_cast<std::size_t>(output)],
+            [&] {
+                llvm::StoreInst* past = b_.CreateAlignedStore(value, address, llvm::Align(64));
+                past->setMetadata(
+                    llvm::LLVMContext::MD_nontemporal,
+                    llvm::MDNode::get(b_.getContext(), llvm::ConstantAsMetadata::get(b_.getInt32(1))));
+            },
+            [&] { b_.CreateAlignedStore(value, address, align); });
+    }
+
+    /// Of a tail, columns beside those of the block belong to other threads, and a block starts anywhere.
+    void add_to(Value* address, Value* value, const Columns& columns) override {
+        const llvm::Align align(nest_.tail ? 4 : 64);
+        if (nest_.tail && columns.mask) {
+            Value* before = b_.CreateMaskedLoad(value->getType(), address, align, columns.mask);
+            b_.CreateMaskedStore(b_.CreateFAdd(before, value), address, align, columns.mask);
+            return;
+        }
+        Value* before = b_.CreateAlignedLoad(value->getType(), address, align);
+        b_.CreateAlignedStore(b_.CreateFAdd(before, value), address, align);
+    }
+
+  private:
+    CodeArguments read_arguments(Value* from) {
+        llvm::Type *pointer = b_.getPtrTy(), *number = b_.getInt64Ty();
+        const auto field = [&](std::size_t offset, llvm::Type* type) -> Value* {
+            return b_.CreateLoad(type, b_.CreateConstGEP1_64(b_.getInt8Ty(), from, offset));
+        };
+        const auto entry = [&](Value* array, std::size_t index) -> Value* {
+            return b_.CreateLoad(pointer, b_.CreateConstGEP1_64(pointer, array, index));
+        };
+        Value* inputs = field(offsetof(FusedArguments, inputs), pointer);
+        Value* outputs = field(offsetof(FusedArguments, outputs), pointer);
+        CodeArguments arguments{.first = field(offsetof(FusedArguments, first), number),
+                                .last = field(offsetof(FusedArguments, last), number),
+                                .scratch = field(offsetof(FusedArguments, scratch), pointer),
+                                .partial_sums = field(offsetof(FusedArguments, partial_sums), pointer)};
+        Value* streamed = field(offsetof(FusedArguments, streamed), number);
+        for (std::size_t i = 0; i < nest_.inputs.size(); ++i) arguments.inputs.push_back(entry(inputs, i));
+        if (nest_.tail) {
+            arguments.inputs[0] = field(offsetof(FusedArguments, sums), pointer);
+            arguments.leading = field(offsetof(FusedArguments, leading), number);
+            arguments.first_column = field(offsetof(FusedArguments, first_column), number);
+            arguments.last_column = field(offsetof(FusedArguments, last_column), number);
+        }
+        for (std::size_t i = 0; i < nest_.outputs.size(); ++i) {
+            arguments.outputs.push_back(entry(outputs, i));
+            streamed_.push_back(b_.CreateICmpNE(b_.CreateAnd(streamed, b_.getInt64(std::uint64_t{1} << i)),
+                                                control_.integer(0)));
+        }
+        return arguments;
+    }
+
+    void prefetch(Value* address) {
+        b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
+                           {b_.CreateConstGEP1_64(b_.getInt8Ty(), address, prefetch_bytes), b_.getInt32(0),
+                            b_.getInt32(3), b_.getInt32(1)});
+    }
+
+    Value* mask_of(Value* count) {
+        return b_.CreateICmpULT(lanes_.lane_numbers(),
+                                b_.CreateVectorSplat(lanes_.count(), b_.CreateTrunc(count, b_.getInt32Ty())));
+    }
+
+    /// A range without reductions whose extent is known when it runs.
+    void over_any(const Range& range, const ColumnsBody& body) {
+        Value* lanes = control_.integer(lanes_.count());
+        Value* whole = b_.CreateSub(range.last, b_.CreateURem(b_.CreateSub(range.last, range.first), lanes));
+        control_.loop("columns", range.first, whole, lanes, {}, [&](Value* column, const Values&) {
+            body({column, nullptr, range.from_memory}, nullptr);
+            return Values{};
+        });
+        control_.if_then(
+            b_.CreateICmpSLT(whole, range.last),
+            [&] {
+                body({whole, mask_of(b_.CreateSub(range.last, whole)), false}, nullptr);
+            },
+            [] {});
+    }
+
+    /// Vectors in one turn of a walk's loop: an addition takes four cycles, so a reduction with little else
+    /// to do wants four sums side by side.
+    std::int64_t vectors_in_turn(const Walk& walk, std::int64_t columns) const {
+        std::int64_t count = walk.reductions.empty()   ? 1
+                             : walk.steps.size() <= 12 ? 4
+                             : walk.steps.size() <= 24 ? 2
+                                                       : 1;
+        while (count > 1 && columns < 2 * count * lanes_.count()) count /= 2;
+        return count;
+    }
+
+    Values over_known(const Walk& walk, const Range& range, const ColumnsBody& body) {
+        const std::int64_t vectors = vectors_in_turn(walk, range.columns), turn = vectors * lanes_.count();
+        const std::int64_t by_turns = range.columns / turn * turn;
+        const std::int64_t whole = range.columns / lanes_.count() * lanes_.count();
+        const auto integer = [&](std::int64_t value) { return control_.integer(value); };
+        Values sums;
+        for (std::int64_t i = 0; i < vectors; ++i)
+            for (const Reduction& reduction : walk.reductions)
+                sums.push_back(lanes_.neutral(reduction.maximum));
+        if (by_turns > 0)
+            sums = control_.loop(
+                "columns", integer(0), integer(by_turns), integer(turn), sums,
+                [&](Value* column, Values carried) {
+                    Value** at = carried.data();
+                    for (std::int64_t i = 0; i < turn; i += lanes_.count()) {
+                        body({b_.CreateAdd(column, integer(i)), nullptr, range.from_memory}, at);
+                        at += walk.reductions.size();
+                    }
+                    return carried;
+                });
+        fold(walk, vectors, sums);
+        if (whole > by_turns)
+            sums = control_.loop("last columns", integer(by_turns), integer(whole), integer(lanes_.count()),
+                                 sums, [&](Value* column, Values carried) {
+                                     body({column, nullptr, false}, carried.data());
+                                     return carried;
+                                 });
+        if (range.columns > whole)
+            body({integer(whole), mask_of(integer(range.columns - whole)), false}, sums.data());
+        for (std::size_t i = 0; i < sums.size(); ++i)
+            sums[i] = lanes_.across(sums[i], walk.reductions[i].maximum);
+        return sums;
+    }
+
+    /// The sums of the vectors of a turn as one set, to which the last columns are added.
+    void fold(const Walk& walk, std::int64_t vectors, Values& sums) {
+        const std::size_t each = walk.reductions.size();
+        for (std::int64_t count = vectors; count > 1; count /= 2) {
+            const std::size_t half = static_cast<std::size_t>(count / 2) * each;
+            for (std::size_t i = 0; i < half; ++i)
+                sums[i] = lanes_.combine(sums[i], sums[i + half], walk.reductions[i % each].maximum);
+        }
+        sums.resize(each);
+    }
+
+    llvm::IRBuilderBase& b_;
+    const LoopNest& nest_;
+    Control control_;
+    Lanes lanes_;
+    Values streamed_;  // by output: whether it is stored past the caches
+};
+
+}  // namespace
+
+std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest) {
+    return std::make_unique<HostCode>(builder, nest);
+}
+
+}  // namespace mantissa::codegen

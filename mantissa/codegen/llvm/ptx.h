@@ -1,0 +1,23 @@
+// PTX, the text that NVIDIA's driver takes: which architectures there are, and what a listing says above it.
+#pragma once
+
+#include <string>
+
+#include "mantissa/codegen/compiler.h"
+
+namespace mantissa::codegen {
+
+/// Throws UserError unless the architecture is one of nvptx_architectures().
+void require_known(const NvptxTarget& target);
+
+/// The version of PTX that the architecture came with, as LLVM's feature.
+std::string ptx_version(const std::string& architecture);
+
+/// FP32 numbers of scratch rows that a block of threads needs in global memory: none where they fit the
+/// shared.
+std::int64_t global_scratch_floats(const LoopNest& nest);
+
+/// Comments: what the code is for, how it is launched, that no GPU ran it, and its pseudo-code.
+std::string ptx_header(const FusedKernel& kernel, const NvptxTarget& target);
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,79 @@
+// What differs between the processors that loop nests are lowered for: how a function begins, which rows and
+// columns it has, how its threads bring a row together, how it touches memory. Everything else is emit.cpp's.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/codegen/compiler.h"
+#include "mantissa/codegen/llvm/lanes.h"
+
+namespace llvm {
+class Module;
+}
+
+namespace mantissa::codegen {
+
+using Values = std::vector<llvm::Value*>;
+
+/// What a function was given.
+struct CodeArguments {
+    Values inputs = {};
+    Values outputs = {};
+    llvm::Value* first = nullptr;  ///< of its rows, or of its elements where the nest is flat
+    llvm::Value* last = nullptr;
+    llvm::Value* scratch = nullptr;
+    llvm::Value* partial_sums = nullptr;
+    // Of a block of sums of a contraction; null: operand 0 and the columns are whole.
+    llvm::Value* leading = nullptr;
+    llvm::Value* first_column = nullptr;
+    llvm::Value* last_column = nullptr;
+};
+
+/// Columns of one row, or elements of a flat nest.
+struct Range {
+    llvm::Value* first = nullptr;
+    llvm::Value* last = nullptr;
+    std::int64_t columns = -1;  ///< all of so many; -1: known when it runs
+    bool from_memory = false;   ///< no earlier walk has read them
+};
+
+/// The columns that are computed at one time, as many as the target's lanes.
+struct Columns {
+    llvm::Value* first = nullptr;
+    llvm::Value* mask = nullptr;  ///< which of them there are; null: all
+    bool from_memory = false;
+};
+
+class TargetCode {
+  public:
+    /// Computes some columns; replaces the value of each reduction in `sums`.
+    using ColumnsBody = std::function<void(const Columns& columns, llvm::Value** sums)>;
+
+    virtual ~TargetCode() = default;
+
+    /// Adds the function to the module and leaves the builder at its beginning.
+    virtual CodeArguments begin(llvm::Module& module, const std::string& name) = 0;
+    /// What columns are computed in.
+    virtual const Lanes& lanes() const = 0;
+    /// Goes over a range, and gives the walk's reductions over the whole of it.
+    virtual Values over(const Walk& walk, const Range& range, const ColumnsBody& body) = 0;
+    /// What is done for a row, not for each of its columns, and changes memory.
+    virtual void once_a_row(const std::function<void()>& body) = 0;
+
+    virtual llvm::Value* load(llvm::Value* address, DType dtype, const Columns& columns) = 0;
+    /// `value`: of the type that it has in memory.
+    virtual void store(llvm::Value* value, llvm::Value* address, int output, const Columns& columns) = 0;
+    /// Adds a value to partial sums in memory.
+    virtual void add_to(llvm::Value* address, llvm::Value* value, const Columns& columns) = 0;
+};
+
+/// Serial functions of the type `FusedFunction`, over sixteen lanes.
+std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest);
+/// Kernels of CUDA: a block of threads has some rows, a thread every so many columns of them.
+std::unique_ptr<TargetCode> make_nvptx_code(llvm::IRBuilderBase& builder, const LoopNest& nest,
+                                            const NvptxTarget& target);
+
+}  // namespace mantissa::codegen
