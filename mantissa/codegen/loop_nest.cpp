@@ -18,7 +18,9 @@ namespace {
 constexpr int cheap = 8;
 
 /// Instructions of a step, of which some are no operations of a graph.
-int cost_of(std::string_view op) { return nest_instructions(op == "one_plus_tanh" ? "exp" : op); }
+int cost_of(std::string_view op) {
+    return nest_instructions(op == "one_plus_tanh" || op == "times_one_plus_tanh" ? "exp" : op);
+}
 
 Varies joined(Varies a, Varies b) {
     if (a == Varies::not_at_all || a == b) return b;
@@ -119,6 +121,8 @@ class Lowering {
             result = add_reduction(id, node);
         } else if (node.op->name == "add" && dtype == DType::f32 && add_contracted(id)) {
             return;
+        } else if (node.op->name == "mul" && dtype == DType::f32 && multiply_contracted(id)) {
+            return;
         } else {
             Step added{.op = node.op->name, .dtype = dtype};
             for (std::size_t i = 0; i < node.inputs.size(); ++i) added.arguments.push_back(argument(id, i));
@@ -156,6 +160,20 @@ class Lowering {
                 continue;
             }
             step_of_[static_cast<std::size_t>(id)] = add(std::move(contracted));
+            return true;
+        }
+        return false;
+    }
+
+    /// A product with tanh + 1, as GELU is one: the quotient takes the other factor above its line.
+    bool multiply_contracted(NodeId id) {
+        for (std::size_t i : {0u, 1u}) {
+            if (!only_read_by(id, i)) continue;
+            const int made = argument(id, i);
+            if (step(made).op != "one_plus_tanh") continue;
+            const int x = step(made).arguments[0];
+            step_of_[static_cast<std::size_t>(id)] = add(
+                {.op = "times_one_plus_tanh", .dtype = DType::f32, .arguments = {argument(id, 1 - i), x}});
             return true;
         }
         return false;

@@ -17,7 +17,8 @@ namespace mantissa::codegen {
 
 /// One value. `arguments` are earlier values.
 struct Step {
-    std::string_view op;       ///< of the op table, or "load" of an operand, "fma", "one_plus_tanh"
+    std::string_view
+        op;  ///< of the op table, or "load" of an operand, "fma", "one_plus_tanh", "times_one_plus_tanh"
     DType dtype = DType::f32;  ///< of the result
     Varies varies = Varies::by_both;
     std::vector<int> arguments = {};

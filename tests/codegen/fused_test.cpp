@@ -137,6 +137,36 @@ TEST(Fused, SixteenBitFormatsRoundAsTheReferenceDoes) {
     }
 }
 
+/// GELU by its formula against FP64, and a NaN whose bits are all ones through it and through 1 + tanh. u,
+/// the argument of tanh, has four roundings and its factor one more, each of which moves the exponential by
+/// up to 2 u of its own size; eight more for everything else.
+TEST(Fused, GeluKeepsItsDigitsAndNaN) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    Graph graph;
+    const Tensor x = given(graph, "x", {4001});
+    const Tensor u = (x + x * x * x * 0.044715) * 0.7978845608028654;
+    graph.add_result("gelu", (x * 0.5 * (tanh(u) + 1.0)).value());
+    graph.add_result("tanh", (tanh(x) + 1.0).value());
+    const Graph one = fused(graph);
+    EXPECT_NE(code_of(one).find("times_one_plus_tanh"), std::string::npos) << code_of(one);
+    std::vector<double> given_x;
+    for (int i = -2000; i < 2000; ++i) given_x.push_back(static_cast<double>(static_cast<float>(i) / 128));
+    given_x.push_back(NAN);
+    for (const std::string& level : levels()) {
+        const auto results = run(one, {{"x", given_x}}, *device_at(level));
+        const auto y = loaded(results[0], DType::f32);
+        for (std::size_t i = 0; i < 4000; ++i) {
+            const double v = given_x[i], inner = 0.7978845608028654 * (v + 0.044715 * v * v * v);
+            const double expected = v / (1 + std::exp(-2 * inner));
+            const double bound =
+                (8 + 10 * std::abs(inner)) * 0x1p-24 * std::abs(expected) + std::abs(v) * 0x1p-126;
+            ASSERT_NEAR(y[i], expected, bound) << level << ", x = " << v;
+        }
+        EXPECT_TRUE(std::isnan(y[4000])) << level;
+        EXPECT_TRUE(std::isnan(loaded(results[1], DType::f32)[4000])) << level;
+    }
+}
+
 /// Large outputs go past the caches; each element is written all the same, at any alignment of the rows.
 TEST(Fused, StreamsLargeOutputsWhole) {
     if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";

@@ -88,8 +88,7 @@ TEST(Tail, GeluIsComputedOnTheSumsAndTheInputOfItsGradientIsWrittenToo) {
               "    v7 = mul(v6, v5)\n"
               "    v10 = fma(v7, v8, v5)\n"
               "    v12 = mul(v10, v11)\n"
-              "    v15 = one_plus_tanh(v12)\n"
-              "    v18 = mul(v17, v15)\n"
+              "    v18 = times_one_plus_tanh(v17, v12)\n"
               "    v19: bf16 = cast(v18)\n"
               "    out0[r, c] = v19\n"
               "    out1[r, c] = v4\n");

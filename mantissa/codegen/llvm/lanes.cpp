@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
-#include "mantissa/numerics/elementary_body.h"
+#include "mantissa/numerics/exp2_body.h"
 
 namespace mantissa::codegen {
 
@@ -53,13 +53,33 @@ struct Instructions {
     Float select(Mask mask, Float x, Float y) const { return b.CreateSelect(mask, x, y); }
 };
 
-/// 1 + tanh(x) = 2 / (1 + exp(-2 x)). The exponential is held where it is finite and normal: below, adding 1
-/// leaves 1; above, the quotient is subnormal, which is flushed to zero. NaN passes both choices.
-llvm::Value* one_plus_tanh(Instructions& ops, llvm::Value* x) {
-    llvm::Value* y = ops.multiply(x, ops.constant(-2));
-    y = ops.select(ops.less(y, ops.constant(elementary::exp_least)), ops.constant(elementary::exp_least), y);
-    y = ops.minimum(ops.constant(elementary::exp_greatest), y);
-    return ops.divide(ops.constant(2), ops.add(elementary::exp_inside(ops, y), ops.constant(1)));
+/// x times a factor, together with one that x was multiplied by just before: one rounding less, and none
+/// where nothing is left to multiply with.
+llvm::Value* scaled(Instructions& ops, llvm::Value* x, double factor) {
+    const auto* product = llvm::dyn_cast<llvm::BinaryOperator>(x);
+    if (product && product->getOpcode() == llvm::Instruction::FMul) {
+        const auto* constant = llvm::dyn_cast<llvm::Constant>(product->getOperand(1));
+        if (constant && constant->getType()->isVectorTy()) constant = constant->getSplatValue();
+        if (const auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant)) {
+            factor *= static_cast<double>(number->getValueAPF().convertToFloat());
+            x = product->getOperand(0);
+        }
+    }
+    return factor == 1 ? x : ops.multiply(x, ops.constant(static_cast<float>(factor)));
+}
+
+/// h (1 + tanh(x)) = 2 h / (1 + exp(-2 x)), of which GELU is made. The exponential is held where it is finite
+/// and normal: below, adding 1 leaves 1; above, the quotient is at most h 2^-126. The exponent's one rounding
+/// moves the result no more than the rounding of x itself did. What a NaN became on its way through the
+/// exponent's bits counts for nothing.
+llvm::Value* times_one_plus_tanh(Instructions& ops, llvm::Value* h, llvm::Value* x) {
+    constexpr double log2_e = 1.4426950408889634;
+    llvm::Value* y = scaled(ops, x, -2 * log2_e);
+    y = ops.select(ops.less(y, ops.constant(elementary::exp2_least)), ops.constant(elementary::exp2_least),
+                   y);
+    y = ops.minimum(ops.constant(elementary::exp2_greatest), y);
+    llvm::Value* sum = ops.add(elementary::exp2_inside(ops, y), ops.constant(1));
+    return ops.select(ops.is_nan(x), x, ops.divide(scaled(ops, h, 2), sum));
 }
 
 }  // namespace
@@ -155,7 +175,7 @@ llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
     if (op == "log") return elementary::log(ops, x);
     if (op == "tanh") return elementary::tanh(ops, x);
     if (op == "erf") return elementary::erf(ops, x);
-    if (op == "one_plus_tanh") return one_plus_tanh(ops, x);
+    if (op == "one_plus_tanh") return times_one_plus_tanh(ops, constant(1, DType::f32), x);
     if (op == "sqrt") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
     if (op == "rsqrt")
         return b_.CreateFDiv(constant(1, DType::f32), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
@@ -172,6 +192,10 @@ llvm::Value* Lanes::apply(std::string_view op, const std::vector<llvm::Value*>& 
     if (op == "fma") return Instructions{b_, *this}.fma(arguments[0], arguments[1], arguments[2]);
     if (op == "neg") return is_floating(from) ? b_.CreateFNeg(arguments[0]) : b_.CreateNeg(arguments[0]);
     if (arguments.size() == 1) return function(op, arguments[0]);
+    if (op == "times_one_plus_tanh") {
+        Instructions ops{b_, *this};
+        return times_one_plus_tanh(ops, arguments[0], arguments[1]);
+    }
     llvm::Value* result = arithmetic(op, arguments[0], arguments[1], is_floating(from));
     if (!result) throw InternalError(fmt::format("{} cannot be compiled", op));
     return result;

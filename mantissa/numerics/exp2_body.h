@@ -1,0 +1,25 @@
+// 2^y, for generated code that needs an exponential of a product: with log2(e) in the factor, y is exact
+// where e^x would need two steps to reduce its argument. Over the operations of elementary_body.h.
+#pragma once
+
+#include "mantissa/numerics/elementary_body.h"
+
+namespace mantissa::elementary {
+
+/// 2^r = 1 + r (c0 + c1 r + ...), |r| <= 1/2. A minimax fit like those of elementary_coefficients.h.
+/// Error 3.0e-9.
+inline constexpr float exp2_series[] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6af7cp-5f,
+                                        0x1.3b2de0p-7f, 0x1.5f0830p-10f, 0x1.416b5cp-13f};
+/// Between these the result is finite and normal.
+inline constexpr float exp2_least = -126, exp2_greatest = 127;
+
+/// For exp2_least <= y <= exp2_greatest.
+template <class Ops>
+[[gnu::always_inline]] inline typename Ops::Float exp2_inside(Ops& ops, typename Ops::Float y) {
+    const auto shifted = ops.add(y, ops.constant(rounding_shift));
+    const auto r = ops.subtract(y, ops.subtract(shifted, ops.constant(rounding_shift)));
+    const auto value = ops.fma(polynomial(ops, exp2_series, r), r, ops.constant(1.0f));
+    return ops.from_bits(ops.add_int(ops.bits(value), ops.template shift_left<23>(ops.bits(shifted))));
+}
+
+}  // namespace mantissa::elementary
