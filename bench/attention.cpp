@@ -11,12 +11,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
-#include <ctime>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "bench/measure.h"
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/random.h"
@@ -31,22 +30,6 @@
 
 namespace mantissa::cpu {
 namespace {
-
-int option(const char* name, int standard) {
-    const char* const text = std::getenv(name);
-    return text ? std::atoi(text) : standard;
-}
-
-double cpu_seconds() {
-    timespec time{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-    std::ranges::sort(values);
-    return values[values.size() / 2];
-}
 
 struct Shape {
     std::int64_t heads, positions, head_size;

@@ -12,11 +12,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <ctime>
 #include <string>
 #include <vector>
 
+#include "bench/measure.h"
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/random.h"
@@ -27,11 +26,6 @@
 namespace mantissa::cpu {
 namespace {
 
-int option(const char* name, int standard) {
-    const char* const text = std::getenv(name);
-    return text ? std::atoi(text) : standard;
-}
-
 ThreadPool& pool() {
     static ThreadPool threads(option("BENCH_THREADS", 2));
     return threads;
@@ -40,12 +34,6 @@ ThreadPool& pool() {
 ThreadPool& one_thread() {
     static ThreadPool thread(1);
     return thread;
-}
-
-double cpu_seconds() {
-    timespec time{};
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 enum class Pass { forward, input_gradient, weight_gradient };
@@ -159,20 +147,6 @@ long preemptions() {
     return usage.ru_nivcsw;
 }
 
-double median(std::vector<double> values) {
-    std::ranges::sort(values);
-    return values[values.size() / 2];
-}
-
-double copy_bandwidth() {
-    static Buffer scratch = [] {
-        Buffer memory(std::size_t{256} << 20);
-        std::ranges::fill(memory.as<std::byte>(), std::byte{1});  // pages never written are no memory
-        return memory;
-    }();
-    return measured_copy_bandwidth(pool(), scratch.as<std::byte>()).best();
-}
-
 void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) {
     const Isa isa = unit.isa;
     Operands operands(problem, isa);
@@ -208,7 +182,7 @@ void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) 
     if (problem.m == 1) {
         const auto element = static_cast<double>(size_of(problem.b.dtype));
         state.counters["GB/s"] = flops / 2 * element / median(seconds) * 1e-9;
-        state.counters["copy_GB/s"] = copy_bandwidth() * 1e-9;
+        state.counters["copy_GB/s"] = copy_bandwidth(pool()) * 1e-9;
     }
 }
 

@@ -6,13 +6,12 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <ctime>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "bench/measure.h"
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
@@ -25,11 +24,6 @@
 namespace mantissa::cpu {
 namespace {
 
-int option(const char* name, int standard) {
-    const char* const text = std::getenv(name);
-    return text ? std::atoi(text) : standard;
-}
-
 ThreadPool& pool() {
     static ThreadPool threads(option("BENCH_THREADS", 1));
     return threads;
@@ -41,19 +35,9 @@ constexpr double operations = 2.0 * M * N * K;
 /// Seconds of processor time, of all threads.
 template <class Work>
 double timed(Work work) {
-    const auto now = [] {
-        timespec time{};
-        ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-        return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-    };
-    const double start = now();
+    const double start = cpu_seconds();
     work();
-    return now() - start;
-}
-
-double median(std::vector<double> values) {
-    std::ranges::sort(values);
-    return values[values.size() / 2];
+    return cpu_seconds() - start;
 }
 
 /// What is measured: a matrix mode, or a contraction.

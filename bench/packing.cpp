@@ -6,10 +6,10 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
+#include "bench/measure.h"
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/random.h"
@@ -20,28 +20,9 @@
 namespace mantissa::cpu {
 namespace {
 
-int option(const char* name, int standard) {
-    const char* const text = std::getenv(name);
-    return text ? std::atoi(text) : standard;
-}
-
 ThreadPool& pool() {
     static ThreadPool threads(option("BENCH_THREADS", 2));
     return threads;
-}
-
-double copy_rate() {
-    static Buffer scratch = [] {
-        Buffer memory(std::size_t{256} << 20);
-        std::ranges::fill(memory.as<std::byte>(), std::byte{1});  // pages never written are no memory
-        return memory;
-    }();
-    return measured_copy_bandwidth(pool(), scratch.as<std::byte>()).best();
-}
-
-double median(std::vector<double> values) {
-    std::ranges::sort(values);
-    return values[values.size() / 2];
 }
 
 /// One operand: what it is to the contraction, and its sizes as stored, row-major.
@@ -119,13 +100,13 @@ void run(benchmark::State& state, const Packing& packing, DType type, Isa isa) {
     }
     std::vector<double> shares, seconds;
     std::size_t turn = 0;
-    double before = copy_rate();
+    double before = copy_bandwidth(pool());
     for (auto _ : state) {
         turn = (turn + 1) % sets;
         const Stopwatch watch;
         pack(packing.problem, packing.side, from[turn].data(), to[turn].as<std::byte>(), pool(), isa);
         seconds.push_back(watch.seconds());
-        const double after = copy_rate();
+        const double after = copy_bandwidth(pool());
         shares.push_back(static_cast<double>(stored + packed) / seconds.back() / ((before + after) / 2));
         before = after;
         state.SetIterationTime(seconds.back());

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/measure.h"
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/rows/rows.h"
@@ -346,12 +347,6 @@ double seconds_of(int threads, const std::function<void()>& work) {
     const double start = seconds_now(threads);
     work();
     return seconds_now(threads) - start;
-}
-
-double median(std::vector<double> values) {
-    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
-                     values.end());
-    return values[values.size() / 2];
 }
 
 void measure(benchmark::State& state, const Kernel& kernel, const RowKernels& level, int threads) {

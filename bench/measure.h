@@ -1,0 +1,43 @@
+// What the benchmark programs share: settings from the environment, processor time, medians, the machine's
+// copy.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+#include <vector>
+
+#include "mantissa/base/buffer.h"
+#include "mantissa/device/cpu/peaks.h"
+
+namespace mantissa::cpu {
+
+/// Of the environment variable, or the standard where it is not set.
+inline int option(const char* name, int standard) {
+    const char* const text = std::getenv(name);
+    return text ? std::atoi(text) : standard;
+}
+
+/// Seconds of processor time, of all threads.
+inline double cpu_seconds() {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+inline double median(std::vector<double> values) {
+    std::ranges::sort(values);
+    return values[values.size() / 2];
+}
+
+/// Bytes a second, read and written, of the better of plain and streaming copies.
+inline double copy_bandwidth(ThreadPool& pool) {
+    static Buffer scratch = [] {
+        Buffer memory(std::size_t{256} << 20);
+        std::ranges::fill(memory.as<std::byte>(), std::byte{1});  // pages never written are no memory
+        return memory;
+    }();
+    return measured_copy_bandwidth(pool, scratch.as<std::byte>()).best();
+}
+
+}  // namespace mantissa::cpu
