@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """torch's scaled_dot_product_attention at the shapes of bench/attention.cpp, alternating with that benchmark.
 
 Usage, from the root of the repository after a release build: bench/peers/attention_torch.py [--rounds 3] [--threads 2]

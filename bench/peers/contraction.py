@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """torch.matmul and oneDNN's matmul at the shapes of bench/contraction.cpp, alternating with that benchmark, shape by shape.
 
 Usage, from the root of the repository after a release build:
