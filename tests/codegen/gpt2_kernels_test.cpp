@@ -9,6 +9,7 @@
 #include "mantissa/codegen/loop_nest.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/trains_alike.h"
 
 namespace mantissa {
 namespace {
@@ -69,22 +70,12 @@ TEST_F(Gpt2Kernels, AreTheSameForANewBatch) {
     EXPECT_LE(compiled, 12u);
 }
 
-/// A few steps from the same weights. FP32 sums in another order: each differs in its last bits, and AdamW's
-/// first steps divide gradients by their own size, so that a step moves weights by as much as the rate times
-/// the relative difference of a gradient. Seen: 1e-6; a wrong kernel shows in the first digits.
 TEST_F(Gpt2Kernels, TrainAsTheEagerStepDoes) {
     Trainer fused(*device_, tiny(4, true)), eager(*device_, tiny(4, false));
-    std::vector<std::int32_t> tokens(4 * 64), targets(tokens.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        tokens[i] = static_cast<std::int32_t>(i * 37 % 509);
-        targets[i] = static_cast<std::int32_t>(i * 53 % 499);
-    }
-    for (int step = 0; step < 4; ++step) {
-        const StepResult a = fused.step(tokens, targets, 1e-3), b = eager.step(tokens, targets, 1e-3);
-        EXPECT_NEAR(a.loss, b.loss, 2e-5) << "step " << step;
-        EXPECT_NEAR(a.gradient_norm, b.gradient_norm, 1e-4 * static_cast<double>(b.gradient_norm));
-    }
-    EXPECT_NEAR(fused.validation_loss(tokens, targets), eager.validation_loss(tokens, targets), 2e-5);
+    const SomeTokens batch(4 * 64);
+    expect_trains_alike(fused, eager, batch, 4);
+    EXPECT_NEAR(fused.validation_loss(batch.tokens, batch.targets),
+                eager.validation_loss(batch.tokens, batch.targets), 2e-5);
 }
 
 }  // namespace

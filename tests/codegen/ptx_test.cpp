@@ -12,6 +12,7 @@
 #include "tests/codegen/random_case.h"
 #include "tests/support/fused_graph.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/support/trains_alike.h"
 
 namespace mantissa {
 namespace {
@@ -285,16 +286,7 @@ TEST_F(Ptx, TrainsGpt2AsTheCpuDoes) {
     int on_ptx = 0;
     for (const PlannedNode& node : on_gpu.plan().nodes()) on_ptx += node.kernel == "ptx on the host";
     EXPECT_GT(on_ptx, 5);
-    std::vector<std::int32_t> tokens(2 * 16), targets(tokens.size());
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        tokens[i] = static_cast<std::int32_t>(i * 37 % 509);
-        targets[i] = static_cast<std::int32_t>(i * 53 % 499);
-    }
-    for (int step = 0; step < 3; ++step) {
-        const StepResult a = on_gpu.step(tokens, targets, 1e-3), b = on_cpu.step(tokens, targets, 1e-3);
-        EXPECT_NEAR(a.loss, b.loss, 2e-5) << "step " << step;
-        EXPECT_NEAR(a.gradient_norm, b.gradient_norm, 1e-4 * static_cast<double>(b.gradient_norm));
-    }
+    expect_trains_alike(on_gpu, on_cpu, SomeTokens(2 * 16), 3);
 }
 
 }  // namespace

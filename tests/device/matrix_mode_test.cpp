@@ -13,6 +13,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
+#include "mantissa/device/cpu/modes/pack_mode.h"
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
@@ -22,21 +23,6 @@ namespace {
 constexpr MatrixMode all_modes[] = {
     MatrixMode::f64,           MatrixMode::f16, MatrixMode::s8, MatrixMode::s4, MatrixMode::b1_exclusive_or,
     MatrixMode::b1_conjunction};
-
-std::int64_t bits_of(MatrixMode mode) {
-    switch (mode) {
-        case MatrixMode::f64:
-            return 64;
-        case MatrixMode::f16:
-            return 16;
-        case MatrixMode::s8:
-            return 8;
-        case MatrixMode::s4:
-            return 4;
-        default:
-            return 1;
-    }
-}
 
 std::int64_t sum_bytes(MatrixMode mode) {
     return mode == MatrixMode::f64 ? 8 : mode == MatrixMode::f16 ? 2 : 4;
@@ -48,7 +34,7 @@ using Bytes = std::vector<std::byte>;
 /// below 4 of every exponent, subnormal ones too, whose sums round and stay finite.
 Bytes operand(MatrixMode mode, std::int64_t rows, std::int64_t k, std::uint64_t seed) {
     const RandomStream random{.seed = seed};
-    Bytes bytes(static_cast<std::size_t>(rows * k * bits_of(mode) / 8));
+    Bytes bytes(static_cast<std::size_t>(rows * k * operand_bits(mode) / 8));
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(random.bits(i));
     for (std::int64_t i = 0; i < rows * k && mode == MatrixMode::f16; ++i) {
         std::uint16_t half = 0;

@@ -7,9 +7,6 @@
 
 namespace mantissa::cpu {
 
-namespace {
-
-/// Bits of a number in an operand.
 std::int64_t operand_bits(MatrixMode mode) {
     switch (mode) {
         case MatrixMode::f64:
@@ -26,6 +23,8 @@ std::int64_t operand_bits(MatrixMode mode) {
     }
     throw InternalError("a matrix mode outside of its enumeration");
 }
+
+namespace {
 
 /// Two bytes of each, the lower half first, extended by their signs.
 void widen_halves(const std::byte* from, std::int64_t count, std::byte* to) {

@@ -13,6 +13,9 @@ namespace mantissa::cpu {
 /// How many numbers a byte of an operand holds, 1 at least.
 std::int64_t numbers_of_byte(MatrixMode mode);
 
+/// Bits of a number in an operand.
+std::int64_t operand_bits(MatrixMode mode);
+
 /// Bits of a number in a panel of the kernel.
 std::int64_t panel_bits(MatrixMode mode, const ModeKernel& kernel);
 
