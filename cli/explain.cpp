@@ -51,12 +51,15 @@ Explanation explain_inference(const TrainerOptions& settings, Device& device) {
     const auto kernel = [&](const Graph& graph, const Node& node) { return has_kernel(device, graph, node); };
     BuiltGraph built = build_evaluation(trace, {.policy = policy, .lay_out = true, .has_kernel = kernel});
     Explanation explanation = explain(Plan(std::move(built.graph), device), policy);
+    explanation.refused = std::move(built.refused);
     explanation.of = "a forward pass, for inference";
     return named(std::move(explanation), settings);
 }
 
 Explanation explain_step(const Trainer& trainer) {
-    return named(explain(trainer.plan(), trainer.options().pipeline.policy), trainer.options());
+    Explanation explanation = explain(trainer.plan(), trainer.options().pipeline.policy);
+    explanation.refused = trainer.refused();
+    return named(std::move(explanation), trainer.options());
 }
 
 /// Where the step takes more memory than there is, what would take less.

@@ -217,36 +217,31 @@ void dump_plan(const RunOptions& options, const std::string& name, const Plan& p
     if (!options.dump.empty()) write_output(options.dump + "/" + name, plan.text());
 }
 
-void dump_attention(const RunOptions& options, const Trainer& trainer) {
-    if (options.dump.empty() || trainer.refused_attention().empty()) return;
+void dump_refused(const RunOptions& options, const Trainer& trainer) {
+    if (options.dump.empty() || trainer.refused().empty()) return;
     std::string text;
-    for (const PatternRefusal& refusal : trainer.refused_attention()) text += refusal.text() + "\n";
-    write_output(options.dump + "/attention.txt", text);
+    for (const PassRefusal& refusal : trainer.refused())
+        text += fmt::format("{}: {}\n    {}\n", refusal.pass,
+                            refusal.place.empty() ? refusal.op : refusal.place, refusal.reason);
+    write_output(options.dump + "/refused.txt", text);
 }
 
 void dump_padding(const RunOptions& options, const Trainer& trainer) {
-    if (options.dump.empty() || !trainer.options().pipeline.pad) return;
+    if (options.dump.empty() || trainer.padded().empty()) return;
     std::string text;
     for (const PaddedParameter& parameter : trainer.padded())
         text += fmt::format("{}: {} rows, {} of zeros behind them\n", parameter.name, parameter.rows,
                             parameter.zero_rows);
-    for (const UnpaddedParameter& parameter : trainer.unpadded())
-        text += fmt::format("{}\n", parameter.text());
     write_output(options.dump + "/padding.txt", text);
 }
 
-void dump_fusion(const RunOptions& options, const Trainer& trainer) {
+void dump_kernels(const RunOptions& options, const Trainer& trainer) {
     if (!options.dump_target.empty()) {
         if (options.dump.empty())
             throw UserError("--dump-target says for which GPU --dump writes kernels: give --dump DIR");
         dump_kernels_for(options.dump_target, options.dump, trainer.plan().graph());
     }
-    if (options.dump.empty() || trainer.plan().device().made_kernels().empty()) return;
-    std::string unfused;
-    for (const FusionRefusal& refusal : trainer.unfused())
-        unfused += fmt::format("{}\n    {}\n", refusal.node, refusal.reason);
-    write_output(options.dump + "/unfused.txt", unfused);
-    dump_kernels(options.dump, trainer.plan().device());
+    if (!options.dump.empty()) dump_kernels(options.dump, trainer.plan().device());
 }
 
 std::string pass_table(const std::vector<PassTime>& times) {

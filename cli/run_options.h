@@ -65,15 +65,15 @@ std::vector<std::string> split_at_commas(const std::string& text);
 /// Writes the plan as DIR/FILE, if --dump asks for it.
 void dump_plan(const RunOptions& options, const std::string& file, const Plan& plan);
 
-/// Writes why a softmax is no attention, or a movement of heads stays, if --dump asks for it.
-void dump_attention(const RunOptions& options, const Trainer& trainer);
+/// Writes what the passes left as it was, and why, if --dump asks for it.
+void dump_refused(const RunOptions& options, const Trainer& trainer);
 
-/// Writes what was padded, and why the rest was not, if --dump asks for it.
+/// Writes what was padded, if --dump asks for it.
 void dump_padding(const RunOptions& options, const Trainer& trainer);
 
-/// Writes what was not fused, and the code of fused kernels, if --dump asks for it. Throws UserError for a
-/// --dump-target without --dump, or one that is not known.
-void dump_fusion(const RunOptions& options, const Trainer& trainer);
+/// Writes the code of fused kernels, if --dump asks for it. Throws UserError for a --dump-target without
+/// --dump, or one that is not known.
+void dump_kernels(const RunOptions& options, const Trainer& trainer);
 
 /// The times of the passes, a line each.
 std::string pass_table(const std::vector<PassTime>& times);

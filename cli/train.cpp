@@ -59,9 +59,9 @@ class Run {
         dump_plan(options.run, "plan.txt", trainer_.plan());
         if (trainer_.accumulate_plan())
             dump_plan(options.run, "accumulate-plan.txt", *trainer_.accumulate_plan());
-        dump_attention(options.run, trainer_);
+        dump_refused(options.run, trainer_);
         dump_padding(options.run, trainer_);
-        dump_fusion(options.run, trainer_);
+        dump_kernels(options.run, trainer_);
     }
 
     void run() {

@@ -250,7 +250,8 @@ ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept) {
             replaced.insert(form.replaced.begin(), form.replaced.end());
             forms.emplace(id, form);
         } catch (const NotThis& refusal) {
-            chunked.refused.push_back({graph.node(id).origin, "cross_entropy", refusal.reason});
+            chunked.refused.push_back(
+                {"chunk_loss", "cross_entropy", graph.node(id).origin.scope, refusal.reason});
         }
     }
     chunked.matched = static_cast<int>(forms.size());

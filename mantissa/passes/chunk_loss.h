@@ -14,14 +14,14 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/passes/pattern_refusal.h"
+#include "mantissa/passes/pass_refusal.h"
 
 namespace mantissa {
 
 struct ChunkedLoss {
     Graph graph;
     int matched = 0;
-    std::vector<PatternRefusal> refused;
+    std::vector<PassRefusal> refused;
 };
 
 /// `kept`: values that stay though nothing in the graph reads them, such as the loss and the gradients; each

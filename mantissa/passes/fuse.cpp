@@ -144,22 +144,22 @@ class Placing {
 }  // namespace
 
 Fusion fuse(const Graph& graph, const FuseOptions& options) {
-    std::vector<FusionRefusal> refusals;
-    const Grouping before(graph, options, refusals);
+    std::vector<PassRefusal> refused;
+    const Grouping before(graph, options, refused);
     const NestRecomputation again = recompute_in_nests(graph, before);
     Fusion fusion;
     fusion.recomputed = again.values;
     if (again.values == 0) {
-        fusion.refusals = std::move(refusals);
+        fusion.refused = std::move(refused);
         fusion.graph = Placing(graph, before, fusion).run();
     } else {
-        const Grouping grouping(again.graph, options, fusion.refusals);
+        const Grouping grouping(again.graph, options, fusion.refused);
         fusion.graph = Placing(again.graph, grouping, fusion).run();
     }
     Fusion tails = fuse_tails(fusion.graph, options);
     fusion.graph = std::move(tails.graph);
     fusion.bytes_saved += tails.bytes_saved;
-    for (FusionRefusal& refusal : tails.refusals) fusion.refusals.push_back(std::move(refusal));
+    for (PassRefusal& refusal : tails.refused) fusion.refused.push_back(std::move(refusal));
     return fusion;
 }
 

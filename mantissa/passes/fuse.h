@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/passes/pass_refusal.h"
 
 namespace mantissa {
 
@@ -23,15 +24,11 @@ struct FuseOptions {
     std::size_t most_operands = 16;
 };
 
-/// Why two groups were not joined, or a group was left as it was.
-struct FusionRefusal {
-    std::string node;  ///< as it was printed in the graph before
-    std::string reason;
-};
-
 struct Fusion {
     Graph graph;
-    std::vector<FusionRefusal> refusals;
+    /// Nodes that are part of no kernel, groups that were not joined and tails that were not attached; of the
+    /// nodes as printed in the graph before.
+    std::vector<PassRefusal> refused;
     int kernels = 0;               ///< fused nodes
     int recomputed = 0;            ///< values of the forward pass that nests after it compute again
     std::int64_t bytes_saved = 0;  ///< reads and writes that are no longer made

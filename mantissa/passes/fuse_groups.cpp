@@ -19,10 +19,10 @@ constexpr int most_source_operations = 4;
 
 }  // namespace
 
-Grouping::Grouping(const Graph& graph, const FuseOptions& options, std::vector<FusionRefusal>& refusals)
+Grouping::Grouping(const Graph& graph, const FuseOptions& options, std::vector<PassRefusal>& refused)
     : graph_(graph),
       options_(options),
-      refusals_(refusals),
+      refused_(refused),
       users_(graph.size()),
       used_outside_(graph.size()),
       source_operations_(graph.size(), -1),
@@ -80,14 +80,25 @@ std::int64_t Grouping::bytes_saved(const Nodes& group, const Border& border) con
 }
 
 void Grouping::refuse(NodeId id, std::string reason) {
-    refusals_.push_back({print(graph_, id), std::move(reason)});
+    refused_.push_back({"fuse", std::string(graph_.node(id).op->name), print(graph_, id), std::move(reason)});
+}
+
+/// Inputs and states run nothing, a contraction is a kernel of its own, and the update moves each byte once
+/// by its own kernels: none of them is refused.
+void Grouping::refuse_alone(NodeId id, std::string reason) {
+    const Node& node = graph_.node(id);
+    if (!node.inputs.empty() && node.op->fuser != FuserClass::contraction &&
+        node.origin.stage != Stage::update)
+        refuse(id, std::move(reason));
 }
 
 void Grouping::visit(NodeId id) {
     const Node& node = graph_.node(id);
-    if (note_source(id) || !refuse_in_nest(graph_, node).empty()) return;
+    if (note_source(id)) return;
     Nodes group{id};
-    if (node.op->name != "reshape" && !nest_reason(group).empty()) return;
+    std::string alone = refuse_in_nest(graph_, node);
+    if (alone.empty() && node.op->name != "reshape") alone = nest_reason(group);
+    if (!alone.empty()) return refuse_alone(id, std::move(alone));
     std::vector<int> joined;
     for (int candidate : groups_beside(id)) {
         Nodes together = merged(group, groups_[static_cast<std::size_t>(candidate)]);
@@ -186,7 +197,7 @@ std::string Grouping::nest_reason(const Nodes& group) const {
 }
 
 std::string Grouping::refuse_group(const Nodes& group) {
-    if (depends_on_itself(group)) return "what lies between them is no part of a nest";
+    if (depends_on_itself(group)) return "something between it and the nodes beside it is no part of a nest";
     NestOrReason made = make_nest(graph_, group, [&](Value value) { return from_source(value); });
     if (!made.reason.empty()) return made.reason;
     const Border border = this->border(group);

@@ -23,7 +23,7 @@ struct Border {
 
 class Grouping {
   public:
-    Grouping(const Graph& graph, const FuseOptions& options, std::vector<FusionRefusal>& refusals);
+    Grouping(const Graph& graph, const FuseOptions& options, std::vector<PassRefusal>& refused);
 
     /// Some are empty: they were joined with others, or were not worth a kernel.
     const std::vector<Nodes>& groups() const { return groups_; }
@@ -39,6 +39,7 @@ class Grouping {
     static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
     void run();
     void refuse(NodeId id, std::string reason);
+    void refuse_alone(NodeId id, std::string reason);
     void visit(NodeId id);
     static Nodes merged(const Nodes& a, const Nodes& b);
     /// Whole groups of two stages that read the same or one the other's values, as the loss and its gradient
@@ -60,7 +61,7 @@ class Grouping {
 
     const Graph& graph_;
     const FuseOptions& options_;
-    std::vector<FusionRefusal>& refusals_;
+    std::vector<PassRefusal>& refused_;
     std::vector<Nodes> users_;            // by node
     std::vector<bool> used_outside_;      // by node: a result or an update
     std::vector<int> source_operations_;  // by node; -1: it reads something

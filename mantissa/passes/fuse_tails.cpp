@@ -66,7 +66,8 @@ class TailFuser {
         if (best.contraction < 0) return;
         best.also_written = read_by_others(best.contraction, id);
         if (std::string reason = refuse(best); !reason.empty()) {
-            fusion_.refusals.push_back({print(graph_, best.contraction), std::move(reason)});
+            fusion_.refused.push_back({"fuse", std::string(graph_.node(best.contraction).op->name),
+                                       print(graph_, best.contraction), std::move(reason)});
             return;
         }
         by_fused_[id] = best;

@@ -64,7 +64,7 @@ class AttentionLayouts {
         return choice;
     }
 
-    std::vector<PatternRefusal> refused() const { return refused_; }
+    std::vector<PassRefusal> refused() const { return refused_; }
 
   private:
     /// Its gradient reads o by the same layout.
@@ -173,7 +173,7 @@ class AttentionLayouts {
             const char* const what = heads.name == 'q' ? "queries" : heads.name == 'k' ? "keys" : "values";
             const Value moved = heads.sources[i - 1].base;
             refused_.push_back(
-                {node.origin, "attention",
+                {"lay_out", "attention", node.origin.scope,
                  fmt::format("{} are not read before '{}' to {}: {}", what, graph_.node(moved.node).op->name,
                              graph_.type(moved).shape.text(), reason)});
             return;
@@ -211,14 +211,14 @@ class AttentionLayouts {
         }
         if (choice.layout.result == before.result) choice.result.reset(), choice.superseded.clear();
         if (reason.empty()) return;
-        refused_.push_back({graph_.node(id).origin, "attention",
+        refused_.push_back({"lay_out", "attention", graph_.node(id).origin.scope,
                             fmt::format("the result is not written in another order: {}", reason)});
     }
 
     const Graph& graph_;
     const Uses uses_;
     std::set<Value> superseded_;
-    std::vector<PatternRefusal> refused_;
+    std::vector<PassRefusal> refused_;
 };
 
 /// Nodes that nothing reads any more: movements of which attention now reads the source.

@@ -16,13 +16,13 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/passes/pattern_refusal.h"
+#include "mantissa/passes/pass_refusal.h"
 
 namespace mantissa {
 
 struct LaidOutAttention {
     Graph graph;
-    std::vector<PatternRefusal> refused;  ///< movements beside attention that stay
+    std::vector<PassRefusal> refused;  ///< movements beside attention that stay
 };
 
 /// `kept`: values that stay though nothing in the graph reads them, such as the loss; each is replaced by

@@ -140,7 +140,8 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept) {
             const NodeId root = form->root;
             forms.emplace(root, std::move(*form));
         } else {
-            match.refused.push_back({graph.node(id).origin, "softmax", std::get<std::string>(found)});
+            match.refused.push_back(
+                {"match_attention", "softmax", graph.node(id).origin.scope, std::get<std::string>(found)});
         }
     }
     match.matched = static_cast<int>(forms.size());

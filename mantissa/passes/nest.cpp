@@ -278,8 +278,8 @@ Reduces reduces(const Graph& graph, const Node& node) {
 
 std::string refuse_in_nest(const Graph& graph, const Node& node) {
     const std::string_view op = node.op->name;
-    if (node.outputs.size() != 1 || node.op->composite())
-        return fmt::format("{} is no primitive of one result", op);
+    if (node.op->composite()) return fmt::format("{} stays whole, as one kernel", op);
+    if (node.outputs.size() != 1) return fmt::format("{} has {} results", op, node.outputs.size());
     if (node.op->fuser == FuserClass::row_reduction) {
         const Shape& shape = graph.type(node.inputs[0]).shape;
         std::vector<std::int64_t> axes = node.attributes.list("axes");

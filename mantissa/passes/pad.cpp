@@ -330,7 +330,7 @@ std::int64_t zero_rows_for(const State& parameter, std::int64_t multiple) {
 }  // namespace
 
 Padded pad_parameters(const Graph& graph, const PadOptions& options) {
-    Padded padded{.graph = graph, .padded = {}, .unpadded = {}};
+    Padded padded{.graph = graph, .padded = {}, .refused = {}};
     for (std::size_t i = 0; i < graph.states().size(); ++i) {
         const State& state = padded.graph.states()[i];  // a rewrite keeps their order
         if (state.kind != State::Kind::parameter) continue;
@@ -340,7 +340,7 @@ Padded pad_parameters(const Graph& graph, const PadOptions& options) {
             padded.padded.push_back({state.name, state.type.shape[0], zero_rows});
             padded.graph = Replacement(padded.graph, form).run();
         } catch (const NotThis& refusal) {
-            padded.unpadded.push_back({state.name, refusal.reason});
+            padded.refused.push_back({"pad", "parameter", state.name, refusal.reason});
         }
     }
     return padded;

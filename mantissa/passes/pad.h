@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/passes/pass_refusal.h"
 
 namespace mantissa {
 
@@ -31,18 +32,10 @@ struct PaddedParameter {
     std::int64_t zero_rows = 0;  ///< behind them
 };
 
-struct UnpaddedParameter {
-    std::string name;
-    std::string reason;
-
-    /// As in "h.0.attn.c_attn.weight: its 2304 rows are a multiple of 128".
-    std::string text() const { return name + ": " + reason; }
-};
-
 struct Padded {
     Graph graph;
-    std::vector<PaddedParameter> padded;      ///< by this run
-    std::vector<UnpaddedParameter> unpadded;  ///< every other parameter
+    std::vector<PaddedParameter> padded;  ///< by this run
+    std::vector<PassRefusal> refused;     ///< every other parameter
 };
 
 Padded pad_parameters(const Graph& graph, const PadOptions& options = {});

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 
 #include "mantissa/base/clock.h"
@@ -59,37 +60,43 @@ class Pipeline {
 
     std::vector<PassTime> times() const { return times_; }
 
+    /// What a pass left as it was.
+    void refuse(std::vector<PassRefusal> refused) {
+        std::ranges::move(refused, std::back_inserter(refused_));
+    }
+    std::vector<PassRefusal> refused() const { return refused_; }
+
   private:
     Graph& graph_;
     const PipelineOptions& options_;
     std::vector<PassTime> times_;
+    std::vector<PassRefusal> refused_;
 };
 
 /// Joins a linear layer and its loss, if that is asked for; what is kept is found where it is afterwards.
 void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
-                        const PipelineOptions& options, std::vector<PatternRefusal>& refused) {
+                        const PipelineOptions& options) {
     if (!options.chunk_loss) return;
     pipeline.run("chunk_loss", [&] {
         ChunkedLoss chunked = chunk_loss(graph, kept);
         graph = std::move(chunked.graph);
-        refused = std::move(chunked.refused);
+        pipeline.refuse(std::move(chunked.refused));
     });
 }
 
 /// The same for the loss and the gradients.
 void build_chunked_loss(Pipeline& pipeline, Graph& graph, Value& loss,
-                        std::vector<ParameterGradient>& gradients, const PipelineOptions& options,
-                        std::vector<PatternRefusal>& refused) {
+                        std::vector<ParameterGradient>& gradients, const PipelineOptions& options) {
     std::vector<Value> kept{loss};
     for (const ParameterGradient& parameter : gradients) kept.push_back(parameter.gradient.value());
-    build_chunked_loss(pipeline, graph, kept, options, refused);
+    build_chunked_loss(pipeline, graph, kept, options);
     loss = kept[0];
     for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].gradient = {graph, kept[i + 1]};
 }
 
 /// The forward pass, with attention found and laid out if it is asked for, in the formats of the policy.
 Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
-                     const PipelineOptions& options, std::vector<PatternRefusal>& refused_attention) {
+                     const PipelineOptions& options) {
     Tensor loss;
     pipeline.run("trace", [&] { loss = model(graph); });
     Value place = loss.value();
@@ -97,13 +104,13 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
         pipeline.run("match_attention", [&] {
             AttentionMatch match = match_attention(graph, {&place, 1});
             graph = std::move(match.graph);
-            refused_attention = std::move(match.refused);
+            pipeline.refuse(std::move(match.refused));
         });
     if (options.lay_out)
         pipeline.run("lay_out_attention", [&] {
             LaidOutAttention laid = lay_out_attention(graph, {&place, 1});
             graph = std::move(laid.graph);
-            refused_attention.insert(refused_attention.end(), laid.refused.begin(), laid.refused.end());
+            pipeline.refuse(std::move(laid.refused));
         });
     if (!options.policy.weights.empty())
         pipeline.run("quantize", [&] { graph = quantize(graph, options.policy, {&place, 1}); });
@@ -141,7 +148,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
             Padded padded = pad_parameters(graph, {.multiple = options.extent_multiple});
             graph = std::move(padded.graph);
             built.padded = std::move(padded.padded);
-            built.unpadded = std::move(padded.unpadded);
+            pipeline.refuse(std::move(padded.refused));
         });
     if (options.lay_out)
         pipeline.run("lay_out", [&] {
@@ -155,13 +162,14 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         pipeline.run("fuse", [&] {
             Fusion fusion = fuse(graph);
             graph = std::move(fusion.graph);
-            built.unfused = std::move(fusion.refusals);
+            pipeline.refuse(std::move(fusion.refused));
         });
         // Counters and masks that kernels now make themselves are read by nobody.
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
     }
     built.graph = std::move(graph);
     built.times = pipeline.times();
+    built.refused = pipeline.refused();
     return built;
 }
 
@@ -194,33 +202,25 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
                         options.policy.name, fmt::join(policy_names(), ", "), options.policy.name));
     Graph graph;
     std::vector<ParameterGradient> gradients;
-    std::vector<PatternRefusal> attention, chunking;
     Pipeline pipeline(graph, options);
-    Value loss = build_forward(pipeline, graph, model, options, attention).value();
+    Value loss = build_forward(pipeline, graph, model, options).value();
     pipeline.run("differentiate", [&] {
         const Tensor seed = options.seed ? options.seed(graph) : Tensor{};
         gradients = differentiate(graph, {graph, loss}, seed);
     });
-    build_chunked_loss(pipeline, graph, loss, gradients, options, chunking);
+    build_chunked_loss(pipeline, graph, loss, gradients, options);
     pipeline.run("update", [&] { update(graph, {graph, loss}, gradients); });
-    BuiltGraph built = build_kernels(pipeline, graph, options);
-    built.refused_attention = std::move(attention);
-    built.refused_chunks = std::move(chunking);
-    return built;
+    return build_kernels(pipeline, graph, options);
 }
 
 BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options,
                             const std::string& result) {
     Graph graph;
-    std::vector<PatternRefusal> attention, chunking;
     Pipeline pipeline(graph, options);
-    Value loss = build_forward(pipeline, graph, model, options, attention).value();
-    build_chunked_loss(pipeline, graph, {&loss, 1}, options, chunking);
+    Value loss = build_forward(pipeline, graph, model, options).value();
+    build_chunked_loss(pipeline, graph, {&loss, 1}, options);
     graph.add_result(result, loss);
-    BuiltGraph built = build_kernels(pipeline, graph, options);
-    built.refused_attention = std::move(attention);
-    built.refused_chunks = std::move(chunking);
-    return built;
+    return build_kernels(pipeline, graph, options);
 }
 
 }  // namespace mantissa

@@ -67,12 +67,8 @@ struct BuiltGraph {
     Graph graph;
     Graph derive = {};  ///< makes the derived states of `graph`; see lay_out.h
     std::vector<PassTime> times;
-    /// Softmaxes that are part of none, and movements of heads that stay.
-    std::vector<PatternRefusal> refused_attention = {};
-    std::vector<PatternRefusal> refused_chunks = {};  ///< losses whose logits stay whole
     std::vector<PaddedParameter> padded = {};
-    std::vector<UnpaddedParameter> unpadded = {};  ///< the other parameters, if padding was asked for
-    std::vector<FusionRefusal> unfused = {};       ///< what was not fused, and why
+    std::vector<PassRefusal> refused = {};  ///< what the passes left as it was, in their order
 };
 
 /// Builds the graph of one training step. Throws UserError if fusing or TF32 is asked of a device that

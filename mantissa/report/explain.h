@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/passes/autocast.h"
+#include "mantissa/passes/pass_refusal.h"
 #include "mantissa/report/memory.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/runtime/plan.h"
@@ -37,19 +38,21 @@ struct Explanation {
     std::int64_t batch = 0, sequence = 0;
     std::vector<ExplainedNode> nodes;  ///< in the order in which they run, casts apart
     std::vector<ExplainedCast> casts;
+    std::vector<PassRefusal> refused;  ///< what the passes left as it was, and why
     MemoryAtPeak memory = {};
 
     /// "gpt2-tiny at 4 x 256, policy bf16: one training step".
     std::string title() const;
 };
 
-/// `model`, `batch` and `sequence` are left to the caller.
+/// `model`, `batch`, `sequence` and `refused` are left to the caller.
 Explanation explain(const Plan& plan, const Policy& policy);
 
 /// "bf16*bf16+f32" for a contraction; the format it computes in for all else; "-" where nothing is computed.
 std::string arithmetic_of(const ExplainedNode& node);
 
-/// For people: a line for each kind of operation (or for each node), the casts, and totals by arithmetic.
+/// For people: a line for each kind of operation (or for each node), the casts, totals by arithmetic, what
+/// passes left as it was, and the memory.
 enum class Detail : std::uint8_t { kinds, nodes };
 std::string explain_table(const Explanation& explanation, Detail detail);
 

@@ -1,5 +1,5 @@
-// An explanation as one page: totals, kinds of operations, casts, every node, and a roofline where one was
-// measured.
+// An explanation as one page: totals, kinds of operations, casts, what passes left, every node, and a
+// roofline where one was measured.
 #include <fmt/format.h>
 
 #include "mantissa/report/explain_kinds.h"
@@ -66,6 +66,16 @@ std::string casts(const Explanation& explanation) {
     return "<h2>Casts</h2>\n" + html::table({"formats", "pass", "casts", "MB", "rule"}, rows);
 }
 
+std::string refusals(const Explanation& explanation) {
+    if (explanation.refused.empty()) return "";
+    std::vector<html::Row> rows;
+    for (const RefusalKind& kind : kinds_of(explanation.refused))
+        rows.push_back({kind.refusal.pass, kind.refusal.op, fmt::format("{}", kind.count), kind.refusal.place,
+                        kind.refusal.reason});
+    return "<h2>What passes left as it was</h2>\n" +
+           html::table({"pass", "operation", "times", "the first", "why"}, rows);
+}
+
 std::string nodes(const Explanation& explanation) {
     std::vector<html::Row> rows;
     for (const ExplainedNode& node : explanation.nodes)
@@ -89,7 +99,7 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
         "<p>What each operation is stored, multiplied and summed in, and the rule that chose it, read off "
         "the "
         "plan that runs. Times are in the roofline, where one was measured.</p>\n" +
-        totals(explanation) + kinds(explanation) + casts(explanation);
+        totals(explanation) + kinds(explanation) + casts(explanation) + refusals(explanation);
     if (roofline) body += "<h2>Roofline</h2>\n" + roofline_section(*roofline);
     return html::page(explanation.title(), body + nodes(explanation) + html::footer(command));
 }

@@ -38,6 +38,18 @@ std::vector<CastKind> kinds_of(const std::vector<ExplainedCast>& casts) {
     return kinds;
 }
 
+std::vector<RefusalKind> kinds_of(const std::vector<PassRefusal>& refused) {
+    std::vector<RefusalKind> kinds;
+    std::map<std::tuple<std::string, std::string, std::string>, std::size_t> known;
+    for (const PassRefusal& refusal : refused) {
+        const auto [entry, is_new] =
+            known.try_emplace({refusal.pass, refusal.op, refusal.reason}, kinds.size());
+        if (is_new) kinds.push_back({refusal, 0});
+        ++kinds[entry->second].count;
+    }
+    return kinds;
+}
+
 std::vector<ArithmeticTotal> totals_of(const Explanation& explanation) {
     std::map<std::string, ArithmeticTotal> by_arithmetic;
     for (const ExplainedNode& node : explanation.nodes) {

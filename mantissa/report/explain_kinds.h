@@ -1,4 +1,5 @@
-// An explanation added up, for tables: operations by kind, casts by kind, and totals by arithmetic.
+// An explanation added up, for tables: operations by kind, casts by kind, what passes left, and totals by
+// arithmetic.
 #pragma once
 
 #include <string>
@@ -23,6 +24,14 @@ struct CastKind {
 
 /// Casts of one pass, between the same formats and by the same rule.
 std::vector<CastKind> kinds_of(const std::vector<ExplainedCast>& casts);
+
+struct RefusalKind {
+    PassRefusal refusal;  ///< the first of them
+    int count = 0;
+};
+
+/// What one pass left for one reason, of one operation, in order of first use.
+std::vector<RefusalKind> kinds_of(const std::vector<PassRefusal>& refused);
 
 struct ArithmeticTotal {
     std::string name;  ///< "bf16*bf16+f32", "f32", "movement", "casts"

@@ -38,6 +38,17 @@ std::string cast_lines(const std::vector<ExplainedCast>& casts) {
     return text;
 }
 
+/// Nothing where no pass refused anything, as where none ran.
+std::string refusal_lines(const std::vector<PassRefusal>& refused) {
+    if (refused.empty()) return "";
+    std::string text =
+        fmt::format("{:<16} {:<20} {:>6}  {}\n", "left as it was", "operation", "times", "why");
+    for (const RefusalKind& kind : kinds_of(refused))
+        text += fmt::format("{:<16} {:<20} {:>6}  {}\n", kind.refusal.pass, kind.refusal.op, kind.count,
+                            kind.refusal.reason);
+    return text + "\n";
+}
+
 std::string totals(const Explanation& explanation) {
     const std::vector<ArithmeticTotal> parts = totals_of(explanation);
     ArithmeticTotal all{.name = "all"};
@@ -90,7 +101,7 @@ std::string explain_table(const Explanation& explanation, Detail detail) {
         for (const ExplainedNode& node : explanation.nodes)
             text += line(node, node.op, 1) + fmt::format("    {}, {}\n", node.name, node.kernel);
     return text + "\n" + cast_lines(explanation.casts) + "\n" + totals(explanation) + "\n" +
-           memory_table(explanation.memory);
+           refusal_lines(explanation.refused) + memory_table(explanation.memory);
 }
 
 std::string explain_json(const Explanation& explanation) {
@@ -122,6 +133,12 @@ std::string explain_json(const Explanation& explanation) {
                                  {"to", cast.to},
                                  {"bytes", cast.bytes},
                                  {"rule", cast.rule}});
+    json["refused"] = nlohmann::ordered_json::array();
+    for (const PassRefusal& refusal : explanation.refused)
+        json["refused"].push_back({{"pass", refusal.pass},
+                                   {"op", refusal.op},
+                                   {"place", or_null(refusal.place)},
+                                   {"reason", refusal.reason}});
     json["memory"] = memory_json(explanation.memory);
     return json.dump(2) + "\n";
 }

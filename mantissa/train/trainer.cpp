@@ -111,10 +111,8 @@ std::unique_ptr<Plan> Trainer::plan_scaled_up(const TraceUpdate& update) const {
 std::unique_ptr<Plan> Trainer::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
     BuiltGraph step = build_training_step(trace_micro_step(options_), update, pipeline);
     pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
-    unfused_.insert(unfused_.end(), step.unfused.begin(), step.unfused.end());
-    refused_attention_ = std::move(step.refused_attention);  // the plans of a step have the same layers
-    padded_ = std::move(step.padded);                        // and pad alike
-    unpadded_ = std::move(step.unpadded);
+    refused_ = std::move(step.refused);  // the plans of a step have the same layers,
+    padded_ = std::move(step.padded);    // and pad alike
     const Stopwatch planning;
     if (!step.derive.states().empty()) derive_plan_ = std::make_unique<Plan>(std::move(step.derive), device_);
     auto plan = std::make_unique<Plan>(std::move(step.graph), device_);

@@ -104,13 +104,10 @@ class Trainer {
     /// From tracing to the bound plan, without allocation.
     double build_milliseconds() const { return build_milliseconds_; }
     const std::vector<PassTime>& pass_times() const { return pass_times_; }
-    /// What was not fused, and why; empty unless fusing was asked for.
-    const std::vector<FusionRefusal>& unfused() const { return unfused_; }
-    /// Softmaxes that are part of no attention, and movements of heads that stay, and why.
-    const std::vector<PatternRefusal>& refused_attention() const { return refused_attention_; }
-    /// Parameters that lie padded, and why the others do not; both empty unless padding was asked for.
+    /// What the passes left as it was, and why; of the plan of plan().
+    const std::vector<PassRefusal>& refused() const { return refused_; }
+    /// Parameters that lie padded; empty unless padding was asked for.
     const std::vector<PaddedParameter>& padded() const { return padded_; }
-    const std::vector<UnpaddedParameter>& unpadded() const { return unpadded_; }
 
   private:
     std::unique_ptr<Plan> build(const TraceUpdate& update, const PipelineOptions& pipeline);
@@ -134,10 +131,8 @@ class Trainer {
     std::unique_ptr<Plan>
         scaled_up_plan_;  // to see what underflows; null where the scale is a state, or none is needed
     std::vector<PassTime> pass_times_;
-    std::vector<FusionRefusal> unfused_;
-    std::vector<PatternRefusal> refused_attention_;
+    std::vector<PassRefusal> refused_;
     std::vector<PaddedParameter> padded_;
-    std::vector<UnpaddedParameter> unpadded_;
     double build_milliseconds_ = 0;
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<Execution> execution_, accumulate_, validation_, derive_;

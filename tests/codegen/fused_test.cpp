@@ -248,11 +248,11 @@ TEST(Fused, WhatIsNotFusedSaysWhy) {
     const Tensor total = sum(tanh(x), {0});  // [6], finished when all rows are
     graph.add_result("y", (tanh(x) * total).value());
     const Fusion fusion = fuse(simplify(graph), {.least_bytes_saved = 0});
-    ASSERT_FALSE(fusion.refusals.empty());
-    EXPECT_EQ(fusion.refusals[0].reason, "a sum over rows is not finished inside the nest");
+    ASSERT_FALSE(fusion.refused.empty());
+    EXPECT_EQ(fusion.refused[0].reason, "a sum over rows is not finished inside the nest");
     const Fusion small = fuse(simplify(graph));
     EXPECT_EQ(small.kernels, 0);
-    EXPECT_EQ(small.refusals.back().reason,
+    EXPECT_EQ(small.refused.back().reason,
               "a kernel would save 0 bytes, less than the 32768 that compiling it is worth");
 }
 

@@ -178,7 +178,7 @@ std::string refusal_of(const Graph& graph) {
     const Fusion fusion = fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })),
                                {.least_bytes_saved = 0});
     EXPECT_EQ(nodes_of(fusion.graph, "matmul").size(), 1u);
-    return fusion.refusals.empty() ? "" : fusion.refusals.back().reason;
+    return fusion.refused.empty() ? "" : fusion.refused.back().reason;
 }
 
 TEST(Tail, StaysByItselfWithAReason) {

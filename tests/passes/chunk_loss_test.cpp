@@ -90,7 +90,7 @@ TEST(ChunkLoss, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
     for (const auto& [policy, tolerance] : cases) {
         const BuiltGraph whole = step(policy, false), chunked = step(policy, true);
         verify(chunked.graph, "chunk_loss");
-        EXPECT_TRUE(chunked.refused_chunks.empty()) << policy;
+        EXPECT_TRUE(chunked.refused.empty()) << policy;
         EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1) << policy;
         EXPECT_EQ(count(chunked.graph, "cross_entropy") + count(chunked.graph, "cross_entropy_grad"), 0);
         EXPECT_EQ(count(chunked.graph, "matmul"), count(whole.graph, "matmul") - 3) << policy;

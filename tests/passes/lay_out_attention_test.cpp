@@ -152,7 +152,7 @@ TEST(LayOutAttention, FindsHeadsWhereverTheyLie) {
         Value y = test.build(given).value();
         Value after = y;
         const LaidOutAttention laid = lay_out_attention(given.graph, {&after, 1});
-        for (const PatternRefusal& refusal : laid.refused) ADD_FAILURE() << refusal.text();
+        for (const PassRefusal& refusal : laid.refused) ADD_FAILURE() << refusal.text();
         verify(laid.graph, "lay_out_attention");
         const Node* const node = find(laid.graph, "attention");
         ASSERT_TRUE(node);
@@ -231,7 +231,7 @@ TEST(LayOutAttention, LeavesNearMissesAsTheyWereAndSaysWhy) {
         const LaidOutAttention laid = lay_out_attention(given.graph, {&after, 1});
         verify(laid.graph, "lay_out_attention");
         std::string reasons;
-        for (const PatternRefusal& refusal : laid.refused) reasons += refusal.text() + "\n";
+        for (const PassRefusal& refusal : laid.refused) reasons += refusal.text() + "\n";
         EXPECT_NE(reasons.find(miss.reason), std::string::npos) << reasons;
         EXPECT_TRUE(reasons.starts_with("attn: ")) << reasons;
         expect_same_results(differentiated(given.graph, y), differentiated(laid.graph, after), given.feed);
@@ -313,7 +313,7 @@ TEST(LayOutAttention, LeavesNoMovementInGpt2sStep) {
         EXPECT_EQ(copies(build_training_step(trace, update, without).graph), 2 * 5) << policy;
         const BuiltGraph built = build_training_step(trace, update, with);
         EXPECT_EQ(copies(built.graph), 0) << policy;
-        EXPECT_TRUE(built.refused_attention.empty());
+        EXPECT_TRUE(built.refused.empty());
         const Node* const gradient = find(built.graph, "attention_grad");
         ASSERT_TRUE(gradient);
         EXPECT_EQ(gradient->outputs.size(), 1u);

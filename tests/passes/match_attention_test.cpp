@@ -299,7 +299,7 @@ TEST(MatchAttention, FindsEverySpelling) {
             Given given;
             given.graph.add_result("y", spelling.build(given).value());
             const AttentionMatch match = match_attention(given.graph);
-            for (const PatternRefusal& refusal : match.refused) ADD_FAILURE() << refusal.reason;
+            for (const PassRefusal& refusal : match.refused) ADD_FAILURE() << refusal.reason;
             ASSERT_EQ(match.matched, 1);
             verify(match.graph, "match_attention");
             EXPECT_EQ(count(match.graph, "softmax") + count(match.graph, "exp"), 0);
@@ -529,13 +529,12 @@ TEST(MatchAttention, IsAPassOfThePipelineThatIsAskedFor) {
     };
     const BuiltGraph without = build_training_step(model, update);
     EXPECT_EQ(count(without.graph, "attention"), 0);
-    EXPECT_TRUE(without.refused_attention.empty());
+    EXPECT_TRUE(without.refused.empty());
     const BuiltGraph with = build_training_step(model, update, {.match_attention = true});
     EXPECT_EQ(count(with.graph, "attention"), 1);
     EXPECT_EQ(count(with.graph, "attention_grad"), 1);
-    ASSERT_EQ(with.refused_attention.size(), 1u);
-    EXPECT_EQ(with.refused_attention[0].text(),
-              "softmax: the weights go into 'sum', not into a product with values");
+    ASSERT_EQ(with.refused.size(), 1u);
+    EXPECT_EQ(with.refused[0].text(), "softmax: the weights go into 'sum', not into a product with values");
     // The same loss, and the same gradient by either way.
     const ReferenceFeed feed{{"w", testing::values_of(testing::f32({1, 2, 6, 4}), 3)}};
     const ReferenceRun expected(without.graph, feed), got(with.graph, feed);

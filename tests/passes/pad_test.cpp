@@ -132,7 +132,7 @@ TEST(Pad, LeavesLogitsThatAreResultsSoThatNoneIsEverSampled) {
     graph.add_result("logits", nn::gpt2_logits(model, tokens).value());
     const Padded padded = pad_parameters(graph, {.multiple = 8});
     EXPECT_TRUE(padded.padded.empty());
-    EXPECT_EQ(padded.unpadded[0].text(),
+    EXPECT_EQ(padded.refused[0].text(),
               "wte.weight: its rows become axis 2 of f32[2, 5, 61], which the run reads: zeros there would "
               "have to be cut out by a copy");
     EXPECT_EQ(print(padded.graph), print(graph));
@@ -143,7 +143,7 @@ TEST(Pad, IsIdempotent) {
         build_training_step(trace, show_gradients, options_of("bf16", false, false, true)).graph;
     const Padded twice = pad_parameters(once, {.multiple = 8});
     EXPECT_TRUE(twice.padded.empty());
-    EXPECT_EQ(twice.unpadded[0].text(), "wte.weight: 3 rows of zeros lie behind it already");
+    EXPECT_EQ(twice.refused[0].text(), "wte.weight: 3 rows of zeros lie behind it already");
     EXPECT_EQ(print(twice.graph), print(once));
 }
 
@@ -188,8 +188,8 @@ TEST(Pad, MakesThisOfALinearLayerAndItsLoss) {
               "result loss = %7.0\n"
               "result gradient = %12\n"
               "result gradient = %13\n");
-    ASSERT_EQ(padded.unpadded.size(), 1u);
-    EXPECT_EQ(padded.unpadded[0].text(), "b: f32[31] is no matrix");
+    ASSERT_EQ(padded.refused.size(), 1u);
+    EXPECT_EQ(padded.refused[0].text(), "b: f32[31] is no matrix");
     expect_views(before, padded.graph, "linear layer");
 }
 
@@ -268,8 +268,8 @@ TEST(Pad, LeavesWhatItCannotProveHarmlessAndSaysWhy) {
         layer.graph.add_result("y", test.result(layer).value());
         const Padded padded = pad_parameters(layer.graph, {.multiple = 8});
         EXPECT_TRUE(padded.padded.empty()) << test.reason;
-        ASSERT_EQ(padded.unpadded.size(), 2u) << test.reason;
-        EXPECT_EQ(padded.unpadded[0].reason, test.reason);
+        ASSERT_EQ(padded.refused.size(), 2u) << test.reason;
+        EXPECT_EQ(padded.refused[0].reason, test.reason);
         EXPECT_EQ(print(padded.graph), print(layer.graph)) << test.reason;
     }
 }

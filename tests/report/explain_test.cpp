@@ -5,6 +5,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/explain_kinds.h"
@@ -125,6 +126,39 @@ TEST(Explain, ThePageHasWhatTheTableHas) {
     EXPECT_EQ(fault_of_page(both), "");
     EXPECT_NE(both.find("<h2>Roofline</h2>"), std::string::npos);
     EXPECT_NE(both.find("bf16*bf16+f32"), std::string::npos);
+}
+
+TEST(Explain, SaysWhatPassesLeftAndWhy) {
+    const auto device = make_cpu_device({.threads = 1});
+    TrainerOptions options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 16};
+    options.pipeline.pad = true;
+    options.pipeline.fuse = device->target().cannot_compile.empty();
+    const Trainer trainer(*device, options);
+    Explanation explanation = explain(trainer.plan(), options.pipeline.policy);
+    explanation.refused = trainer.refused();
+    // Each kind of node that is no nest is refused by name; contractions, sources and the update never are.
+    std::set<std::string> refused;
+    for (const PassRefusal& refusal : trainer.refused()) {
+        EXPECT_FALSE(refusal.reason.empty()) << refusal.text();
+        refused.insert(refusal.op);
+    }
+    for (const ExplainedNode& node : explanation.nodes) {
+        if (!options.pipeline.fuse || node.pass == "update" || node.op == "fused") continue;
+        EXPECT_TRUE(node.op == "matmul" || refused.contains(node.op)) << node.op << " " << node.name;
+    }
+    const std::string table = explain_table(explanation, Detail::kinds);
+    const std::string page = explain_html(explanation, nullptr, "");
+    const auto json = nlohmann::json::parse(explain_json(explanation));
+    EXPECT_EQ(fault_of_page(page), "");
+    EXPECT_EQ(json["refused"].size(), trainer.refused().size());
+    int times = 0;
+    for (const RefusalKind& kind : kinds_of(explanation.refused)) {
+        times += kind.count;
+        EXPECT_NE(table.find(kind.refusal.reason), std::string::npos) << table;
+    }
+    EXPECT_EQ(times, static_cast<int>(trainer.refused().size()));
+    EXPECT_NE(page.find("f32[128] is no matrix"), std::string::npos);
+    EXPECT_EQ(json["refused"][0]["pass"], "pad");
 }
 
 TEST(Explain, KindsAndTotalsAddUp) {
