@@ -193,6 +193,13 @@ void choose_passes(PipelineOptions& options, std::span<const std::string> names)
     }
 }
 
+std::vector<std::string> chosen_passes(const PipelineOptions& options) {
+    std::vector<std::string> names;
+    for (const OptionalPass& pass : optional_passes)
+        if (options.*pass.on) names.emplace_back(pass.name);
+    return names;
+}
+
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options) {
     if (!options.policy.weights.empty())

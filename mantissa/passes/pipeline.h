@@ -63,6 +63,9 @@ std::vector<std::string> optional_pass_names();
 /// none.
 void choose_passes(PipelineOptions& options, std::span<const std::string> names);
 
+/// The names of those that are on.
+std::vector<std::string> chosen_passes(const PipelineOptions& options);
+
 struct BuiltGraph {
     Graph graph;
     Graph derive = {};  ///< makes the derived states of `graph`; see lay_out.h

@@ -76,6 +76,31 @@ void require_same_configuration(const nlohmann::json& saved, const nlohmann::jso
                 name, saved.contains(name) ? saved[name].dump() : "nothing", value.dump()));
 }
 
+/// What rounds the same numbers otherwise: where it differs, the run goes on, but not to the same bits.
+nlohmann::ordered_json roundings_of(const Trainer& trainer) {
+    const PipelineOptions& pipeline = trainer.options().pipeline;
+    std::vector<std::string> passes = chosen_passes(pipeline);
+    std::erase(passes, "lay_out");  // moves numbers and rounds none
+    return {{"instructions", trainer.plan().device().target().isa},
+            {"passes", passes},
+            {"recompute", pipeline.recompute}};
+}
+
+/// Empty if all are the same, or not known: earlier checkpoints do not have them.
+std::string warn_of_other_roundings(const nlohmann::json& state, const nlohmann::json& ours,
+                                    const std::string& source) {
+    if (!state.contains("roundings")) return "";
+    std::string differences;
+    for (const auto& [name, value] : ours.items())
+        if (const nlohmann::json saved = state["roundings"].value(name, nlohmann::json()); saved != value)
+            differences += fmt::format("{}{} = {}, this run has {}", differences.empty() ? "" : "; ", name,
+                                       saved.dump(), value.dump());
+    if (differences.empty()) return "";
+    return fmt::format(
+        "{}: it was trained with {}; losses follow those of one run within roundings, not to the bit", source,
+        differences);
+}
+
 /// Copies of the checkpoint's values by state, checked before anything is written to the trainer.
 using Values = std::map<std::string, std::vector<std::byte>>;
 
@@ -110,7 +135,8 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer) {
     std::vector<TensorToWrite> optimizer;
     for (const TensorView& view : moments.views) optimizer.push_back({view});
     nlohmann::ordered_json state = {{"step", trainer.steps_done()},
-                                    {"configuration", configuration_of(trainer.options())}};
+                                    {"configuration", configuration_of(trainer.options())},
+                                    {"roundings", roundings_of(trainer)}};
     const std::vector<TensorToWrite> model = export_hf_gpt2(parameters.views);
     const nn::Gpt2Config& config = trainer.options().model;
     const Gpt2Sizes sizes{.layers = config.layers,
@@ -140,7 +166,8 @@ std::string resume_training(const std::filesystem::path& directory, Trainer& tra
     copy_optimizer(loaded.optimizer, optimizer);
     for (const auto& [name, value] : values) trainer.state().write(name, value);
     trainer.continue_after(static_cast<std::int64_t>(step));
-    return loaded.warning;
+    const std::string other = warn_of_other_roundings(state, roundings_of(trainer), source);
+    return loaded.warning + (loaded.warning.empty() || other.empty() ? "" : "; ") + other;
 }
 
 }  // namespace mantissa

@@ -14,8 +14,9 @@ namespace mantissa {
 void save_training(const std::filesystem::path& directory, Trainer& trainer);
 
 /// Puts the trainer where a checkpoint was saved. Returns an empty text, or a warning to show: that the
-/// checkpoint was damaged and the one before it was taken. Throws UserError, the trainer untouched, if there
-/// is none, or if it is of another model, seed, batch, sequence, accumulation or optimizer.
+/// checkpoint was damaged and the one before it was taken, or that other passes or instructions compute from
+/// here on, whose roundings are others. Throws UserError, the trainer untouched, if there is none, or if it
+/// is of another model, policy, seed, batch, sequence, accumulation or optimizer.
 std::string resume_training(const std::filesystem::path& directory, Trainer& trainer);
 
 }  // namespace mantissa

@@ -56,6 +56,25 @@ std::vector<std::vector<std::byte>> states(Trainer& trainer) {
     return values;
 }
 
+TEST(Resume, SaysThatOtherPassesRoundOtherwise) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    TrainerOptions options = options_with(0);
+    Trainer first(*device, options);
+    train(first, 2);
+    save_training(directory / "run", first);
+    options.pipeline.match_attention = true;
+    options.pipeline.recompute = {"gelu"};
+    Trainer second(*device, options);
+    const std::string warning = resume_training(directory / "run", second);
+    EXPECT_EQ(second.steps_done(), 2);
+    EXPECT_EQ(states(second), states(first));
+    for (const char* part : {R"(passes = ["simplify"], this run has ["match_attention","simplify"])",
+                             R"(recompute = [], this run has ["gelu"])", "not to the bit"})
+        EXPECT_NE(warning.find(part), std::string::npos) << warning;
+    EXPECT_EQ(warning.find("instructions"), std::string::npos) << warning;
+}
+
 TEST(Resume, GoesOnToTheSameBits) {
     const auto device = make_cpu_device({.threads = 2});
     struct Case {
