@@ -182,7 +182,7 @@ TEST(ContractionExact, Bf16WidenedOnAvx512) {
 
 TEST(ContractionExact, SizesAroundThePanels) {
     ThreadPool pool(2);
-    for (const std::int64_t m : {1, 2, 7, 8, 9, 15, 17})
+    for (const std::int64_t m : {1, 2, 6, 7, 8, 9, 12, 15, 17})
         for (const std::int64_t n : {1, 15, 16, 17, 31, 47, 48, 49, 65})
             for (const std::int64_t k : {1, 2, 17})
                 expect_exact_in_every_form({.m = m, .n = n, .k = k}, pool);
@@ -192,6 +192,7 @@ TEST(ContractionExact, SizesAroundTheBlocks) {
     ThreadPool pool(3);
     for (const Shape& shape : {Shape{.m = 257, .n = 49, .k = 383}, Shape{.m = 129, .n = 193, .k = 385},
                                Shape{.m = 61, .n = 191, .k = 769}, Shape{.m = 3, .n = 3073, .k = 2},
+                               Shape{.m = 149, .n = 31, .k = 321}, Shape{.m = 301, .n = 33, .k = 641},
                                Shape{.m = 13, .n = 101, .k = 1613}, Shape{.m = 1024, .n = 5, .k = 16}})
         expect_exact_in_every_form(shape, pool);
 }

@@ -22,7 +22,7 @@ inline __m256i first_lanes(std::int64_t count) {
 // What the words of a panel are made of. depth: elements along the depth in a word. along: eight words of one
 // line that runs along the depth; along_first: what `count` < 8 * depth elements give, and zeros. across: one
 // word of each of eight neighbouring lines, from `depth_left` stored rows; across_first: of `count` < 8
-// lines. Nothing else is read.
+// lines; across_six: of six, where panels have so many. Nothing else is read.
 
 struct Floats {
     using Element = float;
@@ -34,6 +34,10 @@ struct Floats {
     static __m256 across(const float* from, std::int64_t, std::int64_t) { return along(from); }
     static __m256 across_first(const float* from, std::int64_t, std::int64_t, std::int64_t count) {
         return along_first(from, count);
+    }
+    static __m256 across_six(const float* from) {
+        const __m128 last = _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(from + 4));
+        return _mm256_set_m128(last, _mm_loadu_ps(from));
     }
 };
 
@@ -57,6 +61,10 @@ struct WidenedBf16 {
     static __m256 across(const std::uint16_t* from, std::int64_t, std::int64_t) { return along(from); }
     static __m256 across_first(const std::uint16_t* from, std::int64_t, std::int64_t, std::int64_t count) {
         return along_first(from, count);
+    }
+    static __m256 across_six(const std::uint16_t* from) {
+        const __m128i four = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
+        return widened(_mm_unpacklo_epi64(four, _mm_loadu_si32(from + 4)));
     }
 
   private:
@@ -111,13 +119,17 @@ inline void transpose8(__m256 (&rows)[8]) {
     }
 }
 
-/// Writes eight lanes of a panel, or the `Lanes` < 8 that are left of its lines.
+/// Writes eight lanes of a panel, or the six that are left of its lines. Not by a masked store, which is
+/// microcode on AMD's processors.
 template <int Lanes>
 inline void store_lanes(float* to, __m256 value) {
-    if constexpr (Lanes >= 8)
+    static_assert(Lanes >= 8 || Lanes == 6);
+    if constexpr (Lanes >= 8) {
         _mm256_storeu_ps(to, value);
-    else
-        _mm256_maskstore_ps(to, first_lanes(Lanes), value);
+    } else {
+        _mm_storeu_ps(to, _mm256_castps256_ps128(value));
+        _mm_storel_pi(reinterpret_cast<__m64*>(to + 4), _mm256_extractf128_ps(value, 1));
+    }
 }
 
 /// Lines First ... First + 7 of a panel of `Size`, from a source whose lines run along the depth.
@@ -131,7 +143,7 @@ void pack_eight_lines(const PanelCopy& copy) {
         const std::int64_t left = copy.depth - k;
         const bool whole = left >= 8 * Words::depth;
         for (int i = 0; i < 8; ++i) {
-            if (i >= lines)
+            if (First + i >= Size || i >= lines)
                 rows[i] = _mm256_setzero_ps();
             else
                 rows[i] = whole ? Words::along(source + i * copy.stride + k)
@@ -153,20 +165,23 @@ void pack_along_depth(const PanelCopy& copy) {
 
 template <class Words, int Size>
 void pack_across_depth(const PanelCopy& copy) {
+    constexpr int lanes = Size < 8 ? Size : 8;
+    static_assert(Size % lanes == 0);
     const auto* source = static_cast<const typename Words::Element*>(copy.source);
     auto* to = static_cast<float*>(copy.panel);
     for (std::int64_t k = 0; k < copy.depth; k += Words::depth, to += Size) {
         const auto* const row = source + k * copy.stride;
-        for (int line = 0; line < Size; line += 8) {
+        for (int line = 0; line < Size; line += lanes) {
             const std::int64_t left = copy.lines - line;
-            const __m256 value = left >= 8 ? Words::across(row + line, copy.stride, copy.depth - k)
-                                 : left > 0
-                                     ? Words::across_first(row + line, copy.stride, copy.depth - k, left)
-                                     : _mm256_setzero_ps();
-            if (Size - line >= 8)
-                _mm256_storeu_ps(to + line, value);
-            else
-                _mm256_maskstore_ps(to + line, first_lanes(Size - line), value);
+            __m256 value = _mm256_setzero_ps();
+            if constexpr (lanes == 8) {
+                if (left >= 8) value = Words::across(row + line, copy.stride, copy.depth - k);
+            } else {
+                if (left >= lanes) value = Words::across_six(row + line);
+            }
+            if (left > 0 && left < lanes)
+                value = Words::across_first(row + line, copy.stride, copy.depth - k, left);
+            store_lanes<lanes>(to + line, value);
         }
     }
 }
