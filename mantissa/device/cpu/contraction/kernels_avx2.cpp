@@ -14,6 +14,13 @@ namespace {
 constexpr int height = 6;
 using Product = PanelProduct<Avx2Lanes, height, 2>;
 
+// For processors with AVX2 from the first on: L1 of 32 KB, L2 of 256. 320 deep, panels of b and a are 20 and
+// 7.5 KB, and stay in L1 together; a block of a, and two panels of b, the next one being on its way, are
+// 232 KB of L2. With 1 MB of L2, chunks and blocks of 256 to 512 deep and 168 to 384 KB differ by less than a
+// point.
+constexpr std::int64_t depth_in_l1 = 320;
+constexpr std::int64_t block_bytes_in_l2 = 192 << 10;
+
 // 12 sums as well, and a row of a. Two rows of 6 vectors would read less from L1, and a half more from L2:
 // the lines that the rows of a tile meet come from there, and the more rows, the more of them are the same.
 constexpr int sparse_height = 3;
@@ -24,6 +31,8 @@ using SparseProduct = SparsePanelProduct<Avx2Lanes, sparse_height, 4>;
 ContractionKernels contraction_kernels_avx2() {
     return {.height = height,
             .width = Product::width,
+            .most_depth = depth_in_l1,
+            .most_block_bytes = block_bytes_in_l2,
             .finish = finish_block_avx2,
             .multiply = Product::multiply<>,
             .pack_a = widened_panels_ymm<height>(),
