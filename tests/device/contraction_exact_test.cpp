@@ -2,7 +2,7 @@
 // and types, and must write nothing but its output.
 #include <gtest/gtest.h>
 
-#include "mantissa/device/cpu/contraction/tile_pack.h"
+#include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "tests/device/contraction_reference.h"
 
 namespace mantissa::cpu {
@@ -150,8 +150,8 @@ TEST(ContractionExact, EveryWayOfCuttingAProblem) {
 TEST(ContractionExact, TilePackingWithAvx512) {
     if (best_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
     ContractionKernels twin = contraction_kernels_tile_twin();
-    twin.pack_a = tile_pack_a_avx512();
-    twin.pack_b = tile_pack_b_avx512();
+    twin.pack_a = tile_panels_a_avx512();
+    twin.pack_b = tile_panels_b_avx512();
     expect_twin_exact_at_all_sizes(twin);
 }
 

@@ -1,6 +1,8 @@
 // What a call does besides multiplying: chooses, checks, and hands the items of matrix_run.h to threads.
 #include "mantissa/device/cpu/contraction/contraction.h"
 
+#include <immintrin.h>
+
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
 #include "mantissa/device/cpu/contraction/choice.h"
@@ -19,6 +21,10 @@ namespace {
 // hold, 2 MiB of sums, is as good as in memory.
 constexpr std::int64_t large_from = 2 << 20;
 constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
+
+// A packed operand that no L2 holds is read from behind it: written past it, its lines are not fetched
+// before.
+constexpr std::size_t packed_past_caches_from = std::size_t{2} << 20;
 
 std::int64_t elements_of(const ContractionProblem& problem) {
     return problem.batch[0] * problem.batch[1] * problem.m * problem.n;
@@ -104,8 +110,11 @@ void pack(const ContractionProblem& problem, Side side, const void* source, std:
 
 void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
           ThreadPool& pool, const ContractionKernels& kernels) {
-    const OperandPanels panels(problem, side, kernels);
-    check_packing(problem, side, source, packed, panels.bytes());
+    const std::size_t bytes = packed_bytes(problem, side, kernels);
+    check_packing(problem, side, source, packed, bytes);
+    const bool streaming = bytes >= packed_past_caches_from;
+    const OperandPanels panels(problem, side, kernels,
+                               streaming ? PanelStores::streaming : PanelStores::plain);
     // Items of some dozens of lines and one chunk of the depth.
     const std::int64_t lines = side == Side::a ? problem.m : problem.n;
     const std::int64_t group = pack_lines(panels.panel_size());
@@ -116,6 +125,7 @@ void pack(const ContractionProblem& problem, Side side, const void* source, std:
         const PanelRange part = part_of(lines, group, item % groups);
         const PanelRange chunk = part_of(problem.k, depth, item / groups);
         panels.pack({.data = source}, 0, part, chunk, packed.data() + panels.offset(part.begin, chunk));
+        if (streaming) _mm_sfence();
     });
 }
 

@@ -40,6 +40,11 @@ struct PanelCopy {
     std::int64_t lines = 0;  ///< 1 ... panel size
     std::int64_t depth = 0;
     void* panel = nullptr;
+    /// Lines of cache so many elements behind those that are read are wanted in L2 soon; kernels may ask for
+    /// them, and never fault.
+    std::int64_t ahead = 0;
+    /// The panel may go past the caches.
+    bool streaming = false;
 };
 
 using TileKernel = void (*)(const Tile& tile);

@@ -1,8 +1,8 @@
 // The tile unit of AMX. So far its instructions were only emulated (tile_emulator.h), since the machine it
 // was written on has no AMX: right, and never timed.
 #include "mantissa/device/cpu/amx_tiles.h"
+#include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
-#include "mantissa/device/cpu/contraction/tile_pack.h"
 
 namespace mantissa::cpu {
 
@@ -58,8 +58,8 @@ struct AmxUnit {
 
 ContractionKernels contraction_kernels_amx() {
     ContractionKernels kernels = tile_kernels<AmxUnit>();
-    kernels.pack_a = tile_pack_a_avx512();
-    kernels.pack_b = tile_pack_b_avx512();
+    kernels.pack_a = tile_panels_a_avx512();
+    kernels.pack_b = tile_panels_b_avx512();
     kernels.finish = finish_block_avx512;
     kernels.multiply_row = row_product_avx512();
     kernels.begin = configure_tiles;

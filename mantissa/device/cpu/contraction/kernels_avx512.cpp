@@ -1,6 +1,6 @@
 // The contraction's inner kernels for AVX-512.
 #include "mantissa/device/cpu/contraction/lanes_avx512.h"
-#include "mantissa/device/cpu/contraction/pack_ymm.h"
+#include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
 #include "mantissa/device/cpu/contraction/sparse_panel_kernels.h"
 
@@ -23,8 +23,8 @@ ContractionKernels kernels() {
             .width = Product::width,
             .finish = finish_block_avx512,
             .multiply = Product::template multiply<>,
-            .pack_a = widened_panels_ymm<height>(),
-            .pack_b = widened_panels_ymm<Product::width>(),
+            .pack_a = widened_panels_avx512<height>(),
+            .pack_b = widened_panels_avx512<Product::width>(),
             .multiply_row = row_product_avx512()};
 }
 
@@ -39,7 +39,7 @@ ContractionKernels sparse_kernels_avx512() {
             .width = SparseProduct::width,
             .finish = finish_block_avx512,
             .multiply = SparseProduct::multiply<>,
-            .pack_b = widened_panels_ymm<SparseProduct::width>(),
+            .pack_b = widened_panels_avx512<SparseProduct::width>(),
             .skips_zeros = true,
             .multiply_row = row_product_avx512()};
 }

@@ -1,7 +1,7 @@
 // The contraction's inner kernels for two operands of BF16 on CPUs with AVX512_BF16.
 #include "mantissa/device/cpu/contraction/dot_kernels.h"
 #include "mantissa/device/cpu/contraction/lanes_avx512bf16.h"
-#include "mantissa/device/cpu/contraction/pack_ymm.h"
+#include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
 
 namespace mantissa::cpu {
@@ -16,8 +16,8 @@ ContractionKernels kernels() {
     kernels.multiply_row = row_product_avx512();
     kernels.finish = finish_block_avx512;
     kernels.multiply = Product::template multiply<>;
-    kernels.pack_a = paired_panels_ymm<dot_height>();
-    kernels.pack_b = paired_panels_ymm<Product::width>();
+    kernels.pack_a = paired_panels_avx512<dot_height>();
+    kernels.pack_b = paired_panels_avx512<Product::width>();
     return kernels;
 }
 

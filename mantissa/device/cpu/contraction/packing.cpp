@@ -25,6 +25,10 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return (size + u
 /// How much of a line that runs along the depth is staged at a time.
 constexpr std::int64_t slice_along = 64;
 
+/// How many stored rows across the depth are packed at a time: two blocks of the kernels, and one where rows
+/// are so long that these and the next would fill much of L2.
+std::int64_t slice_across(std::int64_t row_bytes) { return row_bytes <= 1024 ? 64 : 32; }
+
 }  // namespace
 
 PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index) {
@@ -32,13 +36,15 @@ PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index) {
     return {begin, std::min(part, whole - begin)};
 }
 
-OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const ContractionKernels& kernels)
+OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const ContractionKernels& kernels,
+                             PanelStores stores)
     : problem_(problem),
       kernels_(kernels),
       layout_(side == Side::a ? problem.a : problem.b),
       is_a_(side == Side::a),
       lines_(side == Side::a ? problem.m : problem.n),
-      panel_size_(side == Side::a ? kernels.height : kernels.width) {
+      panel_size_(side == Side::a ? kernels.height : kernels.width),
+      stores_(stores) {
     const bool transposed = layout_.transpose == Transpose::yes;
     form_ = transposed == (side == Side::b) ? PanelSource::along_depth : PanelSource::across_depth;
     const PanelKernels& all = side == Side::a ? kernels.pack_a : kernels.pack_b;
@@ -76,21 +82,26 @@ void OperandPanels::pack(const OperandSource& from, std::int64_t entry, PanelRan
         return pack_staged(from, entry, lines, depth, panels);
     const void* const source = from.data;
     const bool along = form_ == PanelSource::along_depth;
-    // A few stored rows at a time, so that the lines of cache between two panels are read once.
-    const std::int64_t slice = along ? depth.size : std::max<std::int64_t>(16, kernels_.depth_unit);
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const auto row_bytes = static_cast<std::int64_t>(size_of(layout_.dtype)) * lines.size;
+    const std::int64_t slice = along ? depth.size : slice_across(row_bytes);
+    const std::int64_t count = (lines.size + panel_size_ - 1) / panel_size_;
+    // What is read next is asked for on the way: by the kernels along the depth, where that is the lines of
+    // the next panel, and here across, where it is the next rows, in the order of memory.
     for (std::int64_t k = 0; k < depth.size; k += slice) {
-        // Short rows a page apart are no stream that hardware would foresee.
-        const std::int64_t next = std::min(slice, depth.size - k - slice);
-        for (std::int64_t row = 0; !along && row < next; ++row)
-            prefetch_run(element(source, entry, lines.begin, depth.begin + k + slice + row), row_bytes);
-        for (std::int64_t line = 0; line < lines.size; line += panel_size_)
+        const PanelRange next{depth.begin + k + slice,
+                              std::clamp<std::int64_t>(depth.size - k - slice, 0, slice)};
+        for (std::int64_t panel = 0; panel < count; ++panel) {
+            const std::int64_t line = panel * panel_size_;
+            if (!along) prefetch(source, entry, lines, next, panel, count);
             kernel_({.source = element(source, entry, lines.begin + line, depth.begin + k),
                      .stride = layout_.leading,
                      .lines = std::min(panel_size_, lines.size - line),
                      .depth = std::min(slice, depth.size - k),
-                     .panel = panels + line * line_bytes + k * panel_size_ * kernels_.element_bytes});
+                     .panel = panels + line * line_bytes + k * panel_size_ * kernels_.element_bytes,
+                     .ahead = along && panel + 1 < count ? panel_size_ * layout_.leading : 0,
+                     .streaming = stores_ == PanelStores::streaming});
+        }
     }
 }
 
@@ -185,7 +196,8 @@ void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry,
                             .lines = std::min(panel_size_, width - first),
                             .depth = deep,
                             .panel = panels + (line + first) * kernels_.line_bytes(depth.size) +
-                                     k * panel_size_ * kernels_.element_bytes},
+                                     k * panel_size_ * kernels_.element_bytes,
+                            .streaming = stores_ == PanelStores::streaming},
                            whole, kernels_.padded(depth.size) * panel_size_ * kernels_.element_bytes);
         }
 }

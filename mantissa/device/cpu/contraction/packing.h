@@ -26,10 +26,15 @@ struct OperandSource {
     const std::uint8_t* positions = nullptr;  ///< of a compressed one
 };
 
+/// plain: panels are read soon, from L2. streaming: past the caches, where the kernels can do that; the
+/// thread that packs has a fence to set before others read.
+enum class PanelStores { plain, streaming };
+
 /// One side of a problem as kernels want it.
 class OperandPanels {
   public:
-    OperandPanels(const ContractionProblem& problem, Side side, const ContractionKernels& kernels);
+    OperandPanels(const ContractionProblem& problem, Side side, const ContractionKernels& kernels,
+                  PanelStores stores = PanelStores::plain);
 
     std::int64_t panel_size() const { return panel_size_; }
     /// All lines, with those that fill up the last panel.
@@ -70,6 +75,7 @@ class OperandPanels {
     const MatrixLayout& layout_;
     bool is_a_;
     std::int64_t lines_, panel_size_;
+    PanelStores stores_;
     PanelSource form_;
     PanelKernel kernel_;
 };
