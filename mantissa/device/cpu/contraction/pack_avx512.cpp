@@ -91,35 +91,39 @@ inline void pack_block(const Place<Words>& place) {
             store<Streaming>(place.to + i * Panel::row_bytes, block[i]);
 }
 
-/// Eight lines, which are all of the panel.
-template <class Words, PanelSource Source, bool Streaming, bool Whole>
-inline void pack_eight(const Place<Words>& place) {
+/// Two words of each of eight lines, which are all of the panel, or the one that is left.
+template <bool Streaming>
+inline void store_eight(std::byte* to, __m512i two_words, std::int64_t words) {
+    if (words > 1)
+        store<Streaming>(to, two_words);
+    else if (words > 0)
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_castsi512_si256(two_words));
+}
+
+template <class Words, bool Streaming, bool Whole>
+inline void pack_eight_along(const Place<Words>& place) {
     __m512i block[8];
-    if constexpr (Source == PanelSource::along_depth) {
 #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i)
-            block[i] = Whole || i < place.lines
-                           ? Words::template along<Whole>(place.source + i * place.stride, place.depth)
-                           : _mm512_setzero_si512();
-        transpose_eight(block);
-    } else {
+    for (int i = 0; i < 8; ++i)
+        block[i] = Whole || i < place.lines
+                       ? Words::template along<Whole>(place.source + i * place.stride, place.depth)
+                       : _mm512_setzero_si512();
+    transpose_eight(block);
+    const std::int64_t words = Whole ? 16 : (place.depth + Words::depth - 1) / Words::depth;
 #pragma GCC unroll 8
-        for (int i = 0; i < 8; ++i) {
-            const std::int64_t k = 2 * i * Words::depth;
-            block[i] = Whole || k < place.depth
-                           ? Words::template across_eight<Whole>(place.source + k * place.stride,
-                                                                 place.stride, place.depth - k, place.lines)
-                           : _mm512_setzero_si512();
-        }
-    }
+    for (int i = 0; i < 8; ++i) store_eight<Streaming>(place.to + 64 * i, block[i], words - 2 * i);
+}
+
+template <class Words, bool Streaming, bool Whole>
+inline void pack_eight_across(const Place<Words>& place) {
     const std::int64_t words = (place.depth + Words::depth - 1) / Words::depth;
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; ++i) {
-        if (Whole || 2 * i + 1 < words)
-            store<Streaming>(place.to + 64 * i, block[i]);
-        else if (2 * i < words)
-            _mm256_storeu_si256(reinterpret_cast<__m256i*>(place.to + 64 * i),
-                                _mm512_castsi512_si256(block[i]));
+    for (std::int64_t word = 0; word < words; word += 2) {
+        const std::int64_t k = word * Words::depth;
+        store_eight<Streaming>(
+            place.to + 32 * word,
+            Words::template across_eight<Whole>(place.source + k * place.stride, place.stride,
+                                                place.depth - k, place.lines),
+            Whole ? 2 : words - word);
     }
 }
 
@@ -160,55 +164,73 @@ inline void pack_pairs_across(const Place<PairedBf16>& place) {
     }
 }
 
-/// The block of a panel that begins with `line` and `k`. Returns how many lines it had.
-template <class Words, PanelSource Source, class Panel, bool Streaming>
-inline int pack_at(const PanelCopy& copy, std::int64_t line, std::int64_t k) {
-    constexpr std::int64_t deep = 16 * Words::depth;
-    constexpr bool along = Source == PanelSource::along_depth;
-    constexpr int block_lines = Panel::size < 16 ? 8 : 16;
-    const auto* const source = static_cast<const typename Words::Element*>(copy.source);
-    const Place<Words> place{source + (along ? line * copy.stride + k : k * copy.stride + line), copy.stride,
-                             copy.lines - line, copy.depth - k,
-                             static_cast<std::byte*>(copy.panel) + Panel::at(line, k / Words::depth)};
-    if constexpr (!along && Words::depth == 2 && Panel::size >= 32)
-        if (place.lines >= 32 && place.depth >= deep && line + 32 <= Panel::size) {
+template <class Words, PanelSource Source, class Panel>
+inline Place<Words> place_in(const PanelCopy& copy, std::int64_t line, std::int64_t k) {
+    const bool along = Source == PanelSource::along_depth;
+    return {static_cast<const typename Words::Element*>(copy.source) +
+                (along ? line * copy.stride + k : k * copy.stride + line),
+            copy.stride, copy.lines - line, copy.depth - k,
+            static_cast<std::byte*>(copy.panel) + Panel::at(line, k / Words::depth)};
+}
+
+/// Two neighbouring lines of cache of each of `lines` lines: measured, pairs are the quickest.
+template <class Words>
+inline void ask_for_pairs(const Place<Words>& place, std::int64_t ahead, std::int64_t lines) {
+    for (std::int64_t i = 0; i < lines; ++i) {
+        const auto* const wanted =
+            reinterpret_cast<const std::byte*>(place.source + i * place.stride + ahead);
+        _mm_prefetch(wanted, _MM_HINT_T1);
+        _mm_prefetch(wanted + 64, _MM_HINT_T1);
+    }
+}
+
+/// Sixteen lines at a time, all of their depth: hardware foresees so many streams, and not twice as many.
+template <class Words, class Panel, bool Streaming>
+inline void pack_along(const PanelCopy& copy) {
+    constexpr auto along = PanelSource::along_depth;
+    constexpr std::int64_t deep = 16 * Words::depth, lines = Panel::size < 16 ? 8 : 16;
+    for (std::int64_t line = 0; line < Panel::size; line += lines)
+        for (std::int64_t k = 0; k < copy.depth; k += deep) {
+            const auto place = place_in<Words, along, Panel>(copy, line, k);
+            if (copy.ahead > 0 && k % (2 * deep) == 0) ask_for_pairs(place, copy.ahead, lines);
+            const bool whole = place.lines >= lines && place.depth >= deep;
+            if constexpr (lines == 8)
+                whole ? pack_eight_along<Words, Streaming, true>(place)
+                      : pack_eight_along<Words, Streaming, false>(place);
+            else
+                whole ? pack_block<Words, along, Panel, Streaming, true>(place)
+                      : pack_block<Words, along, Panel, Streaming, false>(place);
+        }
+}
+
+/// Sixteen lines across, or 32 where they are BF16 and there are so many. Returns how many.
+template <class Words, class Panel, bool Streaming>
+inline int pack_block_across(const PanelCopy& copy, std::int64_t line, std::int64_t k) {
+    constexpr auto across = PanelSource::across_depth;
+    const auto place = place_in<Words, across, Panel>(copy, line, k);
+    const bool deep_enough = place.depth >= 16 * Words::depth;
+    if constexpr (Words::depth == 2)
+        if (deep_enough && place.lines >= 32 && line + 32 <= Panel::size) {
             pack_pairs_across<Panel, Streaming>(place);
             return 32;
         }
-    const bool whole = place.lines >= block_lines && place.depth >= deep;
-    if constexpr (block_lines == 8)
-        whole ? pack_eight<Words, Source, Streaming, true>(place)
-              : pack_eight<Words, Source, Streaming, false>(place);
-    else
-        whole ? pack_block<Words, Source, Panel, Streaming, true>(place)
-              : pack_block<Words, Source, Panel, Streaming, false>(place);
-    return block_lines;
-}
-
-/// Along the depth sixteen lines at a time, all of their depth: hardware foresees so many streams, and not
-/// twice as many. Two neighbouring lines of cache are asked for together: measured, that is the quickest.
-template <class Words, class Panel, bool Streaming>
-inline void pack_along(const PanelCopy& copy) {
-    constexpr std::int64_t deep = 16 * Words::depth, block_lines = Panel::size < 16 ? 8 : 16;
-    const auto* const source = static_cast<const typename Words::Element*>(copy.source);
-    for (std::int64_t line = 0; line < Panel::size; line += block_lines)
-        for (std::int64_t k = 0; k < copy.depth; k += deep) {
-            if (copy.ahead > 0 && k % (2 * deep) == 0)
-                for (std::int64_t i = line; i < line + block_lines; ++i) {
-                    const auto* const wanted =
-                        reinterpret_cast<const std::byte*>(source + i * copy.stride + k + copy.ahead);
-                    _mm_prefetch(wanted, _MM_HINT_T1);
-                    _mm_prefetch(wanted + 64, _MM_HINT_T1);
-                }
-            pack_at<Words, PanelSource::along_depth, Panel, Streaming>(copy, line, k);
-        }
+    deep_enough&& place.lines >= 16 ? pack_block<Words, across, Panel, Streaming, true>(place)
+                                    : pack_block<Words, across, Panel, Streaming, false>(place);
+    return 16;
 }
 
 template <class Words, class Panel, bool Streaming>
 inline void pack_across(const PanelCopy& copy) {
-    for (std::int64_t k = 0; k < copy.depth; k += 16 * Words::depth)
-        for (std::int64_t line = 0; line < Panel::size;)
-            line += pack_at<Words, PanelSource::across_depth, Panel, Streaming>(copy, line, k);
+    if constexpr (Panel::size == 8) {
+        const auto place = place_in<Words, PanelSource::across_depth, Panel>(copy, 0, 0);
+        copy.lines == 8 && copy.depth % (2 * Words::depth) == 0
+            ? pack_eight_across<Words, Streaming, true>(place)
+            : pack_eight_across<Words, Streaming, false>(place);
+    } else {
+        for (std::int64_t k = 0; k < copy.depth; k += 16 * Words::depth)
+            for (std::int64_t line = 0; line < Panel::size;)
+                line += pack_block_across<Words, Panel, Streaming>(copy, line, k);
+    }
 }
 
 template <class Words, PanelSource Source, class Panel>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <numeric>
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
@@ -25,9 +26,16 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return (size + u
 /// How much of a line that runs along the depth is staged at a time.
 constexpr std::int64_t slice_along = 64;
 
-/// How many stored rows across the depth are packed at a time: two blocks of the kernels, and one where rows
-/// are so long that these and the next would fill much of L2.
-std::int64_t slice_across(std::int64_t row_bytes) { return row_bytes <= 1024 ? 64 : 32; }
+/// How many stored rows across the depth, so many bytes apart, are packed at a time. Two blocks of the
+/// kernels, or one where the lines are so many that these rows and the next would fill much of L2. Where a
+/// row gives a panel less than a line of cache, that line is to stay in L1 for the next panel: rows share as
+/// many of its sets, of eight lines each, as their distance leaves.
+std::int64_t slice_across(std::int64_t row_bytes, std::int64_t panel_row_bytes, std::int64_t stride_bytes) {
+    constexpr std::int64_t page = 4096, ways = 8;
+    if (panel_row_bytes < 64)
+        return std::clamp<std::int64_t>(ways * page / std::gcd(page, stride_bytes), 16, 64);
+    return row_bytes <= 1024 ? 64 : 32;
+}
 
 }  // namespace
 
@@ -83,23 +91,28 @@ void OperandPanels::pack(const OperandSource& from, std::int64_t entry, PanelRan
     const void* const source = from.data;
     const bool along = form_ == PanelSource::along_depth;
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
-    const auto row_bytes = static_cast<std::int64_t>(size_of(layout_.dtype)) * lines.size;
-    const std::int64_t slice = along ? depth.size : slice_across(row_bytes);
+    const auto element_bytes = static_cast<std::int64_t>(size_of(layout_.dtype));
+    const std::int64_t slice = along ? depth.size
+                                     : slice_across(lines.size * element_bytes, panel_size_ * element_bytes,
+                                                    layout_.leading * element_bytes);
     const std::int64_t count = (lines.size + panel_size_ - 1) / panel_size_;
     // What is read next is asked for on the way: by the kernels along the depth, where that is the lines of
-    // the next panel, and here across, where it is the next rows, in the order of memory.
+    // the next panel, be they the first that some thread packs next; and here across, where it is the next
+    // rows, in the order of memory.
+    if (!along) prefetch(source, entry, lines, {depth.begin, std::min(slice, depth.size)}, 0, 1);
     for (std::int64_t k = 0; k < depth.size; k += slice) {
         const PanelRange next{depth.begin + k + slice,
                               std::clamp<std::int64_t>(depth.size - k - slice, 0, slice)};
         for (std::int64_t panel = 0; panel < count; ++panel) {
             const std::int64_t line = panel * panel_size_;
             if (!along) prefetch(source, entry, lines, next, panel, count);
+            const bool last = lines.begin + line + panel_size_ >= lines_;
             kernel_({.source = element(source, entry, lines.begin + line, depth.begin + k),
                      .stride = layout_.leading,
                      .lines = std::min(panel_size_, lines.size - line),
                      .depth = std::min(slice, depth.size - k),
                      .panel = panels + line * line_bytes + k * panel_size_ * kernels_.element_bytes,
-                     .ahead = along && panel + 1 < count ? panel_size_ * layout_.leading : 0,
+                     .ahead = along && !last ? panel_size_ * layout_.leading : 0,
                      .streaming = stores_ == PanelStores::streaming});
         }
     }
