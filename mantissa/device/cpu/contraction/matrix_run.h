@@ -27,6 +27,8 @@ struct WorkspaceLayout {
     std::size_t begin_of_partial() const { return begin_of_a() + buffers_of_a * packed_a; }
     std::size_t per_matrix() const { return begin_of_partial() + partial; }
     std::size_t per_worker() const { return block_of_a + block_of_sums; }
+    /// Of panels that all threads share.
+    PanelStores stores() const;
 
     /// Of the one that is multiplied, and of the next, if there is one and it is another.
     std::size_t buffers_of_b, buffers_of_a;
