@@ -2,7 +2,9 @@
 // of the better of plain and streaming copies, and its share is of their mean. Sizes are those of GPT-2 124M
 // at 4,096 tokens: activations as operand a of forward, a and b of the gradient of the weight; weights as
 // operand b of forward and of the gradient of the input. Bytes are those of the operand read and of the
-// packed one written. Environment: BENCH_THREADS (2), BENCH_CALLS, measurements a row (9).
+// packed one written. Panels are those of the machine's own kernels, and, where it has AVX-512 and no AMX,
+// also those of tiles, whose packing needs no more. Environment: BENCH_THREADS (2), BENCH_CALLS, measurements
+// a row (9).
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -13,7 +15,10 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/random.h"
+#include "mantissa/device/cpu/contraction/choice.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/contraction/pack_avx512.h"
+#include "mantissa/device/cpu/contraction/run_with.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/numerics/formats.h"
 
@@ -83,9 +88,9 @@ std::vector<Packing> packings(DType type) {
     return all;
 }
 
-void run(benchmark::State& state, const Packing& packing, DType type, Isa isa) {
+void run(benchmark::State& state, const Packing& packing, DType type, const ContractionKernels& kernels) {
     const std::size_t stored = static_cast<std::size_t>(packing.rows * packing.columns) * size_of(type);
-    const std::size_t packed = packed_bytes(packing.problem, packing.side, isa);
+    const std::size_t packed = packed_bytes(packing.problem, packing.side, kernels);
     // Sets in turn, several times the last cache together.
     const std::size_t sets = std::clamp<std::size_t>((std::size_t{256} << 20) / (stored + packed), 2, 32);
     std::vector<Buffer> from, to;
@@ -104,7 +109,7 @@ void run(benchmark::State& state, const Packing& packing, DType type, Isa isa) {
     for (auto _ : state) {
         turn = (turn + 1) % sets;
         const Stopwatch watch;
-        pack(packing.problem, packing.side, from[turn].data(), to[turn].as<std::byte>(), pool(), isa);
+        pack(packing.problem, packing.side, from[turn].data(), to[turn].as<std::byte>(), pool(), kernels);
         seconds.push_back(watch.seconds());
         const double after = copy_bandwidth(pool());
         shares.push_back(static_cast<double>(stored + packed) / seconds.back() / ((before + after) / 2));
@@ -116,18 +121,30 @@ void run(benchmark::State& state, const Packing& packing, DType type, Isa isa) {
     state.counters["share_of_copy"] = median(shares);
 }
 
+/// `chosen` gives the kernels for a problem.
+template <class Choose>
+void register_rows(const std::string& panels, DType type, int calls, Choose chosen) {
+    for (const Packing& packing : packings(type)) {
+        const std::string name = panels + "/" + std::string(name_of(type)) + "/" + packing.name;
+        const ContractionKernels kernels = chosen(packing.problem);
+        benchmark::RegisterBenchmark(name.c_str(),
+                                     [=](benchmark::State& state) { run(state, packing, type, kernels); })
+            ->UseManualTime()
+            ->Iterations(calls)
+            ->Unit(benchmark::kMillisecond);
+    }
+}
+
 void register_all(int calls) {
+    const Isa isa = best_isa();
     for (const DType type : {DType::bf16, DType::f32})
-        for (const Packing& packing : packings(type)) {
-            const Isa isa = best_isa();
-            const std::string name =
-                std::string(name_of(isa)) + "/" + std::string(name_of(type)) + "/" + packing.name;
-            benchmark::RegisterBenchmark(name.c_str(),
-                                         [=](benchmark::State& state) { run(state, packing, type, isa); })
-                ->UseManualTime()
-                ->Iterations(calls)
-                ->Unit(benchmark::kMillisecond);
-        }
+        register_rows(std::string(name_of(isa)), type, calls,
+                      [=](const ContractionProblem& problem) { return kernels_of(problem, isa); });
+    if (isa != Isa::avx512) return;
+    ContractionKernels tiles = contraction_kernels_tile_twin();
+    tiles.pack_a = tile_panels_a_avx512();
+    tiles.pack_b = tile_panels_b_avx512();
+    register_rows("tiles", DType::bf16, calls, [=](const ContractionProblem&) { return tiles; });
 }
 
 }  // namespace
