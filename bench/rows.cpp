@@ -1,7 +1,11 @@
-// Row kernels against the machine's copy: each sample times a plain copy, a streaming copy and the kernel one
-// after the other, on memory that no cache holds (slices taken in turn from arenas several times the last
-// cache). Printed are medians, and the kernel's bytes per second as a share of the better copy's, reads and
-// writes counted.
+// Row kernels against the machine's copy. Each sample times a plain copy, a streaming copy and the kernel one
+// after the other: as many bytes, in as many calls, on memory that no cache holds (slices taken in turn from
+// arenas ten times the last cache). A sample moves at least 128 MB, so that neither the start of the threads
+// nor what the last cache still owes memory counts. Sizes are those of GPT-2 124M at 4 x 1,024 tokens.
+//
+// Printed are medians, and the median of the kernel's bytes a second, reads and writes counted, as a share of
+// the better copy's in the same sample. What only reads is also compared with reading: a loop that touches
+// each line once, with a prefetch; a copy is not its bound, since no line goes back to memory.
 //
 //   bench_rows [--benchmark_filter=avx512/2/]     names are LEVEL/THREADS/KERNEL
 #include <benchmark/benchmark.h>
@@ -16,24 +20,26 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/rows/rows.h"
+#include "mantissa/numerics/formats.h"
 
 namespace {
 
 using namespace mantissa;
 using namespace mantissa::cpu;
 
-constexpr std::int64_t arena_bytes = 160 << 20;
-constexpr std::int64_t copy_bytes = 32 << 20;
+constexpr std::int64_t arena_bytes = 320 << 20;
+constexpr std::int64_t least_bytes = 128 << 20;  // of a sample
 
 /// Hands out slices of one buffer in turn, so that a slice is cold when it comes round again.
 class Arena {
   public:
-    explicit Arena(const std::function<float(std::uint64_t)>& value)
-        : buffer_(arena_bytes, "benchmark arena") {
-        const auto values = buffer_.as<float>();
-        // One megabyte of such numbers, repeated: subnormals and NaN would measure something else.
+    /// One megabyte of such numbers, repeated: subnormals and NaN would measure something else.
+    template <class T>
+    Arena(float (*value)(std::uint64_t), T (*rounded)(float)) : buffer_(arena_bytes, "benchmark arena") {
+        constexpr std::size_t period = (1u << 20) / sizeof(T);
+        const auto values = buffer_.as<T>();
         for (std::size_t i = 0; i < values.size(); ++i)
-            values[i] = i < (1u << 18) ? value(i) : values[i - (1u << 18)];
+            values[i] = i < period ? rounded(value(i)) : values[i - period];
     }
     template <class T = float>
     T* take(std::int64_t count) {
@@ -52,14 +58,17 @@ class Arena {
 struct Memory {
     static float normal(std::uint64_t i) { return RandomStream{.seed = 1}.normal(i); }
     static float uniform(std::uint64_t i) { return RandomStream{.seed = 1}.uniform(i); }
-    Arena in{normal};
-    Arena in2{normal};
-    Arena out{normal};
-    Arena state{uniform};
+    static float same(float x) { return x; }
+    Arena in{normal, same};
+    Arena in2{normal, same};
+    Arena in_bf16{normal, to_bf16};
+    Arena out{normal, same};
+    Arena state{uniform, same};
     std::vector<float> small = std::vector<float>(1 << 20, 1.0f);
     std::vector<float> small2 = std::vector<float>(1 << 20, 0.5f);
     std::vector<float> work = std::vector<float>(8 << 20);
     std::vector<std::int32_t> ids;
+    Arena& floating(DType type) { return type == DType::bf16 ? in_bf16 : in; }
     Memory() {
         const RandomStream random{.seed = 2};
         for (std::uint32_t i = 0; i < 65536; ++i)
@@ -78,14 +87,17 @@ struct Kernel {
     const char* name;
     std::int64_t bytes;  ///< read and written
     std::function<void(const Run&)> run;
+    bool only_reads = false;
 };
 
-// GPT-2 124M at 4 x 1,024 tokens: rows of 768 channels, 3,072 in the feed-forward, 50,304 logits.
+// Rows of 768 channels, 3,072 in the feed-forward, 50,304 logits in chunks of 1,024 rows, 24 of 48 heads; the
+// largest parameter.
 constexpr std::int64_t rows = 4096;
 constexpr std::int64_t C = 768;
-constexpr std::int64_t flat = 8 << 20;
-constexpr std::int64_t logit_rows = 128;
+constexpr std::int64_t flat = rows * 3072;
+constexpr std::int64_t logit_rows = 1024;
 constexpr std::int64_t V = 50304;
+constexpr std::int64_t largest = V * C;
 
 void add_norm_kernels(std::vector<Kernel>& all) {
     all.push_back({"layer_norm f32", rows * C * 8, [](const Run& r) {
@@ -134,7 +146,7 @@ void add_norm_kernels(std::vector<Kernel>& all) {
 
 void add_softmax_kernels(std::vector<Kernel>& all) {
     constexpr std::int64_t T = 1024;
-    constexpr std::int64_t heads = 8;
+    constexpr std::int64_t heads = 24;
     for (const SoftmaxMask mask : {SoftmaxMask::none, SoftmaxMask::causal}) {
         const bool causal = mask == SoftmaxMask::causal;
         // Causal reads the lower half and writes all.
@@ -172,7 +184,7 @@ void add_gelu_kernels(std::vector<Kernel>& all) {
                            gelu(r.kernels,
                                 {.count = flat,
                                  .form = form,
-                                 .x = {r.memory.in.take<char>(flat * size), type},
+                                 .x = {r.memory.floating(type).take<char>(flat * size), type},
                                  .y = {r.memory.out.take<char>(flat * size), type}},
                                 r.pool);
                        }});
@@ -247,17 +259,17 @@ void add_loss_kernels(std::vector<Kernel>& all) {
 void add_update_kernels(std::vector<Kernel>& all) {
     for (const bool with_copy : {false, true})
         all.push_back(
-            {with_copy ? "adamw + bf16 copy" : "adamw", flat * (with_copy ? 30 : 28),
+            {with_copy ? "adamw + bf16 copy" : "adamw", largest * (with_copy ? 30 : 28),
              [with_copy](const Run& r) {
                  Memory& m = r.memory;
-                 float* p = m.in.take(flat);
-                 float* m1 = m.in2.take(flat);
-                 float* m2 = m.state.take(flat);
-                 BF16* copy = with_copy ? m.out.take<BF16>(flat) : nullptr;
+                 float* p = m.in.take(largest);
+                 float* m1 = m.in2.take(largest);
+                 float* m2 = m.state.take(largest);
+                 BF16* copy = with_copy ? m.in_bf16.take<BF16>(largest) : nullptr;
                  adamw(r.kernels,
-                       {.count = flat,
+                       {.count = largest,
                         .step = {.learning_rate = 0, .beta1 = 1, .beta2 = 1, .eps = 1, .weight_decay = 0},
-                        .gradient = {m.out.take(flat)},
+                        .gradient = {m.out.take(largest)},
                         .parameter_in = p,
                         .moment1_in = m1,
                         .moment2_in = m2,
@@ -268,15 +280,18 @@ void add_update_kernels(std::vector<Kernel>& all) {
                         .copy = {copy, DType::bf16}},
                        r.pool);
              }});
-    all.push_back({"squared_norm f32 (read only)", flat * 4, [](const Run& r) {
+    all.push_back({"squared_norm f32", largest * 4,
+                   [](const Run& r) {
                        benchmark::DoNotOptimize(
                            squared_norm(r.kernels,
-                                        {.count = flat,
-                                         .x = {r.memory.in.take(flat)},
+                                        {.count = largest,
+                                         .x = {r.memory.in.take(largest)},
                                          .workspace = reinterpret_cast<double*>(r.memory.work.data())},
                                         r.pool));
-                   }});
-    all.push_back({"column_sum f32 (read only)", rows * 3072 * 4, [](const Run& r) {
+                   },
+                   true});
+    all.push_back({"column_sum f32", rows * 3072 * 4,
+                   [](const Run& r) {
                        column_sum(r.kernels,
                                   {.rows = rows,
                                    .channels = 3072,
@@ -284,7 +299,8 @@ void add_update_kernels(std::vector<Kernel>& all) {
                                    .sum = r.memory.work.data(),
                                    .workspace = r.memory.work.data() + 4096},
                                   r.pool);
-                   }});
+                   },
+                   true});
 }
 
 void add_movement_kernels(std::vector<Kernel>& all) {
@@ -294,7 +310,7 @@ void add_movement_kernels(std::vector<Kernel>& all) {
         all.push_back({name, flat * (read + written), [=](const Run& r) {
                            cast(r.kernels,
                                 {.count = flat,
-                                 .x = {r.memory.in.take<char>(flat * read), from},
+                                 .x = {r.memory.floating(from).take<char>(flat * read), from},
                                  .y = {r.memory.out.take<char>(flat * written), to}},
                                 r.pool);
                        }});
@@ -349,35 +365,73 @@ double seconds_of(int threads, const std::function<void()>& work) {
     return seconds_now(threads) - start;
 }
 
+/// Seconds a byte of `calls` calls that move `bytes` each.
+template <class F>
+double seconds_a_byte(int threads, std::int64_t calls, std::int64_t bytes, F one_call) {
+    const double seconds = seconds_of(threads, [&] {
+        for (std::int64_t call = 0; call < calls; ++call) one_call();
+    });
+    return seconds / static_cast<double>(calls * bytes);
+}
+
+/// Touches every line once.
+void read_lines(const char* from, std::int64_t bytes) {
+    for (std::int64_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch(from + i + 4096);
+        benchmark::DoNotOptimize(*reinterpret_cast<const volatile char*>(from + i));
+    }
+}
+
+/// Seconds a byte in the samples of one kernel and of what it is compared with.
+struct Samples {
+    std::vector<double> plain, streaming, reading, kernel;
+
+    const std::vector<double>& better_copy() const {
+        return median(plain) < median(streaming) ? plain : streaming;
+    }
+    /// The median of how much of the other's speed the kernel has, sample by sample.
+    double share_of(const std::vector<double>& other) const {
+        std::vector<double> shares;
+        for (std::size_t i = 0; i < kernel.size(); ++i) shares.push_back(other[i] / kernel[i]);
+        return median(shares);
+    }
+};
+
 void measure(benchmark::State& state, const Kernel& kernel, const RowKernels& level, int threads) {
     static Memory memory;
     static ThreadPool one(1);
     static ThreadPool two(2);
     ThreadPool& pool = threads == 1 ? one : two;
     const Run run = {level, pool, memory};
+    constexpr std::int64_t block = 256 << 10;
+    const std::int64_t calls = (least_bytes + kernel.bytes - 1) / kernel.bytes;
+    const std::int64_t bytes = std::min(kernel.bytes, 2 * least_bytes) / (2 * block) * (2 * block);
     const auto copy_once = [&](Stores stores) {
-        const Copy problem = {.bytes = copy_bytes,
-                              .source = memory.in.take(copy_bytes / 4),
-                              .target = memory.out.take(copy_bytes / 4)};
-        return seconds_of(threads, [&] { copy(level, problem, pool, stores); });
+        const Copy problem = {.bytes = bytes / 2,
+                              .source = memory.in.take<char>(bytes / 2),
+                              .target = memory.out.take<char>(bytes / 2)};
+        copy(level, problem, pool, stores);
+    };
+    const auto read_once = [&] {
+        const char* from = memory.in.take<char>(bytes);
+        pool.for_each_block(bytes / block, [&](std::int64_t i, int) { read_lines(from + i * block, block); });
+    };
+    const auto timed = [&](std::int64_t moved, auto call) {
+        return seconds_a_byte(threads, calls, moved, call);
     };
     kernel.run(run);
-    std::vector<double> plain, streaming, times;
+    Samples samples;
     for (auto _ : state) {
-        plain.push_back(copy_once(Stores::plain));
-        streaming.push_back(copy_once(Stores::streaming));
-        times.push_back(seconds_of(threads, [&] { kernel.run(run); }));
-        state.SetIterationTime(times.back());
+        samples.plain.push_back(timed(bytes, [&] { copy_once(Stores::plain); }));
+        samples.streaming.push_back(timed(bytes, [&] { copy_once(Stores::streaming); }));
+        if (kernel.only_reads) samples.reading.push_back(timed(bytes, read_once));
+        samples.kernel.push_back(timed(kernel.bytes, [&] { kernel.run(run); }));
+        state.SetIterationTime(samples.kernel.back() * static_cast<double>(kernel.bytes));
     }
-    const double copy_rate = 2 * static_cast<double>(copy_bytes) / std::min(median(plain), median(streaming));
-    const double rate = static_cast<double>(kernel.bytes) / median(times);
-    state.counters["GB_s"] = rate * 1e-9;
-    state.counters["copy_GB_s"] = copy_rate * 1e-9;
-    state.counters["share_of_copy"] = rate / copy_rate;
-    const auto least = [](const std::vector<double>& v) { return *std::min_element(v.begin(), v.end()); };
-    const double best_copy = std::min(least(plain), least(streaming)) / (2 * static_cast<double>(copy_bytes));
-    state.counters["share_best"] = best_copy * static_cast<double>(kernel.bytes) / least(times);
-    state.counters["median_ms"] = median(times) * 1e3;
+    state.counters["GB_s"] = 1e-9 / median(samples.kernel);
+    state.counters["copy_GB_s"] = 1e-9 / median(samples.better_copy());
+    state.counters["of_copy"] = samples.share_of(samples.better_copy());
+    state.counters["of_reading"] = kernel.only_reads ? samples.share_of(samples.reading) : 0.0;
 }
 
 void register_all() {
@@ -393,7 +447,7 @@ void register_all() {
                         measure(state, kernel, level, threads);
                     })
                     ->UseManualTime()
-                    ->Iterations(15)
+                    ->Iterations(21)
                     ->Unit(benchmark::kMillisecond);
     }
 }
