@@ -1,5 +1,5 @@
-// 2^y, for generated code that needs an exponential of a product: with log2(e) in the factor, y is exact
-// where e^x would need two steps to reduce its argument. Over the operations of elementary_body.h.
+// 2^y, for row kernels and generated code that need an exponential of a product: with log2(e) in the factor,
+// y is exact where e^x would need two steps to reduce its argument. Over the operations of elementary_body.h.
 #pragma once
 
 #include "mantissa/numerics/elementary_body.h"
@@ -12,6 +12,9 @@ inline constexpr float exp2_series[] = {0x1.62e430p-1f, 0x1.ebfbdcp-3f,  0x1.c6a
                                         0x1.3b2de0p-7f, 0x1.5f0830p-10f, 0x1.416b5cp-13f};
 /// Between these the result is finite and normal.
 inline constexpr float exp2_least = -126, exp2_greatest = 127;
+/// Here the sum of exponents is that of zero, and that of infinity: what exp2_inside gives, with no test.
+inline constexpr float exp2_zero = -127, exp2_infinite = 128;
+inline constexpr float log2_e = 1.4426950408889634f;
 
 /// For exp2_least <= y <= exp2_greatest.
 template <class Ops>
@@ -20,6 +23,20 @@ template <class Ops>
     const auto r = ops.subtract(y, ops.subtract(shifted, ops.constant(rounding_shift)));
     const auto value = ops.fma(polynomial(ops, exp2_series, r), r, ops.constant(1.0f));
     return ops.from_bits(ops.add_int(ops.bits(value), ops.template shift_left<23>(ops.bits(shifted))));
+}
+
+/// 2^y for y <= exp2_greatest, which is not tested; from exp2_zero down it is zero, and between that and
+/// exp2_least subnormal, so zero to what flushes subnormals. NaN gives a number of no meaning: whoever calls
+/// looks after it.
+template <class Ops>
+[[gnu::always_inline]] inline typename Ops::Float exp2_below(Ops& ops, typename Ops::Float y) {
+    return exp2_inside(ops, ops.maximum(ops.constant(exp2_zero), y));
+}
+
+/// The same for every y: from exp2_infinite up it is infinity.
+template <class Ops>
+[[gnu::always_inline]] inline typename Ops::Float exp2(Ops& ops, typename Ops::Float y) {
+    return exp2_below(ops, ops.minimum(ops.constant(exp2_infinite), y));
 }
 
 }  // namespace mantissa::elementary

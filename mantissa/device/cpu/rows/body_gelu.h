@@ -2,29 +2,24 @@
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"
-#include "mantissa/device/cpu/rows/body_softmax.h"
-#include "mantissa/numerics/elementary_body.h"
+#include "mantissa/numerics/exp2_body.h"
 
 namespace mantissa::cpu {
 namespace {
 
-// 2 sqrt(2 / pi) and the cubic's coefficient. The tanh form is written with 0.5 (1 + tanh(u)) = 1 / (1 +
-// exp(-2 u)), which does not cancel for negative x.
-constexpr float gelu_slope = 1.5957691216057308f;
+// The tanh form is written with 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), which does not cancel for negative
+// x; exp(-2 u) is 2^y with y = x (linear + cubic x^2).
+constexpr float gelu_slope = 1.5957691216057308f;  // 2 sqrt(2 / pi)
 constexpr float gelu_cubic = 0.044715f;
+constexpr float gelu_exponent = -gelu_slope * elementary::log2_e;
+constexpr float gelu_exponent_cubic = gelu_exponent * gelu_cubic;
 
-/// 1 / (1 + exp(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3).
-MANTISSA_LONG_LANES Float gelu_gate(Float x) {
-    const Float square = Lanes::multiply(x, x);
-    const Float inner = Lanes::fma(Lanes::multiply(Lanes::constant(gelu_cubic), square), x, x);
-    // Clamped to where exp needs no special cases: beyond, the gate is 1, or a subnormal that is flushed. The
-    // order of arguments lets a NaN through; what exp_inside makes of it does not matter, since x comes in
-    // again.
-    const Float argument = Lanes::multiply(inner, Lanes::constant(-gelu_slope));
-    const Float below = Lanes::minimum(Lanes::constant(elementary::exp_greatest), argument);
-    const Float e =
-        elementary::exp_inside(lanes, Lanes::maximum(Lanes::constant(elementary::exp_least), below));
-    return Lanes::divide(Lanes::constant(1.0f), Lanes::add(Lanes::constant(1.0f), e));
+/// 1 + exp(-2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), infinity where that overflows. At NaN a number of
+/// no meaning: x comes in again.
+MANTISSA_LONG_LANES Float inverse_gelu_gate(Float x, Float square) {
+    const Float factor =
+        Lanes::fma(square, Lanes::constant(gelu_exponent_cubic), Lanes::constant(gelu_exponent));
+    return Lanes::add(Lanes::constant(1.0f), elementary::exp2(lanes, Lanes::multiply(x, factor)));
 }
 
 /// (1 + erf(x / sqrt(2))) / 2.
@@ -34,14 +29,17 @@ MANTISSA_LONG_LANES Float normal_distribution(Float x) {
 }
 
 struct GeluTanh {
-    MANTISSA_LANES Float value(Float x) { return Lanes::multiply(x, gelu_gate(x)); }
+    MANTISSA_LANES Float value(Float x) {
+        return Lanes::divide(x, inverse_gelu_gate(x, Lanes::multiply(x, x)));
+    }
     /// gate + x gate (1 - gate) 2 u', u' = sqrt(2 / pi) (1 + 3 * 0.044715 x^2).
     MANTISSA_LANES Float slope(Float x) {
-        const Float gate = gelu_gate(x);
         const Float square = Lanes::multiply(x, x);
+        const Float one = Lanes::constant(1.0f);
+        const Float gate = Lanes::divide(one, inverse_gelu_gate(x, square));
         const Float inner =
             Lanes::fma(square, Lanes::constant(3 * gelu_cubic * gelu_slope), Lanes::constant(gelu_slope));
-        const Float spread = Lanes::multiply(gate, Lanes::subtract(Lanes::constant(1.0f), gate));
+        const Float spread = Lanes::multiply(gate, Lanes::subtract(one, gate));
         return Lanes::fma(Lanes::multiply(x, inner), spread, gate);
     }
 };
@@ -51,23 +49,24 @@ struct GeluExact {
     /// Phi(x) + x phi(x).
     MANTISSA_LANES Float slope(Float x) {
         const Float half_square = Lanes::multiply(Lanes::multiply(x, x), Lanes::constant(-0.5f));
-        const Float density = Lanes::multiply(exp_of(half_square), Lanes::constant(0.39894228040143268f));
+        const Float density =
+            Lanes::multiply(elementary::exp(lanes, half_square), Lanes::constant(0.39894228040143268f));
         return Lanes::fma(x, density, normal_distribution(x));
     }
 };
 
 template <class Form, class X, class Y>
 void gelu_range(const X* x, Y* y, std::int64_t count, bool stream) {
-    for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        store(y + c, Form::value(load_ahead(x + c, extent)), extent, stream);
+    for_stored_lanes(y, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        return Form::value(load_ahead(x + c, extent));
     });
 }
 
 template <class Form, class X, class DY>
 void gelu_grad_range(const X* x, const DY* dy, X* dx, std::int64_t count, bool stream) {
-    for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+    for_stored_lanes(dx, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
         const Float slope = Form::slope(load_ahead(x + c, extent));
-        store(dx + c, Lanes::multiply(slope, load_ahead(dy + c, extent)), extent, stream);
+        return Lanes::multiply(slope, load_ahead(dy + c, extent));
     });
 }
 

@@ -47,6 +47,12 @@ MANTISSA_LANES Float load_ahead(const T* from, Extent extent) {
     __builtin_prefetch(ahead_of(from));
     return load(from, extent);
 }
+/// Of rows that are walked over more than once: the next row is fetched in the walk that stores, since memory
+/// serves both at once and has nothing to do in the others.
+template <class T>
+MANTISSA_LANES void fetch(const T* from) {
+    __builtin_prefetch(from);
+}
 template <class T>
 MANTISSA_LANES void store(T* to, Float a, Whole, bool stream) {
     if (Lanes::can_stream && stream)
@@ -68,12 +74,14 @@ MANTISSA_LANES Float keep(Float a, Part part, float other) {
     return Lanes::load(kept);
 }
 
-/// Streaming needs whole vectors of aligned memory: rows that start at odd addresses are stored plainly.
+/// Streaming needs whole lines of aligned memory: rows that start elsewhere are stored plainly.
 template <class T>
 MANTISSA_LANES bool may_stream(Stores stores, const T* row) {
     return Lanes::can_stream && stores == Stores::streaming &&
-           reinterpret_cast<std::uintptr_t>(row) % (16 * sizeof(T)) == 0;
+           reinterpret_cast<std::uintptr_t>(row) % 64 == 0;
 }
+
+#define MANTISSA_BODY __attribute__((always_inline))
 
 /// body(column, extent) for each sixteen columns.
 template <class Body>
@@ -81,6 +89,28 @@ MANTISSA_LANES void for_lanes(std::int64_t count, Body body) {
     std::int64_t c = 0;
     for (; c + 16 <= count; c += 16) body(c, Whole{});
     if (c < count) body(c, Part{static_cast<int>(count - c)});
+}
+
+/// Thirty-two elements.
+template <class T>
+MANTISSA_LANES void store_two(T* to, Float a, Float b, bool stream) {
+    if (Lanes::can_stream && stream)
+        Lanes::stream_two(to, a, b);
+    else
+        Lanes::store_two(to, a, b);
+}
+
+/// y[c] = value(c, extent). 16-bit results are made for a whole line at a time: one rounding to 16 bits and
+/// one store serve two vectors.
+template <class Y, class Value>
+MANTISSA_LANES void for_stored_lanes(Y* y, std::int64_t count, bool stream, Value value) {
+    std::int64_t first = 0;
+    if constexpr (sizeof(Y) == 2)
+        for (; first + 32 <= count; first += 32)
+            store_two(y + first, value(first, Whole{}), value(first + 16, Whole{}), stream);
+    for_lanes(count - first, [&](std::int64_t offset, auto extent) MANTISSA_BODY {
+        store(y + first + offset, value(first + offset, extent), extent, stream);
+    });
 }
 
 /// body(column, slot, extent), slot = 0 ... 3 in turn: reductions keep four sums, so that one addition need
@@ -97,8 +127,6 @@ MANTISSA_LANES void for_lanes_in_four(std::int64_t count, Body body) {
     for (; c + 16 <= count; c += 16) body(c, 0, Whole{});
     if (c < count) body(c, 1, Part{static_cast<int>(count - c)});
 }
-
-#define MANTISSA_BODY __attribute__((always_inline))
 
 struct FourSums {
     Float part[4];

@@ -10,8 +10,8 @@ namespace {
 
 MANTISSA_LANES float one_exp(float x) {
     float lane[16];
-    Lanes::store(lane, exp_of(Lanes::constant(x)));
-    return lane[0];
+    Lanes::store(lane, power_of_two(exponent_of(Lanes::constant(x), Lanes::constant(0.0f))));
+    return x == x ? lane[0] : x;
 }
 
 MANTISSA_LANES float one_log(float x) {
@@ -63,17 +63,17 @@ void cross_entropy_grad_row(const CrossEntropyGrad& p, std::int64_t row, const X
     // exp, less one at the target: streamed memory cannot be corrected afterwards, so the vector that holds
     // the target is made by itself.
     const auto gradient = [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        Float e = exp_of(Lanes::subtract(load_ahead(x + c, extent), lse));
+        const Float exponent = exponent_of(load_ahead(x + c, extent), lse);
+        Float e = Lanes::select(Lanes::is_nan(exponent), exponent, power_of_two(exponent));
         if (target >= c && target < c + 16) {
             float lane[16];
             Lanes::store(lane, e);
             lane[target - c] -= 1.0f;
             e = Lanes::load(lane);
         }
-        store(dx + c, Lanes::multiply(e, scale), extent, stream);
+        return Lanes::multiply(e, scale);
     };
-    for_lanes(p.classes, gradient);
-    zero_from(dx, p.classes, p.stride, stream);
+    store_seen(dx, p.classes, p.stride, stream, gradient);
 }
 
 void cross_entropy_grad_rows(const CrossEntropyGrad& p, Range rows, Stores stores) {

@@ -9,9 +9,9 @@ namespace {
 /// `ahead` is what will be read after these elements.
 template <class X, class Y>
 void cast_range(const X* x, Y* y, std::int64_t count, const X* ahead, bool stream) {
-    for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        __builtin_prefetch(ahead + c);
-        store(y + c, load(x + c, extent), extent, stream);
+    for_stored_lanes(y, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        fetch(ahead + c);
+        return load(x + c, extent);
     });
 }
 

@@ -11,8 +11,8 @@ void layer_norm_row(const LayerNorm& p, std::int64_t row, const X* x, Y* y, bool
     const std::int64_t C = p.channels;
     const auto count = static_cast<float>(C);
     FourSums sums = FourSums::zero();
-    for_lanes_in_four(C, [&](std::int64_t c, int slot, auto extent)
-                             MANTISSA_BODY { sums.add(slot, load_ahead(x + c, extent)); });
+    for_lanes_in_four(
+        C, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY { sums.add(slot, load(x + c, extent)); });
     const float mean = sums.total() / count;
     const Float means = Lanes::constant(mean);
 
@@ -24,10 +24,11 @@ void layer_norm_row(const LayerNorm& p, std::int64_t row, const X* x, Y* y, bool
     const float rstd = 1.0f / __builtin_sqrtf(squares.total() / count + p.eps);
     const Float rstds = Lanes::constant(rstd);
 
-    for_lanes(C, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+    for_stored_lanes(y, C, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        fetch(x + C + c);
         const Float normal = Lanes::multiply(Lanes::subtract(load(x + c, extent), means), rstds);
         const Float scaled = Lanes::multiply(normal, load(p.gamma + c, extent));
-        store(y + c, Lanes::add(scaled, load(p.beta + c, extent)), extent, stream);
+        return Lanes::add(scaled, load(p.beta + c, extent));
     });
     p.mean[row] = mean;
     p.rstd[row] = rstd;
@@ -54,8 +55,8 @@ void layer_norm_grad_row(const LayerNormGrad& p, std::int64_t row, const X* x, c
     FourSums sum_g = FourSums::zero();
     FourSums sum_gn = FourSums::zero();
     for_lanes_in_four(C, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        const Float d = load_ahead(dy + c, extent);
-        const Float centred = Lanes::subtract(load_ahead(x + c, extent), mean);
+        const Float d = load(dy + c, extent);
+        const Float centred = Lanes::subtract(load(x + c, extent), mean);
         const Float normal = Lanes::multiply(centred, rstd);
         const Float g = Lanes::multiply(d, load(p.gamma + c, extent));
         sum_g.add(slot, g);
@@ -66,11 +67,13 @@ void layer_norm_grad_row(const LayerNormGrad& p, std::int64_t row, const X* x, c
     });
     const Float mean_g = Lanes::constant(sum_g.total() / static_cast<float>(C));
     const Float mean_gn = Lanes::constant(sum_gn.total() / static_cast<float>(C));
-    for_lanes(C, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+    for_stored_lanes(dx, C, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        fetch(x + C + c);
+        fetch(dy + C + c);
         const Float normal = Lanes::multiply(Lanes::subtract(load(x + c, extent), mean), rstd);
         const Float g = Lanes::multiply(load(dy + c, extent), load(p.gamma + c, extent));
         const Float rest = Lanes::subtract(Lanes::subtract(g, mean_g), Lanes::multiply(normal, mean_gn));
-        store(dx + c, Lanes::multiply(rest, rstd), extent, stream);
+        return Lanes::multiply(rest, rstd);
     });
 }
 

@@ -5,12 +5,18 @@
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"
-#include "mantissa/numerics/elementary_body.h"
+#include "mantissa/numerics/exp2_body.h"
 
 namespace mantissa::cpu {
 namespace {
 
-MANTISSA_LONG_LANES Float exp_of(Float x) { return elementary::exp(lanes, x); }
+/// e^(x - shift) is 2 to this.
+MANTISSA_LANES Float exponent_of(Float x, Float shift) {
+    return Lanes::multiply(Lanes::subtract(x, shift), Lanes::constant(elementary::log2_e));
+}
+
+/// NaN gives a number of no meaning.
+MANTISSA_LONG_LANES Float power_of_two(Float exponent) { return elementary::exp2_below(lanes, exponent); }
 
 /// How many columns of the row count, from the left.
 MANTISSA_LANES std::int64_t visible_columns(SoftmaxMask mask, std::int64_t row, std::int64_t columns,
@@ -20,14 +26,29 @@ MANTISSA_LANES std::int64_t visible_columns(SoftmaxMask mask, std::int64_t row, 
     return seen < 0 ? 0 : seen;
 }
 
+/// Zeros from `first` on.
 template <class T>
 MANTISSA_LANES void zero_from(T* row, std::int64_t first, std::int64_t last, bool stream) {
-    // Up to the next whole vector plainly, so that streaming meets aligned memory.
-    std::int64_t c = first;
-    for (; c < last && c % 16 != 0; ++c) row[c] = T{};
     const Float zero = Lanes::constant(0.0f);
-    for_lanes(last - c, [&](std::int64_t offset, auto extent)
-                            MANTISSA_BODY { store(row + c + offset, zero, extent, stream); });
+    for_stored_lanes(row + first, last - first, stream,
+                     [&](std::int64_t, auto) MANTISSA_BODY { return zero; });
+}
+
+/// y[c] = value(c, extent) for the `seen` first columns and zero for the others. The vector in which they
+/// meet is put together before it is stored: a line stored in parts is first fetched.
+template <class Y, class Value>
+MANTISSA_LANES void store_seen(Y* y, std::int64_t seen, std::int64_t columns, bool stream, Value value) {
+    constexpr std::int64_t line = 64 / sizeof(Y);
+    const std::int64_t whole = seen / line * line;
+    const std::int64_t next_line = whole + line < columns ? whole + line : columns;
+    for_stored_lanes(y, whole, stream, value);
+    for_stored_lanes(y + whole, next_line - whole, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        const std::int64_t left = seen - whole - c;
+        if (left <= 0) return Lanes::constant(0.0f);
+        const Part part = {static_cast<int>(left < 16 ? left : 16)};
+        return left < lanes_in(extent) ? keep(value(whole + c, part), part, 0.0f) : value(whole + c, extent);
+    });
+    zero_from(y, next_line, columns, stream);
 }
 
 /// `ahead` is fetched meanwhile, `x` itself being nothing.
@@ -47,41 +68,46 @@ float greatest_of(const X* x, std::int64_t count, const X* ahead) {
 /// 16 KB: half of the smallest L1.
 constexpr std::int64_t scratch_columns = 4096;
 
-/// Sum of exp(x - shift). Keeps the exponentials in `scratch` unless it is null. `ahead` is fetched
-/// meanwhile.
+/// Sum of exp(x - shift), NaN if one of them is. Keeps the exponentials in `scratch` unless it is null.
+/// `ahead` is fetched meanwhile.
 template <class X>
 float sum_of_exponentials(const X* x, std::int64_t count, float shift, const X* ahead, float* scratch) {
     FourSums sums = FourSums::zero();
+    // A power of two does not keep a NaN, the exponents do; the adder has the time.
+    FourSums exponents = FourSums::zero();
     const Float shifts = Lanes::constant(shift);
     for_lanes_in_four(count, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
         __builtin_prefetch(ahead + c);
-        const Float e = exp_of(Lanes::subtract(load(x + c, extent), shifts));
+        const Float exponent =
+            Lanes::maximum(Lanes::constant(elementary::exp2_zero), exponent_of(load(x + c, extent), shifts));
+        const Float e = power_of_two(exponent);
         sums.add(slot, keep(e, extent, 0.0f));
+        exponents.add(slot, exponent);
         if (scratch) store(scratch + c, e, extent, false);
     });
-    return sums.total();
+    const float exponent = exponents.total();
+    return exponent == exponent ? sums.total() : exponent;
 }
 
 /// `next` is the row that follows.
 template <class X, class Y>
-void softmax_row(const X* x, const X* next, Y* y, std::int64_t count, bool stream) {
-    if (count <= scratch_columns) {
+void softmax_row(const X* x, const X* next, Y* y, std::int64_t seen, std::int64_t columns, bool stream) {
+    if (seen <= scratch_columns) {
         // The search for the maximum is too short to hide a fetch: the next row is fetched under the
         // exponentials.
-        const float greatest = greatest_of(x, count, x);
+        const float greatest = greatest_of(x, seen, x);
         alignas(64) float scratch[scratch_columns];
-        const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, count, greatest, next, scratch));
-        for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-            store(y + c, Lanes::multiply(load(scratch + c, extent), inverse), extent, stream);
+        const Float inverse = Lanes::constant(1.0f / sum_of_exponentials(x, seen, greatest, next, scratch));
+        store_seen(y, seen, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+            return Lanes::multiply(load(scratch + c, extent), inverse);
         });
         return;
     }
-    const float greatest = greatest_of(x, count, ahead_of(x));
+    const float greatest = greatest_of(x, seen, ahead_of(x));
     const Float shifts = Lanes::constant(greatest);
-    const Float inverse = Lanes::constant(1.0f / sum_of_exponentials<X>(x, count, greatest, x, nullptr));
-    for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        const Float e = exp_of(Lanes::subtract(load(x + c, extent), shifts));
-        store(y + c, Lanes::multiply(e, inverse), extent, stream);
+    const Float inverse = Lanes::constant(1.0f / sum_of_exponentials<X>(x, seen, greatest, x, nullptr));
+    store_seen(y, seen, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        return Lanes::multiply(power_of_two(exponent_of(load(x + c, extent), shifts)), inverse);
     });
 }
 
@@ -92,23 +118,28 @@ void softmax_rows(const Softmax& p, Range rows, Stores stores) {
             auto* y = as(p.y, y_type) + row * p.columns;
             const std::int64_t seen = visible_columns(p.mask, row, p.columns, p.queries);
             const bool stream = may_stream(stores, y);
-            if (seen > 0) softmax_row(x, x + p.columns, y, seen, stream);
-            zero_from(y, seen, p.columns, stream);
+            if (seen > 0)
+                softmax_row(x, x + p.columns, y, seen, p.columns, stream);
+            else
+                zero_from(y, 0, p.columns, stream);
         }
     });
     Lanes::fence();
 }
 
+/// Rows of y and dy, `columns` apart.
 template <class Y, class DX>
-void softmax_grad_row(const Y* y, const Y* dy, DX* dx, std::int64_t count, bool stream) {
+void softmax_grad_row(const Y* y, const Y* dy, DX* dx, std::int64_t seen, std::int64_t columns, bool stream) {
     FourSums sums = FourSums::zero();
-    for_lanes_in_four(count, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        sums.add(slot, Lanes::multiply(load_ahead(y + c, extent), load_ahead(dy + c, extent)));
+    for_lanes_in_four(seen, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
+        sums.add(slot, Lanes::multiply(load(y + c, extent), load(dy + c, extent)));
     });
     const Float sum = Lanes::constant(sums.total());
-    for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+    store_seen(dx, seen, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        fetch(y + columns + c);
+        fetch(dy + columns + c);
         const Float rest = Lanes::subtract(load(dy + c, extent), sum);
-        store(dx + c, Lanes::multiply(load(y + c, extent), rest), extent, stream);
+        return Lanes::multiply(load(y + c, extent), rest);
     });
 }
 
@@ -120,8 +151,7 @@ void softmax_grad_rows(const SoftmaxGrad& p, Range rows, Stores stores) {
             auto* dx = as(p.dx, dx_type) + row * p.columns;
             const std::int64_t seen = visible_columns(p.mask, row, p.columns, p.queries);
             const bool stream = may_stream(stores, dx);
-            softmax_grad_row(y, dy, dx, seen, stream);
-            zero_from(dx, seen, p.columns, stream);
+            softmax_grad_row(y, dy, dx, seen, p.columns, stream);
         }
     });
     Lanes::fence();

@@ -139,6 +139,16 @@ struct Lanes {
     }
     MANTISSA_LANES void stream(BF16* to, Float a) { stream_half(to, narrowed_bf16(a)); }
     MANTISSA_LANES void stream(FP16* to, Float a) { stream_half(to, narrowed_fp16(a)); }
+    template <class T>
+    MANTISSA_LANES void store_two(T* to, Float a, Float b) {
+        store(to, a);
+        store(to + 16, b);
+    }
+    template <class T>
+    MANTISSA_LANES void stream_two(T* to, Float a, Float b) {
+        stream(to, a);
+        stream(to + 16, b);
+    }
     MANTISSA_LANES void fence() { _mm_sfence(); }
 
     MANTISSA_LANES float sum(Float a) {

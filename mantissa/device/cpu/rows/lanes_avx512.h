@@ -98,6 +98,22 @@ struct Lanes {
     MANTISSA_LANES void stream(float* to, Float a) { _mm512_stream_ps(to, a); }
     MANTISSA_LANES void stream(BF16* to, Float a) { stream_half(to, narrowed_bf16(a)); }
     MANTISSA_LANES void stream(FP16* to, Float a) { stream_half(to, narrowed_fp16(a)); }
+    template <class T>
+    MANTISSA_LANES void store_two(T* to, Float a, Float b) {
+        store(to, a);
+        store(to + 16, b);
+    }
+    MANTISSA_LANES void store_two(BF16* to, Float a, Float b) {
+        _mm512_storeu_si512(to, narrowed_bf16(a, b));
+    }
+    template <class T>
+    MANTISSA_LANES void stream_two(T* to, Float a, Float b) {
+        stream(to, a);
+        stream(to + 16, b);
+    }
+    MANTISSA_LANES void stream_two(BF16* to, Float a, Float b) {
+        _mm512_stream_si512(reinterpret_cast<__m512i*>(to), narrowed_bf16(a, b));
+    }
     MANTISSA_LANES void fence() { _mm_sfence(); }
 
     MANTISSA_LANES float sum(Float a) {
@@ -170,12 +186,21 @@ struct Lanes {
     MANTISSA_LANES Float widened_bf16(__m256i a) {
         return from_bits(_mm512_slli_epi32(_mm512_cvtepu16_epi32(a), 16));
     }
+    /// In the upper half of each lane.
+    MANTISSA_LANES __m512i rounded_bf16(Float a) {
+        const Mask odd = _mm512_test_epi32_mask(bits(a), integer(0x10000));
+        const __m512i even_up = _mm512_add_epi32(bits(a), integer(0x7fff));
+        const __m512i rounded = _mm512_mask_add_epi32(even_up, odd, even_up, integer(1));
+        return _mm512_mask_or_epi32(rounded, is_nan(a), bits(a), integer(0x400000));
+    }
     MANTISSA_LANES __m256i narrowed_bf16(Float a) {
-        const __m512i upper = _mm512_srli_epi32(bits(a), 16);
-        const __m512i tie = _mm512_add_epi32(_mm512_and_si512(upper, integer(1)), integer(0x7fff));
-        const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits(a), tie), 16);
-        const __m512i quiet = _mm512_or_si512(upper, integer(0x40));
-        return _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(is_nan(a), rounded, quiet));
+        return _mm512_cvtepi32_epi16(_mm512_srli_epi32(rounded_bf16(a), 16));
+    }
+    MANTISSA_LANES __m512i narrowed_bf16(Float a, Float b) {
+        alignas(64) static constexpr std::uint16_t upper_halves[32] = {
+            1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+            33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+        return _mm512_permutex2var_epi16(rounded_bf16(a), _mm512_load_si512(upper_halves), rounded_bf16(b));
     }
     MANTISSA_LANES __m256i narrowed_fp16(Float a) {
         return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);

@@ -170,6 +170,16 @@ struct Lanes {
     MANTISSA_LANES void stream(T* to, Float a) {
         store(to, a);
     }
+    template <class T>
+    MANTISSA_LANES void store_two(T* to, Float a, Float b) {
+        store(to, a);
+        store(to + 16, b);
+    }
+    template <class T>
+    MANTISSA_LANES void stream_two(T* to, Float a, Float b) {
+        stream(to, a);
+        stream(to + 16, b);
+    }
     static constexpr bool can_stream = false;
     /// Makes streamed stores visible before what follows.
     MANTISSA_LANES void fence() {}
