@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "tests/device/rows_harness.h"
 
@@ -86,6 +87,37 @@ TEST(RowsGelu, ValueAndGradientAgreeWithTheirDefinitions) {
                 return joined({&out, &in_gradient});
             });
         }
+}
+
+/// The bounds are those of numerics/normal_body.h, 4.3e-8 and 4.8e-8, and half an ULP of what 1/2 is added to
+/// (at most 2^-24 below 1, 2^-23 / 2 above) and of the product with x.
+TEST(RowsGelu, TheExactFormErrsByLittleOfOne) {
+    constexpr std::int64_t count = 40001;
+    std::vector<double> x;
+    for (std::int64_t i = 0; i < count; ++i)
+        x.push_back(static_cast<float>(-8 + 16.0 * static_cast<double>(i) / (count - 1)));
+    const std::vector<double> ones(x.size(), 1.0);
+    ThreadPool pool(1);
+    const Setting setting = {row_kernels(Isa::generic), pool, Placement::ends_at_guard, Stores::plain};
+    Guarded in(setting, DType::f32, count), out(setting, DType::f32, count),
+        slopes(setting, DType::f32, count);
+    Guarded dy(setting, DType::f32, count);
+    in.assign(x);
+    dy.assign(ones);
+    gelu(setting.kernels, {.count = count, .form = GeluForm::exact, .x = in.in(), .y = out.out()}, pool);
+    gelu_grad(setting.kernels,
+              {.count = count, .form = GeluForm::exact, .x = in.in(), .dy = dy.in(), .dx = slopes.out()},
+              pool);
+    const std::vector<double> y = out.values(), dx = slopes.values();
+    double of_value = 0, of_slope = 0;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        const double error = std::fabs(y[i] - value(GeluForm::exact, x[i]));
+        of_value = std::fmax(of_value, error / std::fmax(std::fabs(x[i]), 1e-30));
+        of_slope = std::fmax(of_slope, std::fabs(dx[i] - slope(GeluForm::exact, x[i])));
+    }
+    EXPECT_LT(of_value, 4.3e-8 + 2 * 0x1p-24);
+    EXPECT_LT(of_slope, 4.8e-8 + 0x1p-24);
+    EXPECT_GT(of_slope, 1e-8) << "nothing was computed in FP32";
 }
 
 TEST(RowsGelu, ExtremesAreZeroOrTheIdentity) {

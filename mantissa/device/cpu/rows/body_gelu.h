@@ -3,6 +3,7 @@
 
 #include "mantissa/device/cpu/rows/body_loops.h"
 #include "mantissa/numerics/exp2_body.h"
+#include "mantissa/numerics/normal_body.h"
 
 namespace mantissa::cpu {
 namespace {
@@ -22,12 +23,6 @@ MANTISSA_LONG_LANES Float inverse_gelu_gate(Float x, Float square) {
     return Lanes::add(Lanes::constant(1.0f), elementary::exp2(lanes, Lanes::multiply(x, factor)));
 }
 
-/// (1 + erf(x / sqrt(2))) / 2.
-MANTISSA_LONG_LANES Float normal_distribution(Float x) {
-    const Float e = elementary::erf(lanes, Lanes::multiply(x, Lanes::constant(0.70710678118654752f)));
-    return Lanes::fma(e, Lanes::constant(0.5f), Lanes::constant(0.5f));
-}
-
 struct GeluTanh {
     MANTISSA_LANES Float value(Float x) {
         return Lanes::divide(x, inverse_gelu_gate(x, Lanes::multiply(x, x)));
@@ -45,14 +40,11 @@ struct GeluTanh {
 };
 
 struct GeluExact {
-    MANTISSA_LANES Float value(Float x) { return Lanes::multiply(x, normal_distribution(x)); }
-    /// Phi(x) + x phi(x).
-    MANTISSA_LANES Float slope(Float x) {
-        const Float half_square = Lanes::multiply(Lanes::multiply(x, x), Lanes::constant(-0.5f));
-        const Float density =
-            Lanes::multiply(elementary::exp(lanes, half_square), Lanes::constant(0.39894228040143268f));
-        return Lanes::fma(x, density, normal_distribution(x));
+    MANTISSA_LANES Float value(Float x) {
+        return Lanes::multiply(x, elementary::normal_distribution(lanes, x));
     }
+    /// Phi(x) + x phi(x).
+    MANTISSA_LANES Float slope(Float x) { return elementary::gelu_exact_slope(lanes, x); }
 };
 
 template <class Form, class X, class Y>

@@ -47,11 +47,12 @@ MANTISSA_LANES Float load_ahead(const T* from, Extent extent) {
     __builtin_prefetch(ahead_of(from));
     return load(from, extent);
 }
-/// Of rows that are walked over more than once: the next row is fetched in the walk that stores, since memory
-/// serves both at once and has nothing to do in the others.
+/// Of rows that are walked over more than once: each walk fetches a part of the next rows, so that memory is
+/// never idle. Into L2: lines on their way to L1 take the buffers that the walk's own loads and stores need
+/// (gradients of softmax and layer norm ran at 0.8 of the speed).
 template <class T>
 MANTISSA_LANES void fetch(const T* from) {
-    __builtin_prefetch(from);
+    __builtin_prefetch(from, 0, 2);
 }
 template <class T>
 MANTISSA_LANES void store(T* to, Float a, Whole, bool stream) {

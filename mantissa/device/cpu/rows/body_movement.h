@@ -10,7 +10,7 @@ namespace {
 template <class X, class Y>
 void cast_range(const X* x, Y* y, std::int64_t count, const X* ahead, bool stream) {
     for_stored_lanes(y, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        fetch(ahead + c);
+        __builtin_prefetch(ahead + c);
         return load(x + c, extent);
     });
 }
@@ -26,18 +26,27 @@ MANTISSA_LANES void stream_run(const char* from, char* to, std::int64_t bytes, c
     __builtin_memcpy(to + done, from + done, static_cast<std::size_t>(bytes - done));
 }
 
+MANTISSA_LANES void copy_run(const char* from, char* to, std::int64_t bytes, const char* ahead,
+                             Stores stores) {
+    if (may_stream(stores, reinterpret_cast<float*>(to)))
+        stream_run(from, to, bytes, ahead);
+    else
+        __builtin_memcpy(to, from, static_cast<std::size_t>(bytes));
+}
+
 void copy_runs(const Runs& p, Stores stores) {
-    // The run that lies about 4 KB of traffic ahead; of a single one, what follows.
-    const std::int64_t runs_ahead = p.bytes > 0 && p.bytes < prefetch_bytes ? prefetch_bytes / p.bytes : 1;
-    for (std::int64_t run = 0; run < p.count; ++run) {
-        const char* from = static_cast<const char*>(p.source) + run * p.source_stride;
-        char* to = static_cast<char*>(p.target) + run * p.target_stride;
-        const char* ahead = p.count > 1 ? from + runs_ahead * p.source_stride : ahead_of(from);
-        if (may_stream(stores, reinterpret_cast<float*>(to)))
-            stream_run(from, to, p.bytes, ahead);
-        else
-            __builtin_memcpy(to, from, static_cast<std::size_t>(p.bytes));
-    }
+    // The group that lies about 4 KB of traffic ahead; of a single run, what follows.
+    const std::int64_t group_bytes = p.group * p.bytes;
+    const std::int64_t groups_ahead =
+        group_bytes > 0 && group_bytes < prefetch_bytes ? prefetch_bytes / group_bytes : 1;
+    const bool single = p.count == 1 && p.group == 1;
+    const std::int64_t ahead = single ? prefetch_bytes : groups_ahead * p.source_stride;
+    for (std::int64_t i = 0; i < p.count; ++i)
+        for (std::int64_t k = 0; k < p.group; ++k) {
+            const char* from = static_cast<const char*>(p.source) + i * p.source_stride + k * p.source_step;
+            char* to = static_cast<char*>(p.target) + i * p.target_stride + k * p.target_step;
+            copy_run(from, to, p.bytes, from + ahead, stores);
+        }
     Lanes::fence();
 }
 
@@ -50,79 +59,93 @@ void cast_elements(const Cast& p, Range range, Stores stores) {
     Lanes::fence();
 }
 
+/// Rows of the table lie anywhere, where no hardware looks ahead: those of some tokens later are fetched.
+constexpr std::int64_t tokens_ahead = 2;
+
 void embedding_tokens(const Embedding& p, Range tokens, Stores stores) {
     with_types(p.table.type, p.y.type, [&](auto* table_type, auto* y_type) {
         for (std::int64_t t = tokens.first; t < tokens.last; ++t) {
             const auto* table = as(p.table, table_type);
-            const std::int64_t next = t + 1 < tokens.last ? t + 1 : t;
+            const std::int64_t later = t + tokens_ahead < tokens.last ? t + tokens_ahead : t;
             auto* y = as(p.y, y_type) + t * p.channels;
-            cast_range(table + p.ids[t] * p.channels, y, p.channels, table + p.ids[next] * p.channels,
+            cast_range(table + p.ids[t] * p.channels, y, p.channels, table + p.ids[later] * p.channels,
                        may_stream(stores, y));
         }
     });
     Lanes::fence();
 }
 
-void embedding_grad_columns(const EmbeddingGrad& p, Range columns) {
-    const std::int64_t width = columns.last - columns.first;
-    if (p.accumulate == Accumulate::replace)
-        for (std::int64_t row = 0; row < p.vocabulary; ++row)
-            __builtin_memset(p.dtable + row * p.channels + columns.first, 0,
-                             static_cast<std::size_t>(width) * sizeof(float));
-    // Rows of the table lie anywhere: those of some tokens later are fetched, 2 KB of them and of dy.
-    constexpr std::int64_t tokens_ahead = 4;
+template <class DY>
+void add_rows(const EmbeddingGrad& p, const DY* dy, const std::int64_t* tokens, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t later = tokens[i + tokens_ahead < count ? i + tokens_ahead : i];
+        const DY* from = dy + tokens[i] * p.channels;
+        const DY* later_from = dy + later * p.channels;
+        float* row = p.dtable + p.ids[tokens[i]] * p.channels;
+        const float* later_row = p.dtable + p.ids[later] * p.channels;
+        for_lanes(p.channels, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+            fetch(later_row + c);
+            fetch(later_from + c);
+            store(row + c, Lanes::add(load(row + c, extent), load(from + c, extent)), extent, false);
+        });
+    }
+}
+
+void embedding_grad_part(const EmbeddingGrad& p, int part, int parts) {
+    constexpr std::int64_t most = 1024;  // 8 KB of the stack
+    std::int64_t tokens[most];
     with_type(p.dy.type, [&](auto* type) {
-        for (std::int64_t t = 0; t < p.tokens; ++t) {
-            const std::int64_t later = t + tokens_ahead < p.tokens ? t + tokens_ahead : t;
-            const auto* dy = as(p.dy, type) + t * p.channels + columns.first;
-            const auto* later_dy = as(p.dy, type) + later * p.channels + columns.first;
-            float* row = p.dtable + p.ids[t] * p.channels + columns.first;
-            const float* later_row = p.dtable + p.ids[later] * p.channels + columns.first;
-            for_lanes(width, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-                __builtin_prefetch(later_row + c, 1);
-                __builtin_prefetch(later_dy + c);
-                store(row + c, Lanes::add(load(row + c, extent), load(dy + c, extent)), extent, false);
-            });
+        for (std::int64_t first = 0; first < p.tokens; first += most) {
+            const std::int64_t last = first + most < p.tokens ? first + most : p.tokens;
+            std::int64_t count = 0;
+            for (std::int64_t t = first; t < last; ++t) {
+                tokens[count] = t;
+                count += static_cast<std::uint32_t>(p.ids[t]) % static_cast<std::uint32_t>(parts) ==
+                         static_cast<std::uint32_t>(part);
+            }
+            add_rows(p, as(p.dy, type), tokens, count);
         }
     });
 }
 
-/// One line of cache, 64 bytes.
-MANTISSA_LANES void store_line(void* to, const void* line, bool stream) {
-    const Float bits = Lanes::load(static_cast<const float*>(line));
-    if (Lanes::can_stream && stream)
-        Lanes::stream(static_cast<float*>(to), bits);
-    else
-        Lanes::store(static_cast<float*>(to), bits);
-}
-
-/// Rows of the source that make a whole line of the target, by 16 columns: put together in L1 first, so that
-/// the target is written in whole lines, which a stride of many kilobytes cannot evict half done.
+/// A tile of blocks that read whole lines and write whole lines. With each block a part of the next tile,
+/// which lies beside this one, is fetched: runs of 1 KB one after another, where the blocks themselves
+/// would ask for single lines.
 template <class T>
-MANTISSA_LANES void transpose_block(const T* source, std::int64_t source_stride, T* target,
-                                    std::int64_t target_stride, bool stream) {
+void transpose_tile(const T* source, std::int64_t source_stride, T* target, std::int64_t target_stride,
+                    std::int64_t rows, std::int64_t columns, bool stream) {
     constexpr int line = 64 / sizeof(T);
-    alignas(64) T lines[16][line];
-    for (int r = 0; r < line; r += 16) {
-        for (int k = 0; k < 16; ++k) __builtin_prefetch(source + (r + k) * source_stride + 16);
-        Lanes::transpose16(source + r * source_stride, source_stride, &lines[0][r], line);
-    }
-    for (int c = 0; c < 16; ++c) store_line(target + c * target_stride, lines[c], stream);
+    const std::int64_t blocks = rows / line * (columns / line);
+    std::int64_t block = 0, ahead = 0;
+    for (std::int64_t c = 0; c < columns; c += line)
+        for (std::int64_t r = 0; r < rows; r += line, ++block) {
+            for (; ahead * blocks < (block + 1) * rows; ++ahead)
+                for (std::int64_t k = 0; k < columns; k += line)
+                    fetch(source + ahead * source_stride + columns + k);
+            Lanes::transpose_lines(source + r * source_stride + c, source_stride,
+                                   target + c * target_stride + r, target_stride, stream);
+        }
 }
 
+/// Tiles that read 1 KB of each row and write 256 bytes: with strides of whole pages lines of one column
+/// share few sets of L2, so that more rows would evict what was fetched for the next tile; shorter runs cost
+/// memory more.
 template <class T>
 void transpose_typed(const TransposedPart& p, Stores stores) {
-    constexpr int line = 64 / sizeof(T);
+    constexpr std::int64_t line = 64 / sizeof(T);
+    constexpr std::int64_t tile_rows = 4 * line;
+    constexpr std::int64_t tile_columns = 16 * line;
     const T* source = static_cast<const T*>(p.source);
     T* target = static_cast<T*>(p.target);
-    const bool stream =
-        may_stream(stores, reinterpret_cast<const float*>(target)) && p.target_stride % line == 0;
+    const bool stream = may_stream(stores, target) && p.target_stride % line == 0;
     const std::int64_t whole_rows = p.rows / line * line;
-    const std::int64_t whole_columns = p.columns / 16 * 16;
-    for (std::int64_t c = 0; c < whole_columns; c += 16)
-        for (std::int64_t r = 0; r < whole_rows; r += line)
-            transpose_block(source + r * p.source_stride + c, p.source_stride,
-                            target + c * p.target_stride + r, p.target_stride, stream);
+    const std::int64_t whole_columns = p.columns / line * line;
+    for (std::int64_t r = 0; r < whole_rows; r += tile_rows)
+        for (std::int64_t c = 0; c < whole_columns; c += tile_columns)
+            transpose_tile(source + r * p.source_stride + c, p.source_stride,
+                           target + c * p.target_stride + r, p.target_stride,
+                           whole_rows - r < tile_rows ? whole_rows - r : tile_rows,
+                           whole_columns - c < tile_columns ? whole_columns - c : tile_columns, stream);
     for (std::int64_t c = 0; c < p.columns; ++c)
         for (std::int64_t r = c < whole_columns ? whole_rows : 0; r < p.rows; ++r)
             target[c * p.target_stride + r] = source[r * p.source_stride + c];

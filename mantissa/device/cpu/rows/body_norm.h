@@ -1,6 +1,8 @@
 // Layer norm and its gradient. See body_loops.h for how this file is used.
 #pragma once
 
+#include <type_traits>
+
 #include "mantissa/device/cpu/rows/body_loops.h"
 
 namespace mantissa::cpu {
@@ -25,7 +27,7 @@ void layer_norm_row(const LayerNorm& p, std::int64_t row, const X* x, Y* y, bool
     const Float rstds = Lanes::constant(rstd);
 
     for_stored_lanes(y, C, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        fetch(x + C + c);
+        __builtin_prefetch(x + C + c);  // the next row, while this one is stored
         const Float normal = Lanes::multiply(Lanes::subtract(load(x + c, extent), means), rstds);
         const Float scaled = Lanes::multiply(normal, load(p.gamma + c, extent));
         return Lanes::add(scaled, load(p.beta + c, extent));
@@ -46,49 +48,64 @@ void layer_norm_rows(const LayerNorm& p, Range rows, Stores stores) {
 }
 
 /// dx = rstd (g - mean(g) - n mean(g n)), g = dy gamma, n = (x - mean) rstd; dgamma += dy n, dbeta += dy.
-template <class X, class DY>
-void layer_norm_grad_row(const LayerNormGrad& p, std::int64_t row, const X* x, const DY* dy, X* dx,
-                         bool stream, float* dgamma, float* dbeta) {
+/// `Rows` rows at once, which share the loads and stores of dgamma and dbeta.
+template <int Rows, class X, class DY>
+void layer_norm_grad_of(const LayerNormGrad& p, std::int64_t row, Stores stores, float* dgamma,
+                        float* dbeta) {
     const std::int64_t C = p.channels;
-    const Float mean = Lanes::constant(p.mean[row]);
-    const Float rstd = Lanes::constant(p.rstd[row]);
-    FourSums sum_g = FourSums::zero();
-    FourSums sum_gn = FourSums::zero();
+    const X* x = static_cast<const X*>(p.x.data) + row * C;
+    const DY* dy = static_cast<const DY*>(p.dy.data) + row * C;
+    X* dx = static_cast<X*>(p.dx.data) + row * C;
+    Float mean[Rows], rstd[Rows];
+    FourSums sum_g[Rows], sum_gn[Rows];
+    for (int r = 0; r < Rows; ++r) {
+        mean[r] = Lanes::constant(p.mean[row + r]);
+        rstd[r] = Lanes::constant(p.rstd[row + r]);
+        sum_g[r] = sum_gn[r] = FourSums::zero();
+    }
+    const auto normal_of = [&](int r, std::int64_t c, auto extent) MANTISSA_BODY {
+        return Lanes::multiply(Lanes::subtract(load(x + r * C + c, extent), mean[r]), rstd[r]);
+    };
     for_lanes_in_four(C, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
-        const Float d = load(dy + c, extent);
-        const Float centred = Lanes::subtract(load(x + c, extent), mean);
-        const Float normal = Lanes::multiply(centred, rstd);
-        const Float g = Lanes::multiply(d, load(p.gamma + c, extent));
-        sum_g.add(slot, g);
-        sum_gn.add(slot, keep(Lanes::multiply(g, normal), extent, 0.0f));
-        const Float scaled = Lanes::multiply(d, normal);
-        store(dgamma + c, Lanes::add(load(dgamma + c, extent), scaled), extent, false);
-        store(dbeta + c, Lanes::add(load(dbeta + c, extent), d), extent, false);
+        const Float gamma = load(p.gamma + c, extent);
+        Float dgammas = load(dgamma + c, extent);
+        Float dbetas = load(dbeta + c, extent);
+        for (int r = 0; r < Rows; ++r) {
+            fetch(x + (Rows + r) * C + c);
+            const Float d = load(dy + r * C + c, extent);
+            const Float normal = normal_of(r, c, extent);
+            const Float g = Lanes::multiply(d, gamma);
+            sum_g[r].add(slot, g);
+            sum_gn[r].add(slot, keep(Lanes::multiply(g, normal), extent, 0.0f));
+            dgammas = Lanes::add(dgammas, Lanes::multiply(d, normal));
+            dbetas = Lanes::add(dbetas, d);
+        }
+        store(dgamma + c, dgammas, extent, false);
+        store(dbeta + c, dbetas, extent, false);
     });
-    const Float mean_g = Lanes::constant(sum_g.total() / static_cast<float>(C));
-    const Float mean_gn = Lanes::constant(sum_gn.total() / static_cast<float>(C));
-    for_stored_lanes(dx, C, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        fetch(x + C + c);
-        fetch(dy + C + c);
-        const Float normal = Lanes::multiply(Lanes::subtract(load(x + c, extent), mean), rstd);
-        const Float g = Lanes::multiply(load(dy + c, extent), load(p.gamma + c, extent));
-        const Float rest = Lanes::subtract(Lanes::subtract(g, mean_g), Lanes::multiply(normal, mean_gn));
-        return Lanes::multiply(rest, rstd);
-    });
+    for (int r = 0; r < Rows; ++r) {
+        const Float mean_g = Lanes::constant(sum_g[r].total() / static_cast<float>(C));
+        const Float mean_gn = Lanes::constant(sum_gn[r].total() / static_cast<float>(C));
+        const bool stream = may_stream(stores, dx + r * C);
+        for_stored_lanes(dx + r * C, C, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+            fetch(dy + (Rows + r) * C + c);
+            const Float normal = normal_of(r, c, extent);
+            const Float g = Lanes::multiply(load(dy + r * C + c, extent), load(p.gamma + c, extent));
+            const Float rest = Lanes::subtract(Lanes::subtract(g, mean_g), Lanes::multiply(normal, mean_gn));
+            return Lanes::multiply(rest, rstd[r]);
+        });
+    }
 }
 
 void layer_norm_grad_rows(const LayerNormGrad& p, Range rows, Stores stores, float* dgamma, float* dbeta) {
     __builtin_memset(dgamma, 0, static_cast<std::size_t>(p.channels) * sizeof(float));
     __builtin_memset(dbeta, 0, static_cast<std::size_t>(p.channels) * sizeof(float));
     with_types(p.x.type, p.dy.type, [&](auto* x_type, auto* dy_type) {
-        const auto* x = as(p.x, x_type);
-        const auto* dy = as(p.dy, dy_type);
-        auto* dx = as(p.dx, x_type);
-        for (std::int64_t row = rows.first; row < rows.last; ++row) {
-            const std::int64_t start = row * p.channels;
-            layer_norm_grad_row(p, row, x + start, dy + start, dx + start, may_stream(stores, dx + start),
-                                dgamma, dbeta);
-        }
+        using X = std::remove_pointer_t<decltype(x_type)>;
+        using DY = std::remove_pointer_t<decltype(dy_type)>;
+        std::int64_t row = rows.first;
+        for (; row + 2 <= rows.last; row += 2) layer_norm_grad_of<2, X, DY>(p, row, stores, dgamma, dbeta);
+        if (row < rows.last) layer_norm_grad_of<1, X, DY>(p, row, stores, dgamma, dbeta);
     });
     Lanes::fence();
 }

@@ -132,11 +132,11 @@ template <class Y, class DX>
 void softmax_grad_row(const Y* y, const Y* dy, DX* dx, std::int64_t seen, std::int64_t columns, bool stream) {
     FourSums sums = FourSums::zero();
     for_lanes_in_four(seen, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
+        fetch(y + columns + c);
         sums.add(slot, Lanes::multiply(load(y + c, extent), load(dy + c, extent)));
     });
     const Float sum = Lanes::constant(sums.total());
     store_seen(dx, seen, columns, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        fetch(y + columns + c);
         fetch(dy + columns + c);
         const Float rest = Lanes::subtract(load(dy + c, extent), sum);
         return Lanes::multiply(load(y + c, extent), rest);

@@ -24,7 +24,7 @@ constexpr RowKernels table_named(const char* name) {
         .cross_entropy = cross_entropy_rows,
         .cross_entropy_grad = cross_entropy_grad_rows,
         .embedding = embedding_tokens,
-        .embedding_grad = embedding_grad_columns,
+        .embedding_grad = embedding_grad_part,
         .adamw = adamw_elements,
         .squared_norm = squared_norm_elements,
         .column_sum = column_sum_part,

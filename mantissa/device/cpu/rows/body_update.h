@@ -71,6 +71,8 @@ double squared_norm_elements(const SquaredNorm& p, Range range) {
     return total;
 }
 
+/// Four rows a pass: the sums, in L1, are loaded and stored once for four loads of x. The next four rows are
+/// fetched.
 void column_sum_part(const ColumnSum& p, Range rows, Range columns, float* sum) {
     const std::int64_t count = columns.last - columns.first;
     __builtin_memset(sum, 0, static_cast<std::size_t>(count) * sizeof(float));
@@ -78,10 +80,8 @@ void column_sum_part(const ColumnSum& p, Range rows, Range columns, float* sum) 
         const auto* x = as(p.x, type) + columns.first;
         const std::int64_t C = p.channels;
         std::int64_t row = rows.first;
-        // Four rows a pass: the sums are loaded and stored once for four loads of x. The next four are
-        // fetched.
         const auto load_row = [&](const auto* from, auto extent) MANTISSA_BODY {
-            __builtin_prefetch(from + 4 * C);
+            fetch(from + 4 * C);
             return load(from, extent);
         };
         for (; row + 4 <= rows.last; row += 4) {

@@ -15,14 +15,17 @@ struct Range {
     std::int64_t last = 0;
 };
 
-/// Equal pieces of memory at equal distances.
+/// Equal pieces of memory, `count` groups of `group` pieces, at equal distances.
 struct Runs {
     const void* source = nullptr;
     void* target = nullptr;
     std::int64_t bytes = 0;  ///< of one run
     std::int64_t count = 1;
-    std::int64_t source_stride = 0;  ///< bytes from one run to the next
+    std::int64_t source_stride = 0;  ///< bytes from one group to the next
     std::int64_t target_stride = 0;
+    std::int64_t group = 1;
+    std::int64_t source_step = 0;  ///< bytes from one run of a group to the next
+    std::int64_t target_step = 0;
 };
 
 /// target[c * target_stride + r] = source[r * source_stride + c], strides in elements of 2 or 4 bytes.
@@ -50,7 +53,8 @@ struct RowKernels {
     void (*cross_entropy)(const CrossEntropy&, Range rows);
     void (*cross_entropy_grad)(const CrossEntropyGrad&, Range rows, Stores);
     void (*embedding)(const Embedding&, Range tokens, Stores);
-    void (*embedding_grad)(const EmbeddingGrad&, Range columns);
+    /// Adds to the rows whose number is `part` modulo `parts`.
+    void (*embedding_grad)(const EmbeddingGrad&, int part, int parts);
     void (*adamw)(const AdamW&, Range elements);
     double (*squared_norm)(const SquaredNorm&, Range elements);
     /// Writes the sums over `rows` of `columns` to sum[0 ... columns.last - columns.first).

@@ -55,6 +55,12 @@ struct Lanes {
     MANTISSA_LANES Mask less(Float a, Float b) {
         return {_mm256_cmp_ps(a.low, b.low, _CMP_LT_OQ), _mm256_cmp_ps(a.high, b.high, _CMP_LT_OQ)};
     }
+    /// table[index mod 8].
+    MANTISSA_LANES Float lookup(const float (&table)[8], Int index) {
+        const __m256 all = _mm256_loadu_ps(table);
+        return {_mm256_permutevar8x32_ps(all, index.low), _mm256_permutevar8x32_ps(all, index.high)};
+    }
+
     /// Of `count` booleans, or of one that stands for all.
     MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
         alignas(16) unsigned char bytes[16] = {};
@@ -193,6 +199,25 @@ struct Lanes {
     MANTISSA_LANES void transpose16(const std::uint16_t* source, std::int64_t source_stride,
                                     std::uint16_t* target, std::int64_t target_stride) {
         transpose16_halves(source, source_stride, target, target_stride);
+    }
+    /// As many rows as make a line of the target, and as many columns, put together in L1; streamed lines are
+    /// aligned.
+    template <class T>
+    MANTISSA_LANES void transpose_lines(const T* source, std::int64_t source_stride, T* target,
+                                        std::int64_t target_stride, bool stream_lines) {
+        constexpr int line = 64 / sizeof(T);
+        alignas(64) T lines[line][line];
+        for (int r = 0; r < line; r += 16)
+            for (int c = 0; c < line; c += 16)
+                transpose16(source + r * source_stride + c, source_stride, &lines[c][r], line);
+        for (int c = 0; c < line; ++c) {
+            const Float bits = load(reinterpret_cast<const float*>(lines[c]));
+            float* to = reinterpret_cast<float*>(target + c * target_stride);
+            if (stream_lines)
+                stream(to, bits);
+            else
+                store(to, bits);
+        }
     }
 
   private:

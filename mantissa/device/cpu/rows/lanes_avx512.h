@@ -63,6 +63,12 @@ struct Lanes {
     }
     MANTISSA_LANES Float to_float(Int a) { return _mm512_cvtepi32_ps(a); }
 
+    /// table[index mod 8].
+    MANTISSA_LANES Float lookup(const float (&table)[8], Int index) {
+        // Both halves hold the table, so that bit 3 of an index makes no difference.
+        return _mm512_permutexvar_ps(index, _mm512_broadcast_f32x8(_mm256_loadu_ps(table)));
+    }
+
     /// Of `count` booleans, or of one that stands for all.
     MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
         if (repeats) return *from ? first(16) : Mask{0};
@@ -144,12 +150,65 @@ struct Lanes {
 
     MANTISSA_LANES void transpose16(const std::uint32_t* source, std::int64_t source_stride,
                                     std::uint32_t* target, std::int64_t target_stride) {
+        __m512i rows[16];
+        for (int i = 0; i < 16; ++i) rows[i] = _mm512_loadu_si512(source + i * source_stride);
+        transpose_words(
+            rows, [&](int column, __m512i words) __attribute__((always_inline)) {
+                _mm512_storeu_si512(target + column * target_stride, words);
+            });
+    }
+    MANTISSA_LANES void transpose16(const std::uint16_t* source, std::int64_t source_stride,
+                                    std::uint16_t* target, std::int64_t target_stride) {
+        transpose16_halves(source, source_stride, target, target_stride);
+    }
+    /// As many rows as make a line of the target, and as many columns; streamed lines are aligned.
+    MANTISSA_LANES void transpose_lines(const std::uint32_t* source, std::int64_t source_stride,
+                                        std::uint32_t* target, std::int64_t target_stride, bool stream) {
+        __m512i rows[16];
+        for (int i = 0; i < 16; ++i) rows[i] = _mm512_loadu_si512(source + i * source_stride);
+        const auto line_of = [&](int column) __attribute__((always_inline)) {
+            return target + column * target_stride;
+        };
+        put_transposed(rows, line_of, stream);
+    }
+    MANTISSA_LANES void transpose_lines(const std::uint16_t* source, std::int64_t source_stride,
+                                        std::uint16_t* target, std::int64_t target_stride, bool stream) {
+        // Two rows become one of pairs: in its 128-bit lane L the columns 8 L ... 8 L + 3, or the four after
+        // these.
+        for (int half = 0; half < 2; ++half) {
+            __m512i pairs[16];
+            for (int i = 0; i < 16; ++i) {
+                const __m512i a = _mm512_loadu_si512(source + 2 * i * source_stride);
+                const __m512i b = _mm512_loadu_si512(source + (2 * i + 1) * source_stride);
+                pairs[i] = half == 0 ? _mm512_unpacklo_epi16(a, b) : _mm512_unpackhi_epi16(a, b);
+            }
+            const auto line_of = [&](int pair) __attribute__((always_inline)) {
+                return target + (pair / 4 * 8 + 4 * half + pair % 4) * target_stride;
+            };
+            put_transposed(pairs, line_of, stream);
+        }
+    }
+
+  private:
+    template <class LineOf>
+    MANTISSA_LANES void put_transposed(const __m512i (&rows)[16], LineOf line_of, bool stream) {
+        if (stream)
+            transpose_words(
+                rows, [&](int column, __m512i line) __attribute__((always_inline)) {
+                    _mm512_stream_si512(reinterpret_cast<__m512i*>(line_of(column)), line);
+                });
+        else
+            transpose_words(
+                rows, [&](int column, __m512i line)
+                          __attribute__((always_inline)) { _mm512_storeu_si512(line_of(column), line); });
+    }
+    /// put(column, its sixteen words) for each column of sixteen rows.
+    template <class Put>
+    MANTISSA_LANES void transpose_words(const __m512i (&row)[16], Put put) {
         __m512i pair[16], quad[16];
         for (int i = 0; i < 16; i += 2) {
-            const __m512i a = _mm512_loadu_si512(source + i * source_stride);
-            const __m512i b = _mm512_loadu_si512(source + (i + 1) * source_stride);
-            pair[i] = _mm512_unpacklo_epi32(a, b);
-            pair[i + 1] = _mm512_unpackhi_epi32(a, b);
+            pair[i] = _mm512_unpacklo_epi32(row[i], row[i + 1]);
+            pair[i + 1] = _mm512_unpackhi_epi32(row[i], row[i + 1]);
         }
         for (int i = 0; i < 16; i += 4) {
             quad[i] = _mm512_unpacklo_epi64(pair[i], pair[i + 2]);
@@ -163,19 +222,12 @@ struct Lanes {
             const __m512i even_high = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0x88);
             const __m512i odd_low = _mm512_shuffle_i32x4(quad[j], quad[4 + j], 0xdd);
             const __m512i odd_high = _mm512_shuffle_i32x4(quad[8 + j], quad[12 + j], 0xdd);
-            std::uint32_t* to = target + j * target_stride;
-            _mm512_storeu_si512(to, _mm512_shuffle_i32x4(even_low, even_high, 0x88));
-            _mm512_storeu_si512(to + 4 * target_stride, _mm512_shuffle_i32x4(odd_low, odd_high, 0x88));
-            _mm512_storeu_si512(to + 8 * target_stride, _mm512_shuffle_i32x4(even_low, even_high, 0xdd));
-            _mm512_storeu_si512(to + 12 * target_stride, _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd));
+            put(j, _mm512_shuffle_i32x4(even_low, even_high, 0x88));
+            put(4 + j, _mm512_shuffle_i32x4(odd_low, odd_high, 0x88));
+            put(8 + j, _mm512_shuffle_i32x4(even_low, even_high, 0xdd));
+            put(12 + j, _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd));
         }
     }
-    MANTISSA_LANES void transpose16(const std::uint16_t* source, std::int64_t source_stride,
-                                    std::uint16_t* target, std::int64_t target_stride) {
-        transpose16_halves(source, source_stride, target, target_stride);
-    }
-
-  private:
     MANTISSA_LANES __m256i load_half(const void* from) {
         return _mm256_loadu_si256(static_cast<const __m256i*>(from));
     }

@@ -78,6 +78,14 @@ struct Lanes {
     MANTISSA_LANES Mask less(Float a, Float b) {
         return each<Mask>([&](int k) { return reinterpret_cast<I4>(a.part[k] < b.part[k]); });
     }
+    /// table[index mod 8].
+    MANTISSA_LANES Float lookup(const float (&table)[8], Int index) {
+        return each<Float>([&](int k) {
+            const I4 at = index.part[k] & 7;
+            return F4{table[at[0]], table[at[1]], table[at[2]], table[at[3]]};
+        });
+    }
+
     /// Of `count` booleans, or of one that stands for all.
     MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
         Mask mask = {};
@@ -217,6 +225,25 @@ struct Lanes {
                                     std::int64_t target_stride) {
         for (int c = 0; c < 16; ++c)
             for (int r = 0; r < 16; ++r) target[c * target_stride + r] = source[r * source_stride + c];
+    }
+    /// As many rows as make a line of the target, and as many columns, put together in L1; streamed lines are
+    /// aligned.
+    template <class T>
+    MANTISSA_LANES void transpose_lines(const T* source, std::int64_t source_stride, T* target,
+                                        std::int64_t target_stride, bool stream_lines) {
+        constexpr int line = 64 / sizeof(T);
+        alignas(64) T lines[line][line];
+        for (int r = 0; r < line; r += 16)
+            for (int c = 0; c < line; c += 16)
+                transpose16(source + r * source_stride + c, source_stride, &lines[c][r], line);
+        for (int c = 0; c < line; ++c) {
+            const Float bits = load(reinterpret_cast<const float*>(lines[c]));
+            float* to = reinterpret_cast<float*>(target + c * target_stride);
+            if (stream_lines)
+                stream(to, bits);
+            else
+                store(to, bits);
+        }
     }
 
   private:

@@ -1,5 +1,6 @@
 // Drivers of casts, copies, transposes and permutations.
 #include <algorithm>
+#include <array>
 
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
@@ -8,9 +9,13 @@ namespace mantissa::cpu {
 
 namespace {
 
-/// Tiles of a transpose: 128 source rows of 512 bytes (4-byte elements) and as much written, within L2.
-constexpr std::int64_t tile_rows = 128;
-constexpr std::int64_t tile_columns = 128;
+/// What one call of a transpose gets: rows that make 256 bytes of the target, by 8 KB of each. Tiles are cut
+/// from it, of which only the first is not fetched beforehand.
+constexpr std::int64_t part_row_bytes = 256;
+constexpr std::int64_t part_column_bytes = 8 << 10;
+
+/// Runs that lie side by side in the source are moved together, up to these: 4 KB of heads of 64.
+constexpr std::int64_t most_in_group = 16;
 
 /// A permutation after axes of extent 1 are dropped and axes that stay neighbours are merged.
 struct MergedAxes {
@@ -58,11 +63,18 @@ struct Offsets {
     std::int64_t target = 0;
 };
 
-/// Offsets, in elements, of the `index`th combination of all axes but the two left out (-1 for none).
-Offsets offsets_of(const MergedAxes& m, std::int64_t index, int left_out1, int left_out2) {
+/// Axes that a call walks over itself; -1 for none.
+using LeftOut = std::array<int, 3>;
+
+bool is_left_out(const LeftOut& left_out, int axis) {
+    return std::ranges::find(left_out, axis) != left_out.end();
+}
+
+/// Offsets, in elements, of the `index`th combination of all axes but those left out.
+Offsets offsets_of(const MergedAxes& m, std::int64_t index, const LeftOut& left_out) {
     Offsets offsets;
     for (int k = m.rank - 1; k >= 0; --k) {
-        if (k == left_out1 || k == left_out2) continue;
+        if (is_left_out(left_out, k)) continue;
         const std::int64_t at = index % m.extents[k];
         index /= m.extents[k];
         offsets.source += at * m.source_strides[k];
@@ -71,34 +83,59 @@ Offsets offsets_of(const MergedAxes& m, std::int64_t index, int left_out1, int l
     return offsets;
 }
 
-std::int64_t combinations(const MergedAxes& m, int left_out1, int left_out2) {
+std::int64_t combinations(const MergedAxes& m, const LeftOut& left_out) {
     std::int64_t count = 1;
     for (int k = 0; k < m.rank; ++k)
-        if (k != left_out1 && k != left_out2) count *= m.extents[k];
+        if (!is_left_out(left_out, k)) count *= m.extents[k];
     return count;
 }
 
 const char* at(const void* base, std::int64_t bytes) { return static_cast<const char*>(base) + bytes; }
 char* at(void* base, std::int64_t bytes) { return static_cast<char*>(base) + bytes; }
 
-/// The last axis stays last: runs of it move as they are, the axis before it counting them.
+/// The axis other than these two along which neighbours lie nearest in the source; -1 if there is none.
+int nearest_in_source(const MergedAxes& m, int run, int counter) {
+    int nearest = -1;
+    for (int k = 0; k < m.rank; ++k)
+        if (k != run && k != counter && (nearest < 0 || m.source_strides[k] < m.source_strides[nearest]))
+            nearest = k;
+    return nearest;
+}
+
+/// The last axis stays last: runs of it move as they are. The axis before it counts them in the target; those
+/// that lie side by side in the source go in groups, so that neither side is walked over in single runs.
 void move_runs(const RowKernels& kernels, const Permute& p, const MergedAxes& m, ThreadPool& pool,
                Stores stores) {
     const int run = m.rank - 1;
     const int counter = m.rank - 2;
+    const int grouped = nearest_in_source(m, run, counter);
     const std::int64_t size = p.element_size;
-    const std::int64_t per_block = rows_per_block(2 * m.extents[run] * size);
+    const std::int64_t grouped_extent = grouped < 0 ? 1 : m.extents[grouped];
+    const std::int64_t group = std::min(grouped_extent, most_in_group);
+    const std::int64_t groups = blocks_of(grouped_extent, group);
+    const std::int64_t per_block = rows_per_block(2 * group * m.extents[run] * size);
     const std::int64_t pieces = blocks_of(m.extents[counter], per_block);
-    pool.for_each_block(combinations(m, run, counter) * pieces, [&](std::int64_t block, int) {
+    const std::int64_t source_step = grouped < 0 ? 0 : m.source_strides[grouped];
+    const std::int64_t target_step = grouped < 0 ? 0 : m.target_strides[grouped];
+    const LeftOut left_out = {run, counter, grouped};
+    pool.for_each_block(combinations(m, left_out) * groups * pieces, [&](std::int64_t block, int) {
         const std::int64_t first = block % pieces * per_block;
-        const Offsets offsets = offsets_of(m, block / pieces, run, counter);
+        const std::int64_t in_group = block / pieces % groups * group;
+        const Offsets offsets = offsets_of(m, block / pieces / groups, left_out);
         const Runs runs = {
-            .source = at(p.source, (offsets.source + first * m.source_strides[counter]) * size),
-            .target = at(p.target, (offsets.target + first * m.target_strides[counter]) * size),
+            .source =
+                at(p.source,
+                   (offsets.source + first * m.source_strides[counter] + in_group * source_step) * size),
+            .target =
+                at(p.target,
+                   (offsets.target + first * m.target_strides[counter] + in_group * target_step) * size),
             .bytes = m.extents[run] * size,
             .count = std::min(per_block, m.extents[counter] - first),
             .source_stride = m.source_strides[counter] * size,
-            .target_stride = m.target_strides[counter] * size};
+            .target_stride = m.target_strides[counter] * size,
+            .group = std::min(group, grouped_extent - in_group),
+            .source_step = source_step * size,
+            .target_step = target_step * size};
         kernels.copy(runs, stores);
     });
 }
@@ -112,20 +149,23 @@ void move_tiles(const RowKernels& kernels, const Permute& p, const MergedAxes& m
     const std::int64_t size = p.element_size;
     const std::int64_t rows = m.extents[row_axis];
     const std::int64_t columns = m.extents[column_axis];
-    const std::int64_t row_tiles = blocks_of(rows, tile_rows);
-    const std::int64_t column_tiles = blocks_of(columns, tile_columns);
-    const std::int64_t tiles = row_tiles * column_tiles;
-    pool.for_each_block(combinations(m, row_axis, column_axis) * tiles, [&](std::int64_t block, int) {
-        const Offsets offsets = offsets_of(m, block / tiles, row_axis, column_axis);
-        const std::int64_t r = block % tiles / column_tiles * tile_rows;
-        const std::int64_t c = block % tiles % column_tiles * tile_columns;
+    const std::int64_t part_rows = part_row_bytes / size;
+    const std::int64_t part_columns = part_column_bytes / size;
+    const std::int64_t row_parts = blocks_of(rows, part_rows);
+    const std::int64_t column_parts = blocks_of(columns, part_columns);
+    const std::int64_t parts = row_parts * column_parts;
+    const LeftOut left_out = {row_axis, column_axis, -1};
+    pool.for_each_block(combinations(m, left_out) * parts, [&](std::int64_t block, int) {
+        const Offsets offsets = offsets_of(m, block / parts, left_out);
+        const std::int64_t r = block % parts / column_parts * part_rows;
+        const std::int64_t c = block % parts % column_parts * part_columns;
         const std::int64_t source = offsets.source + r * m.source_strides[row_axis] + c;
         const std::int64_t target = offsets.target + c * m.target_strides[column_axis] + r;
         const TransposedPart part = {.source = at(p.source, source * size),
                                      .target = at(p.target, target * size),
                                      .element_size = p.element_size,
-                                     .rows = std::min(tile_rows, rows - r),
-                                     .columns = std::min(tile_columns, columns - c),
+                                     .rows = std::min(part_rows, rows - r),
+                                     .columns = std::min(part_columns, columns - c),
                                      .source_stride = m.source_strides[row_axis],
                                      .target_stride = m.target_strides[column_axis]};
         kernels.transpose(part, stores);

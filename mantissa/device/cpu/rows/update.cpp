@@ -11,9 +11,10 @@ namespace {
 
 constexpr std::int64_t float_bytes = sizeof(float);
 
-/// Rows that one block sums one after another, and the columns it holds in L1 meanwhile (4 KB).
+/// Rows that one block sums, and the columns whose sums it holds in L1 meanwhile (16 KB): a row of 3,072 is
+/// read as it lies. In pieces of 1,024, whose next rows lie elsewhere, memory gave half its speed.
 constexpr std::int64_t sum_rows = 256;
-constexpr std::int64_t sum_columns = 1024;
+constexpr std::int64_t sum_columns = 4096;
 
 /// A step that is not applied leaves what was there, also where input and output are apart.
 void keep_state(const RowKernels& kernels, const AdamW& p, Range range) {
