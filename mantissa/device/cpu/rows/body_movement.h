@@ -6,11 +6,11 @@
 namespace mantissa::cpu {
 namespace {
 
-/// `ahead` is what will be read after these elements.
-template <class X, class Y>
-void cast_range(const X* x, Y* y, std::int64_t count, const X* ahead, bool stream) {
+/// look_ahead(c) fetches what will be read later.
+template <class X, class Y, class LookAhead>
+void cast_range(const X* x, Y* y, std::int64_t count, bool stream, LookAhead look_ahead) {
     for_stored_lanes(y, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        __builtin_prefetch(ahead + c);
+        look_ahead(c);
         return load(x + c, extent);
     });
 }
@@ -54,7 +54,8 @@ void cast_elements(const Cast& p, Range range, Stores stores) {
     with_types(p.x.type, p.y.type, [&](auto* x_type, auto* y_type) {
         const auto* x = as(p.x, x_type) + range.first;
         auto* y = as(p.y, y_type) + range.first;
-        cast_range(x, y, range.last - range.first, ahead_of(x), may_stream(stores, y));
+        cast_range(x, y, range.last - range.first, may_stream(stores, y),
+                   [&](std::int64_t c) MANTISSA_BODY { __builtin_prefetch(ahead_of(x + c)); });
     });
     Lanes::fence();
 }
@@ -68,8 +69,9 @@ void embedding_tokens(const Embedding& p, Range tokens, Stores stores) {
             const auto* table = as(p.table, table_type);
             const std::int64_t later = t + tokens_ahead < tokens.last ? t + tokens_ahead : t;
             auto* y = as(p.y, y_type) + t * p.channels;
-            cast_range(table + p.ids[t] * p.channels, y, p.channels, table + p.ids[later] * p.channels,
-                       may_stream(stores, y));
+            const auto* later_row = table + p.ids[later] * p.channels;
+            cast_range(table + p.ids[t] * p.channels, y, p.channels, may_stream(stores, y),
+                       [&](std::int64_t c) MANTISSA_BODY { fetch(later_row + c); });
         }
     });
     Lanes::fence();
