@@ -1,8 +1,6 @@
 // Layer norm and its gradient. See body_loops.h for how this file is used.
 #pragma once
 
-#include <type_traits>
-
 #include "mantissa/device/cpu/rows/body_loops.h"
 
 namespace mantissa::cpu {
@@ -50,12 +48,12 @@ void layer_norm_rows(const LayerNorm& p, Range rows, Stores stores) {
 /// dx = rstd (g - mean(g) - n mean(g n)), g = dy gamma, n = (x - mean) rstd; dgamma += dy n, dbeta += dy.
 /// `Rows` rows at once, which share the loads and stores of dgamma and dbeta.
 template <int Rows, class X, class DY>
-void layer_norm_grad_of(const LayerNormGrad& p, std::int64_t row, Stores stores, float* dgamma,
-                        float* dbeta) {
+void layer_norm_grad_of(const LayerNormGrad& p, std::int64_t row, const X* all_x, const DY* all_dy,
+                        Stores stores, float* dgamma, float* dbeta) {
     const std::int64_t C = p.channels;
-    const X* x = static_cast<const X*>(p.x.data) + row * C;
-    const DY* dy = static_cast<const DY*>(p.dy.data) + row * C;
-    X* dx = static_cast<X*>(p.dx.data) + row * C;
+    const X* x = all_x + row * C;
+    const DY* dy = all_dy + row * C;
+    X* dx = as(p.dx, x) + row * C;
     Float mean[Rows], rstd[Rows];
     FourSums sum_g[Rows], sum_gn[Rows];
     for (int r = 0; r < Rows; ++r) {
@@ -101,11 +99,11 @@ void layer_norm_grad_rows(const LayerNormGrad& p, Range rows, Stores stores, flo
     __builtin_memset(dgamma, 0, static_cast<std::size_t>(p.channels) * sizeof(float));
     __builtin_memset(dbeta, 0, static_cast<std::size_t>(p.channels) * sizeof(float));
     with_types(p.x.type, p.dy.type, [&](auto* x_type, auto* dy_type) {
-        using X = std::remove_pointer_t<decltype(x_type)>;
-        using DY = std::remove_pointer_t<decltype(dy_type)>;
+        const auto* x = as(p.x, x_type);
+        const auto* dy = as(p.dy, dy_type);
         std::int64_t row = rows.first;
-        for (; row + 2 <= rows.last; row += 2) layer_norm_grad_of<2, X, DY>(p, row, stores, dgamma, dbeta);
-        if (row < rows.last) layer_norm_grad_of<1, X, DY>(p, row, stores, dgamma, dbeta);
+        for (; row + 2 <= rows.last; row += 2) layer_norm_grad_of<2>(p, row, x, dy, stores, dgamma, dbeta);
+        if (row < rows.last) layer_norm_grad_of<1>(p, row, x, dy, stores, dgamma, dbeta);
     });
     Lanes::fence();
 }
