@@ -37,6 +37,8 @@ struct MatrixLayout {
     /// a only: 2:4 sparse and compressed (mantissa/device/cpu/sparse.h), one row after another without gaps;
     /// `leading` means nothing.
     bool two_of_four = false;
+    /// a only: its elements become others as they are packed, by ContractionArguments::map_a.
+    bool mapped = false;
 };
 
 /// What becomes of what `out` held before.
@@ -63,6 +65,21 @@ struct StandardEpilogue {
 /// inner). It may change the sums and must write every output itself: the contraction writes nothing.
 using EpilogueFunction = void (*)(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0,
                                   std::int64_t rows, std::int64_t cols, const void* args);
+
+/// Some of an operand as it is stored, on its way into panels.
+struct MappedPart {
+    const void* from = nullptr;  ///< the first of its elements
+    std::int64_t from_leading = 0;
+    std::int64_t row = 0;  ///< of the stored matrix, where the part begins
+    std::int64_t column = 0;
+    std::int64_t rows = 0;
+    std::int64_t columns = 0;
+    void* to = nullptr;  ///< what the elements become, of the same type
+    std::int64_t to_leading = 0;
+};
+
+/// Called for every element of a mapped operand, whenever and by whomever it is packed: once or more often.
+using MapFunction = void (*)(const MappedPart& part, const void* args);
 
 /// What operands are multiplied as. Sums are FP32 in any case.
 enum class Multiply : std::uint8_t {
@@ -104,6 +121,8 @@ struct ContractionArguments {
     const void* residual = nullptr;  ///< if the epilogue adds one
     EpilogueFunction epilogue = nullptr;
     const void* epilogue_args = nullptr;
+    MapFunction map_a = nullptr;  ///< of a mapped a
+    const void* map_a_args = nullptr;
     const std::uint8_t* a_positions = nullptr;  ///< of a compressed a
     std::size_t packed_a_bytes = 0;             ///< of the memory at a, if it is packed
     std::size_t packed_b_bytes = 0;             ///< of the memory at b, if it is packed
@@ -121,6 +140,24 @@ std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int thre
 /// come one after another, on one thread, in ascending order. So sums over such rows need no lock, and have
 /// the same bits for any number of threads.
 std::int64_t rows_of_item(const ContractionProblem& problem, Isa isa);
+
+/// Which columns reach an epilogue together: column c belongs to group (c / chunk) * parts + c % chunk /
+/// part.
+struct ItemColumns {
+    std::int64_t chunk = 1;
+    std::int64_t part = 1;
+    std::int64_t parts = 1;
+
+    std::int64_t group_of(std::int64_t column) const {
+        return column / chunk * parts + column % chunk / part;
+    }
+    std::int64_t begin_of(std::int64_t group) const { return group / parts * chunk + group % parts * part; }
+    std::int64_t groups(std::int64_t columns) const { return group_of(columns - 1) + 1; }
+};
+
+/// Of each row, the blocks of one group come one after another, on one thread, in ascending order, the first
+/// with the group's first column. So sums over such columns need no lock either.
+ItemColumns columns_of_item(const ContractionProblem& problem, Isa isa);
 
 /// Bytes of one operand of the problem, packed. How it is packed follows from its own sizes, the types of
 /// operands and output, the form of a, and the level: so a packed b serves any m, and a packed a any n.

@@ -136,8 +136,13 @@ const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, std::int64_t inner, 
     if (p_.a.packed) return static_cast<const std::byte*>(c_.arguments.a) + a_.offset(rows.begin, depth);
     if (c_.blocking.a_groups > 0)
         return buffer_of_a(chunk, inner) + rows.begin * c_.kernels.line_bytes(depth.size);
-    a_.pack({c_.arguments.a, c_.arguments.a_positions}, entry_, rows, depth, worker_memory);
+    a_.pack(source_of_a(), entry_, rows, depth, worker_memory);
     return worker_memory;
+}
+
+OperandSource MatrixRun::source_of_a() const {
+    const ContractionArguments& arguments = c_.arguments;
+    return {arguments.a, arguments.a_positions, arguments.map_a, arguments.map_a_args};
 }
 
 void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
@@ -163,7 +168,7 @@ void MatrixRun::pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_
 void MatrixRun::pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const {
     if (chunk > 0 && c_.blocking.rows_once()) return;
     const PanelRange rows = part_of(p_.m, c_.blocking.pack_rows, group), depth = depth_of(chunk, inner);
-    a_.pack({c_.arguments.a, c_.arguments.a_positions}, entry_, rows, depth,
+    a_.pack(source_of_a(), entry_, rows, depth,
             buffer_of_a(chunk, inner) + rows.begin * c_.kernels.line_bytes(depth.size));
 }
 

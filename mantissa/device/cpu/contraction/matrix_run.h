@@ -79,6 +79,7 @@ class MatrixRun {
     const std::byte* panels_of_a(std::int64_t chunk, std::int64_t inner, PanelRange rows,
                                  std::byte* worker_memory) const;
 
+    OperandSource source_of_a() const;
     void pack(std::int64_t chunk, std::int64_t group);
     void pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;
     void pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const;

@@ -37,6 +37,10 @@ std::int64_t slice_across(std::int64_t row_bytes, std::int64_t panel_row_bytes, 
     return row_bytes <= 1024 ? 64 : 32;
 }
 
+/// The parts of some stored rows are staged as the source has them: of one panel, 64 deep, or of 32 rows
+/// across some panels, since short rows cost a call each. 48 KB hold them, four parts of BF16 or one of FP32.
+constexpr std::int64_t most_staged_lines = 192, most_staged_rows = 32;
+
 }  // namespace
 
 PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index) {
@@ -86,7 +90,7 @@ const std::byte* OperandPanels::element(const void* source, std::int64_t entry, 
 void OperandPanels::pack(const OperandSource& from, std::int64_t entry, PanelRange lines, PanelRange depth,
                          std::byte* panels) const {
     if (layout_.two_of_four && kernels_.skips_zeros) return pack_compressed(from, lines, depth, panels);
-    if (kernels_.conversion.convert || layout_.two_of_four)
+    if (kernels_.conversion.convert || layout_.two_of_four || layout_.mapped)
         return pack_staged(from, entry, lines, depth, panels);
     const void* const source = from.data;
     const bool along = form_ == PanelSource::along_depth;
@@ -171,43 +175,67 @@ void OperandPanels::stage_compressed(const OperandSource& source, std::int64_t l
     kernels_.conversion.convert(dense, depth.size, parts);
 }
 
+void OperandPanels::map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                        void* to, std::int64_t stride) const {
+    const bool along = form_ == PanelSource::along_depth;
+    const PanelRange rows = along ? lines : depth, columns = along ? depth : lines;
+    source.map({.from = element(source.data, entry, lines.begin, depth.begin),
+                .from_leading = layout_.leading,
+                .row = rows.begin,
+                .column = columns.begin,
+                .rows = rows.size,
+                .columns = columns.size,
+                .to = to,
+                .to_leading = stride},
+               source.map_args);
+}
+
+void OperandPanels::stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                          const Staging& staging) const {
+    const Conversion& conversion = kernels_.conversion;
+    if (layout_.mapped && !conversion.convert)
+        return map(source, entry, lines, depth, staging.parts, staging.stride);
+    alignas(64) std::byte mapped[most_staged_lines * most_staged_rows * sizeof(float)];
+    if (layout_.mapped) map(source, entry, lines, depth, mapped, staging.stride);
+    const bool along = form_ == PanelSource::along_depth;
+    for (std::int64_t row = 0; row < (along ? lines.size : depth.size); ++row) {
+        void* rows[4];
+        for (int part = 0; part < conversion.parts; ++part)
+            rows[part] =
+                staging.parts + part * staging.part_bytes + row * staging.stride * staging.element_bytes;
+        const void* const stored =
+            layout_.mapped ? mapped + row * staging.stride * static_cast<std::int64_t>(size_of(layout_.dtype))
+                           : element(source.data, entry, lines.begin + (along ? row : 0),
+                                     depth.begin + (along ? 0 : row));
+        if (layout_.two_of_four)
+            stage_compressed(source, lines.begin + row, depth, rows);
+        else
+            conversion.convert(stored, along ? depth.size : lines.size, rows);
+    }
+}
+
 void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines,
                                 PanelRange depth, std::byte* panels) const {
-    // The parts of some stored rows, as the source has them: of one panel, 64 deep, or 32 rows across some
-    // panels, since short rows cost a call each. 48 KB hold them, four parts of BF16 or one of FP32.
-    constexpr std::int64_t most_lines = 192, most_bytes = most_lines * 32 * 4 * 2;
-    alignas(64) std::byte parts[most_bytes];
+    alignas(64) std::byte parts[most_staged_lines * most_staged_rows * 4 * 2];
     const Conversion& conversion = kernels_.conversion;
     const bool along = form_ == PanelSource::along_depth;
-    const std::int64_t slice = along ? slice_along : 32;
-    const std::int64_t group = along ? panel_size_ : most_lines / panel_size_ * panel_size_;
+    const std::int64_t slice = along ? slice_along : most_staged_rows;
+    const std::int64_t group = along ? panel_size_ : most_staged_lines / panel_size_ * panel_size_;
     const auto part_bytes =
         static_cast<std::int64_t>(size_of(conversion.convert ? conversion.part : layout_.dtype));
     const std::int64_t stride = along ? slice : group, whole = group * slice * part_bytes;
     for (std::int64_t line = 0; line < lines.size; line += group)
         for (std::int64_t k = 0; k < depth.size; k += slice) {
-            const std::int64_t width = std::min(group, lines.size - line);
-            const std::int64_t deep = std::min(slice, depth.size - k);
+            const PanelRange some{lines.begin + line, std::min(group, lines.size - line)};
+            const PanelRange deep{depth.begin + k, std::min(slice, depth.size - k)};
             const std::int64_t next = std::clamp<std::int64_t>(depth.size - k - slice, 0, slice);
-            if (!layout_.two_of_four)
-                prefetch(source.data, entry, {lines.begin + line, width}, {depth.begin + k + slice, next}, 0,
-                         1);
-            for (std::int64_t row = 0; row < (along ? width : deep); ++row) {
-                void* rows[4];
-                for (int part = 0; part < conversion.parts; ++part)
-                    rows[part] = parts + part * whole + row * stride * part_bytes;
-                if (layout_.two_of_four)
-                    stage_compressed(source, lines.begin + line + row, {depth.begin + k, deep}, rows);
-                else
-                    conversion.convert(element(source.data, entry, lines.begin + line + (along ? row : 0),
-                                               depth.begin + k + (along ? 0 : row)),
-                                       along ? deep : width, rows);
-            }
-            for (std::int64_t first = 0; first < width; first += panel_size_)
+            if (!layout_.two_of_four) prefetch(source.data, entry, some, {deep.begin + slice, next}, 0, 1);
+            stage(source, entry, some, deep, {parts, stride, part_bytes, whole});
+            for (std::int64_t first = 0; first < some.size; first += panel_size_)
                 pack_terms({.source = parts + first * part_bytes,
                             .stride = stride,
-                            .lines = std::min(panel_size_, width - first),
-                            .depth = deep,
+                            .lines = std::min(panel_size_, some.size - first),
+                            .depth = deep.size,
                             .panel = panels + (line + first) * kernels_.line_bytes(depth.size) +
                                      k * panel_size_ * kernels_.element_bytes,
                             .streaming = stores_ == PanelStores::streaming},

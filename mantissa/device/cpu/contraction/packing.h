@@ -24,6 +24,8 @@ PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index);
 struct OperandSource {
     const void* data = nullptr;
     const std::uint8_t* positions = nullptr;  ///< of a compressed one
+    MapFunction map = nullptr;                ///< of a mapped one
+    const void* map_args = nullptr;
 };
 
 /// plain: panels are read soon, from L2. streaming: past the caches, where the kernels can do that; the
@@ -53,10 +55,22 @@ class OperandPanels {
                   std::int64_t share, std::int64_t shares) const;
 
   private:
-    /// pack() for operands that are converted or filled up: a few stored rows at a time by way of their
-    /// parts.
+    /// Where parts of stored rows are put: rows `stride` elements apart, parts `part_bytes`.
+    struct Staging {
+        std::byte* parts;
+        std::int64_t stride, element_bytes, part_bytes;
+    };
+
+    /// pack() for operands that are mapped, converted or filled up: a few stored rows at a time by way of
+    /// their parts.
     void pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                      std::byte* panels) const;
+    /// The parts of `lines` x `depth`: part i of stored row r at parts[i] + r * stride elements.
+    void stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
+               const Staging& staging) const;
+    /// What becomes of `lines` x `depth` of a mapped operand, stored rows `stride` elements apart.
+    void map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
+             std::int64_t stride) const;
     /// pack() of a compressed operand for kernels that skip zeros.
     void pack_compressed(const OperandSource& source, PanelRange lines, PanelRange depth,
                          std::byte* panels) const;

@@ -157,6 +157,18 @@ std::string refusal_of_output(const ContractionProblem& problem) {
     return reason;
 }
 
+/// How a mapped operand lies, and which operand is one.
+std::string refusal_of_map(const ContractionProblem& problem) {
+    if (problem.b.mapped || problem.out.mapped || problem.epilogue.residual_layout.mapped)
+        return "only a can be mapped";
+    if (!problem.a.mapped) return {};
+    if (problem.a.packed || problem.a.two_of_four) return "a mapped a is neither packed nor 2:4 sparse";
+    if (problem.batch != std::array<std::int64_t, 2>{1, 1})
+        return fmt::format("a is mapped, which only a single matrix can be; the batch is {} x {}",
+                           problem.batch[0], problem.batch[1]);
+    return {};
+}
+
 /// FP16 is converted on both sides or on none, and so is what is not multiplied as it is stored.
 std::string refusal_of_multiply(const ContractionProblem& problem, Isa isa) {
     const DType a = problem.a.dtype, b = problem.b.dtype;
@@ -183,6 +195,7 @@ std::string refusal(const ContractionProblem& problem, Isa isa) {
             : refusal_of_operand(stored("a", nullptr, problem.a, problem.m, problem.k), problem);
     if (reason.empty())
         reason = refusal_of_operand(stored("b", nullptr, problem.b, problem.k, problem.n), problem);
+    if (reason.empty()) reason = refusal_of_map(problem);
     if (reason.empty()) reason = refusal_of_multiply(problem, isa);
     if (reason.empty()) reason = refusal_of_output(problem);
     return reason;
@@ -195,6 +208,7 @@ void check_arguments(const ContractionProblem& problem, const ContractionArgumen
     const ByteRange read_a = checked_operand(a, problem, arguments.packed_a_bytes, needed.packed_a);
     const ByteRange read_b = checked_operand(b, problem, arguments.packed_b_bytes, needed.packed_b);
     const ByteRange positions = checked_positions(problem, arguments);
+    if (problem.a.mapped && !arguments.map_a) fail("the function that maps a is missing");
     if (workspace.size() < needed.workspace)
         fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), needed.workspace));
     if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 64 != 0)
@@ -228,9 +242,11 @@ void check_packing(const ContractionProblem& problem, Side side, const void* sou
                    std::span<const std::byte> packed, std::size_t needed) {
     NamedMatrix matrix = side == Side::a ? stored("a", source, problem.a, problem.m, problem.k)
                                          : stored("b", source, problem.b, problem.k, problem.n);
-    if (matrix.layout.packed || matrix.layout.two_of_four)
+    if (matrix.layout.packed || matrix.layout.two_of_four || matrix.layout.mapped)
         fail(fmt::format("{} is to be packed, but its layout says that it is {}", matrix.name,
-                         matrix.layout.packed ? "already" : "2:4 sparse"));
+                         matrix.layout.packed   ? "already"
+                         : matrix.layout.mapped ? "mapped"
+                                                : "2:4 sparse"));
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         fail(fmt::format("only a single matrix can be packed; the batch is {} x {}", problem.batch[0],
                          problem.batch[1]));

@@ -70,7 +70,13 @@ void store_sums(const ContractionProblem& problem, void* out, std::int64_t entry
 }  // namespace
 
 bool is_single_row(const ContractionProblem& problem, const ContractionKernels& kernels) {
-    return problem.m == 1 && !problem.a.packed && !problem.b.packed && kernels.multiply_row[0][0] != nullptr;
+    return problem.m == 1 && !problem.a.packed && !problem.a.mapped && !problem.b.packed &&
+           kernels.multiply_row[0][0] != nullptr;
+}
+
+ItemColumns row_item_columns(const ContractionProblem& problem) {
+    const std::int64_t columns = columns_of_block(problem);
+    return {.chunk = columns, .part = columns, .parts = 1};
 }
 
 std::size_t row_workspace_bytes(const ContractionProblem& problem, int threads) {

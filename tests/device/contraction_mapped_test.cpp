@@ -1,0 +1,173 @@
+// What lets a caller work on operands and sums while they are in caches: operands that are mapped as they are
+// packed, and the groups of columns that reach an epilogue together.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "tests/device/contraction_reference.h"
+
+namespace mantissa::cpu {
+namespace {
+
+/// A whole number that depends on the place.
+float moved(float value, std::int64_t row, std::int64_t column) {
+    return value + static_cast<float>(row % 3) - static_cast<float>(column % 2);
+}
+
+void move(const MappedPart& part, const void* args) {
+    const bool bf16 = *static_cast<const DType*>(args) == DType::bf16;
+    for (std::int64_t i = 0; i < part.rows; ++i)
+        for (std::int64_t j = 0; j < part.columns; ++j) {
+            const std::int64_t from = i * part.from_leading + j, to = i * part.to_leading + j;
+            const float value = bf16 ? bf16_value(static_cast<const std::uint16_t*>(part.from)[from])
+                                     : static_cast<const float*>(part.from)[from];
+            const float other = moved(value, part.row + i, part.column + j);
+            if (bf16)
+                static_cast<std::uint16_t*>(part.to)[to] = bf16_bits(other);
+            else
+                static_cast<float*>(part.to)[to] = other;
+        }
+}
+
+struct Case {
+    std::int64_t m, n, k;
+    DType type;
+    Transpose transpose;
+    Multiply multiply = Multiply::as_stored;
+};
+
+/// The product of a mapped a, and that of an a which was changed before.
+template <class How>
+void expect_exact(const Case& c, ThreadPool& pool, const How& how) {
+    Operand a(c.type, c.transpose, c.m, c.k, {1, 1}, 3), b(c.type, Transpose::no, c.k, c.n, {1, 1}, 5);
+    a.fill(Values::whole, 1);
+    b.fill(Values::whole, 2);
+    ContractionProblem problem{.m = c.m, .n = c.n, .k = c.k, .a = a.layout(), .b = b.layout()};
+    problem.out = {.leading = c.n};
+    problem.multiply = c.multiply;
+    problem.a.mapped = true;
+    std::vector<float> out(static_cast<std::size_t>(c.m * c.n), NAN);
+    contract_in_new_workspace(
+        problem, {.a = a.data(), .b = b.data(), .out = out.data(), .map_a = move, .map_a_args = &c.type},
+        pool, how);
+    for (std::int64_t i = 0; i < c.m; ++i)
+        for (std::int64_t k = 0; k < c.k; ++k) {
+            const bool swapped = c.transpose == Transpose::yes;
+            a.set(0, i, k, moved(static_cast<float>(a.get(0, i, k)), swapped ? k : i, swapped ? i : k));
+        }
+    for (std::int64_t i = 0; i < c.m; ++i)
+        for (std::int64_t j = 0; j < c.n; ++j)
+            ASSERT_EQ(out[static_cast<std::size_t>(i * c.n + j)], reference_sum(problem, a, b, 0, i, j).sum)
+                << name_of(c.type) << " m " << c.m << " n " << c.n << " k " << c.k << " at " << i << ", "
+                << j;
+}
+
+template <class Visit>
+void for_cases(DType type, Visit visit) {
+    for (const Transpose transpose : {Transpose::no, Transpose::yes})
+        for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                      {17, 49, 33},
+                                      {70, 9, 1201},
+                                      {33, 7, 64},
+                                      {300, 3, 65},
+                                      {5, 3100, 40}})
+            visit(Case{m, n, k, type, transpose});
+}
+
+TEST(ContractionMapped, IsTheProductOfWhatElementsBecome) {
+    ThreadPool pool(2);
+    for (const Isa isa : testable_levels()) {
+        for (const DType type : {DType::f32, DType::bf16})
+            for_cases(type, [&](const Case& c) { expect_exact(c, pool, isa); });
+        for_cases(DType::f32, [&](Case c) {
+            c.multiply = Multiply::tf32;
+            expect_exact(c, pool, isa);
+        });
+    }
+    for_cases(DType::bf16, [&](const Case& c) {
+        expect_exact(c, pool, contraction_kernels_tile_twin());
+        expect_exact(c, pool, contraction_kernels_dot_twin());
+    });
+}
+
+TEST(ContractionMapped, IsRefusedWhereItCannotBe) {
+    const ContractionProblem plain{
+        .m = 4, .n = 4, .k = 4, .a = {.leading = 4}, .b = {.leading = 4}, .out = {.leading = 4}};
+    ContractionProblem problem = plain;
+    problem.b.mapped = true;
+    EXPECT_EQ(refusal(problem, Isa::generic), "only a can be mapped");
+    problem = plain;
+    problem.a.mapped = problem.a.packed = true;
+    EXPECT_EQ(refusal(problem, Isa::generic), "a mapped a is neither packed nor 2:4 sparse");
+    problem = plain;
+    problem.a.mapped = true;
+    problem.batch = {1, 2};
+    problem.out.batch_stride = {0, 16};
+    EXPECT_EQ(refusal(problem, Isa::generic),
+              "a is mapped, which only a single matrix can be; the batch is 1 x 2");
+    problem = plain;
+    problem.a.mapped = true;
+    ThreadPool pool(1);
+    std::vector<float> matrix(16), out(16);
+    try {
+        contract_in_new_workspace(problem, {.a = matrix.data(), .b = matrix.data(), .out = out.data()}, pool,
+                                  Isa::generic);
+        FAIL() << "no function was missed";
+    } catch (const InternalError& error) {
+        EXPECT_NE(std::string(error.what()).find("the function that maps a is missing"), std::string::npos);
+    }
+}
+
+/// How far each row of each group has come.
+struct Progress {
+    const ContractionProblem& problem;
+    ItemColumns columns;
+    std::vector<std::int64_t> next;  // [groups, m]
+};
+
+/// Not in order: -1 for good.
+void advance(float*, std::int64_t, std::int64_t row0, std::int64_t col0, std::int64_t rows, std::int64_t cols,
+             const void* args) {
+    const auto& progress = *static_cast<const Progress*>(args);
+    const std::int64_t group = progress.columns.group_of(col0);
+    const bool inside = progress.columns.group_of(col0 + cols - 1) == group;
+    for (std::int64_t row = row0; row < row0 + rows; ++row) {
+        auto& next = const_cast<std::int64_t&>(
+            progress.next[static_cast<std::size_t>(group * progress.problem.m + row)]);
+        next = inside && next == col0 ? col0 + cols : -1;
+    }
+}
+
+TEST(ContractionColumns, OfAGroupComeInOrder) {
+    ThreadPool pool(2);
+    for (const Isa isa : testable_levels())
+        for (const DType type : {DType::f32, DType::bf16})
+            for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
+                                          {1, 5000, 9},
+                                          {5, 3, 7},
+                                          {40, 7000, 5},
+                                          {300, 1700, 3},
+                                          {40, 1700, 1700},
+                                          {9, 3100, 3200}}) {
+                Operand a(type, Transpose::no, m, k, {1, 1}, 0), b(type, Transpose::yes, k, n, {1, 1}, 0);
+                ContractionProblem problem{.m = m, .n = n, .k = k, .a = a.layout(), .b = b.layout()};
+                problem.custom_epilogue = true;
+                Progress progress{problem, columns_of_item(problem, isa), {}};
+                const std::int64_t groups = progress.columns.groups(n);
+                for (std::int64_t group = 0; group < groups; ++group)
+                    progress.next.insert(progress.next.end(), static_cast<std::size_t>(m),
+                                         progress.columns.begin_of(group));
+                contract_in_new_workspace(
+                    problem, {.a = a.data(), .b = b.data(), .epilogue = advance, .epilogue_args = &progress},
+                    pool, isa);
+                for (std::int64_t group = 0; group < groups; ++group)
+                    for (std::int64_t row = 0; row < m; ++row)
+                        ASSERT_EQ(progress.next[static_cast<std::size_t>(group * m + row)],
+                                  group + 1 == groups ? n : progress.columns.begin_of(group + 1))
+                            << name_of(isa) << " " << m << " " << n << " " << k << " row " << row;
+            }
+}
+
+}  // namespace
+}  // namespace mantissa::cpu
