@@ -2,6 +2,7 @@
 // tested with all other operations, in tests/runtime.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/loss/linear_cross_entropy.h"
+#include "mantissa/numerics/formats.h"
 
 namespace mantissa::cpu {
 namespace {
@@ -64,7 +66,8 @@ TEST(LinearCrossEntropy, ChunksOfAnySizeGiveTheSameButForTheOrderOfSums) {
     for (const std::int64_t chunk : {1, 7, 32, 50, 64, 100}) {
         const Outputs got = run(chunk, 2);
         // Sums of N terms of |dlogits| <= 2 / N times |x| < 5, or of V terms; each order errs by
-        // 2^-24 a term. The losses of rows are the same numbers, added in the same order.
+        // 2^-24 a term. The losses of rows are the same numbers but for the order of exponentials, in which
+        // columns are grouped.
         EXPECT_FLOAT_EQ(got.loss, whole.loss) << chunk;
         for (std::size_t i = 0; i < whole.dx.size(); ++i)
             EXPECT_NEAR(got.dx[i], whole.dx[i], V * 0x1p-24 * 10.0 / N) << chunk;
@@ -93,6 +96,111 @@ TEST(LinearCrossEntropy, HoldsOneChunkOfLogitsWhateverTheNumberOfRows) {
         problem.rows *= 4;
         EXPECT_EQ(workspace_bytes(problem, best_isa(), 2), bytes + 3 * rows * sizeof(float));
     }
+}
+
+TEST(LinearCrossEntropy, HoldsNoLogitsWhereNoGradientsAreWanted) {
+    const LinearCrossEntropy problem{
+        .rows = 4096, .channels = 768, .classes = 50257, .dtype = DType::bf16, .gradients = false};
+    EXPECT_LE(workspace_bytes(problem, best_isa(), 2), std::size_t{1024 * 50257 * 2 / 4});
+}
+
+/// The loss of `rows` equal rows x = 1 with C = 1, so that w is the logits, and dw, in FP64 and by the
+/// kernel.
+struct OneChannel {
+    std::vector<double> logits = {};
+    std::int32_t target = 0;
+    std::int64_t rows = 1;
+
+    double log_sum_exp() const {
+        const double most = *std::max_element(logits.begin(), logits.end());
+        double sum = 0;
+        for (const double x : logits) sum += std::exp(x - most);
+        return most + std::log(sum);
+    }
+
+    /// In units of what is allowed. An exponential errs by 2^-23, by 2^-26 of its logit besides, a sum in
+    /// FP32 by 2^-22: whole multiples of 1, where a target is sure and little is left of it. In 16 bits
+    /// weights are rounded, as exponentials and as gradients, of which FP16 has none below 2^-24.
+    double worst_error(DType dtype, Isa isa) const {
+        const auto count = logits.size();
+        const auto stored = [&](double value) {
+            const auto x = static_cast<float>(value);
+            if (dtype == DType::bf16) return to_bf16(x).bits;
+            return to_fp16(x).bits;
+        };
+        std::vector<float> w32(logits.begin(), logits.end()), x32(static_cast<std::size_t>(rows), 1.0f);
+        std::vector<std::uint16_t> w16(count), x16(x32.size(), stored(1.0));
+        for (std::size_t i = 0; i < count; ++i) w16[i] = stored(logits[i]);
+        std::vector<float> dx(x32.size()), dw(count, NAN);
+        const std::vector<std::int32_t> targets(x32.size(), target);
+        float loss = NAN;
+        const bool wide = dtype == DType::f32;
+        const LinearCrossEntropy problem{.rows = rows,
+                                         .channels = 1,
+                                         .classes = static_cast<std::int64_t>(count),
+                                         .dtype = dtype,
+                                         .gradients = true};
+        ThreadPool pool(2);
+        Buffer workspace(workspace_bytes(problem, isa, 2), "workspace");
+        std::memset(workspace.data(), 0xff, workspace.size());
+        linear_cross_entropy(problem,
+                             {.x = wide ? static_cast<void*>(x32.data()) : x16.data(),
+                              .w = wide ? static_cast<void*>(w32.data()) : w16.data(),
+                              .targets = targets.data(),
+                              .loss = &loss,
+                              .dx = dx.data(),
+                              .dw = dw.data()},
+                             {workspace.data(), workspace.size()}, pool, isa);
+        const auto at = static_cast<std::size_t>(target);
+        const double lse = log_sum_exp(), expected_loss = lse - logits[at];
+        const double relative = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-10 : 0.0;
+        const double least = 0x1p-21 + (dtype == DType::f16 ? static_cast<double>(rows) * 0x1p-25 : 0.0);
+        double worst = std::abs(loss - expected_loss) / (0x1p-21 + 2e-5 * expected_loss);
+        for (std::size_t i = 0; i < count; ++i) {
+            const double p = i == at ? std::expm1(logits[i] - lse) : std::exp(logits[i] - lse);
+            const double error = std::abs(dw[i] - p) / (least + (relative + 2e-5) * std::abs(p));
+            worst = error <= worst ? worst : error;  // a NaN stays
+        }
+        return worst;
+    }
+};
+
+std::vector<Isa> levels() {
+    std::vector<Isa> found;
+    for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512, Isa::amx})
+        if (isa <= best_isa()) found.push_back(isa);
+    return found;
+}
+
+TEST(LinearCrossEntropy, LogitsMayRiseAndFallAlongARow) {
+    // A row's first logits are taken from another base than its last; 400 is 577 powers of two.
+    for (const double slope : {8.0, -8.0, 0.0})
+        for (const double offset : {0.0, -300.0, 64.0})
+            for (const std::int64_t rows : {1, 5, 33}) {
+                OneChannel one{.rows = rows};
+                for (int v = 0; v < 53; ++v) one.logits.push_back(offset + slope * v);
+                for (const std::int32_t target : {0, 20, 52}) {
+                    one.target = target;
+                    for (const Isa isa : levels())
+                        for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+                            const double worst = one.worst_error(dtype, isa);
+                            EXPECT_TRUE(worst <= 1)
+                                << worst << " of " << name_of(dtype) << " at " << name_of(isa) << ", slope "
+                                << slope << ", offset " << offset << ", rows " << rows;
+                        }
+                }
+            }
+}
+
+TEST(LinearCrossEntropy, TheGradientAtASureTargetKeepsItsDigits) {
+    // 1 - p = 0.0044: were p rounded to BF16 first, nothing of it would be left.
+    OneChannel one{.logits = std::vector<double>(13, 0.0), .target = 5, .rows = 2};
+    one.logits[5] = 8;
+    for (const Isa isa : levels())
+        for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+            const double worst = one.worst_error(dtype, isa);
+            EXPECT_TRUE(worst <= 1) << worst << " of " << name_of(dtype);
+        }
 }
 
 TEST(LinearCrossEntropy, ABadTargetIsNamedByItsPositionAmongAllRows) {

@@ -1,6 +1,7 @@
 // The loss of a linear layer's logits and its gradients, a chunk of rows at a time, so that N x V logits
-// never exist: for each chunk the contraction makes logits, cross-entropy turns them into its gradient in
-// place, and two contractions make dx and add to dw. It knows nothing of graphs; it allocates nothing.
+// never exist: for each chunk a contraction makes logits, its epilogue keeps their exponentials, which become
+// gradients as two more contractions pack them, for dx and to add to dw. It knows nothing of graphs; it
+// allocates nothing.
 #pragma once
 
 #include <cstddef>
@@ -15,13 +16,14 @@
 
 namespace mantissa::cpu {
 
-/// Rows whose logits exist at a time, unless a problem says otherwise. For BF16 and a vocabulary of 50,257
-/// they take 103 MB. What each chunk repeats is the traffic of w and dw: in BF16 w is read, packed and read
-/// again twice, dw read and written, 20 C V bytes beside 6 * 1,024 C V FLOP, so 300 FLOP a byte.
+/// Rows whose exponentials exist at a time, unless a problem says otherwise. For BF16 and a vocabulary of
+/// 50,257 they take 103 MB. What each chunk repeats is the traffic of w and dw: in BF16 w is read, packed and
+/// read again twice, dw read and written, 20 C V bytes beside 6 * 1,024 C V FLOP, so 300 FLOP a byte.
 inline constexpr std::int64_t rows_of_loss_chunk = 1024;
 
-/// loss = mean over N of lse(x w^T) - (x w^T)[target]; dx and dw are its gradients times the seed. Logits and
-/// their gradients are stored as `dtype`, each rounded once from FP32; lse, losses, dw are FP32.
+/// loss = mean over N of lse(x w^T) - (x w^T)[target]; dx and dw are its gradients times the seed.
+/// Exponentials and gradients of logits are stored as `dtype`, each rounded once from FP32; lse, losses, dw
+/// are FP32.
 struct LinearCrossEntropy {
     std::int64_t rows = 0;      // N
     std::int64_t channels = 0;  // C
@@ -48,8 +50,8 @@ struct LinearCrossEntropyArguments {
 /// Why this level cannot do the problem; empty if it can.
 std::string refusal(const LinearCrossEntropy& problem, Isa isa);
 
-/// Bytes of scratch with so many threads: one chunk of logits, a number or two a row, and what a contraction
-/// needs.
+/// Bytes of scratch with so many threads: one chunk of exponentials where there are gradients, some numbers a
+/// row and group of columns, and what a contraction needs.
 std::size_t workspace_bytes(const LinearCrossEntropy& problem, Isa isa, int threads);
 
 /// `workspace` is aligned to 64 bytes. The same bits for any number of threads: chunks follow from the shape,
