@@ -256,7 +256,7 @@ std::vector<Values> embedding(const Node& node, Inputs in) {
 
 std::vector<Values> embedding_grad(const Node& node, Inputs in) {
     const auto channels = static_cast<std::size_t>(node.outputs[0].shape[1]);
-    Values table = sized(node.outputs[0]);
+    Values table = in.size() == 3 ? in[2]->values : sized(node.outputs[0]);
     for (std::size_t i = 0; i < in[1]->values.size(); ++i) {
         const std::size_t row = row_of(*in[1], i, node.outputs[0].shape[0]);
         for (std::size_t c = 0; c < channels; ++c)

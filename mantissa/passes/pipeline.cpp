@@ -12,6 +12,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/expand.h"
+#include "mantissa/passes/fold_addends.h"
 #include "mantissa/passes/lay_out.h"
 #include "mantissa/passes/lay_out_attention.h"
 #include "mantissa/passes/quantize.h"
@@ -159,6 +160,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
     pipeline.run("expand", [&] { graph = expand(graph, expands); });
     if (options.fuse) {
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
+        pipeline.run("fold_addends", [&] { graph = fold_addends(graph); });
         pipeline.run("fuse", [&] {
             Fusion fusion = fuse(graph);
             graph = std::move(fusion.graph);

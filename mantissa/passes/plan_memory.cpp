@@ -127,8 +127,9 @@ class MemoryPlanner {
     /// Whether the operation may write this output over the state, its operand.
     bool may_overwrite(const Node& node, std::int32_t output, Value state) const {
         const auto at = static_cast<std::size_t>(output);
-        return at < node.op->in_place.size() && node.op->in_place[at] >= 0 &&
-               node.inputs[static_cast<std::size_t>(node.op->in_place[at])] == state;
+        if (at >= node.op->in_place.size() || node.op->in_place[at] < 0) return false;
+        const auto operand = static_cast<std::size_t>(node.op->in_place[at]);
+        return operand < node.inputs.size() && node.inputs[operand] == state;
     }
 
     /// Lets a value that replaces a state be written straight into it, if that is safe: nobody reads the
@@ -186,7 +187,7 @@ class MemoryPlanner {
             if (place(output).kind != Place::Kind::none) continue;
             for (int operand : operands[i]) {
                 const Value input = node.inputs[static_cast<std::size_t>(operand)], owner = root(input);
-                if (!dies_whole(node, id, input) || graph_.type(input).bytes() != node.outputs[i].bytes() ||
+                if (!dies(node, id, input) || graph_.type(input).bytes() != node.outputs[i].bytes() ||
                     std::find(taken.begin(), taken.end(), owner) != taken.end())
                     continue;
                 taken.push_back(owner);
@@ -197,14 +198,21 @@ class MemoryPlanner {
         }
     }
 
-    /// Whether an operand is all of a value of the arena that no other operand is part of and that nobody
-    /// reads after the node.
-    bool dies_whole(const Node& node, NodeId id, Value input) {
+    /// Whether an operand is all of a value of the arena, or its beginning, that no other operand is part of
+    /// and that nobody reads after the node.
+    bool dies(const Node& node, NodeId id, Value input) {
         const Value owner = root(input);
         const auto reads_it = [&](Value other) { return root(other) == owner; };
         return place(owner).kind == Place::Kind::none && last_use(owner) == id &&
-               graph_.type(owner).bytes() == graph_.type(input).bytes() &&
+               offset_in_root(input) == 0 &&
                std::count_if(node.inputs.begin(), node.inputs.end(), reads_it) == 1;
+    }
+
+    /// Bytes. What is written over an operand lies where that begins.
+    std::int64_t offset_in_root(Value value) const {
+        const Node& node = graph_.node(value.node);
+        if (!is_view(graph_, node)) return 0;
+        return offset_in_root(node.inputs[0]) + view_offset(graph_, node, value.output);
     }
 
     void collect_allocations() {

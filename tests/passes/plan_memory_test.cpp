@@ -185,5 +185,16 @@ TEST(MemoryPlan, WhatIsReadLaterOrTwiceOrIsLargerIsNotWrittenOver) {
     EXPECT_EQ(plan_memory(graph, first_operand).allocations.size(), 5u);
 }
 
+TEST(MemoryPlan, OfAPartOnlyTheBeginningIsWrittenOver) {
+    for (const std::int64_t start : {0, 2}) {
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {4, 6}}));
+        const Tensor y = tanh(slice(exp(x), 0, start, start + 2));
+        graph.add_result("y", y.value());
+        const MemoryPlan plan = plan_memory(graph, first_operand);
+        EXPECT_EQ(plan.allocations.size(), start == 0 ? 1u : 2u);
+    }
+}
+
 }  // namespace
 }  // namespace mantissa

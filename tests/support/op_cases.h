@@ -261,6 +261,21 @@ inline std::vector<OpCase> movement_cases() {
              return std::vector{call1("embedding_grad", {x[0], x[1]}, {{"rows", std::int64_t{5}}})};
          },
          {0, 12}},
+        {"embedding_grad",
+         "embedding_grad with an addend",
+         {f32({3, 4, 6}), ids({3, 4}, 5), f32({7, 6})},
+         [](Graph&, In x) {
+             return std::vector{call1("embedding_grad", {x[0], x[1], x[2]}, {{"rows", std::int64_t{7}}})};
+         },
+         {0, 13}},
+        {"embedding_grad",
+         "embedding_grad over an addend that nobody reads later",
+         {f32({3, 4, 6}), ids({3, 4}, 5), f32({7, 6})},
+         [](Graph&, In x) {
+             return std::vector{
+                 call1("embedding_grad", {x[0], x[1], x[2] + x[2]}, {{"rows", std::int64_t{7}}})};
+         },
+         {0, 14}},
     };
 }
 

@@ -116,12 +116,16 @@ std::vector<Type> embedding_types(const OpCall& call) {
     return {{call.inputs[0].dtype, Shape(extents)}};
 }
 
+/// dy [..., C], ids [...] and, where there is one, what the sum begins with, [rows, C].
 std::vector<Type> embedding_grad_types(const OpCall& call) {
     expect_dtype(call, 1, DType::i32);
     const Shape& dy = call.inputs[0].shape;
     expect(dy.rank() >= 1 && dy.elements() == call.inputs[1].shape.elements() * dy[-1],
            "gradient {} and ids {} do not fit", call.inputs[0].text(), call.inputs[1].text());
-    return {{call.inputs[0].dtype, {call.attributes.integer("rows"), dy[-1]}}};
+    const Type table{call.inputs[0].dtype, {call.attributes.integer("rows"), dy[-1]}};
+    if (call.inputs.size() == 3)
+        expect(call.inputs[2] == table, "the addend must be {}, got {}", table.text(), call.inputs[2].text());
+    return {table};
 }
 
 std::vector<Tensor> reshape_gradient(const GradientCall& c) {
@@ -217,11 +221,12 @@ std::span<const Op> movement_ops() {
          .fuser = FuserClass::opaque},
         {.name = "embedding_grad",
          .least_inputs = 2,
-         .most_inputs = 2,
+         .most_inputs = 3,
          .types = embedding_grad_types,
          .no_gradient = "second derivatives are not taken",
          .fuser = FuserClass::opaque,
-         .flops = flops_per_input<1>},
+         .flops = flops_per_input<1>,
+         .in_place = {2}},
     };
     return rows;
 }

@@ -149,16 +149,20 @@ Launch prepare_embedding(const Problem& problem, const Bound& b) {
     };
 }
 
-/// dy, ids.
+/// dy, ids, and an addend if there is one: where the gradient does not lie in its place, it begins as a copy.
 Launch prepare_embedding_grad(const Problem& problem, const Bound& b) {
-    return [b, vocabulary = problem.outputs[0].shape[0]](const Operands& o) {
+    return [b, vocabulary = problem.outputs[0].shape[0], bytes = problem.outputs[0].bytes(),
+            adds = problem.inputs.size() == 3](const Operands& o) {
+        if (adds && o.inputs[2] != o.outputs[0])
+            copy(b.kernels, {.bytes = bytes, .source = o.inputs[2], .target = o.outputs[0]}, b.pool);
         embedding_grad(b.kernels,
                        {.tokens = b.rows,
                         .vocabulary = vocabulary,
                         .channels = b.columns,
                         .ids = o.input<std::int32_t>(1),
                         .dy = b.in(o, 0),
-                        .dtable = o.output<float>(0)},
+                        .dtable = o.output<float>(0),
+                        .accumulate = adds ? Accumulate::add : Accumulate::replace},
                        b.pool);
     };
 }
@@ -307,6 +311,14 @@ using Refuse = std::string (*)(const Problem&);
 
 std::int64_t no_workspace(const Problem&) { return 0; }
 
+std::vector<std::vector<int>> write_over_nothing(const Problem&) { return {}; }
+
+/// Of an embedding's gradient.
+std::vector<std::vector<int>> write_over_addend(const Problem& problem) {
+    if (problem.inputs.size() < 3) return {};
+    return {{2}};
+}
+
 struct Row {
     const char* op;
     Prepare prepare;
@@ -317,6 +329,8 @@ struct Row {
     /// Operands that it reads in FP32 only: scales, statistics, scalars.
     std::vector<std::size_t> f32_inputs = {};
     DType sums = DType::f32;
+    /// As in device.h.
+    std::vector<std::vector<int>> (*may_write_over)(const Problem&) = write_over_nothing;
 
     std::string refusal(const Problem& problem) const {
         for (std::size_t i : f32_inputs)
@@ -345,7 +359,14 @@ const Row rows[] = {
      [](const Problem& p) { return p.inputs[1].bytes(); }},
     {"cross_entropy_grad", prepare_cross_entropy_grad, 1, refuse_empty_or_wide, no_workspace, {0, 3}},
     {"embedding", prepare_embedding},
-    {"embedding_grad", prepare_embedding_grad, 0, refuse_sixteen_bit_table},
+    {"embedding_grad",
+     prepare_embedding_grad,
+     0,
+     refuse_sixteen_bit_table,
+     no_workspace,
+     {},
+     DType::f32,
+     write_over_addend},
     {"adamw", prepare_adamw, 0, refuse_adamw, no_workspace, {0, 2, 3, 4, 6}},
     {"transpose", prepare_permute, 0, refuse_permutation},
     {"global_norm", prepare_global_norm, 0, refuse_empty_or_wide, global_norm_workspace, {}, DType::f64},
@@ -369,7 +390,8 @@ void add_row_kernels(KernelTable& table, const Context& context) {
                                                                           problem.inputs[row.shaped_by]));
                                      },
                                  .sums = row.sums,
-                                 .workspace = row.workspace});
+                                 .workspace = row.workspace,
+                                 .may_write_over = row.may_write_over});
 }
 
 }  // namespace mantissa::cpu

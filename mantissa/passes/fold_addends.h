@@ -1,0 +1,19 @@
+// What is added to an embedding's gradient becomes an operand of it.
+//
+//   %2 = embedding_grad(%dy, %ids) {rows=V}  %3 = add(%g, %2)
+// becomes
+//   %3 = embedding_grad(%dy, %ids, %g) {rows=V}
+//
+// The gradient of a table that is tied to the last layer is such a sum. In two operations a table of zeros is
+// written, added to here and there, read and added to another; in one, some rows of %g are added to where
+// they lie, if nobody reads %g later. The order of the sum is another: rows are added to %g one by one.
+#pragma once
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa {
+
+/// Of embedding gradients that have no addend and are read by one `add` alone.
+Graph fold_addends(const Graph& graph);
+
+}  // namespace mantissa
