@@ -79,56 +79,87 @@ MANTISSA_LANES void zeros(X* to, std::int64_t count) {
                          MANTISSA_BODY { store(to + c, Lanes::constant(0.0f), extent, false); });
 }
 
-/// y of one row's `count` logits; adds them to the group's sums. y may be null.
+/// y of one row's logits, and what they add to the group's sums. y may be null.
 template <class X>
-MANTISSA_LANES void exponentials_of_row(const float* x, std::int64_t count, X* y, const GroupOfRow& group,
-                                        bool stream) {
-    const Float factor = Lanes::constant(log2_of_e), base = Lanes::constant(-*group.base);
-    const auto exponential = [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        return power_of_two(Lanes::fma(load(x + c, extent), factor, base));
-    };
-    Float sum = Lanes::load(group.sums);
-    std::int64_t c = 0;
-    for (; c + 32 <= count; c += 32) {
-        const Float first = exponential(c, Whole{}), second = exponential(c + 16, Whole{});
-        sum = Lanes::add(sum, Lanes::add(first, second));
-        if (y && stream)
-            stream_two(y + c, first, second);
-        else if (y)
-            store_two(y + c, first, second);
-    }
-    for_lanes(count - c, [&](std::int64_t rest, auto extent) MANTISSA_BODY {
-        const Float e = exponential(c + rest, extent);
+MANTISSA_LANES Float exponentials_of_row(const float* x, std::int64_t count, X* y, float base, Float sum) {
+    const Float factor = Lanes::constant(log2_of_e), less_base = Lanes::constant(-base);
+    for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        const Float e = power_of_two(Lanes::fma(load(x + c, extent), factor, less_base));
         sum = Lanes::add(sum, keep(e, extent, 0.0f));
-        if (y) store(y + c + rest, e, extent, false);
+        if (y) store(y + c, e, extent, false);
     });
-    Lanes::store(group.sums, sum);
+    return sum;
+}
+
+/// The same of thirty-two.
+template <class X>
+MANTISSA_LANES Float exponentials_of_line(const float* x, X* y, float base, Float sum, bool stream) {
+    const Float factor = Lanes::constant(log2_of_e), less_base = Lanes::constant(-base);
+    const Float first = power_of_two(Lanes::fma(Lanes::load(x), factor, less_base));
+    const Float second = power_of_two(Lanes::fma(Lanes::load(x + 16), factor, less_base));
+    if (stream)
+        stream_two(y, first, second);
+    else if (y)
+        store_two(y, first, second);
+    return Lanes::add(Lanes::add(sum, first), second);
+}
+
+/// The part of a block that is no padding, and where its rows lie.
+template <class X>
+struct BlockPart {
+    const Exponentials& p;
+    const LogitBlock& b;
+    std::int64_t count;  ///< columns
+    X* y;                ///< null: not wanted
+
+    std::int64_t at(std::int64_t i) const { return b.group * p.rows + b.row + i; }
+    const float* x(std::int64_t i) const { return b.logits + i * b.leading; }
+    /// Of the group's first column.
+    X* group(std::int64_t i) const { return y ? y + (b.row + i) * p.stride + b.group_begin : nullptr; }
+    X* row(std::int64_t i) const { return y ? y + (b.row + i) * p.stride + b.column : nullptr; }
+};
+
+/// Takes what is needed of each row before its exponentials are made: a base that fits, the target.
+template <class X>
+void prepare_rows(const BlockPart<X>& part) {
+    const Exponentials& p = part.p;
+    const LogitBlock& b = part.b;
+    for (std::int64_t i = 0; i < b.rows; ++i) {
+        const GroupOfRow group{p.sums + part.at(i) * 16, p.bases + part.at(i)};
+        if (b.column == b.group_begin) {
+            Lanes::store(group.sums, Lanes::constant(0.0f));
+            *group.base = no_base;
+        }
+        const Float greatest = greatest_lanes(part.x(i), part.count);
+        const float fits = (*group.base + limit<X>)*ln_of_2;
+        if (any(Lanes::less(Lanes::constant(fits), greatest)))
+            raise_base(part.group(i), b.column - b.group_begin, group, Lanes::greatest(greatest));
+        const std::int64_t target = p.targets[b.row + i] - b.column;
+        if (0 <= target && target < part.count) p.target_logits[b.row + i] = part.x(i)[target];
+    }
+}
+
+/// Nothing is called in these loops, lest constants be loaded again for each row.
+template <class X>
+void make_rows(const BlockPart<X>& part, bool stream) {
+    const Exponentials& p = part.p;
+    for (std::int64_t i = 0; i < part.b.rows; ++i) {
+        float* const sums = p.sums + part.at(i) * 16;
+        const float base = p.bases[part.at(i)];
+        X* const y = part.row(i);
+        Lanes::store(sums, part.count == 32
+                               ? exponentials_of_line(part.x(i), y, base, Lanes::load(sums), stream)
+                               : exponentials_of_row(part.x(i), part.count, y, base, Lanes::load(sums)));
+        if (y) zeros(y + part.count, part.b.columns - part.count);
+    }
 }
 
 template <class X>
 void exponentials_of_rows(const Exponentials& p, const LogitBlock& b, X* y) {
     const std::int64_t classes = p.classes - b.column;
-    const std::int64_t count = classes < 0 ? 0 : classes < b.columns ? classes : b.columns;
-    const bool stream = p.streaming && b.columns % 32 == 0 && b.column % 32 == 0;
-    for (std::int64_t i = 0; i < b.rows; ++i) {
-        const float* const x = b.logits + i * b.leading;
-        const std::int64_t row = b.row + i, at = b.group * p.rows + row;
-        const GroupOfRow group{p.sums + at * 16, p.bases + at};
-        X* const begin = y ? y + row * p.stride : nullptr;
-        if (b.column == b.group_begin) {
-            Lanes::store(group.sums, Lanes::constant(0.0f));
-            *group.base = no_base;
-        }
-        const Float greatest = greatest_lanes(x, count);
-        const float fits = (*group.base + limit<X>)*ln_of_2;
-        if (__builtin_expect(any(Lanes::less(Lanes::constant(fits), greatest)), 0))
-            raise_base(begin ? begin + b.group_begin : begin, b.column - b.group_begin, group,
-                       Lanes::greatest(greatest));
-        exponentials_of_row(x, count, begin ? begin + b.column : begin, group, stream);
-        if (begin) zeros(begin + b.column + count, b.columns - count);
-        const std::int64_t target = p.targets[row] - b.column;
-        if (0 <= target && target < count) p.target_logits[row] = x[target];
-    }
+    const BlockPart<X> part{p, b, classes < 0 ? 0 : classes < b.columns ? classes : b.columns, y};
+    prepare_rows(part);
+    make_rows(part, y && p.streaming && b.column % 32 == 0);
 }
 
 void exponentials(const Exponentials& p, const LogitBlock& block) {
