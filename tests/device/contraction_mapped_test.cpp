@@ -1,5 +1,4 @@
-// What lets a caller work on operands and sums while they are in caches: operands that are mapped as they are
-// packed, and the groups of columns that reach an epilogue together.
+// Operands that are mapped as they are packed: the product is that of what their elements become.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -117,56 +116,6 @@ TEST(ContractionMapped, IsRefusedWhereItCannotBe) {
     } catch (const InternalError& error) {
         EXPECT_NE(std::string(error.what()).find("the function that maps a is missing"), std::string::npos);
     }
-}
-
-/// How far each row of each group has come.
-struct Progress {
-    const ContractionProblem& problem;
-    ItemColumns columns;
-    std::vector<std::int64_t> next;  // [groups, m]
-};
-
-/// Not in order: -1 for good.
-void advance(float*, std::int64_t, std::int64_t row0, std::int64_t col0, std::int64_t rows, std::int64_t cols,
-             const void* args) {
-    const auto& progress = *static_cast<const Progress*>(args);
-    const std::int64_t group = progress.columns.group_of(col0);
-    const bool inside = progress.columns.group_of(col0 + cols - 1) == group;
-    for (std::int64_t row = row0; row < row0 + rows; ++row) {
-        auto& next = const_cast<std::int64_t&>(
-            progress.next[static_cast<std::size_t>(group * progress.problem.m + row)]);
-        next = inside && next == col0 ? col0 + cols : -1;
-    }
-}
-
-TEST(ContractionColumns, OfAGroupComeInOrder) {
-    ThreadPool pool(2);
-    for (const Isa isa : testable_levels())
-        for (const DType type : {DType::f32, DType::bf16})
-            for (const auto& [m, n, k] : {std::array<std::int64_t, 3>{1, 1, 1},
-                                          {1, 5000, 9},
-                                          {5, 3, 7},
-                                          {40, 7000, 5},
-                                          {300, 1700, 3},
-                                          {40, 1700, 1700},
-                                          {9, 3100, 3200}}) {
-                Operand a(type, Transpose::no, m, k, {1, 1}, 0), b(type, Transpose::yes, k, n, {1, 1}, 0);
-                ContractionProblem problem{.m = m, .n = n, .k = k, .a = a.layout(), .b = b.layout()};
-                problem.custom_epilogue = true;
-                Progress progress{problem, columns_of_item(problem, isa), {}};
-                const std::int64_t groups = progress.columns.groups(n);
-                for (std::int64_t group = 0; group < groups; ++group)
-                    progress.next.insert(progress.next.end(), static_cast<std::size_t>(m),
-                                         progress.columns.begin_of(group));
-                contract_in_new_workspace(
-                    problem, {.a = a.data(), .b = b.data(), .epilogue = advance, .epilogue_args = &progress},
-                    pool, isa);
-                for (std::int64_t group = 0; group < groups; ++group)
-                    for (std::int64_t row = 0; row < m; ++row)
-                        ASSERT_EQ(progress.next[static_cast<std::size_t>(group * m + row)],
-                                  group + 1 == groups ? n : progress.columns.begin_of(group + 1))
-                            << name_of(isa) << " " << m << " " << n << " " << k << " row " << row;
-            }
 }
 
 }  // namespace

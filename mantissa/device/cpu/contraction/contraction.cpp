@@ -94,14 +94,6 @@ std::int64_t rows_of_item(const ContractionProblem& problem, Isa isa) {
     return blocking_of(problem, kernels).rows;
 }
 
-ItemColumns columns_of_item(const ContractionProblem& problem, Isa isa) {
-    const ContractionKernels kernels = kernels_of(problem, isa);
-    if (is_empty(problem)) return {};
-    if (is_single_row(problem, kernels)) return row_item_columns(problem);
-    const Blocking blocking = blocking_of(problem, kernels);
-    return {.chunk = blocking.columns, .part = blocking.split_columns, .parts = blocking.column_splits};
-}
-
 std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa) {
     return packed_bytes(problem, side, kernels_of(problem, isa));
 }

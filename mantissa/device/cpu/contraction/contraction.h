@@ -141,24 +141,6 @@ std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int thre
 /// the same bits for any number of threads.
 std::int64_t rows_of_item(const ContractionProblem& problem, Isa isa);
 
-/// Which columns reach an epilogue together: column c belongs to group (c / chunk) * parts + c % chunk /
-/// part.
-struct ItemColumns {
-    std::int64_t chunk = 1;
-    std::int64_t part = 1;
-    std::int64_t parts = 1;
-
-    std::int64_t group_of(std::int64_t column) const {
-        return column / chunk * parts + column % chunk / part;
-    }
-    std::int64_t begin_of(std::int64_t group) const { return group / parts * chunk + group % parts * part; }
-    std::int64_t groups(std::int64_t columns) const { return group_of(columns - 1) + 1; }
-};
-
-/// Of each row, the blocks of one group come one after another, on one thread, in ascending order, the first
-/// with the group's first column. So sums over such columns need no lock either.
-ItemColumns columns_of_item(const ContractionProblem& problem, Isa isa);
-
 /// Bytes of one operand of the problem, packed. How it is packed follows from its own sizes, the types of
 /// operands and output, the form of a, and the level: so a packed b serves any m, and a packed a any n.
 std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa);

@@ -74,11 +74,6 @@ bool is_single_row(const ContractionProblem& problem, const ContractionKernels& 
            kernels.multiply_row[0][0] != nullptr;
 }
 
-ItemColumns row_item_columns(const ContractionProblem& problem) {
-    const std::int64_t columns = columns_of_block(problem);
-    return {.chunk = columns, .part = columns, .parts = 1};
-}
-
 std::size_t row_workspace_bytes(const ContractionProblem& problem, int threads) {
     return static_cast<std::size_t>(threads) * bytes_per_worker(problem);
 }

@@ -15,9 +15,6 @@ namespace mantissa::cpu {
 /// Whether the problem is one of them, and the kernels have functions for it.
 bool is_single_row(const ContractionProblem& problem, const ContractionKernels& kernels);
 
-/// Which columns reach `finish` together: each block by itself.
-ItemColumns row_item_columns(const ContractionProblem& problem);
-
 std::size_t row_workspace_bytes(const ContractionProblem& problem, int threads);
 
 /// `finish` gets every block of sums; null: they go to an FP32 output as they are, added where `store` says

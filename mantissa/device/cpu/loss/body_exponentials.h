@@ -8,6 +8,7 @@
 
 #include "mantissa/device/cpu/loss/kernel_table.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
+#include "mantissa/numerics/exp2_body.h"
 
 namespace mantissa::cpu {
 namespace {
@@ -17,8 +18,8 @@ constexpr float ln_of_2 = 0x1.62e430p-1f;
 /// Below every base that is set: nothing is summed yet.
 constexpr float no_base = -1e30f;
 
-/// The largest y is 2^headroom where a base is set, and stays below 2^limit until it is set again. BF16 and
-/// FP32 hold any such y and 2^-126 of it; a group's sum stays finite. FP16 ends at 2^16 and 2^-24.
+/// The largest y is about 2^headroom where a base is set, and stays below 2^limit until it is set again. BF16
+/// and FP32 hold any such y and 2^-126 of it; a group's sum stays finite. FP16 ends at 2^16 and 2^-24.
 template <class X>
 constexpr float limit = 64;
 template <>
@@ -27,17 +28,6 @@ template <class X>
 constexpr float headroom = 0;
 template <>
 constexpr float headroom<FP16> = 8;
-
-MANTISSA_LANES float one_power_of_two(float y) {
-    float lane[16];
-    Lanes::store(lane, power_of_two(Lanes::constant(y)));
-    return lane[0];
-}
-
-struct GroupOfRow {
-    float* sums;  // [16]
-    float* base;
-};
 
 /// Thirty-two neighbours.
 template <class T>
@@ -52,149 +42,162 @@ MANTISSA_LANES void stream_two(T* to, Float first, Float second) {
     store(to + 16, second, Whole{}, true);
 }
 
-/// Lets the row's largest logit so far fit: what there is of the group is made smaller, by a power of two.
-template <class X>
-[[gnu::noinline]] void raise_base(X* y, std::int64_t stored, const GroupOfRow& group, float greatest) {
-    const float base = __builtin_ceilf(greatest * log2_of_e) - headroom<X>;
-    const Float factor = Lanes::constant(one_power_of_two(*group.base - base));
-    *group.base = base;
-    Lanes::store(group.sums, Lanes::multiply(Lanes::load(group.sums), factor));
-    if (!y) return;
-    for_lanes(stored, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        store(y + c, Lanes::multiply(load(y + c, extent), factor), extent, false);
-    });
+/// Of a whole number: exactly, or 2^-126 where that is too small.
+MANTISSA_LONG_LANES Float whole_power_of_two(Float y) {
+    return elementary::exp2_inside(lanes, Lanes::maximum(Lanes::constant(elementary::exp2_least), y));
 }
 
-MANTISSA_LANES Float greatest_lanes(const float* x, std::int64_t count) {
-    Float greatest = Lanes::constant(-__builtin_inff());
-    for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        greatest = Lanes::maximum(keep(load(x + c, extent), extent, -__builtin_inff()), greatest);
-    });
-    return greatest;
-}
-
+/// A block's classes that are no padding, for sixteen tokens (or fewer) from `column` on.
 template <class X>
-MANTISSA_LANES void zeros(X* to, std::int64_t count) {
-    for_lanes(count, [&](std::int64_t c, auto extent)
-                         MANTISSA_BODY { store(to + c, Lanes::constant(0.0f), extent, false); });
-}
-
-/// y of one row's logits, and what they add to the group's sums. y may be null.
-template <class X>
-MANTISSA_LANES Float exponentials_of_row(const float* x, std::int64_t count, X* y, float base, Float sum) {
-    const Float factor = Lanes::constant(log2_of_e), less_base = Lanes::constant(-base);
-    for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        const Float e = power_of_two(Lanes::fma(load(x + c, extent), factor, less_base));
-        sum = Lanes::add(sum, keep(e, extent, 0.0f));
-        if (y) store(y + c, e, extent, false);
-    });
-    return sum;
-}
-
-/// The same of thirty-two.
-template <class X>
-MANTISSA_LANES Float exponentials_of_line(const float* x, X* y, float base, Float sum, bool stream) {
-    const Float factor = Lanes::constant(log2_of_e), less_base = Lanes::constant(-base);
-    const Float first = power_of_two(Lanes::fma(Lanes::load(x), factor, less_base));
-    const Float second = power_of_two(Lanes::fma(Lanes::load(x + 16), factor, less_base));
-    if (stream)
-        stream_two(y, first, second);
-    else if (y)
-        store_two(y, first, second);
-    return Lanes::add(Lanes::add(sum, first), second);
-}
-
-/// The part of a block that is no padding, and where its rows lie.
-template <class X>
-struct BlockPart {
+struct Strip {
     const Exponentials& p;
     const LogitBlock& b;
-    std::int64_t count;  ///< columns
-    X* y;                ///< null: not wanted
+    std::int64_t count;   ///< classes
+    std::int64_t column;  ///< of the block
+    X* y;                 ///< of the block's first class and column; null: not wanted
 
-    std::int64_t at(std::int64_t i) const { return b.group * p.rows + b.row + i; }
-    const float* x(std::int64_t i) const { return b.logits + i * b.leading; }
-    /// Of the group's first column.
-    X* group(std::int64_t i) const { return y ? y + (b.row + i) * p.stride + b.group_begin : nullptr; }
-    X* row(std::int64_t i) const { return y ? y + (b.row + i) * p.stride + b.column : nullptr; }
+    std::int64_t at() const { return b.group * p.stride + b.column + column; }
+    const float* x(std::int64_t i) const { return b.logits + i * b.leading + column; }
+    /// Of class i of the group.
+    X* of_group(std::int64_t i) const { return y + (b.group_begin - b.row + i) * p.stride + column; }
+    std::int64_t made() const { return b.row - b.group_begin; }
 };
 
-/// Takes what is needed of each row before its exponentials are made: a base that fits, the target.
-template <class X>
-void prepare_rows(const BlockPart<X>& part) {
-    const Exponentials& p = part.p;
-    const LogitBlock& b = part.b;
-    for (std::int64_t i = 0; i < b.rows; ++i) {
-        const GroupOfRow group{p.sums + part.at(i) * 16, p.bases + part.at(i)};
-        if (b.column == b.group_begin) {
-            Lanes::store(group.sums, Lanes::constant(0.0f));
-            *group.base = no_base;
+/// Raises bases so that the largest logits so far fit: what there is of the group is made smaller, by powers
+/// of two.
+template <class X, class Extent>
+[[gnu::noinline]] void raise_bases(const Strip<X>& strip, Float greatest, Lanes::Mask higher, Extent extent) {
+    float *const bases = strip.p.bases + strip.at(), *const sums = strip.p.sums + strip.at();
+    const Float before = load(bases, extent), shift = Lanes::constant(elementary::rounding_shift);
+    const Float rounded =
+        Lanes::subtract(Lanes::add(Lanes::multiply(greatest, Lanes::constant(log2_of_e)), shift), shift);
+    const Float base = Lanes::select(higher, Lanes::subtract(rounded, Lanes::constant(headroom<X>)), before);
+    const Float factor =
+        Lanes::select(higher, whole_power_of_two(Lanes::subtract(before, base)), Lanes::constant(1.0f));
+    store(bases, base, extent, false);
+    store(sums, Lanes::multiply(load(sums, extent), factor), extent, false);
+    for (std::int64_t i = 0; strip.y && i < strip.made(); ++i) {
+        X* const y = strip.of_group(i);
+        store(y, Lanes::multiply(load(y, extent), factor), extent, false);
+    }
+}
+
+/// Before exponentials are made: bases that fit all of the strip's logits.
+template <class X, class Extent>
+MANTISSA_LANES void prepare_strip(const Strip<X>& strip, Extent extent) {
+    float *const bases = strip.p.bases + strip.at(), *const sums = strip.p.sums + strip.at();
+    if (strip.made() == 0) {
+        store(bases, Lanes::constant(no_base), extent, false);
+        store(sums, Lanes::constant(0.0f), extent, false);
+    }
+    Float greatest = Lanes::constant(-__builtin_inff());
+    for (std::int64_t i = 0; i < strip.count; ++i)
+        greatest = Lanes::maximum(load(strip.x(i), extent), greatest);
+    const Float fits =
+        Lanes::multiply(Lanes::add(load(bases, extent), Lanes::constant(limit<X>)), Lanes::constant(ln_of_2));
+    const Lanes::Mask higher = Lanes::less(fits, greatest);
+    if (any(higher)) raise_bases(strip, greatest, higher, extent);
+}
+
+template <class X, class Extent>
+MANTISSA_LANES void make_strip(const Strip<X>& strip, Extent extent) {
+    const Float factor = Lanes::constant(log2_of_e);
+    const Float less_base = Lanes::negate(load(strip.p.bases + strip.at(), extent));
+    Float sum = load(strip.p.sums + strip.at(), extent);
+    for (std::int64_t i = 0; i < strip.b.rows; ++i) {
+        Float e = Lanes::constant(0.0f);
+        if (i < strip.count) {
+            e = power_of_two(Lanes::fma(load(strip.x(i), extent), factor, less_base));
+            sum = Lanes::add(sum, e);
         }
-        const Float greatest = greatest_lanes(part.x(i), part.count);
-        const float fits = (*group.base + limit<X>)*ln_of_2;
-        if (any(Lanes::less(Lanes::constant(fits), greatest)))
-            raise_base(part.group(i), b.column - b.group_begin, group, Lanes::greatest(greatest));
-        const std::int64_t target = p.targets[b.row + i] - b.column;
-        if (0 <= target && target < part.count) p.target_logits[b.row + i] = part.x(i)[target];
+        if (strip.y) store(strip.y + i * strip.p.stride + strip.column, e, extent, false);
     }
+    store(strip.p.sums + strip.at(), sum, extent, false);
 }
 
-/// Nothing is called in these loops, lest constants be loaded again for each row.
+/// Two strips of sixteen tokens, all classes of which count: a line of BF16 at a time.
 template <class X>
-void make_rows(const BlockPart<X>& part, bool stream) {
-    const Exponentials& p = part.p;
-    for (std::int64_t i = 0; i < part.b.rows; ++i) {
-        float* const sums = p.sums + part.at(i) * 16;
-        const float base = p.bases[part.at(i)];
-        X* const y = part.row(i);
-        Lanes::store(sums, part.count == 32
-                               ? exponentials_of_line(part.x(i), y, base, Lanes::load(sums), stream)
-                               : exponentials_of_row(part.x(i), part.count, y, base, Lanes::load(sums)));
-        if (y) zeros(y + part.count, part.b.columns - part.count);
+MANTISSA_LANES void make_two_strips(const Strip<X>& strip, bool stream) {
+    float* const sums = strip.p.sums + strip.at();
+    const float* const bases = strip.p.bases + strip.at();
+    const Float factor = Lanes::constant(log2_of_e);
+    const Float left = Lanes::negate(Lanes::load(bases)), right = Lanes::negate(Lanes::load(bases + 16));
+    Float left_sum = Lanes::load(sums), right_sum = Lanes::load(sums + 16);
+    for (std::int64_t i = 0; i < strip.b.rows; ++i) {
+        const float* const x = strip.x(i);
+        const Float first = power_of_two(Lanes::fma(Lanes::load(x), factor, left));
+        const Float second = power_of_two(Lanes::fma(Lanes::load(x + 16), factor, right));
+        left_sum = Lanes::add(left_sum, first);
+        right_sum = Lanes::add(right_sum, second);
+        X* const y = strip.y + i * strip.p.stride + strip.column;
+        if (stream)
+            stream_two(y, first, second);
+        else
+            store_two(y, first, second);
     }
+    Lanes::store(sums, left_sum);
+    Lanes::store(sums + 16, right_sum);
 }
 
 template <class X>
-void exponentials_of_rows(const Exponentials& p, const LogitBlock& b, X* y) {
-    const std::int64_t classes = p.classes - b.column;
-    const BlockPart<X> part{p, b, classes < 0 ? 0 : classes < b.columns ? classes : b.columns, y};
-    prepare_rows(part);
-    make_rows(part, y && p.streaming && b.column % 32 == 0);
+void exponentials_of_block(const Exponentials& p, const LogitBlock& b, X* y) {
+    const std::int64_t classes = p.classes - b.row;
+    Strip<X> strip{p, b, classes < 0 ? 0 : classes < b.rows ? classes : b.rows, 0, nullptr};
+    if (y) strip.y = y + b.row * p.stride + b.column;
+    for_lanes(b.columns, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        strip.column = c;
+        prepare_strip(strip, extent);
+    });
+    std::int64_t c = 0;
+    for (; y && strip.count == b.rows && c + 32 <= b.columns; c += 32) {
+        strip.column = c;
+        make_two_strips(strip, p.streaming && b.column % 32 == 0);
+    }
+    for_lanes(b.columns - c, [&](std::int64_t rest, auto extent) MANTISSA_BODY {
+        strip.column = c + rest;
+        make_strip(strip, extent);
+    });
 }
 
 void exponentials(const Exponentials& p, const LogitBlock& block) {
-    with_type(p.y.type, [&](auto* type) { exponentials_of_rows(p, block, as(p.y, type)); });
+    with_type(p.y.type, [&](auto* type) { exponentials_of_block(p, block, as(p.y, type)); });
 }
 
-void row_totals(const RowTotals& p, Range rows) {
-    for (std::int64_t row = rows.first; row < rows.last; ++row) {
-        float base = p.bases[row];
-        for (std::int64_t at = row; at < p.groups * p.rows; at += p.rows)
-            if (!(p.bases[at] <= base)) base = p.bases[at];  // a NaN comes through
+void token_totals(const TokenTotals& p, Range tokens) {
+    for_lanes(tokens.last - tokens.first, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+        const std::int64_t first = tokens.first + c;
+        Float base = load(p.bases + first, extent);
+        for (std::int64_t group = 1; group < p.groups; ++group)
+            base = Lanes::maximum(load(p.bases + group * p.stride + first, extent), base);
         Float total = Lanes::constant(0.0f);
-        for (std::int64_t at = row; at < p.groups * p.rows; at += p.rows)
-            total = Lanes::fma(Lanes::load(p.sums + at * 16),
-                               power_of_two(Lanes::constant(p.bases[at] - base)), total);
-        p.totals[row] = Lanes::sum(total);
-        p.base[row] = base;
-    }
+        for (std::int64_t group = 0; group < p.groups; ++group) {
+            const std::int64_t at = group * p.stride + first;
+            const Float power = whole_power_of_two(Lanes::subtract(load(p.bases + at, extent), base));
+            total = Lanes::fma(load(p.sums + at, extent), power, total);
+        }
+        const Float factor = Lanes::divide(Lanes::constant(p.scale), total);
+        for (std::int64_t group = 0; group < p.groups; ++group) {
+            float* const of_group = p.bases + group * p.stride + first;
+            const Float power = whole_power_of_two(Lanes::subtract(load(of_group, extent), base));
+            store(of_group, Lanes::multiply(factor, power), extent, false);
+        }
+        store(p.totals + first, total, extent, false);
+        store(p.total_bases + first, base, extent, false);
+    });
 }
 
 template <class X>
 void gradients_of_rows(const LogitGradients& p, const X* y, X* to) {
     for (std::int64_t row = 0; row < p.rows; ++row, y += p.y_leading, to += p.to_leading) {
-        const Float factor = Lanes::constant(p.factors[row]);
-        const auto gradient = [&](std::int64_t c, auto extent)
-                                  MANTISSA_BODY { return Lanes::multiply(load(y + c, extent), factor); };
+        const auto gradient = [&](std::int64_t c, auto extent) MANTISSA_BODY {
+            return Lanes::multiply(load(y + c, extent), load(p.factors + c, extent));
+        };
         std::int64_t c = 0;
         for (; c + 32 <= p.columns; c += 32)
             store_two(to + c, gradient(c, Whole{}), gradient(c + 16, Whole{}));
         for_lanes(p.columns - c, [&](std::int64_t rest, auto extent) MANTISSA_BODY {
             store(to + c + rest, gradient(c + rest, extent), extent, false);
         });
-        const std::int64_t target = p.targets[row] - p.column;
-        if (0 <= target && target < p.columns)
-            Lanes::store_part(to + target, Lanes::constant(p.target_gradients[row]), 1);
     }
 }
 
@@ -205,7 +208,7 @@ void logit_gradients(const LogitGradients& p) {
 }
 
 constexpr LossKernels loss_table = {
-    .exponentials = exponentials, .row_totals = row_totals, .logit_gradients = logit_gradients};
+    .exponentials = exponentials, .token_totals = token_totals, .logit_gradients = logit_gradients};
 
 }  // namespace
 }  // namespace mantissa::cpu

@@ -51,7 +51,7 @@ struct LinearCrossEntropyArguments {
 std::string refusal(const LinearCrossEntropy& problem, Isa isa);
 
 /// Bytes of scratch with so many threads: one chunk of exponentials where there are gradients, some numbers a
-/// row and group of columns, and what a contraction needs.
+/// token and group of classes, and what a contraction needs.
 std::size_t workspace_bytes(const LinearCrossEntropy& problem, Isa isa, int threads);
 
 /// `workspace` is aligned to 64 bytes. The same bits for any number of threads: chunks follow from the shape,
