@@ -203,6 +203,54 @@ TEST(LinearCrossEntropy, TheGradientAtASureTargetKeepsItsDigits) {
         }
 }
 
+TEST(LinearCrossEntropy, ClassesOfSeveralProductsCountAlike) {
+    // More than 3,072 classes, and a depth of two chunks, whose sums wait in memory.
+    constexpr std::int64_t tokens = 5, channels = 800, classes = 3301;
+    const std::vector<float> x = normal(tokens * channels, 1), w = normal(classes * channels, 2);
+    const std::vector<std::int32_t> targets{0, 3071, 3072, 3300, 17};
+    for (const Isa isa : levels()) {
+        const LinearCrossEntropy problem{
+            .rows = tokens, .channels = channels, .classes = classes, .gradients = true};
+        ThreadPool pool(2);
+        Buffer workspace(workspace_bytes(problem, isa, 2), "workspace");
+        std::memset(workspace.data(), 0xff, workspace.size());
+        float loss = NAN;
+        std::vector<float> dx(x.size(), NAN), dw(w.size(), NAN);
+        linear_cross_entropy(problem,
+                             {.x = x.data(),
+                              .w = w.data(),
+                              .targets = targets.data(),
+                              .loss = &loss,
+                              .dx = dx.data(),
+                              .dw = dw.data()},
+                             {workspace.data(), workspace.size()}, pool, isa);
+        std::vector<double> weights(tokens * classes);
+        double expected = 0;
+        for (std::size_t t = 0; t < tokens; ++t) {
+            OneChannel row;
+            for (std::size_t v = 0; v < classes; ++v) {
+                double logit = 0;
+                for (std::size_t c = 0; c < channels; ++c)
+                    logit += double{x[t * channels + c]} * double{w[v * channels + c]};
+                row.logits.push_back(logit);
+            }
+            const double lse = row.log_sum_exp();
+            const auto target = static_cast<std::size_t>(targets[t]);
+            expected += (lse - row.logits[target]) / tokens;
+            for (std::size_t v = 0; v < classes; ++v)
+                weights[t * classes + v] = (std::exp(row.logits[v] - lse) - (v == target)) / tokens;
+        }
+        // Logits of some 30 err by 2^-24 of the sum of 800 terms' absolute values, 500: 3e-5.
+        EXPECT_NEAR(loss, expected, 1e-4);
+        for (std::size_t v = 0; v < classes; ++v) {
+            double first = 0;
+            for (std::size_t t = 0; t < tokens; ++t)
+                first += weights[t * classes + v] * double{x[t * channels]};
+            ASSERT_NEAR(dw[v * channels], first, 1e-4) << name_of(isa) << " class " << v;
+        }
+    }
+}
+
 TEST(LinearCrossEntropy, ABadTargetIsNamedByItsPositionAmongAllRows) {
     std::vector<std::int32_t> targets = some_targets();
     targets[70] = V;
