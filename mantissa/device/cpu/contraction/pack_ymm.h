@@ -19,23 +19,16 @@ inline __m256i first_lanes(std::int64_t count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)), lanes);
 }
 
-// What the words of a panel are made of. depth: elements along the depth in a word. along: eight words of one
-// line that runs along the depth; along_first: what `count` < 8 * depth elements give, and zeros. across: one
-// word of each of eight neighbouring lines, from `depth_left` stored rows; across_first: of `count` < 8
-// lines; across_six: of six, where panels have so many. Nothing else is read.
+// What the numbers of a panel are made of: eight neighbours of a stored row; first: `count` < 8 of them, and
+// zeros; six: as many, where panels have six lines. Nothing else is read.
 
 struct Floats {
     using Element = float;
-    static constexpr int depth = 1;
-    static __m256 along(const float* from) { return _mm256_loadu_ps(from); }
-    static __m256 along_first(const float* from, std::int64_t count) {
+    static __m256 eight(const float* from) { return _mm256_loadu_ps(from); }
+    static __m256 first(const float* from, std::int64_t count) {
         return _mm256_maskload_ps(from, first_lanes(count));
     }
-    static __m256 across(const float* from, std::int64_t, std::int64_t) { return along(from); }
-    static __m256 across_first(const float* from, std::int64_t, std::int64_t, std::int64_t count) {
-        return along_first(from, count);
-    }
-    static __m256 across_six(const float* from) {
+    static __m256 six(const float* from) {
         const __m128 last = _mm_loadl_pi(_mm_setzero_ps(), reinterpret_cast<const __m64*>(from + 4));
         return _mm256_set_m128(last, _mm_loadu_ps(from));
     }
@@ -53,16 +46,11 @@ inline __m128i first_halves(const std::uint16_t* from, std::int64_t count) {
 /// BF16 that becomes FP32.
 struct WidenedBf16 {
     using Element = std::uint16_t;
-    static constexpr int depth = 1;
-    static __m256 along(const std::uint16_t* from) { return widened(eight_halves(from)); }
-    static __m256 along_first(const std::uint16_t* from, std::int64_t count) {
+    static __m256 eight(const std::uint16_t* from) { return widened(eight_halves(from)); }
+    static __m256 first(const std::uint16_t* from, std::int64_t count) {
         return widened(first_halves(from, count));
     }
-    static __m256 across(const std::uint16_t* from, std::int64_t, std::int64_t) { return along(from); }
-    static __m256 across_first(const std::uint16_t* from, std::int64_t, std::int64_t, std::int64_t count) {
-        return along_first(from, count);
-    }
-    static __m256 across_six(const std::uint16_t* from) {
+    static __m256 six(const std::uint16_t* from) {
         const __m128i four = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(from));
         return widened(_mm_unpacklo_epi64(four, _mm_loadu_si32(from + 4)));
     }
@@ -70,33 +58,6 @@ struct WidenedBf16 {
   private:
     static __m256 widened(__m128i bf16) {
         return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bf16), 16));
-    }
-};
-
-/// Two BF16 neighbours along the depth, the first in the lower half.
-struct PairedBf16 {
-    using Element = std::uint16_t;
-    static constexpr int depth = 2;
-    static __m256 along(const std::uint16_t* from) {
-        return _mm256_loadu_ps(reinterpret_cast<const float*>(from));
-    }
-    static __m256 along_first(const std::uint16_t* from, std::int64_t count) {
-        alignas(32) std::uint16_t sixteen[16] = {};
-        for (std::int64_t i = 0; i < count; ++i) sixteen[i] = from[i];
-        return along(sixteen);
-    }
-    static __m256 across(const std::uint16_t* from, std::int64_t stride, std::int64_t depth_left) {
-        return paired(eight_halves(from), depth_left > 1 ? eight_halves(from + stride) : _mm_setzero_si128());
-    }
-    static __m256 across_first(const std::uint16_t* from, std::int64_t stride, std::int64_t depth_left,
-                               std::int64_t count) {
-        return paired(first_halves(from, count), first_halves(from + stride, depth_left > 1 ? count : 0));
-    }
-
-  private:
-    static __m256 paired(__m128i even, __m128i odd) {
-        return _mm256_castsi256_ps(
-            _mm256_set_m128i(_mm_unpackhi_epi16(even, odd), _mm_unpacklo_epi16(even, odd)));
     }
 };
 
@@ -133,54 +94,54 @@ inline void store_lanes(float* to, __m256 value) {
 }
 
 /// Lines First ... First + 7 of a panel of `Size`, from a source whose lines run along the depth.
-template <class Words, int Size, int First>
+template <class Numbers, int Size, int First>
 void pack_eight_lines(const PanelCopy& copy) {
-    const auto* const source = static_cast<const typename Words::Element*>(copy.source) + First * copy.stride;
+    const auto* const source =
+        static_cast<const typename Numbers::Element*>(copy.source) + First * copy.stride;
     const std::int64_t lines = copy.lines - First;
     auto* to = static_cast<float*>(copy.panel) + First;
     __m256 rows[8];
-    for (std::int64_t k = 0; k < copy.depth; k += 8 * Words::depth, to += 8 * Size) {
+    for (std::int64_t k = 0; k < copy.depth; k += 8, to += 8 * Size) {
         const std::int64_t left = copy.depth - k;
-        const bool whole = left >= 8 * Words::depth;
+        const bool whole = left >= 8;
         for (int i = 0; i < 8; ++i) {
             if (First + i >= Size || i >= lines)
                 rows[i] = _mm256_setzero_ps();
             else
-                rows[i] = whole ? Words::along(source + i * copy.stride + k)
-                                : Words::along_first(source + i * copy.stride + k, left);
+                rows[i] = whole ? Numbers::eight(source + i * copy.stride + k)
+                                : Numbers::first(source + i * copy.stride + k, left);
         }
         transpose8(rows);
         if (whole)
             for (int i = 0; i < 8; ++i) store_lanes<Size - First>(to + i * Size, rows[i]);
         else
-            for (int i = 0; i * Words::depth < left; ++i) store_lanes<Size - First>(to + i * Size, rows[i]);
+            for (int i = 0; i < left; ++i) store_lanes<Size - First>(to + i * Size, rows[i]);
     }
 }
 
-template <class Words, int Size, int First = 0>
+template <class Numbers, int Size, int First = 0>
 void pack_along_depth(const PanelCopy& copy) {
-    pack_eight_lines<Words, Size, First>(copy);
-    if constexpr (First + 8 < Size) pack_along_depth<Words, Size, First + 8>(copy);
+    pack_eight_lines<Numbers, Size, First>(copy);
+    if constexpr (First + 8 < Size) pack_along_depth<Numbers, Size, First + 8>(copy);
 }
 
-template <class Words, int Size>
+template <class Numbers, int Size>
 void pack_across_depth(const PanelCopy& copy) {
     constexpr int lanes = Size < 8 ? Size : 8;
     static_assert(Size % lanes == 0);
-    const auto* source = static_cast<const typename Words::Element*>(copy.source);
+    const auto* source = static_cast<const typename Numbers::Element*>(copy.source);
     auto* to = static_cast<float*>(copy.panel);
-    for (std::int64_t k = 0; k < copy.depth; k += Words::depth, to += Size) {
+    for (std::int64_t k = 0; k < copy.depth; ++k, to += Size) {
         const auto* const row = source + k * copy.stride;
         for (int line = 0; line < Size; line += lanes) {
             const std::int64_t left = copy.lines - line;
             __m256 value = _mm256_setzero_ps();
             if constexpr (lanes == 8) {
-                if (left >= 8) value = Words::across(row + line, copy.stride, copy.depth - k);
+                if (left >= 8) value = Numbers::eight(row + line);
             } else {
-                if (left >= lanes) value = Words::across_six(row + line);
+                if (left >= lanes) value = Numbers::six(row + line);
             }
-            if (left > 0 && left < lanes)
-                value = Words::across_first(row + line, copy.stride, copy.depth - k, left);
+            if (left > 0 && left < lanes) value = Numbers::first(row + line, left);
             store_lanes<lanes>(to + line, value);
         }
     }
@@ -191,12 +152,6 @@ template <int Size>
 PanelKernels widened_panels_ymm() {
     return {{{pack_along_depth<Floats, Size>, pack_along_depth<WidenedBf16, Size>},
              {pack_across_depth<Floats, Size>, pack_across_depth<WidenedBf16, Size>}}};
-}
-
-/// Panels of BF16 pairs.
-template <int Size>
-PanelKernels paired_panels_ymm() {
-    return {{{nullptr, pack_along_depth<PairedBf16, Size>}, {nullptr, pack_across_depth<PairedBf16, Size>}}};
 }
 
 }  // namespace
