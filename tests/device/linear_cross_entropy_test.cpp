@@ -159,7 +159,7 @@ struct OneChannel {
         for (std::size_t i = 0; i < count; ++i) {
             const double p = i == at ? std::expm1(logits[i] - lse) : std::exp(logits[i] - lse);
             const double error = std::abs(dw[i] - p) / (least + (relative + 2e-5) * std::abs(p));
-            worst = error <= worst ? worst : error;  // a NaN stays
+            worst = std::isnan(worst) || error <= worst ? worst : error;  // a NaN stays
         }
         return worst;
     }
@@ -190,6 +190,18 @@ TEST(LinearCrossEntropy, LogitsMayRiseAndFallAlongARow) {
                         }
                 }
             }
+}
+
+TEST(LinearCrossEntropy, LogitsTooLargeForTheirExponentialsAreNoNumbers) {
+    for (const double size : {-6e8, 6e8, 1e10, -1e10, 1e30}) {
+        OneChannel one{.target = 6, .rows = 3};
+        for (int v = 0; v < 53; ++v) one.logits.push_back(size * (1 + v % 7 / 64.0));
+        for (const Isa isa : levels()) {
+            const double worst = one.worst_error(DType::f32, isa);
+            EXPECT_TRUE(std::abs(size) < 1e9 ? worst <= 1 : std::isnan(worst))
+                << worst << " of logits about " << size << " at " << name_of(isa);
+        }
+    }
 }
 
 TEST(LinearCrossEntropy, TheGradientAtASureTargetKeepsItsDigits) {

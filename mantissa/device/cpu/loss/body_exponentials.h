@@ -18,6 +18,9 @@ constexpr float ln_of_2 = 0x1.62e430p-1f;
 /// Below every base that is set: nothing is summed yet.
 constexpr float no_base = -1e30f;
 
+/// Of a logit some 7e8 the base is a multiple of 64; beyond, y may be anything.
+constexpr float largest_base = 0x1p30f;
+
 /// The largest y is about 2^headroom where a base is set, and stays below 2^limit until it is set again. BF16
 /// and FP32 hold any such y and 2^-126 of it; a group's sum stays finite. FP16 ends at 2^16 and 2^-24.
 template <class X>
@@ -163,6 +166,13 @@ void exponentials(const Exponentials& p, const LogitBlock& block) {
     with_type(p.y.type, [&](auto* type) { exponentials_of_block(p, block, as(p.y, type)); });
 }
 
+/// What a base is worth whose last bits are powers of two that `limit` does not cover: nothing.
+MANTISSA_LANES Float not_a_number_beyond(float most, Float base, Float total) {
+    const Float nan = Lanes::constant(__builtin_nanf(""));
+    total = Lanes::select(Lanes::less(Lanes::constant(most), base), nan, total);
+    return Lanes::select(Lanes::less(base, Lanes::constant(-most)), nan, total);
+}
+
 void token_totals(const TokenTotals& p, Range tokens) {
     for_lanes(tokens.last - tokens.first, [&](std::int64_t c, auto extent) MANTISSA_BODY {
         const std::int64_t first = tokens.first + c;
@@ -175,6 +185,7 @@ void token_totals(const TokenTotals& p, Range tokens) {
             const Float power = whole_power_of_two(Lanes::subtract(load(p.bases + at, extent), base));
             total = Lanes::fma(load(p.sums + at, extent), power, total);
         }
+        total = not_a_number_beyond(largest_base, base, total);
         const Float factor = Lanes::divide(Lanes::constant(p.scale), total);
         for (std::int64_t group = 0; group < p.groups; ++group) {
             float* const of_group = p.bases + group * p.stride + first;
