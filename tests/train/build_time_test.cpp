@@ -1,0 +1,30 @@
+// How long it takes from a model's C++ to the plan of its training step, kernels compiled.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa {
+namespace {
+
+TEST(BuildTimeSlow, EveryPassOverThe124MTakesLessThanHalfASecond) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer's time is not the program's";
+#endif
+    const auto plan = [](Device& device) {
+        TrainerOptions options{.model = nn::gpt2_config("gpt2-124m"), .batch = 4, .sequence = 1024};
+        options.pipeline.policy = find_policy("bf16");
+        std::vector<std::string> passes = optional_pass_names();
+        if (!device.target().cannot_compile.empty()) std::erase(passes, "fuse");
+        choose_passes(options.pipeline, passes);
+        return Trainer(device, options).build_milliseconds();
+    };
+    double least = 1e9;  // other work on the machine only adds to it
+    for (int run = 0; run < 3; ++run) least = std::min(least, plan(*make_cpu_device({.threads = 2})));
+    EXPECT_LT(least, 500);
+}
+
+}  // namespace
+}  // namespace mantissa
