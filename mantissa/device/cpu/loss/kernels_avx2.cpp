@@ -1,19 +1,13 @@
 // The joint loss for AVX2 with FMA.
 #include "mantissa/device/cpu/rows/lanes_avx2.h"
 // The lanes come first: what follows is written in terms of them.
-#include "mantissa/numerics/exp2_body.h"
+#include "mantissa/device/cpu/loss/power_of_two_body.h"
 
 namespace mantissa::cpu {
 namespace {
 
 MANTISSA_LANES bool any(Lanes::Mask mask) {
     return _mm256_movemask_ps(_mm256_or_ps(mask.low, mask.high)) != 0;
-}
-
-/// What is too small for a normal number is taken for 2^-126, which is nothing beside any sum.
-MANTISSA_LONG_LANES Lanes::Float power_of_two(Lanes::Float y) {
-    constexpr Lanes operations{};
-    return elementary::exp2_inside(operations, Lanes::maximum(Lanes::constant(elementary::exp2_least), y));
 }
 
 }  // namespace

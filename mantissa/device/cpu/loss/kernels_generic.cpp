@@ -1,7 +1,7 @@
 // The joint loss in plain C++, for any machine.
 #include "mantissa/device/cpu/rows/lanes_generic.h"
 // The lanes come first: what follows is written in terms of them.
-#include "mantissa/numerics/exp2_body.h"
+#include "mantissa/device/cpu/loss/power_of_two_body.h"
 
 namespace mantissa::cpu {
 namespace {
@@ -9,12 +9,6 @@ namespace {
 MANTISSA_LANES bool any(Lanes::Mask mask) {
     const Lanes::I4 set = (mask.part[0] | mask.part[1]) | (mask.part[2] | mask.part[3]);
     return (set[0] | set[1] | set[2] | set[3]) != 0;
-}
-
-/// What is too small for a normal number is taken for 2^-126, which is nothing beside any sum.
-MANTISSA_LONG_LANES Lanes::Float power_of_two(Lanes::Float y) {
-    constexpr Lanes operations{};
-    return elementary::exp2_inside(operations, Lanes::maximum(Lanes::constant(elementary::exp2_least), y));
 }
 
 }  // namespace
