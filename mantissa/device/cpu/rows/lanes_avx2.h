@@ -13,6 +13,7 @@
 #define MANTISSA_LONG_LANES MANTISSA_LANES
 
 #include "mantissa/device/cpu/rows/transpose16_avx2.h"
+#include "mantissa/device/cpu/rows/transpose_lines_body.h"
 
 namespace mantissa::cpu {
 namespace {
@@ -200,24 +201,10 @@ struct Lanes {
                                     std::uint16_t* target, std::int64_t target_stride) {
         transpose16_halves(source, source_stride, target, target_stride);
     }
-    /// As many rows as make a line of the target, and as many columns, put together in L1; streamed lines are
-    /// aligned.
     template <class T>
     MANTISSA_LANES void transpose_lines(const T* source, std::int64_t source_stride, T* target,
                                         std::int64_t target_stride, bool stream_lines) {
-        constexpr int line = 64 / sizeof(T);
-        alignas(64) T lines[line][line];
-        for (int r = 0; r < line; r += 16)
-            for (int c = 0; c < line; c += 16)
-                transpose16(source + r * source_stride + c, source_stride, &lines[c][r], line);
-        for (int c = 0; c < line; ++c) {
-            const Float bits = load(reinterpret_cast<const float*>(lines[c]));
-            float* to = reinterpret_cast<float*>(target + c * target_stride);
-            if (stream_lines)
-                stream(to, bits);
-            else
-                store(to, bits);
-        }
+        transpose_lines_by_sixteen<Lanes>(source, source_stride, target, target_stride, stream_lines);
     }
 
   private:

@@ -14,6 +14,8 @@
 // For what is long and used often: inlined sixteen lanes deep it made this level take minutes to compile.
 #define MANTISSA_LONG_LANES [[gnu::noinline]] static
 
+#include "mantissa/device/cpu/rows/transpose_lines_body.h"
+
 namespace mantissa::cpu {
 namespace {
 
@@ -226,24 +228,10 @@ struct Lanes {
         for (int c = 0; c < 16; ++c)
             for (int r = 0; r < 16; ++r) target[c * target_stride + r] = source[r * source_stride + c];
     }
-    /// As many rows as make a line of the target, and as many columns, put together in L1; streamed lines are
-    /// aligned.
     template <class T>
     MANTISSA_LANES void transpose_lines(const T* source, std::int64_t source_stride, T* target,
                                         std::int64_t target_stride, bool stream_lines) {
-        constexpr int line = 64 / sizeof(T);
-        alignas(64) T lines[line][line];
-        for (int r = 0; r < line; r += 16)
-            for (int c = 0; c < line; c += 16)
-                transpose16(source + r * source_stride + c, source_stride, &lines[c][r], line);
-        for (int c = 0; c < line; ++c) {
-            const Float bits = load(reinterpret_cast<const float*>(lines[c]));
-            float* to = reinterpret_cast<float*>(target + c * target_stride);
-            if (stream_lines)
-                stream(to, bits);
-            else
-                store(to, bits);
-        }
+        transpose_lines_by_sixteen<Lanes>(source, source_stride, target, target_stride, stream_lines);
     }
 
   private:
