@@ -67,10 +67,11 @@ nlohmann::ordered_json configuration_of(const TrainerOptions& options) {
               {"clip", adamw.clip}}}};
 }
 
-void require_same_configuration(const nlohmann::json& saved, const nlohmann::json& ours,
+/// Names the first difference in our order: another policy, not the loss scale that comes with it.
+void require_same_configuration(const nlohmann::json& saved, const nlohmann::ordered_json& ours,
                                 const std::string& source) {
     for (const auto& [name, value] : ours.items())
-        if (!saved.contains(name) || saved[name] != value)
+        if (!saved.contains(name) || saved[name] != nlohmann::json(value))
             throw UserError(fmt::format(
                 "{}: it was trained with {} = {}, this run has {}; give the same options to resume", source,
                 name, saved.contains(name) ? saved[name].dump() : "nothing", value.dump()));

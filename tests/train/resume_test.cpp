@@ -56,6 +56,24 @@ std::vector<std::vector<std::byte>> states(Trainer& trainer) {
     return values;
 }
 
+TEST(Resume, AnotherPolicyIsNamedBeforeItsLossScale) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Trainer first(*device, options_with(0));
+    save_training(directory / "run", first);
+    TrainerOptions options = options_with(0);
+    options.pipeline.policy = find_policy("fp16");
+    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    Trainer second(*device, options);
+    try {
+        resume_training(directory / "run", second);
+        ADD_FAILURE() << "a run of another policy was resumed";
+    } catch (const UserError& error) {
+        const std::string text = error.what();
+        EXPECT_NE(text.find(R"(policy = "fp32", this run has "fp16")"), std::string::npos) << text;
+    }
+}
+
 TEST(Resume, SaysThatOtherPassesRoundOtherwise) {
     const auto device = make_cpu_device({.threads = 1});
     const TemporaryDirectory directory;
