@@ -166,7 +166,7 @@ std::vector<std::string> inference_policy_names() {
 
 Policy simulated(std::string_view format) {
     for (const Policy& policy : policies())
-        if (policy.name == format && !policy.changes_nothing())
+        if (policy.name == format && policy.weights.empty() && !policy.changes_nothing())
             return {.name = fmt::format("simulated {}", format),
                     .simulate = policy.low ? std::string(name_of(*policy.low)) : policy.multiply};
     throw UserError(fmt::format("there is no format '{}' to simulate; there are tf32, bf16, fp16", format));

@@ -69,6 +69,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"explain --diff fp32 bf16 --json x.json", 1, "--diff prints a difference and does nothing else"},
         {"explain --trace x.json", 1, "--trace shows times: it needs --roofline"},
         {"train --simulate fp8", 1, "there is no format 'fp8' to simulate; there are tf32, bf16, fp16"},
+        {"train --simulate int8", 1, "there is no format 'int8' to simulate; there are tf32, bf16, fp16"},
         {"train --simulate bf16 --policy bf16", 1, "--simulate rounds what FP32 multiplies"},
         {"numerics converge --policies fp32", 1, "two precisions or more are compared, got 1"},
         {"numerics converge --policies fp32,fp8", 1, "there is no policy 'fp8'"},

@@ -92,8 +92,10 @@ TEST(Simulate, WhatCannotBeRoundedOrIsNoFormatIsRefused) {
         }
         return "nothing was refused";
     };
-    EXPECT_EQ(says([] { simulated("fp32"); }),
-              "there is no format 'fp32' to simulate; there are tf32, bf16, fp16");
+    // fp32 rounds nothing; int8 and int4 are policies of weights, whose other numbers are bf16.
+    for (const std::string format : {"fp32", "int8", "int4"})
+        EXPECT_EQ(says([&] { simulated(format); }),
+                  "there is no format '" + format + "' to simulate; there are tf32, bf16, fp16");
     EXPECT_EQ(says([] {
                   Graph graph;
                   const Type type{DType::f32, {1, 2, 4, 8}};
