@@ -15,6 +15,7 @@
 #include <fstream>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -108,6 +109,15 @@ struct ThreadPool::State {
                   [&] { return generation.load(std::memory_order_acquire) != seen || stopping.load(); });
     }
 
+    void stop() {
+        {
+            const std::lock_guard lock(sleep_mutex);
+            stopping.store(true);
+        }
+        wake.notify_all();
+        for (std::thread& worker : workers) worker.join();
+    }
+
     void serve(int worker) {
         for (std::uint64_t seen = 0;;) {
             wait_for_loop(seen);
@@ -122,18 +132,19 @@ struct ThreadPool::State {
 ThreadPool::ThreadPool(int threads) {
     if (threads < 1) throw UserError(fmt::format("a thread pool needs 1 thread or more, got {}", threads));
     state_ = std::make_unique<State>(threads);
-    for (int worker = 1; worker < threads; ++worker)
-        state_->workers.emplace_back([state = state_.get(), worker] { state->serve(worker); });
+    try {
+        state_->workers.reserve(static_cast<std::size_t>(threads));
+        for (int worker = 1; worker < threads; ++worker)
+            state_->workers.emplace_back([state = state_.get(), worker] { state->serve(worker); });
+    } catch (const std::system_error& error) {
+        const std::size_t started = state_->workers.size() + 1;
+        state_->stop();
+        throw UserError(fmt::format("of {} threads the system gave {}: {}; ask for fewer", threads, started,
+                                    error.code().message()));
+    }
 }
 
-ThreadPool::~ThreadPool() {
-    {
-        const std::lock_guard lock(state_->sleep_mutex);
-        state_->stopping.store(true);
-    }
-    state_->wake.notify_all();
-    for (std::thread& worker : state_->workers) worker.join();
-}
+ThreadPool::~ThreadPool() { state_->stop(); }
 
 int ThreadPool::threads() const { return state_->threads; }
 

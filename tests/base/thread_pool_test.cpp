@@ -1,8 +1,10 @@
 #include "mantissa/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <vector>
@@ -61,6 +63,27 @@ TEST(ThreadPool, SubnormalsAreFlushedInsideAndKeptOutside) {
     pool.for_each_block(8, [&](std::int64_t, int) { flushed += tiny * 0.5f == 0.0f; });
     EXPECT_EQ(flushed.load(), 8);
     EXPECT_NE(tiny * 0.5f, 0.0f);
+}
+
+TEST(ThreadPool, ThreadsThatTheSystemRefusesAreAnErrorAndNoHang) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer's own memory is beyond any limit";
+#endif
+    const auto ask_for_too_many = [] {
+        // Room for the stacks of some threads, not of a thousand.
+        rlimit little{};
+        little.rlim_cur = little.rlim_max = rlim_t{1} << 30;
+        ::setrlimit(RLIMIT_AS, &little);
+        try {
+            ThreadPool pool(1000);
+        } catch (const UserError& error) {
+            std::fputs(error.what(), stderr);
+            std::_Exit(7);
+        }
+        std::_Exit(0);
+    };
+    EXPECT_EXIT(ask_for_too_many(), ::testing::ExitedWithCode(7),
+                "of 1000 threads the system gave [0-9]+: .*; ask for fewer");
 }
 
 TEST(ThreadPool, ThreadCountFollowsTheEnvironmentAndRefusesNonsense) {
