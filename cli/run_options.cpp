@@ -15,6 +15,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/recompute.h"
+#include "mantissa/train/schedule.h"
 
 namespace mantissa::cli {
 
@@ -137,8 +138,7 @@ TrainerOptions trainer_options(const RunOptions& options) {
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     if (options.batch > most || options.sequence > most)
         throw UserError(fmt::format("--batch and --sequence must be at most {}", most));
-    if (!(options.learning_rate >= 0))
-        throw UserError(fmt::format("--learning-rate must be 0 or more, got {}", options.learning_rate));
+    require_learning_rate(options.learning_rate);
     trainer.batch = options.batch;
     trainer.sequence = options.sequence == 0 ? trainer.model.context : options.sequence;
     trainer.seed = options.seed;

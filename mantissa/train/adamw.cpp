@@ -2,21 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+
 #include "mantissa/base/error.h"
 
 namespace mantissa {
 
 namespace {
 
+/// The update is computed in FP32, so what an option becomes there counts: an infinity times 0 is a NaN in
+/// every parameter, and a subnormal number is flushed to the 0 that it is not.
 void validate(const AdamWOptions& options) {
+    constexpr float least = std::numeric_limits<float>::min();
+    const auto require = [](bool holds, const char* what, double got) {
+        if (!holds) throw UserError(fmt::format("{}, got {}", what, got));
+    };
     for (double beta : {options.beta1, options.beta2})
-        if (!(beta >= 0 && beta < 1)) throw UserError(fmt::format("betas must lie in [0, 1), got {}", beta));
-    if (!(options.epsilon > 0))
-        throw UserError(fmt::format("epsilon must be positive, got {}", options.epsilon));
-    if (!(options.weight_decay >= 0))
-        throw UserError(fmt::format("weight decay must be 0 or more, got {}", options.weight_decay));
-    if (!(options.clip >= 0))
-        throw UserError(fmt::format("clip must be 0 (off) or more, got {}", options.clip));
+        require(beta >= 0 && static_cast<float>(beta) < 1, "betas must lie in [0, 1)", beta);
+    require(
+        static_cast<float>(options.epsilon) >= least && std::isfinite(static_cast<float>(options.epsilon)),
+        "epsilon must be positive and finite in FP32", options.epsilon);
+    require(options.weight_decay >= 0 && std::isfinite(static_cast<float>(options.weight_decay)),
+            "weight decay must be 0 or more and finite in FP32", options.weight_decay);
+    require(options.clip == 0 || (static_cast<float>(options.clip) >= least &&
+                                  std::isfinite(static_cast<float>(options.clip))),
+            "clip must be 0 (off), or positive and finite in FP32", options.clip);
 }
 
 /// A state of the optimizer, starting at zero.

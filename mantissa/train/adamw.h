@@ -22,7 +22,8 @@ struct AdamWOptions {
 /// Adds the input `learning_rate` (f32 scalar); the states `adamw.step` (f64 scalar) and, for a parameter P,
 /// `adamw.m.P` and `adamw.v.P`; and the results `loss`, `gradient_norm` (f32 scalars) and `applied` (bool).
 /// If the loss or any element of a gradient is not finite, nothing is updated, to the bit, and `applied` is
-/// false. Throws UserError for a negative clip or decay, or betas outside [0, 1).
+/// false. Throws UserError for betas outside [0, 1), and for a decay, clip or epsilon that is negative or not
+/// finite in FP32.
 /// Gradients that come with a loss scale are divided by it; see loss_scale.h.
 TraceUpdate adamw_update(const AdamWOptions& options, const LossScaleOptions& scaling = {});
 

@@ -13,6 +13,10 @@ namespace {
 
 constexpr const char* scale_name = "loss_scale.scale";
 
+/// FP32 holds these and their reciprocals, which gradients are multiplied by: those of 2^127 and 2^128 are
+/// subnormal, and flushed to 0.
+constexpr double least_scale = 0x1p-100, most_scale = 0x1p100;
+
 Tensor scalar_state(Graph& graph, const std::string& name, DType dtype, double start) {
     return {graph, graph.add_state({.kind = State::Kind::optimizer,
                                     .name = name,
@@ -31,16 +35,16 @@ void validate(const LossScaleOptions& options) {
     const auto require = [](bool holds, const char* what, double got) {
         if (!holds) throw UserError(fmt::format("{}, got {}", what, got));
     };
-    // FP32 holds it, and it can be doubled a few times.
-    require(options.initial > 0 && options.initial <= 0x1p100,
-            "the loss scale must be a positive finite number", options.initial);
+    require(options.initial >= least_scale && options.initial <= most_scale,
+            "the loss scale must lie between 2^-100 and 2^100", options.initial);
     if (options.kind == LossScaleOptions::Kind::fixed) return;
     require(options.growth >= 1 && std::isfinite(options.growth),
             "the growth of the loss scale must be 1 or more", options.growth);
     require(options.backoff > 0 && options.backoff < 1,
             "the backoff of the loss scale must lie between 0 and 1", options.backoff);
-    require(options.floor > 0 && options.floor <= options.initial,
-            "the floor of the loss scale must be positive and not above the initial scale", options.floor);
+    require(options.floor >= least_scale && options.floor <= options.initial,
+            "the floor of the loss scale must be 2^-100 or more and not above the initial scale",
+            options.floor);
     require(options.interval >= 1, "the interval of the loss scale must be 1 step or more",
             static_cast<double>(options.interval));
 }
@@ -76,9 +80,10 @@ void update_loss_scale(Graph& graph, Tensor applied, const LossScaleOptions& opt
     const Tensor next_good = good + 1.0;
     const Tensor is_due =
         equal(next_good, constant(graph, static_cast<double>(options.interval), DType::f64));
-    // At the end of FP32's range it stays where it is.
+    // At the end of its range it stays where it is.
     const Tensor raised = scale * options.growth;
-    const Tensor grown = select(logical_and(is_due, is_finite(raised)), raised, scale);
+    const Tensor fits = less_equal(raised, constant(graph, most_scale));
+    const Tensor grown = select(logical_and(is_due, fits), raised, scale);
     update(graph, scale_name, select(applied, grown, lowered));
     update(graph, "loss_scale.good_steps", select(applied, select(is_due, zero, next_good), zero));
     update(graph, "loss_scale.skipped", select(applied, skipped, skipped + 1.0));

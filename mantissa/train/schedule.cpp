@@ -18,9 +18,20 @@ double LearningRateSchedule::at(std::int64_t step) const {
     return least + 0.5 * (1.0 + std::cos(std::numbers::pi * done)) * (peak - least);
 }
 
+std::string LearningRateSchedule::text() const {
+    std::string text = fmt::format("{}", peak);
+    if (warmup > 0) text += fmt::format(" after {} steps of warm-up", warmup);
+    if (least != peak) text += fmt::format(", by a cosine to {} at step {}", least, steps);
+    return text;
+}
+
+void require_learning_rate(double rate) {
+    if (!(rate >= 0 && std::isfinite(static_cast<float>(rate))))
+        throw UserError(fmt::format("--learning-rate must be 0 or more and finite in FP32, got {}", rate));
+}
+
 void validate(const LearningRateSchedule& schedule) {
-    if (!(schedule.peak >= 0))
-        throw UserError(fmt::format("--learning-rate must be 0 or more, got {}", schedule.peak));
+    require_learning_rate(schedule.peak);
     if (!(schedule.least >= 0 && schedule.least <= schedule.peak))
         throw UserError(fmt::format("--min-learning-rate must lie between 0 and --learning-rate {}, got {}",
                                     schedule.peak, schedule.least));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace mantissa {
 
@@ -13,9 +14,14 @@ struct LearningRateSchedule {
 
     /// Of step 0, 1, ...; `least` beyond the last. As in GPT-2's and nanoGPT's recipes.
     double at(std::int64_t step) const;
+    /// The schedule in words; two that are equal at every step have one text.
+    std::string text() const;
 };
 
-/// Throws UserError unless 0 <= least <= peak and 0 <= warmup.
+/// Throws UserError unless the rate is 0 or more and a finite number in FP32, which updates are computed in.
+void require_learning_rate(double rate);
+
+/// Throws UserError unless that holds for `peak`, 0 <= least <= peak and 0 <= warmup.
 void validate(const LearningRateSchedule& schedule);
 
 }  // namespace mantissa

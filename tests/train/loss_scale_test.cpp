@@ -49,10 +49,11 @@ TEST(LossScale, HalvesAtABadStepAndNeverFallsBelowItsFloor) {
     EXPECT_EQ(last["loss_scale.good_steps"][0], 0);
 }
 
-TEST(LossScale, StaysWhereFp32Ends) {
-    const LossScaleOptions options{
-        .kind = Kind::dynamic, .initial = 0x1p100, .growth = 0x1p60, .interval = 1};
-    for (double scale : scales_after("+++", options)) EXPECT_TRUE(std::isfinite(scale)) << scale;
+TEST(LossScale, StaysWhereFp32HoldsItsReciprocalToo) {
+    LossScaleOptions options{.kind = Kind::dynamic, .initial = 0x1p98, .interval = 1};
+    EXPECT_EQ(scales_after("++++", options), (std::vector<double>{0x1p99, 0x1p100, 0x1p100, 0x1p100}));
+    options.growth = 0x1p60;  // beyond FP32
+    EXPECT_EQ(scales_after("++", options), (std::vector<double>{0x1p98, 0x1p98}));
 }
 
 TEST(LossScale, FixedAndNoneHaveNoState) {
@@ -73,16 +74,19 @@ TEST(LossScale, RefusesNumbersThatMeanNothing) {
         }
         return "accepted";
     };
-    EXPECT_EQ(message({.initial = 0}), "the loss scale must be a positive finite number, got 0");
-    EXPECT_EQ(message({.initial = -1}), "the loss scale must be a positive finite number, got -1");
-    EXPECT_EQ(message({.initial = NAN}), "the loss scale must be a positive finite number, got nan");
+    EXPECT_EQ(message({.initial = 0}), "the loss scale must lie between 2^-100 and 2^100, got 0");
+    EXPECT_EQ(message({.initial = -1}), "the loss scale must lie between 2^-100 and 2^100, got -1");
+    EXPECT_EQ(message({.initial = NAN}), "the loss scale must lie between 2^-100 and 2^100, got nan");
     EXPECT_EQ(message({.kind = Kind::fixed, .initial = INFINITY}),
-              "the loss scale must be a positive finite number, got inf");
+              "the loss scale must lie between 2^-100 and 2^100, got inf");
+    // FP32 holds it, but not as a normal number.
+    EXPECT_EQ(message({.kind = Kind::fixed, .initial = 1e-40}),
+              "the loss scale must lie between 2^-100 and 2^100, got 1e-40");
     EXPECT_EQ(message({.growth = 0.5}), "the growth of the loss scale must be 1 or more, got 0.5");
     EXPECT_EQ(message({.backoff = 1}), "the backoff of the loss scale must lie between 0 and 1, got 1");
     EXPECT_EQ(message({.interval = 0}), "the interval of the loss scale must be 1 step or more, got 0");
     EXPECT_EQ(message({.initial = 0.5}),
-              "the floor of the loss scale must be positive and not above the initial scale, got 1");
+              "the floor of the loss scale must be 2^-100 or more and not above the initial scale, got 1");
 }
 
 }  // namespace
