@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <string>
 
 #include "cli/explain.h"
@@ -14,6 +16,7 @@
 #include "cli/peaks.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
+#include "mantissa/base/error.h"
 #include "mantissa/base/version.h"
 
 namespace {
@@ -45,9 +48,34 @@ std::string command_line(int argc, char** argv) {
     return line;
 }
 
+/// What was printed must have arrived: a report that a full disk swallowed is no success.
+void require_printed() {
+    std::cout.flush();
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
+        throw mantissa::UserError("standard output cannot be written; what was printed there is not whole");
+}
+
+/// The status that CLI11's help, version or complaint about wrong usage ends with, once it is printed.
+int exit_after(const CLI::App& app, const CLI::ParseError& error) {
+    if (app.exit(error) != 0) return 2;
+    require_printed();
+    return 0;
+}
+
+int run(CLI::App& app, int argc, char** argv) {
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return exit_after(app, error);
+    }
+    require_printed();
+    return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+    std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, which names it
     CLI::App app("mantissa: a mixed-precision training engine", "mantissa");
     app.require_subcommand(1);
     app.set_version_flag("--version",
@@ -67,10 +95,7 @@ int main(int argc, char** argv) {
             fmt::print(stderr, "mantissa: {}\n", wrong);
             return 2;
         }
-        app.parse(argc, argv);
-        return 0;
-    } catch (const CLI::ParseError& error) {
-        return app.exit(error) == 0 ? 0 : 2;
+        return run(app, argc, argv);
     } catch (const std::exception& error) {
         fmt::print(stderr, "mantissa: {}\n", error.what());
         return 1;

@@ -68,7 +68,8 @@ class ProgressLine {
 /// What the command says: a line for people, the same for machines where --json asks for it.
 void report(const Options& options, const std::string& line, const nlohmann::json& json) {
     if (!options.quiet && !line.empty()) fmt::print("{}\n", line);
-    write_output(options.json, json.dump(2) + "\n");
+    // A path may hold bytes that are no UTF-8, which JSON cannot.
+    write_output(options.json, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
 int thread_count(const Options& options) {

@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "cli/output_file.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
+#include "mantissa/base/checksum.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
@@ -55,6 +57,7 @@ class Run {
               {.batch = settings_.batch, .sequence = settings_.sequence, .accumulate = settings_.accumulate}),
           tokens_(static_cast<std::size_t>(trainer_.tokens_per_step())),
           targets_(tokens_.size()) {
+        if (options.validate_every > 0) validation_.emplace(validation_batches());
         if (options.sample_every > 0) plan_samples();
         dump_plan(options.run, "plan.txt", trainer_.plan());
         if (trainer_.accumulate_plan())
@@ -66,6 +69,7 @@ class Run {
 
     void run() {
         print_header();
+        if (!options_.checkpoint.empty()) require_room_for_checkpoint(options_.checkpoint, trainer_);
         trainer_.allocate();
         if (sampler_) sampler_->allocate(trainer_.state());
         if (!options_.resume.empty()) resume();
@@ -155,10 +159,26 @@ class Run {
     }
 
     void resume() {
-        const std::string warning = resume_training(options_.resume, trainer_);
+        const std::string warning = resume_training(options_.resume, trainer_, inputs());
         if (!warning.empty()) fmt::print(stderr, "mantissa: warning: {}\n", warning);
-        fmt::print("resumed from {} after step {}\n", options_.resume, trainer_.steps_done() - 1);
-        saved_at_ = trainer_.steps_done();
+        const std::int64_t done = trainer_.steps_done();
+        fmt::print("resumed from {} after step {}\n", options_.resume, done - 1);
+        if (done >= options_.run.steps)
+            fmt::print(stderr,
+                       "mantissa: warning: {} has made {} steps; --steps {} counts from the first, so there "
+                       "is none to make\n",
+                       options_.resume, done, options_.run.steps);
+        std::error_code ignored;
+        if (std::filesystem::equivalent(options_.resume, options_.checkpoint, ignored)) saved_at_ = done;
+    }
+
+    /// What the run follows from besides the trainer's options. Tokens are told from others by their number
+    /// and by those of the first step, which need no reading of all.
+    RunInputs inputs() {
+        fill(0);
+        const std::string first = checksum_text(checksum_of(std::as_bytes(std::span(tokens_))));
+        return {{"tokens", fmt::format("{}, the first step's with checksum {}", split_.train.size(), first)},
+                {"learning_rate", schedule_.text()}};
     }
 
     /// The part of `tokens` [N, B, T] that a micro-step takes.
@@ -177,10 +197,15 @@ class Run {
         return peak_;
     }
 
-    void train_step(std::int64_t index) {
+    /// The tokens and targets of a step.
+    void fill(std::int64_t step) {
         for (std::int64_t micro_step = 0; micro_step < settings_.accumulate; ++micro_step)
-            batches_.fill(static_cast<std::uint64_t>(index), micro_step, micro_batch(tokens_, micro_step),
+            batches_.fill(static_cast<std::uint64_t>(step), micro_step, micro_batch(tokens_, micro_step),
                           micro_batch(targets_, micro_step));
+    }
+
+    void train_step(std::int64_t index) {
+        fill(index);
         if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow();
         const double rate = schedule_.at(index);
         StepRecord record;
@@ -211,14 +236,23 @@ class Run {
                    trainer_.loss_scale().scale, 100 * underflow.share());
     }
 
+    BatchSource validation_batches() const {
+        try {
+            return {corpus_.stream,
+                    split_.validation,
+                    {.batch = settings_.batch, .sequence = settings_.sequence}};
+        } catch (const UserError& error) {
+            throw UserError(
+                fmt::format("--validate-every takes the last tenth of the text, {}", error.what()));
+        }
+    }
+
     /// Over as much of the validation text as makes up to 20 batches.
     void validate_model() {
-        const BatchSource source(corpus_.stream, split_.validation,
-                                 {.batch = settings_.batch, .sequence = settings_.sequence});
-        const std::uint64_t batches = std::min<std::uint64_t>(20, source.steps_per_epoch());
+        const std::uint64_t batches = std::min<std::uint64_t>(20, validation_->steps_per_epoch());
         double total = 0;
         for (std::uint64_t i = 0; i < batches; ++i) {
-            source.fill(i, 0, micro_batch(tokens_, 0), micro_batch(targets_, 0));
+            validation_->fill(i, 0, micro_batch(tokens_, 0), micro_batch(targets_, 0));
             total += static_cast<double>(
                 trainer_.validation_loss(micro_batch(tokens_, 0), micro_batch(targets_, 0)));
         }
@@ -226,7 +260,7 @@ class Run {
     }
 
     void save() {
-        save_training(options_.checkpoint, trainer_);
+        save_training(options_.checkpoint, trainer_, inputs());
         saved_at_ = trainer_.steps_done();
         fmt::print("saved {} after step {}\n", options_.checkpoint, saved_at_ - 1);
         std::fflush(stdout);
@@ -243,6 +277,7 @@ class Run {
     TokenSplit split_;
     Trainer trainer_;
     BatchSource batches_;
+    std::optional<BatchSource> validation_;
     std::vector<std::int32_t> tokens_, targets_;
     Profile profile_;
     std::int64_t saved_at_ = -1;

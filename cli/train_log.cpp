@@ -9,6 +9,13 @@
 
 namespace mantissa::cli {
 
+namespace {
+
+/// A prompt may hold bytes that are no UTF-8, which JSON cannot.
+constexpr auto replace = nlohmann::json::error_handler_t::replace;
+
+}  // namespace
+
 TrainLog::TrainLog(const std::string& model, const std::string& policy)
     : report_({{"command", "train"}, {"model", model}, {"policy", policy}}) {}
 
@@ -68,14 +75,14 @@ void TrainLog::sample(const std::string& text) {
 void TrainLog::end_step() {
     report_["steps"].push_back(step_);
     if (!file_) return;
-    const std::string line = step_.dump() + "\n";
+    const std::string line = step_.dump(-1, ' ', false, replace) + "\n";
     if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0)
         throw UserError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
 }
 
 std::string TrainLog::json(std::int64_t peak_resident_bytes) {
     report_["peak_resident_bytes"] = peak_resident_bytes;
-    return report_.dump(2) + "\n";
+    return report_.dump(2, ' ', false, replace) + "\n";
 }
 
 }  // namespace mantissa::cli

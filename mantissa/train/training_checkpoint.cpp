@@ -1,12 +1,14 @@
 #include "mantissa/train/training_checkpoint.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/formats/hf_gpt2.h"
 #include "mantissa/formats/strict_json.h"
@@ -87,19 +89,31 @@ nlohmann::ordered_json roundings_of(const Trainer& trainer) {
             {"recompute", pipeline.recompute}};
 }
 
-/// Empty if all are the same, or not known: earlier checkpoints do not have them.
-std::string warn_of_other_roundings(const nlohmann::json& state, const nlohmann::json& ours,
-                                    const std::string& source) {
-    if (!state.contains("roundings")) return "";
-    std::string differences;
+/// What of a member of the state differs from ours, in words. Empty if all is the same, or not known: earlier
+/// checkpoints do not have every member.
+std::string differences(const nlohmann::json& state, const char* member, const nlohmann::json& ours) {
+    std::string text;
+    if (!state.contains(member)) return text;
     for (const auto& [name, value] : ours.items())
-        if (const nlohmann::json saved = state["roundings"].value(name, nlohmann::json()); saved != value)
-            differences += fmt::format("{}{} = {}, this run has {}", differences.empty() ? "" : "; ", name,
-                                       saved.dump(), value.dump());
-    if (differences.empty()) return "";
-    return fmt::format(
-        "{}: it was trained with {}; losses follow those of one run within roundings, not to the bit", source,
-        differences);
+        if (const nlohmann::json saved = state[member].value(name, nlohmann::json()); saved != value)
+            text += fmt::format("{}{} = {}, this run has {}", text.empty() ? "" : "; ", name, saved.dump(),
+                                value.dump());
+    return text;
+}
+
+std::vector<std::string> warn_of_differences(const nlohmann::json& state, const nlohmann::json& roundings,
+                                             const nlohmann::json& inputs, const std::string& source) {
+    std::vector<std::string> warnings;
+    if (const std::string other = differences(state, "roundings", roundings); !other.empty())
+        warnings.push_back(fmt::format(
+            "{}: it was trained with {}; losses follow those of one run within roundings, not to the bit",
+            source, other));
+    if (const std::string other = differences(state, "inputs", inputs); !other.empty())
+        warnings.push_back(
+            fmt::format("{}: it was trained with {}; it goes on with what this run has, so it is not the "
+                        "run that it would have been",
+                        source, other));
+    return warnings;
 }
 
 /// Copies of the checkpoint's values by state, checked before anything is written to the trainer.
@@ -130,14 +144,24 @@ void copy_optimizer(const SafetensorsFile& file, const std::vector<MutableTensor
 
 }  // namespace
 
-void save_training(const std::filesystem::path& directory, Trainer& trainer) {
+void require_room_for_checkpoint(const std::filesystem::path& directory, const Trainer& trainer) {
+    require_checkpoint_place(directory);
+    std::uint64_t bytes = 0;
+    for (const State& state : trainer.plan().graph().states())
+        if (state.kind == State::Kind::parameter || state.kind == State::Kind::optimizer)
+            bytes += static_cast<std::uint64_t>(state.type.bytes());
+    const AtomicDirectory probe(directory, bytes);  // is removed again, since nothing commits it
+}
+
+void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunInputs& inputs) {
     const HostCopies parameters(trainer.state(), State::Kind::parameter),
         moments(trainer.state(), State::Kind::optimizer);
     std::vector<TensorToWrite> optimizer;
     for (const TensorView& view : moments.views) optimizer.push_back({view});
     nlohmann::ordered_json state = {{"step", trainer.steps_done()},
                                     {"configuration", configuration_of(trainer.options())},
-                                    {"roundings", roundings_of(trainer)}};
+                                    {"roundings", roundings_of(trainer)},
+                                    {"inputs", inputs}};
     const std::vector<TensorToWrite> model = export_hf_gpt2(parameters.views);
     const nn::Gpt2Config& config = trainer.options().model;
     const Gpt2Sizes sizes{.layers = config.layers,
@@ -152,7 +176,8 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer) {
                                {"config.json", hf_gpt2_config(sizes, config.heads, config.vocabulary - 1)}}});
 }
 
-std::string resume_training(const std::filesystem::path& directory, Trainer& trainer) {
+std::string resume_training(const std::filesystem::path& directory, Trainer& trainer,
+                            const RunInputs& inputs) {
     const LoadedCheckpoint loaded = load_checkpoint(directory);
     const std::string source = (loaded.directory / "state.json").string();
     const nlohmann::json state = parse_strict_json(loaded.texts.at("state.json"), source);
@@ -167,8 +192,9 @@ std::string resume_training(const std::filesystem::path& directory, Trainer& tra
     copy_optimizer(loaded.optimizer, optimizer);
     for (const auto& [name, value] : values) trainer.state().write(name, value);
     trainer.continue_after(static_cast<std::int64_t>(step));
-    const std::string other = warn_of_other_roundings(state, roundings_of(trainer), source);
-    return loaded.warning + (loaded.warning.empty() || other.empty() ? "" : "; ") + other;
+    std::vector<std::string> warnings = warn_of_differences(state, roundings_of(trainer), inputs, source);
+    if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
+    return fmt::format("{}", fmt::join(warnings, "; "));
 }
 
 }  // namespace mantissa

@@ -328,6 +328,79 @@ TEST(Commands, TrainLogsALineAStepAndGoesOnAfterAResume) {
     EXPECT_EQ(lines_of(log).size(), 1u);  // anew
 }
 
+TEST(Commands, TrainFindsOutBeforeItsFirstStepWhatCannotBeDoneAfterIt) {
+    const TemporaryDirectory directory;
+    const std::string text = (directory.path() / "text.txt").string();
+    std::ofstream(text) << std::string(1000, 'x');
+    const std::string train = "train --batch 1 --sequence 256 --steps 4 --text " + text;
+    const std::pair<std::string, const char*> cases[] = {
+        {" --validate-every 4",
+         "--validate-every takes the last tenth of the text, 100 tokens, but a step of "
+         "1 x 256 (batch x sequence) needs 257"},
+        {" --checkpoint /proc/run", "/proc/run: not enough disk space"},
+        {" --checkpoint /proc/self/fd", "/proc/self/fd: holds"}};
+    for (const auto& [option, says] : cases) {
+        const Ran ran = run(train + option);
+        EXPECT_EQ(ran.status, 1);
+        EXPECT_NE(last_line(ran.output).find(says), std::string::npos) << ran.output;
+        EXPECT_EQ(ran.output.find("\nstep "), std::string::npos) << ran.output;
+    }
+}
+
+TEST(Commands, AResumedRunSaysWhatIsOtherAndSavesWhereItIsTold) {
+    const TemporaryDirectory directory;
+    const std::string first = (directory.path() / "first").string(),
+                      second = (directory.path() / "second").string();
+    const std::string train = "train --batch 1 --sequence 16 --steps 2";
+    ASSERT_EQ(run(train + " --checkpoint " + first).status, 0);
+    const Ran done = run(train + " --resume " + first + " --checkpoint " + second);
+    EXPECT_EQ(done.status, 0);
+    EXPECT_NE(done.output.find(first + " has made 2 steps; --steps 2 counts from the first"),
+              std::string::npos)
+        << done.output;
+    EXPECT_TRUE(std::filesystem::exists(second + "/manifest.json"));
+    // In the same place it lies already.
+    EXPECT_EQ(run(train + " --resume " + first + " --checkpoint " + first).output.find("saved"),
+              std::string::npos);
+    const std::string further = "train --batch 1 --sequence 16 --steps 3 --resume " + first;
+    EXPECT_EQ(run(further).output.find("warning"), std::string::npos);
+    const Ran other = run(further + " --learning-rate 0.01 --text /usr/share/common-licenses/GPL-2");
+    EXPECT_EQ(other.status, 0);
+    for (const char* part : {"learning_rate = \"0.001\", this run has \"0.01\"", "tokens = "})
+        EXPECT_NE(other.output.find(part), std::string::npos) << other.output;
+}
+
+TEST(Commands, APromptThatIsNoUtf8EndsNoTraining) {
+    const TemporaryDirectory directory;
+    const std::string log = (directory.path() / "log.jsonl").string();
+    const Ran ran =
+        run("train --batch 1 --sequence 16 --steps 2 --sample-every 1 --prompt $(printf '\\377') "
+            "--json /dev/null --log " +
+            log);
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    ASSERT_EQ(lines_of(log).size(), 2u);
+    EXPECT_EQ(lines_of(log)[1]["sample"].get<std::string>().rfind("\xEF\xBF\xBD", 0), 0u);  // U+FFFD
+}
+
+TEST(Commands, WhatCouldNotBeWrittenIsNoSuccess) {
+    const std::string mantissa = MANTISSA_BINARY_DIR "/mantissa ";
+    for (const char* command :
+         {"--help", "--version", "peaks --of a100", "explain --model gpt2-tiny --batch 1",
+          "train --batch 1 --sequence 16 --steps 1"}) {
+        const Ran ran = testing::run_in_shell("(" + mantissa + command + " > /dev/full)");
+        EXPECT_EQ(ran.status, 1) << command << ": " << ran.output;
+        EXPECT_EQ(last_line(ran.output).rfind("mantissa: ", 0), 0u) << command << ": " << ran.output;
+    }
+    // Files of 512 bytes x 100 at most: the system says so by a signal, which must not end the program.
+    const TemporaryDirectory directory;
+    const Ran ran = testing::run_in_shell("(ulimit -f 100; " + mantissa +
+                                          "train --batch 1 --sequence 16 --steps 1 --checkpoint " +
+                                          (directory.path() / "run").string() + ")");
+    EXPECT_EQ(ran.status, 1) << ran.output;
+    EXPECT_NE(last_line(ran.output).find("File too large"), std::string::npos) << ran.output;
+    EXPECT_TRUE(std::filesystem::is_empty(directory.path()));
+}
+
 TEST(Commands, TrainSkipsAndNamesBadStepsAndStopsAfterSeveral) {
     const TemporaryDirectory directory;
     const std::string log = (directory.path() / "log.jsonl").string(),

@@ -93,6 +93,21 @@ TEST(Resume, SaysThatOtherPassesRoundOtherwise) {
     EXPECT_EQ(warning.find("instructions"), std::string::npos) << warning;
 }
 
+TEST(Resume, SaysThatItGoesOnFromOtherInputs) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Trainer first(*device, options_with(0)), second(*device, options_with(0));
+    const RunInputs inputs = {{"tokens", "1000"}, {"learning_rate", "0.001"}};
+    save_training(directory / "run", first, inputs);
+    EXPECT_EQ(resume_training(directory / "run", second, inputs), "");
+    const std::string warning =
+        resume_training(directory / "run", second, {{"tokens", "900"}, {"learning_rate", "0.001"}});
+    EXPECT_NE(warning.find(R"(it was trained with tokens = "1000", this run has "900"; it goes on with)"),
+              std::string::npos)
+        << warning;
+    EXPECT_EQ(warning.find("learning_rate"), std::string::npos) << warning;
+}
+
 TEST(Resume, GoesOnToTheSameBits) {
     const auto device = make_cpu_device({.threads = 2});
     struct Case {
@@ -171,6 +186,13 @@ TEST(Schedule, WarmsUpThenFollowsACosine) {
     EXPECT_DOUBLE_EQ((LearningRateSchedule{.peak = 2, .least = 2, .warmup = 0, .steps = 10}.at(5)), 2);
     EXPECT_THROW(validate(LearningRateSchedule{.peak = 1, .least = 2}), UserError);
     EXPECT_THROW(validate(LearningRateSchedule{.warmup = -1}), UserError);
+}
+
+TEST(Schedule, HasOneTextWhereItIsTheSame) {
+    EXPECT_EQ((LearningRateSchedule{.peak = 0.5, .least = 0.5, .steps = 10}.text()), "0.5");
+    EXPECT_EQ((LearningRateSchedule{.peak = 0.5, .least = 0.5, .steps = 20}.text()), "0.5");
+    EXPECT_EQ((LearningRateSchedule{.peak = 0.5, .least = 0.1, .warmup = 4, .steps = 20}.text()),
+              "0.5 after 4 steps of warm-up, by a cosine to 0.1 at step 20");
 }
 
 }  // namespace
