@@ -213,6 +213,10 @@ inline std::vector<OpCase> movement_cases() {
              return std::vector{transpose(x[0], {1, 0})};
          }},
         {"transpose",
+         "transpose of a number",
+         {f32({})},
+         [](Graph&, In x) { return std::vector{transpose(x[0], {})}; }},
+        {"transpose",
          "transpose to head-major",
          {f32({2, 5, 3, 2, 3})},
          [](Graph&, In x) {

@@ -258,8 +258,8 @@ Launch prepare_column_sum(const Problem& problem, const Bound& b) {
 std::string refuse_permutation(const Problem& problem) {
     const std::size_t element = size_of(problem.inputs[0].dtype);
     if (element != 2 && element != 4) return "it moves elements of 2 or 4 bytes";
-    if (problem.inputs[0].shape.rank() > Permute::max_rank)
-        return fmt::format("it takes up to {} axes", Permute::max_rank);
+    const int rank = problem.inputs[0].shape.rank();
+    if (rank < 1 || rank > Permute::max_rank) return fmt::format("it takes 1 to {} axes", Permute::max_rank);
     return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
 }
 
