@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "mantissa/graph/tensor.h"
+#include "mantissa/passes/plan_memory.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/rewriter.h"
 
@@ -28,7 +29,25 @@ std::vector<bool> find_live(const Graph& graph) {
     return live;
 }
 
+/// By node: whether a result or an update lies in its memory.
+std::vector<bool> find_kept(const Graph& graph) {
+    std::vector<bool> kept(graph.size());
+    const auto mark = [&](Value value) { kept[static_cast<std::size_t>(value.node)] = true; };
+    for (const Result& result : graph.results()) mark(result.value);
+    for (const Update& update : graph.updates()) mark(update.value);
+    for (std::size_t id = graph.size(); id-- > 0;)
+        if (const Node& node = graph.node(static_cast<NodeId>(id)); kept[id] && is_view(graph, node))
+            mark(node.inputs[0]);
+    return kept;
+}
+
 bool is_source(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
+
+/// Whether the value lies in the memory of an input or a state.
+bool is_given(const Graph& graph, Value value) {
+    while (is_view(graph, graph.node(value.node))) value = graph.node(value.node).inputs[0];
+    return is_source(graph.node(value.node));
+}
 
 /// Whether the value is a scalar constant of this number, its sign included: x - -0 is not x where x is -0.
 bool is_number(const Graph& graph, Value value, double number) {
@@ -40,7 +59,8 @@ bool is_number(const Graph& graph, Value value, double number) {
 
 class Simplifier {
   public:
-    Simplifier(const Graph& source, MergeStages merge) : source_(source), rewriter_(source), merge_(merge) {}
+    Simplifier(const Graph& source, MergeStages merge)
+        : source_(source), kept_(find_kept(source)), rewriter_(source), merge_(merge) {}
 
     Graph run() {
         const std::vector<bool> live = find_live(source_);
@@ -60,7 +80,11 @@ class Simplifier {
     void visit(NodeId id) {
         const Node& node = source_.node(id);
         const std::vector<Value> inputs = rewriter_.map(node.inputs);
-        if (const auto value = shorter(node, inputs)) return rewriter_.place({id, 0}, *value);
+        // What a run gives is computed, even where that changes nothing: a state may be replaced by then, and
+        // the body of a fused node is made of what it computes.
+        const bool may_be_given = !kept_[static_cast<std::size_t>(id)];
+        if (const auto value = shorter(node, inputs); value && (may_be_given || !is_given(target(), *value)))
+            return rewriter_.place({id, 0}, *value);
         const auto [entry, is_new] =
             known_.try_emplace({node.op, merge_ == MergeStages::no ? node.origin.stage : Stage{},
                                 is_recomputed(node), inputs, node.attributes.text()},
@@ -121,6 +145,7 @@ class Simplifier {
     }
 
     const Graph& source_;
+    std::vector<bool> kept_;  // by node of the source
     Rewriter rewriter_;
     MergeStages merge_;
     // Nodes that were kept, by operation, stage (where that counts), whether they compute again what others

@@ -9,6 +9,7 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/pipeline.h"
+#include "mantissa/passes/plan_memory.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/adamw.h"
 #include "tests/support/random_graph.h"
@@ -80,6 +81,40 @@ TEST(Simplify, TellsConstantsApartInTheirLastDigitAndTheirSign) {
     const ReferenceFeed feed{{"x", {1}}}, zero{{"x", {-0.0}}};
     EXPECT_EQ(results(simplify(graph), feed), results(graph, feed));
     EXPECT_FALSE(std::signbit(results(simplify(graph), zero)[2][0]));
+}
+
+/// The state may be replaced before the result is read: what is computed of it is no longer what it is.
+TEST(Simplify, LeavesResultsAndUpdatesComputedWhereTheyWouldBecomeSources) {
+    Graph graph;
+    const auto state = [&](const char* name) {
+        return Tensor(graph, graph.add_state({.kind = State::Kind::optimizer,
+                                              .name = name,
+                                              .type = {DType::f32, {2, 3}},
+                                              .initializer = {}}));
+    };
+    const Tensor a = state("a"), b = state("b");
+    graph.add_result("same", call1("cast", {a}, {{"dtype", DType::f32}}).value());
+    graph.add_result("view", reshape((a * 1.0) * 1.0, {6}).value());
+    graph.add_result("inside", exp(a * 1.0).value());
+    graph.add_update(graph.find_state("a"), (b * 1.0).value());
+    graph.add_update(graph.find_state("b"), exp(b).value());
+    const Graph simple = simplify(graph);
+    EXPECT_EQ(print(simple),
+              "%0: f32[2, 3] = state() {dtype=f32, name=a, shape=[2, 3]}\n"
+              "%1: f32[2, 3] = state() {dtype=f32, name=b, shape=[2, 3]}\n"
+              "%2: f32[2, 3] = cast(%a) {dtype=f32}\n"
+              "%4: f32[2, 3] = mul(%a, 1)\n"
+              "%5: f32[6] = reshape(%4) {shape=[6]}\n"
+              "%6: f32[2, 3] = exp(%a)\n"
+              "%7: f32[2, 3] = mul(%b, 1)\n"
+              "%8: f32[2, 3] = exp(%b)\n"
+              "result same = %2\n"
+              "result view = %5\n"
+              "result inside = %6\n"
+              "update a = %7\n"
+              "update b = %8\n");
+    EXPECT_EQ(print(simplify(simple)), print(simple));
+    EXPECT_NO_THROW(plan_memory(simple, {}));
 }
 
 TEST(Simplify, KeepsInputsAndStatesEvenUnused) {
