@@ -112,7 +112,8 @@ class Lowering {
             result = add({.op = "constant", .dtype = dtype, .constant = node.attributes.number("value")});
         } else if (node.op->name == "iota") {
             const Access access =
-                counted_by(node.outputs[0].shape, static_cast<int>(node.attributes.integer("axis")));
+                counted_by(node.outputs[0].shape, static_cast<int>(node.attributes.integer("axis")),
+                           nest_.values.at({id, 0}));
             result = add({.op = "iota", .dtype = dtype, .varies = varies_with(access), .access = access});
         } else if (node.op->name == "reshape" || node.op->name == "broadcast" ||
                    node.op->name == "stop_gradient") {

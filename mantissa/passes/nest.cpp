@@ -121,9 +121,18 @@ class NestMaker {
             if (!varies)
                 return refuse("{} is neither {} rows, {} columns, both nor one element",
                               node.outputs[0].text(), nest_.rows, nest_.columns);
+            if (reads_counter(node) && by_elements(node.outputs[0].shape, Varies::not_at_all) != varies)
+                return refuse("a counter of {} could be one of rows or of columns", node.outputs[0].text());
             nest_.values[output] = *varies;
             for (std::size_t i = 0; i < node.inputs.size(); ++i) read(id, i, *varies);
         }
+    }
+
+    /// Whether an operand is made again from counters: in the node's shape, with nothing else to go by.
+    bool reads_counter(const Node& node) const {
+        return std::any_of(node.inputs.begin(), node.inputs.end(), [this](Value input) {
+            return from_source_(input) && !inside(input) && graph_.node(input.node).op->name != "constant";
+        });
     }
 
     /// How a value of a shape may vary, where that is clear. `as` breaks the tie of a square.
@@ -186,6 +195,8 @@ class NestMaker {
         }
         if (what != Reduces::row && node.op->name != "sum")
             return refuse("only sums go over rows, not {}", node.op->name);
+        if (what != Reduces::row && node.outputs[0].dtype != DType::f32)
+            return refuse("sums over rows are added in f32, not {}", name_of(node.outputs[0].dtype));
         nest_.values[output] = what == Reduces::row       ? Varies::by_row
                                : what == Reduces::columns ? Varies::by_column
                                                           : Varies::not_at_all;
@@ -288,8 +299,6 @@ std::string refuse_in_nest(const Graph& graph, const Node& node) {
                              axes.back() == static_cast<std::int64_t>(axes.size()) - 1 &&
                              static_cast<int>(axes.size()) >= shape.rank() - 1;
         const bool last = axes.size() == 1 && axes[0] == shape.rank() - 1;
-        if (!last && node.outputs[0].dtype != DType::f32)
-            return fmt::format("sums over rows are added in f32, not {}", name_of(node.outputs[0].dtype));
         if (!leading && !last)
             return fmt::format("{} goes over other axes than the last or all before it", op);
     } else if (node.op->fuser != FuserClass::elementwise && !is_movement(node) && !is_source(node)) {
@@ -302,12 +311,14 @@ std::string refuse_in_nest(const Graph& graph, const Node& node) {
     return "";
 }
 
-Access counted_by(const Shape& shape, int axis) {
-    if (axis == shape.rank() - 1) return {.columns = true};
+Access counted_by(const Shape& shape, int axis, Varies varies) {
+    const bool rows_only = varies == Varies::by_row;
+    if (axis == shape.rank() - 1 && !rows_only) return {.columns = true};
     Shape counter;  // the counter as an operand that has this axis only
     std::vector<std::int64_t> extents(static_cast<std::size_t>(shape.rank()), 1);
     extents[static_cast<std::size_t>(axis)] = shape[axis];
-    const std::optional<Access> access = rows_of_operand(shape, Shape(extents), shape.rank() - 1);
+    const int row_axes = rows_only ? shape.rank() : shape.rank() - 1;
+    const std::optional<Access> access = rows_of_operand(shape, Shape(extents), row_axes);
     check(access.has_value(), "one axis is one run of axes");
     return *access;
 }

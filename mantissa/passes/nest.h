@@ -68,7 +68,8 @@ int nest_instructions(std::string_view op);
 enum class Reduces : std::uint8_t { nothing, row, columns, everything };
 Reduces reduces(const Graph& graph, const Node& node);
 
-/// For the counter `iota` along an axis of a shape: which row it counts, or that it counts columns.
-Access counted_by(const Shape& shape, int axis);
+/// For the counter `iota` along an axis of a shape: which row it counts, or that it counts columns. All axes
+/// of a value that varies by row alone are rows, the last as well.
+Access counted_by(const Shape& shape, int axis, Varies varies);
 
 }  // namespace mantissa

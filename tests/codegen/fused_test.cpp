@@ -1,6 +1,7 @@
 // Fused kernels one by one: their code as text, where they store, what they refuse.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "mantissa/base/random.h"
@@ -240,6 +241,89 @@ TEST(Fused, MayBeWrittenOverAnOperand) {
         const auto got = loaded(run(one, feed, *device)[0], DType::f32);
         for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-4) << level;
     }
+}
+
+/// Runs a graph of exact numbers fused, at every level, against the reference.
+void expect_exact(const Graph& graph, const ReferenceFeed& feed) {
+    const ReferenceRun reference(graph, feed);
+    const Graph one = fused(graph);
+    for (const std::string& level : levels()) {
+        const auto results = run(one, feed, *device_at(level));
+        for (std::size_t r = 0; r < results.size(); ++r) {
+            const Value result = graph.results()[r].value;
+            EXPECT_EQ(loaded(results[r], graph.type(result).dtype), reference[result].values)
+                << level << ", result " << r;
+        }
+    }
+}
+
+/// A counter that stands beside a row's sum counts rows, though its only axis is its last.
+TEST(Fused, ACounterBesideSumsOfRowsCountsRows) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    for (const Shape& shape : {Shape{33, 3}, Shape{2, 5, 3}, Shape{3, 3}, Shape{1, 17}, Shape{17, 1}}) {
+        Graph graph;
+        const Tensor x = given(graph, "x", shape), sums = sum(x, {-1});
+        graph.add_result("y", (sums + cast(iota(graph, sums.shape(), sums.rank() - 1), DType::f32)).value());
+        std::vector<double> numbers;
+        for (std::int64_t i = 0; i < shape.elements(); ++i) numbers.push_back(static_cast<double>(i % 7));
+        expect_exact(graph, {{"x", numbers}});
+    }
+}
+
+/// A counter along an axis of one is 0; what is made of it keeps the axes that it alone has.
+TEST(Fused, ACounterOfOneKeepsItsAxes) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    for (const Shape& shape : {Shape{1, 1}, Shape{5, 1}, Shape{1, 5}}) {
+        Graph graph;
+        const Tensor x = given(graph, "x", {}), z = given(graph, "z", {1});
+        const Tensor seen = less_equal(iota(graph, shape, 1), iota(graph, shape, 0));
+        graph.add_result("y", (select(seen, x * 2.0, constant(graph, -1.5)) + z).value());
+        graph.add_result("counter", (x + cast(iota(graph, shape, 1), DType::f32)).value());
+        expect_exact(graph, {{"x", {3}}, {"z", {1}}});
+    }
+}
+
+/// A total of rows' sums is a sum over rows, too, and added up in FP32.
+TEST(Fused, ATotalInSixteenBitsIsNoPartOfANest) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+        Graph graph;
+        const Tensor x = given(graph, "x", {4, 6}, dtype);
+        const Tensor total = sum(sum(x, {1}), {0});
+        graph.add_result("total", total.value());
+        graph.add_result("row", sum(sum(given(graph, "r", {17}, dtype), {0}, KeepAxes::yes), {0}).value());
+        const Fusion fusion = fuse(simplify(graph), {.least_bytes_saved = 0});
+        EXPECT_EQ(std::count_if(fusion.refused.begin(), fusion.refused.end(),
+                                [](const PassRefusal& refusal) {
+                                    return refusal.reason.starts_with("sums over rows are added in f32, not");
+                                }),
+                  2);
+        if (dtype == DType::bf16) {
+            std::vector<double> ones(24, 1.0), more(17, 1.0);
+            expect_exact(graph, {{"x", ones}, {"r", more}});
+        }
+    }
+}
+
+/// A nest's results are what it computes, even where that changes nothing.
+TEST(Fused, AResultThatEqualsAnOperandIsStillComputed) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    Graph graph;
+    const Tensor x = given(graph, "x", {8, 6}), c = given(graph, "c", {8, 6});
+    const Tensor s(
+        graph,
+        graph.add_state(
+            {.kind = State::Kind::optimizer, .name = "s", .type = {DType::f32, {8, 6}}, .initializer = {}}));
+    graph.add_result("choice", select(less(c, c * 2.0), x, x).value());
+    graph.add_result("product", (s * 1.0).value());
+    graph.add_result("twice", (-(-c)).value());
+    graph.add_update(graph.find_state("s"), (s + x).value());
+    std::vector<double> numbers;
+    for (int i = 0; i < 48; ++i) numbers.push_back(i % 5 - 2);
+    const auto results = run(fused(graph), {{"x", numbers}, {"c", numbers}}, *device_at(levels().back()));
+    EXPECT_EQ(loaded(results[0], DType::f32), numbers);
+    EXPECT_EQ(loaded(results[1], DType::f32), std::vector<double>(48, 0.0));  // as it was before the run
+    EXPECT_EQ(loaded(results[2], DType::f32), numbers);
 }
 
 TEST(Fused, WhatIsNotFusedSaysWhy) {
