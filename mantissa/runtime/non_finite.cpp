@@ -43,13 +43,39 @@ std::string element_text(const Shape& shape, std::int64_t element) {
     return fmt::format("[{}]", fmt::join(index, ", "));
 }
 
+/// Adds the values that may hold infinities that are meant to those of which that is known. The body of a
+/// fused node is looked into: a mask may be one of its constants.
+void add_meant_infinities(const Graph& graph, std::set<Value>& meant) {
+    const auto add_outputs = [&](NodeId id) {
+        const auto outputs = static_cast<std::int32_t>(graph.node(id).outputs.size());
+        for (std::int32_t i = 0; i < outputs; ++i) meant.insert({id, i});
+    };
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        const Node& node = graph.node(id);
+        if (node.op->name == "constant") {
+            if (std::isinf(node.attributes.number("value"))) add_outputs(id);
+        } else if (node.op->name == "fused") {
+            const Graph& body = node.attributes.body("body").graph();
+            std::set<Value> inside;
+            for (std::size_t i = 0; i < node.inputs.size(); ++i)
+                if (meant.contains(node.inputs[i])) inside.insert({body.inputs()[i], 0});
+            add_meant_infinities(body, inside);
+            for (std::size_t i = 0; i < body.results().size(); ++i)
+                if (inside.contains(body.results()[i].value))
+                    meant.insert({id, static_cast<std::int32_t>(i)});
+        } else if (node.op->fuser == FuserClass::elementwise || node.op->fuser == FuserClass::movement) {
+            if (std::any_of(node.inputs.begin(), node.inputs.end(),
+                            [&](Value input) { return meant.contains(input); }))
+                add_outputs(id);
+        }
+    }
+}
+
 /// Walks beside a run and looks at what each operation reads and makes.
 class Search {
   public:
-    explicit Search(Execution& execution)
-        : execution_(execution), graph_(execution.plan().graph()), infinite_(graph_.size()) {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
-            infinite_[static_cast<std::size_t>(id)] = may_be_infinite(graph_.node(id));
+    explicit Search(Execution& execution) : execution_(execution), graph_(execution.plan().graph()) {
+        add_meant_infinities(graph_, meant_);
     }
 
     std::optional<NonFinite> run() {
@@ -59,15 +85,6 @@ class Search {
     }
 
   private:
-    bool infinite(NodeId id) const { return infinite_[static_cast<std::size_t>(id)]; }
-
-    bool may_be_infinite(const Node& node) const {
-        if (node.op->name == "constant") return std::isinf(node.attributes.number("value"));
-        if (node.op->fuser != FuserClass::elementwise && node.op->fuser != FuserClass::movement) return false;
-        return std::any_of(node.inputs.begin(), node.inputs.end(),
-                           [&](Value input) { return infinite(input.node); });
-    }
-
     /// What a run is given: states, inputs and views of them, each looked at before it is first read.
     bool reads_finite(NodeId id) {
         for (Value input : graph_.node(id).inputs) {
@@ -105,7 +122,7 @@ class Search {
             execution_.read_value(value, begin * size, bytes);
             for (std::int64_t i = 0; i < count; ++i) {
                 const double number = number_at(bytes.data() + i * size, type.dtype);
-                if (std::isfinite(number) || (std::isinf(number) && infinite(value.node))) continue;
+                if (std::isfinite(number) || (std::isinf(number) && meant_.contains(value))) continue;
                 const Node& node = graph_.node(reader);
                 found_ = NonFinite{.tensor = fmt::format("%{}", reader),
                                    .type = type,
@@ -121,7 +138,7 @@ class Search {
 
     Execution& execution_;
     const Graph& graph_;
-    std::vector<bool> infinite_;  ///< by node: whether its outputs may hold infinities that are meant
+    std::set<Value> meant_;  ///< values that may hold infinities that are meant
     std::set<Value> seen_;
     std::optional<NonFinite> found_;
 };
