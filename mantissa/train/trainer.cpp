@@ -147,13 +147,17 @@ void Trainer::derive() {
 float Trainer::validation_loss(std::span<const std::int32_t> tokens, std::span<const std::int32_t> targets) {
     allocate();
     if (!validation_) {
-        // Its arena is that of training: what is alive in a forward pass alone is a part of it.
         TrainerOptions without_dropout = options_;
         without_dropout.model.dropout = 0;
         without_dropout.pipeline.dump = {};
         BuiltGraph forward = build_evaluation(trace_gpt2(without_dropout), without_dropout.pipeline);
         validation_plan_ = std::make_unique<Plan>(std::move(forward.graph), device_);
-        validation_ = std::make_unique<Execution>(*validation_plan_, *memory_->state, *memory_->arena);
+        // What is alive in a forward pass alone is a part of training's, but without dropout attention may be
+        // one operation here that it is not there, with a workspace of its own.
+        const auto bytes = static_cast<std::size_t>(validation_plan_->memory().arena_bytes);
+        if (bytes > memory_->arena->size()) validation_arena_ = device_.allocate(bytes, "validation");
+        validation_ = std::make_unique<Execution>(*validation_plan_, *memory_->state,
+                                                  validation_arena_ ? *validation_arena_ : *memory_->arena);
     }
     derive();
     validation_->set_input("tokens", tokens);

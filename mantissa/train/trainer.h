@@ -135,6 +135,7 @@ class Trainer {
     std::vector<PaddedParameter> padded_;
     double build_milliseconds_ = 0;
     std::shared_ptr<TrainingMemory> memory_;
+    std::unique_ptr<DeviceMemory> validation_arena_;  // null where validation fits in that of training
     std::unique_ptr<Execution> execution_, accumulate_, validation_, derive_;
     std::int64_t steps_ = 0;
     std::int64_t derived_after_ = -1;  // writes of the state when the derived states were made

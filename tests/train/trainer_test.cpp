@@ -109,6 +109,26 @@ TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {
     }
 }
 
+/// Dropout in its weights hides attention in training, and validation has none.
+TEST(Trainer, ValidationMayNeedAnArenaOfItsOwn) {
+    const auto device = make_cpu_device();
+    TrainerOptions options{.model = {.name = "small",
+                                     .layers = 1,
+                                     .heads = 3,
+                                     .channels = 12,
+                                     .vocabulary = 33,
+                                     .context = 3,
+                                     .dropout = 0.1},
+                           .batch = 3,
+                           .sequence = 3};
+    Trainer plain(*device, options);
+    options.pipeline.match_attention = true;
+    Trainer matched(*device, options);
+    const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9}, targets{2, 3, 4, 5, 6, 7, 8, 9, 10};
+    EXPECT_EQ(matched.step(tokens, targets, 1e-3).loss, plain.step(tokens, targets, 1e-3).loss);
+    EXPECT_NEAR(matched.validation_loss(tokens, targets), plain.validation_loss(tokens, targets), 1e-5);
+}
+
 TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequence) {
     const auto device = make_cpu_device();
     const auto trainer = [&](std::int64_t sequence, bool matched) {
