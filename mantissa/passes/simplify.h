@@ -4,8 +4,9 @@
 // becomes
 //   %1 = reshape(%x), %2 = add(%1, %y)        with %2 standing for both sums
 //
-// Exact: every value that stays has the same bits. So x * 1 goes, and x + 0 stays, since -0 + 0 is +0. A result
-// or an update that was computed stays computed: where x is an input or a state, x * 1 as a result stays.
+// Exact: every value that stays has the same bits. So x * 1 goes, and x + 0 stays, since -0 + 0 is +0. A
+// result or an update that was computed stays computed: where x is an input or a state, x * 1 as a result
+// stays.
 #pragma once
 
 #include "mantissa/graph/graph.h"
