@@ -7,6 +7,7 @@
 
 #include "mantissa/passes/plan_memory.h"
 #include "mantissa/passes/rewriter.h"
+#include "mantissa/passes/uses.h"
 
 namespace mantissa {
 
@@ -14,7 +15,8 @@ namespace {
 
 class LayOut {
   public:
-    explicit LayOut(const Graph& source) : source_(source), rewriter_(source) {}
+    explicit LayOut(const Graph& source)
+        : source_(source), gives_(holds_what_a_run_gives(source)), rewriter_(source) {}
 
     LaidOut run() {
         copy_sources();
@@ -53,6 +55,8 @@ class LayOut {
     bool is_derived(NodeId id) const {
         const Node& node = source_.node(id);
         if (node.op->name != "cast" && node.op->name != "quantize_weight") return false;
+        // A result is read when the run is over, and the state has been replaced.
+        if (gives_[static_cast<std::size_t>(id)]) return false;
         return parameter_under(node) >= 0;
     }
 
@@ -179,6 +183,7 @@ class LayOut {
     }
 
     const Graph& source_;
+    std::vector<bool> gives_;  ///< by node of the source: whether it holds a result or an update
     Rewriter rewriter_;
     Graph derive_;
     std::vector<Derivation> derivations_;

@@ -12,6 +12,7 @@
 #include "mantissa/passes/plan_memory.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/rewriter.h"
+#include "mantissa/passes/uses.h"
 
 namespace mantissa {
 
@@ -27,18 +28,6 @@ std::vector<bool> find_live(const Graph& graph) {
         if (live[id])
             for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs) mark(input);
     return live;
-}
-
-/// By node: whether a result or an update lies in its memory.
-std::vector<bool> find_kept(const Graph& graph) {
-    std::vector<bool> kept(graph.size());
-    const auto mark = [&](Value value) { kept[static_cast<std::size_t>(value.node)] = true; };
-    for (const Result& result : graph.results()) mark(result.value);
-    for (const Update& update : graph.updates()) mark(update.value);
-    for (std::size_t id = graph.size(); id-- > 0;)
-        if (const Node& node = graph.node(static_cast<NodeId>(id)); kept[id] && is_view(graph, node))
-            mark(node.inputs[0]);
-    return kept;
 }
 
 bool is_source(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
@@ -60,7 +49,7 @@ bool is_number(const Graph& graph, Value value, double number) {
 class Simplifier {
   public:
     Simplifier(const Graph& source, MergeStages merge)
-        : source_(source), kept_(find_kept(source)), rewriter_(source), merge_(merge) {}
+        : source_(source), gives_(holds_what_a_run_gives(source)), rewriter_(source), merge_(merge) {}
 
     Graph run() {
         const std::vector<bool> live = find_live(source_);
@@ -82,7 +71,7 @@ class Simplifier {
         const std::vector<Value> inputs = rewriter_.map(node.inputs);
         // What a run gives is computed, even where that changes nothing: a state may be replaced by then, and
         // the body of a fused node is made of what it computes.
-        const bool may_be_given = !kept_[static_cast<std::size_t>(id)];
+        const bool may_be_given = !gives_[static_cast<std::size_t>(id)];
         if (const auto value = shorter(node, inputs); value && (may_be_given || !is_given(target(), *value)))
             return rewriter_.place({id, 0}, *value);
         const auto [entry, is_new] =
@@ -145,7 +134,7 @@ class Simplifier {
     }
 
     const Graph& source_;
-    std::vector<bool> kept_;  // by node of the source
+    std::vector<bool> gives_;  // by node of the source: whether it holds a result or an update
     Rewriter rewriter_;
     MergeStages merge_;
     // Nodes that were kept, by operation, stage (where that counts), whether they compute again what others

@@ -1,5 +1,7 @@
 #include "mantissa/passes/uses.h"
 
+#include "mantissa/passes/plan_memory.h"
+
 namespace mantissa {
 
 Uses::Uses(const Graph& graph, std::span<const Value> kept) {
@@ -15,6 +17,17 @@ Uses::Uses(const Graph& graph, std::span<const Value> kept) {
 
 void Uses::add(Value value, NodeId user) {
     uses_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)].push_back(user);
+}
+
+std::vector<bool> holds_what_a_run_gives(const Graph& graph) {
+    std::vector<bool> holds(graph.size());
+    const auto mark = [&](Value value) { holds[static_cast<std::size_t>(value.node)] = true; };
+    for (const Result& result : graph.results()) mark(result.value);
+    for (const Update& update : graph.updates()) mark(update.value);
+    for (std::size_t id = graph.size(); id-- > 0;)
+        if (const Node& node = graph.node(static_cast<NodeId>(id)); holds[id] && is_view(graph, node))
+            mark(node.inputs[0]);
+    return holds;
 }
 
 }  // namespace mantissa

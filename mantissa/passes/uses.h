@@ -22,4 +22,7 @@ class Uses {
     std::vector<std::vector<std::vector<NodeId>>> uses_;
 };
 
+/// By node: whether a result or an update of the run lies in its memory, as it is or as a view of it.
+std::vector<bool> holds_what_a_run_gives(const Graph& graph);
+
 }  // namespace mantissa

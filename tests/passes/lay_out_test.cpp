@@ -177,6 +177,21 @@ TEST(LayOut, ChangesNothingWhereNothingIsDerived) {
     EXPECT_EQ(laid.graph.size(), graph.size());
 }
 
+TEST(LayOut, LeavesACastThatIsAResult) {
+    Graph graph;
+    const Tensor p(
+        graph,
+        graph.add_state(
+            {.kind = State::Kind::parameter, .name = "p", .type = {DType::f32, {4, 6}}, .initializer = {}}));
+    const Tensor half = cast(p, DType::bf16);
+    graph.add_result("half", reshape(half, {24}).value());
+    graph.add_result("y", (half * half).value());
+    graph.add_update(graph.find_state("p"), (p * 0.5).value());
+    const LaidOut laid = lay_out(graph);
+    EXPECT_EQ(print(laid.graph), print(graph));
+    EXPECT_TRUE(laid.derive.states().empty());
+}
+
 TEST(LayOut, ABadStepLeavesTheCopies) {
     const Graph graph = training_step("bf16");
     const LaidOut laid = lay_out(graph);
