@@ -34,6 +34,9 @@ constexpr std::int64_t very_deep = 16384;
 constexpr std::int64_t enough_entries = 8;
 constexpr std::int64_t most_pack_lines = 192;
 
+/// Lines of an operand that are packed as one item, in whole panels.
+constexpr std::int64_t pack_lines(std::int64_t panel_size) { return rounded_up(most_pack_lines, panel_size); }
+
 /// Whether blocks go through the whole of k, one after another. Sums that are added to what there is stay in
 /// `out`.
 bool keeps_sums(const ContractionProblem& problem, const ContractionKernels& kernels,
@@ -53,8 +56,6 @@ std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels) 
                      fewest_chunks ? std::max(kernels.whole_depth, kernels.most_depth) : kernels.most_depth,
                      std::max<std::int64_t>(8, kernels.depth_unit));
 }
-
-std::int64_t pack_lines(std::int64_t panel_size) { return rounded_up(most_pack_lines, panel_size); }
 
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels) {
     Blocking out;

@@ -51,9 +51,6 @@ struct Blocking {
 /// problem serves every problem of the same k.
 std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels);
 
-/// Lines of an operand that are packed as one item, in whole panels.
-std::int64_t pack_lines(std::int64_t panel_size);
-
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels);
 
 }  // namespace mantissa::cpu

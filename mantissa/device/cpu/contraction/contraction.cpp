@@ -26,6 +26,9 @@ constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
 // before.
 constexpr std::size_t packed_past_caches_from = std::size_t{2} << 20;
 
+// What a thread packs at a time of an operand that is packed on its own.
+constexpr std::int64_t packing_item_bytes = 512 << 10;
+
 std::int64_t elements_of(const ContractionProblem& problem) {
     return problem.batch[0] * problem.batch[1] * problem.m * problem.n;
 }
@@ -115,16 +118,9 @@ void pack(const ContractionProblem& problem, Side side, const void* source, std:
     const bool streaming = bytes >= packed_past_caches_from;
     const OperandPanels panels(problem, side, kernels,
                                streaming ? PanelStores::streaming : PanelStores::plain);
-    // Items of some dozens of lines and one chunk of the depth.
-    const std::int64_t lines = side == Side::a ? problem.m : problem.n;
-    const std::int64_t group = pack_lines(panels.panel_size());
-    const std::int64_t groups = (lines + group - 1) / group;
-    const std::int64_t depth = depth_of_chunks(problem.k, kernels);
-    const std::int64_t chunks = (problem.k + depth - 1) / depth;
-    pool.for_each_block(groups * chunks, [&](std::int64_t item, int) {
-        const PanelRange part = part_of(lines, group, item % groups);
-        const PanelRange chunk = part_of(problem.k, depth, item / groups);
-        panels.pack({.data = source}, 0, part, chunk, packed.data() + panels.offset(part.begin, chunk));
+    const std::int64_t rows = panels.stored_rows(), part = panels.stored_rows_of(packing_item_bytes);
+    pool.for_each_block((rows + part - 1) / part, [&](std::int64_t item, int) {
+        panels.pack_stored(source, part_of(rows, part, item), packed.data());
         if (streaming) _mm_sfence();
     });
 }

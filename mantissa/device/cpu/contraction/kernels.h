@@ -32,18 +32,22 @@ struct Tile {
     std::int64_t lines_ahead = 4;
 };
 
-/// Copies `lines` lines of an operand, widened to FP32, into one panel [depth, panel size]; missing lines are
-/// 0.
+/// Copies lines of an operand, as they are or widened to FP32, into panels [depth, panel size], as many as
+/// they fill; missing lines of the last are 0.
 struct PanelCopy {
     const void* source = nullptr;
-    std::int64_t stride = 0;
-    std::int64_t lines = 0;  ///< 1 ... panel size
-    std::int64_t depth = 0;
+    std::int64_t stride = 0;  ///< of stored rows, in elements
+    std::int64_t lines = 0;   ///< 1 or more
+    std::int64_t depth = 0;   ///< 1 or more
     void* panel = nullptr;
-    /// Lines of cache so many elements behind those that are read are wanted in L2 soon; kernels may ask for
-    /// them, and never fault.
-    std::int64_t ahead = 0;
-    /// The panel may go past the caches.
+    std::int64_t panel_bytes = 0;  ///< from one panel to the next
+    /// So many stored rows behind those that are copied are read soon; kernels may ask for them, and never
+    /// fault.
+    std::int64_t rows_ahead = 0;
+    /// Where lines run along the depth: elements of the same rows that are copied right before and after.
+    std::int64_t depth_before = 0;
+    std::int64_t depth_after = 0;
+    /// The panels may go past the caches.
     bool streaming = false;
 };
 

@@ -136,7 +136,7 @@ const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, std::int64_t inner, 
     if (p_.a.packed) return static_cast<const std::byte*>(c_.arguments.a) + a_.offset(rows.begin, depth);
     if (c_.blocking.a_groups > 0)
         return buffer_of_a(chunk, inner) + rows.begin * c_.kernels.line_bytes(depth.size);
-    a_.pack(source_of_a(), entry_, rows, depth, worker_memory);
+    a_.pack(source_of_a(), entry_, rows, {depth, worker_memory});
     return worker_memory;
 }
 
@@ -161,15 +161,15 @@ void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
 void MatrixRun::pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const {
     const PanelRange columns = columns_of(chunk), depth = depth_of(chunk, inner);
     const PanelRange mine = part_of(columns.size, c_.blocking.pack_columns, group);
-    b_.pack({.data = c_.arguments.b}, entry_, {columns.begin + mine.begin, mine.size}, depth,
-            buffer_of_b(chunk, inner) + mine.begin * c_.kernels.line_bytes(depth.size));
+    b_.pack({.data = c_.arguments.b}, entry_, {columns.begin + mine.begin, mine.size},
+            {depth, buffer_of_b(chunk, inner) + mine.begin * c_.kernels.line_bytes(depth.size)});
 }
 
 void MatrixRun::pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t group) const {
     if (chunk > 0 && c_.blocking.rows_once()) return;
     const PanelRange rows = part_of(p_.m, c_.blocking.pack_rows, group), depth = depth_of(chunk, inner);
-    a_.pack(source_of_a(), entry_, rows, depth,
-            buffer_of_a(chunk, inner) + rows.begin * c_.kernels.line_bytes(depth.size));
+    a_.pack(source_of_a(), entry_, rows,
+            {depth, buffer_of_a(chunk, inner) + rows.begin * c_.kernels.line_bytes(depth.size)});
 }
 
 void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "mantissa/device/cpu/contraction/kernels.h"
@@ -20,20 +21,24 @@ inline Packed packed_element(Element element) {
         return std::bit_cast<float>(std::uint32_t{element} << 16);
 }
 
-/// Lines and depth that the source lacks become zeros, up to a whole word of the depth.
+/// Lines and depth that the source lacks become zeros, up to a whole panel and a whole word of the depth.
 template <class Element, class Packed, int Size, int DepthOfWord, PanelSource Source>
 void pack_plainly(const PanelCopy& copy) {
     const auto* const source = static_cast<const Element*>(copy.source);
-    auto* const panel = static_cast<Packed*>(copy.panel);
     const std::int64_t line_step = Source == PanelSource::along_depth ? copy.stride : 1;
     const std::int64_t depth_step = Source == PanelSource::along_depth ? 1 : copy.stride;
     const std::int64_t padded = (copy.depth + DepthOfWord - 1) / DepthOfWord * DepthOfWord;
-    for (std::int64_t k = 0; k < padded; ++k)
-        for (std::int64_t line = 0; line < Size; ++line) {
-            const bool there = line < copy.lines && k < copy.depth;
-            panel[(k / DepthOfWord * Size + line) * DepthOfWord + k % DepthOfWord] =
-                there ? packed_element<Packed>(source[line * line_step + k * depth_step]) : Packed{};
-        }
+    auto* first = static_cast<std::byte*>(copy.panel);
+    for (std::int64_t begin = 0; begin < copy.lines; begin += Size, first += copy.panel_bytes) {
+        auto* const panel = reinterpret_cast<Packed*>(first);
+        for (std::int64_t k = 0; k < padded; ++k)
+            for (std::int64_t line = 0; line < Size; ++line) {
+                const bool there = begin + line < copy.lines && k < copy.depth;
+                panel[(k / DepthOfWord * Size + line) * DepthOfWord + k % DepthOfWord] =
+                    there ? packed_element<Packed>(source[(begin + line) * line_step + k * depth_step])
+                          : Packed{};
+            }
+    }
 }
 
 }  // namespace

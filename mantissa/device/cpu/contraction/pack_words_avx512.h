@@ -33,9 +33,8 @@ inline __m256i sixteen_halves(const std::uint16_t* from, bool whole, std::int64_
 
 // What the words of a panel, 32 bits each, are made of. depth: elements along the depth in a word. along:
 // sixteen words of one line that runs along the depth, of which there are `count` elements. across: one word
-// of each of sixteen neighbouring lines, of which there are `count`, from at most `left` stored rows;
-// across_eight: two words of each of eight lines, the first of all before the second. Where not `Whole`, what
-// the source lacks is 0 and not read.
+// of each of sixteen neighbouring lines, of which there are `count`, from at most `left` stored rows. Where
+// not `Whole`, what the source lacks is 0 and not read.
 
 struct Floats {
     using Element = float;
@@ -48,16 +47,6 @@ struct Floats {
     template <bool Whole>
     static __m512i across(const float* from, std::int64_t, std::int64_t, std::int64_t count) {
         return along<Whole>(from, count);
-    }
-    template <bool Whole>
-    static __m512i across_eight(const float* from, std::int64_t stride, std::int64_t left,
-                                std::int64_t count) {
-        const auto row = [&](std::int64_t k) {
-            if (Whole) return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + k * stride));
-            return k < left ? _mm256_maskz_loadu_epi32(static_cast<__mmask8>(first(count)), from + k * stride)
-                            : _mm256_setzero_si256();
-        };
-        return _mm512_inserti64x4(_mm512_castsi256_si512(row(0)), row(1), 1);
     }
 };
 
@@ -72,13 +61,6 @@ struct WidenedBf16 {
     template <bool Whole>
     static __m512i across(const std::uint16_t* from, std::int64_t, std::int64_t, std::int64_t count) {
         return along<Whole>(from, count);
-    }
-    template <bool Whole>
-    static __m512i across_eight(const std::uint16_t* from, std::int64_t stride, std::int64_t left,
-                                std::int64_t count) {
-        const __m128i odd =
-            Whole || left > 1 ? eight_halves(from + stride, Whole, count) : _mm_setzero_si128();
-        return widened(_mm256_set_m128i(odd, eight_halves(from, Whole, count)));
     }
 
   private:
@@ -103,20 +85,6 @@ struct PairedBf16 {
         // Half i of the one row, then half i of the other.
         return _mm512_permutexvar_epi16(
             pairs_of_halves(16, _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15)),
-            rows);
-    }
-    template <bool Whole>
-    static __m512i across_eight(const std::uint16_t* from, std::int64_t stride, std::int64_t left,
-                                std::int64_t count) {
-        const auto row = [&](std::int64_t k) {
-            return Whole || k < left ? eight_halves(from + k * stride, Whole, count) : _mm_setzero_si128();
-        };
-        __m512i rows = _mm512_castsi128_si512(row(0));
-        rows = _mm512_inserti32x4(rows, row(1), 1);
-        rows = _mm512_inserti32x4(rows, row(2), 2);
-        rows = _mm512_inserti32x4(rows, row(3), 3);
-        return _mm512_permutexvar_epi16(
-            pairs_of_halves(8, _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23)),
             rows);
     }
 

@@ -5,6 +5,8 @@
 
 #include <immintrin.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "mantissa/device/cpu/contraction/kernels.h"
@@ -147,11 +149,50 @@ void pack_across_depth(const PanelCopy& copy) {
     }
 }
 
+/// Rows that lie across the depth are packed so many at a time: a panel then gets whole lines of cache, or
+/// nearly, before the next does.
+constexpr std::int64_t rows_across = 16;
+
+/// Rows `begin` ... `end` - 1, in the order of memory.
+template <class Element>
+inline void ask_for_rows(const PanelCopy& copy, std::int64_t begin, std::int64_t end) {
+    const auto* const source = static_cast<const Element*>(copy.source);
+    for (std::int64_t row = begin; row < std::min(end, copy.depth + copy.rows_ahead); ++row)
+        for (std::int64_t line = 0; line < copy.lines; line += 64 / sizeof(Element))
+            _mm_prefetch(source + row * copy.stride + line, _MM_HINT_T0);
+}
+
+/// One panel after another. Rows across the depth are asked for while those before them are packed.
+template <PanelKernel One, class Element, int Size, PanelSource Source>
+void pack_panels(const PanelCopy& copy) {
+    constexpr bool along = Source == PanelSource::along_depth;
+    const std::int64_t slice = along ? copy.depth : rows_across;
+    const std::int64_t panels = (copy.lines + Size - 1) / Size;
+    const auto* const source = static_cast<const Element*>(copy.source);
+    for (std::int64_t k = 0; k < copy.depth; k += slice)
+        for (std::int64_t panel = 0; panel < panels; ++panel) {
+            const std::int64_t line = panel * Size;
+            if constexpr (!along)
+                ask_for_rows<Element>(copy, k + slice + slice * panel / panels,
+                                      k + slice + slice * (panel + 1) / panels);
+            PanelCopy one = copy;
+            one.source = source + (along ? line * copy.stride + k : k * copy.stride + line);
+            one.lines = std::min<std::int64_t>(Size, copy.lines - line);
+            one.depth = std::min(slice, copy.depth - k);
+            one.panel = static_cast<std::byte*>(copy.panel) + panel * copy.panel_bytes + k * Size * 4;
+            One(one);
+        }
+}
+
 /// FP32 panels, of FP32 or BF16.
 template <int Size>
 PanelKernels widened_panels_ymm() {
-    return {{{pack_along_depth<Floats, Size>, pack_along_depth<WidenedBf16, Size>},
-             {pack_across_depth<Floats, Size>, pack_across_depth<WidenedBf16, Size>}}};
+    constexpr auto along = PanelSource::along_depth, across = PanelSource::across_depth;
+    using Half = std::uint16_t;
+    return {{{pack_panels<pack_along_depth<Floats, Size>, float, Size, along>,
+              pack_panels<pack_along_depth<WidenedBf16, Size>, Half, Size, along>},
+             {pack_panels<pack_across_depth<Floats, Size>, float, Size, across>,
+              pack_panels<pack_across_depth<WidenedBf16, Size>, Half, Size, across>}}};
 }
 
 }  // namespace

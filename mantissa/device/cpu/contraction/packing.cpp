@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <numeric>
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
@@ -25,17 +24,6 @@ std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return (size + u
 
 /// How much of a line that runs along the depth is staged at a time.
 constexpr std::int64_t slice_along = 64;
-
-/// How many stored rows across the depth, so many bytes apart, are packed at a time. Two blocks of the
-/// kernels, or one where the lines are so many that these rows and the next would fill much of L2. Where a
-/// row gives a panel less than a line of cache, that line is to stay in L1 for the next panel: rows share as
-/// many of its sets, of eight lines each, as their distance leaves.
-std::int64_t slice_across(std::int64_t row_bytes, std::int64_t panel_row_bytes, std::int64_t stride_bytes) {
-    constexpr std::int64_t page = 4096, ways = 8;
-    if (panel_row_bytes < 64)
-        return std::clamp<std::int64_t>(ways * page / std::gcd(page, stride_bytes), 16, 64);
-    return row_bytes <= 1024 ? 64 : 32;
-}
 
 /// The parts of some stored rows are staged as the source has them: of one panel, 64 deep, or of 32 rows
 /// across some panels, since short rows cost a call each. 48 KB hold them, four parts of BF16 or one of FP32.
@@ -87,39 +75,63 @@ const std::byte* OperandPanels::element(const void* source, std::int64_t entry, 
            static_cast<std::int64_t>(size_of(layout_.dtype)) * (matrix + in_matrix);
 }
 
-void OperandPanels::pack(const OperandSource& from, std::int64_t entry, PanelRange lines, PanelRange depth,
-                         std::byte* panels) const {
-    if (layout_.two_of_four && kernels_.skips_zeros) return pack_compressed(from, lines, depth, panels);
+void OperandPanels::pack(const OperandSource& source, std::int64_t entry, PanelRange lines,
+                         const PanelChunk& chunk) const {
+    if (layout_.two_of_four && kernels_.skips_zeros) return pack_compressed(source, lines, chunk);
+    pack_part(source, entry, lines, chunk.depth, chunk);
+}
+
+void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, PanelRange lines,
+                              PanelRange depth, const PanelChunk& chunk) const {
+    if (lines.size == 0 || depth.size == 0) return;
     if (kernels_.conversion.convert || layout_.two_of_four || layout_.mapped)
-        return pack_staged(from, entry, lines, depth, panels);
-    const void* const source = from.data;
+        return pack_staged(source, entry, lines, depth, chunk);
     const bool along = form_ == PanelSource::along_depth;
-    const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
-    const auto element_bytes = static_cast<std::int64_t>(size_of(layout_.dtype));
-    const std::int64_t slice = along ? depth.size
-                                     : slice_across(lines.size * element_bytes, panel_size_ * element_bytes,
-                                                    layout_.leading * element_bytes);
-    const std::int64_t count = (lines.size + panel_size_ - 1) / panel_size_;
-    // What is read next is asked for on the way: by the kernels along the depth, where that is the lines of
-    // the next panel, be they the first that some thread packs next; and here across, where it is the next
-    // rows, in the order of memory.
-    if (!along) prefetch(source, entry, lines, {depth.begin, std::min(slice, depth.size)}, 0, 1);
-    for (std::int64_t k = 0; k < depth.size; k += slice) {
-        const PanelRange next{depth.begin + k + slice,
-                              std::clamp<std::int64_t>(depth.size - k - slice, 0, slice)};
-        for (std::int64_t panel = 0; panel < count; ++panel) {
-            const std::int64_t line = panel * panel_size_;
-            if (!along) prefetch(source, entry, lines, next, panel, count);
-            const bool last = lines.begin + line + panel_size_ >= lines_;
-            kernel_({.source = element(source, entry, lines.begin + line, depth.begin + k),
-                     .stride = layout_.leading,
-                     .lines = std::min(panel_size_, lines.size - line),
-                     .depth = std::min(slice, depth.size - k),
-                     .panel = panels + line * line_bytes + k * panel_size_ * kernels_.element_bytes,
-                     .ahead = along && !last ? panel_size_ * layout_.leading : 0,
-                     .streaming = stores_ == PanelStores::streaming});
+    const std::int64_t before = (depth.begin - chunk.depth.begin) * panel_size_ * kernels_.element_bytes;
+    const std::int64_t lines_left = lines_ - lines.begin - lines.size;
+    const std::int64_t depth_left = problem_.k - depth.begin - depth.size;
+    kernel_({.source = element(source.data, entry, lines.begin, depth.begin),
+             .stride = layout_.leading,
+             .lines = lines.size,
+             .depth = depth.size,
+             .panel = chunk.panels + before,
+             .panel_bytes = panel_size_ * kernels_.line_bytes(chunk.depth.size),
+             .rows_ahead = along ? lines_left : depth_left,
+             .depth_before = chunk.whole_rows ? depth.begin : 0,
+             .depth_after = chunk.whole_rows ? depth_left : 0,
+             .streaming = stores_ == PanelStores::streaming});
+}
+
+std::int64_t OperandPanels::stored_rows() const {
+    return form_ == PanelSource::along_depth ? lines_ : problem_.k;
+}
+
+std::int64_t OperandPanels::stored_rows_of(std::int64_t bytes) const {
+    // Sixteen words of two elements along the depth, which begin with a tile.
+    const std::int64_t unit = form_ == PanelSource::along_depth ? panel_size_ : 32;
+    const std::int64_t row = form_ == PanelSource::along_depth ? problem_.k : lines_;
+    const std::int64_t row_bytes = row * static_cast<std::int64_t>(size_of(layout_.dtype));
+    return std::max<std::int64_t>(1, bytes / std::max<std::int64_t>(1, row_bytes * unit)) * unit;
+}
+
+void OperandPanels::pack_stored(const void* source, PanelRange rows, std::byte* packed) const {
+    const std::int64_t deep = depth_of_chunks(problem_.k, kernels_), end = rows.begin + rows.size;
+    const auto chunk_of = [&](std::int64_t k, std::int64_t line) {
+        const PanelRange depth = part_of(problem_.k, deep, k / deep);
+        return PanelChunk{depth, packed + offset(line, depth), form_ == PanelSource::along_depth};
+    };
+    if (form_ == PanelSource::across_depth) {
+        for (std::int64_t k = rows.begin; k < end;) {
+            const PanelChunk chunk = chunk_of(k, 0);
+            const std::int64_t next = std::min(end, chunk.depth.begin + chunk.depth.size);
+            pack_part({.data = source}, 0, {0, lines_}, {k, next - k}, chunk);
+            k = next;
         }
+        return;
     }
+    for (std::int64_t line = rows.begin; line < end; line += panel_size_)
+        for (std::int64_t k = 0; k < problem_.k; k += deep)
+            pack({.data = source}, 0, {line, std::min(panel_size_, end - line)}, chunk_of(k, line));
 }
 
 void OperandPanels::kept_numbers(const void* data, std::int64_t line, PanelRange depth,
@@ -137,8 +149,10 @@ void OperandPanels::kept_numbers(const void* data, std::int64_t line, PanelRange
         std::memcpy(numbers, values, static_cast<std::size_t>(count) * sizeof(float));
 }
 
-void OperandPanels::pack_compressed(const OperandSource& source, PanelRange lines, PanelRange depth,
-                                    std::byte* panels) const {
+void OperandPanels::pack_compressed(const OperandSource& source, PanelRange lines,
+                                    const PanelChunk& chunk) const {
+    const PanelRange depth = chunk.depth;
+    std::byte* const panels = chunk.panels;
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const std::int64_t word_row = kernels_.width * kernels_.element_bytes;  // of a panel of b
     std::memset(panels, 0, static_cast<std::size_t>(rounded_up(lines.size, panel_size_) * line_bytes));
@@ -215,7 +229,7 @@ void OperandPanels::stage(const OperandSource& source, std::int64_t entry, Panel
 }
 
 void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines,
-                                PanelRange depth, std::byte* panels) const {
+                                PanelRange depth, const PanelChunk& chunk) const {
     alignas(64) std::byte parts[most_staged_lines * most_staged_rows * 4 * 2];
     const Conversion& conversion = kernels_.conversion;
     const bool along = form_ == PanelSource::along_depth;
@@ -224,6 +238,7 @@ void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry,
     const auto part_bytes =
         static_cast<std::int64_t>(size_of(conversion.convert ? conversion.part : layout_.dtype));
     const std::int64_t stride = along ? slice : group, whole = group * slice * part_bytes;
+    const std::int64_t line_bytes = kernels_.line_bytes(chunk.depth.size);
     for (std::int64_t line = 0; line < lines.size; line += group)
         for (std::int64_t k = 0; k < depth.size; k += slice) {
             const PanelRange some{lines.begin + line, std::min(group, lines.size - line)};
@@ -231,15 +246,16 @@ void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry,
             const std::int64_t next = std::clamp<std::int64_t>(depth.size - k - slice, 0, slice);
             if (!layout_.two_of_four) prefetch(source.data, entry, some, {deep.begin + slice, next}, 0, 1);
             stage(source, entry, some, deep, {parts, stride, part_bytes, whole});
-            for (std::int64_t first = 0; first < some.size; first += panel_size_)
-                pack_terms({.source = parts + first * part_bytes,
-                            .stride = stride,
-                            .lines = std::min(panel_size_, some.size - first),
-                            .depth = deep.size,
-                            .panel = panels + (line + first) * kernels_.line_bytes(depth.size) +
-                                     k * panel_size_ * kernels_.element_bytes,
-                            .streaming = stores_ == PanelStores::streaming},
-                           whole, kernels_.padded(depth.size) * panel_size_ * kernels_.element_bytes);
+            const std::int64_t before =
+                (deep.begin - chunk.depth.begin) * panel_size_ * kernels_.element_bytes;
+            pack_terms({.source = parts,
+                        .stride = stride,
+                        .lines = some.size,
+                        .depth = deep.size,
+                        .panel = chunk.panels + line * line_bytes + before,
+                        .panel_bytes = panel_size_ * line_bytes,
+                        .streaming = stores_ == PanelStores::streaming},
+                       whole, kernels_.padded(chunk.depth.size) * panel_size_ * kernels_.element_bytes);
         }
 }
 

@@ -28,6 +28,14 @@ struct OperandSource {
     const void* map_args = nullptr;
 };
 
+/// Where the panels of some lines go, in a chunk of the depth.
+struct PanelChunk {
+    PanelRange depth;
+    std::byte* panels;
+    /// The same lines are packed into all chunks, one after another.
+    bool whole_rows = false;
+};
+
 /// plain: panels are read soon, from L2. streaming: past the caches, where the kernels can do that; the
 /// thread that packs has a fence to set before others read.
 enum class PanelStores { plain, streaming };
@@ -46,10 +54,16 @@ class OperandPanels {
     /// Where the panel of `line` begins in the chunk that is `depth` of a packed operand.
     std::int64_t offset(std::int64_t line, PanelRange depth) const;
 
-    /// Writes the panels of `lines` x `depth` from where the operand lies in memory; `lines` begins with a
-    /// panel.
-    void pack(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
-              std::byte* panels) const;
+    /// Writes the panels of `lines` x the depth of the chunk from where the operand lies in memory; `lines`
+    /// begins with a panel.
+    void pack(const OperandSource& source, std::int64_t entry, PanelRange lines,
+              const PanelChunk& chunk) const;
+    /// Rows as the operand lies in memory, which are its lines or its depth: how many there are.
+    std::int64_t stored_rows() const;
+    /// How many of them make about `bytes`, and whole panels or whole lines of them.
+    std::int64_t stored_rows_of(std::int64_t bytes) const;
+    /// Writes what some stored rows are of the whole operand, packed. Memory is read in its order.
+    void pack_stored(const void* source, PanelRange rows, std::byte* packed) const;
     /// Asks for the part `share` of `shares` of `lines` x `depth`, where it lies in memory, to come into L2.
     void prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                   std::int64_t share, std::int64_t shares) const;
@@ -61,10 +75,13 @@ class OperandPanels {
         std::int64_t stride, element_bytes, part_bytes;
     };
 
-    /// pack() for operands that are mapped, converted or filled up: a few stored rows at a time by way of
-    /// their parts.
+    /// Of `lines`, as much of the depth of the chunk as `depth` is.
+    void pack_part(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                   const PanelChunk& chunk) const;
+    /// pack_part() for operands that are mapped, converted or filled up: a few stored rows at a time by way
+    /// of their parts.
     void pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
-                     std::byte* panels) const;
+                     const PanelChunk& chunk) const;
     /// The parts of `lines` x `depth`: part i of stored row r at parts[i] + r * stride elements.
     void stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                const Staging& staging) const;
@@ -72,8 +89,7 @@ class OperandPanels {
     void map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
              std::int64_t stride) const;
     /// pack() of a compressed operand for kernels that skip zeros.
-    void pack_compressed(const OperandSource& source, PanelRange lines, PanelRange depth,
-                         std::byte* panels) const;
+    void pack_compressed(const OperandSource& source, PanelRange lines, const PanelChunk& chunk) const;
     /// What a compressed line keeps of so much depth, in FP32.
     void kept_numbers(const void* data, std::int64_t line, PanelRange depth, float* numbers) const;
     /// Part of a line as its parts, or as it is where nothing is converted.

@@ -15,6 +15,8 @@
 // 2, column, k % 2).
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -41,15 +43,19 @@ constexpr std::int64_t index_in_b(std::int64_t line, std::int64_t k) {
 template <PanelSource Source, std::int64_t (*Index)(std::int64_t, std::int64_t)>
 void pack_tiles(const PanelCopy& copy) {
     const auto* const source = static_cast<const std::uint16_t*>(copy.source);
-    auto* const panel = static_cast<std::uint16_t*>(copy.panel);
     const std::int64_t line_step = Source == PanelSource::along_depth ? copy.stride : 1;
     const std::int64_t depth_step = Source == PanelSource::along_depth ? 1 : copy.stride;
     const std::int64_t padded = (copy.depth + tile_depth - 1) / tile_depth * tile_depth;
-    if (copy.lines < tile_panel || copy.depth < padded)
-        std::memset(panel, 0, static_cast<std::size_t>(padded * tile_panel) * sizeof *panel);
-    for (std::int64_t line = 0; line < copy.lines; ++line)
-        for (std::int64_t k = 0; k < copy.depth; ++k)
-            panel[Index(line, k)] = source[line * line_step + k * depth_step];
+    auto* first = static_cast<std::byte*>(copy.panel);
+    for (std::int64_t begin = 0; begin < copy.lines; begin += tile_panel, first += copy.panel_bytes) {
+        auto* const panel = reinterpret_cast<std::uint16_t*>(first);
+        const std::int64_t lines = std::min(tile_panel, copy.lines - begin);
+        if (lines < tile_panel || copy.depth < padded)
+            std::memset(panel, 0, static_cast<std::size_t>(padded * tile_panel) * sizeof *panel);
+        for (std::int64_t line = 0; line < lines; ++line)
+            for (std::int64_t k = 0; k < copy.depth; ++k)
+                panel[Index(line, k)] = source[(begin + line) * line_step + k * depth_step];
+    }
 }
 
 using TileSums = float[4][16][16];  // rows 0-15 and columns 0-15, then 16-31, then the rows below
