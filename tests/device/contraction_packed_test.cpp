@@ -29,6 +29,7 @@ struct Case {
     Sizes sizes;
     DType type;
     Transpose ta, tb;
+    Multiply multiply = Multiply::as_stored;
 };
 
 template <class How>
@@ -42,7 +43,8 @@ std::vector<float> product(const Case& c, bool pack_a, bool pack_b, ThreadPool& 
                                .k = c.sizes.k,
                                .a = a.layout(),
                                .b = b.layout(),
-                               .out = {.leading = c.sizes.n}};
+                               .out = {.leading = c.sizes.n},
+                               .multiply = c.multiply};
     std::vector<float> out(static_cast<std::size_t>(c.sizes.m * c.sizes.n), NAN);
     ContractionArguments arguments{.a = a.data(), .b = b.data(), .out = out.data()};
     Buffer packed_a(0), packed_b(0);
@@ -105,6 +107,18 @@ TEST(ContractionPacked, SameBitsPastTheCaches) {
                 expect_same_bits({{1401, 3, 769}, type, transposed, Transpose::no}, pool, isa);
                 expect_same_bits({{3, 3072, 1536}, type, Transpose::no, transposed}, pool, isa);
             }
+}
+
+TEST(ContractionPacked, SameBitsOfConvertedOperandsInSeveralItems) {
+    // 4 MB of FP32: rows across the depth are cut where no chunk of it ends.
+    ThreadPool pool(2);
+    for (const Isa isa : testable_levels())
+        for (const Transpose transposed : {Transpose::no, Transpose::yes}) {
+            expect_same_bits({{3, 1401, 769}, DType::f32, Transpose::no, transposed, Multiply::tf32}, pool,
+                             isa);
+            expect_same_bits({{1401, 3, 769}, DType::f32, transposed, Transpose::no, Multiply::tf32}, pool,
+                             isa);
+        }
 }
 
 /// Packed by `vectors`, an operand is byte by byte what `plain` packs.
