@@ -48,6 +48,7 @@ class Lowering {
         }
         for (NodeId id : nodes_)
             for (const Value& input : body.node(id).inputs) ++uses_[static_cast<std::size_t>(input.node)];
+        for (NodeId id : nodes_) count_beside_one(id);
     }
 
     LoopNest run(NestOrReason made, bool tail) {
@@ -142,10 +143,85 @@ class Lowering {
         return node.op->name == "constant" && node.attributes.number("value") == 1;
     }
 
+    /// Where an addition is t + 1 or 1 - t t, the latter as what differentiating tanh makes: t, if it is
+    /// tanh.
+    NodeId tanh_beside_one(NodeId id) const {
+        const Node& node = body_.node(id);
+        if (node.op->name != "add" || node.outputs[0].dtype != DType::f32) return -1;
+        for (std::size_t i : {0u, 1u}) {
+            if (!is_one(node.inputs[1 - i])) continue;
+            NodeId at = node.inputs[i].node;
+            const Node* square = negated_only_by(id, i);
+            if (square && square->op->name == "mul" && square->inputs[0] == square->inputs[1])
+                at = square->inputs[0].node;
+            if (body_.node(at).op->name == "tanh") return at;
+        }
+        return -1;
+    }
+
+    /// x of -x and of nothing else, where an operand is that and nothing else reads it.
+    const Node* negated_only_by(NodeId id, std::size_t index) const {
+        const Node* negated = only_read_by(id, index);
+        if (!negated || negated->op->name != "neg") return nullptr;
+        return only_read_by(body_.node(id).inputs[index].node, 0);
+    }
+
+    void count_beside_one(NodeId id) {
+        const NodeId from = tanh_beside_one(id);
+        if (from < 0) return;
+        const bool squared = body_.node(id).inputs[0].node != from && body_.node(id).inputs[1].node != from;
+        beside_one_[from] += squared ? 2 : 1;
+    }
+
+    /// Both t + 1 and 1 - t t, where nothing else reads t = tanh(x): p = t + 1 is the logistic function,
+    /// which takes one exponential and no more, and 1 - t t is p (2 - p).
+    bool logistic(NodeId id) {
+        const NodeId from = tanh_beside_one(id);
+        if (from < 0) return false;
+        const int uses = uses_[static_cast<std::size_t>(from)];
+        if (uses < 2 || beside_one_[from] != uses) return false;
+        const auto [entry, is_new] = logistic_.try_emplace(from, -1);
+        if (is_new)
+            entry->second =
+                add({.op = "one_plus_tanh", .dtype = DType::f32, .arguments = {argument(from, 0)}});
+        const int p = entry->second;
+        const Node& node = body_.node(id);
+        int& result = step_of_[static_cast<std::size_t>(id)];
+        result = p;
+        if (node.inputs[0].node == from || node.inputs[1].node == from) return true;
+        const int two = add({.op = "constant", .dtype = DType::f32, .constant = 2});
+        const int rest = add({.op = "sub", .dtype = DType::f32, .arguments = {two, p}});
+        result = add({.op = "mul", .dtype = DType::f32, .arguments = {p, rest}});
+        return true;
+    }
+
+    /// y + a + a, the derivative of a product of like factors: a is doubled exactly, so that one rounding is
+    /// left of two.
+    bool add_twice(NodeId id) {
+        const Node& node = body_.node(id);
+        for (std::size_t i : {0u, 1u}) {
+            const Node* sum = only_read_by(id, i);
+            if (!sum || sum->op->name != "add") continue;
+            const NodeId before = node.inputs[i].node;
+            if (step(step_of_[static_cast<std::size_t>(before)]).op != "add") continue;
+            for (std::size_t j : {0u, 1u}) {
+                if (sum->inputs[j] != node.inputs[1 - i] || sum->inputs[0] == sum->inputs[1]) continue;
+                const int two = add({.op = "constant", .dtype = DType::f32, .constant = 2});
+                step_of_[static_cast<std::size_t>(id)] =
+                    add({.op = "fma",
+                         .dtype = DType::f32,
+                         .arguments = {argument(id, 1 - i), two, argument(before, 1 - j)}});
+                return true;
+            }
+        }
+        return false;
+    }
+
     /// Additions that are better made in one with what they add: a product, rounded once, and tanh + 1, the
     /// logistic function, which needs one exponential and loses no digits where tanh is near -1.
     bool add_contracted(NodeId id) {
         const Node& node = body_.node(id);
+        if (logistic(id) || add_twice(id)) return true;
         for (std::size_t i : {0u, 1u}) {
             const Node* made = only_read_by(id, i);
             if (!made || node.inputs[0] == node.inputs[1]) continue;
@@ -171,7 +247,8 @@ class Lowering {
         for (std::size_t i : {0u, 1u}) {
             if (!only_read_by(id, i)) continue;
             const int made = argument(id, i);
-            if (step(made).op != "one_plus_tanh") continue;
+            const auto shared = [made](const auto& entry) { return entry.second == made; };
+            if (step(made).op != "one_plus_tanh" || std::ranges::any_of(logistic_, shared)) continue;
             const int x = step(made).arguments[0];
             step_of_[static_cast<std::size_t>(id)] = add(
                 {.op = "times_one_plus_tanh", .dtype = DType::f32, .arguments = {argument(id, 1 - i), x}});
@@ -334,6 +411,8 @@ class Lowering {
     std::map<int, int> kept_;       // scratch row by step
     std::map<std::tuple<int, bool, bool, std::int64_t, std::int64_t>, int> loads_;
     std::map<NodeId, RowSum> sums_;
+    std::map<NodeId, int> beside_one_;  // by tanh: how many of its uses are t + 1 or 1 - t t
+    std::map<NodeId, int> logistic_;    // the step of tanh + 1, by a tanh of which all uses are
 };
 
 }  // namespace

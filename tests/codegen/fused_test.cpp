@@ -138,6 +138,91 @@ TEST(Fused, SixteenBitFormatsRoundAsTheReferenceDoes) {
     }
 }
 
+/// A cast of what lies in memory, or of a choice between such numbers, keeps subnormals at every level;
+/// arithmetic flushes them before any rounding, be it by an instruction that takes subnormals for zero.
+TEST(Fused, CastsToBf16KeepSubnormalsThatNoArithmeticMade) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    Graph graph;
+    const Tensor x = given(graph, "x", {2, 40}), y = given(graph, "y", {2, 40});
+    graph.add_result("cast", cast(x, DType::bf16).value());
+    const Tensor chosen = select(less(given(graph, "z", {2, 40}), y), y, x);
+    graph.add_result("chosen", cast(chosen, DType::bf16).value());
+    graph.add_result("halved", cast(x * 0.5, DType::bf16).value());
+    ReferenceFeed feed{{"x", std::vector<double>(80)},
+                       {"y", std::vector<double>(80, -1.0)},
+                       {"z", std::vector<double>(80, 1.0)}};
+    for (int i = 0; i < 80; ++i) feed["x"][static_cast<std::size_t>(i)] = std::ldexp(1 + i, -140);
+    const Graph one = fused(graph);
+    ASSERT_FALSE(code_of(one).empty());
+    for (const std::string& level : levels()) {
+        const auto results = run(one, feed, *device_at(level));
+        for (std::size_t i = 0; i < 80; ++i) {
+            const double x_i = feed["x"][i];
+            EXPECT_EQ(loaded(results[0], DType::bf16)[i], rounded_to(x_i, DType::bf16)) << level << " " << i;
+            EXPECT_EQ(loaded(results[1], DType::bf16)[i], rounded_to(x_i, DType::bf16)) << level << " " << i;
+            EXPECT_EQ(loaded(results[2], DType::bf16)[i], 0) << level << " " << i;
+        }
+    }
+}
+
+/// y + a + a is y + 2 a, rounded once. Rounded twice, 2^24 + 1.117 + 1.117 would be 2^24 + 4 and
+/// 2^25 + 2.32 + 2.32 would be 2^25 + 8.
+TEST(Fused, ATermAddedTwiceIsDoubled) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    Graph graph;
+    const Tensor y = given(graph, "y", {2}), x = given(graph, "x", {2});
+    const Tensor a = exp(x) - 1.0;
+    graph.add_result("sum", (y * 1.0 + a + a).value());
+    graph.add_result("a", a.value());
+    const Graph one = fused(graph);
+    EXPECT_NE(code_of(one).find("fma("), std::string::npos) << code_of(one);
+    for (const std::string& level : levels()) {
+        const auto results = run(one, {{"y", {0x1p24, 0x1p25}}, {"x", {0.75, 1.2}}}, *device_at(level));
+        const auto sums = loaded(results[0], DType::f32), terms = loaded(results[1], DType::f32);
+        const auto once = [&](double whole, double term) {
+            return static_cast<double>(static_cast<float>(whole + 2 * term));
+        };
+        EXPECT_EQ(sums[0], once(0x1p24, terms[0])) << level;
+        EXPECT_EQ(sums[1], once(0x1p25, terms[1])) << level;
+    }
+}
+
+/// p = 1 + tanh(x) and 1 - tanh(x)^2 = p (2 - p) of one exponential. p errs as GELU's factor does (below), of
+/// which the product takes |2 - 2 p|; three roundings more. A tanh that something else reads stays.
+TEST(Fused, TanhAndItsDerivativeAreOneExponential) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    const auto graph_of = [](bool with_tanh) {
+        Graph graph;
+        const Tensor t = tanh(given(graph, "x", {4001}));
+        graph.add_result("p", (t + 1.0).value());
+        graph.add_result("slope", (-(t * t) + 1.0).value());
+        if (with_tanh) graph.add_result("t", t.value());
+        return fused(graph);
+    };
+    EXPECT_NE(code_of(graph_of(true)).find(" tanh("), std::string::npos) << code_of(graph_of(true));
+    const Graph one = graph_of(false);
+    EXPECT_EQ(code_of(one).find(" tanh("), std::string::npos) << code_of(one);
+    const std::string code = code_of(one);
+    EXPECT_EQ(code.find("one_plus_tanh"), code.rfind("one_plus_tanh")) << code;
+    std::vector<double> given_x;
+    for (int i = -2000; i < 2000; ++i) given_x.push_back(static_cast<double>(static_cast<float>(i) / 128));
+    given_x.push_back(NAN);
+    for (const std::string& level : levels()) {
+        const auto results = run(one, {{"x", given_x}}, *device_at(level));
+        const auto p = loaded(results[0], DType::f32), slope = loaded(results[1], DType::f32);
+        for (std::size_t i = 0; i < 4000; ++i) {
+            const double x = given_x[i], expected = 2 / (1 + std::exp(-2 * x));
+            const double bound = (8 + 2 * std::abs(x)) * 0x1p-24 * expected + 0x1p-125;
+            ASSERT_NEAR(p[i], expected, bound) << level << ", x = " << x;
+            const double product = expected * (2 - expected);
+            ASSERT_NEAR(slope[i], product,
+                        std::abs(2 - 2 * expected) * bound + bound * bound + 3 * 0x1p-24 * product)
+                << level << ", x = " << x;
+        }
+        EXPECT_TRUE(std::isnan(p[4000]) && std::isnan(slope[4000])) << level;
+    }
+}
+
 /// GELU by its formula against FP64, and a NaN whose bits are all ones through it and through 1 + tanh. u,
 /// the argument of tanh, has four roundings and its factor one more, each of which moves the exponential by
 /// up to 2 u of its own size; eight more for everything else.
