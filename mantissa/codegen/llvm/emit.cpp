@@ -158,7 +158,8 @@ class Emitter {
 std::unique_ptr<TargetCode> make_code(llvm::IRBuilderBase& builder, const LoopNest& nest,
                                       const CodeTarget& target) {
     const auto* nvptx = std::get_if<NvptxTarget>(&target);
-    return nvptx ? make_nvptx_code(builder, nest, *nvptx) : make_host_code(builder, nest);
+    return nvptx ? make_nvptx_code(builder, nest, *nvptx)
+                 : make_host_code(builder, nest, std::get<HostFeatures>(target));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
+
 #include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/target_code.h"
 
@@ -17,8 +19,11 @@ constexpr int prefetch_bytes = 4096;
 
 class HostCode final : public TargetCode {
   public:
-    HostCode(llvm::IRBuilderBase& builder, const LoopNest& nest)
-        : b_(builder), nest_(nest), control_(builder), lanes_(builder, Lanes::Form::sixteen) {}
+    HostCode(llvm::IRBuilderBase& builder, const LoopNest& nest, const HostFeatures& features)
+        : b_(builder),
+          nest_(nest),
+          control_(builder),
+          lanes_(builder, Lanes::Form::sixteen, rounding_of(features)) {}
 
     CodeArguments begin(llvm::Module& module, const std::string& name) override {
         llvm::FunctionType* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
@@ -82,6 +87,11 @@ class HostCode final : public TargetCode {
     }
 
   private:
+    static Lanes::Bf16Rounding rounding_of(const HostFeatures& features) {
+        const bool instruction = std::ranges::find(features.bits, "avx512bf16") != features.bits.end();
+        return instruction ? Lanes::Bf16Rounding::by_instruction : Lanes::Bf16Rounding::on_bits;
+    }
+
     CodeArguments read_arguments(Value* from) {
         llvm::Type *pointer = b_.getPtrTy(), *number = b_.getInt64Ty();
         const auto field = [&](std::size_t offset, llvm::Type* type) -> Value* {
@@ -204,8 +214,9 @@ class HostCode final : public TargetCode {
 
 }  // namespace
 
-std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest) {
-    return std::make_unique<HostCode>(builder, nest);
+std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest,
+                                           const HostFeatures& features) {
+    return std::make_unique<HostCode>(builder, nest, features);
 }
 
 }  // namespace mantissa::codegen

@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 #include <llvm/IR/Constants.h>
 #include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/Intrinsics.h>
+#include <llvm/IR/IntrinsicInst.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <limits>
 
@@ -82,6 +83,31 @@ llvm::Value* times_one_plus_tanh(Instructions& ops, llvm::Value* h, llvm::Value*
     return ops.select(ops.is_nan(x), x, ops.divide(scaled(ops, h, 2), sum));
 }
 
+constexpr char sums_of_contraction[] = "mantissa.sums_of_contraction";
+
+/// Whether a number comes from arithmetic, which flushes subnormals where kernels run, and not from memory or
+/// a choice between numbers.
+bool made_by_arithmetic(const llvm::Value* value) {
+    const auto* instruction = llvm::dyn_cast<llvm::Instruction>(value);
+    if (!instruction) return false;
+    switch (instruction->getOpcode()) {
+        case llvm::Instruction::Load:
+            return instruction->hasMetadata(sums_of_contraction);
+        case llvm::Instruction::FAdd:
+        case llvm::Instruction::FSub:
+        case llvm::Instruction::FMul:
+        case llvm::Instruction::FDiv:
+            return true;
+        case llvm::Instruction::Select:
+            return made_by_arithmetic(instruction->getOperand(1)) &&
+                   made_by_arithmetic(instruction->getOperand(2));
+        default: {
+            const auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(instruction);
+            return call && call->getIntrinsicID() == llvm::Intrinsic::fma;
+        }
+    }
+}
+
 }  // namespace
 
 llvm::Type* Lanes::shaped(llvm::Type* element) const {
@@ -125,19 +151,28 @@ llvm::Value* Lanes::widened(llvm::Value* value) const {
 }
 
 llvm::Value* Lanes::rounded_to_bf16(llvm::Value* value) const {
+    if (form_ == Form::sixteen && rounding_ == Bf16Rounding::by_instruction && made_by_arithmetic(value))
+        return b_.CreateBitCast(
+            b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {value}),
+            memory_type(DType::bf16));
     // To nearest, ties to even, on the bits; a NaN keeps its upper half and becomes quiet.
     llvm::Value* bits = b_.CreateBitCast(value, type(DType::i32));
     const auto integer = [&](int x) { return constant(x, DType::i32); };
     llvm::Value* odd = b_.CreateAnd(b_.CreateLShr(bits, integer(16)), integer(1));
     llvm::Value* rounded = b_.CreateAdd(bits, b_.CreateAdd(odd, integer(0x7fff)));
     llvm::Value* quiet = b_.CreateOr(bits, integer(0x400000));
-    return b_.CreateLShr(b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, rounded), integer(16));
+    llvm::Value* kept = b_.CreateSelect(b_.CreateFCmpUNO(value, value), quiet, rounded);
+    return b_.CreateTrunc(b_.CreateLShr(kept, integer(16)), memory_type(DType::bf16));
+}
+
+llvm::Value* Lanes::widened_from_bf16(llvm::Value* value) const {
+    return b_.CreateBitCast(b_.CreateShl(b_.CreateZExt(value, type(DType::i32)), constant(16, DType::i32)),
+                            type(DType::f32));
 }
 
 llvm::Value* Lanes::cast(llvm::Value* value, DType from, DType to) const {
     if (to == DType::bf16 && from != DType::bf16 && is_floating(from))
-        return b_.CreateBitCast(b_.CreateShl(rounded_to_bf16(value), constant(16, DType::i32)),
-                                type(DType::f32));
+        return widened_from_bf16(rounded_to_bf16(value));
     if (to == DType::f16 && from != DType::f16 && is_floating(from))
         return b_.CreateFPExt(b_.CreateFPTrunc(value, shaped(b_.getHalfTy())), type(DType::f32));
     if (is_floating(from) && is_floating(to)) return value;
@@ -227,9 +262,7 @@ llvm::Value* Lanes::load(llvm::Value* address, DType dtype, llvm::Value* mask) c
         case DType::f16:
             return b_.CreateFPExt(raw, type(DType::f32));
         case DType::bf16:
-            return b_.CreateBitCast(
-                b_.CreateShl(b_.CreateZExt(raw, type(DType::i32)), constant(16, DType::i32)),
-                type(DType::f32));
+            return widened_from_bf16(raw);
         case DType::boolean:
             return b_.CreateICmpNE(raw, llvm::Constant::getNullValue(type_in_memory));
         default:
@@ -237,14 +270,21 @@ llvm::Value* Lanes::load(llvm::Value* address, DType dtype, llvm::Value* mask) c
     }
 }
 
+llvm::Value* Lanes::load_sums(llvm::Value* address, llvm::Value* mask) const {
+    llvm::Value* sums = load(address, DType::f32, mask);
+    if (auto* instruction = llvm::dyn_cast<llvm::LoadInst>(sums))
+        instruction->setMetadata(sums_of_contraction, llvm::MDNode::get(b_.getContext(), {}));
+    return sums;
+}
+
 llvm::Value* Lanes::stored(llvm::Value* value, DType dtype, bool rounded) const {
     switch (dtype) {
         case DType::f16:
             return b_.CreateFPTrunc(value, memory_type(dtype));
         case DType::bf16:
+            if (!rounded) return rounded_to_bf16(value);
             return b_.CreateTrunc(
-                rounded ? b_.CreateLShr(b_.CreateBitCast(value, type(DType::i32)), constant(16, DType::i32))
-                        : rounded_to_bf16(value),
+                b_.CreateLShr(b_.CreateBitCast(value, type(DType::i32)), constant(16, DType::i32)),
                 memory_type(dtype));
         case DType::boolean:
             return b_.CreateZExt(value, memory_type(dtype));

@@ -22,8 +22,13 @@ namespace mantissa::codegen {
 class Lanes {
   public:
     enum class Form : bool { one, sixteen };
+    /// How sixteen numbers are rounded to BF16: on their bits, or, where arithmetic made them, by the
+    /// instruction of AVX512_BF16. That one takes subnormals for zero, which arithmetic gives none of where
+    /// kernels run; so both give the same bits.
+    enum class Bf16Rounding : bool { on_bits, by_instruction };
 
-    Lanes(llvm::IRBuilderBase& builder, Form form) : b_(builder), form_(form) {}
+    Lanes(llvm::IRBuilderBase& builder, Form form, Bf16Rounding rounding = Bf16Rounding::on_bits)
+        : b_(builder), form_(form), rounding_(rounding) {}
 
     int count() const { return form_ == Form::one ? 1 : 16; }
     /// The type of a value in registers.
@@ -44,6 +49,8 @@ class Lanes {
 
     /// `mask` null: all lanes.
     llvm::Value* load(llvm::Value* address, DType dtype, llvm::Value* mask = nullptr) const;
+    /// The same of FP32 sums that a contraction just made.
+    llvm::Value* load_sums(llvm::Value* address, llvm::Value* mask = nullptr) const;
     /// `rounded`: the value is exact in its type already.
     llvm::Value* stored(llvm::Value* value, DType dtype, bool rounded) const;
 
@@ -55,12 +62,15 @@ class Lanes {
     llvm::Value* cast(llvm::Value* value, DType from, DType to) const;
     llvm::Value* arithmetic(std::string_view op, llvm::Value* a, llvm::Value* b, bool floating) const;
     llvm::Value* function(std::string_view op, llvm::Value* x) const;
+    /// As in memory.
     llvm::Value* rounded_to_bf16(llvm::Value* value) const;
+    llvm::Value* widened_from_bf16(llvm::Value* value) const;
     llvm::Type* memory_type(DType dtype) const;
     llvm::Type* shaped(llvm::Type* element) const;
 
     llvm::IRBuilderBase& b_;
     Form form_;
+    Bf16Rounding rounding_;
 };
 
 }  // namespace mantissa::codegen

@@ -78,9 +78,14 @@ void NestValues::compute_lanes(int index, const Columns& columns) {
     if (now.op == "load") {
         Value* base = row_bases_[static_cast<std::size_t>(index)];
         check(base != nullptr, "a row's addresses are made before its walks");
+        Value* address = control_.at(base, columns.first, now.dtype);
+        if (arguments_.leading && now.operand == 0) {
+            in_lanes(index) = target_.lanes().load_sums(address, columns.mask);
+            return;
+        }
         Columns read = columns;
         read.from_memory = columns.from_memory && now.access.rows;
-        in_lanes(index) = target_.load(control_.at(base, columns.first, now.dtype), now.dtype, read);
+        in_lanes(index) = target_.load(address, now.dtype, read);
     } else if (now.op == "iota") {
         in_lanes(index) = target_.lanes().counted_from(columns.first, now.dtype);
     } else {

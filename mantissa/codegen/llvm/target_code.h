@@ -71,7 +71,8 @@ class TargetCode {
 };
 
 /// Serial functions of the type `FusedFunction`, over sixteen lanes.
-std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest);
+std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest,
+                                           const HostFeatures& features);
 /// Kernels of CUDA: a block of threads has some rows, a thread every so many columns of them.
 std::unique_ptr<TargetCode> make_nvptx_code(llvm::IRBuilderBase& builder, const LoopNest& nest,
                                             const NvptxTarget& target);

@@ -47,6 +47,7 @@ codegen::HostFeatures host_features(cpu::Isa isa) {
     if (isa >= cpu::Isa::avx512)
         for (const char* bit : {"avx512f", "avx512bw", "avx512dq", "avx512vl"})
             features.bits.emplace_back(bit);
+    if (isa >= cpu::Isa::avx512 && cpu::has_bf16_dot()) features.bits.emplace_back("avx512bf16");
     return features;
 }
 
