@@ -50,7 +50,7 @@ class Emitter {
         for (int index : nest_.row_steps) values_.compute_single(index);
         for (std::size_t i = 0; i < nest_.walks.size(); ++i) {
             if (arguments_.first_column)
-                emit_walk(nest_.walks[i], {arguments_.first_column, arguments_.last_column, -1, false});
+                emit_walk(nest_.walks[i], {arguments_.first_column, arguments_.last_column, -1, i == 0});
             else
                 emit_walk(nest_.walks[i],
                           {control_.integer(0), control_.integer(nest_.columns), nest_.columns, i == 0});

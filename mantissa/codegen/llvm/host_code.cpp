@@ -46,9 +46,13 @@ class HostCode final : public TargetCode {
 
     void once_a_row(const std::function<void()>& body) override { body(); }
 
+    /// What a tail reads beside the sums it reads a line or two a row, which no hardware foresees: it asks
+    /// for the rows below, which are next, when the contraction has made their sums.
     Value* load(Value* address, DType dtype, const Columns& columns) override {
         Value* value = lanes_.load(address, dtype, columns.mask);
-        if (columns.from_memory) prefetch(address);
+        if (columns.from_memory)
+            prefetch(nest_.tail ? control_.at(address, below_, dtype)
+                                : b_.CreateConstGEP1_64(b_.getInt8Ty(), address, prefetch_bytes));
         return value;
     }
 
@@ -113,6 +117,8 @@ class HostCode final : public TargetCode {
             arguments.leading = field(offsetof(FusedArguments, leading), number);
             arguments.first_column = field(offsetof(FusedArguments, first_column), number);
             arguments.last_column = field(offsetof(FusedArguments, last_column), number);
+            below_ =
+                b_.CreateMul(b_.CreateSub(arguments.last, arguments.first), control_.integer(nest_.columns));
         }
         for (std::size_t i = 0; i < nest_.outputs.size(); ++i) {
             arguments.outputs.push_back(entry(outputs, i));
@@ -124,8 +130,7 @@ class HostCode final : public TargetCode {
 
     void prefetch(Value* address) {
         b_.CreateIntrinsic(llvm::Intrinsic::prefetch, {b_.getPtrTy()},
-                           {b_.CreateConstGEP1_64(b_.getInt8Ty(), address, prefetch_bytes), b_.getInt32(0),
-                            b_.getInt32(3), b_.getInt32(1)});
+                           {address, b_.getInt32(0), b_.getInt32(3), b_.getInt32(1)});
     }
 
     Value* mask_of(Value* count) {
@@ -209,7 +214,8 @@ class HostCode final : public TargetCode {
     const LoopNest& nest_;
     Control control_;
     Lanes lanes_;
-    Values streamed_;  // by output: whether it is stored past the caches
+    Values streamed_;         // by output: whether it is stored past the caches
+    Value* below_ = nullptr;  // of a tail: elements from a column to that of the next block of as many rows
 };
 
 }  // namespace
