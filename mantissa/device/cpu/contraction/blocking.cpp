@@ -87,14 +87,21 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         out.rows = even_part(problem.m, std::min(most_rows_of_block, most_rows / 2), kernels.height);
         cut_columns();
     }
+    // Rows too many to be packed for all blocks are packed by each: once where enough blocks lie below one
+    // another, and not for each split of the columns.
+    const bool too_many = problem.m * line_bytes * out.depths_of_chunk() > most_shared_bytes;
+    const std::int64_t rows_of_enough = even_part(problem.m, parts(problem.m, enough_blocks), kernels.height);
+    if (!out.entry_per_thread && !problem.a.packed && too_many && out.split_columns < out.columns &&
+        rows_of_enough >= most_rows / 2 && rows_of_enough < out.rows) {
+        out.rows = rows_of_enough;
+        cut_columns();
+    }
     out.row_blocks = parts(problem.m, out.rows);
     out.column_splits = parts(out.columns, out.split_columns);
     // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
     const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
     out.pack_rows = pack_lines(kernels.height);
-    if (read_again && !problem.a.packed &&
-        problem.m * line_bytes * out.depths_of_chunk() <= most_shared_bytes)
-        out.a_groups = parts(problem.m, out.pack_rows);
+    if (read_again && !problem.a.packed && !too_many) out.a_groups = parts(problem.m, out.pack_rows);
     out.partial_sums = !out.depth_inside && out.depth_chunks > 1 &&
                        (problem.custom_epilogue || problem.out.dtype != DType::f32);
     return out;
