@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
@@ -47,26 +48,46 @@ inline bool whole_lines(const void* out, DType type, std::int64_t count) {
     return reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && count * (type == DType::f32 ? 4 : 2) % 64 == 0;
 }
 
-template <bool Stream, class T>
-MANTISSA_LANES void copy_rows(const EpilogueBlock& block, T* out) {
+/// Thirty-two elements. A source that rounds two vectors to BF16 in one instruction has an overload of its
+/// own before this.
+template <class T>
+MANTISSA_LANES void store_line(T* to, Float first, Float second, bool stream) {
+    store_two(to, first, second, stream);
+}
+
+/// The sums with the bias, if there is one, as they are stored: a line at a time where elements have 16 bits.
+template <bool Stream, class Bias, class T>
+MANTISSA_LANES void store_rows(const EpilogueBlock& block, const Bias* bias, T* out) {
     for (std::int64_t i = 0; i < block.rows; ++i) {
         const float* const sums = block.sums + i * block.ld;
         T* const to = out + i * block.out_ld;
-        for_lanes(block.cols, [&](std::int64_t c, auto extent)
-                                  MANTISSA_BODY { store(to + c, load(sums + c, extent), extent, Stream); });
+        const auto value = [&](std::int64_t c, auto extent) MANTISSA_BODY {
+            const Float sum = load(sums + c, extent);
+            if constexpr (std::is_void_v<Bias>)
+                return sum;
+            else
+                return Lanes::add(sum, load(bias + c, extent));
+        };
+        std::int64_t c = 0;
+        for (; c + 32 <= block.cols; c += 32)
+            store_line(to + c, value(c, Whole{}), value(c + 16, Whole{}), Stream);
+        for_lanes(block.cols - c, [&](std::int64_t rest, auto extent) MANTISSA_BODY {
+            store(to + c + rest, value(c + rest, extent), extent, Stream);
+        });
     }
 }
 
-inline void store_rows(const EpilogueBlock& block) {
-    if (block.out == block.sums) return;
-    const bool stream = block.streaming && whole_lines(block.out, block.out_dtype, block.cols) &&
+template <class Bias>
+inline void store_sums(const EpilogueBlock& block, const Bias* bias) {
+    const bool stream = block.streaming && block.out != block.sums &&
+                        whole_lines(block.out, block.out_dtype, block.cols) &&
                         whole_lines(block.out, block.out_dtype, block.out_ld);
     with_type(block.out_dtype, [&](auto* element) {
         auto* const out = static_cast<decltype(element)>(block.out);
         if (stream)
-            copy_rows<true>(block, out);
+            store_rows<true>(block, bias, out);
         else
-            copy_rows<false>(block, out);
+            store_rows<false>(block, bias, out);
     });
 }
 
@@ -74,8 +95,13 @@ inline const void* at(const void* base, DType type, std::int64_t elements) {
     return static_cast<const char*>(base) + elements * (type == DType::f32 ? 4 : 2);
 }
 
+/// Of what changes sums, all but a bias alone is done in place, a row after another.
 inline void finish_block(const EpilogueBlock& block) {
-    if (block.bias || block.gelu_tanh || block.residual)
+    if (block.bias && !block.gelu_tanh && !block.residual)
+        return with_type(block.bias_dtype, [&](auto* element) {
+            store_sums(block, static_cast<decltype(element)>(const_cast<void*>(block.bias)));
+        });
+    if (block.gelu_tanh || block.residual)
         for (std::int64_t i = 0; i < block.rows; ++i) {
             float* const row = block.sums + i * block.ld;
             if (block.bias) add_row(row, block.bias, block.bias_dtype, block.cols);
@@ -84,7 +110,7 @@ inline void finish_block(const EpilogueBlock& block) {
                 add_row(row, at(block.residual, block.residual_dtype, i * block.residual_ld),
                         block.residual_dtype, block.cols);
         }
-    store_rows(block);
+    if (block.out != block.sums) store_sums(block, static_cast<const void*>(nullptr));
 }
 
 }  // namespace

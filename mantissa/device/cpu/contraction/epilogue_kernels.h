@@ -32,5 +32,6 @@ using EpilogueKernel = void (*)(const EpilogueBlock& block);
 void finish_block_generic(const EpilogueBlock& block);
 void finish_block_avx2(const EpilogueBlock& block);
 void finish_block_avx512(const EpilogueBlock& block);
+void finish_block_avx512bf16(const EpilogueBlock& block);
 
 }  // namespace mantissa::cpu

@@ -60,7 +60,7 @@ ContractionKernels contraction_kernels_amx() {
     ContractionKernels kernels = tile_kernels<AmxUnit>();
     kernels.pack_a = tile_panels_a_avx512();
     kernels.pack_b = tile_panels_b_avx512();
-    kernels.finish = finish_block_avx512;
+    kernels.finish = finish_block_avx512bf16;
     kernels.multiply_row = row_product_avx512();
     kernels.begin = configure_tiles;
     kernels.end = release_tiles;

@@ -14,7 +14,7 @@ ContractionKernels kernels() {
     ContractionKernels kernels = dot_kernels();
     kernels.width = Product::width;
     kernels.multiply_row = row_product_avx512();
-    kernels.finish = finish_block_avx512;
+    kernels.finish = finish_block_avx512bf16;
     kernels.multiply = Product::template multiply<>;
     kernels.pack_a = paired_panels_avx512<dot_height>();
     kernels.pack_b = paired_panels_avx512<Product::width>();
