@@ -92,7 +92,7 @@ MANTISSA_LANES void for_lanes(std::int64_t count, Body body) {
     if (c < count) body(c, Part{static_cast<int>(count - c)});
 }
 
-/// Thirty-two elements.
+/// Thirty-two elements, as they are or rounded.
 template <class T>
 MANTISSA_LANES void store_two(T* to, Float a, Float b, bool stream) {
     if (Lanes::can_stream && stream)
@@ -100,18 +100,36 @@ MANTISSA_LANES void store_two(T* to, Float a, Float b, bool stream) {
     else
         Lanes::store_two(to, a, b);
 }
+/// The same for results of arithmetic, among which threads that flush subnormals leave none: a level whose
+/// instruction rounds with that loss defines it for its type.
+template <class T>
+MANTISSA_LANES void store_results(T* to, Float a, Float b, bool stream) {
+    store_two(to, a, b, stream);
+}
 
-/// y[c] = value(c, extent). 16-bit results are made for a whole line at a time: one rounding to 16 bits and
+/// y[c] = value(c, extent). 16-bit numbers are made for a whole line at a time: one rounding to 16 bits and
 /// one store serve two vectors.
-template <class Y, class Value>
-MANTISSA_LANES void for_stored_lanes(Y* y, std::int64_t count, bool stream, Value value) {
+template <class Y, class Value, class StoreTwo>
+MANTISSA_LANES void for_lines(Y* y, std::int64_t count, bool stream, Value value, StoreTwo store_line) {
     std::int64_t first = 0;
     if constexpr (sizeof(Y) == 2)
         for (; first + 32 <= count; first += 32)
-            store_two(y + first, value(first, Whole{}), value(first + 16, Whole{}), stream);
+            store_line(y + first, value(first, Whole{}), value(first + 16, Whole{}));
     for_lanes(count - first, [&](std::int64_t offset, auto extent) MANTISSA_BODY {
         store(y + first + offset, value(first + offset, extent), extent, stream);
     });
+}
+/// Of results of arithmetic.
+template <class Y, class Value>
+MANTISSA_LANES void for_stored_lanes(Y* y, std::int64_t count, bool stream, Value value) {
+    for_lines(y, count, stream, value,
+              [&](Y* to, Float a, Float b) MANTISSA_BODY { store_results(to, a, b, stream); });
+}
+/// Of numbers that are only moved or rounded, subnormals among them.
+template <class Y, class Value>
+MANTISSA_LANES void for_moved_lanes(Y* y, std::int64_t count, bool stream, Value value) {
+    for_lines(y, count, stream, value,
+              [&](Y* to, Float a, Float b) MANTISSA_BODY { store_two(to, a, b, stream); });
 }
 
 /// body(column, slot, extent), slot = 0 ... 3 in turn: reductions keep four sums, so that one addition need

@@ -9,7 +9,7 @@ namespace {
 /// look_ahead(c) fetches what will be read later.
 template <class X, class Y, class LookAhead>
 void cast_range(const X* x, Y* y, std::int64_t count, bool stream, LookAhead look_ahead) {
-    for_stored_lanes(y, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+    for_moved_lanes(y, count, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
         look_ahead(c);
         return load(x + c, extent);
     });
@@ -111,8 +111,8 @@ void embedding_grad_part(const EmbeddingGrad& p, int part, int parts) {
 }
 
 /// A tile of blocks that read whole lines and write whole lines. With each block a part of the next tile,
-/// which lies beside this one, is fetched: runs of 1 KB one after another, where the blocks themselves
-/// would ask for single lines.
+/// which lies beside this one, is fetched: runs one after another, where the blocks themselves would ask for
+/// single lines.
 template <class T>
 void transpose_tile(const T* source, std::int64_t source_stride, T* target, std::int64_t target_stride,
                     std::int64_t rows, std::int64_t columns, bool stream) {
@@ -129,14 +129,14 @@ void transpose_tile(const T* source, std::int64_t source_stride, T* target, std:
         }
 }
 
-/// Tiles that read 1 KB of each row and write 256 bytes: with strides of whole pages lines of one column
-/// share few sets of L2, so that more rows would evict what was fetched for the next tile; shorter runs cost
-/// memory more.
+/// Tiles that read 512 bytes of each row and write 256: with strides of whole pages lines of one column share
+/// few sets of L2, so that more rows, or longer runs of them, would evict what was fetched for the next tile
+/// (1 KB had 0.85 of the speed); shorter runs cost memory more.
 template <class T>
 void transpose_typed(const TransposedPart& p, Stores stores) {
     constexpr std::int64_t line = 64 / sizeof(T);
     constexpr std::int64_t tile_rows = 4 * line;
-    constexpr std::int64_t tile_columns = 16 * line;
+    constexpr std::int64_t tile_columns = 8 * line;
     const T* source = static_cast<const T*>(p.source);
     T* target = static_cast<T*>(p.target);
     const bool stream = may_stream(stores, target) && p.target_stride % line == 0;

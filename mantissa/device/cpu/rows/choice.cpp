@@ -12,7 +12,7 @@ const RowKernels& row_kernels(Isa isa) {
             return row_kernels_avx2();
         case Isa::avx512:
         case Isa::amx:
-            return row_kernels_avx512();
+            return bf16_unit(isa) == Bf16Unit::none ? row_kernels_avx512() : row_kernels_avx512_bf16();
     }
     throw InternalError("row_kernels: unknown instruction set");
 }

@@ -68,5 +68,6 @@ struct RowKernels {
 const RowKernels& row_kernels_generic();
 const RowKernels& row_kernels_avx2();
 const RowKernels& row_kernels_avx512();
+const RowKernels& row_kernels_avx512_bf16();
 
 }  // namespace mantissa::cpu

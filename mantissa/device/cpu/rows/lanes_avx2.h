@@ -20,6 +20,7 @@ namespace {
 
 struct Lanes {
     static constexpr int width = 16;
+    static constexpr int registers = 16;
     struct Float {
         __m256 low, high;
     };

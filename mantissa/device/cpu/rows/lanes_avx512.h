@@ -24,6 +24,7 @@ namespace {
 
 struct Lanes {
     static constexpr int width = 16;
+    static constexpr int registers = 32;
     using Float = __m512;
     using Int = __m512i;
     using Mask = __mmask16;

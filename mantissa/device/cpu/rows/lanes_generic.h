@@ -21,6 +21,7 @@ namespace {
 
 struct Lanes {
     static constexpr int width = 16;
+    static constexpr int registers = 16;
     typedef float F4 __attribute__((vector_size(16)));
     typedef std::int32_t I4 __attribute__((vector_size(16)));
     struct Float {

@@ -13,7 +13,8 @@
 
 namespace mantissa::cpu {
 
-/// The table of a level. AMX has nothing for rows: it uses AVX-512's.
+/// The table of a level. AMX has nothing for rows: it uses AVX-512's. Where the CPU has AVX512_BF16, results
+/// are rounded by its instruction, to the same bits.
 const RowKernels& row_kernels(Isa isa = chosen_isa());
 
 void layer_norm(const RowKernels&, const LayerNorm&, ThreadPool&, Stores = Stores::automatic);
