@@ -7,7 +7,7 @@
 // the better copy's in the same sample. What only reads is also compared with reading: a loop that touches
 // each line once, with a prefetch; a copy is not its bound, since no line goes back to memory.
 //
-//   bench_rows [--benchmark_filter=avx512/2/]     names are LEVEL/THREADS/KERNEL
+//   bench_rows [--benchmark_filter=avx512.*/2/]     names are LEVEL/THREADS/KERNEL
 #include <benchmark/benchmark.h>
 #include <time.h>
 
@@ -206,7 +206,8 @@ void add_gelu_kernels(std::vector<Kernel>& all) {
 }
 
 void add_loss_kernels(std::vector<Kernel>& all) {
-    all.push_back({"cross_entropy f32", logit_rows * V * 4, [](const Run& r) {
+    all.push_back({"cross_entropy f32", logit_rows * V * 4,
+                   [](const Run& r) {
                        Memory& m = r.memory;
                        cross_entropy(r.kernels,
                                      {.rows = logit_rows,
@@ -218,7 +219,8 @@ void add_loss_kernels(std::vector<Kernel>& all) {
                                       .lse = m.work.data() + logit_rows,
                                       .mean_loss = m.work.data() + 2 * logit_rows},
                                      r.pool);
-                   }});
+                   },
+                   true});
     all.push_back({"cross_entropy_grad f32", logit_rows * V * 8, [](const Run& r) {
                        Memory& m = r.memory;
                        cross_entropy_grad(r.kernels,

@@ -137,6 +137,48 @@ TEST(RowsCrossEntropy, InfiniteAndNanLogits) {
     });
 }
 
+/// Chunks of a row that lie higher than those before, a little and by more than exponentials can express, and
+/// lower again, so that their exponentials vanish.
+TEST(RowsCrossEntropy, LogitsMayRiseAndFallAlongARow) {
+    constexpr std::int64_t chunk = 1024, classes = 4 * chunk + 5;
+    const std::vector<std::vector<double>> levels_of_rows = {{-300, 0, 7, 100, 101}, {100, 50, -300, 107, 0}};
+    const auto rows = static_cast<std::int64_t>(levels_of_rows.size());
+    std::vector<double> x = normal_values(rows * classes, DType::f32, 1, 1);
+    std::vector<double> lse, size;
+    for (std::int64_t r = 0; r < rows; ++r) {
+        double sum = 0;
+        for (std::int64_t c = 0; c < classes; ++c) {
+            double& logit = x[static_cast<std::size_t>(r * classes + c)];
+            const double level =
+                levels_of_rows[static_cast<std::size_t>(r)][static_cast<std::size_t>(c / chunk)];
+            logit = static_cast<double>(static_cast<float>(logit + level));
+            sum += std::exp(logit);
+        }
+        lse.push_back(std::log(sum));
+        size.push_back(1 + std::fabs(std::log(sum)) + 300);
+    }
+    check_everywhere([&](const Setting& setting) {
+        Guarded logits(setting, DType::f32, rows * classes), ids(setting, DType::i32, rows);
+        Guarded losses(setting, DType::f32, rows), lses(setting, DType::f32, rows);
+        Guarded mean(setting, DType::f32, 1);
+        logits.assign(x);
+        ids.assign(std::vector<std::int32_t>(static_cast<std::size_t>(rows), 0));
+        cross_entropy(setting.kernels,
+                      {.rows = rows,
+                       .classes = classes,
+                       .logits = logits.in(),
+                       .targets = ids.as<std::int32_t>(),
+                       .loss = losses.f32(),
+                       .lse = lses.f32(),
+                       .mean_loss = mean.f32()},
+                      setting.pool);
+        // As above; a difference of up to 8 is rounded before its exponential, which counts 8 times.
+        const double n = static_cast<double>(chunk) / 64 + 12 + 8;
+        expect_matches(lses, lse, Tolerance::bound(1, n, eps32, size));
+        return joined({&losses, &lses, &mean});
+    });
+}
+
 struct EmbeddingCase {
     std::int64_t tokens;
     std::int64_t vocabulary;

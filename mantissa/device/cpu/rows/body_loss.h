@@ -20,26 +20,56 @@ MANTISSA_LANES float one_log(float x) {
     return lane[0];
 }
 
-/// 1,024 logits are 4 KB: a chunk is read from memory once and found in L1 by the second look.
+/// Of logits that are looked at together.
 constexpr std::int64_t loss_chunk = 1024;
 
-/// log(sum(exp(x))), the running maximum and sum carried from chunk to chunk.
+/// How far above the shift a logit may lie: its exponential carries the rounding of a difference of as much,
+/// and a row of them stays far from infinity.
+constexpr float most_above_shift = 8;
+
+struct Exponentials {
+    float sum;       ///< of exp(x - shift), NaN if one of them is
+    float greatest;  ///< of x
+};
+
+template <class X>
+Exponentials exponentials_of(const X* x, std::int64_t count, float shift) {
+    FourSums sums = FourSums::zero();
+    FourSums exponents = FourSums::zero();  // they keep a NaN, which a power of two does not
+    Float greatest = Lanes::constant(-__builtin_inff());
+    const Float shifts = Lanes::constant(shift);
+    for_lanes_in_four(count, [&](std::int64_t c, int slot, auto extent) MANTISSA_BODY {
+        const Float logits = keep(load_ahead(x + c, extent), extent, -__builtin_inff());
+        const Float exponent =
+            Lanes::maximum(Lanes::constant(elementary::exp2_zero), exponent_of(logits, shifts));
+        sums.add(slot, power_of_two(exponent));
+        exponents.add(slot, exponent);
+        greatest = Lanes::maximum(greatest, logits);
+    });
+    const float exponent = exponents.total();
+    return {exponent == exponent ? sums.total() : exponent, Lanes::greatest(greatest)};
+}
+
+/// log(sum(exp(x))). Memory is read once: what is subtracted is the maximum of the first chunk, and of a
+/// later one where that exceeds it by so much that its exponentials have to be made again.
 template <class X>
 float log_sum_exp(const X* x, std::int64_t count) {
-    float greatest = -__builtin_inff();
+    float shift = -__builtin_inff();
     float sum = 0;
     for (std::int64_t c = 0; c < count; c += loss_chunk) {
         const std::int64_t length = count - c < loss_chunk ? count - c : loss_chunk;
-        const float here = greatest_of(x + c, length, x + c);
-        if (here > greatest) {
-            sum *= one_exp(greatest - here);  // exp(-infinity) = 0 at the first
-            greatest = here;
-        }
+        if (shift == -__builtin_inff()) shift = greatest_of(x + c, length, ahead_of(x + c));
         // While all are -infinity there is nothing to add; a NaN among them must still come through.
-        const float shift = greatest == -__builtin_inff() ? 0.0f : greatest;
-        sum += sum_of_exponentials<X>(x + c, length, shift, x + c + loss_chunk, nullptr);
+        const float finite_shift = shift == -__builtin_inff() ? 0.0f : shift;
+        Exponentials here = exponentials_of(x + c, length, finite_shift);
+        if (here.greatest > finite_shift + most_above_shift) {
+            sum *= one_exp(finite_shift - here.greatest);
+            shift = here.greatest;
+            here = exponentials_of(x + c, length, shift);
+        }
+        sum += here.sum;
     }
-    return greatest == -__builtin_inff() ? greatest + sum : greatest + one_log(sum);
+    return shift == -__builtin_inff() ? shift + sum : shift + one_log(sum);
 }
 
 void cross_entropy_rows(const CrossEntropy& p, Range rows) {
