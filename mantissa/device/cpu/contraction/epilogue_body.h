@@ -48,14 +48,7 @@ inline bool whole_lines(const void* out, DType type, std::int64_t count) {
     return reinterpret_cast<std::uintptr_t>(out) % 64 == 0 && count * (type == DType::f32 ? 4 : 2) % 64 == 0;
 }
 
-/// Thirty-two elements. A source that rounds two vectors to BF16 in one instruction has an overload of its
-/// own before this.
-template <class T>
-MANTISSA_LANES void store_line(T* to, Float first, Float second, bool stream) {
-    store_two(to, first, second, stream);
-}
-
-/// The sums with the bias, if there is one, as they are stored: a line at a time where elements have 16 bits.
+/// The sums with the bias, if there is one, as they are stored.
 template <bool Stream, class Bias, class T>
 MANTISSA_LANES void store_rows(const EpilogueBlock& block, const Bias* bias, T* out) {
     for (std::int64_t i = 0; i < block.rows; ++i) {
@@ -68,12 +61,7 @@ MANTISSA_LANES void store_rows(const EpilogueBlock& block, const Bias* bias, T* 
             else
                 return Lanes::add(sum, load(bias + c, extent));
         };
-        std::int64_t c = 0;
-        for (; c + 32 <= block.cols; c += 32)
-            store_line(to + c, value(c, Whole{}), value(c + 16, Whole{}), Stream);
-        for_lanes(block.cols - c, [&](std::int64_t rest, auto extent) MANTISSA_BODY {
-            store(to + c + rest, value(c + rest, extent), extent, Stream);
-        });
+        for_stored_lanes(to, block.cols, Stream, value);
     }
 }
 
