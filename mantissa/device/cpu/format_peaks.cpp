@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "mantissa/base/buffer.h"
+#include "mantissa/base/clock.h"
 #include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/peaks.h"
+#include "mantissa/device/cpu/unit_rates.h"
 #include "mantissa/device/cpu/whole_rates.h"
 
 namespace mantissa::cpu {
@@ -27,39 +29,39 @@ struct Rates {
 /// Measures units, each once.
 class Bench {
   public:
-    explicit Bench(ThreadPool& pool) : pool_(pool), cores_(std::min(available_cores(), pool.threads())) {}
+    Bench(ThreadPool& pool, double seconds)
+        : pool_(pool), cores_(std::min(available_cores(), pool.threads())), seconds_(seconds) {}
 
     Rates of(const FormatUnit& unit) {
         if (!unit.loop) return {};
-        double clock = 0, rate = 0;
-        // In turns: the clock is that of a core which did this very work a moment ago.
-        for (int turn = 0; turn < 10; ++turn) {
-            rate = std::max(rate, measured_rate(one_thread_, unit.loop, 0.004));
-            clock = std::max(clock, measured_clock());
-        }
-        const double issue = possible_issue(rate / unit.operations / clock * unit.instructions);
-        const std::string how_many =
-            issue < 1 ? fmt::format("1 in {:.0f} cycles", 1 / issue) : fmt::format("{:.0f} a cycle", issue);
-        const double theoretical = issue / unit.instructions * unit.operations * clock * cores_;
-        return {.theoretical = theoretical,
-                .measured = best_of_all_threads(unit.loop, 0.98 * theoretical),
-                .by = fmt::format("{}: {}, {:.2f} GHz", unit.name, how_many, clock / 1e9)};
+        const auto core = [&] { return measured_rate(one_thread_, unit.loop, 0.004); };
+        const auto clock = [] { return measured_clock(); };
+        const auto all_cores = [&](double enough) { return best_of_all_threads(unit.loop, enough); };
+        const UnitRates rates =
+            rates_of(unit, cores_, {.core = core, .clock = clock, .all_cores = all_cores});
+        const std::string how_many = rates.issue < 1 ? fmt::format("1 in {:.0f} cycles", 1 / rates.issue)
+                                                     : fmt::format("{:.0f} a cycle", rates.issue);
+        return {.theoretical = rates.theoretical,
+                .measured = rates.measured,
+                .by = fmt::format("{}: {}, {:.2f} GHz", unit.name, how_many, rates.clock / 1e9)};
     }
 
     int cores() const { return cores_; }
 
   private:
-    /// At most two seconds, for a machine whose cores others use too; less where `enough` is reached.
+    /// Others may use the machine's cores, too; at once where `enough` is reached.
     double best_of_all_threads(PeakLoop loop, double enough) {
+        const Stopwatch watch;
         double best = 0;
-        for (int attempt = 0; attempt < 20 && best < enough; ++attempt)
-            best = std::max(best, measured_rate(pool_, loop, 0.1));
+        do best = std::max(best, measured_rate(pool_, loop, std::min(0.1, seconds_)));
+        while (best < enough && watch.seconds() < seconds_);
         return best;
     }
 
     ThreadPool& pool_;
     ThreadPool one_thread_{1};
     int cores_;
+    double seconds_;
 };
 
 /// With `products` products of the unit for one of the mode.
@@ -91,13 +93,13 @@ void add_floating_modes(FormatPeaks& peaks, const Rates& f64, const Rates& f32, 
                                          : matrix_peak("bf16", "f32", f32, 1, "operands widened before"));
 }
 
-double copy_bandwidth(ThreadPool& pool) {
+double copy_bandwidth(ThreadPool& pool, double seconds) {
     constexpr std::int64_t least = 128 << 20;
     // Copied from one half to the other, each twice the last level of cache; no more than a gigabyte.
     const std::int64_t bytes = std::clamp(4 * cache_sizes().l3, least, 8 * least);
     const Buffer memory(static_cast<std::size_t>(bytes), "memory to copy");
     std::memset(memory.data(), 1, memory.size());
-    return measured_copy_bandwidth(pool, memory.as<std::byte>(), 2.0).best();
+    return measured_copy_bandwidth(pool, memory.as<std::byte>(), seconds).best();
 }
 
 /// Each mode on matrices whose product would take some 10 ms at its peak.
@@ -115,13 +117,6 @@ std::int64_t half_of(std::int64_t cache) { return std::max<std::int64_t>(cache /
 
 }  // namespace
 
-double possible_issue(double measured) {
-    constexpr double error_of_clock = 1.04;
-    for (const double issue : {0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0})
-        if (measured <= error_of_clock * issue) return issue;
-    return measured;
-}
-
 int available_cores() {
     cpu_set_t allowed;
     CPU_ZERO(&allowed);
@@ -138,8 +133,8 @@ int available_cores() {
     return static_cast<int>(cores.size());
 }
 
-FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa) {
-    Bench bench(pool);
+FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa, const MeasuringTime& most) {
+    Bench bench(pool, most.unit);
     const FormatUnits units = format_units(isa);
     const Rates f64 = bench.of(units.f64), f32 = bench.of(units.f32), f16 = bench.of(units.f16);
     const Rates bf16 = bench.of(units.bf16), s32 = bench.of(units.s32), s8 = bench.of(units.s8);
@@ -154,18 +149,17 @@ FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa) {
                     vector_peak("f16", f16), vector_peak("s32", s32)};
     add_whole_rates(peaks, pool, isa);
     const CacheSizes caches = cache_sizes();
-    peaks.memory_measured = copy_bandwidth(pool);
-    peaks.l2_measured = measured_read_bandwidth(pool, units.read, half_of(caches.l2), 1.0);
-    peaks.l1_measured = measured_read_bandwidth(pool, units.read, half_of(caches.l1d), 1.0);
+    peaks.memory_measured = copy_bandwidth(pool, most.memory);
+    peaks.l2_measured = measured_read_bandwidth(pool, units.read, half_of(caches.l2), most.cache);
+    peaks.l1_measured = measured_read_bandwidth(pool, units.read, half_of(caches.l1d), most.cache);
     peaks.notes = {
         fmt::format("instruction set {}, {} threads on {} cores, L1 {} KB and L2 {} KB a core", name_of(isa),
                     pool.threads(), bench.cores(), caches.l1d / 1024, caches.l2 / 1024),
         "theoretical: instructions a cycle, as measured on one core and rounded up to 1/16, 1/8, 1/4, 1/2, "
-        "1, "
-        "2, 3 or 4, times the clock measured right after them, times the cores",
+        "1, 2, 3 or 4, times the clock measured right after them, times the cores; measured again where all "
+        "cores together were faster",
         "measured: the best of all threads together, operands in registers; a share far below 100 % says "
-        "that the "
-        "cores were busy with something else, or are shared",
+        "that the cores were busy with something else, or are shared",
         "whole: the best of some multiplications of matrices in memory, packing and storing included, 1,024 "
         "columns, 768 deep; 2:4: the first one sparse and compressed, its zeros counted. No CPU has a unit "
         "for that: FP32 multiply-adds skip the zeros, other units get a filled up operand and a dense one's "

@@ -1,0 +1,32 @@
+// The rate of one unit: reckoned from instructions a cycle, the clock and the cores, beside what the cores
+// do. Knows no clock and no core itself, so that tests can play a machine that others disturb.
+#pragma once
+
+#include "mantissa/base/function_ref.h"
+#include "mantissa/device/cpu/format_units.h"
+
+namespace mantissa::cpu {
+
+struct UnitRates {
+    double theoretical = 0, measured = 0;  ///< operations a second of all cores
+    double issue = 0;                      ///< instructions a cycle of one core
+    double clock = 0;                      ///< cycles a second
+};
+
+/// What is measured, each anew at every call.
+struct UnitMeasurements {
+    FunctionRef<double()> core;             ///< operations a second of one core
+    FunctionRef<double()> clock;            ///< its clock right after that
+    FunctionRef<double(double)> all_cores;  ///< operations a second of all; so many are enough
+};
+
+/// The theoretical rate is never below the measured one. All cores together faster than reckoned say that one
+/// core was disturbed when it was measured, so that is done again; if that does not help, what each of them
+/// did together with the others counts as what a core can do.
+UnitRates rates_of(const FormatUnit& unit, int cores, const UnitMeasurements& measurements);
+
+/// The smallest rate of issue that a core may have, 1/16, 1/8, 1/4, 1/2, 1, 2, 3 or 4 instructions a cycle,
+/// that is no less than a measured one. The clock may have been read 4 % low.
+double possible_issue(double measured);
+
+}  // namespace mantissa::cpu
