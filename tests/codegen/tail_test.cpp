@@ -132,7 +132,7 @@ constexpr Sizes awkward[] = {{1, 2, 2, 1},      {1, 7, 31, 5},  {1, 17, 33, 40},
 TEST(Tail, ComputesWhatBothWouldApartAtEveryLevel) {
     if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
     for (const std::string& level : levels())
-        for (const DType dtype : {DType::f32, DType::bf16})
+        for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
             for (Sizes sizes : awkward) {
                 if (dtype == DType::bf16) sizes.k = std::min<std::int64_t>(sizes.k, 28);  // sums up to 256
                 const Graph graph = exact_tail(sizes, dtype, dtype == DType::f32);

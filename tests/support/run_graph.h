@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -95,9 +96,11 @@ inline std::vector<double> loaded(const std::vector<std::byte>& bytes, DType dty
     }
 }
 
+/// The bytes of a graph's inputs, by name.
+using Bytes = std::map<std::string, std::vector<std::byte>>;
+
 /// Runs a graph in an arena full of NaN and returns its results.
-inline std::vector<std::vector<std::byte>> run(const Graph& graph, const ReferenceFeed& feed,
-                                               Device& device) {
+inline std::vector<std::vector<std::byte>> run(const Graph& graph, const Bytes& inputs, Device& device) {
     const Plan plan(graph, device);
     StateBlock state(device, graph.states());
     const auto arena = device.allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
@@ -105,12 +108,23 @@ inline std::vector<std::vector<std::byte>> run(const Graph& graph, const Referen
     Execution execution(plan, state, *arena);
     for (NodeId id : graph.inputs()) {
         const std::string& name = graph.node(id).attributes.word("name");
-        execution.set_input(name, stored(feed.at(name), graph.node(id).outputs[0].dtype));
+        execution.set_input(name, inputs.at(name));
     }
     execution.run();
     std::vector<std::vector<std::byte>> results;
     for (const Result& result : graph.results()) results.push_back(execution.read_result(result.name));
     return results;
+}
+
+/// The same of numbers, stored as the graph's inputs are.
+inline std::vector<std::vector<std::byte>> run(const Graph& graph, const ReferenceFeed& feed,
+                                               Device& device) {
+    Bytes inputs;
+    for (NodeId id : graph.inputs()) {
+        const std::string& name = graph.node(id).attributes.word("name");
+        inputs[name] = stored(feed.at(name), graph.node(id).outputs[0].dtype);
+    }
+    return run(graph, inputs, device);
 }
 
 }  // namespace mantissa::testing

@@ -24,7 +24,7 @@ class Emitter {
           target_(target),
           arguments_(arguments),
           control_(builder),
-          one_(builder, Lanes::Form::one),
+          one_(target.lanes().of_one()),
           values_(builder, nest, target, arguments) {}
 
     void run() {

@@ -23,7 +23,7 @@ class HostCode final : public TargetCode {
         : b_(builder),
           nest_(nest),
           control_(builder),
-          lanes_(builder, Lanes::Form::sixteen, rounding_of(features)) {}
+          lanes_(builder, Lanes::Form::sixteen, conversions_of(features)) {}
 
     CodeArguments begin(llvm::Module& module, const std::string& name) override {
         llvm::FunctionType* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
@@ -91,9 +91,12 @@ class HostCode final : public TargetCode {
     }
 
   private:
-    static Lanes::Bf16Rounding rounding_of(const HostFeatures& features) {
-        const bool instruction = std::ranges::find(features.bits, "avx512bf16") != features.bits.end();
-        return instruction ? Lanes::Bf16Rounding::by_instruction : Lanes::Bf16Rounding::on_bits;
+    static Lanes::Conversions conversions_of(const HostFeatures& features) {
+        const auto by = [&](const char* bit) {
+            const bool has = std::ranges::find(features.bits, bit) != features.bits.end();
+            return has ? Lanes::By::instruction : Lanes::By::bits;
+        };
+        return {.bf16 = by("avx512bf16"), .f16 = by("f16c")};
     }
 
     CodeArguments read_arguments(Value* from) {

@@ -124,7 +124,7 @@ llvm::Type* Lanes::memory_type(DType dtype) const {
         case DType::f32:
             return shaped(b_.getFloatTy());
         case DType::f16:
-            return shaped(b_.getHalfTy());
+            return shaped(conversions_.f16 == By::instruction ? b_.getHalfTy() : b_.getInt16Ty());
         case DType::bf16:
             return shaped(b_.getInt16Ty());
         case DType::i32:
@@ -151,7 +151,7 @@ llvm::Value* Lanes::widened(llvm::Value* value) const {
 }
 
 llvm::Value* Lanes::rounded_to_bf16(llvm::Value* value) const {
-    if (form_ == Form::sixteen && rounding_ == Bf16Rounding::by_instruction && made_by_arithmetic(value))
+    if (form_ == Form::sixteen && conversions_.bf16 == By::instruction && made_by_arithmetic(value))
         return b_.CreateBitCast(
             b_.CreateIntrinsic(llvm::Intrinsic::x86_avx512bf16_cvtneps2bf16_512, {}, {value}),
             memory_type(DType::bf16));
@@ -170,11 +170,56 @@ llvm::Value* Lanes::widened_from_bf16(llvm::Value* value) const {
                             type(DType::f32));
 }
 
+llvm::Value* Lanes::rounded_to_f16(llvm::Value* value) const {
+    if (conversions_.f16 == By::instruction) return b_.CreateFPTrunc(value, memory_type(DType::f16));
+    const Instructions ops{b_, *this};
+    llvm::Value* bits = ops.bits(value);
+    llvm::Value* magnitude = ops.and_int(bits, ops.integer(0x7fffffff));
+    // To nearest, ties to even: the exponent is counted from another zero, and 13 bits of the fraction go.
+    llvm::Value* odd = ops.and_int(b_.CreateLShr(magnitude, ops.integer(13)), ops.integer(1));
+    llvm::Value* rebased = ops.add_int(magnitude, ops.integer(0xfff - (112 << 23)));
+    llvm::Value* normal = b_.CreateLShr(ops.add_int(rebased, odd), ops.integer(13));
+    // What is subnormal: numbers from 1/2 on have FP16's spacing there, so adding 1/2 rounds. A subnormal of
+    // FP32 is zero, be it flushed or not.
+    llvm::Value* moved = ops.add(ops.from_bits(magnitude), ops.constant(0.5f));
+    llvm::Value* subnormal = ops.add_int(ops.bits(moved), ops.integer(-(126 << 23)));
+    // A NaN becomes quiet and keeps the upper bits of its payload.
+    llvm::Value* payload = ops.and_int(b_.CreateLShr(magnitude, ops.integer(13)), ops.integer(0x3ff));
+    llvm::Value* nan = ops.or_int(payload, ops.integer(0x7e00));
+    const auto below = [&](int bound) { return b_.CreateICmpULT(magnitude, ops.integer(bound)); };
+    constexpr int least_normal = 113 << 23, first_infinite = 0x477ff000, first_nan = 0x7f800001;
+    llvm::Value* finite = b_.CreateSelect(below(least_normal), subnormal, normal);
+    llvm::Value* number = b_.CreateSelect(below(first_infinite), finite, ops.integer(0x7c00));
+    llvm::Value* sign = ops.and_int(b_.CreateLShr(bits, ops.integer(16)), ops.integer(0x8000));
+    return b_.CreateTrunc(ops.or_int(sign, b_.CreateSelect(below(first_nan), number, nan)),
+                          memory_type(DType::f16));
+}
+
+llvm::Value* Lanes::widened_from_f16(llvm::Value* value) const {
+    if (conversions_.f16 == By::instruction) return b_.CreateFPExt(value, type(DType::f32));
+    const Instructions ops{b_, *this};
+    llvm::Value* bits = b_.CreateZExt(value, type(DType::i32));
+    llvm::Value* magnitude = ops.shift_left<13>(ops.and_int(bits, ops.integer(0x7fff)));
+    llvm::Value* normal = ops.add_int(magnitude, ops.integer(112 << 23));
+    // Infinities keep FP32's largest exponent, NaN become quiet.
+    llvm::Value* special = ops.or_int(magnitude, ops.integer(0x7f800000));
+    special = b_.CreateSelect(b_.CreateICmpEQ(special, ops.integer(0x7f800000)), special,
+                              ops.or_int(special, ops.integer(0x400000)));
+    // A subnormal's fraction under the exponent of the least normal number is that much too large.
+    llvm::Value* under = ops.from_bits(ops.or_int(magnitude, ops.integer(113 << 23)));
+    llvm::Value* subnormal = ops.bits(ops.subtract(under, ops.from_bits(ops.integer(113 << 23))));
+    const auto below = [&](int bound) { return b_.CreateICmpULT(magnitude, ops.integer(bound)); };
+    constexpr int least_normal = 1 << 23, infinite = 31 << 23;
+    llvm::Value* finite = b_.CreateSelect(below(least_normal), subnormal, normal);
+    llvm::Value* number = b_.CreateSelect(below(infinite), finite, special);
+    return ops.from_bits(ops.or_int(ops.shift_left<16>(ops.and_int(bits, ops.integer(0x8000))), number));
+}
+
 llvm::Value* Lanes::cast(llvm::Value* value, DType from, DType to) const {
     if (to == DType::bf16 && from != DType::bf16 && is_floating(from))
         return widened_from_bf16(rounded_to_bf16(value));
     if (to == DType::f16 && from != DType::f16 && is_floating(from))
-        return b_.CreateFPExt(b_.CreateFPTrunc(value, shaped(b_.getHalfTy())), type(DType::f32));
+        return widened_from_f16(rounded_to_f16(value));
     if (is_floating(from) && is_floating(to)) return value;
     if (to == DType::boolean)
         return is_floating(from)        ? b_.CreateFCmpUNE(value, constant(0, DType::f32))
@@ -260,7 +305,7 @@ llvm::Value* Lanes::load(llvm::Value* address, DType dtype, llvm::Value* mask) c
                             : static_cast<llvm::Value*>(b_.CreateAlignedLoad(type_in_memory, address, align));
     switch (dtype) {
         case DType::f16:
-            return b_.CreateFPExt(raw, type(DType::f32));
+            return widened_from_f16(raw);
         case DType::bf16:
             return widened_from_bf16(raw);
         case DType::boolean:
@@ -280,7 +325,7 @@ llvm::Value* Lanes::load_sums(llvm::Value* address, llvm::Value* mask) const {
 llvm::Value* Lanes::stored(llvm::Value* value, DType dtype, bool rounded) const {
     switch (dtype) {
         case DType::f16:
-            return b_.CreateFPTrunc(value, memory_type(dtype));
+            return rounded_to_f16(value);
         case DType::bf16:
             if (!rounded) return rounded_to_bf16(value);
             return b_.CreateTrunc(

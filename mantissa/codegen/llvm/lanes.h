@@ -22,13 +22,20 @@ namespace mantissa::codegen {
 class Lanes {
   public:
     enum class Form : bool { one, sixteen };
-    /// How sixteen numbers are rounded to BF16: on their bits, or, where arithmetic made them, by the
-    /// instruction of AVX512_BF16. That one takes subnormals for zero, which arithmetic gives none of where
-    /// kernels run; so both give the same bits.
-    enum class Bf16Rounding : bool { on_bits, by_instruction };
+    enum class By : bool { bits, instruction };
+    /// How numbers of 16 bits are made and read; both ways give the same bits.
+    struct Conversions {
+        /// Rounding sixteen numbers that arithmetic made. The instruction is AVX512_BF16's, which takes
+        /// subnormals for zero; arithmetic gives none where kernels run. Others are rounded on their bits.
+        By bf16 = By::bits;
+        By f16 = By::instruction;  ///< rounding and widening: F16C's on x86, which its plainest level lacks
+    };
 
-    Lanes(llvm::IRBuilderBase& builder, Form form, Bf16Rounding rounding = Bf16Rounding::on_bits)
-        : b_(builder), form_(form), rounding_(rounding) {}
+    Lanes(llvm::IRBuilderBase& builder, Form form, const Conversions& conversions)
+        : b_(builder), form_(form), conversions_(conversions) {}
+
+    /// One number, converted likewise.
+    Lanes of_one() const { return {b_, Form::one, conversions_}; }
 
     int count() const { return form_ == Form::one ? 1 : 16; }
     /// The type of a value in registers.
@@ -65,12 +72,14 @@ class Lanes {
     /// As in memory.
     llvm::Value* rounded_to_bf16(llvm::Value* value) const;
     llvm::Value* widened_from_bf16(llvm::Value* value) const;
+    llvm::Value* rounded_to_f16(llvm::Value* value) const;
+    llvm::Value* widened_from_f16(llvm::Value* value) const;
     llvm::Type* memory_type(DType dtype) const;
     llvm::Type* shaped(llvm::Type* element) const;
 
     llvm::IRBuilderBase& b_;
     Form form_;
-    Bf16Rounding rounding_;
+    Conversions conversions_;
 };
 
 }  // namespace mantissa::codegen

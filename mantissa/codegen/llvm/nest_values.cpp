@@ -15,7 +15,7 @@ NestValues::NestValues(llvm::IRBuilderBase& builder, const LoopNest& nest, Targe
       target_(target),
       arguments_(arguments),
       control_(builder),
-      one_(builder, Lanes::Form::one),
+      one_(target.lanes().of_one()),
       single_(nest.steps.size()),
       in_lanes_(nest.steps.size()) {}
 

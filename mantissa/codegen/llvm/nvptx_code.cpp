@@ -29,7 +29,7 @@ class NvptxCode final : public TargetCode {
           nest_(nest),
           threads_(target.threads),
           control_(builder),
-          lanes_(builder, Lanes::Form::one) {
+          lanes_(builder, Lanes::Form::one, {.bf16 = Lanes::By::bits, .f16 = Lanes::By::instruction}) {
         check(threads_ % warp_threads == 0 && threads_ > 0, "a block of threads is made of whole warps");
     }
 

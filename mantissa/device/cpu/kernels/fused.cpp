@@ -124,13 +124,9 @@ struct Bound {
     }
 };
 
-std::string refuse(const Problem& problem, Isa isa) {
+std::string refuse(const Problem& problem) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return reason;
-    const Graph& body = problem.attributes.body("body").graph();
-    for (std::size_t id = 0; isa == Isa::generic && id < body.size(); ++id)
-        for (const Type& type : body.node(static_cast<NodeId>(id)).outputs)
-            if (type.dtype == DType::f16) return "f16 is converted by F16C, which plain x86-64 lacks";
-    return nest_of(body).reason;
+    return nest_of(problem.attributes.body("body").graph()).reason;
 }
 
 }  // namespace
@@ -138,7 +134,7 @@ std::string refuse(const Problem& problem, Isa isa) {
 void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
     table["fused"].push_back(
         {.name = fmt::format("compiled {}", name_of(context.isa)),
-         .refusal = [isa = context.isa](const Problem& problem) { return refuse(problem, isa); },
+         .refusal = refuse,
          .prepare = [&pool = context.pool, &compiler](const Problem& problem) -> Launch {
              const Graph& body = problem.attributes.body("body").graph();
              const std::shared_ptr<const FusedKernel> kernel = compiler.add(body);
