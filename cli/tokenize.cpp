@@ -24,6 +24,7 @@
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_file.h"
 #include "mantissa/data/token_file.h"
+#include "mantissa/data/token_manifest.h"
 #include "mantissa/data/token_shard_writer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
@@ -179,21 +180,28 @@ void count(const Options& options) {
     report_count(options, {tokens, input.text().size(), watch.seconds(), {}});
 }
 
-/// Writes the shards of --out; the names of the files.
+/// Writes the shards of --out and the record of what they were made of; the names of the shards.
 std::vector<std::filesystem::path> write_shards(const Options& options, const Tokenizer& tokenizer,
                                                 std::string_view text, std::uint64_t& tokens) {
     const std::filesystem::path out = options.out;
+    std::filesystem::path stem = out;
+    std::vector<std::filesystem::path> shards = {out};
     if (out.extension() == ".bin") {
+        stem.replace_extension();
         std::vector<TokenId> all;
         tokens = encode_all(options, tokenizer, text, [&](std::span<const TokenId> ids) {
             all.insert(all.end(), ids.begin(), ids.end());
         });
         write_token_shard(out, all);
-        return {out};
+    } else {
+        TokenShardWriter writer(out, {});
+        tokens =
+            encode_all(options, tokenizer, text, [&](std::span<const TokenId> ids) { writer.append(ids); });
+        shards = writer.finish();
     }
-    TokenShardWriter writer(out, {});
-    tokens = encode_all(options, tokenizer, text, [&](std::span<const TokenId> ids) { writer.append(ids); });
-    return writer.finish();
+    const std::string text_file = options.encode == "-" ? "" : options.encode;
+    write_token_manifest(stem, shards, token_origin(text_file, text, options.tokenizer, tokenizer));
+    return shards;
 }
 
 void encode(const Options& options) {
@@ -237,6 +245,7 @@ void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size()
 
 void decode_file(const Tokenizer& tokenizer, const std::filesystem::path& path) {
     const TokenFile file(path);
+    check_tokenizer_of(path, tokenizer);
     file.check_vocabulary(tokenizer.vocabulary());
     constexpr std::uint64_t at_once = 1 << 20;
     std::vector<TokenId> ids;
@@ -283,7 +292,9 @@ void add_tokenize_command(CLI::App& app) {
     command->add_option(
         "--out", options->out,
         "Where to write. --train: a directory. --encode: token shards OUT_000000.bin and so on, or "
-        "one shard if it ends in .bin; without it the token ids are printed");
+        "one shard if it ends in .bin, and OUT.tokens.json, which says what they were made of; without it "
+        "the "
+        "token ids are printed");
     add_output_file(*command, "--json", options->json, "Write the summary to this file, for machines");
     command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")
         ->check(CLI::PositiveNumber);

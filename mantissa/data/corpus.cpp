@@ -7,6 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_file.h"
+#include "mantissa/data/token_manifest.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
 
@@ -80,6 +81,7 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
         require_room(tokenizer->vocabulary(), options.model_vocabulary, options.tokenizer.string());
     }
     if (!options.tokens.empty()) {
+        check_token_origin(options.tokens, tokenizer.get());
         TokenStream stream(options.tokens, {.vocabulary = options.model_vocabulary});
         std::string description = stream.description();
         return {std::move(stream), std::move(tokenizer), std::move(description)};

@@ -32,7 +32,8 @@ struct Corpus {
 };
 
 /// Reads, encodes and checks everything. Throws UserError if a file is missing, empty or binary, if both
-/// texts and token files are given, or if the tokenizer is larger than the model's vocabulary.
+/// texts and token files are given, if the tokenizer is larger than the model's vocabulary, or if token
+/// files are not of today's text and tokenizer (check_token_origin).
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool);
 
 /// How many tokens a tokenizer gets that is trained on so much text: one for 64 bytes, so that each occurs
