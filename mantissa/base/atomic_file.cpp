@@ -102,6 +102,9 @@ AtomicFile::AtomicFile(fs::path target, std::uint64_t size)
       size_(size) {
     require_free_space(target_, size_, target_.string());
     fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd_ < 0 && errno == ENOENT && !fs::exists(parent_of(target_)))
+        throw UserError(fmt::format("{}: cannot create: there is no folder {}", target_.string(),
+                                    parent_of(target_).string()));
     if (fd_ < 0) refuse(target_, "cannot create", errno);
     // Reserves the space where the file system can, so that a disk filled by others meanwhile is noticed now.
     if (size_ > 0 && ::fallocate(fd_, 0, 0, static_cast<off_t>(size_)) != 0 && errno != EOPNOTSUPP &&
@@ -168,6 +171,10 @@ void AtomicFile::fail(const char* what, int error) const {
 
 fs::path AtomicDirectory::previous_of(const fs::path& target) {
     return with_suffix(without_trailing_slash(target), ".previous");
+}
+
+fs::path AtomicDirectory::lock_of(const fs::path& target) {
+    return with_suffix(without_trailing_slash(target), ".lock");
 }
 
 AtomicDirectory::AtomicDirectory(fs::path target, std::uint64_t bytes)

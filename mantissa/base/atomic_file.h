@@ -65,6 +65,8 @@ class AtomicDirectory {
     void commit();
 
     static std::filesystem::path previous_of(const std::filesystem::path& target);
+    /// The LockFile by which those who put directories there keep one another out.
+    static std::filesystem::path lock_of(const std::filesystem::path& target);
 
   private:
     std::filesystem::path target_, staging_;

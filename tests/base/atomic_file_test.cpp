@@ -65,7 +65,7 @@ TEST(AtomicFile, SaysWhereItCannotWrite) {
     const TemporaryDirectory directory;
     const fs::path path = directory / "absent" / "a";
     EXPECT_EQ(error_of([&] { AtomicFile file(path); }),
-              path.string() + ": cannot create: No such file or directory");
+              path.string() + ": cannot create: there is no folder " + path.parent_path().string());
     fs::create_directories(directory / "b" / "c");
     AtomicFile file(directory / "b");
     EXPECT_EQ(error_of([&] { file.commit(); }),

@@ -1,0 +1,61 @@
+// A file that one process at a time holds.
+#include "mantissa/base/lock_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "mantissa/base/error.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+std::string refusal(const std::filesystem::path& file) {
+    try {
+        const LockFile lock(file, "the place");
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "accepted";
+}
+
+TEST(LockFiles, AreHeldByOneAndSayByWhom) {
+    const TemporaryDirectory directory;
+    const auto file = directory / "new folder/it.lock";
+    std::optional<LockFile> lock(std::in_place, file, "the place");
+    EXPECT_EQ(refusal(file), "the place: process " + std::to_string(::getpid()) +
+                                 " writes there; wait until it has ended, or choose another place");
+    lock.reset();
+    EXPECT_FALSE(std::filesystem::exists(file));
+    EXPECT_EQ(refusal(file), "accepted");
+}
+
+TEST(LockFiles, OfAProcessThatWasKilledAreFree) {
+    const TemporaryDirectory directory;
+    const auto file = directory / "it.lock";
+    const pid_t child = ::fork();
+    if (child == 0) {
+        const LockFile lock(file, "the place");
+        ::_exit(0);  // nothing is destroyed
+    }
+    int status = 1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    ASSERT_EQ(status, 0);
+    EXPECT_TRUE(std::filesystem::exists(file));
+    EXPECT_EQ(refusal(file), "accepted");
+}
+
+TEST(LockFiles, ThatCannotBeCreatedSayWhy) {
+    const TemporaryDirectory directory;
+    std::ofstream(directory / "file") << "no folder";
+    EXPECT_EQ(refusal(directory / "file/it.lock"),
+              "the place: cannot create " + (directory / "file/it.lock").string() + ": Not a directory");
+}
+
+}  // namespace
+}  // namespace mantissa
