@@ -12,9 +12,11 @@
 #include "cli/output_file.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/batches.h"
 #include "mantissa/data/byte_tokenizer.h"
@@ -29,6 +31,16 @@ namespace {
 /// Set by an interrupt: the step being run is finished, saved if there is a place for it, and the program
 /// ends.
 volatile std::sig_atomic_t interrupted = 0;
+
+void listen_to_signals() {
+    const auto interrupt = [](int) { interrupted = 1; };
+    std::signal(SIGINT, interrupt);
+    std::signal(SIGTERM, interrupt);
+    // A terminal that is closed, unless nohup said not to mind.
+    if (std::signal(SIGHUP, interrupt) == SIG_IGN) std::signal(SIGHUP, SIG_IGN);
+    // Nobody reads the output any more: writing then fails, and what was trained is saved first.
+    std::signal(SIGPIPE, SIG_IGN);
+}
 
 double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
@@ -69,16 +81,18 @@ class Run {
 
     void run() {
         print_header();
-        if (!options_.checkpoint.empty()) require_room_for_checkpoint(options_.checkpoint, trainer_);
+        if (!options_.checkpoint.empty()) {
+            require_room_for_checkpoint(options_.checkpoint, trainer_);
+            checkpoint_lock_.emplace(AtomicDirectory::lock_of(options_.checkpoint), options_.checkpoint);
+        }
         trainer_.allocate();
         if (sampler_) sampler_->allocate(trainer_.state());
         if (!options_.resume.empty()) resume();
         if (!options_.log.empty())
             log_.open(options_.log,
                       options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
-        std::signal(SIGINT, [](int) { interrupted = 1; });
-        std::signal(SIGTERM, [](int) { interrupted = 1; });
-        while (trainer_.steps_done() < options_.run.steps && !interrupted && !gave_up()) one_step();
+        listen_to_signals();
+        make_steps();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_.steps_done()) save();
         if (options_.profile) fmt::print("the last step:\n{}", profile_table(trainer_.plan(), profile_));
         fmt::print("memory at most: {:.1f} MB resident\n", megabytes(peak_resident_memory()));
@@ -115,6 +129,18 @@ class Run {
         sampler_.emplace(*device_, settings_.model, *corpus_.tokenizer, sampler);
     }
 
+    /// What was trained is saved, whatever went wrong beside it, such as a log on a full disk.
+    void make_steps() {
+        try {
+            while (trainer_.steps_done() < options_.run.steps && !interrupted && !gave_up()) one_step();
+        } catch (const InternalError&) {
+            throw;  // a defect: who knows what the state is
+        } catch (const std::exception&) {
+            if (!options_.checkpoint.empty() && saved_at_ != trainer_.steps_done()) save_or_warn();
+            throw;
+        }
+    }
+
     /// A step, and what is due after it.
     void one_step() {
         train_step(trainer_.steps_done());
@@ -123,7 +149,7 @@ class Run {
         if (due(options_.validate_every)) validate_model();
         if (due(options_.sample_every)) log_.sample(sampler_->sample());
         log_.end_step();
-        if (due(options_.save_every)) save();
+        if (due(options_.save_every) && done < options_.run.steps) save_or_warn();
     }
 
     void print_header() const {
@@ -266,7 +292,18 @@ class Run {
         std::fflush(stdout);
     }
 
+    /// On the way: what cannot be saved now is not lost while the run goes on.
+    void save_or_warn() {
+        try {
+            save();
+        } catch (const UserError& error) {
+            fmt::print(stderr, "mantissa: warning: after step {} nothing was saved: {}\n",
+                       trainer_.steps_done() - 1, error.what());
+        }
+    }
+
     const TrainOptions& options_;
+    std::optional<LockFile> checkpoint_lock_;
     LearningRateSchedule schedule_;
     std::unique_ptr<Device> device_;
     Policy policy_;

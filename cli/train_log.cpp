@@ -45,7 +45,8 @@ void TrainLog::step(const StepRecord& record) {
         "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} tokens/s | MFU {:.1f} %{}\n",
         record.step, result.loss, record.learning_rate, result.gradient_norm, result.seconds * 1e3,
         record.tokens_per_second, 100 * record.mfu, remarks(record));
-    std::fflush(stdout);
+    if (std::fflush(stdout) != 0)
+        throw UserError(fmt::format("standard output: cannot be written: {}", std::strerror(errno)));
     step_ = {{"step", record.step},
              {"loss", result.loss},
              {"learning_rate", record.learning_rate},
