@@ -231,7 +231,7 @@ void add_generate_command(CLI::App& app) {
         ->capture_default_str();
     command->add_option("--top-k", options->top_k,
                         "Draw from the so many likeliest tokens only (default: all)");
-    command->add_option("--seed", options->run.seed, "Of the draws")->capture_default_str();
+    add_seed_option(*command, options->run, "Of the draws");
     command->add_option("--device", options->run.device, "Where to run: cpu")->capture_default_str();
     command->add_option("--threads", options->run.threads, "Threads to use (default: all that may be)");
     add_output_file(*command, "--json", options->run.json,

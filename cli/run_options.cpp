@@ -27,6 +27,14 @@ void add_model_options(CLI::App& command, RunOptions& options) {
     command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)");
 }
 
+void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
+    // The parser would take -1 for 2^64 - 1.
+    const auto refuse_negative = [](const std::string& given) {
+        return given.starts_with('-') ? fmt::format("must be 0 or more, got {}", given) : std::string();
+    };
+    command.add_option("--seed", options.seed, what)->check(refuse_negative)->capture_default_str();
+}
+
 void add_machine_options(CLI::App& command, RunOptions& options) {
     command.add_option("--device", options.device, "Where to run: cpu")->capture_default_str();
     command.add_option("--threads", options.threads, "Threads to use (default: all that may be)");
@@ -88,7 +96,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
                     "ladder: one trained on the text)")
         ->type_name("DIR");
     command.add_option("--learning-rate", options.learning_rate, "Of AdamW")->capture_default_str();
-    command.add_option("--seed", options.seed, "Of weights and of everything random")->capture_default_str();
+    add_seed_option(command, options, "Of weights and of everything random");
     command
         .add_option("--dump", options.dump,
                     "Write the graph after each pass into this directory (train: the plan, too)")
@@ -119,7 +127,10 @@ namespace {
 /// Writes the graph after each pass as DIR/NN-PASS.txt.
 std::function<void(const std::string&, const Graph&)> dump_into(const std::string& directory) {
     if (directory.empty()) return {};
-    std::filesystem::create_directories(directory);
+    std::error_code error;
+    std::filesystem::create_directories(directory, error);
+    if (error)
+        throw UserError(fmt::format("--dump {}: cannot make the directory: {}", directory, error.message()));
     return [directory, index = std::make_shared<int>(0)](const std::string& pass, const Graph& graph) {
         write_output(fmt::format("{}/{:02}-{}.txt", directory, (*index)++, pass), print(graph));
     };

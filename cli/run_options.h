@@ -35,6 +35,7 @@ void add_run_options(CLI::App& command, RunOptions& options);
 // Parts of them, for commands that do not train.
 void add_model_options(CLI::App& command, RunOptions& options);
 void add_machine_options(CLI::App& command, RunOptions& options);
+void add_seed_option(CLI::App& command, RunOptions& options, const char* what);
 /// Those in which a model can be trained, or all.
 enum class PolicyUse : std::uint8_t { training, any };
 void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use = PolicyUse::training);

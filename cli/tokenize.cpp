@@ -184,6 +184,9 @@ void count(const Options& options) {
 std::vector<std::filesystem::path> write_shards(const Options& options, const Tokenizer& tokenizer,
                                                 std::string_view text, std::uint64_t& tokens) {
     const std::filesystem::path out = options.out;
+    if (!out.has_filename() || out.filename() == "." || out.filename() == "..")
+        throw UserError(fmt::format("--out {}: is a folder; name the shards in it, as in {}", options.out,
+                                    (out / "shards").lexically_normal().string()));
     std::filesystem::path stem = out;
     std::vector<std::filesystem::path> shards = {out};
     if (out.extension() == ".bin") {

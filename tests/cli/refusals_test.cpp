@@ -1,0 +1,52 @@
+// Options that were taken for something else, or refused with words that named no option.
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/cli/run_program.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+using testing::last_line;
+using testing::Ran;
+using testing::run;
+
+TEST(Refusals, ANegativeSeedIsNone) {
+    for (const char* command :
+         {"train --steps 1 --seed -5", "generate --checkpoint x --prompt y --seed -5"}) {
+        const Ran ran = run(command);
+        EXPECT_EQ(ran.status, 2) << ran.output;
+        EXPECT_EQ(ran.output.find("--seed: must be 0 or more, got -5"), 0u) << ran.output;
+    }
+}
+
+TEST(Refusals, AFileInTheWayOfADumpIsNamedWithTheOption) {
+    const TemporaryDirectory directory;
+    const std::string file = (directory / "file").string();
+    std::ofstream(file) << "x";
+    const Ran ran = run("train --batch 1 --sequence 16 --steps 1 --dump " + file);
+    EXPECT_EQ(ran.status, 1) << ran.output;
+    EXPECT_EQ(last_line(ran.output),
+              "mantissa: --dump " + file + ": cannot make the directory: Not a directory");
+}
+
+TEST(Refusals, AFolderIsNoNameForShards) {
+    const TemporaryDirectory directory;
+    const std::string text = (directory / "text.txt").string(), tok = (directory / "tok").string();
+    std::ofstream(text) << "the cat sat on the mat";
+    ASSERT_EQ(run("tokenize --train " + text + " --vocabulary 257 --out " + tok).status, 0);
+    for (const char* end : {"/", "/."}) {
+        const std::string out = directory.path().string() + end;
+        const Ran ran = run("tokenize --encode " + text + " --tokenizer " + tok + " --out " + out);
+        EXPECT_EQ(ran.status, 1) << ran.output;
+        EXPECT_NE(ran.output.find("--out " + out + ": is a folder; name the shards in it, as in " +
+                                  directory.path().string() + "/shards"),
+                  std::string::npos)
+            << ran.output;
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
