@@ -1,6 +1,7 @@
-// Rounding to BF16 by the instruction of AVX512_BF16, for the sources compiled for it: one in place of eleven.
-// It reads subnormals as zero, whatever the thread does, so it is for results of arithmetic alone, among which
-// threads that flush subnormals leave none: both ways then give the same bits. Included before the bodies.
+// Rounding to BF16 by the instruction of AVX512_BF16, for the sources compiled for it: one in place of
+// eleven. It reads subnormals as zero, whatever the thread does, so it is for results of arithmetic alone,
+// among which threads that flush subnormals leave none: both ways then give the same bits. Included before
+// the bodies.
 #pragma once
 
 #include "mantissa/device/cpu/rows/lanes_avx512.h"
