@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Checks what the documents claim: every path that a Markdown file names exists, and every table of measured figures
-stands beside a link to its record under bench/records/ (the command, the log, the machine, the commit).
+stands beside a link to its record under bench/records/ (the command, the log, the machine, the commit). Prose keeps to
+120 columns, so that it reads in a terminal and a change shows as the lines it changes; tables and code are as wide as
+they are.
 
 Capital words in a path stand for anything, as in `tests/ROOM/NAME_test.cpp`. Figures that nobody measured (a
 datasheet's, an example's) are said to be so by a comment before the table: <!-- not measured: why -->.
@@ -22,6 +24,7 @@ _RECORD = re.compile(r"bench/records/[\w./-]*\w|\]\((?:\.\./)*(?:bench/)?records
 _NOT_MEASURED = re.compile(r"<!--\s*not measured: \w.*-->")
 # How far from a table its record may be named: within these lines before its first or after its last.
 NEAR = 6
+WIDTH = 120
 
 
 def named_paths(text, tops):
@@ -91,6 +94,16 @@ def check_figures(name, text):
     return findings
 
 
+def check_width(name, text):
+    fenced, findings = False, []
+    for number, line in enumerate(text.split("\n"), 1):
+        fenced ^= bool(_FENCE.match(line))
+        prose = not fenced and not line.startswith("    ") and not line.lstrip().startswith("|")
+        if prose and len(line) > WIDTH:
+            findings.append(Finding(name, number, f"prose of {len(line)} columns, expected {WIDTH} at most"))
+    return findings
+
+
 def check_tree(root):
     names = files(root)
     tops = {pathlib.PurePosixPath(name).parts[0] for name in names} - {"build"}
@@ -98,7 +111,7 @@ def check_tree(root):
     for name in names:
         if name.endswith(".md") and not name.startswith("bench/records/"):
             text = read_text(root / name)
-            findings += check_paths(root, name, text, tops) + check_figures(name, text)
+            findings += check_paths(root, name, text, tops) + check_figures(name, text) + check_width(name, text)
             count += 1
     return findings, f"{count} documents"
 

@@ -1,4 +1,4 @@
-"""scripts/check_documents.py finds paths that do not exist and figures without a record."""
+"""scripts/check_documents.py finds paths that do not exist, figures without a record and long lines of prose."""
 import unittest
 
 from planted_tree import PlantedTree
@@ -9,8 +9,8 @@ FIGURES = "| rung | ms per step |\n|---|---|\n| fp32 | 41.5 |\n"
 class CheckDocuments(PlantedTree):
     script = "check_documents"
     clean = {
-        "README.md": "# x\nSee [the docs](docs/a.md#part), `mantissa/base/error.h:12`, `./run`, `mantissa/ROOM/NAME.h`,"
-                     " `cli/` and [elsewhere](https://example.org/a/b); `n/a` and `and/or` are no paths.\n",
+        "README.md": "# x\nSee [the docs](docs/a.md#part), `mantissa/base/error.h:12`, `./run`, `mantissa/ROOM/NAME.h`,\n"
+                     "`cli/` and [elsewhere](https://example.org/a/b); `n/a` and `and/or` are no paths.\n",
         "docs/a.md": "Back to [the start](../README.md).\n\n    cmake -S cli -B build/x mantissa/base\n",
         "mantissa/base/error.h": "",
         "cli/main.cpp": "",
@@ -43,6 +43,11 @@ class CheckDocuments(PlantedTree):
 
     def test_tables_without_figures_pass(self):
         self.assert_clean({"docs/b.md": "| option | unit |\n|---|---|\n| 2 | ms |\n| `--x` | tokens/s |\n"})
+
+    def test_prose_has_a_width(self):
+        wide = "word " * 24 + "1"
+        self.assert_caught({"docs/b.md": "short\n\n" + wide + "\n"}, "docs/b.md:3: prose of 121 columns, expected 120")
+        self.assert_clean({"docs/b.md": wide[1:] + "\n\n    " + wide + "\n\n| " + wide + " |\n\n```\n" + wide + "\n```\n"})
 
 
 if __name__ == "__main__":
