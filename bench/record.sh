@@ -7,13 +7,15 @@ set -eu
 [ $# -ge 2 ] || { echo "usage: bench/record.sh NAME COMMAND [ARGUMENTS]" >&2; exit 2; }
 name=$1
 shift
+# What /proc/cpuinfo says of the first core.
+cpu() { sed -n "s/^$1[[:space:]]*: //p" /proc/cpuinfo | head -1; }
 out="bench/records/$name-$(date -u +%Y%m%d-%H%M).txt"
 {
     echo "command: $*"
     echo "commit:  $(git rev-parse HEAD)$(git diff --quiet HEAD || echo ' with changes')"
     echo "date:    $(date -u '+%Y-%m-%d %H:%M UTC')"
-    echo "machine: $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1), $(nproc) cores, $(uname -sr)"
-    echo "flags:   $(grep -m1 '^flags' /proc/cpuinfo | grep -ow -E 'avx512f|amx_tile|avx2' | sort -u | tr '\n' ' ')"
+    echo "machine: $(cpu 'model name'), family $(cpu 'cpu family'), model $(cpu model), $(nproc) cores, $(uname -sr)"
+    echo "flags:   $(cpu flags | grep -ow -E 'avx2|avx512f|avx512_bf16|amx_tile' | sort -u | tr '\n' ' ')"
     echo "compiler: $(c++ --version | head -1)"
     echo "load before: $(cat /proc/loadavg)"
     env BENCHMARK_COUNTERS_TABULAR=true "$@" 2>&1
