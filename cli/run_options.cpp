@@ -92,8 +92,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
     command
         .add_option("--tokenizer", options.tokenizer,
                     "Tokenizer of the text: a directory, tokenizer.json or .tiktoken (default: train: bytes "
-                    "are tokens; "
-                    "ladder: one trained on the text)")
+                    "are tokens; ladder: one trained on the text)")
         ->type_name("DIR");
     command.add_option("--learning-rate", options.learning_rate, "Of AdamW")->capture_default_str();
     add_seed_option(command, options, "Of weights and of everything random");

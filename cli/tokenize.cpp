@@ -296,8 +296,7 @@ void add_tokenize_command(CLI::App& app) {
         "--out", options->out,
         "Where to write. --train: a directory. --encode: token shards OUT_000000.bin and so on, or "
         "one shard if it ends in .bin, and OUT.tokens.json, which says what they were made of; without it "
-        "the "
-        "token ids are printed");
+        "the token ids are printed");
     add_output_file(*command, "--json", options->json, "Write the summary to this file, for machines");
     command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")
         ->check(CLI::PositiveNumber);

@@ -257,8 +257,7 @@ class Run {
         if (underflow.share() < 0.001) return;
         fmt::print(stderr,
                    "mantissa: warning: at loss scale {:g}, {:.1f} % of the gradients' elements become zero "
-                   "when they are "
-                   "cast to f16; --loss-scale dynamic, or a larger number, keeps them\n",
+                   "when they are cast to f16; --loss-scale dynamic, or a larger number, keeps them\n",
                    trainer_.loss_scale().scale, 100 * underflow.share());
     }
 
@@ -268,8 +267,7 @@ class Run {
                     split_.validation,
                     {.batch = settings_.batch, .sequence = settings_.sequence}};
         } catch (const UserError& error) {
-            throw UserError(
-                fmt::format("--validate-every takes the last tenth of the text, {}", error.what()));
+            throw UserError(fmt::format("--validate-every takes the last tenth of {}", error.what()));
         }
     }
 

@@ -20,9 +20,9 @@ BatchSource::BatchSource(const TokenStream& stream, TokenRange range, const Opti
     const std::uint64_t needed = options.order == TokenOrder::shuffled ? 1 : sequences_;
     if (windows_ < needed)
         throw UserError(fmt::format(
-            "{} tokens, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
+            "{}: {} tokens, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
             "--batch or --sequence",
-            range.size(),
+            stream.source(), range.size(),
             options.accumulate == 1 ? "a step" : fmt::format("a step of {} micro-steps", options.accumulate),
             options.batch, options.sequence, needed * T + 1));
 }

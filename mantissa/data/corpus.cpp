@@ -17,12 +17,6 @@ namespace {
 
 constexpr const char* licenses = "/usr/share/common-licenses";
 
-/// "a.txt", or "DIR (13 files)" for several.
-std::string name_of(const std::vector<std::filesystem::path>& files) {
-    if (files.size() == 1) return files[0].string();
-    return fmt::format("{} ({} files)", files[0].parent_path().string(), files.size());
-}
-
 /// The texts one after another, a line break between two.
 std::string joined(const std::vector<std::filesystem::path>& files) {
     std::string text;
@@ -107,7 +101,7 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
     }
     std::string description = fmt::format("{}, {} bytes as {} {}", name_of(files), text.size(), tokens.size(),
                                           tokenizer ? kind : "tokens, a byte each");
-    return {TokenStream(std::move(tokens)), std::move(tokenizer), std::move(description)};
+    return {TokenStream(std::move(tokens), name_of(files)), std::move(tokenizer), std::move(description)};
 }
 
 }  // namespace mantissa

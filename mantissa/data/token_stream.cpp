@@ -19,10 +19,11 @@ TokenStream::TokenStream(const std::vector<std::filesystem::path>& files, const 
         starts_.push_back(size_);
         size_ += file.size();
     }
+    source_ = name_of(files);
 }
 
-TokenStream::TokenStream(std::vector<std::int32_t> tokens)
-    : memory_(std::move(tokens)), size_(memory_.size()) {}
+TokenStream::TokenStream(std::vector<std::int32_t> tokens, std::string source)
+    : memory_(std::move(tokens)), source_(std::move(source)), size_(memory_.size()) {}
 
 void TokenStream::copy(std::uint64_t begin, std::span<std::int32_t> out) const {
     check(begin <= size_ && out.size() <= size_ - begin, "tokens are read within their stream");
@@ -49,6 +50,11 @@ std::string TokenStream::description() const {
     for (const TokenFile& file : files_) formats.insert(name_of(file.format()));
     return fmt::format("{} file{} ({}), {} tokens", files_.size(), files_.size() == 1 ? "" : "s",
                        fmt::join(formats, ", "), size_);
+}
+
+std::string name_of(const std::vector<std::filesystem::path>& files) {
+    if (files.size() == 1) return files[0].string();
+    return fmt::format("{} ({} files)", files[0].parent_path().string(), files.size());
 }
 
 TokenSplit split_for_validation(TokenRange range) {

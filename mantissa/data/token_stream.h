@@ -28,13 +28,15 @@ class TokenStream {
 
     /// The files one after another, all checked now. Throws UserError that names the file.
     TokenStream(const std::vector<std::filesystem::path>& files, const Options& options);
-    /// Tokens of a text that was just encoded.
-    explicit TokenStream(std::vector<std::int32_t> tokens);
+    /// Tokens of a text that was just encoded; `source` says where it lies.
+    explicit TokenStream(std::vector<std::int32_t> tokens, std::string source = "the text");
 
     std::uint64_t size() const { return size_; }
     TokenRange all() const { return {0, size_}; }
     /// Tokens begin ... begin + out.size() - 1; a run may go over from one file to the next.
     void copy(std::uint64_t begin, std::span<std::int32_t> out) const;
+    /// "a.txt", "DIR (13 files)": for messages.
+    const std::string& source() const { return source_; }
     /// "2 files (llmc, raw), 338025 tokens", for the log.
     std::string description() const;
 
@@ -42,8 +44,12 @@ class TokenStream {
     std::vector<TokenFile> files_;
     std::vector<std::uint64_t> starts_;  // of each file in the stream
     std::vector<std::int32_t> memory_;
+    std::string source_;
     std::uint64_t size_ = 0;
 };
+
+/// "a.txt", or "DIR (13 files)" for several, of which there is one at least.
+std::string name_of(const std::vector<std::filesystem::path>& files);
 
 struct TokenSplit {
     TokenRange train, validation;

@@ -102,8 +102,7 @@ void check_tied_head(const Tensors& tensors, const std::string& source) {
         std::memcmp(a.data, b.data, byte_count(a.dtype, a.shape)) != 0)
         throw UserError(source +
                         ": tensor \"lm_head.weight\" differs from \"wte.weight\"; only models whose head is "
-                        "the embedding "
-                        "can be loaded");
+                        "the embedding can be loaded");
 }
 
 }  // namespace

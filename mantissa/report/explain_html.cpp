@@ -97,8 +97,7 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
                          const std::string& command) {
     std::string body =
         "<p>What each operation is stored, multiplied and summed in, and the rule that chose it, read off "
-        "the "
-        "plan that runs. Times are in the roofline, where one was measured.</p>\n" +
+        "the plan that runs. Times are in the roofline, where one was measured.</p>\n" +
         totals(explanation) + kinds(explanation) + casts(explanation) + refusals(explanation);
     if (roofline) body += "<h2>Roofline</h2>\n" + roofline_section(*roofline);
     return html::page(explanation.title(), body + nodes(explanation) + html::footer(command));

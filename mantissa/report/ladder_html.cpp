@@ -71,8 +71,7 @@ std::string rung_table(const LadderReport& report) {
                         "MFU", "of its unit's peak", "memory, MB", "build, ms"},
                        rows) +
            "<p class='note'>Medians of the timed steps and their median deviation; rungs took turns. MFU: "
-           "the "
-           "model's arithmetic a second over the machine's fastest matrix peak.</p>\n";
+           "the model's arithmetic a second over the machine's fastest matrix peak.</p>\n";
 }
 
 std::string a100_table() {
@@ -84,8 +83,7 @@ std::string a100_table() {
     return "<h2>The A100's figures</h2>\n" +
            html::table({"rung", "what changes", "ms a step", "tokens/s (from the time)", "speed-up"}, rows) +
            "<p class='note'>Published times, rounded to the millisecond: see above for the source. Nothing "
-           "on "
-           "this page was measured on an A100.</p>\n";
+           "on this page was measured on an A100.</p>\n";
 }
 
 /// The step whose loss lies furthest from the first rung's.
@@ -176,10 +174,8 @@ std::string bounds(const LadderReport& report) {
         rows.push_back(std::move(row));
     }
     return "<h2>What bounds each rung</h2>\n<p class='note'>Where the last step of training spent its time: "
-           "in "
-           "kernels that arithmetic limits, in kernels that memory limits, in kernels that are over too soon "
-           "for "
-           "either, and between kernels (the rest of a bar).</p>\n" +
+           "in kernels that arithmetic limits, in kernels that memory limits, in kernels that are over too "
+           "soon for either, and between kernels (the rest of a bar).</p>\n" +
            html::key({{"compute", 0}, {"memory", 1}, {"latency", 2}}) + html::bars(bars, 1) +
            html::table({"rung", "compute", "memory", "latency", "between", "largest operations",
                         "kernels of contractions"},

@@ -205,18 +205,13 @@ std::string numerics_html(const NumericsReport& report, const std::string& comma
     const int proposed = proposed_scale_exponent(gradients);
     const std::string body = fmt::format(
         "<p>Magnitudes of one training step in FP32, after {} steps, by powers of two. A format holds what "
-        "lies "
-        "under its bar; under the pale end with fewer bits. The dashed lines are FP16's: what lies left of "
-        "the "
-        "first, which is at half of its smallest number, becomes zero, right of the last infinite. BF16 and "
-        "TF32 "
-        "have the range of FP32: they lose bits, never the number.</p>\n{}"
+        "lies under its bar; under the pale end with fewer bits. The dashed lines are FP16's: what lies left "
+        "of the first, which is at half of its smallest number, becomes zero, right of the last infinite. "
+        "BF16 and TF32 have the range of FP32: they lose bits, never the number.</p>\n{}"
         "<h2>The loss scale for FP16</h2>\n<p>A loss scale S moves every gradient to the right before FP16 "
-        "sees "
-        "it. At 1, {:.2f} % of the gradients become zero; at 2^{}, the scale to choose, {:.2f} % do. It is "
-        "the "
-        "largest power of two, 2^24 at most, at which the greatest gradient is still a quarter of what FP16 "
-        "holds.</p>\n{}{}<h2>Tensor by tensor</h2>\n{}{}{}{}",
+        "sees it. At 1, {:.2f} % of the gradients become zero; at 2^{}, the scale to choose, {:.2f} % do. It "
+        "is the largest power of two, 2^24 at most, at which the greatest gradient is still a quarter of "
+        "what FP16 holds.</p>\n{}{}<h2>Tensor by tensor</h2>\n{}{}{}{}",
         report.steps,
         chart(report, {{"weights", report.weights.all, 2},
                        {"activations", report.activations.all, 0},

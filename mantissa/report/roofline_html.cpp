@@ -88,9 +88,7 @@ std::string roof_svg(const Roofline& roofline) {
         const double rate = static_cast<double>(kind.cost.flops) / kind.seconds;
         svg += fmt::format(
             "<circle cx='{:.1f}' cy='{:.1f}' r='{:.1f}' class='fill {}' fill-opacity='0.5'><title>{} {}: "
-            "{:.2f} "
-            "ms, "
-            "{:.1f} GFLOP/s, {:.2f} FLOP/byte, {}</title></circle>\n",
+            "{:.2f} ms, {:.1f} GFLOP/s, {:.2f} FLOP/byte, {}</title></circle>\n",
             plane.x(intensity), plane.y(rate), 3 + 40 * std::sqrt(kind.seconds / roofline.wall_seconds),
             html::color_class(color_of(kind.pass)), html::escaped(kind.op), kind.pass, kind.seconds * 1e3,
             rate / 1e9, intensity, html::escaped(kind.kernel));

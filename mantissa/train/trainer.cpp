@@ -48,8 +48,8 @@ void require_memory(const Trainer& trainer, const MemoryUse& memory) {
     const auto gigabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / gigabyte; };
     throw UserError(fmt::format(
         "{} at {} x {} needs {:.2f} GB ({:.2f} state, {:.2f} activations and gradients), {:.2f} GB are "
-        "available; "
-        "use a smaller --batch, --sequence or --model; explain prints what needs less, as --recompute does",
+        "available; use a smaller --batch, --sequence or --model; explain prints what needs less, as "
+        "--recompute does",
         trainer.options().model.name, trainer.options().batch, trainer.options().sequence,
         gigabytes(memory.total()), gigabytes(memory.state), gigabytes(memory.arena), gigabytes(available)));
 }

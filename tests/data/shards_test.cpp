@@ -149,7 +149,7 @@ TEST_F(Shards, FilesFormOneStream) {
     EXPECT_EQ(stream.description(), "3 files (llmc, npy, raw), 6 tokens");
     Tokens beyond(2);
     EXPECT_THROW(stream.copy(5, beyond), InternalError);
-    EXPECT_THROW(TokenStream({}, {}), UserError);
+    EXPECT_THROW(TokenStream(std::vector<std::filesystem::path>{}, {}), UserError);
 }
 
 TEST_F(Shards, WriterGivesTheFormatToTheByte) {

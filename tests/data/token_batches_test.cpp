@@ -17,7 +17,7 @@ using Tokens = std::vector<std::int32_t>;
 TokenStream counting(std::int32_t size) {
     Tokens tokens(static_cast<std::size_t>(size));
     std::iota(tokens.begin(), tokens.end(), 0);
-    return TokenStream(std::move(tokens));
+    return TokenStream(std::move(tokens), "text.txt");
 }
 
 struct Batch {
@@ -129,13 +129,14 @@ TEST(TokenBatches, TooShortATextIsRefused) {
         }
         return "accepted";
     };
-    EXPECT_EQ(refusal({.batch = 4, .sequence = 6}),
-              "24 tokens, but a step of 4 x 6 (batch x sequence) needs 25; give more text, or lower "
-              "--batch or --sequence");
-    EXPECT_EQ(refusal({.batch = 2, .sequence = 6, .accumulate = 2}),
-              "24 tokens, but a step of 2 micro-steps of 2 x 6 (batch x sequence) needs 25; give more text, "
-              "or lower "
-              "--batch or --sequence");
+    EXPECT_EQ(
+        refusal({.batch = 4, .sequence = 6}),
+        "text.txt: 24 tokens, but a step of 4 x 6 (batch x sequence) needs 25; give more text, or lower "
+        "--batch or --sequence");
+    EXPECT_EQ(
+        refusal({.batch = 2, .sequence = 6, .accumulate = 2}),
+        "text.txt: 24 tokens, but a step of 2 micro-steps of 2 x 6 (batch x sequence) needs 25; give more "
+        "text, or lower --batch or --sequence");
     EXPECT_EQ(refusal({.batch = 4, .sequence = 6, .order = TokenOrder::shuffled}), "accepted");
     EXPECT_THROW(BatchSource(stream, {3, 3}, {.batch = 1, .sequence = 1}), UserError);
 }

@@ -141,8 +141,7 @@ TEST(TokenizerFiles, WritingRefusesWhatThePairCannotHold) {
     const Tokenizer ranks = parse_tiktoken({tiktoken_lines(small_parts()), "a.tiktoken"});
     EXPECT_EQ(error_of([&] { write_tokenizer(ranks, directory / "out"); }),
               "a.tiktoken: vocab.json and merges.txt cannot hold this tokenizer (it was read from "
-              "tokenizer.json or a "
-              ".tiktoken file with options they lack)");
+              "tokenizer.json or a .tiktoken file with options they lack)");
 }
 
 TEST(TokenizerFiles, DirectoryAndFileNames) {
@@ -299,8 +298,7 @@ TEST(TokenizerFiles, TiktokenVocabulariesOfAnotherSplitRule) {
                   parse_tiktoken({lines, "r"});
               }),
               "r: 128000 tokens are those of Llama 3, which splits text by another rule than GPT-2's; that "
-              "rule is not "
-              "supported");
+              "rule is not supported");
 }
 
 }  // namespace mantissa

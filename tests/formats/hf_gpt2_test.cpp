@@ -124,8 +124,7 @@ TEST(HfGpt2, SkipsMasksAndATiedHead) {
     (*checkpoint.values.back())[20] += 1;
     EXPECT_EQ(import_error(checkpoint),
               "m: tensor \"lm_head.weight\" differs from \"wte.weight\"; only models whose head is the "
-              "embedding can be "
-              "loaded");
+              "embedding can be loaded");
 }
 
 TEST(HfGpt2, ExportGivesBackTheCheckpoint) {

@@ -65,8 +65,7 @@ TEST(Npy, RefusesWithTheReason) {
               "shape (3) of 2-byte elements needs 6 bytes, the file has 7 after its header");
     EXPECT_EQ(verdict(npy("{'descr':'<u2','fortran_order':False,'shape':(9223372036854775808,2,0)}", 0)),
               "shape (9223372036854775808, 2, 0) of 2-byte elements needs more than 2^64 bytes, the file has "
-              "0 after its "
-              "header");
+              "0 after its header");
 }
 
 TEST(Npy, RefusesHeadersThatAreNotPlainArrays) {

@@ -423,8 +423,7 @@ TEST_F(Sharded, RefusesAnIndexThatDisagrees) {
               "gone.safetensors: cannot open: No such file or directory");
     EXPECT_EQ(verdict(R"({"a":"../x.safetensors"})"),
               "model.safetensors.index.json: weight_map, \"a\": expected the name of a file beside the "
-              "index, found "
-              "\"../x.safetensors\"");
+              "index, found \"../x.safetensors\"");
     EXPECT_EQ(verdict("[]"), "model.safetensors.index.json: weight_map: expected an object, found an array");
     EXPECT_EQ(verdict(R"({"a":1})"),
               "model.safetensors.index.json: weight_map, \"a\": expected a string, found 1");
