@@ -32,6 +32,7 @@ void validate(const Options& options) {
 void run(const Options& options) {
     validate(options);
     ConvergeOptions converge{.policies = {},
+                             .model = model_to_train(options.run),
                              .trainer = trainer_options(options.run),
                              .steps = options.run.steps,
                              .learning_rate = options.run.learning_rate,
@@ -43,7 +44,8 @@ void run(const Options& options) {
     converge.progress = [&](const std::string& what) { progress.show(what); };
     const auto device = open_device(options.run);
     const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::bytes);
-    const ConvergeReport report = run_converge(*device, corpus.stream, converge);
+    const ConvergeReport report =
+        run_converge(*device, whole_text(corpus, converge.model, converge.trainer.batch), converge);
     progress.clear();
     fmt::print("{}\n{}", corpus.description, converge_table(report));
     write_output(options.run.json, converge_json(report));

@@ -33,33 +33,23 @@ TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const 
     return settings;
 }
 
-Explanation named(Explanation explanation, const TrainerOptions& settings) {
-    explanation.model = settings.model.name;
-    explanation.batch = settings.batch;
-    explanation.sequence = settings.sequence;
-    return explanation;
-}
-
 /// Of a policy for inference: a forward pass to the loss.
-Explanation explain_inference(const TrainerOptions& settings, Device& device) {
+Explanation explain_inference(const nn::Model& model, const TrainerOptions& settings, Device& device) {
     const Policy& policy = settings.pipeline.policy;
-    const auto trace = [&](Graph& graph) {
-        const Type ids{DType::i32, {settings.batch, settings.sequence}};
-        const Tensor tokens(graph, graph.add_input("tokens", ids));
-        return nn::gpt2_loss(settings.model, tokens, {graph, graph.add_input("targets", ids)});
-    };
-    const auto kernel = [&](const Graph& graph, const Node& node) { return has_kernel(device, graph, node); };
-    BuiltGraph built = build_evaluation(trace, {.policy = policy, .lay_out = true, .has_kernel = kernel});
+    const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
+    BuiltGraph built = build_evaluation(trace, on_device({.policy = policy, .lay_out = true}, device));
     Explanation explanation = explain(Plan(std::move(built.graph), device), policy);
     explanation.refused = std::move(built.refused);
     explanation.of = "a forward pass, for inference";
-    return named(std::move(explanation), settings);
+    explanation.model = reported(model, nn::facts_of(model), settings.batch);
+    return explanation;
 }
 
-Explanation explain_step(const Trainer& trainer) {
-    Explanation explanation = explain(trainer.plan(), trainer.options().pipeline.policy);
-    explanation.refused = trainer.refused();
-    return named(std::move(explanation), trainer.options());
+Explanation explain_step(const TrainingPlan& plan) {
+    Explanation explanation = explain(plan.step(), plan.options().pipeline.policy);
+    explanation.refused = plan.refused();
+    explanation.model = reported(plan.model(), plan.facts(), plan.options().batch);
+    return explanation;
 }
 
 /// Where the step takes more memory than there is, what would take less.
@@ -68,15 +58,18 @@ void print_what_would_fit(const Options& options, const Policy& policy, const Me
     const std::int64_t available =
         options.memory > 0 ? static_cast<std::int64_t>(options.memory * 1e9) : available_memory();
     if (memory.total() <= available) return;
-    const TrainerOptions settings = in_policy(options.run, policy, device.target());
-    fmt::print("{}", fit_table(what_would_fit(device, settings, available), memory.state, available));
+    const TrainingPlan plan(device, training_model(options.run),
+                            in_policy(options.run, policy, device.target()));
+    fmt::print("{}", fit_table(what_would_fit(plan, available, language_model(options.run).on_sequences),
+                               memory.state, available));
 }
 
 /// Plans a step and allocates nothing.
 Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
     const TrainerOptions settings = in_policy(options, policy, device.target());
-    return policy.weights.empty() ? explain_step(Trainer(device, settings))
-                                  : explain_inference(settings, device);
+    const nn::Model model = training_model(options);
+    return policy.weights.empty() ? explain_step(TrainingPlan(device, model, settings))
+                                  : explain_inference(model, settings, device);
 }
 
 /// Tokens without a text: a roofline depends on sizes, not on what the words are.
@@ -91,19 +84,20 @@ std::vector<std::int32_t> some_tokens(std::int64_t count, std::int64_t vocabular
 void run_roofline(const Options& options, Device& device) {
     const TrainerOptions settings =
         in_policy(options.run, policy_for(options.run, device.target()), device.target());
-    Trainer trainer(device, settings);
+    Trainer trainer(device, training_model(options.run), settings);
     const std::vector<std::int32_t> tokens =
-        some_tokens(trainer.tokens_per_step(), settings.model.vocabulary);
+        some_tokens(trainer.plan().units_per_step(), language_model(options.run).vocabulary);
     ProgressLine progress(options.run.quiet);
     Profile profile;
     StepResult result;
     for (int step = 1; step <= 3; ++step) {
         progress.show(fmt::format("step {} of 3", step));
-        result = trainer.step(tokens, tokens, 1e-4, &profile);
+        result = trainer.step({tokens, tokens}, 1e-4, &profile);
     }
     const auto scratch = device.allocate(std::size_t{256} << 20, "bandwidth measurement");
-    Roofline report = roofline(trainer.plan(), profile, device.measure_peaks(*scratch), result.seconds);
-    const Explanation explanation = explain_step(trainer);
+    Roofline report =
+        roofline(trainer.plan().step(), profile, device.measure_peaks(*scratch), result.seconds);
+    const Explanation explanation = explain_step(trainer.plan());
     report.title = explanation.title();
     progress.clear();
     fmt::print("{}", roofline_table(report));

@@ -77,11 +77,11 @@ double prompt_tokens_per_second(std::size_t tokens, const Generated& generated) 
     return static_cast<double>(tokens) / generated.prompt_seconds;
 }
 
-nlohmann::ordered_json report_of(const Options& options, const Policy& policy, const nn::Gpt2Config& model,
+nlohmann::ordered_json report_of(const Options& options, const Policy& policy, const nn::LanguageModel& model,
                                  std::size_t prompt_tokens, const Generated& generated,
                                  const std::string& text) {
     return {{"command", "generate"},
-            {"model", {{"name", model.name}, {"parameters", model.parameters()}}},
+            {"model", {{"name", model.name}, {"parameters", model.parameters}}},
             {"prompt", options.prompt},
             {"prompt_tokens", prompt_tokens},
             {"text", text},
@@ -104,14 +104,14 @@ struct Model {
     const Tokenizer& tokenizer;
     const StateBlock& parameters;
 
-    const nn::Gpt2Config& config() const { return file.model(); }
+    const nn::LanguageModel& config() const { return file.model(); }
 };
 
 void announce(const Options& options, const Model& model, const Policy& policy) {
     if (options.run.quiet) return;
     const Target& target = model.device.target();
     fmt::print(stderr, "{}: {}, {} parameters; {}, {} tokens; policy {}; {}, {} threads\n",
-               options.checkpoint, model.config().name, model.config().parameters(),
+               options.checkpoint, model.config().name, model.config().parameters,
                model.tokenizer.parts().source, model.tokenizer.vocabulary(), policy.name, target.isa,
                target.threads);
 }
@@ -229,8 +229,7 @@ void add_generate_command(CLI::App& app) {
         ->add_option("--temperature", options->temperature,
                      "Scores are divided by it; 0: always the likeliest token")
         ->capture_default_str();
-    command->add_option("--top-k", options->top_k,
-                        "Draw from the so many likeliest tokens only (default: all)");
+    command->add_option("--top-k", options->top_k, "Draw from the k likeliest tokens only (default: all)");
     add_seed_option(*command, options->run, "Of the draws");
     command->add_option("--device", options->run.device, "Where to run: cpu")->capture_default_str();
     command->add_option("--threads", options->run.threads, "Threads to use (default: all that may be)");

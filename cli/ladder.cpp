@@ -24,6 +24,7 @@ struct Options {
 
 void run(const Options& options) {
     LadderOptions ladder;
+    ladder.model = model_to_train(options.run);
     ladder.trainer = trainer_options(options.run);
     ladder.steps = options.run.steps;
     ladder.repeats = options.repeats;
@@ -37,7 +38,8 @@ void run(const Options& options) {
     const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::train);
     fmt::print("{}\n", corpus.description);
     std::fflush(stdout);
-    const LadderReport report = run_ladder(*device, corpus.stream, ladder);
+    const LadderReport report =
+        run_ladder(*device, whole_text(corpus, ladder.model, ladder.trainer.batch), ladder);
     progress.clear();
     fmt::print("{}", ladder_table(report));
     write_output(options.run.json, ladder_json(report));

@@ -20,13 +20,8 @@ struct Options {
 };
 
 /// The forward pass in the formats of the policy, with attention found.
-Graph forward_pass(const TrainerOptions& settings) {
-    const auto trace = [&](Graph& graph) {
-        const Type ids{DType::i32, {settings.batch, settings.sequence}};
-        const Tensor tokens(graph, graph.add_input("tokens", ids));
-        const Tensor targets(graph, graph.add_input("targets", ids));
-        return nn::gpt2_loss(settings.model, tokens, targets);
-    };
+Graph forward_pass(const nn::Model& model, const TrainerOptions& settings) {
+    const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
     return build_evaluation(trace, {.policy = settings.pipeline.policy, .match_attention = true}).graph;
 }
 
@@ -36,17 +31,16 @@ void run(const Options& options) {
     TrainerOptions settings = trainer_options(options.run);
     const auto device = open_device(options.run);
     settings.pipeline.policy = policy_for(options.run, device->target());
-    LintReport report{.model = settings.model.name,
+    const nn::Model model = training_model(options.run);
+    LintReport report{.model = reported(model, nn::facts_of(model), settings.batch),
                       .policy = settings.pipeline.policy.name,
                       .target = device->target(),
-                      .batch = settings.batch,
-                      .sequence = settings.sequence,
-                      .findings = lint(forward_pass(settings), device->target())};
+                      .findings = lint(forward_pass(model, settings), device->target())};
     ProgressLine progress(options.run.quiet);
     for (LintFinding& finding : report.findings) {
         if (options.no_measure) break;
         progress.show(
-            fmt::format("measuring {} {} against {}", finding.rule->size, finding.is, finding.change_to));
+            fmt::format("measuring {} {} against {}", finding.rule->size, finding.extent, finding.change_to));
         finding.measured = measure_lint(*device, finding, options.repeats);
     }
     progress.clear();

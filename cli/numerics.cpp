@@ -7,7 +7,6 @@
 #include "cli/converge.h"
 #include "cli/output_file.h"
 #include "cli/run_options.h"
-#include "mantissa/data/batches.h"
 #include "mantissa/report/numerics.h"
 
 namespace mantissa::cli {
@@ -25,20 +24,18 @@ void run(const Options& given) {
     settings.pipeline.policy = find_policy("fp32");
     const auto device = open_device(options);
     const Corpus corpus = open_corpus(options, CorpusOptions::Untokenized::bytes);
-    Trainer trainer(*device, settings);
-    const BatchSource batches(corpus.stream, corpus.stream.all(),
-                              {.batch = settings.batch, .sequence = settings.sequence});
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.tokens_per_step()));
-    std::vector<std::int32_t> targets(tokens.size());
+    const nn::Model model = model_to_train(options);
+    const TextWindows batches = whole_text(corpus, model, settings.batch);
+    BatchBuffer buffer(model, settings.batch);
+    Trainer trainer(*device, model, settings);
     ProgressLine progress(options.quiet);
     for (std::int64_t step = 0; step < options.steps; ++step) {
         progress.show(fmt::format("step {} of {}", step + 1, options.steps));
-        batches.fill(static_cast<std::uint64_t>(step), 0, tokens, targets);
-        trainer.step(tokens, targets, options.learning_rate);
+        trainer.step(buffer.fill(batches, static_cast<std::uint64_t>(step)), options.learning_rate);
     }
     progress.clear();
-    batches.fill(static_cast<std::uint64_t>(options.steps), 0, tokens, targets);
-    const NumericsReport report = measure_numerics(trainer, tokens, targets);
+    const NumericsReport report =
+        measure_numerics(trainer, buffer.fill(batches, static_cast<std::uint64_t>(options.steps)));
     fmt::print("{}\n{}", corpus.description + "\n", numerics_table(report));
     write_output(options.json, numerics_json(report));
     write_output(given.html, numerics_html(report, given.command));

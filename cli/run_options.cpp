@@ -11,6 +11,7 @@
 
 #include "cli/output_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/printer.h"
@@ -19,9 +20,28 @@
 
 namespace mantissa::cli {
 
+namespace {
+
+/// Sizes of one's own; what is not given is the model's.
+void add_size_options(CLI::App& command, nn::ModelSizes& sizes) {
+    command.add_option("--layers", sizes.layers, "Layers, in place of the model's own number");
+    command.add_option("--heads", sizes.heads, "Heads of attention, the same; they must divide the channels");
+    command.add_option("--channels", sizes.channels, "Channels, the same");
+    command.add_option("--context", sizes.context, "Longest sequence, the same");
+    command.add_option("--vocabulary", sizes.vocabulary, "Tokens that there are, the same");
+    command.add_option("--dropout", sizes.dropout, "Share of activations that training drops (default: 0)");
+    command.add_flag_callback(
+        "--no-bias", [&sizes] { sizes.bias = false; }, "Linear layers and norms without biases");
+}
+
+}  // namespace
+
 void add_model_options(CLI::App& command, RunOptions& options) {
-    command.add_option("--model", options.model, fmt::format("One of {}", fmt::join(nn::gpt2_names(), ", ")))
+    command
+        .add_option("--model", options.model,
+                    fmt::format("One of {}", fmt::join(nn::language_model_names(), ", ")))
         ->capture_default_str();
+    add_size_options(command, options.sizes);
     command.add_option("--batch", options.batch, "Sequences of a step (train: of a micro-step)")
         ->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)");
@@ -117,7 +137,7 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
                                   .tokens = {options.tokens.begin(), options.tokens.end()},
                                   .tokenizer = options.tokenizer,
                                   .untokenized = untokenized,
-                                  .model_vocabulary = nn::gpt2_config(options.model).vocabulary},
+                                  .model_vocabulary = language_model(options).vocabulary},
                                  pool);
 }
 
@@ -137,20 +157,49 @@ std::function<void(const std::string&, const Graph&)> dump_into(const std::strin
 
 }  // namespace
 
+nn::LanguageModel language_model(const RunOptions& options) {
+    return nn::language_model(options.model, options.sizes);
+}
+
+namespace {
+
+/// The parser gives its largest number for anything larger.
+constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
+
+}  // namespace
+
+nn::Model training_model(const RunOptions& options) {
+    if (options.sequence < 0 || options.sequence > most)
+        throw UserError(
+            fmt::format("--sequence must be 1 or more, and at most {}, got {}", most, options.sequence));
+    const nn::LanguageModel model = language_model(options);
+    return model.on_sequences(options.sequence == 0 ? model.context : options.sequence);
+}
+
+nn::Model model_to_train(const RunOptions& options) {
+    constexpr double bytes_of_each = 16;  // FP32: itself, its gradient and two moments
+    const nn::LanguageModel model = language_model(options);
+    const double needed = bytes_of_each * static_cast<double>(model.parameters);
+    const auto available = static_cast<double>(available_memory());
+    if (needed > available)
+        throw UserError(fmt::format(
+            "{} has {} parameters, which with gradients and moments need {:.2f} GB, {:.2f} GB are available; "
+            "give fewer --layers, --channels or --vocabulary, or a smaller --model",
+            model.name, model.parameters, needed / 1e9, available / 1e9));
+    return training_model(options);
+}
+
+TextWindows whole_text(const Corpus& corpus, const nn::Model& model, std::int64_t batch) {
+    return {corpus.stream, corpus.stream.all(), model.units_per_example, {.batch = batch}};
+}
+
 TrainerOptions trainer_options(const RunOptions& options) {
     TrainerOptions trainer;
-    trainer.model = nn::gpt2_config(options.model);
     if (options.steps < 1) throw UserError(fmt::format("--steps must be 1 or more, got {}", options.steps));
     if (options.batch < 1) throw UserError(fmt::format("--batch must be 1 or more, got {}", options.batch));
-    if (options.sequence < 0)
-        throw UserError(fmt::format("--sequence must be 1 or more, got {}", options.sequence));
-    // The parser gives its largest number for anything larger.
-    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
-    if (options.batch > most || options.sequence > most)
-        throw UserError(fmt::format("--batch and --sequence must be at most {}", most));
+    if (options.batch > most) throw UserError(fmt::format("--batch must be at most {}", most));
     require_learning_rate(options.learning_rate);
     trainer.batch = options.batch;
-    trainer.sequence = options.sequence == 0 ? trainer.model.context : options.sequence;
     trainer.seed = options.seed;
     trainer.pipeline.recompute = {options.recompute.begin(), options.recompute.end()};
     trainer.pipeline.dump = dump_into(options.dump);
@@ -227,31 +276,31 @@ void dump_plan(const RunOptions& options, const std::string& name, const Plan& p
     if (!options.dump.empty()) write_output(options.dump + "/" + name, plan.text());
 }
 
-void dump_refused(const RunOptions& options, const Trainer& trainer) {
-    if (options.dump.empty() || trainer.refused().empty()) return;
+void dump_refused(const RunOptions& options, const TrainingPlan& plan) {
+    if (options.dump.empty() || plan.refused().empty()) return;
     std::string text;
-    for (const PassRefusal& refusal : trainer.refused())
+    for (const PassRefusal& refusal : plan.refused())
         text += fmt::format("{}: {}\n    {}\n", refusal.pass,
                             refusal.place.empty() ? refusal.op : refusal.place, refusal.reason);
     write_output(options.dump + "/refused.txt", text);
 }
 
-void dump_padding(const RunOptions& options, const Trainer& trainer) {
-    if (options.dump.empty() || trainer.padded().empty()) return;
+void dump_padding(const RunOptions& options, const TrainingPlan& plan) {
+    if (options.dump.empty() || plan.padded().empty()) return;
     std::string text;
-    for (const PaddedParameter& parameter : trainer.padded())
+    for (const PaddedParameter& parameter : plan.padded())
         text += fmt::format("{}: {} rows, {} of zeros behind them\n", parameter.name, parameter.rows,
                             parameter.zero_rows);
     write_output(options.dump + "/padding.txt", text);
 }
 
-void dump_kernels(const RunOptions& options, const Trainer& trainer) {
+void dump_kernels(const RunOptions& options, const TrainingPlan& plan) {
     if (!options.dump_target.empty()) {
         if (options.dump.empty())
             throw UserError("--dump-target says for which GPU --dump writes kernels: give --dump DIR");
-        dump_kernels_for(options.dump_target, options.dump, trainer.plan().graph());
+        dump_kernels_for(options.dump_target, options.dump, plan.step().graph());
     }
-    if (!options.dump.empty()) dump_kernels(options.dump, trainer.plan().device());
+    if (!options.dump.empty()) dump_kernels(options.dump, plan.device());
 }
 
 std::string pass_table(const std::vector<PassTime>& times) {

@@ -9,12 +9,15 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/corpus.h"
+#include "mantissa/data/text_windows.h"
+#include "mantissa/nn/language_model.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::cli {
 
 struct RunOptions {
     std::string model = "gpt2-tiny";
+    nn::ModelSizes sizes;  ///< in place of the model's own
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
@@ -49,9 +52,23 @@ std::unique_ptr<Device> open_device(const RunOptions& options);
 /// The corpus of --text, --tokens and --tokenizer.
 Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized);
 
-/// What the options say of a trainer. Throws UserError for an unknown model or a batch, sequence or number of
-/// steps that is not positive.
+/// The model of --model, with the sizes that were given. Throws UserError for one that is not known, or sizes
+/// that make none.
+nn::LanguageModel language_model(const RunOptions& options);
+
+/// The same, in training on sequences of --sequence. Throws UserError for a sequence that is not positive or
+/// too long.
+nn::Model training_model(const RunOptions& options);
+
+/// The same, where it is going to be trained. Throws UserError where parameters, gradients and moments alone
+/// do not fit the memory: before anything is traced, which of such sizes takes long.
+nn::Model model_to_train(const RunOptions& options);
+
+/// What the options say of a trainer. Throws UserError for a batch or number of steps that is not positive.
 TrainerOptions trainer_options(const RunOptions& options);
+
+/// The batches of a model that reads a text from front to back.
+TextWindows whole_text(const Corpus& corpus, const nn::Model& model, std::int64_t batch);
 
 /// The policy or the simulation asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where
 /// not. Throws UserError for a simulation under another policy than fp32.
@@ -67,14 +84,14 @@ std::vector<std::string> split_at_commas(const std::string& text);
 void dump_plan(const RunOptions& options, const std::string& file, const Plan& plan);
 
 /// Writes what the passes left as it was, and why, if --dump asks for it.
-void dump_refused(const RunOptions& options, const Trainer& trainer);
+void dump_refused(const RunOptions& options, const TrainingPlan& plan);
 
 /// Writes what was padded, if --dump asks for it.
-void dump_padding(const RunOptions& options, const Trainer& trainer);
+void dump_padding(const RunOptions& options, const TrainingPlan& plan);
 
 /// Writes the code of fused kernels, if --dump asks for it. Throws UserError for a --dump-target without
 /// --dump, or one that is not known.
-void dump_kernels(const RunOptions& options, const Trainer& trainer);
+void dump_kernels(const RunOptions& options, const TrainingPlan& plan);
 
 /// The times of the passes, a line each.
 std::string pass_table(const std::vector<PassTime>& times);

@@ -13,12 +13,10 @@
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "mantissa/base/atomic_file.h"
-#include "mantissa/base/checksum.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
-#include "mantissa/data/batches.h"
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/report/profile_table.h"
 #include "mantissa/train/checkpoint.h"
@@ -63,38 +61,37 @@ class Run {
           peak_(fastest_peak(*device_)),
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
                                             : TokenSplit{corpus_.stream.all(), {}}),
-          trainer_(*device_, settings_),
-          batches_(
-              corpus_.stream, split_.train,
-              {.batch = settings_.batch, .sequence = settings_.sequence, .accumulate = settings_.accumulate}),
-          tokens_(static_cast<std::size_t>(trainer_.tokens_per_step())),
-          targets_(tokens_.size()) {
+          model_(model_to_train(options.run)),
+          batches_(corpus_.stream, split_.train, model_.units_per_example,
+                   {.batch = settings_.batch,
+                    .accumulate = settings_.accumulate,
+                    .order = order_of(options),
+                    .seed = settings_.seed}),
+          buffer_(model_, settings_.batch, settings_.accumulate),
+          validation_buffer_(model_, settings_.batch) {
         if (options.validate_every > 0) validation_.emplace(validation_batches());
         if (options.sample_every > 0) plan_samples();
-        dump_plan(options.run, "plan.txt", trainer_.plan());
-        if (trainer_.accumulate_plan())
-            dump_plan(options.run, "accumulate-plan.txt", *trainer_.accumulate_plan());
-        dump_refused(options.run, trainer_);
-        dump_padding(options.run, trainer_);
-        dump_kernels(options.run, trainer_);
+        TrainingPlan plan(*device_, model_, settings_);
+        dump(plan);
+        print_header(plan);
+        if (!options.checkpoint.empty()) {
+            require_room_for_checkpoint(options.checkpoint, plan);
+            checkpoint_lock_.emplace(AtomicDirectory::lock_of(options.checkpoint), options.checkpoint);
+        }
+        trainer_ = std::make_unique<Trainer>(std::move(plan));
+        if (sampler_) sampler_->allocate(trainer_->state());
+        if (!options.resume.empty()) resume();
     }
 
     void run() {
-        print_header();
-        if (!options_.checkpoint.empty()) {
-            require_room_for_checkpoint(options_.checkpoint, trainer_);
-            checkpoint_lock_.emplace(AtomicDirectory::lock_of(options_.checkpoint), options_.checkpoint);
-        }
-        trainer_.allocate();
-        if (sampler_) sampler_->allocate(trainer_.state());
-        if (!options_.resume.empty()) resume();
         if (!options_.log.empty())
             log_.open(options_.log,
                       options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
         listen_to_signals();
         make_steps();
-        if (!options_.checkpoint.empty() && saved_at_ != trainer_.steps_done()) save();
-        if (options_.profile) fmt::print("the last step:\n{}", profile_table(trainer_.plan(), profile_));
+        if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
+        if (options_.profile)
+            fmt::print("the last step:\n{}", profile_table(trainer_->plan().step(), profile_));
         fmt::print("memory at most: {:.1f} MB resident\n", megabytes(peak_resident_memory()));
         std::fflush(stdout);
         write_output(options_.run.json, log_.json(peak_resident_memory()));
@@ -104,16 +101,25 @@ class Run {
                             "parameters as before them; in the last, {}; a lower --learning-rate "
                             "or a --clip may help",
                             bad_in_a_row_, non_finite_));
-        if (interrupted) throw UserError(fmt::format("interrupted after step {}", trainer_.steps_done() - 1));
+        if (interrupted)
+            throw UserError(fmt::format("interrupted after step {}", trainer_->steps_done() - 1));
     }
 
   private:
+    void dump(const TrainingPlan& plan) const {
+        dump_plan(options_.run, "plan.txt", plan.step());
+        if (plan.accumulate()) dump_plan(options_.run, "accumulate-plan.txt", *plan.accumulate());
+        dump_refused(options_.run, plan);
+        dump_padding(options_.run, plan);
+        dump_kernels(options_.run, plan);
+    }
+
     /// A step that the dynamic loss scale skips on its way to the right scale is no bad step; one at its
     /// floor is.
     bool is_bad(const StepResult& result) const {
         if (result.applied) return false;
         return settings_.loss_scale.kind != LossScaleOptions::Kind::dynamic ||
-               trainer_.loss_scale().scale <= settings_.loss_scale.floor;
+               trainer_->loss_scale().scale <= settings_.loss_scale.floor;
     }
 
     bool gave_up() const { return options_.bad_steps > 0 && bad_in_a_row_ >= options_.bad_steps; }
@@ -126,25 +132,25 @@ class Run {
         if (!corpus_.tokenizer) corpus_.tokenizer = std::make_unique<Tokenizer>(byte_tokenizer());
         SamplerOptions sampler = options_.sampler;
         sampler.seed = options_.run.seed;
-        sampler_.emplace(*device_, settings_.model, *corpus_.tokenizer, sampler);
+        sampler_.emplace(*device_, language_model(options_.run), *corpus_.tokenizer, sampler);
     }
 
     /// What was trained is saved, whatever went wrong beside it, such as a log on a full disk.
     void make_steps() {
         try {
-            while (trainer_.steps_done() < options_.run.steps && !interrupted && !gave_up()) one_step();
+            while (trainer_->steps_done() < options_.run.steps && !interrupted && !gave_up()) one_step();
         } catch (const InternalError&) {
             throw;  // a defect: who knows what the state is
         } catch (const std::exception&) {
-            if (!options_.checkpoint.empty() && saved_at_ != trainer_.steps_done()) save_or_warn();
+            if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save_or_warn();
             throw;
         }
     }
 
     /// A step, and what is due after it.
     void one_step() {
-        train_step(trainer_.steps_done());
-        const std::int64_t done = trainer_.steps_done();
+        train_step(trainer_->steps_done());
+        const std::int64_t done = trainer_->steps_done();
         const auto due = [&](std::int64_t every) { return every > 0 && done % every == 0; };
         if (due(options_.validate_every)) validate_model();
         if (due(options_.sample_every)) log_.sample(sampler_->sample());
@@ -152,15 +158,15 @@ class Run {
         if (due(options_.save_every) && done < options_.run.steps) save_or_warn();
     }
 
-    void print_header() const {
-        const MemoryUse memory = trainer_.memory();
+    void print_header(const TrainingPlan& plan) const {
+        const MemoryUse memory = plan.memory();
         const std::int64_t samples = sampler_ ? sampler_->bytes() : 0;
         const Target& target = device_->target();
         fmt::print("{}\n", corpus_.description);
         const std::string micro_steps =
             settings_.accumulate == 1 ? "" : fmt::format("{} x ", settings_.accumulate);
-        fmt::print("{}, {} parameters, {}{} x {} tokens a step, {}{}, {}, {} threads\n", settings_.model.name,
-                   settings_.model.parameters(), micro_steps, settings_.batch, settings_.sequence,
+        fmt::print("{}, {} parameters, {}{} a step, {}{}, {}, {} threads\n", model_.name,
+                   plan.facts().parameters, micro_steps, nn::batch_text(model_, settings_.batch),
                    policy_.name,
                    options_.run.policy.empty() && policy_.simulate.empty()
                        ? " (chosen for this machine; see --policy)"
@@ -177,17 +183,17 @@ class Run {
             megabytes(memory.total() + samples + resident_memory()), megabytes(memory.state),
             megabytes(memory.arena), megabytes(memory.inputs),
             samples == 0 ? "" : fmt::format(" + {:.1f} samples", megabytes(samples)),
-            megabytes(resident_memory()), trainer_.build_milliseconds());
+            megabytes(resident_memory()), plan.build_milliseconds());
         if (options_.run.passes == "all" && !target.cannot_compile.empty())
             fmt::print("without fused kernels: {}\n", target.cannot_compile);
-        if (options_.run.pass_times) fmt::print("{}", pass_table(trainer_.pass_times()));
+        if (options_.run.pass_times) fmt::print("{}", pass_table(plan.pass_times()));
         std::fflush(stdout);
     }
 
     void resume() {
-        const std::string warning = resume_training(options_.resume, trainer_, inputs());
+        const std::string warning = resume_training(options_.resume, *trainer_, inputs());
         if (!warning.empty()) fmt::print(stderr, "mantissa: warning: {}\n", warning);
-        const std::int64_t done = trainer_.steps_done();
+        const std::int64_t done = trainer_->steps_done();
         fmt::print("resumed from {} after step {}\n", options_.resume, done - 1);
         if (done >= options_.run.steps)
             fmt::print(stderr,
@@ -198,19 +204,9 @@ class Run {
         if (std::filesystem::equivalent(options_.resume, options_.checkpoint, ignored)) saved_at_ = done;
     }
 
-    /// What the run follows from besides the trainer's options. Tokens are told from others by their number
-    /// and by those of the first step, which need no reading of all.
-    RunInputs inputs() {
-        fill(0);
-        const std::string first = checksum_text(checksum_of(std::as_bytes(std::span(tokens_))));
-        return {{"tokens", fmt::format("{}, the first step's with checksum {}", split_.train.size(), first)},
-                {"learning_rate", schedule_.text()}};
-    }
-
-    /// The part of `tokens` [N, B, T] that a micro-step takes.
-    std::span<std::int32_t> micro_batch(std::vector<std::int32_t>& tokens, std::int64_t micro_step) const {
-        const auto count = static_cast<std::size_t>(trainer_.tokens_per_micro_step());
-        return std::span(tokens).subspan(static_cast<std::size_t>(micro_step) * count, count);
+    /// What the run follows from besides the trainer's options.
+    RunInputs inputs() const {
+        return {{"tokens", batches_.description()}, {"learning_rate", schedule_.text()}};
     }
 
     /// The largest seen, measured again at most once a minute, between steps: what else runs on the machine,
@@ -223,69 +219,60 @@ class Run {
         return peak_;
     }
 
-    /// The tokens and targets of a step.
-    void fill(std::int64_t step) {
-        for (std::int64_t micro_step = 0; micro_step < settings_.accumulate; ++micro_step)
-            batches_.fill(static_cast<std::uint64_t>(step), micro_step, micro_batch(tokens_, micro_step),
-                          micro_batch(targets_, micro_step));
-    }
-
     void train_step(std::int64_t index) {
-        fill(index);
-        if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow();
+        const Batch batch = buffer_.fill(batches_, static_cast<std::uint64_t>(index));
+        if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow(batch);
         const double rate = schedule_.at(index);
         StepRecord record;
         record.step = index;
         record.learning_rate = rate;
-        record.result = trainer_.step(tokens_, targets_, rate, options_.profile ? &profile_ : nullptr);
+        record.result = trainer_->step(batch, rate, options_.profile ? &profile_ : nullptr);
         bad_in_a_row_ = is_bad(record.result) ? bad_in_a_row_ + 1 : 0;
-        record.loss_scale = trainer_.loss_scale();
+        record.loss_scale = trainer_->loss_scale();
         if (is_bad(record.result)) {
-            const auto found = trainer_.first_non_finite(tokens_, targets_, rate);
+            const auto found = trainer_->first_non_finite(batch, rate);
             non_finite_ = found ? found->text() : "nothing was found when it was run again";
             record.non_finite = non_finite_;
         }
-        record.tokens_per_second = static_cast<double>(trainer_.tokens_per_step()) / record.result.seconds;
-        record.mfu = record.tokens_per_second * settings_.model.flops_per_token(settings_.sequence) / peak();
+        const TrainingPlan& plan = trainer_->plan();
+        record.tokens_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
+        record.mfu = plan.flops_per_step() / record.result.seconds / peak();
         log_.step(record);
     }
 
     /// Before the first step, where nothing adapts the loss scale.
-    void warn_of_underflow() {
+    void warn_of_underflow(const Batch& batch) {
         if (settings_.loss_scale.kind == LossScaleOptions::Kind::dynamic) return;
-        const Underflow underflow = trainer_.underflow(tokens_, targets_);
+        const Underflow underflow = trainer_->underflow(batch);
         if (underflow.share() < 0.001) return;
         fmt::print(stderr,
                    "mantissa: warning: at loss scale {:g}, {:.1f} % of the gradients' elements become zero "
                    "when they are cast to f16; --loss-scale dynamic, or a larger number, keeps them\n",
-                   trainer_.loss_scale().scale, 100 * underflow.share());
+                   trainer_->loss_scale().scale, 100 * underflow.share());
     }
 
-    BatchSource validation_batches() const {
+    TextWindows validation_batches() const {
         try {
-            return {corpus_.stream,
-                    split_.validation,
-                    {.batch = settings_.batch, .sequence = settings_.sequence}};
+            return {corpus_.stream, split_.validation, model_.units_per_example, {.batch = settings_.batch}};
         } catch (const UserError& error) {
             throw UserError(fmt::format("--validate-every takes the last tenth of {}", error.what()));
         }
     }
 
-    /// Over as much of the validation text as makes up to 20 batches.
+    /// Over all whole batches of the validation text, or as many as were asked for.
     void validate_model() {
-        const std::uint64_t batches = std::min<std::uint64_t>(20, validation_->steps_per_epoch());
+        std::uint64_t batches = validation_->steps_per_epoch();
+        if (options_.validate_batches > 0)
+            batches = std::min(batches, static_cast<std::uint64_t>(options_.validate_batches));
         double total = 0;
-        for (std::uint64_t i = 0; i < batches; ++i) {
-            validation_->fill(i, 0, micro_batch(tokens_, 0), micro_batch(targets_, 0));
-            total += static_cast<double>(
-                trainer_.validation_loss(micro_batch(tokens_, 0), micro_batch(targets_, 0)));
-        }
+        for (std::uint64_t i = 0; i < batches; ++i)
+            total += static_cast<double>(trainer_->evaluate(validation_buffer_.fill(*validation_, i)));
         log_.validation(total / static_cast<double>(batches), batches);
     }
 
     void save() {
-        save_training(options_.checkpoint, trainer_, inputs());
-        saved_at_ = trainer_.steps_done();
+        save_training(options_.checkpoint, *trainer_, inputs());
+        saved_at_ = trainer_->steps_done();
         fmt::print("saved {} after step {}\n", options_.checkpoint, saved_at_ - 1);
         std::fflush(stdout);
     }
@@ -296,7 +283,7 @@ class Run {
             save();
         } catch (const UserError& error) {
             fmt::print(stderr, "mantissa: warning: after step {} nothing was saved: {}\n",
-                       trainer_.steps_done() - 1, error.what());
+                       trainer_->steps_done() - 1, error.what());
         }
     }
 
@@ -310,16 +297,17 @@ class Run {
     double peak_;
     Stopwatch since_peak_;
     TokenSplit split_;
-    Trainer trainer_;
-    BatchSource batches_;
-    std::optional<BatchSource> validation_;
-    std::vector<std::int32_t> tokens_, targets_;
+    nn::Model model_;
+    TextWindows batches_;
+    std::optional<TextWindows> validation_;
+    BatchBuffer buffer_, validation_buffer_;
+    std::unique_ptr<Trainer> trainer_;
     Profile profile_;
     std::int64_t saved_at_ = -1;
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0;
     std::string non_finite_;  ///< of the last bad step
-    TrainLog log_{settings_.model.name, std::string(policy_.name)};
+    TrainLog log_{model_.name, std::string(policy_.name)};
 };
 
 }  // namespace

@@ -59,9 +59,16 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
     return trainer;
 }
 
+BatchOrder order_of(const TrainOptions& options) {
+    if (options.order == "random") return BatchOrder::random;
+    if (options.order == "sequential") return BatchOrder::sequential;
+    throw UserError(fmt::format("--order is random or sequential, got '{}'", options.order));
+}
+
 void validate_loop(const TrainOptions& options) {
     for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
                                       {options.validate_every, "--validate-every"},
+                                      {options.validate_batches, "--validate-batches"},
                                       {options.sample_every, "--sample-every"},
                                       {options.bad_steps, "--bad-steps"}})
         if (value < 0)
@@ -105,6 +112,11 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
 
 /// What happens between steps.
 void add_loop_options(CLI::App& command, TrainOptions& options) {
+    command
+        .add_option("--order", options.order,
+                    "random: windows of the text, each once an epoch, cut at other places in each; "
+                    "sequential: from front to back")
+        ->capture_default_str();
     command.add_option("--checkpoint", options.checkpoint, "Save here at the end, and on an interrupt")
         ->type_name("DIR");
     command.add_option("--save-every", options.save_every, "Save every so many steps, too; 0: never")
@@ -115,6 +127,10 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
         .add_option(
             "--validate-every", options.validate_every,
             "Steps between validations on the last tenth of the text, then kept from training; 0: never")
+        ->capture_default_str();
+    command
+        .add_option("--validate-batches", options.validate_batches,
+                    "Batches of a validation, from the beginning of that tenth; 0: all of it")
         ->capture_default_str();
     command
         .add_option("--sample-every", options.sample_every,

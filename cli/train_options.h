@@ -21,7 +21,9 @@ struct TrainOptions {
     std::vector<double> betas = {0.9, 0.95};
     double min_learning_rate = -1;  ///< negative: the same as the learning rate
     std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0, sample_every = 0;
+    std::int64_t validate_batches = 0;  ///< 0: as many as the held-out text makes
     std::int64_t bad_steps = 3;
+    std::string order = "random";
     SamplerOptions sampler;
     std::string checkpoint, resume, log;
     std::string loss_scale;  ///< "dynamic", "none" or a number; empty: as the policy needs
@@ -40,6 +42,9 @@ LossScaleOptions loss_scale_of(const TrainOptions& options, const Policy& policy
 /// The trainer that was asked for, with the passes that this machine can run. Throws UserError where an
 /// option is out of range.
 TrainerOptions trainer_of(const TrainOptions& options, const Target& target, const Policy& policy);
+
+/// The order of --order. Throws UserError for a word that is none.
+BatchOrder order_of(const TrainOptions& options);
 
 /// Throws UserError where an option of the loop is out of range or lacks what it needs.
 void validate_loop(const TrainOptions& options);

@@ -2,7 +2,7 @@
 
 namespace mantissa::cli {
 
-TrainSampler::TrainSampler(Device& device, const nn::Gpt2Config& model, const Tokenizer& tokenizer,
+TrainSampler::TrainSampler(Device& device, const nn::LanguageModel& model, const Tokenizer& tokenizer,
                            const SamplerOptions& options)
     : tokenizer_(tokenizer),
       options_(options),

@@ -19,7 +19,7 @@ struct SamplerOptions {
 class TrainSampler {
   public:
     /// Plans only. Throws UserError if the prompt is empty or does not fit the model's context.
-    TrainSampler(Device& device, const nn::Gpt2Config& model, const Tokenizer& tokenizer,
+    TrainSampler(Device& device, const nn::LanguageModel& model, const Tokenizer& tokenizer,
                  const SamplerOptions& options);
 
     /// Bytes that it will hold besides the trainer's.

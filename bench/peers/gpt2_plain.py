@@ -2,7 +2,7 @@
 positions, tanh GELU, layer norm with eps 1e-5, causal attention scaled by 1/sqrt(D), output tied to the token embedding.
 
 A model is a dictionary of parameters under the names of the Hugging Face checkpoints; linear weights are [out, in]
-here, where those files hold [in, out]. No dropout. Other scripts import it; alone it does nothing.
+here, where those files hold [in, out]. Biases that are not there are none. No dropout. Other scripts import it; alone it does nothing.
 """
 import math
 
@@ -53,11 +53,11 @@ def fused_gelu_tanh(x):
 
 
 def norm(p, name, x):
-    return F.layer_norm(x, (x.shape[-1],), p[f"{name}.weight"], p[f"{name}.bias"], eps=1e-5)
+    return F.layer_norm(x, (x.shape[-1],), p[f"{name}.weight"], p.get(f"{name}.bias"), eps=1e-5)
 
 
 def linear(p, name, x):
-    return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
+    return F.linear(x, p[f"{name}.weight"], p.get(f"{name}.bias"))
 
 
 def attention(p, block, x, heads, attend):

@@ -59,10 +59,10 @@ def batches_of(tokens, batch, sequence, step):
     return window[:-1].reshape(batch, sequence), window[1:].reshape(batch, sequence)
 
 
-def train(program, folder, *arguments):
-    """The report of `train`, as docs/json.md describes it."""
+def train(program, folder, *arguments, order="sequential"):
+    """The report of `train`, as docs/json.md describes it; it reads what batches_of gives unless the order is random."""
     path = folder / "train.json"
-    run(program, "train", "--quiet", "--json", path, *arguments)
+    run(program, "train", "--quiet", "--json", path, "--order", order, *arguments)
     return json.loads(path.read_text())
 
 

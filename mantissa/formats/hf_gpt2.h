@@ -1,5 +1,5 @@
-// GPT-2's parameters between this project and the checkpoints of Hugging Face's library: same names, and four
-// weights a layer that are stored [in, out] there and [out, in] here.
+// GPT-2 in the files of Hugging Face's library: same names as here, and four weights a layer that are stored
+// [in, out] there and [out, in] here.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/formats/safetensors_write.h"
-#include "mantissa/formats/tensor_view.h"
+#include "mantissa/formats/weight_files.h"
 
 namespace mantissa {
 
-/// What the shapes of a checkpoint say about its model. The number of heads is not among it.
+/// What the names and shapes of a checkpoint say about its model. The number of heads is not among it.
 struct Gpt2Sizes {
     std::int64_t layers = 0, channels = 0, context = 0, vocabulary = 0;
+    bool bias = true;  ///< of linear layers and norms
     bool operator==(const Gpt2Sizes&) const = default;
 };
 
@@ -35,17 +35,9 @@ bool is_transposed_in_hf(std::string_view name);
 /// GPT-2.
 Gpt2Sizes gpt2_sizes_of(std::span<const TensorView> file, const std::string& source);
 
-/// Copies a checkpoint's tensors into `parameters` (named and shaped as gpt2_parameters says). Accepted are
-/// names with and without "transformer."; skipped are the mask buffers `*.attn.bias` and
-/// `*.attn.masked_bias`, and `lm_head.weight` where it equals `wte.weight`. F16 and BF16 tensors go into f32
-/// parameters exactly; other types must match. Throws UserError, beginning with `source` and naming the
-/// tensor, for one that is missing, unknown, given twice or of another shape or type; `parameters` are then
-/// untouched.
-void import_hf_gpt2(std::span<const TensorView> file, std::span<const MutableTensorView> parameters,
-                    const std::string& source);
-
-/// How to write `parameters` so that Hugging Face's library reads them (with metadata {"format": "pt"}).
-std::vector<TensorToWrite> export_hf_gpt2(std::span<const TensorView> parameters);
+/// The rules of their files: names with and without "transformer."; the mask buffers `*.attn.bias` and
+/// `*.attn.masked_bias` are no parameters; `lm_head.weight` must equal `wte.weight`.
+WeightFiles hf_gpt2_files();
 
 /// The text of `config.json`, which their library needs beside the weights. `end_of_text`: the token that
 /// ends documents.

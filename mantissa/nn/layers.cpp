@@ -31,12 +31,19 @@ Tensor linear(Tensor x, std::string_view name, const LinearOptions& options, Ten
     return reshape(matmul(rows, weight, matmul_options, at), shape, at);
 }
 
-Tensor layer_norm(Tensor x, std::string_view name, double epsilon, Tensor::Where at) {
+Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options, Tensor::Where at) {
     Graph& graph = x.graph();
     const OriginScope scope(graph, name);
     const Tensor weight = parameter(graph, "weight", {x.dim(-1)}, ones);
-    const Tensor bias = parameter(graph, "bias", {x.dim(-1)}, zeros);
-    return mantissa::layer_norm(x, weight, bias, epsilon, at);
+    const Tensor bias = options.bias ? parameter(graph, "bias", {x.dim(-1)}, zeros)
+                                     : constant(graph, 0.0, DType::f32, {x.dim(-1)});
+    return mantissa::layer_norm(x, weight, bias, options.epsilon, at);
+}
+
+Tensor dropout(Tensor x, double rate, const Mode& mode, Tensor::Where at) {
+    if (!mode.is_training()) return x;
+    const std::int64_t operation = mode.next_random_operation();
+    return rate == 0 ? x : mantissa::dropout(x, mode.random(), rate, operation, at);
 }
 
 }  // namespace mantissa::nn

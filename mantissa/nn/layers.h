@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "mantissa/graph/tensor.h"
+#include "mantissa/nn/model.h"
 
 namespace mantissa::nn {
 
@@ -22,8 +22,16 @@ struct LinearOptions {
 Tensor linear(Tensor x, std::string_view name, const LinearOptions& options,
               Tensor::Where at = Tensor::Where::current());
 
+struct LayerNormOptions {
+    double epsilon = 1e-5;
+    bool bias = true;
+};
+
 /// Over the last axis, with weight (starting at 1) and bias (at 0) of [C].
-Tensor layer_norm(Tensor x, std::string_view name, double epsilon = 1e-5,
+Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options = {},
                   Tensor::Where at = Tensor::Where::current());
+
+/// While training: zero with probability `rate`, else x / (1 - rate). In evaluation x itself.
+Tensor dropout(Tensor x, double rate, const Mode& mode, Tensor::Where at = Tensor::Where::current());
 
 }  // namespace mantissa::nn

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/batches.h"
 #include "mantissa/report/ladder.h"
 
 namespace mantissa {
@@ -28,16 +27,14 @@ LossScaleOptions loss_scale_of(const ConvergeOptions& options, const Policy& pol
 /// One policy from the first step to the last.
 class Training {
   public:
-    Training(Device& device, const TokenStream& tokens, const ConvergeOptions& options, const Policy& policy)
+    Training(Device& device, const BatchSource& batches, const ConvergeOptions& options, const Policy& policy)
         : options_(options),
-          trainer_(device, settings_of(options, policy)),
-          batches_(tokens, tokens.all(),
-                   {.batch = options.trainer.batch, .sequence = options.trainer.sequence}),
-          inputs_(static_cast<std::size_t>(trainer_.tokens_per_step())),
-          targets_(inputs_.size()) {
+          trainer_(device, options.model, settings_of(options, policy)),
+          batches_(batches),
+          buffer_(options.model, options.trainer.batch, options.trainer.accumulate) {
         run_.policy = policy.name;
         run_.tolerance = options.tolerance < 0 ? loss_tolerance_of(policy) : options.tolerance;
-        run_.scaled = trainer_.options().loss_scale.kind != LossScaleOptions::Kind::none;
+        run_.scaled = trainer_.plan().options().loss_scale.kind != LossScaleOptions::Kind::none;
     }
 
     ConvergedRun run() {
@@ -47,7 +44,8 @@ class Training {
             step(i);
         }
         run_.loss_scale = trainer_.loss_scale().scale;
-        if (run_.gave_up.empty() && run_.scaled) run_.lost = trainer_.underflow(inputs_, targets_).share();
+        if (run_.gave_up.empty() && run_.scaled)
+            run_.lost = trainer_.underflow(batch_at(options_.steps - 1)).share();
         return std::move(run_);
     }
 
@@ -59,9 +57,11 @@ class Training {
         return settings;
     }
 
+    Batch batch_at(std::int64_t step) { return buffer_.fill(batches_, static_cast<std::uint64_t>(step)); }
+
     void step(std::int64_t index) {
-        batches_.fill(static_cast<std::uint64_t>(index), 0, inputs_, targets_);
-        const StepResult result = trainer_.step(inputs_, targets_, options_.learning_rate);
+        const Batch batch = batch_at(index);
+        const StepResult result = trainer_.step(batch, options_.learning_rate);
         run_.losses.push_back(static_cast<double>(result.loss));
         if (result.applied) {
             bad_in_a_row_ = 0;
@@ -69,19 +69,19 @@ class Training {
         }
         ++run_.skipped;
         // On its way to the right scale a dynamic loss scale skips steps; that is no fault.
-        const LossScaleOptions& scaling = trainer_.options().loss_scale;
+        const LossScaleOptions& scaling = trainer_.plan().options().loss_scale;
         const bool searching = scaling.kind == LossScaleOptions::Kind::dynamic &&
                                trainer_.loss_scale().scale > scaling.floor && std::isfinite(result.loss);
         if (searching || ++bad_in_a_row_ < bad_steps) return;
-        const auto found = trainer_.first_non_finite(inputs_, targets_, options_.learning_rate);
+        const auto found = trainer_.first_non_finite(batch, options_.learning_rate);
         run_.gave_up = fmt::format("{} steps in a row were not finite, the last at step {}: {}", bad_steps,
                                    index, found ? found->text() : "nothing was found when it was run again");
     }
 
     const ConvergeOptions& options_;
     Trainer trainer_;
-    BatchSource batches_;
-    std::vector<std::int32_t> inputs_, targets_;
+    const BatchSource& batches_;
+    BatchBuffer buffer_;
     ConvergedRun run_;
     int bad_in_a_row_ = 0;
 };
@@ -154,7 +154,7 @@ double ConvergedRun::last_mean() const {
     return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
-ConvergeReport run_converge(Device& device, const TokenStream& tokens, const ConvergeOptions& options) {
+ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options) {
     if (options.policies.size() < 2)
         throw UserError(fmt::format("two precisions or more are compared, got {}", options.policies.size()));
     for (const Policy& policy : options.policies)
@@ -162,15 +162,14 @@ ConvergeReport run_converge(Device& device, const TokenStream& tokens, const Con
                           [&](const Policy& other) { return other.name == policy.name; }) > 1)
             throw UserError(fmt::format("the policy {} was named twice", policy.name));
     if (options.steps < 1) throw UserError(fmt::format("steps must be 1 or more, got {}", options.steps));
-    ConvergeReport report{.model = options.trainer.model.name,
-                          .batch = options.trainer.batch,
-                          .sequence = options.trainer.sequence,
-                          .steps = options.steps,
-                          .seed = options.trainer.seed,
-                          .learning_rate = options.learning_rate,
-                          .runs = {}};
+    ConvergeReport report{
+        .model = reported(options.model, nn::facts_of(options.model), options.trainer.batch),
+        .steps = options.steps,
+        .seed = options.trainer.seed,
+        .learning_rate = options.learning_rate,
+        .runs = {}};
     for (const Policy& policy : options.policies) {
-        report.runs.push_back(Training(device, tokens, options, policy).run());
+        report.runs.push_back(Training(device, batches, options, policy).run());
         find_furthest(report.runs.back(), report.runs.front());
     }
     return report;

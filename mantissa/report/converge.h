@@ -1,19 +1,20 @@
-// The same training in several precisions: same weights, same text, losses held against those of the first;
-// and, where one leaves it, the order in which to look for the fault. Nothing here is timed.
+// The same training in several precisions: same weights, same batches, losses held against those of the
+// first; and, where one leaves it, the order in which to look for the fault. Nothing here is timed.
 #pragma once
 
 #include <functional>
 #include <string>
 #include <vector>
 
-#include "mantissa/data/token_stream.h"
+#include "mantissa/report/reported_model.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa {
 
 struct ConvergeOptions {
     std::vector<Policy> policies;  ///< the first is what the others are held against
-    TrainerOptions trainer = {};   ///< of all; policy and loss scale apart
+    nn::Model model = {};
+    TrainerOptions trainer = {};  ///< of all; policy and loss scale apart
     std::int64_t steps = 20;
     double learning_rate = 1e-3;
     double tolerance = -1;        ///< of losses; negative: of each policy its own, as the ladder has it
@@ -39,16 +40,16 @@ struct ConvergedRun {
 };
 
 struct ConvergeReport {
-    std::string model;
-    std::int64_t batch = 0, sequence = 0, steps = 0;
+    ReportedModel model;
+    std::int64_t steps = 0;
     std::uint64_t seed = 0;
     double learning_rate = 0;
     std::vector<ConvergedRun> runs;
 };
 
 /// Trains under one policy after another. Throws UserError if there are fewer than two policies or no steps,
-/// if one is named twice, or if memory or text do not suffice.
-ConvergeReport run_converge(Device& device, const TokenStream& tokens, const ConvergeOptions& options);
+/// if one is named twice, or if the memory does not suffice.
+ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options);
 
 /// Where to look for the fault, in order, with what the runs say of each place; empty if all agree.
 std::vector<std::string> where_to_look(const ConvergeReport& report);

@@ -71,11 +71,11 @@ std::string every_loss(const ConvergeReport& report) {
 
 std::string converge_html(const ConvergeReport& report, const std::string& command) {
     const std::string body = fmt::format(
-        "<p>The same weights and text in each precision: {} x {} tokens a step, {} steps, learning "
+        "<p>The same weights and text in each precision: {} a step, {} steps, learning "
         "rate {:g}, seed {}. Losses are those before each update.</p>\n",
-        report.batch, report.sequence, report.steps, report.learning_rate, report.seed);
+        report.model.examples, report.steps, report.learning_rate, report.seed);
     return html::page(
-        fmt::format("{} in {} precisions", report.model, report.runs.size()),
+        fmt::format("{} in {} precisions", report.model.name, report.runs.size()),
         body + summary(report) + fault(report) + charts(report) + every_loss(report) + html::footer(command));
 }
 

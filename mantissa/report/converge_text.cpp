@@ -41,8 +41,8 @@ std::string loss_lines(const ConvergeReport& report) {
 
 std::string converge_table(const ConvergeReport& report) {
     std::string text =
-        fmt::format("{}, {} x {} tokens a step, {} steps, learning rate {:g}, seed {}\n\n", report.model,
-                    report.batch, report.sequence, report.steps, report.learning_rate, report.seed) +
+        fmt::format("{}, {} a step, {} steps, learning rate {:g}, seed {}\n\n", report.model.name,
+                    report.model.examples, report.steps, report.learning_rate, report.seed) +
         loss_lines(report);
     const std::string& first = report.runs.front().policy;
     text += fmt::format("\n{:<14} {:>13} {:>22} {:>8} {:>9} {:>8} {:>11}  {}\n", "policy", "mean, last 20",
@@ -66,9 +66,9 @@ std::string converge_json(const ConvergeReport& report) {
     nlohmann::ordered_json json = {{"command", "numerics converge"},
                                    {"version", version()},
                                    {"commit", commit()},
-                                   {"model", report.model},
-                                   {"batch", report.batch},
-                                   {"sequence", report.sequence},
+                                   {"model", report.model.name},
+                                   {"batch", report.model.batch},
+                                   {"sequence", report.model.units_per_example},
                                    {"steps", report.steps},
                                    {"seed", report.seed},
                                    {"learning_rate", report.learning_rate},

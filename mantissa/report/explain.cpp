@@ -120,7 +120,7 @@ Explanation explain(const Plan& plan, const Policy& policy) {
 }
 
 std::string Explanation::title() const {
-    return fmt::format("{} at {} x {}, policy {}: {}", model, batch, sequence, policy, of);
+    return fmt::format("{} at {}, policy {}: {}", model.name, model.examples, policy, of);
 }
 
 std::string arithmetic_of(const ExplainedNode& node) {

@@ -8,6 +8,7 @@
 #include "mantissa/passes/autocast.h"
 #include "mantissa/passes/pass_refusal.h"
 #include "mantissa/report/memory.h"
+#include "mantissa/report/reported_model.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/runtime/plan.h"
 
@@ -33,19 +34,19 @@ struct ExplainedCast {
 };
 
 struct Explanation {
-    std::string model, policy;
+    ReportedModel model;
+    std::string policy;
     std::string of = "one training step";
-    std::int64_t batch = 0, sequence = 0;
     std::vector<ExplainedNode> nodes;  ///< in the order in which they run, casts apart
     std::vector<ExplainedCast> casts;
     std::vector<PassRefusal> refused;  ///< what the passes left as it was, and why
     MemoryAtPeak memory = {};
 
-    /// "gpt2-tiny at 4 x 256, policy bf16: one training step".
+    /// "gpt2-tiny at 4 x 256 tokens, policy bf16: one training step".
     std::string title() const;
 };
 
-/// `model`, `batch`, `sequence` and `refused` are left to the caller.
+/// `model` and `refused` are left to the caller.
 Explanation explain(const Plan& plan, const Policy& policy);
 
 /// "bf16*bf16+f32" for a contraction; the format it computes in for all else; "-" where nothing is computed.

@@ -108,10 +108,10 @@ std::string explain_json(const Explanation& explanation) {
     nlohmann::ordered_json json = {{"command", "explain"},
                                    {"version", version()},
                                    {"commit", commit()},
-                                   {"model", explanation.model},
+                                   {"model", explanation.model.name},
                                    {"policy", explanation.policy},
-                                   {"batch", explanation.batch},
-                                   {"sequence", explanation.sequence},
+                                   {"batch", explanation.model.batch},
+                                   {"sequence", explanation.model.units_per_example},
                                    {"nodes", nlohmann::ordered_json::array()},
                                    {"casts", nlohmann::ordered_json::array()}};
     for (const ExplainedNode& node : explanation.nodes)
@@ -158,8 +158,8 @@ std::string explain_difference(const Explanation& first, const Explanation& seco
         const Key key{a.pass, a.op, formats(a), formats(b)};
         if (counts[key]++ == 0) order.push_back(key);
     }
-    std::string text = fmt::format("{} at {} x {}: what {} and {} do differently\n\n", first.model,
-                                   first.batch, first.sequence, first.policy, second.policy);
+    std::string text = fmt::format("{} at {}: what {} and {} do differently\n\n", first.model.name,
+                                   first.model.examples, first.policy, second.policy);
     text += fmt::format("{:<20} {:<9} {:>6}  {:<32} {}\n", "operation", "pass", "nodes", first.policy,
                         second.policy);
     for (const Key& key : order)

@@ -17,6 +17,9 @@ namespace mantissa {
 
 namespace {
 
+/// What a rung looks for in the model; where it finds none, the rung is the one before.
+enum class Change : std::uint8_t { none, attention, joint_loss };
+
 struct Rung {
     std::string_view name;
     std::string_view policy;
@@ -27,6 +30,7 @@ struct Rung {
     bool match_attention = false;
     bool pad = false;  ///< where something is ugly; else it is the rung before
     bool chunk_loss = false;
+    Change change = Change::none;
 
     /// The rungs that run what PyTorch runs cast weights where they are used, as it does.
     bool lays_out() const { return fuse; }
@@ -51,7 +55,8 @@ constexpr Rung known_rungs[] = {
      .loss_tolerance = 0.02,
      .matmul_kernel = bf16_kernel,
      .fuse = true,
-     .match_attention = true},
+     .match_attention = true,
+     .change = Change::attention},
     {.name = "nice",
      .policy = "bf16",
      .loss_tolerance = 0.02,
@@ -66,7 +71,8 @@ constexpr Rung known_rungs[] = {
      .fuse = true,
      .match_attention = true,
      .pad = true,
-     .chunk_loss = true},
+     .chunk_loss = true,
+     .change = Change::joint_loss},
     {.name = "fp16", .policy = "fp16", .loss_tolerance = 0.02, .matmul_kernel = "gemm f16*f16+f32"}};
 
 const Rung& find_rung(const std::string& name) {
@@ -106,6 +112,25 @@ void require_own_kernels(const Rung& rung, const std::vector<std::string>& kerne
                                         rung.name, rung.matmul_kernel, kernel));
 }
 
+/// Why a rung changes nothing in the plan of this model; empty if it does.
+std::string no_change(const Rung& rung, const TrainingPlan& plan) {
+    const auto missing = [&](std::string_view op, std::string_view pass, std::string_view what) {
+        if (!plan.step().kernels_of(op).empty()) return std::string();
+        for (const PassRefusal& refusal : plan.refused())
+            if (refusal.pass == pass) return fmt::format("no {} was found: {}", what, refusal.reason);
+        return fmt::format("{} has no {}", plan.model().name, what);
+    };
+    switch (rung.change) {
+        case Change::attention:
+            return missing("attention", "match_attention", "attention");
+        case Change::joint_loss:
+            return missing("linear_cross_entropy", "chunk_loss", "linear layer with a cross-entropy");
+        case Change::none:
+            break;
+    }
+    return {};
+}
+
 /// One rung while the ladder runs.
 struct RunningRung {
     const Rung& rung;
@@ -119,20 +144,17 @@ struct RunningRung {
 
 class LadderRun {
   public:
-    LadderRun(Device& device, const TokenStream& tokens, const LadderOptions& options)
+    LadderRun(Device& device, const BatchSource& batches, const LadderOptions& options)
         : device_(device),
           options_(options),
-          batches_(tokens, tokens.all(),
-                   {.batch = options.trainer.batch, .sequence = options.trainer.sequence}),
-          inputs_(static_cast<std::size_t>(options.trainer.batch * options.trainer.sequence)),
-          targets_(inputs_.size()) {}
+          batches_(batches),
+          buffer_(options.model, options.trainer.batch) {}
 
     LadderReport run() {
         if (options_.steps < 1 || options_.repeats < 1)
             throw UserError(fmt::format("steps and repeats must be 1 or more, got {} and {}", options_.steps,
                                         options_.repeats));
-        build();
-        allocate();
+        allocate(build());
         for (RunningRung& running : rungs_) train(running);
         compare_losses();
         time_in_turns();
@@ -145,44 +167,49 @@ class LadderRun {
         if (options_.progress) options_.progress(what);
     }
 
-    void build() {
+    struct PlannedRung {
+        const Rung& rung;
+        TrainingPlan plan;
+    };
+
+    std::vector<PlannedRung> build() {
         for (const std::string& name : options_.rungs) find_rung(name);
+        std::vector<PlannedRung> planned;
         for (const std::string& name : options_.rungs) {
             say(name + ": building");
             const Rung& rung = find_rung(name);
-            rungs_.push_back({rung, Trainer(device_, options_of(rung, options_.trainer))});
-            const Plan& plan = rungs_.back().trainer.plan();
-            require_own_kernels(rung, plan.kernels_of("matmul"));
-            if (rung.match_attention) require_found(rung, plan, "attention");
-            if (rung.chunk_loss) require_found(rung, plan, "linear_cross_entropy");
+            TrainingPlan plan(device_, options_.model, options_of(rung, options_.trainer));
+            require_own_kernels(rung, plan.step().kernels_of("matmul"));
+            if (std::string reason = no_change(rung, plan); !reason.empty())
+                report_.skipped.push_back({name, std::move(reason)});
+            else
+                planned.push_back({rung, std::move(plan)});
         }
+        if (planned.empty())
+            throw UserError(fmt::format("none of these rungs changes anything in {}: {}", options_.model.name,
+                                        report_.skipped.front().reason));
+        return planned;
     }
 
-    void require_found(const Rung& rung, const Plan& plan, std::string_view op) const {
-        if (plan.kernels_of(op).empty())
-            throw UserError(
-                fmt::format("rung {} found no {} in {}", rung.name, op, options_.trainer.model.name));
-    }
-
-    void allocate() {
+    void allocate(std::vector<PlannedRung> planned) {
         report_.scratch_bytes = scratch_bytes_for(device_.target());
         report_.process_bytes = resident_memory();
-        std::vector<const Trainer*> trainers;
-        for (const RunningRung& running : rungs_) {
-            trainers.push_back(&running.trainer);
-            if (running.trainer.memory().total() > report_.memory.total())
-                report_.memory = running.trainer.memory();
+        std::vector<const TrainingPlan*> plans;
+        for (const PlannedRung& each : planned) {
+            plans.push_back(&each.plan);
+            if (each.plan.memory().total() > report_.memory.total()) report_.memory = each.plan.memory();
         }
-        memory_ = allocate_training_memory(device_, trainers);
-        for (RunningRung& running : rungs_) running.trainer.share(memory_);
+        memory_ = allocate_training_memory(plans);
+        for (PlannedRung& each : planned)
+            rungs_.push_back({each.rung, Trainer(std::move(each.plan), memory_)});
         scratch_ = device_.allocate(static_cast<std::size_t>(report_.scratch_bytes), "bandwidth measurement");
     }
 
     StepResult step(RunningRung& running, std::int64_t index, Profile* profile = nullptr) {
-        batches_.fill(static_cast<std::uint64_t>(index), 0, inputs_, targets_);
-        const StepResult result = running.trainer.step(inputs_, targets_, options_.learning_rate, profile);
+        const Batch batch = buffer_.fill(batches_, static_cast<std::uint64_t>(index));
+        const StepResult result = running.trainer.step(batch, options_.learning_rate, profile);
         // A dynamic loss scale may skip steps on its way down; their loss counts all the same.
-        const bool scaled = running.trainer.options().loss_scale.kind != LossScaleOptions::Kind::none;
+        const bool scaled = running.trainer.plan().options().loss_scale.kind != LossScaleOptions::Kind::none;
         if (!result.applied && !(scaled && std::isfinite(result.loss)))
             throw UserError(fmt::format("{}: the loss of step {} is not finite", running.rung.name, index));
         return result;
@@ -230,33 +257,30 @@ class LadderRun {
 
     void report() {
         report_.target = device_.target();
-        report_.model = options_.trainer.model.name;
-        report_.parameters = options_.trainer.model.parameters();
-        report_.batch = options_.trainer.batch;
-        report_.sequence = options_.trainer.sequence;
+        const TrainingPlan& plan = rungs_.front().trainer.plan();
+        report_.model = reported(plan.model(), plan.facts(), plan.options().batch);
         for (const RunningRung& running : rungs_) report_.rungs.push_back(report_of(running));
     }
 
     RungReport report_of(const RunningRung& running) const {
-        const Trainer& trainer = running.trainer;
+        const TrainingPlan& plan = running.trainer.plan();
         const double typical = median(running.seconds);
-        const auto tokens = static_cast<double>(trainer.tokens_per_step());
-        const double flops = options_.trainer.model.flops_per_token(options_.trainer.sequence) * tokens;
+        const double flops = plan.flops_per_step();
         RungReport rung{.name = std::string(running.rung.name),
                         .milliseconds = typical * 1e3,
                         .deviation = median_deviation(running.seconds) * 1e3,
-                        .tokens_per_second = tokens / typical,
+                        .units_per_second = static_cast<double>(plan.units_per_step()) / typical,
                         .mfu = flops / typical / report_.peaks.fastest(),
-                        .peak_bytes = trainer.memory().total(),
-                        .build_milliseconds = trainer.build_milliseconds(),
+                        .peak_bytes = plan.memory().total(),
+                        .build_milliseconds = plan.build_milliseconds(),
                         .losses = running.losses,
                         .loss_tolerance = running.rung.loss_tolerance,
-                        .matmul_kernels = trainer.plan().kernels_of("matmul"),
-                        .attention_kernels = trainer.plan().kernels_of("attention"),
-                        .loss_kernels = trainer.plan().kernels_of("linear_cross_entropy"),
+                        .matmul_kernels = plan.step().kernels_of("matmul"),
+                        .attention_kernels = plan.step().kernels_of("attention"),
+                        .loss_kernels = plan.step().kernels_of("linear_cross_entropy"),
                         .pads = running.rung.pad,
-                        .padded = trainer.padded()};
-        rung.roofline = roofline(trainer.plan(), running.profile, report_.peaks, running.profiled_seconds);
+                        .padded = plan.padded()};
+        rung.roofline = roofline(plan.step(), running.profile, report_.peaks, running.profiled_seconds);
         rung.share_of_unit_peak = flops / typical / peak_of(rung.matmul_kernels);
         if (!report_.rungs.empty()) {
             rung.speedup = report_.rungs.front().milliseconds / rung.milliseconds;
@@ -275,8 +299,8 @@ class LadderRun {
 
     Device& device_;
     const LadderOptions& options_;
-    BatchSource batches_;
-    std::vector<std::int32_t> inputs_, targets_;
+    const BatchSource& batches_;
+    BatchBuffer buffer_;
     std::deque<RunningRung> rungs_;  // a deque: trainers stay where they are
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<DeviceMemory> scratch_;
@@ -308,7 +332,8 @@ std::int64_t largest_batch(Device& device, const LadderOptions& options) {
         for (const std::string& name : options.rungs) {
             TrainerOptions trainer = options_of(find_rung(name), options.trainer);
             trainer.batch = batch;
-            needed = std::max(needed, Trainer(device, std::move(trainer)).memory().total());
+            needed =
+                std::max(needed, TrainingPlan(device, options.model, std::move(trainer)).memory().total());
         }
         if (needed + scratch_bytes_for(device.target()) <= available_memory()) return batch;
     }
@@ -324,9 +349,9 @@ double loss_tolerance_of(const Policy& policy) {
     throw InternalError("every policy has its rung");
 }
 
-LadderReport run_ladder(Device& device, const TokenStream& tokens, const LadderOptions& options) {
+LadderReport run_ladder(Device& device, const BatchSource& batches, const LadderOptions& options) {
     if (options.rungs.empty()) throw UserError("no rung was asked for");
-    return LadderRun(device, tokens, options).run();
+    return LadderRun(device, batches, options).run();
 }
 
 }  // namespace mantissa

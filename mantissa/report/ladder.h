@@ -1,4 +1,4 @@
-// The ladder: the same model on the same weights and text, one rung after another, each compared with the
+// The ladder: the same model on the same weights and batches, one rung after another, each compared with the
 // first.
 //
 // Two phases, on one state and one arena sized for the largest rung. Losses: each rung alone trains from the
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/data/batches.h"
+#include "mantissa/report/reported_model.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/trainer.h"
 
@@ -25,6 +25,7 @@ std::vector<std::string> default_rungs(const Target& target);
 
 struct LadderOptions {
     std::vector<std::string> rungs = {"fp32"};
+    nn::Model model;
     TrainerOptions trainer;
     std::int64_t steps = 5;    ///< of training, from the seed, whose losses are compared
     std::int64_t repeats = 3;  ///< steps of each rung that are timed, after those
@@ -34,9 +35,9 @@ struct LadderOptions {
 
 struct RungReport {
     std::string name;
-    double milliseconds = 0;  ///< per step, median of the timed ones
-    double deviation = 0;     ///< median absolute deviation of them
-    double tokens_per_second = 0;
+    double milliseconds = 0;        ///< per step, median of the timed ones
+    double deviation = 0;           ///< median absolute deviation of them
+    double units_per_second = 0;    ///< of the model's unit: tokens, images
     double speedup = 1;             ///< over the first rung
     double step_speedup = 1;        ///< over the rung before
     double mfu = 0;                 ///< model FLOP/s over the machine's fastest matrix peak
@@ -53,30 +54,38 @@ struct RungReport {
     Roofline roofline = {};                           ///< of the last step of training
 };
 
+/// A rung that changes nothing in this model.
+struct SkippedRung {
+    std::string name;
+    std::string reason;
+};
+
 struct LadderReport {
     Target target;
     Peaks peaks;  ///< the largest of those measured between the timed steps
-    std::string model;
-    std::int64_t parameters = 0, batch = 0, sequence = 0;
+    ReportedModel model;
     MemoryUse memory;                ///< of the largest rung
     std::int64_t scratch_bytes = 0;  ///< for measuring the copy bandwidth
     std::int64_t process_bytes = 0;  ///< resident before anything was allocated: program, text, plans
     std::vector<RungReport> rungs;
+    std::vector<SkippedRung> skipped;
 
     /// What the process will hold at most, as planned.
     std::int64_t planned_bytes() const { return memory.total() + scratch_bytes + process_bytes; }
 };
 
-/// The largest of 4, 2 and 1 sequences a step for which the rungs fit in the available memory; 1 if none
+/// The largest of 4, 2 and 1 examples a step for which the rungs fit in the available memory; 1 if none
 /// does.
 std::int64_t largest_batch(Device& device, const LadderOptions& options);
 
 /// How far losses may lie from those of FP32 over some tens of steps, under a policy or its simulation.
 double loss_tolerance_of(const Policy& policy);
 
-/// Runs the ladder. Throws UserError for an unknown rung, if the text is too short for one step, if the
-/// memory does not suffice, or if a rung's losses leave those of the first by more than its tolerance.
-LadderReport run_ladder(Device& device, const TokenStream& tokens, const LadderOptions& options);
+/// Runs the ladder on batches of LadderOptions::trainer's size. A rung that changes nothing in this model is
+/// skipped, with the reason in the report. Throws UserError for an unknown rung, if the memory does not
+/// suffice, if no rung is left, if a rung would run on other kernels than its own, or if its losses leave
+/// those of the first by more than its tolerance.
+LadderReport run_ladder(Device& device, const BatchSource& batches, const LadderOptions& options);
 
 /// The report as a table for people.
 std::string ladder_table(const LadderReport& report);

@@ -42,9 +42,10 @@ std::string a100_speedup_at(const std::string& name) {
 std::string climb(const LadderReport& report) {
     std::vector<html::Bar> here, there;
     for (const RungReport& rung : report.rungs)
-        here.push_back({rung.name,
-                        {{rung.milliseconds, 0, fmt::format("{:.1f} tokens/s", rung.tokens_per_second)}},
-                        fmt::format("{} ms, {:.2f}x", grouped(rung.milliseconds), rung.speedup)});
+        here.push_back(
+            {rung.name,
+             {{rung.milliseconds, 0, fmt::format("{:.1f} {}/s", rung.units_per_second, report.model.unit)}},
+             fmt::format("{} ms, {:.2f}x", grouped(rung.milliseconds), rung.speedup)});
     for (const PublishedRung& rung : a100_climb)
         there.push_back({std::string(rung.title),
                          {{rung.milliseconds, 7, ""}},
@@ -52,26 +53,35 @@ std::string climb(const LadderReport& report) {
     return fmt::format(
         "<h2>The climb</h2>\n<p class='note'>Time of a training step, and how many times faster than the "
         "first rung. Each side has its own scale.</p>\n<div class='columns'>"
-        "<div><h3>This machine, {} x {} tokens a step</h3>\n{}</div>"
+        "<div><h3>This machine, {} a step</h3>\n{}</div>"
         "<div><h3>One A100, 16 x 1,024 tokens a step</h3>\n{}"
         "<p class='note'>GPT-2 124M with AdamW; figures of A. Karpathy, &quot;Let's reproduce GPT-2 "
         "(124M)&quot;, 2024. A second account of the same climb has 11.35x in all.</p></div></div>\n",
-        report.batch, report.sequence, html::bars(here), html::bars(there));
+        report.model.examples, html::bars(here), html::bars(there));
+}
+
+std::string skipped_rungs(const LadderReport& report) {
+    std::string text;
+    for (const SkippedRung& rung : report.skipped)
+        text += fmt::format("<p class='note'>{} does not apply: {}.</p>\n", rung.name,
+                            html::escaped(rung.reason));
+    return text;
 }
 
 std::string rung_table(const LadderReport& report) {
     std::vector<html::Row> rows;
     for (const RungReport& rung : report.rungs)
         rows.push_back({rung.name, fmt::format("{:.1f} ± {:.1f}", rung.milliseconds, rung.deviation),
-                        grouped(rung.tokens_per_second), fmt::format("{:.2f}x", rung.speedup),
+                        grouped(rung.units_per_second), fmt::format("{:.2f}x", rung.speedup),
                         fmt::format("{:.2f}x", rung.step_speedup), a100_speedup_at(rung.name),
                         percent(rung.mfu), percent(rung.share_of_unit_peak),
                         grouped(megabytes(rung.peak_bytes)), fmt::format("{:.0f}", rung.build_milliseconds)});
-    return html::table({"rung", "ms a step", "tokens/s", "speed-up", "over the rung before", "speed-up, A100",
-                        "MFU", "of its unit's peak", "memory, MB", "build, ms"},
+    return html::table({"rung", "ms a step", report.model.unit + "/s", "speed-up", "over the rung before",
+                        "speed-up, A100", "MFU", "of its unit's peak", "memory, MB", "build, ms"},
                        rows) +
            "<p class='note'>Medians of the timed steps and their median deviation; rungs took turns. MFU: "
-           "the model's arithmetic a second over the machine's fastest matrix peak.</p>\n";
+           "the model's arithmetic a second over the machine's fastest matrix peak.</p>\n" +
+           skipped_rungs(report);
 }
 
 std::string a100_table() {
@@ -203,11 +213,11 @@ std::string ladder_html(const LadderReport& report, const std::string& command) 
     const RungReport& best =
         *std::max_element(report.rungs.begin(), report.rungs.end(),
                           [](const RungReport& a, const RungReport& b) { return a.speedup < b.speedup; });
-    const std::string title = fmt::format("The ladder: {}, {:.2f}x from {} to {}", report.model, best.speedup,
-                                          report.rungs.front().name, best.name);
-    return html::page(title, fmt::format("<p>{} parameters, AdamW, {} x {} tokens a step, on {}.</p>\n",
-                                         grouped(static_cast<double>(report.parameters)), report.batch,
-                                         report.sequence, html::escaped(report.target.name)) +
+    const std::string title = fmt::format("The ladder: {}, {:.2f}x from {} to {}", report.model.name,
+                                          best.speedup, report.rungs.front().name, best.name);
+    return html::page(title, fmt::format("<p>{} parameters, AdamW, {} a step, on {}.</p>\n",
+                                         grouped(static_cast<double>(report.model.parameters)),
+                                         report.model.examples, html::escaped(report.target.name)) +
                                  climb(report) + rung_table(report) + losses(report) + memory(report) +
                                  bounds(report) + a100_table() + machine(report, command));
 }

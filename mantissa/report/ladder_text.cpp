@@ -55,22 +55,24 @@ std::string loss_line(const RungReport& rung) {
 
 std::string ladder_table(const LadderReport& report) {
     std::string text =
-        fmt::format("{}, {} parameters, {} x {} tokens a step, AdamW\n", report.model,
-                    grouped(static_cast<double>(report.parameters)), report.batch, report.sequence);
+        fmt::format("{}, {} parameters, {} a step, AdamW\n", report.model.name,
+                    grouped(static_cast<double>(report.model.parameters)), report.model.examples);
     text += fmt::format("{}, {}, {} threads\n", report.target.name, report.target.isa, report.target.threads);
     if (!report.target.cannot_compile.empty())
         text += fmt::format("without the rungs from compiled on: {}\n", report.target.cannot_compile);
     text += fmt::format("peaks measured between the steps: {}\n\n", peaks_line(report.peaks));
-    text +=
-        fmt::format("{:<9} {:>9} {:>7} {:>10} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}\n", "rung", "ms/step",
-                    "+-", "tokens/s", "speed-up", "step", "MFU", "of unit", "memory", "build", "loss");
+    text += fmt::format("{:<9} {:>9} {:>7} {:>10} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}\n", "rung",
+                        "ms/step", "+-", report.model.unit + "/s", "speed-up", "step", "MFU", "of unit",
+                        "memory", "build", "loss");
     for (const RungReport& rung : report.rungs)
         text += fmt::format(
             "{:<9} {:>9.1f} {:>7.1f} {:>10} {:>7.2f}x {:>6.2f}x {:>5.1f} % {:>5.1f} % {:>6.0f} MB {:>5.0f} "
             "ms  {:.4f} -> {:.4f}\n",
-            rung.name, rung.milliseconds, rung.deviation, grouped(rung.tokens_per_second), rung.speedup,
+            rung.name, rung.milliseconds, rung.deviation, grouped(rung.units_per_second), rung.speedup,
             rung.step_speedup, 100 * rung.mfu, 100 * rung.share_of_unit_peak, megabytes(rung.peak_bytes),
             rung.build_milliseconds, rung.losses.front(), rung.losses.back());
+    for (const SkippedRung& rung : report.skipped)
+        text += fmt::format("{:<9} does not apply: {}\n", rung.name, rung.reason);
     text += "\nlosses\n";
     for (const RungReport& rung : report.rungs) text += loss_line(rung);
     text += "kernels of matmul, and of attention and the joint loss where they are one; what was padded\n";
@@ -103,15 +105,15 @@ std::string ladder_json(const LadderReport& report) {
                          {"bf16_tile_tflops",
                           peaks.bf16_matrix > 0 ? number(peaks.bf16_matrix / 1e12) : nlohmann::json(nullptr)},
                          {"copy_gbs", number(peaks.copy / 1e9)}}}};
-    json["model"] = {{"name", report.model}, {"parameters", report.parameters}};
-    json["batch"] = report.batch;
-    json["sequence"] = report.sequence;
+    json["model"] = {{"name", report.model.name}, {"parameters", report.model.parameters}};
+    json["batch"] = report.model.batch;
+    json["sequence"] = report.model.units_per_example;
     json["planned_bytes"] = report.planned_bytes();
     for (const RungReport& rung : report.rungs)
         json["rungs"].push_back({{"name", rung.name},
                                  {"ms_per_step", number(rung.milliseconds)},
                                  {"ms_mad", number(rung.deviation)},
-                                 {"tokens_per_second", number(rung.tokens_per_second)},
+                                 {report.model.unit + "_per_second", number(rung.units_per_second)},
                                  {"speedup", number(rung.speedup)},
                                  {"step_speedup", number(rung.step_speedup)},
                                  {"mfu", number(rung.mfu)},
@@ -129,6 +131,9 @@ std::string ladder_json(const LadderReport& report) {
                                    {"attention", rung.attention_kernels},
                                    {"linear_cross_entropy", rung.loss_kernels}}},
                                  {"padded", padding_json(rung)}});
+    json["skipped"] = nlohmann::ordered_json::array();
+    for (const SkippedRung& rung : report.skipped)
+        json["skipped"].push_back({{"name", rung.name}, {"reason", rung.reason}});
     return json.dump(2) + "\n";
 }
 

@@ -160,14 +160,14 @@ class Linter {
     /// The finding of this rule and size, new or known, to which a place is added.
     LintFinding& found(const LintRule& rule, std::int64_t is, std::string where) {
         for (LintFinding& known : findings_)
-            if (known.rule == &rule && known.is == is) {
+            if (known.rule == &rule && known.extent == is) {
                 if (std::find(known.where.begin(), known.where.end(), where) == known.where.end())
                     known.where.push_back(std::move(where));
                 return known;
             }
         findings_.push_back({.rule = &rule,
                              .multiple = multiple_of(rule),
-                             .is = is,
+                             .extent = is,
                              .where = {std::move(where)},
                              .note = {},
                              .ugly = {},
@@ -270,8 +270,8 @@ class Linter {
         if (input.rank() == 0 || input[0] == 0 || product.m % input[0] != 0) return;
         std::int64_t rows = product.m / input[0];
         for (const LintFinding& finding : findings_)
-            if (finding.rule->size == "sequence" && rows % finding.is == 0)
-                rows = rows / finding.is * finding.change_to;
+            if (finding.rule->size == "sequence" && rows % finding.extent == 0)
+                rows = rows / finding.extent * finding.change_to;
         const std::int64_t multiple = multiple_of(rule);
         const std::int64_t step = multiple / std::gcd(multiple, rows);
         if (input[0] % step == 0) return;

@@ -13,6 +13,7 @@
 
 #include "mantissa/device/device.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/report/reported_model.h"
 
 namespace mantissa {
 
@@ -49,7 +50,7 @@ struct LintMeasurement {
 struct LintFinding {
     const LintRule* rule = nullptr;
     std::int64_t multiple = 0;
-    std::int64_t is = 0, change_to = 0;
+    std::int64_t extent = 0, change_to = 0;
     std::vector<std::string> where;  ///< parameters, or scopes of attention
     std::string note;                ///< what else the change means; may be empty
     LintProbe ugly, nice;
@@ -65,9 +66,9 @@ std::vector<LintFinding> lint(const Graph& graph, const Target& target);
 LintMeasurement measure_lint(Device& device, const LintFinding& finding, int repeats);
 
 struct LintReport {
-    std::string model, policy;
+    ReportedModel model;
+    std::string policy;
     Target target = {};
-    std::int64_t batch = 0, sequence = 0;
     std::vector<LintFinding> findings;
 };
 

@@ -40,14 +40,14 @@ std::string wrapped(std::string_view text) {
 }  // namespace
 
 std::string lint_table(const LintReport& report) {
-    std::string text = fmt::format("{}, {} x {} tokens a step, {}, on {} ({}, {} threads)\n", report.model,
-                                   report.batch, report.sequence, report.policy, report.target.name,
-                                   report.target.isa, report.target.threads);
+    std::string text =
+        fmt::format("{}, {} a step, {}, on {} ({}, {} threads)\n", report.model.name, report.model.examples,
+                    report.policy, report.target.name, report.target.isa, report.target.threads);
     if (report.findings.empty()) return text + "no ugly size found\n";
     text += fmt::format("\n{:<12} {:>8} {:>8}  {:<40} {}\n", "size", "is", "make it", "where",
                         "forward and backward there, medians in turns");
     for (const LintFinding& finding : report.findings) {
-        text += fmt::format("{:<12} {:>8} {:>8}  {:<40} {}\n", finding.rule->size, finding.is,
+        text += fmt::format("{:<12} {:>8} {:>8}  {:<40} {}\n", finding.rule->size, finding.extent,
                             finding.change_to, places(finding.where), measurement_text(finding));
         const std::string note = finding.note.empty() ? "" : fmt::format(" ({})", finding.note);
         text += wrapped(fmt::format("not a multiple of {}{}: {}", finding.multiple, note, finding.rule->why));
@@ -62,13 +62,13 @@ std::string lint_json(const LintReport& report) {
     json["commit"] = commit();
     json["machine"] = {
         {"cpu", report.target.name}, {"isa", report.target.isa}, {"threads", report.target.threads}};
-    json["model"] = report.model;
+    json["model"] = report.model.name;
     json["policy"] = report.policy;
-    json["batch"] = report.batch;
-    json["sequence"] = report.sequence;
+    json["batch"] = report.model.batch;
+    json["sequence"] = report.model.units_per_example;
     json["findings"] = nlohmann::json::array();
     for (const LintFinding& finding : report.findings) {
-        nlohmann::ordered_json entry = {{"size", finding.rule->size},     {"is", finding.is},
+        nlohmann::ordered_json entry = {{"size", finding.rule->size},     {"is", finding.extent},
                                         {"change_to", finding.change_to}, {"multiple", finding.multiple},
                                         {"where", finding.where},         {"note", finding.note},
                                         {"why", finding.rule->why},       {"measured", nullptr}};

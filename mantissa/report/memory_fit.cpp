@@ -10,23 +10,25 @@ namespace {
 /// What is changed of a step.
 struct Change {
     std::set<std::string> recompute;
-    std::int64_t batch = 0, sequence = 0;
+    std::int64_t batch = 0, length = 0;
 };
 
-std::vector<Change> changes_of(const TrainerOptions& options) {
-    std::vector<Change> changes = {{{"gelu", "norm"}, options.batch, options.sequence},
-                                   {{"gelu", "norm", "softmax"}, options.batch, options.sequence}};
-    for (std::int64_t batch = options.batch; batch >= 1; batch /= 2)
-        changes.push_back({{"block"}, batch, options.sequence});
-    for (std::int64_t sequence = options.sequence / 2; sequence >= 128; sequence /= 2)
-        changes.push_back({{"block"}, 1, sequence});
+std::vector<Change> changes_of(const TrainingPlan& plan, bool has_length) {
+    const std::int64_t batch = plan.options().batch, length = plan.model().units_per_example;
+    std::vector<Change> changes = {{{"gelu", "norm"}, batch, length},
+                                   {{"gelu", "norm", "softmax"}, batch, length}};
+    for (std::int64_t fewer = batch; fewer >= 1; fewer /= 2) changes.push_back({{"block"}, fewer, length});
+    if (!has_length) return changes;
+    for (std::int64_t shorter = length / 2; shorter >= 128; shorter /= 2)
+        changes.push_back({{"block"}, 1, shorter});
     return changes;
 }
 
-std::string as_options(const Change& change, const TrainerOptions& before) {
+std::string as_options(const Change& change, const TrainingPlan& before) {
     std::string text = fmt::format("--recompute {}", fmt::join(change.recompute, ","));
-    if (change.batch != before.batch) text += fmt::format(" --batch {}", change.batch);
-    if (change.sequence != before.sequence) text += fmt::format(" --sequence {}", change.sequence);
+    if (change.batch != before.options().batch) text += fmt::format(" --batch {}", change.batch);
+    if (change.length != before.model().units_per_example)
+        text += fmt::format(" --sequence {}", change.length);
     return text;
 }
 
@@ -34,15 +36,18 @@ double giga(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 
 }  // namespace
 
-std::vector<MemoryFit> what_would_fit(Device& device, const TrainerOptions& options, std::int64_t available) {
+std::vector<MemoryFit> what_would_fit(const TrainingPlan& plan, std::int64_t available,
+                                      const std::function<nn::Model(std::int64_t)>& at_length) {
     std::vector<MemoryFit> fits;
-    for (const Change& change : changes_of(options)) {
-        TrainerOptions changed = options;
+    for (const Change& change : changes_of(plan, at_length != nullptr)) {
+        TrainerOptions changed = plan.options();
         changed.pipeline.recompute = change.recompute;
+        changed.pipeline.dump = {};
         changed.batch = change.batch;
-        changed.sequence = change.sequence;
-        const std::int64_t bytes = Trainer(device, changed).memory().total();
-        fits.push_back({as_options(change, options), bytes, bytes <= available});
+        const bool shorter = change.length != plan.model().units_per_example;
+        const nn::Model model = shorter ? at_length(change.length) : plan.model();
+        const std::int64_t bytes = TrainingPlan(plan.device(), model, changed).memory().total();
+        fits.push_back({as_options(change, plan), bytes, bytes <= available});
         if (fits.back().fits) break;
     }
     return fits;

@@ -2,10 +2,11 @@
 // allocated.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 
@@ -15,8 +16,10 @@ struct MemoryFit {
     bool fits = false;
 };
 
-/// From what costs least time to what costs most, up to the first that fits.
-std::vector<MemoryFit> what_would_fit(Device& device, const TrainerOptions& options, std::int64_t available);
+/// From what costs least time to what costs most, up to the first that fits. `at_length` makes the model for
+/// examples of another length, as sequences have; null: its examples have none.
+std::vector<MemoryFit> what_would_fit(const TrainingPlan& plan, std::int64_t available,
+                                      const std::function<nn::Model(std::int64_t)>& at_length = nullptr);
 
 /// A line each; and, where nothing fits, what the state alone takes.
 std::string fit_table(const std::vector<MemoryFit>& fits, std::int64_t state, std::int64_t available);

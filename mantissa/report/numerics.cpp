@@ -136,9 +136,8 @@ std::vector<ScaledGradients> at_loss_scales(const ExponentHistogram& gradients) 
     return lines;
 }
 
-NumericsReport measure_numerics(Trainer& trainer, std::span<const std::int32_t> tokens,
-                                std::span<const std::int32_t> targets) {
-    NumericsReport report{.model = trainer.options().model.name, .steps = trainer.steps_done()};
+NumericsReport measure_numerics(Trainer& trainer, const Batch& batch) {
+    NumericsReport report{.model = trainer.model().name, .steps = trainer.steps_done()};
     for (const State& state : trainer.state().states()) {
         if (state.kind != State::Kind::parameter) continue;
         const std::vector<std::byte> bytes = trainer.state().read(state.name);
@@ -146,7 +145,7 @@ NumericsReport measure_numerics(Trainer& trainer, std::span<const std::int32_t> 
         histogram.add({reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
         report.weights.add(state.name, histogram);
     }
-    trainer.look_into(tokens, targets, [&](Execution& execution) {
+    trainer.look_into(batch, [&](Execution& execution) {
         const Graph& graph = execution.plan().graph();
         execution.run_while([&](NodeId id) { return graph.node(id).origin.stage != Stage::update; },
                             [&](NodeId id) {

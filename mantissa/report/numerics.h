@@ -42,10 +42,9 @@ struct NumericsReport {
     NumericsOfKind weights = {}, activations = {}, gradients = {};
 };
 
-/// Runs one step up to its update and looks at every number; changes nothing. Tokens and targets i32 [B, T].
-/// The trainer's policy should be fp32, so that nothing was lost before it is looked at.
-NumericsReport measure_numerics(Trainer& trainer, std::span<const std::int32_t> tokens,
-                                std::span<const std::int32_t> targets);
+/// Runs one step up to its update and looks at every number; changes nothing. The trainer's policy should be
+/// fp32, so that nothing was lost before it is looked at.
+NumericsReport measure_numerics(Trainer& trainer, const Batch& batch);
 
 /// For people.
 std::string numerics_table(const NumericsReport& report);

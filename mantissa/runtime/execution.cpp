@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "mantissa/base/error.h"
@@ -105,6 +106,12 @@ void Execution::bind() {
             step.workspace = arena_.data() + offset;
         steps_.push_back(std::move(step));
     }
+}
+
+bool Execution::has_input(std::string_view name) const {
+    const Graph& graph = plan_.graph();
+    return std::ranges::any_of(graph.inputs(),
+                               [&](NodeId id) { return graph.node(id).attributes.word("name") == name; });
 }
 
 void Execution::set_input(std::string_view name, std::span<const std::byte> value) {

@@ -21,6 +21,7 @@ class Execution {
     /// shared with whoever else uses them, and must outlive this.
     Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena);
 
+    bool has_input(std::string_view name) const;
     /// Gives an input its value. Throws InternalError if there is no such input or the size differs.
     void set_input(std::string_view name, std::span<const std::byte> value);
     template <class T>

@@ -13,7 +13,8 @@
 namespace mantissa {
 
 struct CheckpointToSave {
-    /// model.safetensors: names and shapes as in the file (for GPT-2, what export_hf_gpt2 gives).
+    /// model.safetensors: names and shapes as in the file (for GPT-2, what stored_weights gives by
+    /// hf_gpt2_files).
     std::span<const TensorToWrite> model;
     /// optimizer.safetensors: moments and the like.
     std::span<const TensorToWrite> optimizer;

@@ -9,25 +9,26 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/passes/pipeline.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 
 namespace {
 
 /// What takes `count` tokens.
-BuiltGraph graph_for(Device& device, const nn::Gpt2Config& model, std::int64_t count, const Policy& policy) {
+BuiltGraph graph_for(Device& device, const nn::LanguageModel& model, std::int64_t count,
+                     const Policy& policy) {
     const auto trace = [&](Graph& graph) {
         const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {1, count}}));
         const Tensor positions(graph, graph.add_input("positions", {DType::i32, {count}}));
-        return nn::gpt2_next_logits(model, tokens, positions, policy.low.value_or(DType::f32));
+        return model.next_logits(tokens, positions, policy.low.value_or(DType::f32));
     };
-    const auto kernel = [&](const Graph& graph, const Node& node) { return has_kernel(device, graph, node); };
-    return build_evaluation(trace, {.policy = policy, .lay_out = true, .has_kernel = kernel}, "logits");
+    return build_evaluation(trace, on_device({.policy = policy, .lay_out = true}, device), "logits");
 }
 
 }  // namespace
 
-Generator::Generator(Device& device, const nn::Gpt2Config& model, std::int64_t prompt_tokens,
+Generator::Generator(Device& device, const nn::LanguageModel& model, std::int64_t prompt_tokens,
                      const Policy& policy)
     : device_(device), model_(model), prompt_tokens_(prompt_tokens) {
     if (prompt_tokens < 1) throw UserError("the prompt is empty; give it one token or more");

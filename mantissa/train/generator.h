@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/nn/language_model.h"
 #include "mantissa/passes/autocast.h"
 #include "mantissa/runtime/execution.h"
 
@@ -17,7 +17,7 @@ class Generator {
   public:
     /// Plans only, for prompts of one length. Throws UserError if the prompt is empty or longer than the
     /// model's context.
-    Generator(Device& device, const nn::Gpt2Config& model, std::int64_t prompt_tokens,
+    Generator(Device& device, const nn::LanguageModel& model, std::int64_t prompt_tokens,
               const Policy& policy = {});
 
     /// Bytes that it will hold: keys and values, derived states, activations, inputs and constants.
@@ -49,7 +49,7 @@ class Generator {
     std::vector<const Plan*> plans() const;
 
     Device& device_;
-    nn::Gpt2Config model_;
+    nn::LanguageModel model_;
     std::int64_t prompt_tokens_;
     std::unique_ptr<Plan> prompt_plan_, token_plan_, derive_plan_;  // nothing is derived: null
     std::unique_ptr<StateBlock> state_;

@@ -1,11 +1,12 @@
-// A GPT-2 on disk, as `train` saves it or as Hugging Face's library does: which model it is, and its weights.
+// A language model on disk, as `train` saves it or as other people's tools do: which one it is, and its
+// weights.
 #pragma once
 
 #include <filesystem>
 #include <optional>
 #include <string>
 
-#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/nn/language_model.h"
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/checkpoint.h"
 
@@ -14,10 +15,10 @@ namespace mantissa {
 class ModelFile {
   public:
     /// A directory with a checkpoint, whose checksums are compared, or with model.safetensors (or its index)
-    /// and config.json. Throws UserError that names the file if it holds no GPT-2 as this project knows it.
+    /// and config.json. Throws UserError that names the file if it holds no model that this project knows.
     explicit ModelFile(const std::filesystem::path& directory);
 
-    const nn::Gpt2Config& model() const { return model_; }
+    const nn::LanguageModel& model() const { return model_; }
     /// What was read: `directory`, or the checkpoint before it.
     const std::filesystem::path& directory() const { return directory_; }
     /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken.
@@ -33,7 +34,7 @@ class ModelFile {
     std::filesystem::path directory_;
     std::optional<LoadedCheckpoint> checkpoint_;
     std::optional<SafetensorsModel> file_;
-    nn::Gpt2Config model_;
+    nn::LanguageModel model_;
 };
 
 }  // namespace mantissa

@@ -11,21 +11,15 @@
 #include "mantissa/base/system_memory.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 
 namespace {
 
-BuiltGraph graph_for(Device& device, nn::Gpt2Config model, std::int64_t window, const Policy& policy) {
-    model.dropout = 0;
-    const auto trace = [&](Graph& graph) {
-        const Type ids{DType::i32, {1, window}};
-        const Tensor tokens(graph, graph.add_input("tokens", ids));
-        const Tensor targets(graph, graph.add_input("targets", ids));
-        return nn::gpt2_loss(model, tokens, targets);
-    };
-    const auto kernel = [&](const Graph& graph, const Node& node) { return has_kernel(device, graph, node); };
-    return build_evaluation(trace, {.policy = policy, .lay_out = true, .has_kernel = kernel});
+BuiltGraph graph_for(Device& device, const nn::Model& model, const Policy& policy) {
+    const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, 1); };
+    return build_evaluation(trace, on_device({.policy = policy, .lay_out = true}, device));
 }
 
 /// The states that the parameters do not hold.
@@ -40,13 +34,13 @@ std::int64_t bytes_of_own_states(const Graph& graph, const StateBlock& parameter
 
 double Perplexity::value() const { return std::exp(loss); }
 
-Perplexity perplexity(Device& device, const nn::Gpt2Config& model, const Policy& policy,
+Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Policy& policy,
                       const StateBlock& parameters, std::span<const std::int32_t> text) {
     const auto size = static_cast<std::int64_t>(text.size());
     if (size < 2)
-        throw UserError(fmt::format("a text of {} tokens foretells nothing; give one of two or more", size));
+        throw UserError(fmt::format("a text of {} tokens predicts nothing; give one of two or more", size));
     const std::int64_t window = std::min(model.context, size - 1);
-    BuiltGraph built = graph_for(device, model, window, policy);
+    BuiltGraph built = graph_for(device, model.on_sequences(window), policy);
     const Plan plan(std::move(built.graph), device), derive(std::move(built.derive), device);
     const std::int64_t arena = std::max(plan.memory().arena_bytes, derive.memory().arena_bytes);
     const std::int64_t needed = arena + bytes_of_own_states(plan.graph(), parameters);

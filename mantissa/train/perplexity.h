@@ -1,17 +1,17 @@
-// How well a model foretells a text under a policy, inference ones included.
+// How well a model predicts a text under a policy, inference ones included.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/nn/language_model.h"
 #include "mantissa/passes/autocast.h"
 #include "mantissa/runtime/state_block.h"
 
 namespace mantissa {
 
 struct Perplexity {
-    std::int64_t tokens = 0;  ///< that were foretold
+    std::int64_t tokens = 0;  ///< that were predicted
     double loss = 0;          ///< their mean cross-entropy
     double seconds = 0;
 
@@ -22,7 +22,7 @@ struct Perplexity {
 /// In windows of the model's context that do not overlap, each token given those before it in its window;
 /// what is left of the text after the last whole window is not read, unless it is all. Throws UserError for a
 /// text of fewer than two tokens, or if the memory does not suffice.
-Perplexity perplexity(Device& device, const nn::Gpt2Config& model, const Policy& policy,
+Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Policy& policy,
                       const StateBlock& parameters, std::span<const std::int32_t> text);
 
 }  // namespace mantissa

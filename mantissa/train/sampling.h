@@ -8,7 +8,7 @@ namespace mantissa {
 
 struct SamplingOptions {
     double temperature = 1;     ///< scores are divided by it; 0: the token of the largest score
-    std::int64_t top_k = 0;     ///< only the so many largest scores are considered; 0: all
+    std::int64_t top_k = 0;     ///< only the k largest scores are considered; 0: all
     std::int64_t tokens = 0;    ///< only tokens below this: those that the tokenizer has
     std::uint64_t seed = 1337;  ///< of the random numbers
 };

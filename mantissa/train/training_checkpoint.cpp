@@ -7,11 +7,12 @@
 #include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
-#include "mantissa/formats/hf_gpt2.h"
 #include "mantissa/formats/strict_json.h"
+#include "mantissa/formats/weight_files.h"
 #include "mantissa/train/checkpoint.h"
 
 namespace mantissa {
@@ -49,15 +50,21 @@ nlohmann::ordered_json loss_scale_configuration(const LossScaleOptions& options)
             {"floor", options.floor}};
 }
 
+nlohmann::ordered_json as_json(const Configuration& configuration) {
+    nlohmann::ordered_json json = nlohmann::ordered_json::object();
+    for (const Setting& setting : configuration)
+        std::visit([&](const auto& value) { json[setting.name] = value; }, setting.value);
+    return json;
+}
+
 /// All that must be equal for a run to go on as it would have.
-nlohmann::ordered_json configuration_of(const TrainerOptions& options) {
+nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
+    const TrainerOptions& options = plan.options();
     const AdamWOptions& adamw = options.optimizer;
-    return {{"model", options.model.name},
-            {"dropout", options.model.dropout},
+    return {{"model", as_json(plan.model().configuration)},
             {"policy", options.pipeline.policy.name},
             {"loss_scale", loss_scale_configuration(options.loss_scale)},
             {"batch", options.batch},
-            {"sequence", options.sequence},
             {"accumulate", options.accumulate},
             {"seed", options.seed},
             {"adamw",
@@ -69,24 +76,41 @@ nlohmann::ordered_json configuration_of(const TrainerOptions& options) {
               {"clip", adamw.clip}}}};
 }
 
-/// Names the first difference in our order: another policy, not the loss scale that comes with it.
-void require_same_configuration(const nlohmann::json& saved, const nlohmann::ordered_json& ours,
+/// The members of both, those of an object under the object's name: "model.heads = 4, this run has 2".
+void add_differences(const std::string& name, const nlohmann::json& saved, const nlohmann::json& ours,
+                     std::vector<std::string>& differences) {
+    if (saved == ours) return;
+    if (!saved.is_object() || !ours.is_object()) {
+        const auto text = [](const nlohmann::json& value) {
+            return value.is_null() ? std::string("nothing") : value.dump();
+        };
+        differences.push_back(fmt::format("{} = {}, this run has {}", name, text(saved), text(ours)));
+        return;
+    }
+    std::set<std::string> members;
+    for (const nlohmann::json* object : {&saved, &ours})
+        for (const auto& [member, value] : object->items()) members.insert(member);
+    for (const std::string& member : members)
+        add_differences(name.empty() ? member : name + "." + member, saved.value(member, nlohmann::json()),
+                        ours.value(member, nlohmann::json()), differences);
+}
+
+void require_same_configuration(const nlohmann::json& saved, const nlohmann::json& ours,
                                 const std::string& source) {
-    for (const auto& [name, value] : ours.items())
-        if (!saved.contains(name) || saved[name] != nlohmann::json(value))
-            throw UserError(fmt::format(
-                "{}: it was trained with {} = {}, this run has {}; give the same options to resume", source,
-                name, saved.contains(name) ? saved[name].dump() : "nothing", value.dump()));
+    std::vector<std::string> differences;
+    add_differences("", saved, ours, differences);
+    if (!differences.empty())
+        throw UserError(fmt::format("{}: it was trained with {}; give the same options to resume", source,
+                                    fmt::join(differences, "; ")));
 }
 
 /// What rounds the same numbers otherwise: where it differs, the run goes on, but not to the same bits.
-nlohmann::ordered_json roundings_of(const Trainer& trainer) {
-    const PipelineOptions& pipeline = trainer.options().pipeline;
+nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
+    const PipelineOptions& pipeline = plan.options().pipeline;
     std::vector<std::string> passes = chosen_passes(pipeline);
     std::erase(passes, "lay_out");  // moves numbers and rounds none
-    return {{"instructions", trainer.plan().device().target().isa},
-            {"passes", passes},
-            {"recompute", pipeline.recompute}};
+    return {
+        {"instructions", plan.device().target().isa}, {"passes", passes}, {"recompute", pipeline.recompute}};
 }
 
 /// What of a member of the state differs from ours, in words. Empty if all is the same, or not known: earlier
@@ -144,10 +168,10 @@ void copy_optimizer(const SafetensorsFile& file, const std::vector<MutableTensor
 
 }  // namespace
 
-void require_room_for_checkpoint(const std::filesystem::path& directory, const Trainer& trainer) {
+void require_room_for_checkpoint(const std::filesystem::path& directory, const TrainingPlan& plan) {
     require_checkpoint_place(directory);
     std::uint64_t bytes = 0;
-    for (const State& state : trainer.plan().graph().states())
+    for (const State& state : plan.step().graph().states())
         if (state.kind == State::Kind::parameter || state.kind == State::Kind::optimizer)
             bytes += static_cast<std::uint64_t>(state.type.bytes());
     const AtomicDirectory probe(directory, bytes);  // is removed again, since nothing commits it
@@ -159,21 +183,14 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
     std::vector<TensorToWrite> optimizer;
     for (const TensorView& view : moments.views) optimizer.push_back({view});
     nlohmann::ordered_json state = {{"step", trainer.steps_done()},
-                                    {"configuration", configuration_of(trainer.options())},
-                                    {"roundings", roundings_of(trainer)},
+                                    {"configuration", configuration_of(trainer.plan())},
+                                    {"roundings", roundings_of(trainer.plan())},
                                     {"inputs", inputs}};
-    const std::vector<TensorToWrite> model = export_hf_gpt2(parameters.views);
-    const nn::Gpt2Config& config = trainer.options().model;
-    const Gpt2Sizes sizes{.layers = config.layers,
-                          .channels = config.channels,
-                          .context = config.context,
-                          .vocabulary = config.vocabulary};
-    save_checkpoint(directory,
-                    {.model = model,
-                     .optimizer = optimizer,
-                     .texts = {{"state.json", state.dump(2) + "\n"},
-                               // GPT-2's last token is <|endoftext|>.
-                               {"config.json", hf_gpt2_config(sizes, config.heads, config.vocabulary - 1)}}});
+    const WeightFiles& files = trainer.model().files;
+    const std::vector<TensorToWrite> model = stored_weights(parameters.views, files);
+    std::map<std::string, std::string> texts = files.texts;
+    texts["state.json"] = state.dump(2) + "\n";
+    save_checkpoint(directory, {.model = model, .optimizer = optimizer, .texts = std::move(texts)});
 }
 
 std::string resume_training(const std::filesystem::path& directory, Trainer& trainer,
@@ -182,17 +199,18 @@ std::string resume_training(const std::filesystem::path& directory, Trainer& tra
     const std::string source = (loaded.directory / "state.json").string();
     const nlohmann::json state = parse_strict_json(loaded.texts.at("state.json"), source);
     require_same_configuration(require_member(state, "configuration", source, "the state of the run"),
-                               configuration_of(trainer.options()), source);
+                               configuration_of(trainer.plan()), source);
     const std::uint64_t step =
         require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
     Values values;
     const auto parameters = room_for(trainer.state(), State::Kind::parameter, values);
     const auto optimizer = room_for(trainer.state(), State::Kind::optimizer, values);
-    import_hf_gpt2(loaded.model.views(), parameters, loaded.model.path().string());
+    read_weights(loaded.model.views(), parameters, trainer.model().files, loaded.model.path().string());
     copy_optimizer(loaded.optimizer, optimizer);
     for (const auto& [name, value] : values) trainer.state().write(name, value);
     trainer.continue_after(static_cast<std::int64_t>(step));
-    std::vector<std::string> warnings = warn_of_differences(state, roundings_of(trainer), inputs, source);
+    std::vector<std::string> warnings =
+        warn_of_differences(state, roundings_of(trainer.plan()), inputs, source);
     if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
     return fmt::format("{}", fmt::join(warnings, "; "));
 }

@@ -74,7 +74,7 @@ std::string import_error(const Checkpoint& checkpoint) {
     Model model;
     const auto before = model.values;
     try {
-        import_hf_gpt2(checkpoint.tensors, model.list, "m");
+        read_weights(checkpoint.tensors, model.list, hf_gpt2_files(), "m");
     } catch (const UserError& error) {
         EXPECT_EQ(model.values, before) << "a refused checkpoint changed the model";
         return error.what();
@@ -109,7 +109,7 @@ TEST(HfGpt2, ImportsWithAndWithoutPrefix) {
         EXPECT_EQ(gpt2_sizes_of(checkpoint.tensors, "m"), tiny);
         Model model;
         model.clear();
-        import_hf_gpt2(checkpoint.tensors, model.list, "m");
+        read_weights(checkpoint.tensors, model.list, hf_gpt2_files(), "m");
         EXPECT_EQ(model.values, expected.values);
     }
 }
@@ -123,15 +123,16 @@ TEST(HfGpt2, SkipsMasksAndATiedHead) {
     EXPECT_EQ(import_error(checkpoint), "imported");
     (*checkpoint.values.back())[20] += 1;
     EXPECT_EQ(import_error(checkpoint),
-              "m: tensor \"lm_head.weight\" differs from \"wte.weight\"; only models whose head is the "
-              "embedding can be loaded");
+              "m: tensor \"lm_head.weight\" differs from \"wte.weight\"; only models where they are "
+              "one can be loaded");
 }
 
 TEST(HfGpt2, ExportGivesBackTheCheckpoint) {
     const Model model;
     const Checkpoint checkpoint(model);
     const TemporaryDirectory directory;
-    write_safetensors(directory / "m", std::span<const TensorToWrite>(export_hf_gpt2(model.views())),
+    write_safetensors(directory / "m",
+                      std::span<const TensorToWrite>(stored_weights(model.views(), hf_gpt2_files())),
                       {{"format", "pt"}});
     const SafetensorsFile file(directory / "m");
     ASSERT_EQ(file.tensors().size(), checkpoint.tensors.size());
@@ -173,7 +174,7 @@ TEST(HfGpt2, WidensHalfPrecisionExactly) {
             checkpoint.tensors[i].data = reinterpret_cast<const std::byte*>(halves[i].data());
         }
         Model model;
-        import_hf_gpt2(checkpoint.tensors, model.list, "m");
+        read_weights(checkpoint.tensors, model.list, hf_gpt2_files(), "m");
         EXPECT_EQ(model.values[0][20], 10.5f);
         // c_attn [3, 9] in the file: element (1, 2) of the file is (2, 1) of [9, 3] here.
         EXPECT_EQ(model.values[4][2 * 3 + 1], static_cast<float>(1 * 9 + 2 + 1) * 0.5f);

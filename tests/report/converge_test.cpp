@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/models/gpt2.h"
 #include "tests/support/html_page.h"
 
 namespace mantissa {
@@ -21,13 +23,15 @@ TokenStream some_tokens() {
 
 ConvergeOptions small(std::vector<Policy> policies) {
     return {.policies = std::move(policies),
-            .trainer = {.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 32},
+            .model = nn::gpt2_model(nn::gpt2_config("gpt2-tiny"), 32),
+            .trainer = {.batch = 2},
             .steps = 4};
 }
 
 ConvergeReport converged(const ConvergeOptions& options) {
     const auto device = make_cpu_device();
-    return run_converge(*device, some_tokens(), options);
+    const TokenStream tokens = some_tokens();
+    return run_converge(*device, TextWindows(tokens, tokens.all(), 32, {.batch = 2}), options);
 }
 
 TEST(Converge, EveryPrecisionAgreesWithFp32) {
@@ -113,13 +117,12 @@ TEST(Converge, BadOptionsAreRefused) {
 }
 
 ConvergeReport written_report() {
-    ConvergeReport report{.model = "tiny <&>",
-                          .batch = 2,
-                          .sequence = 32,
-                          .steps = 3,
-                          .seed = 7,
-                          .learning_rate = 0.001,
-                          .runs = {}};
+    ConvergeReport report{
+        .model = {.name = "tiny <&>", .batch = 2, .unit = "tokens", .examples = "2 x 32 tokens"},
+        .steps = 3,
+        .seed = 7,
+        .learning_rate = 0.001,
+        .runs = {}};
     report.runs = {
         {.policy = "fp32", .losses = {3, 2, 1.5}},
         {.policy = "bf16", .losses = {3, 2.25, 1.5}, .tolerance = 0.02, .furthest = 0.25, .furthest_step = 1},

@@ -10,6 +10,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/explain_kinds.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/gpt2_training.h"
 #include "tests/support/html_page.h"
 
 namespace mantissa {
@@ -18,12 +19,12 @@ namespace {
 Explanation explained(const std::string& policy, const std::string& model = "gpt2-tiny",
                       bool lay_out = false) {
     const auto device = make_cpu_device({.threads = 1});
-    TrainerOptions options{.model = nn::gpt2_config(model), .batch = 2, .sequence = 16};
+    Gpt2Training options{.model = nn::gpt2_config(model), .batch = 2, .sequence = 16};
     options.pipeline.policy = find_policy(policy);
     options.pipeline.lay_out = lay_out;
-    const Trainer trainer(*device, options);
-    Explanation explanation = explain(trainer.plan(), options.pipeline.policy);
-    explanation.model = model;
+    const TrainingPlan plan = gpt2_plan(*device, options);
+    Explanation explanation = explain(plan.step(), options.pipeline.policy);
+    explanation.model.name = model;
     return explanation;
 }
 
@@ -105,7 +106,7 @@ TEST(Explain, JsonHasEveryNodeAndCast) {
 
 TEST(Explain, ThePageHasWhatTheTableHas) {
     Explanation explanation = explained("bf16");
-    explanation.model = "tiny <&>";
+    explanation.model.name = "tiny <&>";
     const std::string page = explain_html(explanation, nullptr, "mantissa explain --model '<'");
     EXPECT_EQ(fault_of_page(page), "");
     for (const char* part :
@@ -130,15 +131,15 @@ TEST(Explain, ThePageHasWhatTheTableHas) {
 
 TEST(Explain, SaysWhatPassesLeftAndWhy) {
     const auto device = make_cpu_device({.threads = 1});
-    TrainerOptions options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 16};
+    Gpt2Training options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 16};
     options.pipeline.pad = true;
     options.pipeline.fuse = device->target().cannot_compile.empty();
-    const Trainer trainer(*device, options);
-    Explanation explanation = explain(trainer.plan(), options.pipeline.policy);
-    explanation.refused = trainer.refused();
+    const TrainingPlan plan = gpt2_plan(*device, options);
+    Explanation explanation = explain(plan.step(), options.pipeline.policy);
+    explanation.refused = plan.refused();
     // Each kind of node that is no nest is refused by name; contractions, sources and the update never are.
     std::set<std::string> refused;
-    for (const PassRefusal& refusal : trainer.refused()) {
+    for (const PassRefusal& refusal : plan.refused()) {
         EXPECT_FALSE(refusal.reason.empty()) << refusal.text();
         refused.insert(refusal.op);
     }
@@ -150,13 +151,13 @@ TEST(Explain, SaysWhatPassesLeftAndWhy) {
     const std::string page = explain_html(explanation, nullptr, "");
     const auto json = nlohmann::json::parse(explain_json(explanation));
     EXPECT_EQ(fault_of_page(page), "");
-    EXPECT_EQ(json["refused"].size(), trainer.refused().size());
+    EXPECT_EQ(json["refused"].size(), plan.refused().size());
     int times = 0;
     for (const RefusalKind& kind : kinds_of(explanation.refused)) {
         times += kind.count;
         EXPECT_NE(table.find(kind.refusal.reason), std::string::npos) << table;
     }
-    EXPECT_EQ(times, static_cast<int>(trainer.refused().size()));
+    EXPECT_EQ(times, static_cast<int>(plan.refused().size()));
     EXPECT_NE(page.find("f32[128] is no matrix"), std::string::npos);
     EXPECT_EQ(json["refused"][0]["pass"], "pad");
 }

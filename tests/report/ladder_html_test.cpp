@@ -13,10 +13,12 @@ LadderReport small_report() {
     report.target.isa = "avx512";
     report.target.threads = 2;
     report.peaks = {.f32_fma = 2e11, .bf16_matrix = 4e11, .copy = 5e10};
-    report.model = "gpt2-<b>";
-    report.parameters = 124439808;
-    report.batch = 4;
-    report.sequence = 1024;
+    report.model = {.name = "gpt2-<b>",
+                    .parameters = 124439808,
+                    .batch = 4,
+                    .unit = "tokens",
+                    .units_per_example = 1024,
+                    .examples = "4 x 1024 tokens"};
     Roofline step{.title = {}, .peaks = report.peaks, .wall_seconds = 10, .entries = {}};
     step.entries.push_back({.op = "matmul",
                             .name = {},
@@ -33,7 +35,7 @@ LadderReport small_report() {
     report.rungs = {{.name = "fp32",
                      .milliseconds = 20000,
                      .deviation = 63.6,
-                     .tokens_per_second = 206,
+                     .units_per_second = 206,
                      .share_of_unit_peak = 0.7,
                      .peak_bytes = 8'000'000'000,
                      .losses = {10.5, 9.25},
@@ -41,7 +43,7 @@ LadderReport small_report() {
                      .roofline = step},
                     {.name = "flash",
                      .milliseconds = 8000,
-                     .tokens_per_second = 512,
+                     .units_per_second = 512,
                      .speedup = 2.5,
                      .step_speedup = 2.5,
                      .losses = {10.5, 9.2501},

@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/models/gpt2.h"
 
 namespace mantissa {
 namespace {
@@ -28,10 +30,12 @@ TEST(Ladder, NicePadsAnUglyVocabularyAndKeepsTheLosses) {
     std::vector<std::int32_t> text;
     for (std::int32_t i = 0; i < 2000; ++i) text.push_back((i * i / 7 + i) % 253);
     const TokenStream stream(text);
-    LadderOptions options{.rungs = {"flash", "nice", "loss"}, .trainer = {.batch = 2, .sequence = 16}};
-    options.trainer.model = {
+    const nn::Gpt2Config ugly{
         .name = "ugly", .layers = 1, .heads = 2, .channels = 32, .vocabulary = 253, .context = 16};
-    const LadderReport report = run_ladder(*device, stream, options);
+    const LadderOptions options{
+        .rungs = {"flash", "nice", "loss"}, .model = nn::gpt2_model(ugly, 16), .trainer = {.batch = 2}};
+    const LadderReport report =
+        run_ladder(*device, TextWindows(stream, stream.all(), 16, {.batch = 2}), options);
     ASSERT_EQ(report.rungs.size(), 3u);
     EXPECT_FALSE(report.rungs[0].pads);
     EXPECT_TRUE(report.rungs[0].padded.empty());
@@ -43,7 +47,7 @@ TEST(Ladder, NicePadsAnUglyVocabularyAndKeepsTheLosses) {
             EXPECT_NEAR(report.rungs[rung].losses[step], report.rungs[0].losses[step], 0.02);
     }
     // Neither parameters nor the work that MFU counts know of the padding.
-    EXPECT_EQ(report.parameters, options.trainer.model.parameters());
+    EXPECT_EQ(report.model.parameters, ugly.parameters());
     EXPECT_NE(ladder_table(report).find("; wte.weight padded from 253 rows to 256"), std::string::npos);
     const auto json = nlohmann::json::parse(ladder_json(report));
     EXPECT_TRUE(json["rungs"][0]["padded"].empty());

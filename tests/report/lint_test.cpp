@@ -32,7 +32,7 @@ Graph forward(const nn::Gpt2Config& config, std::int64_t batch, std::int64_t seq
 std::vector<std::string> sizes(const std::vector<LintFinding>& findings) {
     std::vector<std::string> text;
     for (const LintFinding& finding : findings)
-        text.push_back(std::string(finding.rule->size) + " " + std::to_string(finding.is) + " -> " +
+        text.push_back(std::string(finding.rule->size) + " " + std::to_string(finding.extent) + " -> " +
                        std::to_string(finding.change_to));
     return text;
 }
@@ -132,7 +132,10 @@ TEST(Lint, MeasuresContractionsAndAttentionWhateverTheGain) {
 
 LintReport example() {
     LintReport report{
-        .model = "ugly", .policy = "bf16", .target = {}, .batch = 1, .sequence = 64, .findings = {}};
+        .model = {.name = "ugly", .batch = 1, .units_per_example = 64, .examples = "1 x 64 tokens"},
+        .policy = "bf16",
+        .target = {},
+        .findings = {}};
     report.target.name = "a processor";
     report.target.isa = "avx2";
     return report;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "tests/support/gpt2_training.h"
 #include "tests/support/html_page.h"
 
 namespace mantissa {
@@ -15,12 +16,12 @@ namespace {
 
 TEST(Numerics, OfAStepAreCountedAndChangeNothing) {
     const auto device = make_cpu_device({.threads = 1});
-    Trainer trainer(*device, {.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 32});
+    Trainer trainer =
+        gpt2_trainer(*device, {.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 32});
     std::vector<std::int32_t> tokens(32), targets(32);
     for (std::size_t i = 0; i < 32; ++i) tokens[i] = targets[i] = static_cast<std::int32_t>(i * 7 % 97);
-    trainer.allocate();
     const auto before = trainer.state().read("wte.weight");
-    const NumericsReport report = measure_numerics(trainer, tokens, targets);
+    const NumericsReport report = measure_numerics(trainer, {tokens, targets});
     EXPECT_TRUE(trainer.state().read("wte.weight") == before);
     EXPECT_EQ(trainer.steps_done(), 0);
 
@@ -74,13 +75,13 @@ TEST(Numerics, ThePageHasAHistogramOfEveryTensorUnderTheRanges) {
 /// batch.
 class LossScaleAdvice : public ::testing::Test {
   protected:
-    static TrainerOptions options(const char* policy) {
+    static Gpt2Training options(const char* policy) {
         nn::Gpt2Config model = nn::gpt2_config("gpt2-tiny");
         model.layers = 1;
         model.heads = 2;
         model.channels = 64;
         model.vocabulary = 50257;
-        TrainerOptions options{.model = model, .batch = 8, .sequence = 96};
+        Gpt2Training options{.model = model, .batch = 8, .sequence = 96};
         options.pipeline.policy = find_policy(policy);
         return options;
     }
@@ -91,14 +92,13 @@ class LossScaleAdvice : public ::testing::Test {
     };
     /// With a loss scale that stays; 0: none.
     Trained train(const char* policy, double scale) {
-        TrainerOptions settings = options(policy);
+        Gpt2Training settings = options(policy);
         if (scale > 0) settings.loss_scale = {.kind = LossScaleOptions::Kind::fixed, .initial = scale};
-        Trainer trainer(*device_, settings);
+        Trainer trainer = gpt2_trainer(*device_, settings);
         Trained trained;
-        trainer.allocate();
-        if (scale > 0) trained.lost = trainer.underflow(tokens_, targets_).share();
+        if (scale > 0) trained.lost = trainer.underflow({tokens_, targets_}).share();
         for (int step = 0; step < 3; ++step) {
-            const StepResult result = trainer.step(tokens_, targets_, 3e-3);
+            const StepResult result = trainer.step({tokens_, targets_}, 3e-3);
             EXPECT_TRUE(result.applied) << policy << " at " << scale << ", step " << step;
             trained.losses.push_back(static_cast<double>(result.loss));
         }
@@ -119,8 +119,8 @@ class LossScaleAdvice : public ::testing::Test {
 TEST_F(LossScaleAdvice, TrainsWhereScaleOneLosesGradients) {
     double proposed = 0;
     {
-        Trainer exact(*device_, options("fp32"));
-        const NumericsReport report = measure_numerics(exact, tokens_, targets_);
+        Trainer exact = gpt2_trainer(*device_, options("fp32"));
+        const NumericsReport report = measure_numerics(exact, {tokens_, targets_});
         EXPECT_GT(report.gradients.all.lost_in_f16(0), 0.5);
         proposed = std::ldexp(1.0, proposed_scale_exponent(report.gradients.all));
     }

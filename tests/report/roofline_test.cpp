@@ -8,6 +8,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/html.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/gpt2_training.h"
 #include "tests/support/html_page.h"
 
 namespace mantissa {
@@ -16,16 +17,16 @@ namespace {
 class RooflineOfAStep : public ::testing::Test {
   protected:
     RooflineOfAStep() {
-        TrainerOptions options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 64};
-        Trainer trainer(*device_, options);
+        Gpt2Training options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 64};
+        Trainer trainer = gpt2_trainer(*device_, options);
         const std::vector<std::int32_t> tokens(64, 7);
         Profile profile;
         StepResult result;
-        for (int step = 0; step < 2; ++step) result = trainer.step(tokens, tokens, 1e-4, &profile);
-        report_ = roofline(trainer.plan(), profile, {.f32_fma = 1e11, .bf16_matrix = 0, .copy = 1e10},
+        for (int step = 0; step < 2; ++step) result = trainer.step({tokens, tokens}, 1e-4, &profile);
+        report_ = roofline(trainer.plan().step(), profile, {.f32_fma = 1e11, .bf16_matrix = 0, .copy = 1e10},
                            result.seconds);
         report_.title = "gpt2-tiny <1 x 64>";
-        launches_ = trainer.plan().nodes().size();
+        launches_ = trainer.plan().step().nodes().size();
     }
 
     std::unique_ptr<Device> device_ = make_cpu_device({.threads = 1});

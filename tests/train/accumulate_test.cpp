@@ -10,13 +10,14 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/gpt2_training.h"
 
 namespace mantissa {
 namespace {
 
 constexpr std::int64_t sequence = 12, sequences = 6;
 
-TrainerOptions options_with(std::int64_t batch, std::int64_t accumulate, double clip = 0.5) {
+Gpt2Training options_with(std::int64_t batch, std::int64_t accumulate, double clip = 0.5) {
     return {.model = {.name = "small",
                       .layers = 2,
                       .heads = 2,
@@ -61,8 +62,8 @@ struct OneStep {
     StepResult result;
 
     OneStep(Device& device, std::int64_t batch)
-        : trainer(device, options_with(batch, sequences / batch)),
-          result(trainer.step(ids(0), ids(1), 1e-3)) {}
+        : trainer(gpt2_plan(device, options_with(batch, sequences / batch))),
+          result(trainer.step({ids(0), ids(1)}, 1e-3)) {}
 };
 
 /// The step of the whole batch in FP64.
@@ -74,12 +75,12 @@ ReferenceRun exact_step(Trainer& whole, ReferenceFeed& feed) {
     feed["tokens"] = {tokens.begin(), tokens.end()};
     feed["targets"] = {targets.begin(), targets.end()};
     feed["learning_rate"] = {1e-3};
-    return {whole.plan().graph(), feed};
+    return {whole.plan().step().graph(), feed};
 }
 
 TEST(Accumulate, MicroStepsEqualOneBatchWithinTheErrorOfOneBatch) {
     const auto device = make_cpu_device({.threads = 2});
-    Trainer start(*device, options_with(sequences, 1));
+    Trainer start = gpt2_trainer(*device, options_with(sequences, 1));
     ReferenceFeed feed;
     const ReferenceRun exact = exact_step(start, feed);
     const ReferenceFeed after = exact.next(feed);
@@ -108,10 +109,10 @@ TEST(Accumulate, MicroStepsEqualOneBatchWithinTheErrorOfOneBatch) {
 TEST(Accumulate, SameBitsOnAnyNumberOfThreads) {
     const auto trained = [](int threads) {
         const auto device = make_cpu_device({.threads = threads});
-        TrainerOptions options = options_with(2, 3);
+        Gpt2Training options = options_with(2, 3);
         options.model.dropout = 0.1;
-        Trainer trainer(*device, options);
-        for (int i = 0; i < 3; ++i) trainer.step(ids(i), ids(i + 1), 1e-3);
+        Trainer trainer = gpt2_trainer(*device, options);
+        for (int i = 0; i < 3; ++i) trainer.step({ids(i), ids(i + 1)}, 1e-3);
         return states_of(trainer);
     };
     const States once = trained(1);
@@ -125,12 +126,12 @@ TEST(Accumulate, EachMicroStepDropsOutOthers) {
     std::vector<std::int32_t> tokens = ids(0);
     std::copy_n(tokens.begin(), tokens.size() / 2, tokens.begin() + sequence * sequences / 2);
     const auto loss = [&](double dropout, std::int64_t accumulate) {
-        TrainerOptions options = options_with(3, accumulate);
+        Gpt2Training options = options_with(3, accumulate);
         options.model.dropout = dropout;
-        Trainer trainer(*device, options);
+        Trainer trainer = gpt2_trainer(*device, options);
         const std::span<const std::int32_t> given(tokens.data(),
-                                                  static_cast<std::size_t>(trainer.tokens_per_step()));
-        return trainer.step(given, given, 1e-3).loss;
+                                                  static_cast<std::size_t>(trainer.plan().units_per_step()));
+        return trainer.step({given, given}, 1e-3).loss;
     };
     EXPECT_EQ(loss(0, 1), loss(0, 2));  // halves are exact
     EXPECT_NE(loss(0.2, 1), loss(0.2, 2));
@@ -138,29 +139,31 @@ TEST(Accumulate, EachMicroStepDropsOutOthers) {
 
 TEST(Accumulate, GradientsAreKeptOnlyWhereTheyAreAddedUp) {
     const auto device = make_cpu_device({.threads = 1});
-    Trainer single(*device, options_with(sequences, 1)), several(*device, options_with(2, 3));
+    Trainer single = gpt2_trainer(*device, options_with(sequences, 1)),
+            several = gpt2_trainer(*device, options_with(2, 3));
     const auto gradients = [](const Trainer& trainer) {
         std::int64_t bytes = 0;
-        for (const State& state : trainer.plan().graph().states())
+        for (const State& state : trainer.plan().step().graph().states())
             if (state.kind == State::Kind::gradient) bytes += state.type.bytes();
         return bytes;
     };
     EXPECT_EQ(gradients(single), 0);
-    EXPECT_EQ(single.accumulate_plan(), nullptr);
-    const std::int64_t parameters = several.options().model.parameters();
+    EXPECT_EQ(single.plan().accumulate(), nullptr);
+    const std::int64_t parameters = several.plan().facts().parameters;
     EXPECT_EQ(gradients(several), 4 * (parameters + 1));  // and the loss
     // Adding up copies nothing: sums and zeros are written straight into the states, but for zeros of equal
     // shape, of which one is made and copied.
-    EXPECT_TRUE(several.accumulate_plan()->memory().copied_updates.empty());
-    EXPECT_GE(several.memory().state, 4 * 4 * parameters);
-    EXPECT_GE(several.memory().arena, several.accumulate_plan()->memory().arena_bytes);
-    EXPECT_GE(several.memory().arena, several.plan().memory().arena_bytes);
+    EXPECT_TRUE(several.plan().accumulate()->memory().copied_updates.empty());
+    EXPECT_GE(several.plan().memory().state, 4 * 4 * parameters);
+    EXPECT_GE(several.plan().memory().arena, several.plan().accumulate()->memory().arena_bytes);
+    EXPECT_GE(several.plan().memory().arena, several.plan().step().memory().arena_bytes);
 }
 
 TEST(Accumulate, AnyBadMicroStepSkipsTheStepAndNothingOfItStays) {
     const auto device = make_cpu_device({.threads = 1});
     for (std::size_t bad : {0u, 1u, 2u}) {
-        Trainer trainer(*device, options_with(2, 3)), healthy(*device, options_with(2, 3));
+        Trainer trainer = gpt2_trainer(*device, options_with(2, 3)),
+                healthy = gpt2_trainer(*device, options_with(2, 3));
         // The channels of token 60 add up to more than FP32 holds, so a micro-step that reads it has no
         // finite loss. The others only give it a probability: their scores for it stay finite, for the
         // normalised activations that it is multiplied with add up to about 0.
@@ -174,12 +177,12 @@ TEST(Accumulate, AnyBadMicroStepSkipsTheStepAndNothingOfItStays) {
         const States before = states_of(trainer);
         std::vector<std::int32_t> poisoned = tokens;
         poisoned[bad * 2 * sequence + 4] = 60;
-        const StepResult result = trainer.step(poisoned, targets, 1e-3);
+        const StepResult result = trainer.step({poisoned, targets}, 1e-3);
         EXPECT_FALSE(result.applied);
         EXPECT_FALSE(std::isfinite(result.loss));
         EXPECT_TRUE(states_of(trainer) == before);
-        EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
-        EXPECT_TRUE(healthy.step(tokens, targets, 1e-3).applied);
+        EXPECT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
+        EXPECT_TRUE(healthy.step({tokens, targets}, 1e-3).applied);
         EXPECT_TRUE(states_of(trainer) == states_of(healthy)) << "micro-step " << bad;
     }
 }

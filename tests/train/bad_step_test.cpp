@@ -9,6 +9,7 @@
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/gpt2_training.h"
 
 namespace mantissa {
 namespace {
@@ -17,17 +18,17 @@ constexpr float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeri
 
 using States = std::vector<std::vector<std::byte>>;
 
-TrainerOptions options_with(std::int64_t accumulate, double dropout, bool fuse) {
-    TrainerOptions options{.model = {.name = "small",
-                                     .layers = 2,
-                                     .heads = 2,
-                                     .channels = 16,
-                                     .vocabulary = 40,
-                                     .context = 64,
-                                     .dropout = dropout},
-                           .batch = 2,
-                           .sequence = fuse ? 64 : 8,  // scores of 64 KB are worth a kernel
-                           .accumulate = accumulate};
+Gpt2Training options_with(std::int64_t accumulate, double dropout, bool fuse) {
+    Gpt2Training options{.model = {.name = "small",
+                                   .layers = 2,
+                                   .heads = 2,
+                                   .channels = 16,
+                                   .vocabulary = 40,
+                                   .context = 64,
+                                   .dropout = dropout},
+                         .batch = 2,
+                         .sequence = fuse ? 64 : 8,  // scores of 64 KB are worth a kernel
+                         .accumulate = accumulate};
     options.pipeline.fuse = fuse;
     if (fuse) options.pipeline.recompute = {"softmax"};  // of masked scores, which then are in memory
     return options;
@@ -39,12 +40,12 @@ struct Trained {
     std::vector<std::int32_t> tokens, targets;
 
     explicit Trained(std::int64_t accumulate = 1, double dropout = 0, bool fuse = false)
-        : trainer(*device, options_with(accumulate, dropout, fuse)) {
-        for (std::int64_t i = 0; i < trainer.tokens_per_step(); ++i) {
+        : trainer(gpt2_plan(*device, options_with(accumulate, dropout, fuse))) {
+        for (std::int64_t i = 0; i < trainer.plan().units_per_step(); ++i) {
             tokens.push_back(static_cast<std::int32_t>(i * 7 % 39));
             targets.push_back(static_cast<std::int32_t>((i * 7 + 7) % 39));
         }
-        EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+        EXPECT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
     }
 
     void put(const std::string& state, std::size_t element, float value) {
@@ -63,10 +64,10 @@ struct Trained {
     /// What a bad step is said to be, after checking that neither it nor the search left a trace.
     std::string name_of_bad_step(double learning_rate = 1e-3) {
         const States before = states();
-        EXPECT_FALSE(trainer.step(tokens, targets, learning_rate).applied);
+        EXPECT_FALSE(trainer.step({tokens, targets}, learning_rate).applied);
         EXPECT_TRUE(states() == before) << "the step";
         const std::int64_t steps = trainer.steps_done();
-        const auto found = trainer.first_non_finite(tokens, targets, learning_rate);
+        const auto found = trainer.first_non_finite({tokens, targets}, learning_rate);
         EXPECT_TRUE(states() == before) << "the search";
         EXPECT_EQ(trainer.steps_done(), steps);
         return found ? found->text() : "nothing";
@@ -128,7 +129,7 @@ TEST(BadStep, AnOperationThatOverflowsIsNamed) {
 TEST(BadStep, OnlyAStepThatWasNotAppliedCanBeSearched) {
     // To its end, a search of another would apply it once more.
     Trained run;
-    EXPECT_THROW(run.trainer.first_non_finite(run.tokens, run.targets, 1e-3), InternalError);
+    EXPECT_THROW(run.trainer.first_non_finite({run.tokens, run.targets}, 1e-3), InternalError);
 }
 
 TEST(BadStep, ABadMicroStepIsFoundWhereverItIs) {
@@ -139,7 +140,7 @@ TEST(BadStep, ABadMicroStepIsFoundWhereverItIs) {
                      "ln_f.weight holds nan: element [3] of f32[16], read first by "
                      "layer_norm in ln_f (forward, gpt2.cpp:#)");
         run.put("ln_f.weight", 3, 1);
-        EXPECT_TRUE(run.trainer.step(run.tokens, run.targets, 1e-3).applied);
+        EXPECT_TRUE(run.trainer.step({run.tokens, run.targets}, 1e-3).applied);
     }
 }
 

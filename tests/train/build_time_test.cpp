@@ -5,6 +5,7 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/gpt2_training.h"
 
 namespace mantissa {
 namespace {
@@ -14,12 +15,12 @@ TEST(BuildTimeSlow, EveryPassOverThe124MTakesLessThanHalfASecond) {
     GTEST_SKIP() << "a sanitizer's time is not the program's";
 #endif
     const auto plan = [](Device& device) {
-        TrainerOptions options{.model = nn::gpt2_config("gpt2-124m"), .batch = 4, .sequence = 1024};
+        Gpt2Training options{.model = nn::gpt2_config("gpt2-124m"), .batch = 4, .sequence = 1024};
         options.pipeline.policy = find_policy("bf16");
         std::vector<std::string> passes = optional_pass_names();
         if (!device.target().cannot_compile.empty()) std::erase(passes, "fuse");
         choose_passes(options.pipeline, passes);
-        return Trainer(device, options).build_milliseconds();
+        return gpt2_plan(device, options).build_milliseconds();
     };
     double least = 1e9;  // other work on the machine only adds to it
     for (int run = 0; run < 3; ++run) least = std::min(least, plan(*make_cpu_device({.threads = 2})));

@@ -25,7 +25,7 @@ class ExampleCheckpoint {
             moments_.push_back(
                 {{"m." + parameter.name, DType::f32, parameter.shape, bytes}, Orientation::as_is});
         }
-        model_ = export_hf_gpt2(parameters_);
+        model_ = stored_weights(parameters_, hf_gpt2_files());
     }
     ExampleCheckpoint(const ExampleCheckpoint&) = delete;
 

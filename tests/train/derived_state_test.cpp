@@ -6,6 +6,7 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "tests/support/gpt2_training.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -17,8 +18,8 @@ struct Case {
 };
 const Case cases[] = {{"bf16", 1}, {"bf16", 3}, {"fp16", 1}, {"fp16", 2}};
 
-TrainerOptions options_of(const Case& c, bool lay_out) {
-    TrainerOptions options{
+Gpt2Training options_of(const Case& c, bool lay_out) {
+    Gpt2Training options{
         .model = {.name = "small", .layers = 2, .heads = 2, .channels = 16, .vocabulary = 64, .context = 16},
         .batch = 2,
         .sequence = 16,
@@ -32,11 +33,11 @@ TrainerOptions options_of(const Case& c, bool lay_out) {
 
 StepResult step(Trainer& trainer, int shift = 0) {
     std::vector<std::int32_t> tokens, targets;
-    for (std::int64_t i = 0; i < trainer.tokens_per_step(); ++i) {
+    for (std::int64_t i = 0; i < trainer.plan().units_per_step(); ++i) {
         tokens.push_back(static_cast<std::int32_t>((i * i / 3 + i + shift) % 64));
         targets.push_back(static_cast<std::int32_t>((i * 5 + shift) % 64));
     }
-    return trainer.step(tokens, targets, 1e-2);
+    return trainer.step({tokens, targets}, 1e-2);
 }
 
 /// All states but the derived ones, by name.
@@ -50,18 +51,20 @@ std::map<std::string, std::vector<std::byte>> kept(Trainer& trainer) {
 TEST(DerivedState, TrainsToTheSameBits) {
     const auto device = make_cpu_device({.threads = 2});
     for (const Case& c : cases) {
-        Trainer plain(*device, options_of(c, false)), laid(*device, options_of(c, true));
+        Trainer plain = gpt2_trainer(*device, options_of(c, false)),
+                laid = gpt2_trainer(*device, options_of(c, true));
         for (int i = 0; i < 4; ++i)
             EXPECT_EQ(step(laid, i).loss, step(plain, i).loss) << c.policy << " " << i;
         EXPECT_TRUE(kept(laid) == kept(plain)) << c.policy;
-        EXPECT_GT(laid.memory().state, plain.memory().state);
+        EXPECT_GT(laid.plan().memory().state, plain.plan().memory().state);
     }
 }
 
 TEST(DerivedState, FollowsWhatIsWrittenFromOutsideAndABadStep) {
     const auto device = make_cpu_device({.threads = 2});
     for (const Case& c : cases) {
-        Trainer plain(*device, options_of(c, false)), laid(*device, options_of(c, true));
+        Trainer plain = gpt2_trainer(*device, options_of(c, false)),
+                laid = gpt2_trainer(*device, options_of(c, true));
         for (Trainer* trainer : {&plain, &laid}) {
             step(*trainer);
             std::vector<float> weight = trainer->state().read_f32("h.1.mlp.c_fc.weight");
@@ -82,12 +85,13 @@ TEST(DerivedState, IsNeitherSavedNorNeededToResume) {
     const auto device = make_cpu_device({.threads = 2});
     const TemporaryDirectory directory;
     for (const Case& c : cases) {
-        Trainer whole(*device, options_of(c, true)), resumed(*device, options_of(c, true));
+        Trainer whole = gpt2_trainer(*device, options_of(c, true)),
+                resumed = gpt2_trainer(*device, options_of(c, true));
         step(whole);
         const std::string place = (directory / c.policy).string() + std::to_string(c.accumulate);
         save_training(place, whole);
         // From files of a run without derived states, too: they are nothing that a checkpoint knows.
-        Trainer plain(*device, options_of(c, false));
+        Trainer plain = gpt2_trainer(*device, options_of(c, false));
         EXPECT_EQ(resume_training(place, resumed), "");
         EXPECT_EQ(resume_training(place, plain), "");
         for (int i = 1; i < 3; ++i) {
@@ -102,22 +106,23 @@ TEST(DerivedState, IsNeitherSavedNorNeededToResume) {
 
 TEST(DerivedState, TrainersThatShareOneStateDoNotReadEachOthersCopies) {
     const auto device = make_cpu_device({.threads = 2});
-    Trainer plain(*device, options_of(cases[0], false)), laid(*device, options_of(cases[0], true));
-    Trainer alone(*device, options_of(cases[0], false));
-    const Trainer* const both[] = {&plain, &laid};
-    const auto memory = allocate_training_memory(*device, both);
-    plain.share(memory);
-    laid.share(memory);
-    memory->state->initialize(alone.options().seed);
+    TrainingPlan plain_plan = gpt2_plan(*device, options_of(cases[0], false)),
+                 laid_plan = gpt2_plan(*device, options_of(cases[0], true));
+    Trainer alone = gpt2_trainer(*device, options_of(cases[0], false));
+    const TrainingPlan* const both[] = {&plain_plan, &laid_plan};
+    const auto memory = allocate_training_memory(both);
+    Trainer plain(std::move(plain_plan), memory), laid(std::move(laid_plan), memory);
+    memory->state->initialize(alone.plan().options().seed);
     for (int i = 0; i < 6; ++i) EXPECT_EQ(step(i % 2 == 0 ? laid : plain, i).loss, step(alone, i).loss) << i;
 }
 
 TEST(DerivedState, IsReadByValidation) {
     const auto device = make_cpu_device({.threads = 2});
-    Trainer plain(*device, options_of(cases[0], false)), laid(*device, options_of(cases[0], true));
+    Trainer plain = gpt2_trainer(*device, options_of(cases[0], false)),
+            laid = gpt2_trainer(*device, options_of(cases[0], true));
     std::vector<std::int32_t> tokens(32, 3), targets(32, 5);
     for (int i = 0; i < 2; ++i) {
-        EXPECT_EQ(laid.validation_loss(tokens, targets), plain.validation_loss(tokens, targets));
+        EXPECT_EQ(laid.evaluate({tokens, targets}), plain.evaluate({tokens, targets}));
         step(laid, i);
         step(plain, i);
     }

@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/nn/models/gpt2.h"
 
 namespace mantissa {
 namespace {
@@ -30,7 +31,8 @@ struct Model {
     std::unique_ptr<StateBlock> parameters;
 
     explicit Model(int threads = 2) : device(make_cpu_device({.threads = threads})) {
-        parameters = std::make_unique<StateBlock>(*device, Generator(*device, config, 1).parameters());
+        parameters = std::make_unique<StateBlock>(
+            *device, Generator(*device, nn::gpt2_language_model(config), 1).parameters());
         parameters->initialize(3);
         for (const State& state : parameters->states()) {
             if (state.initializer.kind != Initializer::Kind::normal) continue;
@@ -88,7 +90,7 @@ TEST(Generator, ScoresAreThoseOfTheWholeSequenceAtEveryPosition) {
     const double allowed = 2 * worst_error(full.scores, full.exact.data());
     ASSERT_LT(allowed, 1e-4);
     for (std::int64_t prompt : {1, 2, 7, 18, 19}) {
-        Generator generator(*model.device, config, prompt);
+        Generator generator(*model.device, nn::gpt2_language_model(config), prompt);
         generator.allocate(*model.parameters);
         std::vector<float> scores =
             generator.prompt(std::span(tokens).first(static_cast<std::size_t>(prompt)));
@@ -107,7 +109,8 @@ TEST(Generator, ScoresAreThoseOfTheWholeSequenceAtEveryPosition) {
 TEST(Generator, AnotherPromptStartsAnew) {
     Model model;
     const std::vector<std::int32_t> tokens = some_tokens(12);
-    Generator used(*model.device, config, 4), fresh(*model.device, config, 4);
+    Generator used(*model.device, nn::gpt2_language_model(config), 4),
+        fresh(*model.device, nn::gpt2_language_model(config), 4);
     used.allocate(*model.parameters);
     fresh.allocate(*model.parameters);
     used.prompt(std::span(tokens).first(4));
@@ -121,7 +124,7 @@ TEST(Generator, PromptsThatDoNotFitAreRefused) {
     const auto device = make_cpu_device({.threads = 1});
     const auto error_of = [&](std::int64_t tokens) -> std::string {
         try {
-            Generator(*device, config, tokens);
+            Generator(*device, nn::gpt2_language_model(config), tokens);
         } catch (const UserError& error) {
             return error.what();
         }
@@ -134,7 +137,7 @@ TEST(Generator, PromptsThatDoNotFitAreRefused) {
 
 std::vector<std::int32_t> text_of(const GenerateOptions& options, int threads = 2) {
     Model model(threads);
-    Generator generator(*model.device, config, 3);
+    Generator generator(*model.device, nn::gpt2_language_model(config), 3);
     generator.allocate(*model.parameters);
     std::vector<std::int32_t> shown;
     const Generated generated =
@@ -158,7 +161,7 @@ TEST(Generate, TheTextFollowsFromTheSeed) {
 
 TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
     Model model;
-    Generator generator(*model.device, config, 3);
+    Generator generator(*model.device, nn::gpt2_language_model(config), 3);
     generator.allocate(*model.parameters);
     const auto ended = [&](const GenerateOptions& options) {
         return generate(generator, some_tokens(3), options, [](std::int32_t) {});
@@ -185,7 +188,7 @@ double log_softmax(const double* scores, std::int32_t token) {
 
 TEST(Generate, SaysHowProbableEachTokenWas) {
     Model model;
-    Generator generator(*model.device, config, 3);
+    Generator generator(*model.device, nn::gpt2_language_model(config), 3);
     generator.allocate(*model.parameters);
     // At this temperature most tokens drawn are improbable ones, of all over the vocabulary.
     const Generated generated =

@@ -11,6 +11,7 @@
 #include "mantissa/graph/reference.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/gpt2_training.h"
 
 namespace mantissa {
 namespace {
@@ -130,18 +131,18 @@ struct Drift {
 };
 Drift drift_after_twenty_steps(const Fixture& fixture, double learning_rate) {
     const auto device = make_cpu_device({.threads = 2});
-    Trainer trainer(*device,
-                    {.model = config,
-                     .batch = 2,
-                     .sequence = config.context,
-                     .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}});
+    Trainer trainer = gpt2_trainer(
+        *device, {.model = config,
+                  .batch = 2,
+                  .sequence = config.context,
+                  .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}});
     load_parameters(trainer.state(), fixture);
     const auto tokens = fixture.values<std::int32_t>("tokens"),
                targets = fixture.values<std::int32_t>("targets");
     const auto losses = fixture.values<double>("losses");
     Drift drift;
     for (double expected : losses) {
-        const StepResult result = trainer.step(tokens, targets, learning_rate);
+        const StepResult result = trainer.step({tokens, targets}, learning_rate);
         EXPECT_TRUE(result.applied);
         drift.losses =
             std::max(drift.losses, std::abs(static_cast<double>(result.loss) - expected) / expected);

@@ -7,10 +7,11 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/batches.h"
+#include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "tests/support/gpt2_training.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -30,8 +31,8 @@ struct Setting {
     }
 };
 
-TrainerOptions options_of(const Setting& setting, bool pad) {
-    TrainerOptions options{
+Gpt2Training options_of(const Setting& setting, bool pad) {
+    Gpt2Training options{
         .model = {.name = "small", .layers = 2, .heads = 2, .channels = 32, .vocabulary = V, .context = T},
         .batch = B,
         .sequence = T,
@@ -51,9 +52,9 @@ std::vector<StepResult> train(Trainer& trainer, std::int64_t last) {
     std::vector<std::int32_t> text;
     for (std::int32_t i = 0; i < 2000; ++i) text.push_back((i * i / 7 + i) % static_cast<std::int32_t>(V));
     const TokenStream stream(text);
-    const std::int64_t micro_steps = trainer.options().accumulate;
-    const BatchSource batches(stream, stream.all(), {.batch = B, .sequence = T, .accumulate = micro_steps});
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.tokens_per_step())),
+    const std::int64_t micro_steps = trainer.plan().options().accumulate;
+    const TextWindows batches(stream, stream.all(), T, {.batch = B, .accumulate = micro_steps});
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.plan().units_per_step())),
         targets(tokens.size());
     std::vector<StepResult> results;
     while (trainer.steps_done() < last) {
@@ -62,7 +63,7 @@ std::vector<StepResult> train(Trainer& trainer, std::int64_t last) {
             batches.fill(static_cast<std::uint64_t>(trainer.steps_done()), i,
                          std::span(tokens).subspan(first, size), std::span(targets).subspan(first, size));
         }
-        results.push_back(trainer.step(tokens, targets, 1e-3));
+        results.push_back(trainer.step({tokens, targets}, 1e-3));
     }
     return results;
 }
@@ -97,11 +98,12 @@ std::vector<Setting> settings(const Device& device) {
 TEST(Padded, TrainsAsUnpaddedDoesInEverySetting) {
     const auto device = make_cpu_device({.threads = 1});
     for (const Setting& setting : settings(*device)) {
-        Trainer plain(*device, options_of(setting, false)), padded(*device, options_of(setting, true));
-        ASSERT_EQ(padded.padded().size(), 1u) << setting.text();
-        EXPECT_EQ(padded.padded()[0].name, "wte.weight");
-        EXPECT_EQ(padded.padded()[0].zero_rows, 3);
-        EXPECT_TRUE(plain.padded().empty());
+        Trainer plain = gpt2_trainer(*device, options_of(setting, false)),
+                padded = gpt2_trainer(*device, options_of(setting, true));
+        ASSERT_EQ(padded.plan().padded().size(), 1u) << setting.text();
+        EXPECT_EQ(padded.plan().padded()[0].name, "wte.weight");
+        EXPECT_EQ(padded.plan().padded()[0].zero_rows, 3);
+        EXPECT_TRUE(plain.plan().padded().empty());
         const std::vector<StepResult> expected = train(plain, 6), got = train(padded, 6);
         // Sums of V terms are cut elsewhere, so that products differ by roundings: those of FP32, and where
         // one moves a number over a border of the short format, that format's, a few of them in a mean over
@@ -125,10 +127,11 @@ TEST(Padded, TrainsAsUnpaddedDoesInEverySetting) {
 TEST(Padded, RunsNoOperationToPadOrToCut) {
     const auto device = make_cpu_device({.threads = 1});
     for (const Setting& setting : settings(*device)) {
-        const Trainer plain(*device, options_of(setting, false)), padded(*device, options_of(setting, true));
+        const TrainingPlan plain = gpt2_plan(*device, options_of(setting, false)),
+                           padded = gpt2_plan(*device, options_of(setting, true));
         for (const char* op : {"pad", "slice"})
-            EXPECT_EQ(padded.plan().kernels_of(op), plain.plan().kernels_of(op)) << setting.text();
-        EXPECT_EQ(padded.plan().nodes().size(), plain.plan().nodes().size()) << setting.text();
+            EXPECT_EQ(padded.step().kernels_of(op), plain.step().kernels_of(op)) << setting.text();
+        EXPECT_EQ(padded.step().nodes().size(), plain.step().nodes().size()) << setting.text();
     }
 }
 
@@ -136,20 +139,21 @@ TEST(Padded, ValidationIsPaddedToo) {
     const auto device = make_cpu_device({.threads = 1});
     for (const bool chunked : {false, true}) {
         const Setting setting{.chunk_loss = chunked};
-        Trainer plain(*device, options_of(setting, false)), padded(*device, options_of(setting, true));
+        Trainer plain = gpt2_trainer(*device, options_of(setting, false)),
+                padded = gpt2_trainer(*device, options_of(setting, true));
         const std::vector<std::int32_t> tokens(B * T, 252), targets(B * T, 9);
-        EXPECT_FLOAT_EQ(padded.validation_loss(tokens, targets), plain.validation_loss(tokens, targets));
+        EXPECT_FLOAT_EQ(padded.evaluate({tokens, targets}), plain.evaluate({tokens, targets}));
     }
 }
 
 TEST(Padded, ATokenBehindTheVocabularyIsNamedAndNotRead) {
     const auto device = make_cpu_device({.threads = 1});
     for (const bool chunked : {false, true}) {
-        Trainer padded(*device, options_of({.chunk_loss = chunked}, true));
+        Trainer padded = gpt2_trainer(*device, options_of({.chunk_loss = chunked}, true));
         std::vector<std::int32_t> tokens(B * T, 5), targets(B * T, 9);
         const auto error_of_step = [&]() -> std::string {
             try {
-                padded.step(tokens, targets, 1e-3);
+                padded.step({tokens, targets}, 1e-3);
             } catch (const UserError& error) {
                 return error.what();
             }
@@ -175,7 +179,8 @@ TEST(Padded, CheckpointsKnowNothingOfIt) {
     const auto device = make_cpu_device({.threads = 1});
     for (const bool from_padded : {false, true}) {
         const TemporaryDirectory directory;
-        Trainer saved(*device, options_of({}, from_padded)), resumed(*device, options_of({}, !from_padded));
+        Trainer saved = gpt2_trainer(*device, options_of({}, from_padded)),
+                resumed = gpt2_trainer(*device, options_of({}, !from_padded));
         train(saved, 3);
         save_training(directory / "run", saved);
         EXPECT_NE(resume_training(directory / "run", resumed).find(R"("pad")"), std::string::npos);
@@ -195,13 +200,13 @@ TEST(Padded, CheckpointsKnowNothingOfIt) {
 
 TEST(Padded, SharesItsStateWithTrainersThatDoNotPad) {
     const auto device = make_cpu_device({.threads = 1});
-    Trainer plain(*device, options_of({}, false)), padded(*device, options_of({}, true));
-    Trainer alone(*device, options_of({}, false));
-    const Trainer* both[] = {&plain, &padded};
-    const auto memory = allocate_training_memory(*device, both);
-    plain.share(memory);
-    padded.share(memory);
-    memory->state->initialize(plain.options().seed);
+    TrainingPlan plain_plan = gpt2_plan(*device, options_of({}, false)),
+                 padded_plan = gpt2_plan(*device, options_of({}, true));
+    Trainer alone = gpt2_trainer(*device, options_of({}, false));
+    const TrainingPlan* const both[] = {&plain_plan, &padded_plan};
+    const auto memory = allocate_training_memory(both);
+    Trainer plain(std::move(plain_plan), memory), padded(std::move(padded_plan), memory);
+    memory->state->initialize(plain.plan().options().seed);
     EXPECT_EQ(memory->state->zero_rows("wte.weight"), 3);
     const auto losses = [](const std::vector<StepResult>& results) {
         std::vector<float> values;

@@ -4,11 +4,12 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/batches.h"
+#include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/perplexity.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/gpt2_training.h"
 
 namespace mantissa {
 namespace {
@@ -39,21 +40,21 @@ struct Trained {
     float loss = 0;
 
     Trained() {
-        TrainerOptions options{.model = config, .batch = 8, .sequence = 64, .optimizer = {.clip = 1.0}};
+        Gpt2Training options{.model = config, .batch = 8, .sequence = 64, .optimizer = {.clip = 1.0}};
         options.pipeline.policy = find_policy("bf16");
         options.pipeline.lay_out = true;
-        trainer = std::make_unique<Trainer>(*device, options);
+        trainer = std::make_unique<Trainer>(gpt2_plan(*device, options));
         const TokenStream stream(text);
-        const BatchSource batches(stream, {0, 50000}, {.batch = 8, .sequence = 64});
+        const TextWindows batches(stream, {0, 50000}, 64, {.batch = 8});
         std::vector<std::int32_t> tokens(8 * 64), targets(8 * 64);
         for (std::uint64_t i = 0; i < 300; ++i) {
             batches.fill(i, 0, tokens, targets);
-            loss = trainer->step(tokens, targets, 4e-3).loss;
+            loss = trainer->step({tokens, targets}, 4e-3).loss;
         }
     }
 
     Perplexity under(const char* policy) {
-        return perplexity(*device, config, find_policy(policy), trainer->state(),
+        return perplexity(*device, nn::gpt2_language_model(config), find_policy(policy), trainer->state(),
                           std::span(text).subspan(50000, 4096));
     }
 };
@@ -73,7 +74,7 @@ TEST(QuantizedModel, Int8LosesLessThanAHundredthOfPerplexity) {
     std::printf("perplexity: fp32 %.4f, bf16 %.4f, int8 %.4f, int4 %.4f\n", fp32.value(), bf16.value(),
                 int8.value(), int4.value());
     for (const char* policy : {"bf16", "int8", "int4"}) {
-        Generator generator(*model.device, model.config, 5, find_policy(policy));
+        Generator generator(*model.device, nn::gpt2_language_model(model.config), 5, find_policy(policy));
         generator.allocate(model.trainer->state());
         const Generated generated =
             generate(generator, std::span(model.text).subspan(50000, 5),
@@ -90,13 +91,15 @@ TEST(QuantizedModel, KeptKeysGiveThePerplexityOfTheWhole) {
         .name = "small", .layers = 2, .heads = 3, .channels = 24, .vocabulary = 71, .context = 19};
     const std::vector<std::int32_t> tokens{3, 14, 15, 9,  26, 53, 58, 9,  7, 9,
                                            3, 23, 8,  46, 26, 43, 38, 32, 7};
-    StateBlock parameters(*device, Generator(*device, config, 1).parameters());
+    StateBlock parameters(*device, Generator(*device, nn::gpt2_language_model(config), 1).parameters());
     parameters.initialize(3);
     for (const char* policy : {"fp32", "bf16", "fp16", "int8", "int4"}) {
-        const double whole = perplexity(*device, config, find_policy(policy), parameters, tokens).loss;
-        Generator generator(*device, config, 4, find_policy(policy));
+        const double whole =
+            perplexity(*device, nn::gpt2_language_model(config), find_policy(policy), parameters, tokens)
+                .loss;
+        Generator generator(*device, nn::gpt2_language_model(config), 4, find_policy(policy));
         generator.allocate(parameters);
-        Generator first(*device, config, 1, find_policy(policy));
+        Generator first(*device, nn::gpt2_language_model(config), 1, find_policy(policy));
         first.allocate(parameters);
         double loss = 0;
         // Tokens 1 to 3 by one generator, the others after a prompt of 4 by the other.
@@ -115,9 +118,11 @@ TEST(QuantizedModel, KeptKeysGiveThePerplexityOfTheWhole) {
 TEST(QuantizedModel, ATextOfOneTokenIsRefused) {
     const auto device = make_cpu_device({.threads = 1});
     const nn::Gpt2Config config = nn::gpt2_config("gpt2-tiny");
-    StateBlock parameters(*device, Generator(*device, config, 1).parameters());
+    StateBlock parameters(*device, Generator(*device, nn::gpt2_language_model(config), 1).parameters());
     const std::int32_t token = 3;
-    EXPECT_THROW(perplexity(*device, config, find_policy("int8"), parameters, {&token, 1}), UserError);
+    EXPECT_THROW(
+        perplexity(*device, nn::gpt2_language_model(config), find_policy("int8"), parameters, {&token, 1}),
+        UserError);
 }
 
 }  // namespace

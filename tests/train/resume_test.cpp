@@ -2,16 +2,17 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/data/batches.h"
+#include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "tests/support/gpt2_training.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
 
-TrainerOptions options_with(double dropout, std::uint64_t seed = 1337, std::int64_t accumulate = 1) {
+Gpt2Training options_with(double dropout, std::uint64_t seed = 1337, std::int64_t accumulate = 1) {
     return {.model = {.name = "small",
                       .layers = 2,
                       .heads = 2,
@@ -35,9 +36,9 @@ std::vector<std::int32_t> text() {
 /// Runs up to step `last` and returns the losses.
 std::vector<float> train(Trainer& trainer, std::int64_t last) {
     const TokenStream stream(text());
-    const std::int64_t accumulate = trainer.options().accumulate;
-    const BatchSource batches(stream, stream.all(), {.batch = 2, .sequence = 16, .accumulate = accumulate});
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.tokens_per_step())),
+    const std::int64_t accumulate = trainer.plan().options().accumulate;
+    const TextWindows batches(stream, stream.all(), 16, {.batch = 2, .accumulate = accumulate});
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(trainer.plan().units_per_step())),
         targets(tokens.size());
     std::vector<float> losses;
     while (trainer.steps_done() < last) {
@@ -45,7 +46,7 @@ std::vector<float> train(Trainer& trainer, std::int64_t last) {
             batches.fill(static_cast<std::uint64_t>(trainer.steps_done()), i,
                          std::span(tokens).subspan(static_cast<std::size_t>(32 * i), 32),
                          std::span(targets).subspan(static_cast<std::size_t>(32 * i), 32));
-        losses.push_back(trainer.step(tokens, targets, 1e-3).loss);
+        losses.push_back(trainer.step({tokens, targets}, 1e-3).loss);
     }
     return losses;
 }
@@ -56,15 +57,15 @@ std::vector<std::vector<std::byte>> states(Trainer& trainer) {
     return values;
 }
 
-TEST(Resume, AnotherPolicyIsNamedBeforeItsLossScale) {
+TEST(Resume, AnotherPolicyIsNamed) {
     const auto device = make_cpu_device({.threads = 1});
     const TemporaryDirectory directory;
-    Trainer first(*device, options_with(0));
+    Trainer first = gpt2_trainer(*device, options_with(0));
     save_training(directory / "run", first);
-    TrainerOptions options = options_with(0);
+    Gpt2Training options = options_with(0);
     options.pipeline.policy = find_policy("fp16");
     options.loss_scale = default_loss_scale(options.pipeline.policy);
-    Trainer second(*device, options);
+    Trainer second = gpt2_trainer(*device, options);
     try {
         resume_training(directory / "run", second);
         ADD_FAILURE() << "a run of another policy was resumed";
@@ -77,13 +78,13 @@ TEST(Resume, AnotherPolicyIsNamedBeforeItsLossScale) {
 TEST(Resume, SaysThatOtherPassesRoundOtherwise) {
     const auto device = make_cpu_device({.threads = 1});
     const TemporaryDirectory directory;
-    TrainerOptions options = options_with(0);
-    Trainer first(*device, options);
+    Gpt2Training options = options_with(0);
+    Trainer first = gpt2_trainer(*device, options);
     train(first, 2);
     save_training(directory / "run", first);
     options.pipeline.match_attention = true;
     options.pipeline.recompute = {"gelu"};
-    Trainer second(*device, options);
+    Trainer second = gpt2_trainer(*device, options);
     const std::string warning = resume_training(directory / "run", second);
     EXPECT_EQ(second.steps_done(), 2);
     EXPECT_EQ(states(second), states(first));
@@ -96,7 +97,7 @@ TEST(Resume, SaysThatOtherPassesRoundOtherwise) {
 TEST(Resume, SaysThatItGoesOnFromOtherInputs) {
     const auto device = make_cpu_device({.threads = 1});
     const TemporaryDirectory directory;
-    Trainer first(*device, options_with(0)), second(*device, options_with(0));
+    Trainer first = gpt2_trainer(*device, options_with(0)), second = gpt2_trainer(*device, options_with(0));
     const RunInputs inputs = {{"tokens", "1000"}, {"learning_rate", "0.001"}};
     save_training(directory / "run", first, inputs);
     EXPECT_EQ(resume_training(directory / "run", second, inputs), "");
@@ -118,9 +119,10 @@ TEST(Resume, GoesOnToTheSameBits) {
     for (const auto& [dropout, accumulate, policy] :
          {Case{0.0, 1, "fp32"}, Case{0.2, 1, "fp32"}, Case{0.2, 3, "fp32"}, Case{0.2, 3, "bf16"}}) {
         const TemporaryDirectory directory;
-        TrainerOptions options = options_with(dropout, 1337, accumulate);
+        Gpt2Training options = options_with(dropout, 1337, accumulate);
         options.pipeline.policy = find_policy(policy);
-        Trainer whole(*device, options), first(*device, options), second(*device, options);
+        Trainer whole = gpt2_trainer(*device, options), first = gpt2_trainer(*device, options),
+                second = gpt2_trainer(*device, options);
         const std::vector<float> losses = train(whole, 9);
         train(first, 4);
         save_training(directory / "run", first);
@@ -134,10 +136,10 @@ TEST(Resume, GoesOnToTheSameBits) {
 TEST(Resume, AnotherRunIsRefusedAndTheTrainerUntouched) {
     const auto device = make_cpu_device({.threads = 1});
     const TemporaryDirectory directory;
-    Trainer saved(*device, options_with(0));
+    Trainer saved = gpt2_trainer(*device, options_with(0));
     train(saved, 2);
     save_training(directory / "run", saved);
-    Trainer other(*device, options_with(0, /*seed=*/7));
+    Trainer other = gpt2_trainer(*device, options_with(0, /*seed=*/7));
     const auto before = states(other);
     try {
         resume_training(directory / "run", other);
@@ -151,10 +153,33 @@ TEST(Resume, AnotherRunIsRefusedAndTheTrainerUntouched) {
     EXPECT_EQ(other.steps_done(), 0);
 }
 
+TEST(Resume, AnotherConfigurationIsRefusedWithEachDifferenceNamed) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Trainer saved = gpt2_trainer(*device, options_with(0));
+    save_training(directory / "run", saved);
+    Gpt2Training options = options_with(0.25);
+    options.model.heads = 4;  // the same parameters in the same shapes
+    options.optimizer.beta1 = 0.5;
+    Trainer other = gpt2_trainer(*device, options);
+    try {
+        resume_training(directory / "run", other);
+        FAIL() << "a run with other heads was resumed";
+    } catch (const UserError& error) {
+        EXPECT_NE(
+            std::string(error.what())
+                .find("it was trained with adamw.beta1 = 0.9, this run has 0.5; model.dropout = 0.0, this "
+                      "run has 0.25; model.heads = 2, this run has 4; give the same"),
+            std::string::npos)
+            << error.what();
+    }
+}
+
 TEST(Resume, AnotherAccumulationIsRefused) {
     const auto device = make_cpu_device({.threads = 1});
     const TemporaryDirectory directory;
-    Trainer saved(*device, options_with(0, 1337, 2)), other(*device, options_with(0, 1337, 3));
+    Trainer saved = gpt2_trainer(*device, options_with(0, 1337, 2)),
+            other = gpt2_trainer(*device, options_with(0, 1337, 3));
     train(saved, 1);
     save_training(directory / "run", saved);
     EXPECT_THROW(resume_training(directory / "run", other), UserError);
@@ -162,17 +187,18 @@ TEST(Resume, AnotherAccumulationIsRefused) {
 
 TEST(Resume, ValidationChangesNothing) {
     const auto device = make_cpu_device({.threads = 1});
-    Trainer plain(*device, options_with(0)), validated(*device, options_with(0));
+    Trainer plain = gpt2_trainer(*device, options_with(0)),
+            validated = gpt2_trainer(*device, options_with(0));
     const std::vector<std::int32_t> tokens(32, 5), targets(32, 9);
     train(plain, 3);
     train(validated, 1);
-    const float loss = validated.validation_loss(tokens, targets);
-    EXPECT_EQ(validated.validation_loss(tokens, targets), loss);
+    const float loss = validated.evaluate({tokens, targets});
+    EXPECT_EQ(validated.evaluate({tokens, targets}), loss);
     train(validated, 3);
     EXPECT_EQ(states(validated), states(plain));
     // The loss that a step reports is that of the parameters before it: what validation gives.
-    const float next = validated.validation_loss(tokens, targets);
-    EXPECT_EQ(validated.step(tokens, targets, 1e-3).loss, next);
+    const float next = validated.evaluate({tokens, targets});
+    EXPECT_EQ(validated.step({tokens, targets}, 1e-3).loss, next);
 }
 
 TEST(Schedule, WarmsUpThenFollowsACosine) {

@@ -8,10 +8,11 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
-#include "mantissa/data/batches.h"
+#include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/reference.h"
+#include "tests/support/gpt2_training.h"
 
 namespace mantissa {
 namespace {
@@ -44,15 +45,15 @@ struct Trained {
 
 Trained train(int threads, int steps, double dropout) {
     const auto device = make_cpu_device({.threads = threads});
-    Trainer trainer(*device,
-                    {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = {.clip = 1.0}});
+    Trainer trainer = gpt2_trainer(
+        *device, {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = {.clip = 1.0}});
     const TokenStream stream(some_text(2000));
-    const BatchSource batches(stream, stream.all(), {.batch = 3, .sequence = 23});
+    const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
     std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
     Trained trained;
     for (int i = 0; i < steps; ++i) {
         batches.fill(static_cast<std::uint64_t>(i), 0, tokens, targets);
-        trained.losses.push_back(trainer.step(tokens, targets, 1e-3).loss);
+        trained.losses.push_back(trainer.step({tokens, targets}, 1e-3).loss);
     }
     for (const State& state : trainer.state().states())
         trained.states.push_back(trainer.state().read(state.name));
@@ -80,53 +81,53 @@ TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {
                                    .vocabulary = V,
                                    .context = 1024,
                                    .dropout = 0};
-        TrainerOptions options{.model = model, .batch = B, .sequence = T, .accumulate = 2};
+        Gpt2Training options{.model = model, .batch = B, .sequence = T, .accumulate = 2};
         options.loss_scale.kind = LossScaleOptions::Kind::dynamic;
         options.pipeline.policy = find_policy(policy);
         options.pipeline.match_attention = true;
         options.pipeline.chunk_loss = chunked;
-        return Trainer(*device, options);
+        return gpt2_trainer(*device, options);
     };
     const TokenStream stream(some_text(20000));
-    const BatchSource batches(stream, stream.all(), {.batch = 2 * B, .sequence = T});
+    const TextWindows batches(stream, stream.all(), T, {.batch = 2 * B});
     std::vector<std::int32_t> tokens(2 * B * T), targets(2 * B * T);
     batches.fill(0, 0, tokens, targets);
     // FP32: two orders of the same sums. BF16: the logits are rounded alike in both.
     for (const char* policy : {"fp32", "bf16"}) {
         Trainer whole = trainer(policy, false), chunked = trainer(policy, true);
-        EXPECT_TRUE(whole.plan().kernels_of("linear_cross_entropy").empty());
-        EXPECT_EQ(chunked.plan().kernels_of("linear_cross_entropy").size(), 1u);
-        EXPECT_LE(chunked.memory().arena, whole.memory().arena - B * T * V * 2) << policy;
+        EXPECT_TRUE(whole.plan().step().kernels_of("linear_cross_entropy").empty());
+        EXPECT_EQ(chunked.plan().step().kernels_of("linear_cross_entropy").size(), 1u);
+        EXPECT_LE(chunked.plan().memory().arena, whole.plan().memory().arena - B * T * V * 2) << policy;
         for (int step = 0; step < 3; ++step) {
-            const StepResult expected = whole.step(tokens, targets, 1e-2);
-            const StepResult got = chunked.step(tokens, targets, 1e-2);
+            const StepResult expected = whole.step({tokens, targets}, 1e-2);
+            const StepResult got = chunked.step({tokens, targets}, 1e-2);
             EXPECT_NEAR(got.loss, expected.loss, 1e-5f * expected.loss) << policy << " step " << step;
             EXPECT_NEAR(got.gradient_norm, expected.gradient_norm, 1e-3f * expected.gradient_norm);
         }
         const auto first = std::span(tokens).first(B * T), then = std::span(targets).first(B * T);
-        const float expected = whole.validation_loss(first, then);
-        EXPECT_NEAR(chunked.validation_loss(first, then), expected, 1e-5f * expected) << policy;
+        const float expected = whole.evaluate({first, then});
+        EXPECT_NEAR(chunked.evaluate({first, then}), expected, 1e-5f * expected) << policy;
     }
 }
 
 /// Dropout in its weights hides attention in training, and validation has none.
 TEST(Trainer, ValidationMayNeedAnArenaOfItsOwn) {
     const auto device = make_cpu_device();
-    TrainerOptions options{.model = {.name = "small",
-                                     .layers = 1,
-                                     .heads = 3,
-                                     .channels = 12,
-                                     .vocabulary = 33,
-                                     .context = 3,
-                                     .dropout = 0.1},
-                           .batch = 3,
-                           .sequence = 3};
-    Trainer plain(*device, options);
+    Gpt2Training options{.model = {.name = "small",
+                                   .layers = 1,
+                                   .heads = 3,
+                                   .channels = 12,
+                                   .vocabulary = 33,
+                                   .context = 3,
+                                   .dropout = 0.1},
+                         .batch = 3,
+                         .sequence = 3};
+    Trainer plain = gpt2_trainer(*device, options);
     options.pipeline.match_attention = true;
-    Trainer matched(*device, options);
+    Trainer matched = gpt2_trainer(*device, options);
     const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9}, targets{2, 3, 4, 5, 6, 7, 8, 9, 10};
-    EXPECT_EQ(matched.step(tokens, targets, 1e-3).loss, plain.step(tokens, targets, 1e-3).loss);
-    EXPECT_NEAR(matched.validation_loss(tokens, targets), plain.validation_loss(tokens, targets), 1e-5);
+    EXPECT_EQ(matched.step({tokens, targets}, 1e-3).loss, plain.step({tokens, targets}, 1e-3).loss);
+    EXPECT_NEAR(matched.evaluate({tokens, targets}), plain.evaluate({tokens, targets}), 1e-5);
 }
 
 TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequence) {
@@ -139,56 +140,57 @@ TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequenc
                                    .vocabulary = 256,
                                    .context = 4096,
                                    .dropout = 0};
-        TrainerOptions options{.model = model, .batch = 1, .sequence = sequence};
+        Gpt2Training options{.model = model, .batch = 1, .sequence = sequence};
         options.pipeline.match_attention = matched;
-        return Trainer(*device, options);
+        return gpt2_trainer(*device, options);
     };
     const std::int64_t T = 4096;
     Trainer plain = trainer(T, false), matched = trainer(T, true);
-    EXPECT_TRUE(plain.plan().kernels_of("attention").empty());
-    EXPECT_EQ(matched.plan().kernels_of("attention").size(), 1u);
-    EXPECT_EQ(matched.plan().kernels_of("attention_grad").size(), 1u);
+    EXPECT_TRUE(plain.plan().step().kernels_of("attention").empty());
+    EXPECT_EQ(matched.plan().step().kernels_of("attention").size(), 1u);
+    EXPECT_EQ(matched.plan().step().kernels_of("attention_grad").size(), 1u);
     // Eight times the sequence of 512; the scores alone are T^2 numbers.
-    EXPECT_LE(matched.memory().arena, 8 * trainer(T / 8, true).memory().arena);
-    EXPECT_GE(plain.memory().arena, T * T * 4);
-    EXPECT_LT(matched.memory().arena, T * T * 4);
+    EXPECT_LE(matched.plan().memory().arena, 8 * trainer(T / 8, true).plan().memory().arena);
+    EXPECT_GE(plain.plan().memory().arena, T * T * 4);
+    EXPECT_LT(matched.plan().memory().arena, T * T * 4);
 
     const TokenStream stream(some_text(5000));
-    const BatchSource batches(stream, stream.all(), {.batch = 1, .sequence = T});
+    const TextWindows batches(stream, stream.all(), T, {.batch = 1});
     std::vector<std::int32_t> tokens(T), targets(T);
     batches.fill(0, 0, tokens, targets);
     for (int step = 0; step < 3; ++step) {
-        const StepResult expected = plain.step(tokens, targets, 1e-2);
-        const StepResult got = matched.step(tokens, targets, 1e-2);
+        const StepResult expected = plain.step({tokens, targets}, 1e-2);
+        const StepResult got = matched.step({tokens, targets}, 1e-2);
         // Two orders of the same sums: FP32's 6e-8 over some hundred operations in a row.
         EXPECT_NEAR(got.loss, expected.loss, 1e-5f * expected.loss) << "step " << step;
         EXPECT_NEAR(got.gradient_norm, expected.gradient_norm, 1e-3f * expected.gradient_norm);
     }
-    const float expected = plain.validation_loss(tokens, targets);
-    EXPECT_NEAR(matched.validation_loss(tokens, targets), expected, 1e-5f * expected);
+    const float expected = plain.evaluate({tokens, targets});
+    EXPECT_NEAR(matched.evaluate({tokens, targets}), expected, 1e-5f * expected);
 }
 
 TEST(Trainer, OverfitsOneKilobyteOfText) {
     const auto device = make_cpu_device();
     const nn::Gpt2Config model = nn::gpt2_config("gpt2-tiny");
-    Trainer trainer(*device, {.model = model, .batch = 4, .sequence = 255, .optimizer = {.weight_decay = 0}});
+    Trainer trainer = gpt2_trainer(
+        *device, {.model = model, .batch = 4, .sequence = 255, .optimizer = {.weight_decay = 0}});
     const TokenStream stream(some_text(1024));
-    const BatchSource batches(stream, stream.all(), {.batch = 4, .sequence = 255});
+    const TextWindows batches(stream, stream.all(), 255, {.batch = 4});
     std::vector<std::int32_t> tokens(4 * 255), targets(4 * 255);
     float loss = INFINITY;
     int steps = 0;
     for (; steps < 400 && !(loss < 0.1f); ++steps) {
         batches.fill(0, 0, tokens, targets);
-        loss = trainer.step(tokens, targets, 2e-3).loss;
+        loss = trainer.step({tokens, targets}, 2e-3).loss;
     }
     EXPECT_LT(loss, 0.1f) << "after " << steps << " steps";
 }
 
 TEST(Trainer, AStepThatIsNotFiniteLeavesNoTrace) {
     const auto device = make_cpu_device();
-    Trainer trainer(*device, {.model = small_model(), .batch = 2, .sequence = 24});
+    Trainer trainer = gpt2_trainer(*device, {.model = small_model(), .batch = 2, .sequence = 24});
     const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
-    ASSERT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+    ASSERT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
     StateBlock& state = trainer.state();
     const std::string poisoned = "h.0.mlp.c_fc.bias";
     for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
@@ -198,22 +200,22 @@ TEST(Trainer, AStepThatIsNotFiniteLeavesNoTrace) {
         state.write(poisoned, std::as_bytes(std::span<const float>(values)));
         std::vector<std::vector<std::byte>> before;
         for (const State& entry : state.states()) before.push_back(state.read(entry.name));
-        EXPECT_FALSE(trainer.step(tokens, targets, 1e-3).applied);
+        EXPECT_FALSE(trainer.step({tokens, targets}, 1e-3).applied);
         for (std::size_t i = 0; i < before.size(); ++i)
             EXPECT_EQ(state.read(state.states()[i].name), before[i]) << state.states()[i].name;
         state.write(poisoned, healthy);
     }
-    EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+    EXPECT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
 }
 
 TEST(Trainer, ClippingScalesTheGradientToItsNorm) {
     // One step of a fresh AdamW does not depend on the gradient's scale but for epsilon, so the moments tell.
     const auto device = make_cpu_device();
     const auto moments_after = [&](double clip, float* norm) {
-        Trainer trainer(*device,
-                        {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = {.clip = clip}});
+        Trainer trainer = gpt2_trainer(
+            *device, {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = {.clip = clip}});
         const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
-        *norm = trainer.step(tokens, targets, 1e-3).gradient_norm;
+        *norm = trainer.step({tokens, targets}, 1e-3).gradient_norm;
         return trainer.state().read_f32("adamw.m.wte.weight");
     };
     float norm = 0, same_norm = 0;
@@ -228,13 +230,14 @@ TEST(Trainer, ClippingScalesTheGradientToItsNorm) {
 TEST(Trainer, ALossScaleThatIsAPowerOfTwoChangesNoBitInFp32) {
     const auto device = make_cpu_device();
     const auto parameters_after = [&](LossScaleOptions::Kind kind) {
-        Trainer trainer(*device, {.model = small_model(),
-                                  .batch = 2,
-                                  .sequence = 24,
-                                  .optimizer = {.clip = 1.0},
-                                  .loss_scale = {.kind = kind, .initial = 1024, .interval = 2}});
+        Trainer trainer =
+            gpt2_trainer(*device, {.model = small_model(),
+                                   .batch = 2,
+                                   .sequence = 24,
+                                   .optimizer = {.clip = 1.0},
+                                   .loss_scale = {.kind = kind, .initial = 1024, .interval = 2}});
         const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
-        for (int step = 0; step < 4; ++step) EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+        for (int step = 0; step < 4; ++step) EXPECT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
         if (kind == LossScaleOptions::Kind::dynamic) {
             EXPECT_EQ(trainer.loss_scale().scale, 4096);
         }
@@ -247,12 +250,13 @@ TEST(Trainer, ALossScaleThatIsAPowerOfTwoChangesNoBitInFp32) {
 
 TEST(Trainer, AnInfiniteGradientSkipsOneUpdateAndHalvesTheScale) {
     const auto device = make_cpu_device();
-    Trainer trainer(*device, {.model = small_model(),
-                              .batch = 2,
-                              .sequence = 24,
-                              .loss_scale = {.kind = LossScaleOptions::Kind::dynamic, .initial = 256}});
+    Trainer trainer =
+        gpt2_trainer(*device, {.model = small_model(),
+                               .batch = 2,
+                               .sequence = 24,
+                               .loss_scale = {.kind = LossScaleOptions::Kind::dynamic, .initial = 256}});
     const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
-    ASSERT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+    ASSERT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
     StateBlock& state = trainer.state();
     const std::string poisoned = "h.1.mlp.c_proj.weight";
     const std::vector<std::byte> healthy = state.read(poisoned);
@@ -261,7 +265,7 @@ TEST(Trainer, AnInfiniteGradientSkipsOneUpdateAndHalvesTheScale) {
     state.write(poisoned, std::as_bytes(std::span<const float>(values)));
     std::vector<std::vector<std::byte>> before;
     for (const State& entry : state.states()) before.push_back(state.read(entry.name));
-    EXPECT_FALSE(trainer.step(tokens, targets, 1e-3).applied);
+    EXPECT_FALSE(trainer.step({tokens, targets}, 1e-3).applied);
     for (std::size_t i = 0; i < before.size(); ++i) {
         if (state.states()[i].name.starts_with("loss_scale.")) continue;
         EXPECT_EQ(state.read(state.states()[i].name), before[i]) << state.states()[i].name;
@@ -269,27 +273,27 @@ TEST(Trainer, AnInfiniteGradientSkipsOneUpdateAndHalvesTheScale) {
     EXPECT_EQ(trainer.loss_scale().scale, 128);
     EXPECT_EQ(trainer.loss_scale().skipped, 1);
     // The replay runs with the scale of the step, and leaves the new one.
-    const auto found = trainer.first_non_finite(tokens, targets, 1e-3);
+    const auto found = trainer.first_non_finite({tokens, targets}, 1e-3);
     ASSERT_TRUE(found);
     EXPECT_EQ(trainer.loss_scale().scale, 128);
     state.write(poisoned, healthy);
-    EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
+    EXPECT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);
     EXPECT_EQ(trainer.loss_scale().skipped, 1);
 }
 
 TEST(Trainer, Bf16LearnsAsFp32Does) {
     const auto device = make_cpu_device();
     const TokenStream stream(some_text(2000));
-    const BatchSource batches(stream, stream.all(), {.batch = 3, .sequence = 23});
+    const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
     const auto losses = [&](const char* policy) {
-        TrainerOptions options{.model = small_model(), .batch = 3, .sequence = 23};
+        Gpt2Training options{.model = small_model(), .batch = 3, .sequence = 23};
         options.pipeline.policy = find_policy(policy);
-        Trainer trainer(*device, options);
+        Trainer trainer = gpt2_trainer(*device, options);
         std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
         std::vector<float> all;
         for (std::uint64_t i = 0; i < 20; ++i) {
             batches.fill(i, 0, tokens, targets);
-            all.push_back(trainer.step(tokens, targets, 1e-3).loss);
+            all.push_back(trainer.step({tokens, targets}, 1e-3).loss);
         }
         return all;
     };
@@ -304,14 +308,14 @@ TEST(Trainer, UnderflowIsSeenAndCuredByALossScale) {
     const auto lost = [&](double scale, bool passes) {
         nn::Gpt2Config model = small_model();
         model.vocabulary = 4096;
-        TrainerOptions options{.model = model, .batch = 8, .sequence = 24};
+        Gpt2Training options{.model = model, .batch = 8, .sequence = 24};
         options.pipeline.policy = find_policy("fp16");
         options.pipeline.match_attention = options.pipeline.chunk_loss = options.pipeline.lay_out = passes;
         options.loss_scale = {.kind = LossScaleOptions::Kind::fixed, .initial = scale};
-        Trainer trainer(*device, options);
+        Trainer trainer = gpt2_trainer(*device, options);
         const std::vector<std::int32_t> tokens(8 * 24, 65), targets(8 * 24, 66);
         const auto before = trainer.state().read("wte.weight");
-        const double share = trainer.underflow(tokens, targets).share();
+        const double share = trainer.underflow({tokens, targets}).share();
         EXPECT_EQ(trainer.state().read("wte.weight"), before);
         return share;
     };
@@ -327,18 +331,18 @@ TEST(Trainer, UnderflowIsSeenAndCuredByALossScale) {
 TEST(Trainer, Fp16WithADynamicScaleLearnsAsFp32Does) {
     const auto device = make_cpu_device();
     const TokenStream stream(some_text(2000));
-    const BatchSource batches(stream, stream.all(), {.batch = 3, .sequence = 23});
+    const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
     const auto mean_of_last = [&](const char* policy) {
-        TrainerOptions options{.model = small_model(), .batch = 3, .sequence = 23};
+        Gpt2Training options{.model = small_model(), .batch = 3, .sequence = 23};
         options.pipeline.policy = find_policy(policy);
         options.loss_scale = default_loss_scale(options.pipeline.policy);
         options.loss_scale.interval = 20;
-        Trainer trainer(*device, options);
+        Trainer trainer = gpt2_trainer(*device, options);
         std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
         double sum = 0;
         for (std::uint64_t i = 0; i < 120; ++i) {
             batches.fill(i, 0, tokens, targets);
-            const float loss = trainer.step(tokens, targets, 1e-3).loss;
+            const float loss = trainer.step({tokens, targets}, 1e-3).loss;
             if (i >= 100) sum += static_cast<double>(loss);
         }
         return sum / 20;
@@ -350,8 +354,8 @@ TEST(Trainer, BadSizesAreRefusedInOneLine) {
     const auto device = make_cpu_device();
     const auto error_of = [&](std::int64_t batch, std::int64_t sequence) -> std::string {
         try {
-            Trainer trainer(*device, {.model = small_model(), .batch = batch, .sequence = sequence});
-            trainer.allocate();
+            Trainer trainer =
+                gpt2_trainer(*device, {.model = small_model(), .batch = batch, .sequence = sequence});
         } catch (const UserError& error) {
             return error.what();
         }

@@ -8,16 +8,17 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
+#include "mantissa/formats/hf_gpt2.h"
 #include "mantissa/nn/layers.h"
 
 namespace mantissa::nn {
 
 std::int64_t Gpt2Config::parameters() const {
     const std::int64_t C = channels;
-    const std::int64_t attention = 3 * C * C + 3 * C + C * C + C;
-    const std::int64_t mlp = 4 * C * C + 4 * C + 4 * C * C + C;
-    const std::int64_t norms = 4 * C;
-    return vocabulary * C + context * C + layers * (attention + mlp + norms) + 2 * C;
+    const std::int64_t matrices = 3 * C * C + C * C + 4 * C * C + 4 * C * C;
+    const std::int64_t biases = bias ? 3 * C + C + 4 * C + C : 0;
+    const std::int64_t norm = bias ? 2 * C : C;
+    return vocabulary * C + context * C + layers * (matrices + biases + 2 * norm) + norm;
 }
 
 double Gpt2Config::flops_per_token(std::int64_t sequence) const {
@@ -46,8 +47,8 @@ constexpr std::array<Alias, 4> aliases = {{{"gpt2", "gpt2-124m"},
 /// What one forward pass carries through its blocks.
 class Gpt2 {
   public:
-    Gpt2(const Gpt2Config& config, Graph& graph, const RandomState& random)
-        : config_(config), graph_(graph), random_(random) {}
+    Gpt2(const Gpt2Config& config, Graph& graph, const Mode& mode)
+        : config_(config), graph_(graph), mode_(mode) {}
 
     Tensor logits(Tensor tokens) {
         const std::int64_t B = tokens.dim(0), T = tokens.dim(1);
@@ -64,7 +65,7 @@ class Gpt2 {
         start_ = reshape(slice(positions, 0, 0, 1), Shape{});
         kept_ = kept;
         const Tensor x = blocks(embedding(wte_, tokens) + embedding(wpe_, positions));
-        const Tensor last = reshape(layer_norm(slice(x, 1, T - 1, T), "ln_f"), {-1, config_.channels});
+        const Tensor last = reshape(norm(slice(x, 1, T - 1, T), "ln_f"), {-1, config_.channels});
         const OriginScope scope(graph_, "lm_head");
         // As summed under every policy: tokens are drawn from these scores.
         return call(graph_, "matmul", std::vector{last, wte_},
@@ -80,15 +81,15 @@ class Gpt2 {
     Tensor blocks(Tensor x) {
         for (std::int64_t layer = 0; layer < config_.layers; ++layer) {
             const OriginScope scope(graph_, fmt::format("h.{}", layer));
-            x = x + attention(layer_norm(x, "ln_1"));
-            x = x + mlp(layer_norm(x, "ln_2"));
+            x = x + attention(norm(x, "ln_1"));
+            x = x + mlp(norm(x, "ln_2"));
         }
         return x;  // [B, T, C]
     }
 
     /// [B, T, C] -> [B T, V].
     Tensor head(Tensor x) {
-        x = reshape(layer_norm(x, "ln_f"), {-1, config_.channels});
+        x = reshape(norm(x, "ln_f"), {-1, config_.channels});
         const OriginScope scope(graph_, "lm_head");
         return matmul(x, wte_, {.transpose_b = true});
     }
@@ -97,18 +98,26 @@ class Gpt2 {
         return {.kind = Initializer::Kind::normal, .mean = 0, .standard_deviation = standard_deviation};
     }
 
+    /// Into the layer: `times` its channels.
+    LinearOptions expansion(std::int64_t times) const {
+        return {.outputs = times * config_.channels, .bias = config_.bias};
+    }
+
     /// Onto the residual stream: 2 L of these are added up, so each starts smaller by sqrt(2 L).
     LinearOptions projection() const {
         return {.outputs = config_.channels,
-                .standard_deviation = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers))};
+                .standard_deviation = 0.02 / std::sqrt(2.0 * static_cast<double>(config_.layers)),
+                .bias = config_.bias};
     }
 
-    Tensor drop(Tensor x) { return dropout(x, random_, config_.dropout, next_dropout_++); }
+    Tensor norm(Tensor x, std::string_view name) const { return layer_norm(x, name, {.bias = config_.bias}); }
+
+    Tensor drop(Tensor x) const { return dropout(x, config_.dropout, mode_); }
 
     Tensor attention(Tensor x) {
         const OriginScope scope(graph_, "attn");
         const std::int64_t B = x.dim(0), T = x.dim(1), H = config_.heads, D = config_.head_size();
-        const Tensor qkv = linear(x, "c_attn", {.outputs = 3 * config_.channels});  // [B, T, 3 C]
+        const Tensor qkv = linear(x, "c_attn", expansion(3));  // [B, T, 3 C]
         const auto parts = split(transpose(reshape(qkv, {B, T, 3, H, D}), {2, 0, 3, 1, 4}), 0, 3);
         const auto head_major = [&](const Tensor& part) { return reshape(part, {B, H, T, D}); };
         const double scale = 1.0 / std::sqrt(static_cast<double>(D));
@@ -146,19 +155,18 @@ class Gpt2 {
 
     Tensor mlp(Tensor x) {
         const OriginScope scope(graph_, "mlp");
-        const Tensor hidden = gelu(linear(x, "c_fc", {.outputs = 4 * config_.channels}));  // [B, T, 4 C]
+        const Tensor hidden = gelu(linear(x, "c_fc", expansion(4)));  // [B, T, 4 C]
         return drop(linear(hidden, "c_proj", projection()));
     }
 
     const Gpt2Config& config_;
     Graph& graph_;
-    RandomState random_;
+    const Mode& mode_;
     Tensor wte_, wpe_;  // [V, C], [context, C]
     Tensor visible_;    // bool [T, T]: whether query (row) sees key (column)
     Tensor positions_;  // i32 [T]: of the tokens; keys and values are kept there
     Tensor start_;      // i32 scalar: the first of them; empty if nothing is kept
     DType kept_ = DType::f32;
-    std::int64_t next_dropout_ = 0;
 };
 
 }  // namespace
@@ -179,35 +187,120 @@ std::vector<std::string> gpt2_names() {
 
 namespace {
 
-void validate(const Gpt2Config& config, const Tensor& tokens) {
-    if (tokens.rank() != 2)
-        throw UserError(fmt::format("tokens must be [B, T], got {}", tokens.type().text()));
-    if (config.heads < 1 || config.channels % config.heads != 0)
-        throw UserError(
-            fmt::format("{} channels cannot be shared by {} heads", config.channels, config.heads));
-    if (tokens.dim(1) > config.context)
-        throw UserError(fmt::format("{} has a context of {} tokens, a sequence of {} does not fit",
-                                    config.name, config.context, tokens.dim(1)));
+/// Beyond these no number of bytes below could be counted.
+constexpr std::int64_t most_layers = 1000, most_of_others = std::int64_t{1} << 20;
+
+void require_between(const char* what, std::int64_t value, std::int64_t most) {
+    if (value < 1 || value > most)
+        throw UserError(fmt::format("a model's {} must be between 1 and {}, got {}", what, most, value));
 }
 
 }  // namespace
 
-Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const RandomState& random) {
+void validate(const Gpt2Config& config) {
+    require_between("layers", config.layers, most_layers);
+    for (const auto& [what, value] : {std::pair{"heads", config.heads},
+                                      {"channels", config.channels},
+                                      {"vocabulary", config.vocabulary},
+                                      {"context", config.context}})
+        require_between(what, value, most_of_others);
+    if (config.channels % config.heads != 0)
+        throw UserError(
+            fmt::format("{} channels cannot be shared by {} heads", config.channels, config.heads));
+    if (!(config.dropout >= 0 && config.dropout < 1))
+        throw UserError(fmt::format("dropout must lie in [0, 1), got {}", config.dropout));
+}
+
+Gpt2Config with_sizes(Gpt2Config config, const ModelSizes& sizes) {
+    Gpt2Config other = config;
+    other.layers = sizes.layers.value_or(config.layers);
+    other.heads = sizes.heads.value_or(config.heads);
+    other.channels = sizes.channels.value_or(config.channels);
+    other.vocabulary = sizes.vocabulary.value_or(config.vocabulary);
+    other.context = sizes.context.value_or(config.context);
+    other.dropout = sizes.dropout.value_or(config.dropout);
+    other.bias = sizes.bias.value_or(config.bias);
+    validate(other);
+    // What dropout does is gone once it was trained.
+    config.dropout = other.dropout;
+    if (other != config) other.name = fmt::format("gpt2-{}x{}", other.layers, other.channels);
+    return other;
+}
+
+namespace {
+
+void require_fit(const Gpt2Config& config, std::int64_t sequence) {
+    if (sequence > config.context)
+        throw UserError(fmt::format("{} has a context of {} tokens, a sequence of {} does not fit",
+                                    config.name, config.context, sequence));
+}
+
+void validate(const Gpt2Config& config, const Tensor& tokens) {
+    if (tokens.rank() != 2)
+        throw UserError(fmt::format("tokens must be [B, T], got {}", tokens.type().text()));
+    validate(config);
+    require_fit(config, tokens.dim(1));
+}
+
+Gpt2Sizes sizes_of(const Gpt2Config& config) {
+    return {.layers = config.layers,
+            .channels = config.channels,
+            .context = config.context,
+            .vocabulary = config.vocabulary,
+            .bias = config.bias};
+}
+
+}  // namespace
+
+Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode) {
     validate(config, tokens);
-    return Gpt2(config, tokens.graph(), random).logits(tokens);
+    return Gpt2(config, tokens.graph(), mode).logits(tokens);
 }
 
 Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions, DType kept) {
     validate(config, tokens);
-    Gpt2Config without_dropout = config;
-    without_dropout.dropout = 0;
-    return Gpt2(without_dropout, tokens.graph(), {}).next_logits(tokens, positions, kept);
+    return Gpt2(config, tokens.graph(), {}).next_logits(tokens, positions, kept);
 }
 
-Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const RandomState& random) {
-    const Tensor logits = gpt2_logits(config, tokens, random);
+Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const Mode& mode) {
+    const Tensor logits = gpt2_logits(config, tokens, mode);
     const OriginScope scope(tokens.graph(), "loss");
     return cross_entropy(logits, targets);
+}
+
+Model gpt2_model(const Gpt2Config& config, std::int64_t sequence) {
+    validate(config);
+    require_fit(config, sequence);
+    WeightFiles files = hf_gpt2_files();
+    // GPT-2's last token is <|endoftext|>.
+    files.texts["config.json"] = hf_gpt2_config(sizes_of(config), config.heads, config.vocabulary - 1);
+    return {.name = config.name,
+            .unit = "tokens",
+            .units_per_example = sequence,
+            .inputs = {{"tokens", DType::i32, {sequence}}, {"targets", DType::i32, {sequence}}},
+            .loss = [config](Graph&, std::span<const Tensor> inputs,
+                             const Mode& mode) { return gpt2_loss(config, inputs[0], inputs[1], mode); },
+            .configuration = {{"layers", config.layers},
+                              {"heads", config.heads},
+                              {"channels", config.channels},
+                              {"vocabulary", config.vocabulary},
+                              {"context", config.context},
+                              {"dropout", config.dropout},
+                              {"bias", config.bias},
+                              {"sequence", sequence}},
+            .files = std::move(files),
+            .flops_per_example = config.flops_per_token(sequence) * static_cast<double>(sequence)};
+}
+
+LanguageModel gpt2_language_model(const Gpt2Config& config) {
+    return {
+        .name = config.name,
+        .vocabulary = config.vocabulary,
+        .context = config.context,
+        .parameters = config.parameters(),
+        .on_sequences = [config](std::int64_t sequence) { return gpt2_model(config, sequence); },
+        .next_logits = [config](Tensor tokens, Tensor positions,
+                                DType kept) { return gpt2_next_logits(config, tokens, positions, kept); }};
 }
 
 }  // namespace mantissa::nn

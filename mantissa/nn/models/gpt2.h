@@ -7,11 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "mantissa/graph/tensor.h"
+#include "mantissa/nn/language_model.h"
 
 namespace mantissa::nn {
 
@@ -23,6 +25,7 @@ struct Gpt2Config {
     std::int64_t vocabulary = 50257;  // V
     std::int64_t context = 1024;      // the longest T
     double dropout = 0;               ///< after embedding, attention weights and each projection
+    bool bias = true;                 ///< of linear layers and norms
 
     std::int64_t head_size() const { return channels / heads; }
     /// Elements of all parameters, the tied embedding once.
@@ -30,6 +33,8 @@ struct Gpt2Config {
     /// Forward and backward work per trained token at sequence length T: 6 N + 6 L C T, the causal half
     /// counted.
     double flops_per_token(std::int64_t sequence) const;
+
+    bool operator==(const Gpt2Config&) const = default;
 };
 
 /// gpt2-tiny, gpt2-124m (or gpt2), gpt2-355m (gpt2-medium), gpt2-774m (gpt2-large), gpt2-1558m (gpt2-xl).
@@ -39,17 +44,35 @@ Gpt2Config gpt2_config(std::string_view name);
 /// The names that gpt2_config knows, smallest first.
 std::vector<std::string> gpt2_names();
 
-/// tokens i32 [B, T] -> logits [B, T, V]. `random` is used only with dropout. Throws UserError if T exceeds
-/// the context or the heads do not divide the channels.
-Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const RandomState& random = {});
+/// The same model in other sizes, under a name that says so; `config` where none differs.
+Gpt2Config with_sizes(Gpt2Config config, const ModelSizes& sizes);
+
+/// The GPT-2 that Hugging Face's files in `directory` hold, whose weights are read from `source`. Throws
+/// UserError that names the file if it is none as this project knows it.
+Gpt2Config gpt2_config_of(std::span<const TensorView> weights, const std::string& source,
+                          const std::filesystem::path& directory);
+
+/// Throws UserError for sizes that make no model: none or too large, or heads that do not divide the
+/// channels.
+void validate(const Gpt2Config& config);
+
+/// The model in training: inputs `tokens` and `targets` i32 [T]. Its FLOPs are those of the published
+/// formula. Throws UserError if the sequence exceeds the context.
+Model gpt2_model(const Gpt2Config& config, std::int64_t sequence);
+
+/// The model as one that generates text, too.
+LanguageModel gpt2_language_model(const Gpt2Config& config);
+
+/// tokens i32 [B, T] -> logits [B, T, V]. Throws UserError if T exceeds the context.
+Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode = {});
 
 /// Scores of the token after the last one, [B, V], keys and values of all tokens before being kept: tokens
 /// i32 [B, T] stand at positions i32 [T] = p, p + 1, ..., p + T - 1, where p is how many came before. Adds
 /// the states `cache.h.L.attn.k` and `cache.h.L.attn.v` [B, H, context, D] of each layer L and writes T rows
-/// of them, stored as `kept`. No dropout. Throws UserError as gpt2_logits.
+/// of them, stored as `kept`. Throws UserError as gpt2_logits.
 Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions, DType kept = DType::f32);
 
 /// Mean cross-entropy of targets i32 [B, T].
-Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const RandomState& random = {});
+Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const Mode& mode = {});
 
 }  // namespace mantissa::nn

@@ -1,0 +1,61 @@
+#include "mantissa/data/batch.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+
+namespace {
+
+std::int64_t bytes_of(const nn::InputSpec& input, std::int64_t examples) {
+    return Type{input.dtype, input.shape}.bytes() * examples;
+}
+
+}  // namespace
+
+void require_fit(const Batch& batch, const nn::Model& model, std::int64_t examples) {
+    const std::size_t given = batch.values().size();
+    if (given != model.inputs.size())
+        throw UserError(fmt::format(
+            "model {} takes {} inputs, got {}{}", model.name, model.inputs.size(), given,
+            given < model.inputs.size() ? fmt::format("; '{}' is missing", model.inputs[given].name) : ""));
+    for (std::size_t i = 0; i < given; ++i) {
+        const nn::InputSpec& input = model.inputs[i];
+        const HostValues& values = batch.values()[i];
+        if (values.dtype != input.dtype)
+            throw UserError(fmt::format("model {}: input '{}' is {}, got {}", model.name, input.name,
+                                        name_of(input.dtype), name_of(values.dtype)));
+        const auto size = static_cast<std::int64_t>(size_of(input.dtype));
+        const std::int64_t got = static_cast<std::int64_t>(values.bytes.size());
+        if (got != bytes_of(input, examples))
+            throw UserError(
+                fmt::format("model {}: input '{}' of a step has {} examples of {}, {} numbers, got {}",
+                            model.name, input.name, examples, Type{input.dtype, input.shape}.text(),
+                            bytes_of(input, examples) / size, got / size));
+    }
+}
+
+BatchBuffer::BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate)
+    : accumulate_(accumulate) {
+    for (const nn::InputSpec& input : model.inputs)
+        inputs_.push_back({input.dtype, bytes_of(input, batch), {}});
+}
+
+Batch BatchBuffer::fill(const BatchSource& source, std::uint64_t step) {
+    for (Input& input : inputs_) input.bytes.resize(static_cast<std::size_t>(accumulate_ * input.size));
+    for (std::int64_t micro_step = 0; micro_step < accumulate_; ++micro_step) {
+        std::vector<std::span<std::byte>> parts;
+        for (Input& input : inputs_) {
+            const auto part = static_cast<std::size_t>(input.size);
+            parts.push_back(
+                std::span(input.bytes).subspan(static_cast<std::size_t>(micro_step) * part, part));
+        }
+        source.fill(step, micro_step, parts);
+    }
+    std::vector<HostValues> values;
+    for (const Input& input : inputs_) values.emplace_back(input.dtype, input.bytes);
+    return Batch(std::move(values));
+}
+
+}  // namespace mantissa

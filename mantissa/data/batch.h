@@ -1,0 +1,120 @@
+// What a step is given: the values of each of a model's inputs, from a source that makes them from the step's
+// number alone, so that resuming needs no state.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <ranges>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "mantissa/nn/model.h"
+#include "mantissa/numerics/sixteen_bit.h"
+
+namespace mantissa {
+
+/// The storage type of numbers of C++.
+template <class T>
+constexpr DType dtype_of() {
+    if constexpr (std::same_as<T, float>)
+        return DType::f32;
+    else if constexpr (std::same_as<T, double>)
+        return DType::f64;
+    else if constexpr (std::same_as<T, std::int32_t>)
+        return DType::i32;
+    else if constexpr (std::same_as<T, std::int64_t>)
+        return DType::i64;
+    else if constexpr (std::same_as<T, std::uint8_t>)
+        return DType::u8;
+    else if constexpr (std::same_as<T, std::int8_t>)
+        return DType::s8;
+    else if constexpr (std::same_as<T, BF16>)
+        return DType::bf16;
+    else {
+        static_assert(std::same_as<T, FP16>, "tensors are not stored in this type");
+        return DType::f16;
+    }
+}
+
+/// The values of one input, in the host's memory, which must outlive their use.
+struct HostValues {
+    DType dtype = DType::f32;
+    std::span<const std::byte> bytes;
+
+    HostValues(DType type, std::span<const std::byte> values) : dtype(type), bytes(values) {}
+    /// Of a vector, a span, an array.
+    template <std::ranges::contiguous_range Range>
+    requires(!std::same_as<std::remove_cvref_t<Range>, HostValues>)
+        HostValues(const Range& values)  // NOLINT: implicit, so that step({x, y}, rate) reads as it does
+        : dtype(dtype_of<std::ranges::range_value_t<Range>>()),
+          bytes(std::as_bytes(std::span(std::ranges::data(values), std::ranges::size(values)))) {}
+};
+
+/// The values of all inputs of a model in their order. Of a step: all of its micro-steps, one after another,
+/// each input [N, B, ...].
+class Batch {
+  public:
+    Batch(std::initializer_list<HostValues> values) : values_(values) {}
+    explicit Batch(std::vector<HostValues> values) : values_(std::move(values)) {}
+
+    const std::vector<HostValues>& values() const { return values_; }
+
+  private:
+    std::vector<HostValues> values_;
+};
+
+/// Throws UserError, naming model and input, unless the batch has the values of `examples` examples for each
+/// input of the model, in its type.
+void require_fit(const Batch& batch, const nn::Model& model, std::int64_t examples);
+
+/// In which order a source takes its examples.
+enum class BatchOrder : std::uint8_t {
+    sequential,  ///< from the first on, and over again
+    random       ///< each once an epoch, in an order that follows from seed and epoch
+};
+
+/// How many examples of a step come from where.
+struct BatchOptions {
+    std::int64_t batch = 1;       ///< B: examples of a micro-step
+    std::int64_t accumulate = 1;  ///< N: micro-steps of a step
+    BatchOrder order = BatchOrder::sequential;
+    std::uint64_t seed = 0;  ///< of the random order
+};
+
+/// Where batches come from. What a step reads is a function of its number.
+class BatchSource {
+  public:
+    virtual ~BatchSource() = default;
+
+    /// Writes the values [B, ...] of each of the model's inputs for one micro-step.
+    virtual void fill(std::uint64_t step, std::int64_t micro_step,
+                      std::span<const std::span<std::byte>> inputs) const = 0;
+    /// Steps until every example was read once; rounded down.
+    virtual std::uint64_t steps_per_epoch() const = 0;
+    /// What the values follow from, in words that are equal where the values are: two runs that are to be one
+    /// must agree in it.
+    virtual std::string description() const = 0;
+};
+
+/// Host memory for the batches of a model, taken when it is first filled.
+class BatchBuffer {
+  public:
+    BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate = 1);
+
+    /// All micro-steps of a step; the values are good until the next call.
+    Batch fill(const BatchSource& source, std::uint64_t step);
+
+  private:
+    struct Input {
+        DType dtype;
+        std::int64_t size;             // bytes of a micro-step
+        std::vector<std::byte> bytes;  // [N, B, ...]
+    };
+    std::int64_t accumulate_;
+    std::vector<Input> inputs_;
+};
+
+}  // namespace mantissa

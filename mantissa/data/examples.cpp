@@ -1,0 +1,62 @@
+#include "mantissa/data/examples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/checksum.h"
+#include "mantissa/base/error.h"
+#include "mantissa/data/permutation.h"
+
+namespace mantissa {
+
+Examples::Examples(const nn::Model& model, const Batch& all, const BatchOptions& options)
+    : options_(options) {
+    check(options.batch > 0 && options.accumulate > 0, "batches have positive sizes");
+    per_step_ = static_cast<std::uint64_t>(options.batch * options.accumulate);
+    if (!all.values().empty() && !model.inputs.empty()) {
+        const auto bytes = static_cast<std::size_t>(
+            std::max<std::int64_t>(1, Type{model.inputs[0].dtype, model.inputs[0].shape}.bytes()));
+        count_ = all.values()[0].bytes.size() / bytes;
+    }
+    require_fit(all, model, static_cast<std::int64_t>(count_));
+    const std::uint64_t needed = options.order == BatchOrder::random ? 1 : per_step_;
+    if (count_ < needed)
+        throw UserError(
+            fmt::format("model {}: {} examples, but a step takes {}; give more, or lower the batch",
+                        model.name, count_, per_step_));
+    for (const HostValues& values : all.values())
+        inputs_.emplace_back(values.bytes.begin(), values.bytes.end());
+}
+
+std::uint64_t Examples::steps_per_epoch() const { return std::max<std::uint64_t>(1, count_ / per_step_); }
+
+std::uint64_t Examples::index_of(std::uint64_t step, std::uint64_t within) const {
+    if (options_.order == BatchOrder::sequential) return step % steps_per_epoch() * per_step_ + within;
+    const std::uint64_t number = step * per_step_ + within;
+    return shuffled(number % count_, count_, {.seed = options_.seed, .epoch = number / count_});
+}
+
+void Examples::fill(std::uint64_t step, std::int64_t micro_step,
+                    std::span<const std::span<std::byte>> inputs) const {
+    check(inputs.size() == inputs_.size(), "a batch has as many inputs as the model");
+    const auto B = static_cast<std::uint64_t>(options_.batch);
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const std::size_t size = inputs_[i].size() / count_;
+        check(inputs[i].size() == size * B, "inputs are [B, ...]");
+        for (std::uint64_t row = 0; row < B; ++row) {
+            const std::uint64_t from = index_of(step, static_cast<std::uint64_t>(micro_step) * B + row);
+            std::copy_n(inputs_[i].begin() + static_cast<std::ptrdiff_t>(from * size), size,
+                        inputs[i].begin() + static_cast<std::ptrdiff_t>(row * size));
+        }
+    }
+}
+
+std::string Examples::description() const {
+    std::string text = fmt::format("{} examples{}, checksums", count_,
+                                   options_.order == BatchOrder::random ? " in random order" : "");
+    for (const std::vector<std::byte>& input : inputs_) text += " " + checksum_text(checksum_of(input));
+    return text;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,87 @@
+#include "mantissa/data/text_windows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "mantissa/base/checksum.h"
+#include "mantissa/base/error.h"
+#include "mantissa/data/permutation.h"
+
+namespace mantissa {
+
+TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64_t sequence,
+                         const BatchOptions& options)
+    : stream_(&stream), range_(range), sequence_(static_cast<std::uint64_t>(sequence)), options_(options) {
+    check(options.batch > 0 && sequence > 0 && options.accumulate > 0, "batches have positive sizes");
+    check(range.begin <= range.end && range.end <= stream.size(), "batches are taken from within the stream");
+    sequences_ = static_cast<std::uint64_t>(options.accumulate * options.batch);
+    windows_ = range.size() > 0 ? (range.size() - 1) / sequence_ : 0;
+    const bool random = options.order == BatchOrder::random;
+    const std::uint64_t needed = random ? 1 : sequences_;
+    if (windows_ < needed)
+        throw UserError(fmt::format(
+            "{}: {} tokens, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
+            "--batch or --sequence",
+            stream.source(), range.size(),
+            options.accumulate == 1 ? "a step" : fmt::format("a step of {} micro-steps", options.accumulate),
+            options.batch, sequence, needed * sequence_ + 1));
+    if (!random) return;
+    // One window less leaves room to begin anywhere within a window's length; a text of one window only
+    // begins where the tokens that are left let it.
+    if (windows_ > 1) --windows_;
+    places_ = std::min(sequence_, range.size() - windows_ * sequence_);
+}
+
+std::uint64_t TextWindows::steps_per_epoch() const {
+    return std::max<std::uint64_t>(1, windows_ / sequences_);
+}
+
+std::uint64_t TextWindows::start_of(std::uint64_t step, std::uint64_t micro_step, std::uint64_t row) const {
+    const std::uint64_t within = micro_step * static_cast<std::uint64_t>(options_.batch) + row;
+    if (options_.order == BatchOrder::sequential)
+        return range_.begin + (step % steps_per_epoch() * sequences_ + within) * sequence_;
+    const std::uint64_t number = step * sequences_ + within;  // of the sequence, from the first step on
+    const ShuffleKey key{.seed = options_.seed, .epoch = number / windows_};
+    const std::uint64_t window = shuffled(number % windows_, windows_, key);
+    return range_.begin + shuffled(0, places_, {.seed = ~options_.seed, .epoch = key.epoch}) +
+           window * sequence_;
+}
+
+void TextWindows::fill(std::uint64_t step, std::int64_t micro_step, std::span<std::int32_t> tokens,
+                       std::span<std::int32_t> targets) const {
+    const auto B = static_cast<std::size_t>(options_.batch), T = static_cast<std::size_t>(sequence_);
+    check(tokens.size() == B * T && targets.size() == B * T, "tokens and targets are [B, T]");
+    check(micro_step >= 0 && micro_step < options_.accumulate, "a micro-step is one of the step's");
+    std::vector<std::int32_t> window(T + 1);
+    for (std::size_t row = 0; row < B; ++row) {
+        stream_->copy(start_of(step, static_cast<std::uint64_t>(micro_step), row), window);
+        std::copy_n(window.begin(), T, tokens.begin() + static_cast<std::ptrdiff_t>(row * T));
+        std::copy_n(window.begin() + 1, T, targets.begin() + static_cast<std::ptrdiff_t>(row * T));
+    }
+}
+
+void TextWindows::fill(std::uint64_t step, std::int64_t micro_step,
+                       std::span<const std::span<std::byte>> inputs) const {
+    check(inputs.size() == 2, "sequences of a text are two inputs: tokens and targets");
+    const auto as_tokens = [](std::span<std::byte> bytes) {
+        return std::span(reinterpret_cast<std::int32_t*>(bytes.data()), bytes.size() / sizeof(std::int32_t));
+    };
+    fill(step, micro_step, as_tokens(inputs[0]), as_tokens(inputs[1]));
+}
+
+std::string TextWindows::description() const {
+    std::vector<std::int32_t> tokens, step(static_cast<std::size_t>(options_.batch) * sequence_),
+        targets(step.size());
+    for (std::int64_t micro_step = 0; micro_step < options_.accumulate; ++micro_step) {
+        fill(0, micro_step, step, targets);
+        tokens.insert(tokens.end(), step.begin(), step.end());
+    }
+    return fmt::format("{}{}, the first step's with checksum {}", range_.size(),
+                       options_.order == BatchOrder::random ? " at random places" : "",
+                       checksum_text(checksum_of(std::as_bytes(std::span(tokens)))));
+}
+
+}  // namespace mantissa

@@ -1,0 +1,150 @@
+#include "mantissa/formats/weight_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "mantissa/numerics/formats.h"
+
+namespace mantissa {
+
+namespace {
+
+using Tensors = std::map<std::string, const TensorView*, std::less<>>;
+
+/// One file, read by the rules of its family.
+class WeightReader {
+  public:
+    WeightReader(std::span<const TensorView> file, const WeightFiles& rules, const std::string& source)
+        : rules_(rules), source_(source) {
+        for (const TensorView& tensor : file) {
+            std::string_view name = tensor.name;
+            if (name.starts_with(rules.prefix)) name.remove_prefix(rules.prefix.size());
+            if (rules.ignored && rules.ignored(name)) continue;
+            if (!tensors_.emplace(name, &tensor).second)
+                throw UserError(fmt::format("{}: tensor \"{}\" is there with and without \"{}\"", source,
+                                            name, rules.prefix));
+        }
+    }
+
+    void check_tied() {
+        for (const auto& [name, original] : rules_.tied) {
+            const auto found = tensors_.find(name);
+            if (found == tensors_.end()) continue;
+            const TensorView &a = *found->second, &b = named(original);
+            if (a.dtype != b.dtype || a.shape != b.shape ||
+                std::memcmp(a.data, b.data, byte_count(a.dtype, a.shape)) != 0)
+                throw UserError(fmt::format(
+                    "{}: tensor \"{}\" differs from \"{}\"; only models where they are one can be "
+                    "loaded",
+                    source_, name, original));
+            tensors_.erase(found);
+        }
+    }
+
+    void check_parameter(const MutableTensorView& parameter) const;
+
+    void refuse_unknown(std::span<const MutableTensorView> parameters) const {
+        Tensors unknown = tensors_;
+        for (const MutableTensorView& parameter : parameters) unknown.erase(stored(parameter.name).name);
+        if (unknown.empty()) return;
+        throw UserError(fmt::format(
+            "{}: tensor \"{}\"{} no parameter of this model", source_, unknown.begin()->second->name,
+            unknown.size() == 1 ? " is" : fmt::format(" and {} more are", unknown.size() - 1)));
+    }
+
+    void copy(const MutableTensorView& to) const;
+
+  private:
+    StoredWeight stored(const std::string& parameter) const {
+        return rules_.stored ? rules_.stored(parameter) : StoredWeight{parameter, Orientation::as_is};
+    }
+
+    const TensorView& named(std::string_view name) const {
+        const auto found = tensors_.find(name);
+        if (found == tensors_.end())
+            throw UserError(
+                fmt::format("{}: tensor \"{}\" is missing; expected {}", source_, name, rules_.kind));
+        return *found->second;
+    }
+
+    const WeightFiles& rules_;
+    const std::string& source_;
+    Tensors tensors_;  ///< by their names without the prefix
+};
+
+bool converts(DType from, DType to) {
+    return from == to || (to == DType::f32 && (from == DType::f16 || from == DType::bf16));
+}
+
+/// Elements of `from` (unaligned) as FP32; exact.
+void widen(DType type, const std::byte* from, std::int64_t count, std::byte* to) {
+    for (std::int64_t i = 0; i < count; ++i) {
+        std::uint16_t bits;
+        std::memcpy(&bits, from + 2 * i, 2);
+        const float value = type == DType::bf16 ? to_f32(BF16{bits}) : to_f32(FP16{bits});
+        std::memcpy(to + 4 * i, &value, 4);
+    }
+}
+
+void WeightReader::check_parameter(const MutableTensorView& parameter) const {
+    const StoredWeight in_file = stored(parameter.name);
+    const TensorView& tensor = named(in_file.name);
+    std::vector<std::int64_t> expected = parameter.shape;
+    if (in_file.orientation == Orientation::transposed) std::reverse(expected.begin(), expected.end());
+    if (tensor.shape != expected)
+        throw UserError(fmt::format("{}: tensor \"{}\" has shape {}, expected {}", source_, tensor.name,
+                                    shape_text(tensor.shape), shape_text(expected)));
+    if (!converts(tensor.dtype, parameter.dtype))
+        throw UserError(fmt::format("{}: tensor \"{}\" is {}, which cannot become {} without loss", source_,
+                                    tensor.name, name_of(tensor.dtype), name_of(parameter.dtype)));
+}
+
+void WeightReader::copy(const MutableTensorView& to) const {
+    const StoredWeight in_file = stored(to.name);
+    const TensorView& from = named(in_file.name);
+    const std::int64_t count = element_count(to.shape);
+    const std::byte* data = from.data;
+    std::vector<std::byte> widened;
+    if (from.dtype != to.dtype) {
+        widened.resize(static_cast<std::size_t>(count) * size_of(to.dtype));
+        widen(from.dtype, from.data, count, widened.data());
+        data = widened.data();
+    }
+    if (in_file.orientation == Orientation::transposed) {
+        const auto rows = static_cast<std::size_t>(from.shape[0]),
+                   columns = static_cast<std::size_t>(from.shape[1]);
+        copy_transposed(
+            {.rows = rows, .columns = columns, .element = size_of(to.dtype), .begin = 0, .end = columns},
+            data, to.data);
+    } else if (count > 0) {
+        std::memcpy(to.data, data, byte_count(to.dtype, to.shape));
+    }
+}
+
+}  // namespace
+
+void read_weights(std::span<const TensorView> file, std::span<const MutableTensorView> parameters,
+                  const WeightFiles& rules, const std::string& source) {
+    WeightReader reader(file, rules, source);
+    reader.check_tied();
+    for (const MutableTensorView& parameter : parameters) reader.check_parameter(parameter);
+    reader.refuse_unknown(parameters);
+    for (const MutableTensorView& parameter : parameters) reader.copy(parameter);
+}
+
+std::vector<TensorToWrite> stored_weights(std::span<const TensorView> parameters, const WeightFiles& rules) {
+    std::vector<TensorToWrite> list;
+    for (const TensorView& parameter : parameters) {
+        list.push_back({parameter});
+        if (!rules.stored) continue;
+        const StoredWeight stored = rules.stored(parameter.name);
+        list.back().tensor.name = stored.name;
+        list.back().orientation = stored.orientation;
+    }
+    return list;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,48 @@
+// How a model's weights are called and laid out in files that other people's tools read and write. The rules
+// are plain data, so that reading and writing are the same for every family of models.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/formats/safetensors_write.h"
+#include "mantissa/formats/tensor_view.h"
+
+namespace mantissa {
+
+/// A parameter as it stands in a file.
+struct StoredWeight {
+    std::string name;
+    Orientation orientation = Orientation::as_is;
+};
+
+/// As the parameters are, unless a member says otherwise.
+struct WeightFiles {
+    /// What a file is that holds such weights, for messages: "a GPT-2 checkpoint".
+    std::string kind = "a checkpoint of this model";
+    /// May stand before every name in a file: "transformer.".
+    std::string prefix = {};
+    /// How the parameter of that name is stored; null: under its own name, as it is.
+    StoredWeight (*stored)(std::string_view parameter) = nullptr;
+    /// Whether a tensor of a file, its prefix taken away, is no parameter but something that others store
+    /// beside them; null: none is.
+    bool (*ignored)(std::string_view name) = nullptr;
+    /// Tensors that a file may hold besides, and the one to which each must be equal.
+    std::map<std::string, std::string> tied = {};
+    /// Files that stand beside the weights, by name: config.json.
+    std::map<std::string, std::string> texts = {};
+};
+
+/// Copies a file's tensors into `parameters`. F16 and BF16 tensors go into f32 parameters exactly; other
+/// types must match. Throws UserError, beginning with `source` and naming the tensor, for one that is
+/// missing, unknown, given twice or of another shape or type; `parameters` are then untouched.
+void read_weights(std::span<const TensorView> file, std::span<const MutableTensorView> parameters,
+                  const WeightFiles& rules, const std::string& source);
+
+/// How to write `parameters` so that read_weights, and whoever else knows these rules, reads them.
+std::vector<TensorToWrite> stored_weights(std::span<const TensorView> parameters, const WeightFiles& rules);
+
+}  // namespace mantissa

@@ -1,0 +1,52 @@
+// A model of text as a value: it can be trained on sequences of any length up to its context, and it scores
+// the token that follows a text. The families that there are, by name and by their files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/nn/model.h"
+
+namespace mantissa::nn {
+
+struct LanguageModel {
+    std::string name;
+    std::int64_t vocabulary = 0;  // V
+    std::int64_t context = 0;     ///< the longest T
+    std::int64_t parameters = 0;  ///< elements of all, each once
+    /// The model in training on sequences of so many tokens: inputs `tokens` and `targets`, i32 [T].
+    std::function<Model(std::int64_t sequence)> on_sequences = {};
+    /// Scores [B, V] of the token after the last of `tokens` i32 [B, T], which stand at `positions` i32 [T];
+    /// keys and values of all tokens before are states of the kind `cache`, stored as `kept`.
+    std::function<Tensor(Tensor tokens, Tensor positions, DType kept)> next_logits = {};
+};
+
+/// Sizes that take the place of a preset's.
+struct ModelSizes {
+    std::optional<std::int64_t> layers = {}, heads = {}, channels = {}, context = {}, vocabulary = {};
+    std::optional<double> dropout = {};
+    std::optional<bool> bias = {};  ///< of linear layers and norms
+
+    bool operator==(const ModelSizes&) const = default;
+};
+
+/// The presets of all families, smallest first.
+std::vector<std::string> language_model_names();
+
+/// A preset, with other sizes if they are given. Throws UserError, naming those there are, for another name,
+/// and for sizes that make no model.
+LanguageModel language_model(std::string_view name, const ModelSizes& sizes = {});
+
+/// The model that a directory of other people's tools holds: its weights, whose names and shapes say the
+/// sizes, and its config.json. `source` names the weights. Throws UserError that names the file if it is none
+/// that this project knows.
+LanguageModel language_model_of(std::span<const TensorView> weights, const std::string& source,
+                                const std::filesystem::path& directory);
+
+}  // namespace mantissa::nn

@@ -1,0 +1,107 @@
+#include "mantissa/nn/model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+
+#include "mantissa/base/error.h"
+#include "mantissa/passes/differentiate.h"
+
+namespace mantissa::nn {
+
+Mode Mode::training(Graph& graph) {
+    Mode mode;
+    mode.random_ = std::make_shared<Random>(Random{.graph = &graph});
+    return mode;
+}
+
+const RandomState& Mode::random() const {
+    check(is_training(), "only training is random");
+    if (!random_->state.seed) {
+        Graph& graph = *random_->graph;
+        const OriginScope outermost(graph, Origin{});
+        random_->state = {{graph, graph.add_input("random_seed", {DType::i64, {}})},
+                          {graph, graph.add_input("random_step", {DType::i64, {}})}};
+    }
+    return random_->state;
+}
+
+std::int64_t Mode::next_random_operation() const {
+    check(is_training(), "only training is random");
+    return random_->next++;
+}
+
+namespace {
+
+constexpr std::array<std::string_view, 3> inputs_of_the_trainer = {"learning_rate", "random_seed",
+                                                                   "random_step"};
+
+void validate_inputs(const Model& model) {
+    for (std::size_t i = 0; i < model.inputs.size(); ++i) {
+        const std::string& name = model.inputs[i].name;
+        if (std::ranges::find(inputs_of_the_trainer, name) != inputs_of_the_trainer.end())
+            throw UserError(
+                fmt::format("model {}: an input of it is called '{}', as one that training adds; "
+                            "give it another name than {}",
+                            model.name, name, fmt::join(inputs_of_the_trainer, ", ")));
+        for (std::size_t before = 0; before < i; ++before)
+            if (model.inputs[before].name == name)
+                throw UserError(fmt::format("model {}: two inputs are called '{}'", model.name, name));
+    }
+}
+
+Type batch_type(const InputSpec& input, std::int64_t batch) {
+    std::vector<std::int64_t> extents{batch};
+    extents.insert(extents.end(), input.shape.extents().begin(), input.shape.extents().end());
+    return {input.dtype, Shape(std::move(extents))};
+}
+
+}  // namespace
+
+Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mode& mode) {
+    if (!model.loss)
+        throw UserError(
+            fmt::format("model {} has no loss: set Model::loss to a function that records it", model.name));
+    validate_inputs(model);
+    std::vector<Tensor> inputs;
+    for (const InputSpec& input : model.inputs)
+        inputs.emplace_back(graph, graph.add_input(input.name, batch_type(input, batch)));
+    const Tensor loss = model.loss(graph, inputs, mode);
+    if (!loss) throw UserError(fmt::format("model {}: its loss is an empty tensor", model.name));
+    if (loss.rank() != 0 || !is_floating(loss.dtype()))
+        throw UserError(fmt::format("model {}: its loss must be one floating number, got {}; take the mean",
+                                    model.name, loss.type().text()));
+    return loss;
+}
+
+ModelFacts facts_of(const Model& model) {
+    Graph graph;
+    const Tensor loss = trace_loss(model, graph, 1);
+    ModelFacts facts;
+    for (const State& state : graph.states())
+        if (state.kind == State::Kind::parameter) facts.parameters += state.type.shape.elements();
+    if (facts.parameters == 0)
+        throw UserError(fmt::format("model {} has no parameters, so there is nothing to train", model.name));
+    if (model.flops_per_example) {
+        facts.flops_per_example = *model.flops_per_example;
+        return facts;
+    }
+    differentiate(graph, loss);
+    for (std::size_t i = 0; i < graph.size(); ++i) {
+        const Node& node = graph.node(static_cast<NodeId>(i));
+        if (node.op->autocast != AutocastClass::lower || !node.op->flops) continue;
+        facts.flops_per_example +=
+            static_cast<double>(node.op->flops(graph.input_types(node), node.outputs, node.attributes));
+    }
+    return facts;
+}
+
+std::string batch_text(const Model& model, std::int64_t batch) {
+    return model.units_per_example == 1
+               ? fmt::format("{} {}", batch, model.unit)
+               : fmt::format("{} x {} {}", batch, model.units_per_example, model.unit);
+}
+
+}  // namespace mantissa::nn

@@ -1,0 +1,85 @@
+// A model as a value: what it takes, the trace of its loss, and what must be equal for a run to go on with
+// it. Training, evaluation, checkpoints and reports take any.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/configuration.h"
+#include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa::nn {
+
+/// What a model takes of every example.
+struct InputSpec {
+    std::string name;
+    DType dtype = DType::f32;
+    Shape shape = {};  ///< of one example: without the batch
+};
+
+/// What a trace is for: evaluation, where nothing is random, or training.
+class Mode {
+  public:
+    Mode() = default;  ///< evaluation
+    /// Of a trace in this graph.
+    static Mode training(Graph& graph);
+
+    bool is_training() const { return random_ != nullptr; }
+    /// Seed and step of the training, as inputs `random_seed` and `random_step`, which the first call adds.
+    /// Only while training.
+    const RandomState& random() const;
+    /// 0, 1, 2, ...: tells each random operation of a trace from every other. Only while training.
+    std::int64_t next_random_operation() const;
+
+  private:
+    struct Random {
+        Graph* graph = nullptr;
+        RandomState state = {};
+        std::int64_t next = 0;
+    };
+    std::shared_ptr<Random> random_;
+};
+
+struct Model {
+    std::string name;
+    /// What throughput counts: "tokens", "images"; and how many of them an example has.
+    std::string unit = "examples";
+    std::int64_t units_per_example = 1;
+    std::vector<InputSpec> inputs = {};
+    /// Records the forward pass on inputs [B, ...], in the order of `inputs`, and returns the loss: one
+    /// floating number, a mean over the batch.
+    std::function<Tensor(Graph&, std::span<const Tensor> inputs, const Mode&)> loss = {};
+    /// What must be equal for a checkpoint to be resumed or loaded.
+    Configuration configuration = {};
+    /// How its weights are called in files.
+    WeightFiles files = {};
+    /// FLOPs of a training step for each example by a published formula; none: those of its contractions.
+    std::optional<double> flops_per_example = {};
+};
+
+/// Traces the loss of a model on a batch of so many examples: adds its inputs, then what it records. Throws
+/// UserError, naming the model, if it has no loss, if that is no single floating number, or if two inputs
+/// have one name or one that the trainer uses itself.
+Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mode& mode = {});
+
+/// What the trace of a model says of it.
+struct ModelFacts {
+    std::int64_t parameters = 0;  ///< elements of all parameters, each once
+    /// Of a training step, forward and backward, for each example: Model::flops_per_example, or the
+    /// contractions of the trace and its gradient as they are before any pass.
+    double flops_per_example = 0;
+};
+
+/// Throws UserError as trace_loss does, and for a model without parameters.
+ModelFacts facts_of(const Model& model);
+
+/// "4 x 256 tokens", "16 images": the examples of a batch.
+std::string batch_text(const Model& model, std::int64_t batch);
+
+}  // namespace mantissa::nn

@@ -1,0 +1,74 @@
+// GPT-2 as Hugging Face's library saves it: which model a directory holds.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
+#include "mantissa/formats/hf_gpt2.h"
+#include "mantissa/formats/strict_json.h"
+#include "mantissa/nn/models/gpt2.h"
+
+namespace mantissa::nn {
+
+namespace {
+
+/// The members of config.json by which a GPT-2 may differ from what this project computes.
+void require_known_kind(const nlohmann::json& config, const std::string& source) {
+    const std::pair<const char*, nlohmann::json> expected[] = {{"model_type", "gpt2"},
+                                                               {"activation_function", "gelu_new"},
+                                                               {"layer_norm_epsilon", 1e-5},
+                                                               {"scale_attn_weights", true},
+                                                               {"scale_attn_by_inverse_layer_idx", false}};
+    for (const auto& [name, value] : expected)
+        if (config.contains(name) && config[name] != value)
+            throw UserError(fmt::format("{}: {} is {}, only {} can be run", source, name,
+                                        json_excerpt(config[name]), value.dump()));
+}
+
+bool has_sizes(const Gpt2Config& config, const Gpt2Sizes& sizes) {
+    return sizes == Gpt2Sizes{.layers = config.layers,
+                              .channels = config.channels,
+                              .context = config.context,
+                              .vocabulary = config.vocabulary,
+                              .bias = config.bias};
+}
+
+/// A published model of these sizes, or none.
+std::optional<Gpt2Config> published(const Gpt2Sizes& sizes) {
+    for (const std::string& name : gpt2_names())
+        if (const Gpt2Config config = gpt2_config(name); has_sizes(config, sizes)) return config;
+    return {};
+}
+
+}  // namespace
+
+Gpt2Config gpt2_config_of(std::span<const TensorView> weights, const std::string& source,
+                          const std::filesystem::path& directory) {
+    const Gpt2Sizes sizes = gpt2_sizes_of(weights, source);
+    const std::optional<Gpt2Config> known = published(sizes);
+    const std::filesystem::path path = directory / "config.json";
+    if (!std::filesystem::exists(path)) {
+        if (known) return *known;
+        throw UserError(
+            fmt::format("{}: is missing, and only it says how many heads this model has", path.string()));
+    }
+    const nlohmann::json json = parse_strict_json(MappedFile(path).text(), path.string());
+    require_known_kind(json, path.string());
+    const auto heads = static_cast<std::int64_t>(
+        require_unsigned(require_member(json, "n_head", path.string(), "a GPT-2"), path.string(), "n_head"));
+    if (heads < 1 || sizes.channels % heads != 0)
+        throw UserError(fmt::format("{}: {} channels cannot be shared by {} heads", path.string(),
+                                    sizes.channels, heads));
+    if (known && known->heads == heads) return *known;
+    return {.name = directory.filename().string(),
+            .layers = sizes.layers,
+            .heads = heads,
+            .channels = sizes.channels,
+            .vocabulary = sizes.vocabulary,
+            .context = sizes.context,
+            .bias = sizes.bias};
+}
+
+}  // namespace mantissa::nn

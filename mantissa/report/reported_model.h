@@ -1,0 +1,29 @@
+// Which model a report is about, and what one of its steps takes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "mantissa/nn/model.h"
+
+namespace mantissa {
+
+struct ReportedModel {
+    std::string name;
+    std::int64_t parameters = 0;
+    std::int64_t batch = 0;              ///< examples of a step
+    std::string unit = "examples";       ///< what throughput counts: "tokens", "images"
+    std::int64_t units_per_example = 1;  ///< tokens of a sequence
+    std::string examples = {};           ///< of a step, in words: "4 x 1024 tokens", "16 images"
+};
+
+inline ReportedModel reported(const nn::Model& model, const nn::ModelFacts& facts, std::int64_t batch) {
+    return {.name = model.name,
+            .parameters = facts.parameters,
+            .batch = batch,
+            .unit = model.unit,
+            .units_per_example = model.units_per_example,
+            .examples = nn::batch_text(model, batch)};
+}
+
+}  // namespace mantissa

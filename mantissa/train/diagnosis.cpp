@@ -1,0 +1,33 @@
+#include "mantissa/train/diagnosis.h"
+
+namespace mantissa {
+
+std::optional<NonFinite> first_non_finite(StepExecution& execution, const Batch& batch, const BadStep& bad) {
+    const auto lowered = static_cast<float>(execution.loss_scale().scale);
+    execution.write_loss_scale(bad.loss_scale);
+    std::optional<NonFinite> found;
+    for (std::int64_t index = 0; index < execution.plan().options().accumulate && !found; ++index)
+        found = run_to_first_non_finite(
+            execution.prepare(batch, {.step = bad.step, .index = index, .learning_rate = bad.learning_rate}));
+    execution.write_loss_scale(lowered);
+    execution.clear_gradients();
+    return found;
+}
+
+Underflow underflow(StepExecution& execution, const Batch& batch, std::int64_t step) {
+    const TrainerOptions& options = execution.plan().options();
+    const MicroStep last{.step = step, .index = options.accumulate - 1};
+    RoundedGradients above;
+    if (options.loss_scale.kind == LossScaleOptions::Kind::dynamic) {
+        const auto scale = static_cast<float>(execution.loss_scale().scale);
+        execution.write_loss_scale(scale * static_cast<float>(TrainingPlan::far_above));
+        above = rounded_gradients(execution.prepare(batch, last));
+        execution.write_loss_scale(scale);
+    } else {
+        Execution scaled_up = execution.prepare_scaled_up(batch, last);
+        above = rounded_gradients(scaled_up);
+    }
+    return underflow_between(rounded_gradients(execution.prepare(batch, last)), above);
+}
+
+}  // namespace mantissa

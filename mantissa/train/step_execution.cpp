@@ -1,0 +1,179 @@
+#include "mantissa/train/step_execution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/system_memory.h"
+
+namespace mantissa {
+
+namespace {
+
+constexpr double gigabyte = 1e9;
+
+void require_memory(const TrainingPlan& plan, const MemoryUse& memory) {
+    const std::int64_t available = available_memory();
+    if (memory.total() <= available) return;
+    const auto gigabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / gigabyte; };
+    throw UserError(fmt::format(
+        "{} at {} needs {:.2f} GB ({:.2f} state, {:.2f} activations and gradients), {:.2f} GB are "
+        "available; use a smaller --batch, --sequence or --model; explain prints what needs less, as "
+        "--recompute does",
+        plan.model().name, nn::batch_text(plan.model(), plan.options().batch), gigabytes(memory.total()),
+        gigabytes(memory.state), gigabytes(memory.arena), gigabytes(available)));
+}
+
+/// Memory for a plan beside an arena that it shares where that is large enough; null then. What is alive in a
+/// forward pass alone is a part of training's, but without dropout attention may be one operation here that
+/// it is not there, with a workspace of its own.
+std::unique_ptr<DeviceMemory> arena_beside(const DeviceMemory& shared, const Plan& plan) {
+    const auto bytes = static_cast<std::size_t>(plan.memory().arena_bytes);
+    return bytes <= shared.size() ? nullptr : plan.device().allocate(bytes, "validation");
+}
+
+Plan plan_evaluation(const TrainingPlan& training) {
+    PipelineOptions pipeline = training.options().pipeline;
+    pipeline.dump = {};
+    const auto trace = [&](Graph& graph) {
+        return nn::trace_loss(training.model(), graph, training.options().batch);
+    };
+    return {build_evaluation(trace, pipeline).graph, training.device()};
+}
+
+}  // namespace
+
+std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const TrainingPlan* const> plans) {
+    std::vector<State> states;
+    const TrainingPlan* largest = nullptr;
+    for (const TrainingPlan* plan : plans)
+        if (!largest || plan->memory().total() > largest->memory().total()) largest = plan;
+    check(largest != nullptr, "memory is for one step or more");
+    MemoryUse use = largest->memory();
+    // One may have the most states, another the largest arena.
+    for (const TrainingPlan* plan : plans) {
+        use.arena = std::max(use.arena, plan->memory().arena);
+        for (const State& state : plan->step().graph().states()) {
+            const auto same_name = [&](const State& other) { return other.name == state.name; };
+            const auto known = std::find_if(states.begin(), states.end(), same_name);
+            if (known != states.end()) {  // one that does not pad reads the rows in front
+                known->zero_rows = std::max(known->zero_rows, state.zero_rows);
+                continue;
+            }
+            states.push_back(state);
+            if (largest->step().graph().find_state(state.name) < 0)
+                use.state += align_up(state.stored_bytes());
+        }
+    }
+    require_memory(*largest, use);
+    auto memory = std::make_shared<TrainingMemory>();
+    memory->state = std::make_unique<StateBlock>(largest->device(), states);
+    memory->arena =
+        largest->device().allocate(static_cast<std::size_t>(use.arena), "activations and gradients");
+    return memory;
+}
+
+StepExecution::Evaluation::Evaluation(const TrainingPlan& training, TrainingMemory& memory)
+    : plan(plan_evaluation(training)),
+      own_arena(arena_beside(*memory.arena, plan)),
+      execution(plan, *memory.state, own_arena ? *own_arena : *memory.arena) {}
+
+StepExecution::StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory)
+    : plan_(std::move(plan)), memory_(std::move(memory)) {
+    const auto bound = [this](const Plan* of) {
+        return of ? std::make_unique<Execution>(*of, *memory_->state, *memory_->arena) : nullptr;
+    };
+    step_ = bound(&plan_.step());
+    accumulate_ = bound(plan_.accumulate());
+    derive_ = bound(plan_.derive());
+}
+
+void StepExecution::derive() {
+    const void* const self = step_.get();  // which stays where it is when this is moved
+    if (memory_->derived_by == self && derived_after_ == memory_->state->writes()) return;
+    if (derive_) derive_->run();
+    memory_->derived_by = self;
+    derived_after_ = memory_->state->writes();
+}
+
+void StepExecution::give_part(Execution& execution, const Batch& batch, std::int64_t index) const {
+    const std::vector<nn::InputSpec>& inputs = plan_.model().inputs;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+        const auto part =
+            static_cast<std::size_t>(Type{inputs[i].dtype, inputs[i].shape}.bytes() * plan_.options().batch);
+        execution.set_input(inputs[i].name,
+                            batch.values()[i].bytes.subspan(static_cast<std::size_t>(index) * part, part));
+    }
+}
+
+void StepExecution::give(Execution& execution, const Batch& batch, const MicroStep& micro_step) const {
+    const TrainerOptions& options = plan_.options();
+    require_fit(batch, plan_.model(), plan_.examples_per_step());
+    give_part(execution, batch, micro_step.index);
+    if (execution.has_input("random_seed")) {
+        const auto seed = static_cast<std::int64_t>(options.seed);
+        const std::int64_t step = micro_step.step * options.accumulate + micro_step.index;
+        execution.set_input("random_seed", std::span<const std::int64_t>(&seed, 1));
+        execution.set_input("random_step", std::span<const std::int64_t>(&step, 1));
+    }
+    const auto rate = static_cast<float>(micro_step.learning_rate);
+    const bool updates = micro_step.index + 1 == options.accumulate;
+    if (updates) execution.set_input("learning_rate", std::span<const float>(&rate, 1));
+}
+
+Execution& StepExecution::prepare(const Batch& batch, const MicroStep& micro_step) {
+    Execution& execution = micro_step.index + 1 == plan_.options().accumulate ? *step_ : *accumulate_;
+    derive();
+    give(execution, batch, micro_step);
+    return execution;
+}
+
+Execution StepExecution::prepare_scaled_up(const Batch& batch, const MicroStep& micro_step) {
+    check(plan_.scaled_up() != nullptr, "the policy rounds gradients to FP16");
+    Execution execution(*plan_.scaled_up(), *memory_->state, *memory_->arena);
+    derive();
+    give(execution, batch, micro_step);
+    return execution;
+}
+
+float StepExecution::evaluate(const Batch& batch) {
+    require_fit(batch, plan_.model(), plan_.options().batch);
+    if (!evaluation_) evaluation_ = std::make_unique<Evaluation>(plan_, *memory_);
+    derive();
+    give_part(evaluation_->execution, batch, 0);
+    evaluation_->execution.run();
+    return evaluation_->execution.read_scalar("loss");
+}
+
+StepExecution::LossScaleState StepExecution::loss_scale() const {
+    const LossScaleOptions& options = plan_.options().loss_scale;
+    switch (options.kind) {
+        case LossScaleOptions::Kind::none:
+            return {};
+        case LossScaleOptions::Kind::fixed:
+            return {.scale = options.initial};
+        case LossScaleOptions::Kind::dynamic:
+            break;
+    }
+    double skipped = 0;
+    const std::vector<std::byte> bytes = state().read("loss_scale.skipped");
+    std::memcpy(&skipped, bytes.data(), sizeof skipped);
+    return {.scale = static_cast<double>(state().read_f32("loss_scale.scale")[0]),
+            .skipped = static_cast<std::int64_t>(skipped)};
+}
+
+void StepExecution::write_loss_scale(float scale) {
+    if (plan_.options().loss_scale.kind == LossScaleOptions::Kind::dynamic)
+        state().write("loss_scale.scale", std::as_bytes(std::span<const float>(&scale, 1)));
+}
+
+void StepExecution::clear_gradients() {
+    for (const State& each : state().states()) {
+        if (each.kind != State::Kind::gradient) continue;
+        state().write(each.name, std::vector<std::byte>(static_cast<std::size_t>(each.type.bytes())));
+    }
+}
+
+}  // namespace mantissa

@@ -1,0 +1,85 @@
+// A training step bound to memory: runs its micro-steps, keeps what is derived from parameters current, and
+// reads and writes the states that belong to the loop.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "mantissa/data/batch.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/train/training_plan.h"
+
+namespace mantissa {
+
+/// What steps of one model may share: their states, and an arena for the largest of them.
+struct TrainingMemory {
+    std::unique_ptr<StateBlock> state;
+    std::unique_ptr<DeviceMemory> arena;
+    const void* derived_by = nullptr;  ///< whose derived states follow from the parameters
+};
+
+/// Memory for steps that run one after another on one state: every state that one of them has, zero, and an
+/// arena for the largest. Throws UserError, saying what is needed and what there is, if it does not fit.
+std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const TrainingPlan* const> plans);
+
+/// A micro-step of a run.
+struct MicroStep {
+    std::int64_t step = 0;   ///< random numbers follow it
+    std::int64_t index = 0;  ///< of the micro-step
+    double learning_rate = 0;
+};
+
+class StepExecution {
+  public:
+    /// The plan must be among those that the memory was made for.
+    StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory);
+
+    const TrainingPlan& plan() const { return plan_; }
+    StateBlock& state() const { return *memory_->state; }
+
+    /// The execution of a micro-step, given its part of the batch [N, B, ...], the step's random numbers and
+    /// its rate. Throws UserError if the batch does not fit the model.
+    Execution& prepare(const Batch& batch, const MicroStep& micro_step);
+    /// Makes the derived states anew where somebody else wrote what they follow from.
+    void derive();
+    /// The last micro-step with the loss scale of TrainingPlan::scaled_up, given its inputs.
+    Execution prepare_scaled_up(const Batch& batch, const MicroStep& micro_step);
+    /// Of the last micro-step, which holds the results.
+    const Execution& last() const { return *step_; }
+
+    /// The mean loss of the first B examples, nothing random; changes nothing.
+    float evaluate(const Batch& batch);
+
+    /// The loss scale that the next step starts with, and how many steps it made skip; 1 and 0 without one.
+    struct LossScaleState {
+        double scale = 1;
+        std::int64_t skipped = 0;
+    };
+    LossScaleState loss_scale() const;
+    /// Writes the dynamic loss scale; nothing where there is none.
+    void write_loss_scale(float scale);
+    /// Makes the gradients that are added up zero, as the last micro-step leaves them.
+    void clear_gradients();
+
+  private:
+    /// The forward pass alone, made when it is first asked for.
+    struct Evaluation {
+        Evaluation(const TrainingPlan& training, TrainingMemory& memory);
+
+        Plan plan;
+        std::unique_ptr<DeviceMemory> own_arena;  ///< null where it fits in that of training
+        Execution execution;
+    };
+
+    void give(Execution& execution, const Batch& batch, const MicroStep& micro_step) const;
+    void give_part(Execution& execution, const Batch& batch, std::int64_t index) const;
+
+    TrainingPlan plan_;
+    std::shared_ptr<TrainingMemory> memory_;
+    std::unique_ptr<Execution> step_, accumulate_, derive_;
+    std::unique_ptr<Evaluation> evaluation_;
+    std::int64_t derived_after_ = -1;  // writes of the state when the derived states were made
+};
+
+}  // namespace mantissa

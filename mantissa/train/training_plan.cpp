@@ -1,0 +1,107 @@
+#include "mantissa/train/training_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/clock.h"
+#include "mantissa/base/error.h"
+#include "mantissa/train/accumulate.h"
+
+namespace mantissa {
+
+namespace {
+
+void validate(const TrainerOptions& options) {
+    if (options.batch < 1) throw UserError(fmt::format("the batch must be 1 or more, got {}", options.batch));
+    if (options.accumulate < 1)
+        throw UserError(
+            fmt::format("the micro-steps of a step must be 1 or more, got {}", options.accumulate));
+}
+
+/// The loss of a micro-step as it counts in its step: divided by their number, as loops in PyTorch do.
+TraceModel trace_micro_step(const nn::Model& model, const TrainerOptions& options) {
+    return [&model, &options](Graph& graph) {
+        const Tensor loss = nn::trace_loss(model, graph, options.batch, nn::Mode::training(graph));
+        const OriginScope scope(graph, "loss");
+        return options.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(options.accumulate));
+    };
+}
+
+}  // namespace
+
+PipelineOptions on_device(PipelineOptions options, const Device& device) {
+    options.has_kernel = [&device](const Graph& graph, const Node& node) {
+        return has_kernel(device, graph, node);
+    };
+    options.cannot_fuse = device.target().cannot_compile;
+    options.extent_multiple = device.target().extent_multiple;
+    options.cannot_multiply_tf32 = device.target().cannot_multiply_tf32;
+    return options;
+}
+
+TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)
+    : device_(&device), model_(std::move(model)), facts_(nn::facts_of(model_)), options_(std::move(options)) {
+    validate(options_);
+    const Stopwatch watch;
+    options_.pipeline = on_device(std::move(options_.pipeline), device);
+    if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
+        options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
+            return mantissa::loss_scale(graph, scaling);
+        };
+    const TraceUpdate update = adamw_update(options_.optimizer, options_.loss_scale);
+    // The plans of a step read the same derived states; the last built is the one that writes them, too.
+    if (options_.accumulate == 1) {
+        step_ = build(update, options_.pipeline);
+    } else {
+        PipelineOptions pipeline = options_.pipeline;
+        if (pipeline.dump)
+            pipeline.dump = [show = pipeline.dump](const std::string& pass, const Graph& graph) {
+                show("accumulate-" + pass, graph);
+            };
+        accumulate_ = build(add_to_gradients(), pipeline);
+        step_ = build(with_added_gradients(update), options_.pipeline);
+    }
+    build_milliseconds_ = watch.milliseconds();
+    if (options_.pipeline.policy.needs_loss_scale() &&
+        options_.loss_scale.kind != LossScaleOptions::Kind::dynamic)
+        scaled_up_ = plan_scaled_up(options_.accumulate == 1 ? update : with_added_gradients(update));
+}
+
+/// The last micro-step with a larger loss scale, where the scale is part of the plan.
+std::unique_ptr<Plan> TrainingPlan::plan_scaled_up(const TraceUpdate& update) const {
+    PipelineOptions pipeline = options_.pipeline;
+    pipeline.dump = {};
+    pipeline.seed = [scale = pipeline.seed](Graph& graph) {
+        return scale ? scale(graph) * far_above : constant(graph, far_above);
+    };
+    BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline);
+    return std::make_unique<Plan>(std::move(step.graph), *device_);
+}
+
+std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
+    BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline);
+    pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
+    refused_ = std::move(step.refused);  // the plans of a step have the same layers,
+    padded_ = std::move(step.padded);    // and pad alike
+    const Stopwatch planning;
+    if (!step.derive.states().empty()) derive_ = std::make_unique<Plan>(std::move(step.derive), *device_);
+    auto plan = std::make_unique<Plan>(std::move(step.graph), *device_);
+    pass_times_.push_back({"choose kernels, plan memory", planning.milliseconds(), plan->graph().size()});
+    return plan;
+}
+
+MemoryUse TrainingPlan::memory() const {
+    MemoryUse use{.state = step_->memory().state_bytes,
+                  .arena = step_->memory().arena_bytes,
+                  .inputs = step_->input_bytes()};
+    if (scaled_up_) use.arena = std::max(use.arena, scaled_up_->memory().arena_bytes);
+    if (!accumulate_) return use;
+    // Its states are among those of the other plan.
+    use.state += accumulate_->constant_bytes();
+    use.arena = std::max(use.arena, accumulate_->memory().arena_bytes);
+    use.inputs += accumulate_->input_bytes();
+    return use;
+}
+
+}  // namespace mantissa

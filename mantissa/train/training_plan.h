@@ -1,0 +1,91 @@
+// The plans of a training step: built and placed on a device, with nothing allocated. What a step takes, and
+// what it would run, is known from here on.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "mantissa/nn/model.h"
+#include "mantissa/passes/pipeline.h"
+#include "mantissa/runtime/plan.h"
+#include "mantissa/train/adamw.h"
+
+namespace mantissa {
+
+struct TrainerOptions {
+    AdamWOptions optimizer = {};
+    std::int64_t batch = 4;  ///< B: examples of a micro-step
+    /// N: micro-steps of a step. Their gradients, each of loss / N, are added up before the update.
+    std::int64_t accumulate = 1;
+    std::uint64_t seed = 1337;
+    LossScaleOptions loss_scale = {};
+    PipelineOptions pipeline = {};  ///< what the device says is filled in
+};
+
+/// Bytes that a trainer holds, as planned.
+struct MemoryUse {
+    std::int64_t state = 0;   ///< parameters, moments, gradients that are added up, constants
+    std::int64_t arena = 0;   ///< activations, gradients, workspaces
+    std::int64_t inputs = 0;  ///< tokens and scalars
+    std::int64_t total() const { return state + arena + inputs; }
+};
+
+class TrainingPlan {
+  public:
+    /// Throws UserError for a model that is none (nn/model.h), and if batch or micro-steps are not positive
+    /// or too large to count.
+    TrainingPlan(Device& device, nn::Model model, TrainerOptions options);
+
+    Device& device() const { return *device_; }
+    const nn::Model& model() const { return model_; }
+    const nn::ModelFacts& facts() const { return facts_; }
+    const TrainerOptions& options() const { return options_; }
+
+    /// The last micro-step and the update; the only one if nothing is accumulated.
+    const Plan& step() const { return *step_; }
+    /// The micro-steps before it; null if nothing is accumulated.
+    const Plan* accumulate() const { return accumulate_.get(); }
+    /// Makes the derived states from the parameters; null: nothing is derived.
+    const Plan* derive() const { return derive_.get(); }
+    /// The last micro-step with a loss scale that is greater by `far_above`, to see what underflows; null
+    /// where the scale is a state, or none is needed.
+    const Plan* scaled_up() const { return scaled_up_.get(); }
+    /// Times a loss scale: what is lost there as well would be lost at any, since FP16's normal numbers span
+    /// 2^30.
+    static constexpr double far_above = 1024;
+
+    MemoryUse memory() const;
+    std::int64_t examples_per_step() const { return options_.accumulate * options_.batch; }
+    /// Tokens, images: what the model's throughput counts.
+    std::int64_t units_per_step() const { return examples_per_step() * model_.units_per_example; }
+    double flops_per_step() const {
+        return facts_.flops_per_example * static_cast<double>(examples_per_step());
+    }
+    /// From tracing to the bound plan, without allocation.
+    double build_milliseconds() const { return build_milliseconds_; }
+    const std::vector<PassTime>& pass_times() const { return pass_times_; }
+    /// What the passes left as it was, and why; of step().
+    const std::vector<PassRefusal>& refused() const { return refused_; }
+    /// Parameters that lie padded; empty unless padding was asked for.
+    const std::vector<PaddedParameter>& padded() const { return padded_; }
+
+  private:
+    std::unique_ptr<Plan> build(const TraceUpdate& update, const PipelineOptions& pipeline);
+    std::unique_ptr<Plan> plan_scaled_up(const TraceUpdate& update) const;
+
+    Device* device_;
+    nn::Model model_;
+    nn::ModelFacts facts_;
+    TrainerOptions options_;
+    std::unique_ptr<Plan> step_, accumulate_, derive_, scaled_up_;
+    std::vector<PassTime> pass_times_;
+    std::vector<PassRefusal> refused_;
+    std::vector<PaddedParameter> padded_;
+    double build_milliseconds_ = 0;
+};
+
+/// What a device says of itself to the passes, filled in.
+PipelineOptions on_device(PipelineOptions options, const Device& device);
+
+}  // namespace mantissa
