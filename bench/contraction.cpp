@@ -1,5 +1,6 @@
 // The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
-// the weight, and the products of attention; FP32 on each level this CPU has, and BF16 on the unit for it.
+// the weight, and the products of attention; a small one, where what a call does besides multiplying shows;
+// FP32 on each level this CPU has, and BF16 on the unit for it.
 //
 // Each measurement is one call between two measurements of the peak of one thread on the unit that the call
 // runs on; its share is of the larger one times the threads, since a disturbed peak would flatter. Operands
@@ -208,6 +209,13 @@ void add_linears(Unit unit, int calls) {
             }
 }
 
+/// Some tens of microseconds.
+void add_small(Unit unit, int calls) {
+    ContractionProblem problem = linear_problem(Pass::forward, 128, 128, unit.operands);
+    problem.m = 64;
+    add("small/M:64/N:128/K:128", problem, unit, calls);
+}
+
 /// What generating a token multiplies, with matrices stored either way.
 void add_rows(Unit unit, int calls) {
     for (const auto& [out, in] : {std::array{3072, 768}, std::array{50304, 768}}) {
@@ -251,6 +259,7 @@ int main(int argc, char** argv) {
     units.push_back({best_isa(), mantissa::DType::bf16});
     for (const Unit& unit : units) {
         add_linears(unit, calls);
+        add_small(unit, calls);
         add_attention(unit, calls);
         add_rows(unit, calls);
     }
