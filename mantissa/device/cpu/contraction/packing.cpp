@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
@@ -19,8 +20,6 @@ namespace {
 void prefetch_run(const std::byte* from, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(from + at, _MM_HINT_T1);
 }
-
-std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return (size + unit - 1) / unit * unit; }
 
 /// How much of a line that runs along the depth is staged at a time.
 constexpr std::int64_t slice_along = 64;
