@@ -151,10 +151,11 @@ long preemptions() {
 void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) {
     const Isa isa = unit.isa;
     Operands operands(problem, isa);
-    Buffer workspace(workspace_bytes(problem, isa, pool().threads()));
+    const PreparedContraction prepared = prepare_contraction(problem, isa);
+    Buffer workspace(prepared.workspace_bytes(pool().threads()));
     const double flops = 2.0 * static_cast<double>(problem.batch[0] * problem.batch[1] * problem.m) *
                          static_cast<double>(problem.n) * static_cast<double>(problem.k);
-    contract(problem, operands.next(), workspace.as<std::byte>(), pool(), isa);
+    contract(prepared, operands.next(), workspace.as<std::byte>(), pool());
     std::vector<double> shares, shares_cpu, seconds;
     int disturbed = 0;
     double before = unit.peak();
@@ -163,7 +164,7 @@ void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) 
         const long preempted = preemptions();
         const double cpu_start = cpu_seconds();
         const Stopwatch watch;
-        contract(problem, arguments, workspace.as<std::byte>(), pool(), isa);
+        contract(prepared, arguments, workspace.as<std::byte>(), pool());
         seconds.push_back(watch.seconds());
         const double on_cores = cpu_seconds() - cpu_start;
         disturbed += preemptions() != preempted;
