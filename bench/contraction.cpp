@@ -1,5 +1,6 @@
 // The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
-// the weight, and the products of attention; FP32 on each level this CPU has, and BF16 on the unit for it.
+// the weight, and the products of attention; a small one, where what a call does besides multiplying shows;
+// FP32 on each level this CPU has, and BF16 on the unit for it.
 //
 // Each measurement is one call between two measurements of the peak of one thread on the unit that the call
 // runs on; its share is of the larger one times the threads, since a disturbed peak would flatter. Operands
@@ -150,10 +151,11 @@ long preemptions() {
 void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) {
     const Isa isa = unit.isa;
     Operands operands(problem, isa);
-    Buffer workspace(workspace_bytes(problem, isa, pool().threads()));
+    const PreparedContraction prepared = prepare_contraction(problem, isa);
+    Buffer workspace(prepared.workspace_bytes(pool().threads()));
     const double flops = 2.0 * static_cast<double>(problem.batch[0] * problem.batch[1] * problem.m) *
                          static_cast<double>(problem.n) * static_cast<double>(problem.k);
-    contract(problem, operands.next(), workspace.as<std::byte>(), pool(), isa);
+    contract(prepared, operands.next(), workspace.as<std::byte>(), pool());
     std::vector<double> shares, shares_cpu, seconds;
     int disturbed = 0;
     double before = unit.peak();
@@ -162,7 +164,7 @@ void run(benchmark::State& state, const ContractionProblem& problem, Unit unit) 
         const long preempted = preemptions();
         const double cpu_start = cpu_seconds();
         const Stopwatch watch;
-        contract(problem, arguments, workspace.as<std::byte>(), pool(), isa);
+        contract(prepared, arguments, workspace.as<std::byte>(), pool());
         seconds.push_back(watch.seconds());
         const double on_cores = cpu_seconds() - cpu_start;
         disturbed += preemptions() != preempted;
@@ -208,6 +210,13 @@ void add_linears(Unit unit, int calls) {
             }
 }
 
+/// Some tens of microseconds.
+void add_small(Unit unit, int calls) {
+    ContractionProblem problem = linear_problem(Pass::forward, 128, 128, unit.operands);
+    problem.m = 64;
+    add("small/M:64/N:128/K:128", problem, unit, calls);
+}
+
 /// What generating a token multiplies, with matrices stored either way.
 void add_rows(Unit unit, int calls) {
     for (const auto& [out, in] : {std::array{3072, 768}, std::array{50304, 768}}) {
@@ -251,6 +260,7 @@ int main(int argc, char** argv) {
     units.push_back({best_isa(), mantissa::DType::bf16});
     for (const Unit& unit : units) {
         add_linears(unit, calls);
+        add_small(unit, calls);
         add_attention(unit, calls);
         add_rows(unit, calls);
     }

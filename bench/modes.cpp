@@ -62,7 +62,7 @@ class Product {
         if (contracts_)
             contract(contraction_,
                      {.a = a_.data(), .b = b_.data(), .out = d_.data(), .a_positions = positions},
-                     workspace_.as<std::byte>(), pool(), isa_);
+                     workspace_.as<std::byte>(), pool());
         else
             multiply(mode_, {.a = a_.data(), .positions = positions, .b = b_.data(), .d = d_.data()},
                      workspace_.as<std::byte>(), pool(), isa_);
@@ -79,12 +79,12 @@ class Product {
                            : mode == MatrixMode::s8 ? SparseFormat::s8
                                                     : SparseFormat::s4);
     }
-    void prepare(const ContractionProblem& problem, bool sparse) {
+    void prepare(ContractionProblem problem, bool sparse) {
         contracts_ = true;
-        contraction_ = problem;
-        contraction_.a.two_of_four = sparse;
+        problem.a.two_of_four = sparse;
+        contraction_ = prepare_contraction(problem, isa_);
         a_ = ones(problem.a.dtype, M), b_ = ones(problem.b.dtype, N);
-        workspace_ = Buffer(workspace_bytes(contraction_, isa_, pool().threads()));
+        workspace_ = Buffer(contraction_.workspace_bytes(pool().threads()));
         if (sparse) compress_first(sparse_format_of(problem.a.dtype));
     }
     void compress_first(SparseFormat format) {
@@ -114,7 +114,7 @@ class Product {
     Isa isa_;
     bool contracts_ = false;
     ModeProblem mode_;
-    ContractionProblem contraction_;
+    PreparedContraction contraction_;
     Buffer a_, positions_, b_, d_, workspace_;
 };
 

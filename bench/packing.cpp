@@ -18,7 +18,6 @@
 #include "mantissa/device/cpu/contraction/choice.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
-#include "mantissa/device/cpu/contraction/run_with.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/numerics/formats.h"
 

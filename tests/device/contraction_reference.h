@@ -11,7 +11,6 @@
 #include "mantissa/base/random.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
-#include "mantissa/device/cpu/contraction/run_with.h"
 
 namespace mantissa::cpu {
 
@@ -139,15 +138,20 @@ inline std::vector<Isa> testable_levels() {
     return levels;
 }
 
-/// contract() with a workspace of exactly the size asked for, filled with NaN; `how` is an Isa or the
-/// kernels.
+/// contract() with a workspace of exactly the size asked for, filled with NaN.
+inline void contract_in_new_workspace(const PreparedContraction& prepared,
+                                      const ContractionArguments& arguments, ThreadPool& pool) {
+    const std::size_t bytes = prepared.workspace_bytes(pool.threads());
+    Buffer workspace(bytes + 64);
+    for (float& value : workspace.as<float>()) value = std::numeric_limits<float>::quiet_NaN();
+    contract(prepared, arguments, workspace.as<std::byte>().subspan(0, bytes), pool);
+}
+
+/// The same, prepared for the call; `how` is an Isa or the kernels.
 template <class How>
 void contract_in_new_workspace(const ContractionProblem& problem, const ContractionArguments& arguments,
                                ThreadPool& pool, const How& how) {
-    const std::size_t bytes = workspace_bytes(problem, how, pool.threads());
-    Buffer workspace(bytes + 64);
-    for (float& value : workspace.as<float>()) value = std::numeric_limits<float>::quiet_NaN();
-    contract(problem, arguments, workspace.as<std::byte>().subspan(0, bytes), pool, how);
+    contract_in_new_workspace(prepare_contraction(problem, how), arguments, pool);
 }
 
 }  // namespace mantissa::cpu

@@ -289,7 +289,8 @@ class ContractionErrors : public ::testing::Test {
   protected:
     std::string message(const ContractionProblem& problem, const ContractionArguments& arguments) {
         try {
-            contract(problem, arguments, workspace_.as<std::byte>(), pool_, Isa::generic);
+            contract(prepare_contraction(problem, Isa::generic), arguments, workspace_.as<std::byte>(),
+                     pool_);
         } catch (const InternalError& error) {
             return error.what();
         }
@@ -333,15 +334,16 @@ TEST_F(ContractionErrors, NameWhatIsWrongWithTheOperands) {
 }
 
 TEST_F(ContractionErrors, NameWhatIsWrongWithTheWorkspace) {
+    const PreparedContraction prepared = prepare_contraction(problem_, Isa::generic);
     const auto run = [&](std::span<std::byte> workspace) {
         try {
-            contract(problem_, arguments_, workspace, pool_, Isa::generic);
+            contract(prepared, arguments_, workspace, pool_);
         } catch (const InternalError& error) {
             return std::string(error.what());
         }
         return std::string("no error");
     };
-    const std::size_t needed = workspace_bytes(problem_, Isa::generic, 1);
+    const std::size_t needed = prepared.workspace_bytes(1);
     const auto memory = workspace_.as<std::byte>();
     EXPECT_NE(run(memory.subspan(0, needed - 1))
                   .find("the workspace has " + std::to_string(needed - 1) + " bytes; " +

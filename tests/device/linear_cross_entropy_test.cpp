@@ -45,11 +45,12 @@ Outputs run(std::int64_t chunk, int threads, const std::vector<std::int32_t>& ta
     const LinearCrossEntropy problem{
         .rows = N, .channels = C, .classes = V, .most_rows_of_chunk = chunk, .gradients = true};
     ThreadPool pool(threads);
-    Buffer workspace(workspace_bytes(problem, best_isa(), threads), "workspace");
+    const PreparedLinearCrossEntropy prepared = prepare_linear_cross_entropy(problem, best_isa());
+    Buffer workspace(prepared.workspace_bytes(threads), "workspace");
     std::memset(workspace.data(), 0xff, workspace.size());
     const std::vector<float> x = normal(N * C, 1), w = normal(V * C, 2);
     Outputs out;
-    linear_cross_entropy(problem,
+    linear_cross_entropy(prepared,
                          {.x = x.data(),
                           .w = w.data(),
                           .targets = targets.data(),
@@ -57,7 +58,7 @@ Outputs run(std::int64_t chunk, int threads, const std::vector<std::int32_t>& ta
                           .loss = &out.loss,
                           .dx = out.dx.data(),
                           .dw = out.dw.data()},
-                         {workspace.data(), workspace.size()}, pool, best_isa());
+                         {workspace.data(), workspace.size()}, pool);
     return out;
 }
 
@@ -89,19 +90,21 @@ TEST(LinearCrossEntropy, HoldsOneChunkOfLogitsWhateverTheNumberOfRows) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
         problem.dtype = dtype;
         const std::size_t rows = static_cast<std::size_t>(problem.rows = 4096);
-        const std::size_t bytes = workspace_bytes(problem, best_isa(), 2);
+        const std::size_t bytes = prepare_linear_cross_entropy(problem, best_isa()).workspace_bytes(2);
         const std::size_t chunk = 1024 * 50257 * size_of(dtype);
         EXPECT_GE(bytes, chunk);
         EXPECT_LE(bytes, chunk + chunk / 4);  // packed panels and partial sums of a contraction
         problem.rows *= 4;
-        EXPECT_EQ(workspace_bytes(problem, best_isa(), 2), bytes + 3 * rows * sizeof(float));
+        EXPECT_EQ(prepare_linear_cross_entropy(problem, best_isa()).workspace_bytes(2),
+                  bytes + 3 * rows * sizeof(float));
     }
 }
 
 TEST(LinearCrossEntropy, HoldsNoLogitsWhereNoGradientsAreWanted) {
     const LinearCrossEntropy problem{
         .rows = 4096, .channels = 768, .classes = 50257, .dtype = DType::bf16, .gradients = false};
-    EXPECT_LE(workspace_bytes(problem, best_isa(), 2), std::size_t{1024 * 50257 * 2 / 4});
+    EXPECT_LE(prepare_linear_cross_entropy(problem, best_isa()).workspace_bytes(2),
+              std::size_t{1024 * 50257 * 2 / 4});
 }
 
 /// The loss of `rows` equal rows x = 1 with C = 1, so that w is the logits, and dw, in FP64 and by the
@@ -141,16 +144,17 @@ struct OneChannel {
                                          .dtype = dtype,
                                          .gradients = true};
         ThreadPool pool(2);
-        Buffer workspace(workspace_bytes(problem, isa, 2), "workspace");
+        const PreparedLinearCrossEntropy prepared = prepare_linear_cross_entropy(problem, isa);
+        Buffer workspace(prepared.workspace_bytes(2), "workspace");
         std::memset(workspace.data(), 0xff, workspace.size());
-        linear_cross_entropy(problem,
+        linear_cross_entropy(prepared,
                              {.x = wide ? static_cast<void*>(x32.data()) : x16.data(),
                               .w = wide ? static_cast<void*>(w32.data()) : w16.data(),
                               .targets = targets.data(),
                               .loss = &loss,
                               .dx = dx.data(),
                               .dw = dw.data()},
-                             {workspace.data(), workspace.size()}, pool, isa);
+                             {workspace.data(), workspace.size()}, pool);
         const auto at = static_cast<std::size_t>(target);
         const double lse = log_sum_exp(), expected_loss = lse - logits[at];
         const double relative = dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f16 ? 0x1p-10 : 0.0;
@@ -224,18 +228,19 @@ TEST(LinearCrossEntropy, ClassesOfSeveralProductsCountAlike) {
         const LinearCrossEntropy problem{
             .rows = tokens, .channels = channels, .classes = classes, .gradients = true};
         ThreadPool pool(2);
-        Buffer workspace(workspace_bytes(problem, isa, 2), "workspace");
+        const PreparedLinearCrossEntropy prepared = prepare_linear_cross_entropy(problem, isa);
+        Buffer workspace(prepared.workspace_bytes(2), "workspace");
         std::memset(workspace.data(), 0xff, workspace.size());
         float loss = NAN;
         std::vector<float> dx(x.size(), NAN), dw(w.size(), NAN);
-        linear_cross_entropy(problem,
+        linear_cross_entropy(prepared,
                              {.x = x.data(),
                               .w = w.data(),
                               .targets = targets.data(),
                               .loss = &loss,
                               .dx = dx.data(),
                               .dw = dw.data()},
-                             {workspace.data(), workspace.size()}, pool, isa);
+                             {workspace.data(), workspace.size()}, pool);
         std::vector<double> weights(tokens * classes);
         double expected = 0;
         for (std::size_t t = 0; t < tokens; ++t) {

@@ -90,15 +90,17 @@ class WholeProduct {
         : mode_(mode), isa_(isa), a_(operand(mode, rows)), b_(operand(mode, columns)) {
         const bool sparse = first == FirstOperand::two_of_four;
         matrices_ = {.mode = mode.mode, .first = first, .m = rows, .n = columns, .k = depth};
-        contraction_ = {.m = rows,
-                        .n = columns,
-                        .k = depth,
-                        .a = {.dtype = mode.type, .leading = depth, .two_of_four = sparse},
-                        .b = {.dtype = mode.type, .transpose = Transpose::yes, .leading = depth},
-                        .out = {.leading = columns},
-                        .multiply = mode.multiply};
+        const ContractionProblem contraction{
+            .m = rows,
+            .n = columns,
+            .k = depth,
+            .a = {.dtype = mode.type, .leading = depth, .two_of_four = sparse},
+            .b = {.dtype = mode.type, .transpose = Transpose::yes, .leading = depth},
+            .out = {.leading = columns},
+            .multiply = mode.multiply};
+        if (mode.contracts) contraction_ = prepare_contraction(contraction, isa);
         d_ = Buffer(static_cast<std::size_t>(rows * columns) * sizeof(double));
-        workspace_ = Buffer(mode.contracts ? workspace_bytes(contraction_, isa, threads)
+        workspace_ = Buffer(mode.contracts ? contraction_.workspace_bytes(threads)
                                            : workspace_bytes(matrices_, isa, threads));
         if (sparse) compress_first(rows);
     }
@@ -109,7 +111,7 @@ class WholeProduct {
         if (mode_.contracts)
             contract(contraction_,
                      {.a = a_.data(), .b = b_.data(), .out = d_.data(), .a_positions = positions},
-                     workspace_.as<std::byte>(), pool, isa_);
+                     workspace_.as<std::byte>(), pool);
         else
             multiply(matrices_, {.a = a_.data(), .positions = positions, .b = b_.data(), .d = d_.data()},
                      workspace_.as<std::byte>(), pool, isa_);
@@ -129,7 +131,7 @@ class WholeProduct {
     const WholeMode& mode_;
     Isa isa_;
     ModeProblem matrices_;
-    ContractionProblem contraction_;
+    PreparedContraction contraction_;
     Buffer a_, b_, d_, workspace_, positions_;
 };
 

@@ -2,18 +2,16 @@
 
 #include <algorithm>
 
+#include "mantissa/base/whole_units.h"
+
 namespace mantissa::cpu {
 
 namespace {
 
-constexpr std::int64_t parts(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
-
-constexpr std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return parts(size, unit) * unit; }
-
 /// The size of `size` cut into as few equal parts as keep each at most `most`, in whole units.
 constexpr std::int64_t even_part(std::int64_t size, std::int64_t most, std::int64_t unit) {
-    const std::int64_t count = std::max<std::int64_t>(1, parts(size, most));
-    return std::max(unit, rounded_up(parts(size, count), unit));
+    const std::int64_t count = std::max<std::int64_t>(1, parts_of(size, most));
+    return std::max(unit, rounded_up(parts_of(size, count), unit));
 }
 
 // Packed chunks of b, 384 x 3072 x 4 bytes, are read once per 256 rows: from L3 or memory, under the
@@ -61,12 +59,12 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     Blocking out;
     out.entry_per_thread = problem.batch[0] * problem.batch[1] >= enough_entries;
     out.depth = depth_of_chunks(problem.k, kernels);
-    out.depth_chunks = std::max<std::int64_t>(1, parts(problem.k, out.depth));
+    out.depth_chunks = std::max<std::int64_t>(1, parts_of(problem.k, out.depth));
     out.columns =
         even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);
-    out.column_chunks = parts(problem.n, out.columns);
+    out.column_chunks = parts_of(problem.n, out.columns);
     out.pack_columns = std::min(out.columns, pack_lines(kernels.width));
-    out.b_groups = problem.b.packed ? 0 : parts(out.columns, out.pack_columns);
+    out.b_groups = problem.b.packed ? 0 : parts_of(out.columns, out.pack_columns);
 
     const std::int64_t line_bytes = kernels.line_bytes(out.depth);
     const std::int64_t most_rows_of_block = std::clamp(
@@ -75,13 +73,13 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     out.depth_inside = keeps_sums(problem, kernels, out);
     out.split_columns = out.columns;
     const auto cut_columns = [&] {
-        const std::int64_t row_blocks = std::max<std::int64_t>(1, parts(problem.m, out.rows));
-        const std::int64_t splits = std::min(parts(enough_blocks, row_blocks),
+        const std::int64_t row_blocks = std::max<std::int64_t>(1, parts_of(problem.m, out.rows));
+        const std::int64_t splits = std::min(parts_of(enough_blocks, row_blocks),
                                              std::max<std::int64_t>(1, out.columns / least_columns));
-        std::int64_t most = parts(out.columns, splits);
+        std::int64_t most = parts_of(out.columns, splits);
         if (out.depth_inside) most = std::min(most, kernels.most_partial_bytes / 4 / out.rows);
         out.split_columns = even_part(out.columns, most, kernels.width);
-        return row_blocks * parts(out.columns, out.split_columns);
+        return row_blocks * parts_of(out.columns, out.split_columns);
     };
     if (!out.entry_per_thread && cut_columns() < enough_blocks) {
         out.rows = even_part(problem.m, std::min(most_rows_of_block, most_rows / 2), kernels.height);
@@ -90,18 +88,19 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     // Rows too many to be packed for all blocks are packed by each: once where enough blocks lie below one
     // another, and not for each split of the columns.
     const bool too_many = problem.m * line_bytes * out.depths_of_chunk() > most_shared_bytes;
-    const std::int64_t rows_of_enough = even_part(problem.m, parts(problem.m, enough_blocks), kernels.height);
+    const std::int64_t rows_of_enough =
+        even_part(problem.m, parts_of(problem.m, enough_blocks), kernels.height);
     if (!out.entry_per_thread && !problem.a.packed && too_many && out.split_columns < out.columns &&
         rows_of_enough >= most_rows / 2 && rows_of_enough < out.rows) {
         out.rows = rows_of_enough;
         cut_columns();
     }
-    out.row_blocks = parts(problem.m, out.rows);
-    out.column_splits = parts(out.columns, out.split_columns);
+    out.row_blocks = parts_of(problem.m, out.rows);
+    out.column_splits = parts_of(out.columns, out.split_columns);
     // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
     const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
     out.pack_rows = pack_lines(kernels.height);
-    if (read_again && !problem.a.packed && !too_many) out.a_groups = parts(problem.m, out.pack_rows);
+    if (read_again && !problem.a.packed && !too_many) out.a_groups = parts_of(problem.m, out.pack_rows);
     out.partial_sums = !out.depth_inside && out.depth_chunks > 1 &&
                        (problem.custom_epilogue || problem.out.dtype != DType::f32);
     return out;

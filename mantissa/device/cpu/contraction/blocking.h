@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
+#include "mantissa/device/cpu/contraction/problem.h"
 
 namespace mantissa::cpu {
 

@@ -1,8 +1,8 @@
 // Which set of inner kernels a problem runs on.
 #pragma once
 
-#include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
+#include "mantissa/device/cpu/contraction/problem.h"
 
 namespace mantissa::cpu {
 

@@ -1,145 +1,30 @@
 // The contraction: out = epilogue(op(a) * op(b)) for plain and batched matrices, as a pure function of a
-// problem. It knows nothing of graphs; it allocates nothing.
+// problem and addresses. It knows nothing of graphs; running it allocates nothing and decides nothing.
 //
 //     ContractionProblem problem{.m = 4096, .n = 768, .k = 3072};
 //     problem.a = {.leading = 3072};                                  // x [4096, 3072]
 //     problem.b = {.transpose = Transpose::yes, .leading = 3072};     // W [768, 3072]
 //     problem.out = {.leading = 768};                                 // y [4096, 768] = x W^T
-//     Buffer workspace(workspace_bytes(problem, isa, pool.threads()));
-//     contract(problem, {.a = x, .b = w, .out = y}, workspace.as<std::byte>(), pool, isa);
+//     const PreparedContraction prepared = prepare_contraction(problem, isa);
+//     Buffer workspace(prepared.workspace_bytes(pool.threads()));
+//     contract(prepared, {.a = x, .b = w, .out = y}, workspace.as<std::byte>(), pool);
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <span>
-#include <string>
 
 #include "mantissa/base/thread_pool.h"
-#include "mantissa/device/cpu/isa.h"
-#include "mantissa/numerics/dtype.h"
+#include "mantissa/device/cpu/contraction/prepared.h"
+#include "mantissa/device/cpu/contraction/problem.h"
 
 namespace mantissa::cpu {
 
-enum class Transpose : std::uint8_t { no, yes };
-
-/// How one operand lies in memory; counts are in elements, rows are contiguous.
-struct MatrixLayout {
-    DType dtype = DType::f32;
-    /// yes: memory holds the transpose of the operand.
-    Transpose transpose = Transpose::no;
-    /// From one stored row to the next.
-    std::int64_t leading = 0;
-    /// From one matrix of the batch to the next, outer and inner batch dimension. 0 repeats an input.
-    std::array<std::int64_t, 2> batch_stride = {0, 0};
-    /// The operand was written by pack(); the other members but `dtype` mean nothing.
-    bool packed = false;
-    /// a only: 2:4 sparse and compressed (mantissa/device/cpu/sparse.h), one row after another without gaps;
-    /// `leading` means nothing.
-    bool two_of_four = false;
-    /// a only: its elements become others as they are packed, by ContractionArguments::map_a.
-    bool mapped = false;
-};
-
-/// What becomes of what `out` held before.
-enum class Store : std::uint8_t { overwrite, accumulate };
-
-enum class Activation : std::uint8_t {
-    none,
-    gelu_tanh,  ///< 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
-};
-
-/// What is done to each sum before it is stored: out = cast(activation(sum + bias[column]) + residual).
-struct StandardEpilogue {
-    bool bias = false;
-    DType bias_dtype = DType::f32;
-    Activation activation = Activation::none;
-    bool residual = false;
-    /// Of the residual, shaped as out; not transposed.
-    MatrixLayout residual_layout = {};
-};
-
-/// Called once on every block of finished sums, while it is in L1, by the thread that computed it; blocks
-/// cover the output exactly once, in no promised order. sums[i * ld + j] is the sum of row row0 + i, column
-/// col0 + j; rows of all batch entries are counted through (entry * m + row, entry = outer * batch[1] +
-/// inner). It may change the sums and must write every output itself: the contraction writes nothing.
-using EpilogueFunction = void (*)(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0,
-                                  std::int64_t rows, std::int64_t cols, const void* args);
-
-/// Some of an operand as it is stored, on its way into panels.
-struct MappedPart {
-    const void* from = nullptr;  ///< the first of its elements
-    std::int64_t from_leading = 0;
-    std::int64_t row = 0;  ///< of the stored matrix, where the part begins
-    std::int64_t column = 0;
-    std::int64_t rows = 0;
-    std::int64_t columns = 0;
-    void* to = nullptr;  ///< what the elements become, of the same type
-    std::int64_t to_leading = 0;
-};
-
-/// Called for every element of a mapped operand, whenever and by whomever it is packed: once or more often.
-using MapFunction = void (*)(const MappedPart& part, const void* args);
-
-/// What operands are multiplied as. Sums are FP32 in any case.
-enum class Multiply : std::uint8_t {
-    as_stored,  ///< FP32 by FP32; BF16 and FP16 exactly
-    /// FP32 operands with TF32's 11 significant bits and FP32's range, or better: three products of BF16
-    /// parts on a tile unit, operands rounded to TF32 elsewhere.
-    tf32,
-    /// FP32 operands in three BF16 parts, six products: about FP32's own error. On a BF16 unit only.
-    bf16x6,
-};
-
-/// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32; BF16
-/// and FP16 operands are widened, which is exact, unless both are BF16 and the level has a unit for them
-/// (bf16_unit), which flushes subnormal operands and sums to zero; a single row is widened there too, and its
-/// b is not packed. A compressed a gives the bits of the dense one, but that zeros which it leaves out may be
-/// skipped even where b is infinite or a NaN. Sizes may be 0: with k = 0 all sums are 0.
-struct ContractionProblem {
-    std::array<std::int64_t, 2> batch = {1, 1};
-    std::int64_t m = 0;
-    std::int64_t n = 0;
-    std::int64_t k = 0;
-    MatrixLayout a = {};
-    MatrixLayout b = {};
-    MatrixLayout out = {};
-    Store store = Store::overwrite;
-    StandardEpilogue epilogue = {};
-    Multiply multiply = Multiply::as_stored;
-    /// The sums go to an EpilogueFunction of the caller's; `out`, `store` and `epilogue` stay at their
-    /// defaults.
-    bool custom_epilogue = false;
-};
-
-/// Data of one call. No output may overlap an input.
-struct ContractionArguments {
-    const void* a = nullptr;
-    const void* b = nullptr;
-    void* out = nullptr;             ///< unused with a custom epilogue
-    const void* bias = nullptr;      ///< [n], if the epilogue adds one
-    const void* residual = nullptr;  ///< if the epilogue adds one
-    EpilogueFunction epilogue = nullptr;
-    const void* epilogue_args = nullptr;
-    MapFunction map_a = nullptr;  ///< of a mapped a
-    const void* map_a_args = nullptr;
-    const std::uint8_t* a_positions = nullptr;  ///< of a compressed a
-    std::size_t packed_a_bytes = 0;             ///< of the memory at a, if it is packed
-    std::size_t packed_b_bytes = 0;             ///< of the memory at b, if it is packed
-};
-
-enum class Side : std::uint8_t { a, b };
-
-/// Why this level cannot do the problem; empty if it can.
-std::string refusal(const ContractionProblem& problem, Isa isa);
-
-/// Bytes of scratch that contract() needs with so many threads.
-std::size_t workspace_bytes(const ContractionProblem& problem, Isa isa, int threads);
-
-/// How many rows reach an epilogue together: of rows [i R, (i + 1) R) of one entry, the blocks of a column
-/// come one after another, on one thread, in ascending order. So sums over such rows need no lock, and have
-/// the same bits for any number of threads.
-std::int64_t rows_of_item(const ContractionProblem& problem, Isa isa);
+/// Does the problem. `workspace` is aligned to 64 bytes; what it holds before and after means nothing.
+/// The result has the same bits for any number of threads. Throws InternalError, saying what is wrong, when
+/// an operand is missing or misaligned, the workspace is too small or misaligned, or the output overlaps an
+/// input.
+void contract(const PreparedContraction& prepared, const ContractionArguments& arguments,
+              std::span<std::byte> workspace, ThreadPool& pool);
 
 /// Bytes of one operand of the problem, packed. How it is packed follows from its own sizes, the types of
 /// operands and output, the form of a, and the level: so a packed b serves any m, and a packed a any n.
@@ -147,15 +32,13 @@ std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa);
 
 /// Packs one operand, which lies in memory as its layout says, for calls whose layout says that it is packed.
 /// An operand that stays the same over several calls is so packed once. `packed` is aligned to 64 bytes.
-/// Throws InternalError like contract(), and where the problem has a batch.
+/// Throws InternalError like contract(), where the level refuses the problem, and where it has a batch.
 void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
           ThreadPool& pool, Isa isa);
 
-/// Does the problem. `workspace` is aligned to 64 bytes; what it holds before and after means nothing.
-/// The result has the same bits for any number of threads. Throws InternalError, saying what is wrong, when
-/// the level refuses the problem, an operand is missing or misaligned, the workspace is too small or
-/// misaligned, or the output overlaps an input.
-void contract(const ContractionProblem& problem, const ContractionArguments& arguments,
-              std::span<std::byte> workspace, ThreadPool& pool, Isa isa);
+/// The same for a given set of inner kernels.
+std::size_t packed_bytes(const ContractionProblem& problem, Side side, const ContractionKernels& kernels);
+void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
+          ThreadPool& pool, const ContractionKernels& kernels);
 
 }  // namespace mantissa::cpu

@@ -11,40 +11,15 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mantissa/device/cpu/contraction/blocking.h"
-#include "mantissa/device/cpu/contraction/contraction.h"
-#include "mantissa/device/cpu/contraction/kernels.h"
-#include "mantissa/device/cpu/contraction/packing.h"
+#include "mantissa/device/cpu/contraction/prepared.h"
 
 namespace mantissa::cpu {
 
-/// Bytes of the parts of the workspace, each in whole cache lines.
-struct WorkspaceLayout {
-    WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
-                    const ContractionKernels& kernels);
-
-    std::size_t begin_of_a() const { return counters + buffers_of_b * packed_b; }
-    std::size_t begin_of_partial() const { return begin_of_a() + buffers_of_a * packed_a; }
-    std::size_t per_matrix() const { return begin_of_partial() + partial; }
-    std::size_t per_worker() const { return block_of_a + block_of_sums; }
-    /// Of panels that all threads share.
-    PanelStores stores() const;
-
-    /// Of the one that is multiplied, and of the next, if there is one and it is another.
-    std::size_t buffers_of_b, buffers_of_a;
-    std::size_t counters, packed_b, packed_a, partial, block_of_a, block_of_sums;
-};
-
 /// What all matrices of a call share.
-struct ContractionCall {
-    const ContractionProblem& problem;
+struct MatrixCall {
+    const PreparedContraction& prepared;
+    const PreparedMatrices& matrices;
     const ContractionArguments& arguments;
-    ContractionKernels kernels;
-    Blocking blocking;
-    WorkspaceLayout layout;
-    /// The output is too large for L2, and so are sums of all of it.
-    bool large = false;
-    bool streaming = false;
     EpilogueFunction finish = nullptr;
     const void* finish_args = nullptr;
 };
@@ -52,7 +27,7 @@ struct ContractionCall {
 class MatrixRun {
   public:
     /// One matrix of the batch, and the memory in which it is computed.
-    MatrixRun(const ContractionCall& call, std::int64_t entry, std::byte* memory);
+    MatrixRun(const MatrixCall& call, std::int64_t entry, std::byte* memory);
 
     void run_item(std::int64_t item, std::byte* worker_memory);
     /// Lets those who wait for an item that failed go on.
@@ -99,9 +74,12 @@ class MatrixRun {
     void prefetch_next_rows(std::int64_t chunk, std::int64_t block, std::int64_t share,
                             std::int64_t shares) const;
 
-    const ContractionCall& c_;
+    const MatrixCall& c_;
     const ContractionProblem& p_;
-    OperandPanels a_, b_;
+    const ContractionKernels& kernels_;
+    const Blocking& blocking_;
+    const WorkspaceLayout& layout_;
+    const OperandPanels &a_, &b_;
     std::int64_t entry_;
     std::byte* memory_;
 };

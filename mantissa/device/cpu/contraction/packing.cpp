@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
@@ -19,8 +20,6 @@ namespace {
 void prefetch_run(const std::byte* from, std::int64_t bytes) {
     for (std::int64_t at = 0; at < bytes; at += 64) _mm_prefetch(from + at, _MM_HINT_T1);
 }
-
-std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return (size + unit - 1) / unit * unit; }
 
 /// How much of a line that runs along the depth is staged at a time.
 constexpr std::int64_t slice_along = 64;
@@ -38,9 +37,11 @@ PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index) {
 
 OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const ContractionKernels& kernels,
                              PanelStores stores)
-    : problem_(problem),
-      kernels_(kernels),
+    : kernels_(kernels),
       layout_(side == Side::a ? problem.a : problem.b),
+      inner_batch_(problem.batch[1]),
+      k_(problem.k),
+      chunk_depth_(depth_of_chunks(problem.k, kernels)),
       is_a_(side == Side::a),
       lines_(side == Side::a ? problem.m : problem.n),
       panel_size_(side == Side::a ? kernels.height : kernels.width),
@@ -55,9 +56,8 @@ OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const
 std::int64_t OperandPanels::padded_lines() const { return rounded_up(lines_, panel_size_); }
 
 std::size_t OperandPanels::bytes() const {
-    const std::int64_t depth = depth_of_chunks(problem_.k, kernels_);
-    const std::int64_t last = problem_.k % depth;
-    return static_cast<std::size_t>(offset(0, {problem_.k - last, last}) +
+    const std::int64_t last = k_ % chunk_depth_;
+    return static_cast<std::size_t>(offset(0, {k_ - last, last}) +
                                     padded_lines() * kernels_.line_bytes(last));
 }
 
@@ -67,8 +67,7 @@ std::int64_t OperandPanels::offset(std::int64_t line, PanelRange depth) const {
 
 const std::byte* OperandPanels::element(const void* source, std::int64_t entry, std::int64_t line,
                                         std::int64_t depth) const {
-    const std::int64_t outer = entry / problem_.batch[1], inner = entry % problem_.batch[1];
-    const std::int64_t matrix = outer * layout_.batch_stride[0] + inner * layout_.batch_stride[1];
+    const std::int64_t matrix = layout_.offset_of(entry, inner_batch_);
     const std::int64_t in_matrix =
         form_ == PanelSource::along_depth ? line * layout_.leading + depth : depth * layout_.leading + line;
     return static_cast<const std::byte*>(source) +
@@ -89,7 +88,7 @@ void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, P
     const bool along = form_ == PanelSource::along_depth;
     const std::int64_t before = (depth.begin - chunk.depth.begin) * panel_size_ * kernels_.element_bytes;
     const std::int64_t lines_left = lines_ - lines.begin - lines.size;
-    const std::int64_t depth_left = problem_.k - depth.begin - depth.size;
+    const std::int64_t depth_left = k_ - depth.begin - depth.size;
     kernel_({.source = element(source.data, entry, lines.begin, depth.begin),
              .stride = layout_.leading,
              .lines = lines.size,
@@ -102,22 +101,20 @@ void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, P
              .streaming = stores_ == PanelStores::streaming});
 }
 
-std::int64_t OperandPanels::stored_rows() const {
-    return form_ == PanelSource::along_depth ? lines_ : problem_.k;
-}
+std::int64_t OperandPanels::stored_rows() const { return form_ == PanelSource::along_depth ? lines_ : k_; }
 
 std::int64_t OperandPanels::stored_rows_of(std::int64_t bytes) const {
     // Sixteen words of two elements along the depth, which begin with a tile.
     const std::int64_t unit = form_ == PanelSource::along_depth ? panel_size_ : 32;
-    const std::int64_t row = form_ == PanelSource::along_depth ? problem_.k : lines_;
+    const std::int64_t row = form_ == PanelSource::along_depth ? k_ : lines_;
     const std::int64_t row_bytes = row * static_cast<std::int64_t>(size_of(layout_.dtype));
     return std::max<std::int64_t>(1, bytes / std::max<std::int64_t>(1, row_bytes * unit)) * unit;
 }
 
 void OperandPanels::pack_stored(const void* source, PanelRange rows, std::byte* packed) const {
-    const std::int64_t deep = depth_of_chunks(problem_.k, kernels_), end = rows.begin + rows.size;
+    const std::int64_t deep = chunk_depth_, end = rows.begin + rows.size;
     const auto chunk_of = [&](std::int64_t k, std::int64_t line) {
-        const PanelRange depth = part_of(problem_.k, deep, k / deep);
+        const PanelRange depth = part_of(k_, deep, k / deep);
         return PanelChunk{depth, packed + offset(line, depth), form_ == PanelSource::along_depth};
     };
     if (form_ == PanelSource::across_depth) {
@@ -130,13 +127,13 @@ void OperandPanels::pack_stored(const void* source, PanelRange rows, std::byte* 
         return;
     }
     for (std::int64_t line = rows.begin; line < end; line += panel_size_)
-        for (std::int64_t k = 0; k < problem_.k; k += deep)
+        for (std::int64_t k = 0; k < k_; k += deep)
             pack({.data = source}, 0, {line, std::min(panel_size_, end - line)}, chunk_of(k, line));
 }
 
 void OperandPanels::kept_numbers(const void* data, std::int64_t line, PanelRange depth,
                                  float* numbers) const {
-    const std::int64_t first = line * (problem_.k / 2) + depth.begin / 2, count = depth.size / 2;
+    const std::int64_t first = line * (k_ / 2) + depth.begin / 2, count = depth.size / 2;
     const auto* const values =
         static_cast<const std::byte*>(data) + first * static_cast<std::int64_t>(size_of(layout_.dtype));
     void* const part = numbers;
@@ -160,7 +157,7 @@ void OperandPanels::pack_compressed(const OperandSource& source, PanelRange line
         const std::int64_t in_panel = line % panel_size_;
         auto* const panel = reinterpret_cast<float*>(panels + (line - in_panel) * line_bytes) + in_panel;
         const std::uint8_t* const positions =
-            source.positions + (lines.begin + line) * ((problem_.k + 7) / 8) + depth.begin / 8;
+            source.positions + (lines.begin + line) * ((k_ + 7) / 8) + depth.begin / 8;
         for (std::int64_t k = 0; k < depth.size; k += slice_along) {
             const std::int64_t deep = std::min(slice_along, depth.size - k);
             float numbers[slice_along / 2];
@@ -177,11 +174,11 @@ void OperandPanels::pack_compressed(const OperandSource& source, PanelRange line
 
 void OperandPanels::stage_compressed(const OperandSource& source, std::int64_t line, PanelRange depth,
                                      void* const* parts) const {
-    const std::int64_t at = line * (problem_.k / 2) + depth.begin / 2;
+    const std::int64_t at = line * (k_ / 2) + depth.begin / 2;
     const auto* const values =
         static_cast<const std::byte*>(source.data) + at * static_cast<std::int64_t>(size_of(layout_.dtype));
     // Panels and their slices begin at multiples of 8, two pairs of positions to a byte.
-    const std::uint8_t* const positions = source.positions + line * ((problem_.k + 7) / 8) + depth.begin / 8;
+    const std::uint8_t* const positions = source.positions + line * ((k_ + 7) / 8) + depth.begin / 8;
     const SparseFormat format = sparse_format_of(layout_.dtype);
     if (!kernels_.conversion.convert) return decompress_row(format, values, positions, depth.size, parts[0]);
     alignas(64) std::byte dense[slice_along * sizeof(float)];

@@ -6,8 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
+#include "mantissa/device/cpu/contraction/problem.h"
 
 namespace mantissa::cpu {
 
@@ -40,7 +40,8 @@ struct PanelChunk {
 /// thread that packs has a fence to set before others read.
 enum class PanelStores { plain, streaming };
 
-/// One side of a problem as kernels want it.
+/// One side of a problem as kernels want it: all that its layout means while it is packed. A value, that
+/// refers to neither the problem nor the kernels it was made for.
 class OperandPanels {
   public:
     OperandPanels(const ContractionProblem& problem, Side side, const ContractionKernels& kernels,
@@ -100,9 +101,9 @@ class OperandPanels {
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,
                              std::int64_t depth) const;
 
-    const ContractionProblem& problem_;
-    const ContractionKernels& kernels_;
-    const MatrixLayout& layout_;
+    ContractionKernels kernels_;
+    MatrixLayout layout_;
+    std::int64_t inner_batch_, k_, chunk_depth_;
     bool is_a_;
     std::int64_t lines_, panel_size_;
     PanelStores stores_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/contraction/packing.h"
 
 namespace mantissa::cpu {
 
@@ -13,82 +14,76 @@ namespace {
 
 struct NamedMatrix {
     const char* name;
-    const void* data;
     const MatrixLayout& layout;
     std::int64_t rows, cols;  // as stored
 };
 
-NamedMatrix stored(const char* name, const void* data, const MatrixLayout& layout, std::int64_t rows,
-                   std::int64_t cols) {
+NamedMatrix stored(const char* name, const MatrixLayout& layout, std::int64_t rows, std::int64_t cols) {
     if (layout.transpose == Transpose::yes) std::swap(rows, cols);
-    return {name, data, layout, rows, cols};
+    return {name, layout, rows, cols};
 }
+
+NamedMatrix stored(const ContractionProblem& problem, Side side) {
+    return side == Side::a ? stored("a", problem.a, problem.m, problem.k)
+                           : stored("b", problem.b, problem.k, problem.n);
+}
+
+/// Where it lies as its layout says; strides are not negative.
+OperandMemory memory_of(const NamedMatrix& matrix, const ContractionProblem& problem) {
+    const MatrixLayout& layout = matrix.layout;
+    OperandMemory memory{.name = matrix.name, .dtype = layout.dtype};
+    if (matrix.rows == 0 || matrix.cols == 0) return memory;
+    const std::int64_t elements = (problem.batch[0] - 1) * layout.batch_stride[0] +
+                                  (problem.batch[1] - 1) * layout.batch_stride[1] +
+                                  (matrix.rows - 1) * layout.leading + matrix.cols;
+    memory.bytes = static_cast<std::size_t>(elements) * size_of(layout.dtype);
+    return memory;
+}
+
+OperandMemory memory_of(const ContractionProblem& problem, Side side, const ContractionKernels& kernels) {
+    const NamedMatrix matrix = stored(problem, side);
+    OperandMemory memory = memory_of(matrix, problem);
+    memory.packed = matrix.layout.packed;
+    if (memory.packed) memory.bytes = OperandPanels(problem, side, kernels).bytes();
+    // Rows of k / 2 values without gaps.
+    if (matrix.layout.two_of_four)
+        memory.bytes = static_cast<std::size_t>(matrix.rows * matrix.cols / 2) * size_of(memory.dtype);
+    return memory;
+}
+
+[[noreturn]] void fail(const std::string& what) { throw InternalError("contraction: " + what); }
 
 struct ByteRange {
     std::uintptr_t begin = 0, end = 0;
 };
 
-/// From the first to the last byte that belongs to the matrix, over all entries; strides are not negative.
-ByteRange extent(const NamedMatrix& matrix, const ContractionProblem& problem) {
-    if (matrix.rows == 0 || matrix.cols == 0) return {};
-    const MatrixLayout& layout = matrix.layout;
-    const std::int64_t last = (problem.batch[0] - 1) * layout.batch_stride[0] +
-                              (problem.batch[1] - 1) * layout.batch_stride[1] +
-                              (matrix.rows - 1) * layout.leading + matrix.cols;
-    const auto begin = reinterpret_cast<std::uintptr_t>(matrix.data);
-    return {begin, begin + static_cast<std::uintptr_t>(last) * size_of(layout.dtype)};
+ByteRange range_of(const void* data, std::size_t bytes) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(data);
+    return {begin, begin + bytes};
 }
 
 bool overlap(ByteRange a, ByteRange b) {
     return a.begin < a.end && b.begin < b.end && a.begin < b.end && b.begin < a.end;
 }
 
-[[noreturn]] void fail(const std::string& what) { throw InternalError("contraction: " + what); }
-
-void check_operand(const NamedMatrix& matrix) {
-    if (matrix.rows == 0 || matrix.cols == 0) return;
-    if (!matrix.data) fail(fmt::format("{} is missing", matrix.name));
-    if (reinterpret_cast<std::uintptr_t>(matrix.data) % size_of(matrix.layout.dtype) != 0)
-        fail(fmt::format("{} at {} is not aligned to its elements of type {}", matrix.name, matrix.data,
-                         name_of(matrix.layout.dtype)));
-}
-
-ByteRange memory(const void* data, std::size_t bytes) {
-    const auto begin = reinterpret_cast<std::uintptr_t>(data);
-    return {begin, begin + bytes};
-}
-
-void check_packed(const char* name, const void* data, std::size_t bytes, std::size_t needed) {
-    if (needed == 0) return;
-    if (!data) fail(fmt::format("{} is missing", name));
-    if (bytes < needed) fail(fmt::format("the packed {} has {} bytes; {} are needed", name, bytes, needed));
+/// `bytes` are there, where it is packed.
+void check_packed(const OperandMemory& operand, const void* data, std::size_t bytes) {
+    if (bytes < operand.bytes)
+        fail(fmt::format("the packed {} has {} bytes; {} are needed", operand.name, bytes, operand.bytes));
     if (reinterpret_cast<std::uintptr_t>(data) % 64 != 0)
-        fail(fmt::format("the packed {} at {} is not aligned to 64 bytes", name, data));
-}
-
-/// Rows of k / 2 values without gaps.
-ByteRange checked_compressed(const NamedMatrix& matrix) {
-    const std::int64_t values = matrix.rows * matrix.cols / 2;
-    check_operand(matrix);
-    return memory(matrix.data, static_cast<std::size_t>(values) * size_of(matrix.layout.dtype));
+        fail(fmt::format("the packed {} at {} is not aligned to 64 bytes", operand.name, data));
 }
 
 /// The operand is there, whole and aligned; the bytes that it takes.
-ByteRange checked_operand(const NamedMatrix& matrix, const ContractionProblem& problem, std::size_t bytes,
-                          std::size_t needed) {
-    if (matrix.layout.packed) {
-        check_packed(matrix.name, matrix.data, bytes, needed);
-        return memory(matrix.data, needed);
-    }
-    if (matrix.layout.two_of_four) return checked_compressed(matrix);
-    check_operand(matrix);
-    return extent(matrix, problem);
-}
-
-ByteRange checked_positions(const ContractionProblem& problem, const ContractionArguments& arguments) {
-    if (!problem.a.two_of_four || problem.m * problem.k == 0) return {};
-    if (!arguments.a_positions) fail("the positions of a are missing");
-    return memory(arguments.a_positions, static_cast<std::size_t>(problem.m * ((problem.k + 7) / 8)));
+ByteRange checked(const OperandMemory& operand, const void* data, std::size_t packed_bytes = 0) {
+    if (operand.bytes == 0) return {};
+    if (!data) fail(fmt::format("{} is missing", operand.name));
+    if (operand.packed)
+        check_packed(operand, data, packed_bytes);
+    else if (reinterpret_cast<std::uintptr_t>(data) % size_of(operand.dtype) != 0)
+        fail(fmt::format("{} at {} is not aligned to its elements of type {}", operand.name, data,
+                         name_of(operand.dtype)));
+    return range_of(data, operand.bytes);
 }
 
 bool is_known(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
@@ -146,10 +141,9 @@ std::string refusal_of_output(const ContractionProblem& problem) {
     for (int level = 0; level < 2; ++level)
         if (problem.batch[level] > 1 && problem.out.batch_stride[level] == 0)
             return "the entries of the batch share one output (batch stride 0)";
-    std::string reason = refusal_of_layout(stored("the output", nullptr, problem.out, problem.m, problem.n));
+    std::string reason = refusal_of_layout(stored("the output", problem.out, problem.m, problem.n));
     if (reason.empty() && epilogue.residual)
-        reason = refusal_of_layout(
-            stored("the residual", nullptr, epilogue.residual_layout, problem.m, problem.n));
+        reason = refusal_of_layout(stored("the residual", epilogue.residual_layout, problem.m, problem.n));
     if (reason.empty() && epilogue.residual && epilogue.residual_layout.transpose == Transpose::yes)
         reason = "the residual cannot be stored transposed";
     if (reason.empty() && epilogue.bias && !is_known(epilogue.bias_dtype))
@@ -189,59 +183,71 @@ std::string refusal(const ContractionProblem& problem, Isa isa) {
     if (std::min({problem.m, problem.n, problem.k, problem.batch[0], problem.batch[1]}) < 0)
         return fmt::format("sizes must not be negative: batch {} x {}, m {}, n {}, k {}", problem.batch[0],
                            problem.batch[1], problem.m, problem.n, problem.k);
-    std::string reason =
-        problem.a.two_of_four
-            ? refusal_of_compressed(problem)
-            : refusal_of_operand(stored("a", nullptr, problem.a, problem.m, problem.k), problem);
-    if (reason.empty())
-        reason = refusal_of_operand(stored("b", nullptr, problem.b, problem.k, problem.n), problem);
+    std::string reason = problem.a.two_of_four ? refusal_of_compressed(problem)
+                                               : refusal_of_operand(stored(problem, Side::a), problem);
+    if (reason.empty()) reason = refusal_of_operand(stored(problem, Side::b), problem);
     if (reason.empty()) reason = refusal_of_map(problem);
     if (reason.empty()) reason = refusal_of_multiply(problem, isa);
     if (reason.empty()) reason = refusal_of_output(problem);
     return reason;
 }
 
-void check_arguments(const ContractionProblem& problem, const ContractionArguments& arguments,
-                     std::span<const std::byte> workspace, const NeededBytes& needed) {
-    const NamedMatrix a = stored("a", arguments.a, problem.a, problem.m, problem.k);
-    const NamedMatrix b = stored("b", arguments.b, problem.b, problem.k, problem.n);
-    const ByteRange read_a = checked_operand(a, problem, arguments.packed_a_bytes, needed.packed_a);
-    const ByteRange read_b = checked_operand(b, problem, arguments.packed_b_bytes, needed.packed_b);
-    const ByteRange positions = checked_positions(problem, arguments);
+void require_accepted(const ContractionProblem& problem, Isa isa) {
+    if (const std::string refused = refusal(problem, isa); !refused.empty()) fail(refused);
+}
+
+ContractionMemory memory_of(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    ContractionMemory memory;
+    memory.a = memory_of(problem, Side::a, kernels);
+    memory.b = memory_of(problem, Side::b, kernels);
+    if (problem.a.two_of_four)
+        memory.positions = {.name = "the positions of a",
+                            .dtype = DType::u8,
+                            .bytes = static_cast<std::size_t>(problem.m * ((problem.k + 7) / 8))};
+    if (problem.custom_epilogue) return memory;
+    memory.out = memory_of(stored("the output", problem.out, problem.m, problem.n), problem);
+    const StandardEpilogue& epilogue = problem.epilogue;
+    if (epilogue.bias)
+        memory.bias = {.name = "the bias",
+                       .dtype = epilogue.bias_dtype,
+                       .bytes = static_cast<std::size_t>(problem.n) * size_of(epilogue.bias_dtype)};
+    if (epilogue.residual)
+        memory.residual =
+            memory_of(stored("the residual", epilogue.residual_layout, problem.m, problem.n), problem);
+    return memory;
+}
+
+void check_arguments(const ContractionProblem& problem, const ContractionMemory& memory,
+                     const ContractionArguments& arguments, std::span<const std::byte> workspace,
+                     std::size_t workspace_needed) {
+    const ByteRange read_a = checked(memory.a, arguments.a, arguments.packed_a_bytes);
+    const ByteRange read_b = checked(memory.b, arguments.b, arguments.packed_b_bytes);
+    if (memory.positions.bytes > 0 && !arguments.a_positions) fail("the positions of a are missing");
+    const ByteRange positions = checked(memory.positions, arguments.a_positions);
     if (problem.a.mapped && !arguments.map_a) fail("the function that maps a is missing");
-    if (workspace.size() < needed.workspace)
-        fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), needed.workspace));
+    if (workspace.size() < workspace_needed)
+        fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), workspace_needed));
     if (reinterpret_cast<std::uintptr_t>(workspace.data()) % 64 != 0)
         fail("the workspace is not aligned to 64 bytes");
     if (problem.custom_epilogue) {
         if (!arguments.epilogue) fail("the custom epilogue is missing");
         return;
     }
-    const NamedMatrix out = stored("the output", arguments.out, problem.out, problem.m, problem.n);
-    check_operand(out);
-    const StandardEpilogue& epilogue = problem.epilogue;
-    const MatrixLayout row{.dtype = epilogue.bias_dtype, .leading = problem.n};
-    if (epilogue.bias) check_operand(stored("the bias", arguments.bias, row, 1, problem.n));
-    if (epilogue.residual)
-        check_operand(
-            stored("the residual", arguments.residual, epilogue.residual_layout, problem.m, problem.n));
-    const ByteRange written = extent(out, problem);
+    const ByteRange written = checked(memory.out, arguments.out);
+    checked(memory.bias, arguments.bias);
     // Partial sums lie in the output before the residual is read.
-    if (epilogue.residual && overlap(written, extent(stored("the residual", arguments.residual,
-                                                            epilogue.residual_layout, problem.m, problem.n),
-                                                     problem)))
+    if (overlap(written, checked(memory.residual, arguments.residual)))
         fail("the output overlaps the residual");
     if (overlap(written, read_a)) fail("the output overlaps a");
     if (overlap(written, positions)) fail("the output overlaps the positions of a");
     if (overlap(written, read_b)) fail("the output overlaps b");
-    if (overlap(written, memory(workspace.data(), workspace.size())))
+    if (overlap(written, range_of(workspace.data(), workspace.size())))
         fail("the output overlaps the workspace");
 }
 
 void check_packing(const ContractionProblem& problem, Side side, const void* source,
                    std::span<const std::byte> packed, std::size_t needed) {
-    NamedMatrix matrix = side == Side::a ? stored("a", source, problem.a, problem.m, problem.k)
-                                         : stored("b", source, problem.b, problem.k, problem.n);
+    const NamedMatrix matrix = stored(problem, side);
     if (matrix.layout.packed || matrix.layout.two_of_four || matrix.layout.mapped)
         fail(fmt::format("{} is to be packed, but its layout says that it is {}", matrix.name,
                          matrix.layout.packed   ? "already"
@@ -250,10 +256,10 @@ void check_packing(const ContractionProblem& problem, Side side, const void* sou
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         fail(fmt::format("only a single matrix can be packed; the batch is {} x {}", problem.batch[0],
                          problem.batch[1]));
-    check_operand(matrix);
-    check_packed(matrix.name, packed.data(), packed.size(), needed);
-    if (overlap(memory(packed.data(), needed), extent(matrix, problem)))
-        fail(fmt::format("{} overlaps its packed copy", matrix.name));
+    const ByteRange read = checked(memory_of(matrix, problem), source);
+    const ByteRange written =
+        checked({.name = matrix.name, .packed = true, .bytes = needed}, packed.data(), packed.size());
+    if (overlap(written, read)) fail(fmt::format("{} overlaps its packed copy", matrix.name));
 }
 
 }  // namespace mantissa::cpu

@@ -1,25 +1,39 @@
-// What a contraction demands of its problem and its operands.
+// What a contraction demands of its problem (refusal() in problem.h) and of the memory of its operands.
 #pragma once
 
 #include <cstddef>
 #include <span>
 
-#include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/contraction/kernels.h"
+#include "mantissa/device/cpu/contraction/problem.h"
 
 namespace mantissa::cpu {
 
-/// Bytes that a call needs; of operands only those that come packed.
-struct NeededBytes {
-    std::size_t workspace = 0;
-    std::size_t packed_a = 0;
-    std::size_t packed_b = 0;
+/// Throws InternalError, with the reason, where the level refuses the problem.
+void require_accepted(const ContractionProblem& problem, Isa isa);
+
+/// The memory of one operand, wherever it is.
+struct OperandMemory {
+    const char* name = nullptr;
+    DType dtype = DType::f32;
+    bool packed = false;
+    /// From its first byte to behind its last, over all entries of the batch; 0: none is touched.
+    std::size_t bytes = 0;
 };
+
+/// That of all operands; what the problem has not, takes no bytes.
+struct ContractionMemory {
+    OperandMemory a, b, positions, out, bias, residual;
+};
+
+ContractionMemory memory_of(const ContractionProblem& problem, const ContractionKernels& kernels);
 
 /// Throws InternalError unless every operand is there and aligned to its elements (packed ones to 64 bytes),
 /// the workspace is aligned, everything has the bytes needed, and the output overlaps neither an input nor
 /// the workspace.
-void check_arguments(const ContractionProblem& problem, const ContractionArguments& arguments,
-                     std::span<const std::byte> workspace, const NeededBytes& needed);
+void check_arguments(const ContractionProblem& problem, const ContractionMemory& memory,
+                     const ContractionArguments& arguments, std::span<const std::byte> workspace,
+                     std::size_t workspace_needed);
 
 /// The same for pack(), where the packed operand needs `needed` bytes.
 void check_packing(const ContractionProblem& problem, Side side, const void* source,

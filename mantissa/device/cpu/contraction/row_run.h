@@ -3,24 +3,23 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 
 #include "mantissa/base/thread_pool.h"
-#include "mantissa/device/cpu/contraction/contraction.h"
-#include "mantissa/device/cpu/contraction/kernels.h"
+#include "mantissa/device/cpu/contraction/prepared.h"
 
 namespace mantissa::cpu {
 
-/// Whether the problem is one of them, and the kernels have functions for it.
-bool is_single_row(const ContractionProblem& problem, const ContractionKernels& kernels);
+/// What the rows of a call share.
+struct RowCall {
+    const ContractionProblem& problem;
+    const PreparedRows& rows;
+    const ContractionArguments& arguments;
+    /// Gets every block of sums; null: they go to an FP32 output as they are, added where `store` says so.
+    EpilogueFunction finish = nullptr;
+    const void* finish_args = nullptr;
+};
 
-std::size_t row_workspace_bytes(const ContractionProblem& problem, int threads);
-
-/// `finish` gets every block of sums; null: they go to an FP32 output as they are, added where `store` says
-/// so.
-void run_single_row(const ContractionProblem& problem, const ContractionArguments& arguments,
-                    const ContractionKernels& kernels, std::span<std::byte> workspace, ThreadPool& pool,
-                    EpilogueFunction finish, const void* finish_args);
+void run_single_rows(const RowCall& call, std::span<std::byte> workspace, ThreadPool& pool);
 
 }  // namespace mantissa::cpu

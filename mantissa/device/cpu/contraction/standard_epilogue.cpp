@@ -6,11 +6,6 @@ namespace mantissa::cpu {
 
 namespace {
 
-std::int64_t entry_offset(const MatrixLayout& layout, const ContractionProblem& problem, std::int64_t entry) {
-    return entry / problem.batch[1] * layout.batch_stride[0] +
-           entry % problem.batch[1] * layout.batch_stride[1];
-}
-
 const void* at(const void* base, DType type, std::int64_t elements) {
     return static_cast<const std::byte*>(base) + elements * static_cast<std::int64_t>(size_of(type));
 }
@@ -38,12 +33,12 @@ void finish_standard(float* sums, std::int64_t ld, std::int64_t row0, std::int64
     block.gelu_tanh = epilogue.activation == Activation::gelu_tanh;
     if (epilogue.residual) {
         block.residual = at(arguments->residual, residual.dtype,
-                            entry_offset(residual, *problem, entry) + row * residual.leading + col0);
+                            residual.offset_of(entry, problem->batch[1]) + row * residual.leading + col0);
         block.residual_dtype = residual.dtype;
         block.residual_ld = residual.leading;
     }
     block.out = const_cast<void*>(
-        at(arguments->out, out.dtype, entry_offset(out, *problem, entry) + row * out.leading + col0));
+        at(arguments->out, out.dtype, out.offset_of(entry, problem->batch[1]) + row * out.leading + col0));
     block.out_dtype = out.dtype;
     block.out_ld = out.leading;
     kernel(block);

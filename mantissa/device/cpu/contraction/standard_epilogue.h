@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
+#include "mantissa/device/cpu/contraction/problem.h"
 
 namespace mantissa::cpu {
 

@@ -27,21 +27,21 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
         return contraction;
     };
     const auto bytes = [=, isa = unit.isa, threads = context.pool.threads()](const Problem& problem) {
-        return static_cast<std::int64_t>(workspace_bytes(contraction_of(problem), isa, threads));
+        const PreparedContraction contraction = prepare_contraction(contraction_of(problem), isa);
+        return static_cast<std::int64_t>(contraction.workspace_bytes(threads));
     };
     const auto refuse = [=](const Problem& problem) {
         const std::string reason = unit.refusal(problem);
         return reason.empty() ? refusal(contraction_of(problem), unit.isa) : reason;
     };
     const auto prepare = [=, isa = unit.isa, &pool = context.pool](const Problem& problem) -> Launch {
-        return [contraction = contraction_of(problem), size = static_cast<std::size_t>(bytes(problem)), isa,
-                &pool](const Operands& o) {
+        return [contraction = prepare_contraction(contraction_of(problem), isa), &pool](const Operands& o) {
             contract(contraction,
                      {.a = o.inputs[0],
                       .b = o.inputs[1],
                       .out = o.outputs[0],
-                      .bias = contraction.epilogue.bias ? o.inputs[2] : nullptr},
-                     {o.workspace, size}, pool, isa);
+                      .bias = contraction.problem.epilogue.bias ? o.inputs[2] : nullptr},
+                     {o.workspace, contraction.workspace_bytes(pool.threads())}, pool);
         };
     };
     return {.name = unit.name, .refusal = refuse, .prepare = prepare, .workspace = bytes};

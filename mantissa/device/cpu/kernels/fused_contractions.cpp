@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/kernels/fused_sums.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/passes/contraction_tail.h"
@@ -43,10 +45,10 @@ ContractionProblem contraction_problem(const Inner& inner, const ContractionUnit
 
 /// How many blocks of rows have partial sums of their own, in one entry of the batch and in all.
 struct RowBlocks {
-    RowBlocks(const ContractionProblem& contraction, Isa isa)
-        : rows(rows_of_item(contraction, isa)),
-          per_entry((contraction.m + rows - 1) / rows),
-          all(contraction.batch[0] * contraction.batch[1] * per_entry) {}
+    explicit RowBlocks(const PreparedContraction& contraction)
+        : rows(contraction.rows_of_item()),
+          per_entry(parts_of(contraction.problem.m, rows)),
+          all(contraction.problem.entries() * per_entry) {}
 
     std::int64_t rows, per_entry, all;
 };
@@ -54,11 +56,10 @@ struct RowBlocks {
 /// Everything that a launch needs but addresses.
 struct BoundTail {
     std::shared_ptr<const codegen::FusedKernel> kernel;
-    ContractionProblem contraction;
+    PreparedContraction contraction;
     RowBlocks blocks;
     std::vector<int> contraction_operands, tail_operands;  // of the fused node
     std::size_t workspace = 0;                             // of the contraction, in bytes
-    Isa isa;
     ThreadPool& pool;
 
     void launch(const Operands& operands) const;
@@ -76,7 +77,7 @@ void run_tail(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0
               std::int64_t cols, const void* args) {
     const auto& call = *static_cast<const TailCall*>(args);
     const BoundTail& bound = call.bound;
-    const std::int64_t entry = row0 / bound.contraction.m, row = row0 % bound.contraction.m;
+    const std::int64_t m = bound.contraction.problem.m, entry = row0 / m, row = row0 % m;
     const std::int64_t block = entry * bound.blocks.per_entry + row / bound.blocks.rows;
     codegen::FusedArguments arguments{
         .inputs = call.inputs.data(), .outputs = call.outputs, .first = row0, .last = row0 + rows};
@@ -103,7 +104,7 @@ void BoundTail::launch(const Operands& operands) const {
         return operands.inputs[static_cast<std::size_t>(contraction_operands[i])];
     };
     contract(contraction, {.a = input(0), .b = input(1), .epilogue = run_tail, .epilogue_args = &call},
-             {operands.workspace, workspace}, pool, isa);
+             {operands.workspace, workspace}, pool);
     finish_sums(pool, nest, partial_sums, blocks.all, operands.outputs);
 }
 
@@ -118,32 +119,33 @@ std::string refuse(const Problem& problem, const ContractionUnit& unit) {
 }
 
 /// Bytes of the contraction's workspace, in whole cache lines.
-std::size_t contraction_workspace(const ContractionProblem& contraction, Isa isa, const ThreadPool& pool) {
-    return (workspace_bytes(contraction, isa, pool.threads()) + 63) / 64 * 64;
+std::size_t contraction_workspace(const PreparedContraction& contraction, const ThreadPool& pool) {
+    return static_cast<std::size_t>(
+        in_lines(static_cast<std::int64_t>(contraction.workspace_bytes(pool.threads()))));
 }
 
 Kernel make_kernel(const Context& context, const ContractionUnit& unit, codegen::Compiler& compiler) {
     ThreadPool& pool = context.pool;
     const auto prepare = [unit, &pool, &compiler](const Problem& problem) -> Launch {
         const Inner inner(problem);
-        const ContractionProblem contraction = contraction_problem(inner, unit);
+        const PreparedContraction contraction =
+            prepare_contraction(contraction_problem(inner, unit), unit.isa);
         const BoundTail bound{.kernel = compiler.add(inner.body),
                               .contraction = contraction,
-                              .blocks = RowBlocks(contraction, unit.isa),
+                              .blocks = RowBlocks(contraction),
                               .contraction_operands = inner.operands,
                               .tail_operands = contraction_tail(inner.body)->operands,
-                              .workspace = contraction_workspace(contraction, unit.isa, pool),
-                              .isa = unit.isa,
+                              .workspace = contraction_workspace(contraction, pool),
                               .pool = pool};
         return [bound](const Operands& operands) { bound.launch(operands); };
     };
     const auto workspace = [unit, &pool](const Problem& problem) {
         const Inner inner(problem);
-        const ContractionProblem contraction = contraction_problem(inner, unit);
-        const std::int64_t sums = RowBlocks(contraction, unit.isa).all *
-                                  codegen::lower(inner.body).partial_sums *
+        const PreparedContraction contraction =
+            prepare_contraction(contraction_problem(inner, unit), unit.isa);
+        const std::int64_t sums = RowBlocks(contraction).all * codegen::lower(inner.body).partial_sums *
                                   static_cast<std::int64_t>(sizeof(float));
-        return static_cast<std::int64_t>(contraction_workspace(contraction, unit.isa, pool)) + sums;
+        return static_cast<std::int64_t>(contraction_workspace(contraction, pool)) + sums;
     };
     return {.name = unit.name + ", compiled tail",
             .refusal = [unit](const Problem& problem) { return refuse(problem, unit); },

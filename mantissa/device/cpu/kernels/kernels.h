@@ -8,7 +8,7 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/codegen/compiler.h"
-#include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/contraction/problem.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/device.h"
 

@@ -23,25 +23,26 @@ LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) 
 
 Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
     const auto bytes = [unit, threads = context.pool.threads()](const Problem& problem) {
-        return static_cast<std::int64_t>(workspace_bytes(loss_of(problem, unit), unit.isa, threads));
+        return static_cast<std::int64_t>(
+            prepare_linear_cross_entropy(loss_of(problem, unit), unit.isa).workspace_bytes(threads));
     };
     const auto refuse = [unit](const Problem& problem) {
         const std::string reason = unit.refusal(problem);
         return reason.empty() ? refusal(loss_of(problem, unit), unit.isa) : reason;
     };
-    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Launch {
-        return [loss = loss_of(problem, unit), size = static_cast<std::size_t>(bytes(problem)),
-                isa = unit.isa, &pool](const Operands& o) {
+    const auto prepare = [unit, &pool = context.pool](const Problem& problem) -> Launch {
+        return [loss = prepare_linear_cross_entropy(loss_of(problem, unit), unit.isa),
+                &pool](const Operands& o) {
             LinearCrossEntropyArguments arguments{.x = o.inputs[0],
                                                   .w = o.inputs[1],
                                                   .targets = o.input<std::int32_t>(2),
                                                   .loss = o.output<float>(0)};
-            if (loss.gradients) {
+            if (loss.problem.gradients) {
                 arguments.seed = *o.input<float>(3);
                 arguments.dx = o.outputs[1];
                 arguments.dw = o.output<float>(2);
             }
-            linear_cross_entropy(loss, arguments, {o.workspace, size}, pool, isa);
+            linear_cross_entropy(loss, arguments, {o.workspace, loss.workspace_bytes(pool.threads())}, pool);
         };
     };
     return {.name = "chunked loss, " + unit.name, .refusal = refuse, .prepare = prepare, .workspace = bytes};

@@ -1,7 +1,5 @@
 #include "mantissa/device/cpu/loss/linear_cross_entropy.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -16,144 +14,17 @@ namespace mantissa::cpu {
 
 namespace {
 
-constexpr std::int64_t line = 64;  // bytes of a cache line
-
 // What does not stay in an L2 of 2 MB until it is read again.
 constexpr std::int64_t streaming_from = 2 << 20;
 
 // Tokens whose sums one thread adds up, in whole lines of FP32.
 constexpr std::int64_t tokens_of_block = 64;
 
-std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return (size + unit - 1) / unit * unit; }
-
-/// As few chunks as the most rows allow, and those even: a last chunk of few rows would read all of w for
-/// them. In multiples of 32, since no level's panels are higher.
-std::int64_t rows_of_chunk(const LinearCrossEntropy& p) {
-    const std::int64_t chunks = (p.rows + p.most_rows_of_chunk - 1) / p.most_rows_of_chunk;
-    return std::min({p.rows, p.most_rows_of_chunk, rounded_up((p.rows + chunks - 1) / chunks, 32)});
-}
-
-std::int64_t columns_of(const LinearCrossEntropy& p) { return p.columns == 0 ? p.classes : p.columns; }
-
-std::int64_t element_bytes(const LinearCrossEntropy& p) {
-    return static_cast<std::int64_t>(size_of(p.dtype));
-}
-
-/// Elements between rows of exponentials, for so many tokens: whole cache lines of any format.
-std::int64_t stride_of(std::int64_t tokens) { return rounded_up(tokens, line / 2); }
-
-/// The three contractions of a chunk. Logits are made as w x^T, so that rows of w are packed block by block,
-/// as they lie, and meet an x that stays in L2. Their exponentials become gradients on the way to the others.
-struct Products {
-    ContractionProblem logits, dx, dw;
-
-    Products(const LinearCrossEntropy& p, std::int64_t tokens) {
-        const MatrixLayout x{.dtype = p.dtype, .leading = p.channels};
-        const MatrixLayout table{.dtype = p.dtype, .leading = p.channels};
-        const MatrixLayout chunk{.dtype = p.dtype, .leading = stride_of(tokens), .mapped = true};
-        logits = {
-            .m = columns_of(p), .n = tokens, .k = p.channels, .a = table, .b = x, .custom_epilogue = true};
-        logits.b.transpose = Transpose::yes;
-        dx = {.m = tokens, .n = p.channels, .k = columns_of(p), .a = chunk, .b = table, .out = x};
-        dx.a.transpose = Transpose::yes;
-        dw = {.m = columns_of(p),
-              .n = p.channels,
-              .k = tokens,
-              .a = chunk,
-              .b = x,
-              .out = {.leading = p.channels}};
-        logits.multiply = dx.multiply = dw.multiply = p.multiply;
-    }
-};
-
-/// How classes are cut: into those that one product makes, and these into groups whose exponentials have
-/// bases of their own, those that reach the epilogue in order, on one thread.
-struct ClassGroups {
-    std::int64_t columns, product, rows = 0, last_rows = 0;
-
-    ClassGroups(const ContractionProblem& logits, const LinearCrossEntropy& p, Isa isa)
-        : columns(logits.m), product(logits.m) {
-        // A product that keeps sums of an unfinished depth keeps them of all its classes.
-        const std::int64_t chunk = columns * stride_of(logits.n) * element_bytes(p);
-        if (static_cast<std::int64_t>(workspace_bytes(logits, isa, 1)) > chunk / 8)
-            product = std::min(columns, most_classes);
-        rows = rows_of_item(of_product(logits, 0), isa);
-        last_rows = rows_of_item(of_product(logits, products() - 1), isa);
-    }
-
-    std::int64_t products() const { return (columns + product - 1) / product; }
-    /// Of the problem for all classes, that for some.
-    ContractionProblem of_product(ContractionProblem logits, std::int64_t index) const {
-        logits.m = std::min(product, columns - index * product);
-        return logits;
-    }
-    std::int64_t rows_at(std::int64_t row) const {
-        return row / product + 1 == products() ? last_rows : rows;
-    }
-    std::int64_t group_of(std::int64_t row) const {
-        return row / product * ((product + rows - 1) / rows) + row % product / rows_at(row);
-    }
-    std::int64_t begin_of(std::int64_t row) const { return row - row % product % rows_at(row); }
-    std::int64_t end_of(std::int64_t row) const {
-        return std::min(begin_of(row) + rows_at(row), (row / product + 1) * product);
-    }
-    std::int64_t groups() const { return group_of(columns - 1) + 1; }
-
-  private:
-    /// As a chunk of the contraction's columns: 12 MB of sums for 1,024 tokens.
-    static constexpr std::int64_t most_classes = 3072;
-};
-
-const LossKernels& loss_kernels(Isa isa) {
-    switch (isa) {
-        case Isa::generic:
-            return loss_kernels_generic();
-        case Isa::avx2:
-            return loss_kernels_avx2();
-        case Isa::avx512:
-        case Isa::amx:
-            return bf16_unit(isa) == Bf16Unit::none ? loss_kernels_avx512() : loss_kernels_avx512_bf16();
-    }
-    throw InternalError("an instruction-set level outside of its enumeration");
-}
-
-/// Where the parts of the workspace begin; at its start are the exponentials. Sums are there as long as the
-/// first product, whose own memory lies before them.
-struct Workspace {
-    std::size_t bases, token_numbers, losses, contraction, sums, bytes;
-
-    Workspace(const LinearCrossEntropy& p, Isa isa, int threads) {
-        const std::int64_t chunk = rows_of_chunk(p), last = p.rows % chunk;
-        std::int64_t groups = 0;
-        std::size_t first = 0, others = 0;
-        for (const std::int64_t tokens : {chunk, last == 0 ? chunk : last}) {
-            const Products of(p, tokens);
-            const ClassGroups classes(of.logits, p, isa);
-            groups = std::max(groups, classes.groups());
-            for (std::int64_t i = 0; i < classes.products(); ++i)
-                first = std::max(first, workspace_bytes(classes.of_product(of.logits, i), isa, threads));
-            if (p.gradients)
-                others = std::max(
-                    {others, workspace_bytes(of.dx, isa, threads), workspace_bytes(of.dw, isa, threads)});
-        }
-        const auto lines = [](auto size) {
-            return static_cast<std::size_t>(rounded_up(static_cast<std::int64_t>(size), line));
-        };
-        const std::int64_t stride = stride_of(chunk);
-        bases = p.gradients ? lines(columns_of(p) * stride * element_bytes(p)) : 0;
-        token_numbers = bases + lines(groups * stride * 4);
-        losses = token_numbers + lines(4 * chunk * 4);
-        contraction = losses + lines(p.rows * 4);
-        sums = contraction + lines(first);
-        bytes = std::max(sums + lines(groups * stride * 4), contraction + others);
-    }
-};
-
 /// One chunk of tokens: its exponentials, and what is known of each token.
 struct Chunk {
     const LossKernels& kernels;
     Exponentials exponentials;
-    ClassGroups classes;
+    const ClassGroups& classes;
     std::int64_t tokens;
     const std::int32_t* targets;  // [tokens]
     std::int32_t* by_target;      // [tokens]: the tokens in the order of their targets
@@ -233,26 +104,27 @@ void make_gradients(const MappedPart& part, const void* args) {
 
 class Run {
   public:
-    Run(const LinearCrossEntropy& problem, const LinearCrossEntropyArguments& arguments,
-        std::span<std::byte> workspace, ThreadPool& pool, Isa isa)
-        : p_(problem),
+    Run(const PreparedLinearCrossEntropy& prepared, const LinearCrossEntropyArguments& arguments,
+        std::span<std::byte> workspace, ThreadPool& pool)
+        : prepared_(prepared),
+          p_(prepared.problem),
           o_(arguments),
           pool_(pool),
-          isa_(isa),
-          places_(problem, isa, pool.threads()),
+          places_(prepared.workspace(pool.threads())),
           memory_(workspace.data()),
-          losses_(numbers(places_.losses)),
-          contraction_(workspace.subspan(places_.contraction, places_.bytes - places_.contraction)) {}
+          losses_(numbers(places_.losses)) {
+        check(workspace.size() >= places_.bytes, "the workspace of linear_cross_entropy is too small");
+        contraction_ = workspace.subspan(places_.contraction, places_.bytes - places_.contraction);
+    }
 
     void run() {
-        const std::int64_t most = rows_of_chunk(p_);
+        const std::int64_t most = prepared_.chunk.tokens;
         for (std::int64_t first = 0; first < p_.rows; first += most) {
-            const std::int64_t tokens = std::min(most, p_.rows - first);
-            const Products products(p_, tokens);
-            const Chunk chunk = chunk_of(products, first, tokens);
+            const PreparedLossChunk& products = prepared_.chunk_of(std::min(most, p_.rows - first));
+            const Chunk chunk = chunk_of(products, first);
             forward(products, chunk, first);
             finish_tokens(chunk, losses_ + first);
-            if (p_.gradients) backward(products, chunk, first);
+            if (products.gradients) backward(*products.gradients, chunk, first);
         }
         *o_.loss = mean_of(losses_, p_.rows);
     }
@@ -262,23 +134,20 @@ class Run {
     const std::byte* x_at(std::int64_t row) const {
         return static_cast<const std::byte*>(o_.x) + offset(row);
     }
-    std::int64_t offset(std::int64_t row) const { return row * p_.channels * element_bytes(p_); }
-    void multiply(const ContractionProblem& problem, const ContractionArguments& arguments) {
-        contract(problem, arguments, contraction_, pool_, isa_);
-    }
+    std::int64_t offset(std::int64_t row) const { return row * p_.channels * p_.element_bytes(); }
 
-    Chunk chunk_of(const Products& products, std::int64_t first, std::int64_t tokens) const {
+    Chunk chunk_of(const PreparedLossChunk& products, std::int64_t first) const {
         float* const of_tokens = numbers(places_.token_numbers);
-        const std::int64_t stride = stride_of(tokens);
+        const std::int64_t tokens = products.tokens, stride = products.stride;
         Chunk chunk{
-            .kernels = loss_kernels(isa_),
+            .kernels = prepared_.kernels,
             .exponentials = {.classes = p_.classes,
                              .y = {p_.gradients ? memory_ : nullptr, p_.dtype},
                              .stride = stride,
-                             .streaming = columns_of(p_) * stride * element_bytes(p_) >= streaming_from,
+                             .streaming = p_.rows_of_w() * stride * p_.element_bytes() >= streaming_from,
                              .sums = numbers(places_.sums),
                              .bases = numbers(places_.bases)},
-            .classes = ClassGroups(products.logits, p_, isa_),
+            .classes = products.classes,
             .tokens = tokens,
             .targets = o_.targets + first,
             .by_target = reinterpret_cast<std::int32_t*>(of_tokens),
@@ -324,35 +193,37 @@ class Run {
         return static_cast<float>(-log_of_target);
     }
 
-    void forward(const Products& products, const Chunk& chunk, std::int64_t first) {
+    void forward(const PreparedLossChunk& products, const Chunk& chunk, std::int64_t first) {
         for (std::int64_t i = 0; i < chunk.classes.products(); ++i) {
             const LogitProduct product{chunk, i * chunk.classes.product};
-            multiply(chunk.classes.of_product(products.logits, i),
+            contract(products.logits_of(i),
                      {.a = static_cast<const std::byte*>(o_.w) + offset(product.first),
                       .b = x_at(first),
                       .epilogue = make_exponentials,
-                      .epilogue_args = &product});
+                      .epilogue_args = &product},
+                     contraction_, pool_);
         }
     }
 
-    void backward(const Products& products, const Chunk& chunk, std::int64_t first) {
-        multiply(products.dx, {.a = memory_,
-                               .b = o_.w,
-                               .out = static_cast<std::byte*>(o_.dx) + offset(first),
-                               .map_a = make_gradients,
-                               .map_a_args = &chunk});
-        ContractionProblem dw = products.dw;
-        if (first > 0) dw.store = Store::accumulate;
-        multiply(
-            dw,
-            {.a = memory_, .b = x_at(first), .out = o_.dw, .map_a = make_gradients, .map_a_args = &chunk});
+    void backward(const PreparedLossChunk::Gradients& products, const Chunk& chunk, std::int64_t first) {
+        contract(products.dx,
+                 {.a = memory_,
+                  .b = o_.w,
+                  .out = static_cast<std::byte*>(o_.dx) + offset(first),
+                  .map_a = make_gradients,
+                  .map_a_args = &chunk},
+                 contraction_, pool_);
+        contract(
+            first > 0 ? *products.added_dw : products.dw,
+            {.a = memory_, .b = x_at(first), .out = o_.dw, .map_a = make_gradients, .map_a_args = &chunk},
+            contraction_, pool_);
     }
 
+    const PreparedLinearCrossEntropy& prepared_;
     const LinearCrossEntropy& p_;
     const LinearCrossEntropyArguments& o_;
     ThreadPool& pool_;
-    Isa isa_;
-    Workspace places_;
+    LossWorkspace places_;
     std::byte* memory_;  // at its start the exponentials, [columns, chunk]
     float* losses_;      // [N]
     std::span<std::byte> contraction_;
@@ -360,29 +231,12 @@ class Run {
 
 }  // namespace
 
-std::string refusal(const LinearCrossEntropy& p, Isa isa) {
-    if (p.rows < 1 || p.channels < 1 || p.classes < 1) return "it needs one element or more";
-    if (columns_of(p) < p.classes)
-        return fmt::format("{} classes do not lie in {} columns", p.classes, p.columns);
-    const Products products(p, rows_of_chunk(p));
-    for (const ContractionProblem* product : {&products.logits, &products.dx, &products.dw})
-        if (std::string reason = refusal(*product, isa); !reason.empty()) return reason;
-    return "";
-}
-
-std::size_t workspace_bytes(const LinearCrossEntropy& problem, Isa isa, int threads) {
-    return Workspace(problem, isa, threads).bytes;
-}
-
-void linear_cross_entropy(const LinearCrossEntropy& problem, const LinearCrossEntropyArguments& arguments,
-                          std::span<std::byte> workspace, ThreadPool& pool, Isa isa) {
-    check(problem.most_rows_of_chunk >= 1, "a chunk of logits has one row or more");
-    if (const std::string reason = refusal(problem, isa); !reason.empty())
-        throw InternalError("linear_cross_entropy: " + reason);
-    check(workspace.size() >= workspace_bytes(problem, isa, pool.threads()),
-          "the workspace of linear_cross_entropy is too small");
-    check_targets("linear_cross_entropy", arguments.targets, problem.rows, problem.classes);
-    Run(problem, arguments, workspace, pool, isa).run();
+void linear_cross_entropy(const PreparedLinearCrossEntropy& prepared,
+                          const LinearCrossEntropyArguments& arguments, std::span<std::byte> workspace,
+                          ThreadPool& pool) {
+    Run run(prepared, arguments, workspace, pool);
+    check_targets("linear_cross_entropy", arguments.targets, prepared.problem.rows, prepared.problem.classes);
+    run.run();
 }
 
 }  // namespace mantissa::cpu

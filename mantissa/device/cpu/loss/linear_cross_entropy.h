@@ -4,12 +4,15 @@
 // allocates nothing.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "mantissa/base/thread_pool.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/numerics/dtype.h"
@@ -34,6 +37,9 @@ struct LinearCrossEntropy {
     Multiply multiply = Multiply::as_stored;
     std::int64_t most_rows_of_chunk = rows_of_loss_chunk;
     bool gradients = false;  ///< else dx, dw and the seed mean nothing
+
+    std::int64_t rows_of_w() const { return columns == 0 ? classes : columns; }
+    std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
 };
 
 /// Data of one call. No output may overlap an input.
@@ -50,14 +56,79 @@ struct LinearCrossEntropyArguments {
 /// Why this level cannot do the problem; empty if it can.
 std::string refusal(const LinearCrossEntropy& problem, Isa isa);
 
-/// Bytes of scratch with so many threads: one chunk of exponentials where there are gradients, some numbers a
-/// token and group of classes, and what a contraction needs.
-std::size_t workspace_bytes(const LinearCrossEntropy& problem, Isa isa, int threads);
+/// How classes are cut: into those that one product makes, and these into groups whose exponentials have
+/// bases of their own, those that reach the epilogue in order, on one thread.
+struct ClassGroups {
+    std::int64_t columns = 0, product = 0, rows = 0, last_rows = 0;
+
+    std::int64_t products() const { return parts_of(columns, product); }
+    std::int64_t rows_at(std::int64_t row) const {
+        return row / product + 1 == products() ? last_rows : rows;
+    }
+    std::int64_t group_of(std::int64_t row) const {
+        return row / product * parts_of(product, rows) + row % product / rows_at(row);
+    }
+    std::int64_t begin_of(std::int64_t row) const { return row - row % product % rows_at(row); }
+    std::int64_t end_of(std::int64_t row) const {
+        return std::min(begin_of(row) + rows_at(row), (row / product + 1) * product);
+    }
+    std::int64_t groups() const { return group_of(columns - 1) + 1; }
+};
+
+/// The products of a chunk of so many tokens.
+struct PreparedLossChunk {
+    struct Gradients {
+        PreparedContraction dx;
+        PreparedContraction dw;                       ///< of the first chunk
+        std::optional<PreparedContraction> added_dw;  ///< of the others, if there are
+    };
+
+    PreparedLossChunk(const LinearCrossEntropy& problem, std::int64_t tokens, Isa isa);
+
+    /// Of the product that makes the logits of some classes.
+    const PreparedContraction& logits_of(std::int64_t product) const {
+        return product + 1 == classes.products() ? last_logits : logits;
+    }
+
+    std::int64_t tokens;
+    std::int64_t stride;  ///< elements between rows of exponentials
+    PreparedContraction logits, last_logits;
+    std::optional<Gradients> gradients;
+    ClassGroups classes;
+};
+
+/// Where the parts of the workspace begin; at its start are the exponentials. Sums are there as long as the
+/// first product, whose own memory lies before them.
+struct LossWorkspace {
+    std::size_t bases, token_numbers, losses, contraction, sums, bytes;
+};
+
+struct LossKernels;
+
+/// The loss with everything decided but the addresses, for any number of threads.
+struct PreparedLinearCrossEntropy {
+    LossWorkspace workspace(int threads) const;
+    /// Bytes of scratch: one chunk of exponentials where there are gradients, some numbers a token and group
+    /// of classes, and what a contraction needs.
+    std::size_t workspace_bytes(int threads) const { return workspace(threads).bytes; }
+    const PreparedLossChunk& chunk_of(std::int64_t tokens) const {
+        return tokens == chunk.tokens ? chunk : *last_chunk;
+    }
+
+    LinearCrossEntropy problem;
+    const LossKernels& kernels;
+    PreparedLossChunk chunk;
+    std::optional<PreparedLossChunk> last_chunk;  ///< where fewer tokens are left for it
+};
+
+/// Throws InternalError, with the reason, where the level refuses the problem.
+PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy& problem, Isa isa);
 
 /// `workspace` is aligned to 64 bytes. The same bits for any number of threads: chunks follow from the shape,
 /// the first writes dw and the others add to it in order. Throws UserError naming the position and the value
-/// if a target is outside [0, V), InternalError where the level refuses or memory is missing or misaligned.
-void linear_cross_entropy(const LinearCrossEntropy& problem, const LinearCrossEntropyArguments& arguments,
-                          std::span<std::byte> workspace, ThreadPool& pool, Isa isa);
+/// if a target is outside [0, V), InternalError where memory is missing or misaligned.
+void linear_cross_entropy(const PreparedLinearCrossEntropy& prepared,
+                          const LinearCrossEntropyArguments& arguments, std::span<std::byte> workspace,
+                          ThreadPool& pool);
 
 }  // namespace mantissa::cpu

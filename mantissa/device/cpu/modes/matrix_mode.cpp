@@ -6,14 +6,13 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 #include "mantissa/device/cpu/modes/pack_mode.h"
 
 namespace mantissa::cpu {
 
 namespace {
-
-std::int64_t rounded_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// What follows from a problem and its kernel.
 struct Plan {
@@ -24,19 +23,19 @@ struct Plan {
 
     std::int64_t line_bytes() const { return words * kernel.word_bytes; }
     /// Of a worker's scratch: a line, and the numbers that are widened to it.
-    std::int64_t row_bytes() const { return rounded_up(line_bytes(), 64) * (kernel.widen ? 2 : 1); }
+    std::int64_t row_bytes() const { return in_lines(line_bytes()) * (kernel.widen ? 2 : 1); }
 };
 
 Plan plan_of(const ModeProblem& problem, Isa isa) {
     Plan plan{.kernel = mode_kernel(problem.mode, isa)};
     const ModeKernel& kernel = plan.kernel;
     const std::int64_t word_bits = 8 * kernel.word_bytes;
-    plan.words = rounded_up((panel_bits(problem.mode, kernel) * problem.k + word_bits - 1) / word_bits,
-                            kernel.word_unit);
-    plan.a_panels = (problem.m + kernel.height - 1) / kernel.height;
-    plan.b_panels = (problem.n + kernel.width - 1) / kernel.width;
-    plan.a_panel_bytes = rounded_up(plan.line_bytes() * kernel.height, 64);
-    plan.b_panel_bytes = rounded_up((plan.line_bytes() + kernel.sum_bytes) * kernel.width, 64);
+    plan.words =
+        rounded_up(parts_of(panel_bits(problem.mode, kernel) * problem.k, word_bits), kernel.word_unit);
+    plan.a_panels = parts_of(problem.m, kernel.height);
+    plan.b_panels = parts_of(problem.n, kernel.width);
+    plan.a_panel_bytes = in_lines(plan.line_bytes() * kernel.height);
+    plan.b_panel_bytes = in_lines((plan.line_bytes() + kernel.sum_bytes) * kernel.width);
     return plan;
 }
 

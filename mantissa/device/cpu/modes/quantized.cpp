@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/modes/matrix_mode.h"
 #include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/device/cpu/modes/row_mode.h"
@@ -20,8 +21,6 @@ constexpr std::int64_t most_single_rows = 8;
 /// Bytes of weights of a block: some six microseconds of reading, and all rows of x pass while they are in
 /// L2.
 constexpr std::int64_t block_bytes = 64 << 10;
-
-std::int64_t in_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 float most_of(MatrixMode mode) { return mode == MatrixMode::s4 ? 7.0f : 127.0f; }
 

@@ -1,0 +1,135 @@
+#include "mantissa/device/cpu/contraction/prepared.h"
+
+#include <algorithm>
+
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/contraction/choice.h"
+#include "mantissa/device/cpu/contraction/standard_epilogue.h"
+
+namespace mantissa::cpu {
+
+namespace {
+
+// An output of 8 MiB, or 4 of BF16, stays in no L2, and will be read from memory anyway. Products that are
+// quick enough to keep their sums in L2 wait for every cache behind it: there, what one core's L2 does not
+// hold, 2 MiB of sums, is as good as in memory.
+constexpr std::int64_t large_from = 2 << 20;
+constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
+
+// What may be counted on of a cache that all cores share. Panels that are more than that together are read
+// from memory in any case; written past the caches, their lines are not fetched before and drive nothing else
+// out: with AMX's products replaced by reading their operands, the gradient of GPT-2's input to the logits
+// took 0.6 of the time.
+constexpr std::size_t most_shared_in_cache = std::size_t{8} << 20;
+
+// About 256 KB of FP32 a block of a single row: some 20 microseconds of reading.
+constexpr std::int64_t block_elements = 64 << 10;
+// Where b's rows run across the depth: pieces of 1 KB, and sums in L1.
+constexpr std::int64_t columns_across = 256;
+
+std::size_t whole_lines(std::int64_t bytes) { return static_cast<std::size_t>(in_lines(bytes)); }
+
+bool is_large(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    const bool quick = kernels.most_partial_bytes > 0;
+    return problem.sums() >= (quick ? large_from_beside_quick_products : large_from);
+}
+
+/// Whether b is read as it lies, and the kernels have functions for that.
+bool are_single_rows(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    return problem.m == 1 && !problem.a.packed && !problem.a.mapped && !problem.b.packed &&
+           kernels.multiply_row[0][0] != nullptr;
+}
+
+std::int64_t columns_of_block(const ContractionProblem& problem) {
+    if (problem.b.transpose == Transpose::no) return columns_across;
+    return std::clamp<std::int64_t>(block_elements / std::max<std::int64_t>(1, problem.k) / 16 * 16, 16,
+                                    4096);
+}
+
+}  // namespace
+
+WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
+                                 const ContractionKernels& kernels) {
+    const std::int64_t line_bytes = kernels.line_bytes(blocking.depth);
+    const std::int64_t chunk_bytes = line_bytes * blocking.depths_of_chunk();
+    buffers_of_b = blocking.chunks() > 1 ? 2 : 1;
+    buffers_of_a = blocking.rows_once() ? 1 : buffers_of_b;
+    counters = whole_lines((4 + blocking.blocks()) * 8);
+    packed_b = problem.b.packed ? 0 : whole_lines(chunk_bytes * blocking.columns);
+    const bool shares_a = blocking.a_groups > 0;
+    packed_a = shares_a ? whole_lines(chunk_bytes * rounded_up(problem.m, kernels.height)) : 0;
+    partial = blocking.partial_sums ? whole_lines(problem.m * blocking.columns * 4) : 0;
+    block_of_a = problem.a.packed || shares_a ? 0 : whole_lines(line_bytes * blocking.rows);
+    block_of_sums = whole_lines(blocking.depth_inside ? blocking.rows * blocking.split_columns * 4
+                                                      : kernels.height * kernels.width * 4);
+}
+
+PanelStores WorkspaceLayout::stores() const {
+    return buffers_of_b * packed_b + buffers_of_a * packed_a > most_shared_in_cache ? PanelStores::streaming
+                                                                                    : PanelStores::plain;
+}
+
+PreparedMatrices::PreparedMatrices(const ContractionProblem& problem, const ContractionKernels& kernels)
+    : blocking(blocking_of(problem, kernels)),
+      layout(problem, blocking, kernels),
+      a(problem, Side::a, kernels, blocking.a_groups > 0 ? layout.stores() : PanelStores::plain),
+      b(problem, Side::b, kernels, layout.stores()) {}
+
+std::size_t PreparedMatrices::workspace_bytes(int threads) const {
+    const auto workers = static_cast<std::size_t>(threads);
+    return workers * layout.per_worker() + (blocking.entry_per_thread ? workers : 1) * layout.per_matrix();
+}
+
+PreparedRows::PreparedRows(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    const bool along = problem.b.transpose == Transpose::yes;
+    const auto form = static_cast<std::size_t>(along ? PanelSource::along_depth : PanelSource::across_depth);
+    multiply = kernels.multiply_row[form][problem.b.dtype == DType::bf16 ? 1 : 0];
+    columns = columns_of_block(problem);
+    blocks = parts_of(problem.n, columns);
+    next_column = along ? problem.b.leading : 1;
+    row_bytes = whole_lines(problem.k * 4);
+    worker_bytes = row_bytes + whole_lines(columns * 4);
+}
+
+std::size_t PreparedContraction::workspace_bytes(int threads) const {
+    if (const auto* rows = std::get_if<PreparedRows>(&way)) return rows->workspace_bytes(threads);
+    const auto* const matrices = std::get_if<PreparedMatrices>(&way);
+    return matrices ? matrices->workspace_bytes(threads) : 0;
+}
+
+std::int64_t PreparedContraction::rows_of_item() const {
+    const auto* const matrices = std::get_if<PreparedMatrices>(&way);
+    return matrices ? matrices->blocking.rows : 1;
+}
+
+PreparedContraction prepare_contraction(const ContractionProblem& problem,
+                                        const ContractionKernels& kernels) {
+    PreparedContraction out{.problem = problem,
+                            .kernels = kernels,
+                            .memory = {},
+                            .way = NothingToDo{},
+                            .large = is_large(problem, kernels)};
+    if (problem.sums() == 0) return out;
+    out.memory = memory_of(problem, kernels);
+    bool in_place = !needs_finishing(problem);
+    if (are_single_rows(problem, kernels)) {
+        out.way.emplace<PreparedRows>(problem, kernels);
+    } else {
+        const Blocking& blocking = out.way.emplace<PreparedMatrices>(problem, kernels).blocking;
+        in_place = in_place && !blocking.depth_inside;
+        out.streaming = out.large && problem.store == Store::overwrite && blocking.depth_chunks == 1;
+    }
+    if (problem.custom_epilogue)
+        out.finish = Finish::custom;
+    else
+        out.finish = in_place ? Finish::none : Finish::standard;
+    out.streaming = out.streaming && out.finish == Finish::none;
+    return out;
+}
+
+PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa isa) {
+    require_accepted(problem, isa);
+    return prepare_contraction(problem, kernels_of(problem, isa));
+}
+
+}  // namespace mantissa::cpu

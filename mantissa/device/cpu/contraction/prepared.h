@@ -1,0 +1,98 @@
+// A contraction of which everything is decided but the addresses: the kernels that it runs on, how it is cut,
+// how its operands are packed, where the parts of its workspace lie, what memory it demands. All of that
+// follows from the problem and the level, never from the number of threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <variant>
+
+#include "mantissa/device/cpu/contraction/blocking.h"
+#include "mantissa/device/cpu/contraction/kernels.h"
+#include "mantissa/device/cpu/contraction/packing.h"
+#include "mantissa/device/cpu/contraction/precondition.h"
+#include "mantissa/device/cpu/contraction/problem.h"
+
+namespace mantissa::cpu {
+
+/// Bytes of the parts of the workspace, each in whole cache lines: those of each worker, then those of each
+/// matrix that is computed at a time.
+struct WorkspaceLayout {
+    WorkspaceLayout(const ContractionProblem& problem, const Blocking& blocking,
+                    const ContractionKernels& kernels);
+
+    std::size_t begin_of_a() const { return counters + buffers_of_b * packed_b; }
+    std::size_t begin_of_partial() const { return begin_of_a() + buffers_of_a * packed_a; }
+    std::size_t per_matrix() const { return begin_of_partial() + partial; }
+    std::size_t per_worker() const { return block_of_a + block_of_sums; }
+    /// Of panels that all threads share.
+    PanelStores stores() const;
+
+    /// Of the one that is multiplied, and of the next, if there is one and it is another.
+    std::size_t buffers_of_b, buffers_of_a;
+    std::size_t counters, packed_b, packed_a, partial, block_of_a, block_of_sums;
+};
+
+/// How matrices go through panels (matrix_run.h).
+struct PreparedMatrices {
+    PreparedMatrices(const ContractionProblem& problem, const ContractionKernels& kernels);
+
+    std::size_t workspace_bytes(int threads) const;
+
+    Blocking blocking;
+    WorkspaceLayout layout;
+    OperandPanels a, b;
+};
+
+/// How single rows of a meet b as it lies in memory (row_run.h). In FP32 and one after another, a row lies in
+/// the worker's memory, then come the sums of a block of columns.
+struct PreparedRows {
+    PreparedRows(const ContractionProblem& problem, const ContractionKernels& kernels);
+
+    std::size_t workspace_bytes(int threads) const {
+        return static_cast<std::size_t>(threads) * worker_bytes;
+    }
+
+    RowProductKernel multiply;
+    std::int64_t columns;      ///< of a block
+    std::int64_t blocks;       ///< of one entry of the batch
+    std::int64_t next_column;  ///< from one column of b to the next, in elements
+    std::size_t row_bytes, worker_bytes;
+};
+
+/// The output has no elements.
+struct NothingToDo {};
+
+/// What finished sums go to. none: they lie in the output already.
+enum class Finish : std::uint8_t { none, standard, custom };
+
+/// A value: it may be copied, and refers to nothing of whoever prepared it.
+struct PreparedContraction {
+    /// Bytes of scratch with so many threads.
+    std::size_t workspace_bytes(int threads) const;
+
+    /// How many rows reach an epilogue together: of rows [i R, (i + 1) R) of one entry, the blocks of a
+    /// column come one after another, on one thread, in ascending order. So sums over such rows need no lock,
+    /// and have the same bits for any number of threads.
+    std::int64_t rows_of_item() const;
+
+    ContractionProblem problem;
+    ContractionKernels kernels;
+    ContractionMemory memory;
+    std::variant<NothingToDo, PreparedRows, PreparedMatrices> way;
+    Finish finish = Finish::none;
+    /// The output is too large for L2, and so are sums of all of it.
+    bool large = false;
+    /// Sums are only written, straight to an output that is large.
+    bool streaming = false;
+};
+
+/// Throws InternalError, with the reason, where the level refuses the problem.
+PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa isa);
+
+/// On a given set of inner kernels, whatever CPU they were made for: what the level's choice ends in, and
+/// what tests call to choose for themselves. The problem must be one that refusal() accepts, with operands of
+/// types that the kernels pack.
+PreparedContraction prepare_contraction(const ContractionProblem& problem, const ContractionKernels& kernels);
+
+}  // namespace mantissa::cpu
