@@ -99,7 +99,8 @@ std::span<const Op> optimizer_ops() {
          .fuser = FuserClass::elementwise,
          .flops = flops_per_input<15>,
          .definition = adamw_definition,
-         .in_place = {0, 2, 3, 8}},
+         .in_place = {0, 2, 3, 8},
+         .copy = [](const Attributes&) -> std::size_t { return 8; }},
     };
     return rows;
 }
