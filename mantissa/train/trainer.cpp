@@ -78,7 +78,7 @@ Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(op
         options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
             return mantissa::loss_scale(graph, scaling);
         };
-    const TraceUpdate update = adamw_update(options_.optimizer, options_.loss_scale);
+    const TraceUpdate update = optimizer_update(options_.optimizer, options_.loss_scale);
     // The plans of a step read the same derived states; the last built is the one that writes them, too.
     if (options_.accumulate == 1) {
         plan_ = build(update, options_.pipeline);

@@ -19,7 +19,7 @@ struct TrainerOptions {
     /// N: micro-steps of a step. Their gradients, each of loss / N, are added up before the update.
     std::int64_t accumulate = 1;
     std::uint64_t seed = 1337;
-    AdamWOptions optimizer = {};
+    Optimizer optimizer = adamw();
     LossScaleOptions loss_scale = {};
     PipelineOptions pipeline = {};  ///< `has_kernel` is filled in from the device
 };

@@ -49,9 +49,16 @@ nlohmann::ordered_json loss_scale_configuration(const LossScaleOptions& options)
             {"floor", options.floor}};
 }
 
+nlohmann::ordered_json configuration_of(const Optimizer& optimizer) {
+    nlohmann::ordered_json settings;
+    for (const Setting& setting : optimizer.configuration)
+        std::visit([&](const auto& value) { settings[setting.name] = value; }, setting.value);
+    settings["clip"] = optimizer.clip;
+    return settings;
+}
+
 /// All that must be equal for a run to go on as it would have.
 nlohmann::ordered_json configuration_of(const TrainerOptions& options) {
-    const AdamWOptions& adamw = options.optimizer;
     return {{"model", options.model.name},
             {"dropout", options.model.dropout},
             {"policy", options.pipeline.policy.name},
@@ -60,13 +67,7 @@ nlohmann::ordered_json configuration_of(const TrainerOptions& options) {
             {"sequence", options.sequence},
             {"accumulate", options.accumulate},
             {"seed", options.seed},
-            {"adamw",
-             {{"beta1", adamw.beta1},
-              {"beta2", adamw.beta2},
-              {"epsilon", adamw.epsilon},
-              {"weight_decay", adamw.weight_decay},
-              {"decay_matrices_only", adamw.decay_matrices_only},
-              {"clip", adamw.clip}}}};
+            {options.optimizer.name, configuration_of(options.optimizer)}};
 }
 
 /// Names the first difference in our order: another policy, not the loss scale that comes with it.

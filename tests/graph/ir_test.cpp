@@ -436,7 +436,7 @@ TEST(Ir, ABadStepKeepsEveryBit) {
         r.kept("other", {0.5});
         const Tensor x = r.given({0.25, bad}), scale = r.given({}, {1});
         const Tensor loss = sum(p * x, {0}) * scale;
-        adamw_update({})(r.graph, loss, differentiate(r.graph, loss));
+        optimizer_update(adamw())(r.graph, loss, differentiate(r.graph, loss));
         r.feed.insert({{"learning_rate", {0.1}}, {"adamw.step", {0}}});
         for (const char* name : {"p", "other"})
             for (const char* moment : {"adamw.m.", "adamw.v."})

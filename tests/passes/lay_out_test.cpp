@@ -95,7 +95,7 @@ Graph training_step(const char* policy, double rate_of_dropout = 0) {
         const Tensor targets(graph, graph.add_input("targets", {DType::i32, {2, 5}}));
         return nn::gpt2_loss(config, tokens, targets);
     };
-    return build_training_step(model, adamw_update({.clip = 1.0}), {.policy = find_policy(policy)}).graph;
+    return build_training_step(model, optimizer_update(clipped(adamw(), 1.0)), {.policy = find_policy(policy)}).graph;
 }
 
 TEST(LayOut, ReadsACopyThatAdamWWrites) {

@@ -27,7 +27,7 @@ TrainerOptions options_with(std::int64_t batch, std::int64_t accumulate, double 
             .batch = batch,
             .sequence = sequence,
             .accumulate = accumulate,
-            .optimizer = {.clip = clip}};
+            .optimizer = clipped(adamw(), clip)};
 }
 
 std::vector<std::int32_t> ids(int from) {

@@ -23,7 +23,7 @@ TrainerOptions options_of(const Case& c, bool lay_out) {
         .batch = 2,
         .sequence = 16,
         .accumulate = c.accumulate,
-        .optimizer = {.clip = 1.0}};
+        .optimizer = clipped(adamw(), 1.0)};
     options.pipeline.policy = find_policy(c.policy);
     options.pipeline.lay_out = lay_out;
     options.loss_scale = default_loss_scale(options.pipeline.policy);

@@ -134,7 +134,7 @@ Drift drift_after_twenty_steps(const Fixture& fixture, double learning_rate) {
                     {.model = config,
                      .batch = 2,
                      .sequence = config.context,
-                     .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}});
+                     .optimizer = adamw({.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1})});
     load_parameters(trainer.state(), fixture);
     const auto tokens = fixture.values<std::int32_t>("tokens"),
                targets = fixture.values<std::int32_t>("targets");

@@ -36,7 +36,7 @@ TrainerOptions options_of(const Setting& setting, bool pad) {
         .batch = B,
         .sequence = T,
         .accumulate = setting.accumulate,
-        .optimizer = {.clip = 1.0}};
+        .optimizer = clipped(adamw(), 1.0)};
     options.pipeline.policy = find_policy(setting.policy);
     options.pipeline.fuse = setting.fuse;
     options.pipeline.match_attention = setting.match_attention;

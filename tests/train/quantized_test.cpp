@@ -39,7 +39,8 @@ struct Trained {
     float loss = 0;
 
     Trained() {
-        TrainerOptions options{.model = config, .batch = 8, .sequence = 64, .optimizer = {.clip = 1.0}};
+        TrainerOptions options{
+            .model = config, .batch = 8, .sequence = 64, .optimizer = clipped(adamw(), 1.0)};
         options.pipeline.policy = find_policy("bf16");
         options.pipeline.lay_out = true;
         trainer = std::make_unique<Trainer>(*device, options);

@@ -23,7 +23,7 @@ TrainerOptions options_with(double dropout, std::uint64_t seed = 1337, std::int6
             .sequence = 16,
             .accumulate = accumulate,
             .seed = seed,
-            .optimizer = {.clip = 1.0}};
+            .optimizer = clipped(adamw(), 1.0)};
 }
 
 std::vector<std::int32_t> text() {
@@ -149,6 +149,28 @@ TEST(Resume, AnotherRunIsRefusedAndTheTrainerUntouched) {
     }
     EXPECT_EQ(states(other), before);
     EXPECT_EQ(other.steps_done(), 0);
+}
+
+TEST(Resume, TheOptimizersNumbersAreSavedAsTheyAlwaysWere) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    TrainerOptions options = options_with(0);
+    options.optimizer = clipped(adamw({.beta1 = 0.5, .decay_matrices_only = false}), 2.0);
+    Trainer saved(*device, options);
+    save_training(directory / "run", saved);
+    const std::string state = load_checkpoint(directory / "run").texts.at("state.json");
+    EXPECT_NE(state.find(R"("seed": 1337,
+    "adamw": {
+      "beta1": 0.5,
+      "beta2": 0.95,
+      "epsilon": 1e-08,
+      "weight_decay": 0.1,
+      "decay_matrices_only": false,
+      "clip": 2.0
+    }
+)"),
+              std::string::npos)
+        << state;
 }
 
 TEST(Resume, AnotherAccumulationIsRefused) {

@@ -44,8 +44,9 @@ struct Trained {
 
 Trained train(int threads, int steps, double dropout) {
     const auto device = make_cpu_device({.threads = threads});
-    Trainer trainer(*device,
-                    {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = {.clip = 1.0}});
+    Trainer trainer(
+        *device,
+        {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = clipped(adamw(), 1.0)});
     const TokenStream stream(some_text(2000));
     const BatchSource batches(stream, stream.all(), {.batch = 3, .sequence = 23});
     std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
@@ -171,7 +172,8 @@ TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequenc
 TEST(Trainer, OverfitsOneKilobyteOfText) {
     const auto device = make_cpu_device();
     const nn::Gpt2Config model = nn::gpt2_config("gpt2-tiny");
-    Trainer trainer(*device, {.model = model, .batch = 4, .sequence = 255, .optimizer = {.weight_decay = 0}});
+    Trainer trainer(*device,
+                    {.model = model, .batch = 4, .sequence = 255, .optimizer = adamw({.weight_decay = 0})});
     const TokenStream stream(some_text(1024));
     const BatchSource batches(stream, stream.all(), {.batch = 4, .sequence = 255});
     std::vector<std::int32_t> tokens(4 * 255), targets(4 * 255);
@@ -210,8 +212,9 @@ TEST(Trainer, ClippingScalesTheGradientToItsNorm) {
     // One step of a fresh AdamW does not depend on the gradient's scale but for epsilon, so the moments tell.
     const auto device = make_cpu_device();
     const auto moments_after = [&](double clip, float* norm) {
-        Trainer trainer(*device,
-                        {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = {.clip = clip}});
+        Trainer trainer(
+            *device,
+            {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = clipped(adamw(), clip)});
         const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
         *norm = trainer.step(tokens, targets, 1e-3).gradient_norm;
         return trainer.state().read_f32("adamw.m.wte.weight");
@@ -231,7 +234,7 @@ TEST(Trainer, ALossScaleThatIsAPowerOfTwoChangesNoBitInFp32) {
         Trainer trainer(*device, {.model = small_model(),
                                   .batch = 2,
                                   .sequence = 24,
-                                  .optimizer = {.clip = 1.0},
+                                  .optimizer = clipped(adamw(), 1.0),
                                   .loss_scale = {.kind = kind, .initial = 1024, .interval = 2}});
         const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
         for (int step = 0; step < 4; ++step) EXPECT_TRUE(trainer.step(tokens, targets, 1e-3).applied);
