@@ -5,6 +5,7 @@
 #include "mantissa/data/batches.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/schedule.h"
+#include "mantissa/train/sgd.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "tests/support/temporary_directory.h"
 
@@ -114,12 +115,15 @@ TEST(Resume, GoesOnToTheSameBits) {
         double dropout;
         std::int64_t accumulate;
         const char* policy;
+        Optimizer optimizer = adamw();
     };
-    for (const auto& [dropout, accumulate, policy] :
-         {Case{0.0, 1, "fp32"}, Case{0.2, 1, "fp32"}, Case{0.2, 3, "fp32"}, Case{0.2, 3, "bf16"}}) {
+    for (const auto& [dropout, accumulate, policy, optimizer] :
+         {Case{0.0, 1, "fp32"}, Case{0.2, 1, "fp32"}, Case{0.2, 3, "fp32"}, Case{0.2, 3, "bf16"},
+          Case{0.2, 3, "bf16", sgd({.momentum = 0.9, .dampening = 0.1})}, Case{0.0, 1, "fp32", sgd()}}) {
         const TemporaryDirectory directory;
         TrainerOptions options = options_with(dropout, 1337, accumulate);
         options.pipeline.policy = find_policy(policy);
+        options.optimizer = optimizer;
         Trainer whole(*device, options), first(*device, options), second(*device, options);
         const std::vector<float> losses = train(whole, 9);
         train(first, 4);
@@ -171,6 +175,32 @@ TEST(Resume, TheOptimizersNumbersAreSavedAsTheyAlwaysWere) {
 )"),
               std::string::npos)
         << state;
+}
+
+TEST(Resume, AnotherOptimizerIsRefused) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    TrainerOptions options = options_with(0);
+    options.optimizer = sgd({.momentum = 0.9});
+    Trainer saved(*device, options);
+    save_training(directory / "run", saved);
+    const auto refusal = [&](const Optimizer& optimizer) -> std::string {
+        options.optimizer = optimizer;
+        Trainer other(*device, options);
+        try {
+            resume_training(directory / "run", other);
+        } catch (const UserError& error) {
+            return error.what();
+        }
+        return "resumed";
+    };
+    EXPECT_EQ(refusal(sgd({.momentum = 0.9})), "resumed");
+    EXPECT_NE(refusal(sgd({.momentum = 0.8})).find(R"(with sgd = {"clip":0.0,"dampening":0.0,)"),
+              std::string::npos);
+    EXPECT_NE(refusal(clipped(sgd({.momentum = 0.9}), 1)).find("it was trained with sgd = {"),
+              std::string::npos);
+    EXPECT_NE(refusal(adamw()).find("it was trained with adamw = nothing, this run has {"),
+              std::string::npos);
 }
 
 TEST(Resume, AnotherAccumulationIsRefused) {
