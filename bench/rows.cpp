@@ -282,6 +282,23 @@ void add_update_kernels(std::vector<Kernel>& all) {
                         .copy = {copy, DType::bf16}},
                        r.pool);
              }});
+    all.push_back({"sgd, momentum + bf16 copy", largest * 22, [](const Run& r) {
+                       Memory& m = r.memory;
+                       float* p = m.in.take(largest);
+                       float* buffer = m.in2.take(largest);
+                       BF16* copy = m.in_bf16.take<BF16>(largest);
+                       sgd(r.kernels,
+                           {.count = largest,
+                            .step = {.learning_rate = 0, .momentum = 1},
+                            .gradient = {m.out.take(largest)},
+                            .parameter_in = p,
+                            .buffer_in = buffer,
+                            .parameter = p,
+                            .buffer = buffer,
+                            .copy_in = {copy, DType::bf16},
+                            .copy = {copy, DType::bf16}},
+                           r.pool);
+                   }});
     all.push_back({"squared_norm f32", largest * 4,
                    [](const Run& r) {
                        benchmark::DoNotOptimize(

@@ -50,9 +50,10 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
         throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
     trainer.accumulate = options.accumulate;
-    trainer.optimizer = options.optimizer;
-    trainer.optimizer.beta1 = options.betas.at(0);
-    trainer.optimizer.beta2 = options.betas.at(1);
+    AdamWOptions chosen = options.adamw;
+    chosen.beta1 = options.betas.at(0);
+    chosen.beta2 = options.betas.at(1);
+    trainer.optimizer = clipped(adamw(chosen), options.clip);
     choose_passes(options.run, target, trainer.pipeline);
     trainer.loss_scale = loss_scale_of(options, policy);
     trainer.pipeline.policy = policy;
@@ -104,9 +105,9 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     command.add_option("--warmup", options.warmup, "Steps over which the learning rate rises")
         ->capture_default_str();
     command.add_option("--betas", options.betas, "Of AdamW")->expected(2)->capture_default_str();
-    command.add_option("--weight-decay", options.optimizer.weight_decay, "Of AdamW, on matrices")
+    command.add_option("--weight-decay", options.adamw.weight_decay, "Of AdamW, on matrices")
         ->capture_default_str();
-    command.add_option("--clip", options.optimizer.clip, "Scale gradients down to this norm; 0: never")
+    command.add_option("--clip", options.clip, "Scale gradients down to this norm; 0: never")
         ->capture_default_str();
 }
 

@@ -17,8 +17,9 @@ namespace mantissa::cli {
 
 struct TrainOptions {
     RunOptions run;
-    AdamWOptions optimizer;
+    AdamWOptions adamw;
     std::vector<double> betas = {0.9, 0.95};
+    double clip = 0;
     double min_learning_rate = -1;  ///< negative: the same as the learning rate
     std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0, sample_every = 0;
     std::int64_t validate_batches = 0;  ///< 0: as many as the held-out text makes

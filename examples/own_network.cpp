@@ -25,7 +25,8 @@ int main() {
     const auto device = make_cpu_device();
     const PipelineOptions pipeline{
         .has_kernel = [&](const Graph& graph, const Node& node) { return has_kernel(*device, graph, node); }};
-    const Plan plan(build_training_step(model, adamw_update({.weight_decay = 0}), pipeline).graph, *device);
+    const Plan plan(build_training_step(model, optimizer_update(adamw({.weight_decay = 0})), pipeline).graph,
+                    *device);
     StateBlock state(*device, plan.graph().states());
     state.initialize(/*seed=*/1);
     const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");

@@ -11,16 +11,15 @@ The model is that of gpt2_plain.py, with its names and layouts.
 Needs PyTorch (Debian: python3-torch). `--check` compares with the stored file instead of writing it.
 """
 import argparse
-import json
 import math
 import pathlib
 import random
-import struct
 import sys
 
 import torch
 
 import gpt2_plain
+from fixture_file import check, largest_distance, write_safetensors
 
 LAYERS, HEADS, CHANNELS, SEQUENCE, VOCABULARY, BATCH = 2, 3, 36, 37, 211, 2
 STEPS, LEARNING_RATE, BETAS, WEIGHT_DECAY = 20, 1e-3, (0.9, 0.95), 0.1
@@ -80,44 +79,6 @@ def make_fixture():
     return tensors, oracle, single
 
 
-NAMES = {torch.float64: "F64", torch.float32: "F32", torch.int32: "I32"}
-TYPES = {name: dtype for dtype, name in NAMES.items()}
-
-
-def write_safetensors(path, tensors, metadata):
-    """Eight-byte tensors must come first: then every tensor lies at a multiple of its element's size."""
-    header, data = {"__metadata__": metadata}, b""
-    for name, value in tensors.items():
-        raw = value.contiguous().numpy().tobytes()
-        header[name] = {"dtype": NAMES[value.dtype], "shape": list(value.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
-def read_safetensors(path):
-    raw = path.read_bytes()
-    (length,) = struct.unpack_from("<Q", raw)
-    header = json.loads(raw[8:8 + length])
-    tensors = {}
-    for name, entry in header.items():
-        if name != "__metadata__":
-            begin, end = (8 + length + offset for offset in entry["data_offsets"])
-            flat = torch.frombuffer(bytearray(raw[begin:end]), dtype=TYPES[entry["dtype"]])
-            tensors[name] = flat.reshape(entry["shape"])
-    return tensors
-
-
-def largest_distance(left, right, prefix):
-    """The tensor under `prefix` where left and right differ most, and by how much; NaN counts as infinite."""
-    def distance(name):
-        value = (left[name].double() - right[name].double()).abs().max().item()
-        return math.inf if math.isnan(value) else value
-    return max((distance(name), name) for name in left if name.startswith(prefix))
-
-
 def print_summary(tensors, oracle, single):
     count = sum(math.prod(shape) for shape in SHAPES.values())
     print(f"GPT-2: L={LAYERS} heads={HEADS} C={CHANNELS} T={SEQUENCE} V={VOCABULARY} B={BATCH}, {count} parameters")
@@ -129,16 +90,6 @@ def print_summary(tensors, oracle, single):
         scale = oracle[name].abs().max().item()
         print(f"  {prefix:7} {value:.2e} in {name} (largest element there {scale:.2e})")
     print(f"  losses  {(single['losses'] - losses).abs().max().item():.2e}")
-
-
-def check(path, tensors):
-    stored = read_safetensors(path)
-    if {name: tuple(value.shape) for name, value in stored.items()} != {
-            name: tuple(value.shape) for name, value in tensors.items()}:
-        return f"{path}: other tensors or shapes than this script makes"
-    value, name = largest_distance(tensors, stored, "")
-    # FP64 sums in another order, then one rounding to FP32: at most one unit in the last place of a logit.
-    return None if value <= 2.0**-22 else f"{path}: {name} differs by {value:.2e}"
 
 
 def main():

@@ -68,6 +68,8 @@ using GradientRule = std::vector<Tensor> (*)(const GradientCall&);
 using Definition = std::vector<Tensor> (*)(const DefinitionCall&);
 using FlopRule = std::int64_t (*)(std::span<const Type> inputs, std::span<const Type> outputs,
                                   const Attributes&);
+/// Which operand is the copy of an update.
+using CopyRule = std::size_t (*)(const Attributes&);
 
 struct Op {
     std::string_view name;
@@ -82,8 +84,15 @@ struct Op {
     Definition definition = nullptr;  ///< null: a primitive
     /// Output i may be written over input `in_place[i]` when that input is not needed afterwards; -1: never.
     std::vector<int> in_place = {};
+    /// For updates of operand 0 that may take a copy of it in another format as their last operand, and then
+    /// give the new one, rounded once to that format, as their last output. Null: they take none.
+    CopyRule copy = nullptr;
 
     bool composite() const { return definition != nullptr; }
+    /// Whether a node with so many operands takes a copy, and so gives the new one.
+    bool takes_copy(std::size_t operands, const Attributes& attributes) const {
+        return copy && operands == copy(attributes) + 1;
+    }
     Cost cost(std::span<const Type> inputs, std::span<const Type> outputs, const Attributes&) const;
 };
 

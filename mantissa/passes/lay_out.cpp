@@ -25,7 +25,7 @@ class LayOut {
         for (std::size_t i = 0; i < source_.size(); ++i) {
             const NodeId id = static_cast<NodeId>(i);
             if (is_source(id) || is_derived(id)) continue;
-            const int parameter = parameter_that_adamw_copies(id);
+            const int parameter = parameter_to_copy_in(id);
             if (parameter >= 0)
                 update_with_copy(id, first_copy_of(parameter));
             else
@@ -127,10 +127,11 @@ class LayOut {
         }
     }
 
-    /// The parameter whose new value the node makes as AdamW does, and of which there is a copy; -1: none.
-    int parameter_that_adamw_copies(NodeId id) const {
+    /// The parameter whose new value the node makes, if it can make a copy with it, does not yet, and there
+    /// is one to make; -1: none.
+    int parameter_to_copy_in(NodeId id) const {
         const Node& node = source_.node(id);
-        if (node.op->name != "adamw" || node.inputs.size() != 8) return -1;
+        if (!node.op->copy || node.op->takes_copy(node.inputs.size(), node.attributes)) return -1;
         for (const Update& update : source_.updates()) {
             if (update.value != Value{id, 0}) continue;
             for (const Derivation& made : derivations_)
@@ -148,7 +149,7 @@ class LayOut {
                                         derivations_.begin());
     }
 
-    /// AdamW writes the copy beside the parameter, which so is rounded while it is at hand.
+    /// The update writes the copy beside the parameter, which so is rounded while it is at hand.
     void update_with_copy(NodeId id, std::size_t copy) {
         const Node& node = source_.node(id);
         Derivation& made = derivations_[copy];
@@ -157,10 +158,10 @@ class LayOut {
         Origin origin = node.origin;
         origin.rule = "copy, " + source_.node(made.node).origin.rule;
         const OriginScope scope(target(), std::move(origin));
-        const NodeId added = target().add("adamw", std::move(inputs), node.attributes);
-        for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
-            rewriter_.place({id, i}, {added, i});
-        target().add_update(made.state, {added, 3});
+        const NodeId added = target().add(node.op->name, std::move(inputs), node.attributes);
+        const auto outputs = static_cast<std::int32_t>(node.outputs.size());
+        for (std::int32_t i = 0; i < outputs; ++i) rewriter_.place({id, i}, {added, i});
+        target().add_update(made.state, {added, outputs});  // the copy comes last
         made.written = true;
     }
 

@@ -96,14 +96,14 @@ Explanation explain(const Plan& plan, const Policy& policy) {
                                          .bytes = planned.cost.bytes});
             continue;
         }
-        // AdamW that keeps a copy rounds the parameter, too.
-        if (node.op->name == "adamw" && node.outputs.size() == 4)
+        // An update that keeps a copy rounds the parameter, too.
+        if (node.op->takes_copy(node.inputs.size(), node.attributes))
             explanation.casts.push_back({.name = node.origin.scope,
                                          .pass = pass,
                                          .from = std::string(name_of(node.outputs[0].dtype)),
-                                         .to = std::string(name_of(node.outputs[3].dtype)),
+                                         .to = std::string(name_of(node.outputs.back().dtype)),
                                          .rule = rule_of(node),
-                                         .bytes = node.outputs[3].bytes()});
+                                         .bytes = node.outputs.back().bytes()});
         explanation.nodes.push_back({.op = std::string(core.op->name),
                                      .name = node.origin.scope,
                                      .pass = pass,

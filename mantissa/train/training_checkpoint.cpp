@@ -60,20 +60,15 @@ nlohmann::ordered_json as_json(const Configuration& configuration) {
 /// All that must be equal for a run to go on as it would have.
 nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
     const TrainerOptions& options = plan.options();
-    const AdamWOptions& adamw = options.optimizer;
+    nlohmann::ordered_json optimizer = as_json(options.optimizer.configuration);
+    optimizer["clip"] = options.optimizer.clip;
     return {{"model", as_json(plan.model().configuration)},
             {"policy", options.pipeline.policy.name},
             {"loss_scale", loss_scale_configuration(options.loss_scale)},
             {"batch", options.batch},
             {"accumulate", options.accumulate},
             {"seed", options.seed},
-            {"adamw",
-             {{"beta1", adamw.beta1},
-              {"beta2", adamw.beta2},
-              {"epsilon", adamw.epsilon},
-              {"weight_decay", adamw.weight_decay},
-              {"decay_matrices_only", adamw.decay_matrices_only},
-              {"clip", adamw.clip}}}};
+            {options.optimizer.name, optimizer}};
 }
 
 /// The members of both, those of an object under the object's name: "model.heads = 4, this run has 2".

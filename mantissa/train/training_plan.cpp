@@ -49,7 +49,7 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
         options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
             return mantissa::loss_scale(graph, scaling);
         };
-    const TraceUpdate update = adamw_update(options_.optimizer, options_.loss_scale);
+    const TraceUpdate update = optimizer_update(options_.optimizer, options_.loss_scale);
     // The plans of a step read the same derived states; the last built is the one that writes them, too.
     if (options_.accumulate == 1) {
         step_ = build(update, options_.pipeline);

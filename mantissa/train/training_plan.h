@@ -14,7 +14,7 @@
 namespace mantissa {
 
 struct TrainerOptions {
-    AdamWOptions optimizer = {};
+    Optimizer optimizer = adamw();
     std::int64_t batch = 4;  ///< B: examples of a micro-step
     /// N: micro-steps of a step. Their gradients, each of loss / N, are added up before the update.
     std::int64_t accumulate = 1;

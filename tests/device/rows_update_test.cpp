@@ -1,4 +1,4 @@
-// AdamW, the squared norm and sums over columns against their definitions in FP64.
+// AdamW, SGD, the squared norm and sums over columns against their definitions in FP64.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -128,6 +128,120 @@ TEST(RowsAdamW, ABadStepLeavesNoTrace) {
         adamw(setting.kernels, problem, setting.pool);
         EXPECT_TRUE(std::isnan(p2.values()[500])) << "applied, the same gradient does harm";
         return joined({&p, &m, &v});
+    });
+}
+
+const SgdStep dampened = {
+    .learning_rate = 1e-2f, .weight_decay = 0.1f, .momentum = 0.9f, .share = 0.75f, .grad_scale = 0.125f};
+
+struct SgdCase {
+    const char* name;
+    bool buffers = true;
+    SgdStep step = dampened;
+};
+
+std::vector<SgdCase> sgd_cases() {
+    SgdStep nesterov = dampened, first = dampened;
+    nesterov.nesterov = true;
+    nesterov.share = 1;
+    nesterov.weight_decay = 0;
+    first.first = true;
+    return {{"plain", false}, {"dampened"}, {"Nesterov", true, nesterov}, {"first", true, first}};
+}
+
+/// Parameter and buffer after the step, and the sizes of what is added in each.
+struct SgdResult {
+    std::vector<double> p, buffer, p_size, buffer_size;
+};
+
+SgdResult sgd_in_fp64(const SgdCase& c, const State& before) {
+    SgdResult after;
+    const double momentum = c.step.momentum, share = c.step.share, decay = c.step.weight_decay;
+    const double rate = c.step.learning_rate, scale = c.step.grad_scale;
+    for (std::size_t i = 0; i < before.p.size(); ++i) {
+        const double p = before.p[i], g = before.g[i] * scale + decay * p;
+        const double buffer = c.step.first ? g : momentum * before.m[i] + share * g;
+        const double direction = c.step.nesterov ? g + momentum * buffer : buffer;
+        after.buffer.push_back(buffer);
+        after.p.push_back(p - rate * (c.buffers ? direction : g));
+        after.buffer_size.push_back(std::fabs(before.m[i]) + std::fabs(before.g[i] * scale) +
+                                    std::fabs(decay * p));
+        after.p_size.push_back(std::fabs(p) + 2 * rate * after.buffer_size.back());
+    }
+    return after;
+}
+
+TEST(RowsSgd, AgreesWithItsDefinition) {
+    for (const SgdCase& c : sgd_cases())
+        for (const std::int64_t count : {1, 15, 16, 17, 4097, 70001})
+            for (const DType type : {DType::f32, DType::bf16}) {
+                SCOPED_TRACE(::testing::Message() << c.name << " " << count << " " << name_of(type));
+                const State before = random_state(count, type);
+                const SgdResult after = sgd_in_fp64(c, before);
+                check_everywhere([&](const Setting& setting) {
+                    Guarded p(setting, DType::f32, count), buffer(setting, DType::f32, count);
+                    Guarded g(setting, type, count), copy(setting, DType::bf16, count);
+                    p.assign(before.p);
+                    // The first step reads no buffer: it is left full of NaN.
+                    if (!c.step.first) buffer.assign(before.m);
+                    g.assign(before.g);
+                    sgd(setting.kernels,
+                        {.count = count,
+                         .step = c.step,
+                         .gradient = g.in(),
+                         .parameter_in = p.f32(),
+                         .buffer_in = c.buffers ? buffer.f32() : nullptr,
+                         .parameter = p.f32(),
+                         .buffer = c.buffers ? buffer.f32() : nullptr,
+                         .copy_in = copy.in(),
+                         .copy = copy.out()},
+                        setting.pool);
+                    // Up to seven roundings, each of a sum of these sizes.
+                    if (c.buffers)
+                        expect_matches(buffer, after.buffer,
+                                       Tolerance::bound(1, 8, eps32, after.buffer_size));
+                    expect_matches(p, after.p, Tolerance::bound(1, 8, eps32, after.p_size));
+                    const std::vector<double> rounded = copy.values(), exact = p.values();
+                    for (std::size_t i = 0; i < exact.size(); ++i)
+                        EXPECT_EQ(rounded[i], rounded_to(exact[i], DType::bf16)) << i;
+                    return joined({&p, &buffer, &copy});
+                });
+            }
+}
+
+TEST(RowsSgd, ABadStepLeavesNoTrace) {
+    const std::int64_t count = 1003;
+    State before = random_state(count, DType::f32);
+    before.g[500] = std::numeric_limits<double>::quiet_NaN();
+    check_everywhere([&](const Setting& setting) {
+        Guarded p(setting, DType::f32, count), buffer(setting, DType::f32, count);
+        Guarded p2(setting, DType::f32, count), buffer2(setting, DType::f32, count);
+        Guarded g(setting, DType::f32, count), copy(setting, DType::bf16, count);
+        p.assign(before.p);
+        buffer.assign(before.m);
+        g.assign(before.g);
+        copy.assign(before.p);
+        const std::vector<std::byte> kept = joined({&p, &buffer, &copy});
+        Sgd problem = {.count = count,
+                       .step = dampened,
+                       .gradient = g.in(),
+                       .parameter_in = p.f32(),
+                       .buffer_in = buffer.f32(),
+                       .parameter = p.f32(),
+                       .buffer = buffer.f32(),
+                       .copy_in = copy.in(),
+                       .copy = copy.out()};
+        problem.step.apply = false;
+        sgd(setting.kernels, problem, setting.pool);
+        EXPECT_TRUE(joined({&p, &buffer, &copy}) == kept) << "in place";
+        problem.parameter = p2.f32();
+        problem.buffer = buffer2.f32();
+        sgd(setting.kernels, problem, setting.pool);
+        EXPECT_TRUE(joined({&p2, &buffer2, &copy}) == kept) << "out of place";
+        problem.step.apply = true;
+        sgd(setting.kernels, problem, setting.pool);
+        EXPECT_TRUE(std::isnan(p2.values()[500])) << "applied, the same gradient does harm";
+        return joined({&p, &buffer});
     });
 }
 

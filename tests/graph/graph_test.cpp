@@ -59,6 +59,12 @@ TEST(Graph, EachTypeRuleRefusesWhatDoesNotFit) {
     EXPECT_NE(error_of([&] { transpose(x, {0, 0}); }).find("must name each axis"), std::string::npos);
     EXPECT_NE(error_of([&] { slice(x, 1, 2, 7); }).find("[2, 7) is outside axis 1"), std::string::npos);
     EXPECT_NE(error_of([&] { split(x, 1, 4); }).find("cannot be cut into 4"), std::string::npos);
+    const Attributes momentum{
+        {"momentum", 0.9}, {"dampening", 0.0}, {"nesterov", false}, {"weight_decay", 0.0}};
+    EXPECT_NE(error_of([&] {
+                  call(graph, "sgd", std::vector(5, x), momentum);
+              }).find("with momentum 0.9 it takes 7 operands, and a copy if there is one, got 5"),
+              std::string::npos);
     const Tensor start = input(graph, "start", {}, DType::i32);
     EXPECT_NE(error_of([&] {
                   write_slice(x, input(graph, "part", {5, 6}), start, 0);

@@ -10,6 +10,7 @@
 #include "mantissa/graph/reference.h"
 #include "mantissa/passes/differentiate.h"
 #include "mantissa/train/adamw.h"
+#include "mantissa/train/sgd.h"
 
 namespace mantissa {
 namespace {
@@ -436,7 +437,7 @@ TEST(Ir, ABadStepKeepsEveryBit) {
         r.kept("other", {0.5});
         const Tensor x = r.given({0.25, bad}), scale = r.given({}, {1});
         const Tensor loss = sum(p * x, {0}) * scale;
-        adamw_update({})(r.graph, loss, differentiate(r.graph, loss));
+        optimizer_update(adamw())(r.graph, loss, differentiate(r.graph, loss));
         r.feed.insert({{"learning_rate", {0.1}}, {"adamw.step", {0}}});
         for (const char* name : {"p", "other"})
             for (const char* moment : {"adamw.m.", "adamw.v."})
@@ -452,6 +453,42 @@ TEST(Ir, ABadStepKeepsEveryBit) {
             for (const auto& [name, values] : r.feed) expect_same(after.at(name), values);
         }
     }
+}
+
+TEST(Ir, SgdsFirstBufferIsTheGradientAndABadStepIsNotTheFirst) {
+    Recording r;
+    const Tensor p = r.kept("p", {2});
+    const Tensor x = r.given({0.25});
+    const Tensor loss = sum(p * x, {0});
+    optimizer_update(sgd({.momentum = 0.5, .dampening = 0.25}))(r.graph, loss, differentiate(r.graph, loss));
+    r.feed.insert({{"learning_rate", {1}}, {"sgd.step", {0}}, {"sgd.momentum.p", {0}}});
+    double expected = 2;
+    // Skipped; the gradient; 0.5 of it and 0.75 of the next; skipped; the same again.
+    const std::vector<std::pair<double, double>> gradients_and_buffers = {
+        {nan, 0}, {0.25, 0.25}, {-2, 0.125 - 1.5}, {infinity, -1.375}, {4, -0.6875 + 3}};
+    for (const auto& [gradient, buffer] : gradients_and_buffers) {
+        r.feed["x1"] = {gradient};
+        r.feed = ReferenceRun(r.graph, r.feed).next(r.feed);
+        if (std::isfinite(gradient)) expected -= buffer;
+        expect_same(r.feed.at("sgd.momentum.p"), {buffer});
+        expect_same(r.feed.at("p"), {expected});
+    }
+    EXPECT_EQ(r.feed.at("sgd.step"), Numbers{3});
+}
+
+TEST(Ir, SgdAddsDecayToTheGradientAndNesterovLooksAhead) {
+    const auto after_one_step = [](const SgdOptions& options) {
+        Recording r;
+        const Tensor p = r.kept("p", {2});
+        const Tensor loss = sum(p * r.given({0.25}), {0});
+        optimizer_update(sgd(options))(r.graph, loss, differentiate(r.graph, loss));
+        r.feed.insert({{"learning_rate", {1}}, {"sgd.step", {0}}, {"sgd.momentum.p", {0}}});
+        return ReferenceRun(r.graph, r.feed).next(r.feed).at("p")[0];
+    };
+    EXPECT_EQ(after_one_step({}), 2 - 0.25);
+    EXPECT_EQ(after_one_step({.weight_decay = 0.5}), 2 - (0.25 + 0.5 * 2));
+    EXPECT_EQ(after_one_step({.weight_decay = 0.5, .decay_matrices_only = true}), 2 - 0.25);
+    EXPECT_EQ(after_one_step({.momentum = 0.5, .nesterov = true}), 2 - (0.25 + 0.5 * 0.25));
 }
 
 }  // namespace

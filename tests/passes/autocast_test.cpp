@@ -25,7 +25,7 @@ TraceModel trace(const nn::Gpt2Config& config) {
 Graph gpt2_step(const std::string& policy) {
     PipelineOptions options;
     options.policy = find_policy(policy);
-    return build_training_step(trace(nn::gpt2_config("gpt2-tiny")), adamw_update({}), options).graph;
+    return build_training_step(trace(nn::gpt2_config("gpt2-tiny")), optimizer_update(adamw()), options).graph;
 }
 
 /// By operation: the storage types of the first operand that a stage of the graph has.

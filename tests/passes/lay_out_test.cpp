@@ -95,7 +95,9 @@ Graph training_step(const char* policy, double rate_of_dropout = 0) {
         const Tensor targets(graph, graph.add_input("targets", {DType::i32, {2, 5}}));
         return nn::gpt2_loss(config, tokens, targets);
     };
-    return build_training_step(model, adamw_update({.clip = 1.0}), {.policy = find_policy(policy)}).graph;
+    return build_training_step(model, optimizer_update(clipped(adamw(), 1.0)),
+                               {.policy = find_policy(policy)})
+        .graph;
 }
 
 TEST(LayOut, ReadsACopyThatAdamWWrites) {
@@ -122,6 +124,32 @@ TEST(LayOut, ReadsACopyThatAdamWWrites) {
     EXPECT_EQ(text.find("= cast(%w)"), std::string::npos) << text;
     EXPECT_NE(text.find("update bf16.w = %"), std::string::npos) << text;
     EXPECT_EQ(laid.graph.states()[1].kind, State::Kind::derived);
+}
+
+TEST(LayOut, AnyUpdateThatCanTakesACopy) {
+    for (const double momentum : {0.0, 0.9}) {
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::bf16, {2, 3}}));
+        const Tensor w(graph,
+                       graph.add_state({.name = "w", .type = {DType::f32, {4, 3}}, .initializer = {}}));
+        graph.add_result("y", matmul(x, cast(w, DType::bf16), {.transpose_b = true}).value());
+        const Tensor g(graph, graph.add_input("g", {DType::f32, {4, 3}}));
+        const Tensor one = constant(graph, 1.0);
+        std::vector<Tensor> operands = {w, g, one, one, less(constant(graph, 0.0), one)};
+        if (momentum > 0) operands.insert(operands.end(), {g * g, cast(one, DType::f64)});
+        const auto updated =
+            call(graph, "sgd", operands,
+                 {{"momentum", momentum}, {"dampening", 0.0}, {"nesterov", false}, {"weight_decay", 0.1}});
+        graph.add_update(0, updated[0].value());
+        const LaidOut laid = lay_out(graph);
+        ASSERT_EQ(laid.graph.updates().size(), 2u);
+        const Node& update = laid.graph.node(laid.graph.updates()[1].value.node);
+        EXPECT_EQ(update.op->name, "sgd");
+        EXPECT_TRUE(update.op->takes_copy(update.inputs.size(), update.attributes));
+        EXPECT_EQ(laid.graph.state_of(update.inputs.back().node), laid.graph.find_state("bf16.w"));
+        EXPECT_EQ(laid.graph.updates()[1].value.output, static_cast<std::int32_t>(update.outputs.size()) - 1);
+        expect_same_meaning(graph, feed_of(graph), "sgd");
+    }
 }
 
 TEST(LayOut, TheCopyOfAPaddedParameterIsPaddedWhereItLies) {

@@ -51,7 +51,7 @@ Graph training_step(const nn::Gpt2Config& config, std::int64_t batch, std::int64
         return nn::gpt2_loss(config, {graph, graph.add_input("tokens", ids)},
                              {graph, graph.add_input("targets", ids)});
     };
-    return build_training_step(model, adamw_update({})).graph;
+    return build_training_step(model, optimizer_update(adamw())).graph;
 }
 
 TEST(MemoryPlan, ArenaIsWithinFivePercentOfTheLargestLiveSum) {

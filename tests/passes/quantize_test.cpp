@@ -64,7 +64,7 @@ TEST(Quantize, MakesWeightsOnceAsDerivedStates) {
 
 TEST(Quantize, TrainingIsRefusedInOneLine) {
     try {
-        build_training_step(traced, adamw_update({}), {.policy = find_policy("int8")});
+        build_training_step(traced, optimizer_update(adamw()), {.policy = find_policy("int8")});
         FAIL() << "int8 was trained";
     } catch (const UserError& error) {
         EXPECT_STREQ(

@@ -147,7 +147,7 @@ TEST(Pipeline, AFusedStepComputesNothingThatNobodyReads) {
         return nn::gpt2_loss(nn::gpt2_config("gpt2-tiny"), {graph, graph.add_input("tokens", ids)},
                              {graph, graph.add_input("targets", ids)});
     };
-    const Graph graph = build_training_step(model, adamw_update({}), {.fuse = true}).graph;
+    const Graph graph = build_training_step(model, optimizer_update(adamw()), {.fuse = true}).graph;
     std::vector<bool> read(graph.size());
     for (std::size_t id = 0; id < graph.size(); ++id)
         for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs)

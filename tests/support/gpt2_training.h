@@ -12,7 +12,7 @@ struct Gpt2Training {
     std::int64_t sequence = 256;  // T
     std::int64_t accumulate = 1;  // N
     std::uint64_t seed = 1337;
-    AdamWOptions optimizer = {};
+    Optimizer optimizer = adamw();
     LossScaleOptions loss_scale = {};
     PipelineOptions pipeline = {};
 

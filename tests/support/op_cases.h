@@ -608,11 +608,54 @@ inline std::vector<OpCase> update_cases() {
     };
 }
 
+/// parameter, gradient, learning rate, gradient scale, apply, and with momentum buffer and step; in some a
+/// copy.
+inline std::vector<OpCase> sgd_cases() {
+    struct Setting {
+        const char* name;
+        Attributes attributes;
+        bool copies = false;
+        Values step = Values::scalar_step;  ///< the third
+    };
+    const auto attributes = [](double momentum, double dampening, bool nesterov, double weight_decay) {
+        return Attributes{{"momentum", momentum},
+                          {"dampening", dampening},
+                          {"nesterov", nesterov},
+                          {"weight_decay", weight_decay}};
+    };
+    std::vector<OpCase> all;
+    for (const Setting& setting : std::initializer_list<Setting>{
+             {"sgd", attributes(0, 0, false, 0)},
+             {"sgd with decay and a copy", attributes(0, 0, false, 0.1), true},
+             {"sgd with momentum", attributes(0.9, 0, false, 0)},
+             {"sgd dampened", attributes(0.9, 0.4, false, 0.1), true},
+             {"sgd dampened, first step", attributes(0.9, 0.4, false, 0.1), false, Values::one},
+             {"sgd with Nesterov's momentum", attributes(0.9, 0, true, 0.1), true}}) {
+        std::vector<Operand> operands = {f32({5, 7}),
+                                         f32({5, 7}),
+                                         f32({}, Values::positive),
+                                         f32({}, Values::positive),
+                                         {{DType::boolean, {}}, Values::one}};
+        if (setting.attributes.number("momentum") > 0) {
+            operands.push_back(f32({5, 7}));
+            operands.push_back({{DType::f64, {}}, setting.step});
+        }
+        if (setting.copies) operands.push_back(f32({5, 7}));
+        // At most nine roundings one after another, of sums of up to four terms.
+        all.push_back({"sgd",
+                       setting.name,
+                       operands,
+                       [a = setting.attributes](Graph& g, In x) { return call(g, "sgd", x, a); },
+                       {8, 16}});
+    }
+    return all;
+}
+
 inline std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
     for (auto cases : {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(),
                        contraction_cases(), quantized_cases(), attention_cases(), cross_entropy_cases(),
-                       linear_cross_entropy_cases(), composite_cases(), update_cases()})
+                       linear_cross_entropy_cases(), composite_cases(), update_cases(), sgd_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }

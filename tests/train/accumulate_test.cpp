@@ -28,7 +28,7 @@ Gpt2Training options_with(std::int64_t batch, std::int64_t accumulate, double cl
             .batch = batch,
             .sequence = sequence,
             .accumulate = accumulate,
-            .optimizer = {.clip = clip}};
+            .optimizer = clipped(adamw(), clip)};
 }
 
 std::vector<std::int32_t> ids(int from) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/sgd.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/temporary_directory.h"
@@ -15,8 +16,15 @@ namespace {
 struct Case {
     const char* policy;
     std::int64_t accumulate;
+    Optimizer optimizer = adamw();
 };
-const Case cases[] = {{"bf16", 1}, {"bf16", 3}, {"fp16", 1}, {"fp16", 2}};
+const Case cases[] = {{"bf16", 1},
+                      {"bf16", 3},
+                      {"fp16", 1},
+                      {"fp16", 2},
+                      {"bf16", 1, sgd()},
+                      {"bf16", 3, sgd({.momentum = 0.9, .weight_decay = 0.1})},
+                      {"fp16", 2, sgd({.momentum = 0.9, .nesterov = true})}};
 
 Gpt2Training options_of(const Case& c, bool lay_out) {
     Gpt2Training options{
@@ -24,7 +32,7 @@ Gpt2Training options_of(const Case& c, bool lay_out) {
         .batch = 2,
         .sequence = 16,
         .accumulate = c.accumulate,
-        .optimizer = {.clip = 1.0}};
+        .optimizer = clipped(c.optimizer, 1.0)};
     options.pipeline.policy = find_policy(c.policy);
     options.pipeline.lay_out = lay_out;
     options.loss_scale = default_loss_scale(options.pipeline.policy);
@@ -88,7 +96,8 @@ TEST(DerivedState, IsNeitherSavedNorNeededToResume) {
         Trainer whole = gpt2_trainer(*device, options_of(c, true)),
                 resumed = gpt2_trainer(*device, options_of(c, true));
         step(whole);
-        const std::string place = (directory / c.policy).string() + std::to_string(c.accumulate);
+        const std::string place =
+            (directory / c.optimizer.name).string() + c.policy + std::to_string(c.accumulate);
         save_training(place, whole);
         // From files of a run without derived states, too: they are nothing that a checkpoint knows.
         Trainer plain = gpt2_trainer(*device, options_of(c, false));

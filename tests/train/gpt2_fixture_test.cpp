@@ -7,11 +7,11 @@
 #include <cstring>
 
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/formats/safetensors.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/trainer.h"
-#include "tests/support/gpt2_training.h"
+#include "tests/support/torch_fixture.h"
 
 namespace mantissa {
 namespace {
@@ -21,30 +21,6 @@ const nn::Gpt2Config config{
 
 /// The promise of the project: within this of PyTorch's FP64, relative to the largest element of a tensor.
 constexpr double tolerance = 1e-5;
-
-class Fixture {
-  public:
-    Fixture() : file_(MANTISSA_SOURCE_DIR "/tests/fixtures/gpt2_tiny.safetensors") {}
-
-    template <class T>
-    std::vector<T> values(const std::string& name) const {
-        for (const TensorView& tensor : file_.views()) {
-            if (tensor.name != name) continue;
-            std::vector<T> out(byte_count(tensor.dtype, tensor.shape) / sizeof(T));
-            std::memcpy(out.data(), tensor.data, out.size() * sizeof(T));
-            return out;
-        }
-        ADD_FAILURE() << "the fixture has no " << name;
-        return {};
-    }
-    std::vector<double> f32(const std::string& name) const {
-        const auto values = this->values<float>(name);
-        return {values.begin(), values.end()};
-    }
-
-  private:
-    SafetensorsFile file_;
-};
 
 /// The largest difference over the largest expected magnitude, but at least `floor`.
 double relative_error(const std::vector<double>& got, const std::vector<double>& expected, double floor) {
@@ -77,14 +53,14 @@ Graph gradients_graph() {
     return graph;
 }
 
-void load_parameters(StateBlock& state, const Fixture& fixture) {
+void load_parameters(StateBlock& state, const TorchFixture& fixture) {
     for (const State& entry : state.states())
         if (entry.kind == State::Kind::parameter)
             state.write(entry.name, std::as_bytes(std::span<const float>(fixture.values<float>(entry.name))));
 }
 
 TEST(Gpt2AgainstPyTorch, TheReferenceAgrees) {
-    const Fixture fixture;
+    const TorchFixture fixture("gpt2_tiny");
     const Graph graph = gradients_graph();
     ReferenceFeed feed;
     for (const State& state : graph.states()) feed[state.name] = fixture.f32(state.name);
@@ -103,7 +79,7 @@ TEST(Gpt2AgainstPyTorch, TheReferenceAgrees) {
 }
 
 TEST(Gpt2AgainstPyTorch, LogitsLossAndEveryGradient) {
-    const Fixture fixture;
+    const TorchFixture fixture("gpt2_tiny");
     const auto device = make_cpu_device({.threads = 2});
     const Plan plan(gradients_graph(), *device);
     StateBlock state(*device, plan.graph().states());
@@ -129,13 +105,10 @@ TEST(Gpt2AgainstPyTorch, LogitsLossAndEveryGradient) {
 struct Drift {
     double losses = 0, parameters = 0;
 };
-Drift drift_after_twenty_steps(const Fixture& fixture, double learning_rate) {
+Drift drift_after_twenty_steps(const TorchFixture& fixture, double learning_rate) {
     const auto device = make_cpu_device({.threads = 2});
-    Trainer trainer = gpt2_trainer(
-        *device, {.model = config,
-                  .batch = 2,
-                  .sequence = config.context,
-                  .optimizer = {.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}});
+    Trainer trainer(*device, nn::gpt2_model(config, config.context),
+                    {.optimizer = adamw({.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}), .batch = 2});
     load_parameters(trainer.state(), fixture);
     const auto tokens = fixture.values<std::int32_t>("tokens"),
                targets = fixture.values<std::int32_t>("targets");
@@ -158,13 +131,13 @@ Drift drift_after_twenty_steps(const Fixture& fixture, double learning_rate) {
 }
 
 TEST(Gpt2AgainstPyTorch, TwentyStepsOfAdamW) {
-    const Drift drift = drift_after_twenty_steps(Fixture(), 1e-3);
+    const Drift drift = drift_after_twenty_steps(TorchFixture("gpt2_tiny"), 1e-3);
     EXPECT_LE(drift.losses, tolerance);
     EXPECT_LE(drift.parameters, tolerance);
 }
 
 TEST(Gpt2AgainstPyTorch, ALearningRateOffByOnePercentIsCaught) {
-    const Drift drift = drift_after_twenty_steps(Fixture(), 1.01e-3);
+    const Drift drift = drift_after_twenty_steps(TorchFixture("gpt2_tiny"), 1.01e-3);
     EXPECT_GT(drift.losses, tolerance);
     EXPECT_GT(drift.parameters, tolerance);
 }

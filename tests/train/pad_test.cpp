@@ -37,7 +37,7 @@ Gpt2Training options_of(const Setting& setting, bool pad) {
         .batch = B,
         .sequence = T,
         .accumulate = setting.accumulate,
-        .optimizer = {.clip = 1.0}};
+        .optimizer = clipped(adamw(), 1.0)};
     options.pipeline.policy = find_policy(setting.policy);
     options.pipeline.fuse = setting.fuse;
     options.pipeline.match_attention = setting.match_attention;

@@ -40,7 +40,7 @@ struct Trained {
     float loss = 0;
 
     Trained() {
-        Gpt2Training options{.model = config, .batch = 8, .sequence = 64, .optimizer = {.clip = 1.0}};
+        Gpt2Training options{.model = config, .batch = 8, .sequence = 64, .optimizer = clipped(adamw(), 1.0)};
         options.pipeline.policy = find_policy("bf16");
         options.pipeline.lay_out = true;
         trainer = std::make_unique<Trainer>(gpt2_plan(*device, options));

@@ -5,6 +5,7 @@
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/schedule.h"
+#include "mantissa/train/sgd.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/temporary_directory.h"
@@ -24,7 +25,7 @@ Gpt2Training options_with(double dropout, std::uint64_t seed = 1337, std::int64_
             .sequence = 16,
             .accumulate = accumulate,
             .seed = seed,
-            .optimizer = {.clip = 1.0}};
+            .optimizer = clipped(adamw(), 1.0)};
 }
 
 std::vector<std::int32_t> text() {
@@ -115,12 +116,15 @@ TEST(Resume, GoesOnToTheSameBits) {
         double dropout;
         std::int64_t accumulate;
         const char* policy;
+        Optimizer optimizer = adamw();
     };
-    for (const auto& [dropout, accumulate, policy] :
-         {Case{0.0, 1, "fp32"}, Case{0.2, 1, "fp32"}, Case{0.2, 3, "fp32"}, Case{0.2, 3, "bf16"}}) {
+    for (const auto& [dropout, accumulate, policy, optimizer] :
+         {Case{0.0, 1, "fp32"}, Case{0.2, 1, "fp32"}, Case{0.2, 3, "fp32"}, Case{0.2, 3, "bf16"},
+          Case{0.2, 3, "bf16", sgd({.momentum = 0.9, .dampening = 0.1})}, Case{0.0, 1, "fp32", sgd()}}) {
         const TemporaryDirectory directory;
         Gpt2Training options = options_with(dropout, 1337, accumulate);
         options.pipeline.policy = find_policy(policy);
+        options.optimizer = optimizer;
         Trainer whole = gpt2_trainer(*device, options), first = gpt2_trainer(*device, options),
                 second = gpt2_trainer(*device, options);
         const std::vector<float> losses = train(whole, 9);
@@ -160,7 +164,7 @@ TEST(Resume, AnotherConfigurationIsRefusedWithEachDifferenceNamed) {
     save_training(directory / "run", saved);
     Gpt2Training options = options_with(0.25);
     options.model.heads = 4;  // the same parameters in the same shapes
-    options.optimizer.beta1 = 0.5;
+    options.optimizer = clipped(adamw({.beta1 = 0.5}), 1.0);
     Trainer other = gpt2_trainer(*device, options);
     try {
         resume_training(directory / "run", other);
@@ -173,6 +177,53 @@ TEST(Resume, AnotherConfigurationIsRefusedWithEachDifferenceNamed) {
             std::string::npos)
             << error.what();
     }
+}
+
+TEST(Resume, TheOptimizersNumbersAreSavedAsTheyAlwaysWere) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Gpt2Training options = options_with(0);
+    options.optimizer = clipped(adamw({.beta1 = 0.5, .decay_matrices_only = false}), 2.0);
+    Trainer saved = gpt2_trainer(*device, options);
+    save_training(directory / "run", saved);
+    const std::string state = load_checkpoint(directory / "run").texts.at("state.json");
+    EXPECT_NE(state.find(R"("seed": 1337,
+    "adamw": {
+      "beta1": 0.5,
+      "beta2": 0.95,
+      "epsilon": 1e-08,
+      "weight_decay": 0.1,
+      "decay_matrices_only": false,
+      "clip": 2.0
+    }
+)"),
+              std::string::npos)
+        << state;
+}
+
+TEST(Resume, AnotherOptimizerIsRefused) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Gpt2Training options = options_with(0);
+    options.optimizer = sgd({.momentum = 0.9});
+    Trainer saved = gpt2_trainer(*device, options);
+    save_training(directory / "run", saved);
+    const auto refusal = [&](const Optimizer& optimizer) -> std::string {
+        options.optimizer = optimizer;
+        Trainer other = gpt2_trainer(*device, options);
+        try {
+            resume_training(directory / "run", other);
+        } catch (const UserError& error) {
+            return error.what();
+        }
+        return "resumed";
+    };
+    EXPECT_EQ(refusal(sgd({.momentum = 0.9})), "resumed");
+    EXPECT_NE(refusal(sgd({.momentum = 0.8})).find("with sgd.momentum = 0.9, this run has 0.8; give"),
+              std::string::npos);
+    EXPECT_NE(refusal(clipped(sgd({.momentum = 0.9}), 1)).find("with sgd.clip = 0.0, this run has 1.0; give"),
+              std::string::npos);
+    EXPECT_NE(refusal(adamw()).find("with adamw = nothing, this run has {"), std::string::npos);
 }
 
 TEST(Resume, AnotherAccumulationIsRefused) {

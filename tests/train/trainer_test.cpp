@@ -46,7 +46,7 @@ struct Trained {
 Trained train(int threads, int steps, double dropout) {
     const auto device = make_cpu_device({.threads = threads});
     Trainer trainer = gpt2_trainer(
-        *device, {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = {.clip = 1.0}});
+        *device, {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = clipped(adamw(), 1.0)});
     const TokenStream stream(some_text(2000));
     const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
     std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
@@ -173,7 +173,7 @@ TEST(Trainer, OverfitsOneKilobyteOfText) {
     const auto device = make_cpu_device();
     const nn::Gpt2Config model = nn::gpt2_config("gpt2-tiny");
     Trainer trainer = gpt2_trainer(
-        *device, {.model = model, .batch = 4, .sequence = 255, .optimizer = {.weight_decay = 0}});
+        *device, {.model = model, .batch = 4, .sequence = 255, .optimizer = adamw({.weight_decay = 0})});
     const TokenStream stream(some_text(1024));
     const TextWindows batches(stream, stream.all(), 255, {.batch = 4});
     std::vector<std::int32_t> tokens(4 * 255), targets(4 * 255);
@@ -213,7 +213,7 @@ TEST(Trainer, ClippingScalesTheGradientToItsNorm) {
     const auto device = make_cpu_device();
     const auto moments_after = [&](double clip, float* norm) {
         Trainer trainer = gpt2_trainer(
-            *device, {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = {.clip = clip}});
+            *device, {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = clipped(adamw(), clip)});
         const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
         *norm = trainer.step({tokens, targets}, 1e-3).gradient_norm;
         return trainer.state().read_f32("adamw.m.wte.weight");
@@ -234,7 +234,7 @@ TEST(Trainer, ALossScaleThatIsAPowerOfTwoChangesNoBitInFp32) {
             gpt2_trainer(*device, {.model = small_model(),
                                    .batch = 2,
                                    .sequence = 24,
-                                   .optimizer = {.clip = 1.0},
+                                   .optimizer = clipped(adamw(), 1.0),
                                    .loss_scale = {.kind = kind, .initial = 1024, .interval = 2}});
         const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
         for (int step = 0; step < 4; ++step) EXPECT_TRUE(trainer.step({tokens, targets}, 1e-3).applied);

@@ -1,4 +1,4 @@
-// The update: AdamW, and the norm of all gradients with their finite test.
+// The update: AdamW, SGD, and the norm of all gradients with their finite test.
 #include <cmath>
 
 #include "mantissa/graph/ops/rules.h"
@@ -43,6 +43,11 @@ std::vector<Type> adamw_types(const OpCall& call) {
     return {p, call.inputs[2], call.inputs[3], call.inputs[8]};
 }
 
+/// What an update writes: `updated`, rounded to the type of `old`, or what was there.
+Tensor kept_unless(Tensor apply, Tensor updated, Tensor old) {
+    return select(apply, cast(updated, old.dtype()), old);
+}
+
 /// parameter, gradient, m, v, learning rate, step (f64, counted from 1), gradient scale, apply -> parameter,
 /// m, v. With a copy of the parameter in another format as ninth operand, the copy of the new one comes
 /// fourth: that parameter, rounded once. Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR
@@ -61,13 +66,66 @@ std::vector<Tensor> adamw_definition(const DefinitionCall& call) {
     const Tensor denominator = sqrt(next_v) / sqrt(correction(beta2)) + a.number("epsilon");
     const Tensor decayed = p * (-(rate * a.number("weight_decay")) + 1.0);
     const Tensor next_p = decayed - rate / correction(beta1) * (next_m / denominator);
-    const auto kept_unless_applied = [&](Tensor updated, Tensor old) {
-        return select(apply, cast(updated, old.dtype()), old);
-    };
-    std::vector<Tensor> outputs = {kept_unless_applied(next_p, in[0]), kept_unless_applied(next_m, in[2]),
-                                   kept_unless_applied(next_v, in[3])};
-    if (in.size() == 9) outputs.push_back(kept_unless_applied(cast(next_p, in[0].dtype()), in[8]));
+    std::vector<Tensor> outputs = {kept_unless(apply, next_p, in[0]), kept_unless(apply, next_m, in[2]),
+                                   kept_unless(apply, next_v, in[3])};
+    if (in.size() == 9) outputs.push_back(kept_unless(apply, cast(next_p, in[0].dtype()), in[8]));
     return outputs;
+}
+
+bool has_momentum(const Attributes& attributes) { return attributes.number("momentum") > 0; }
+
+std::size_t sgd_copy(const Attributes& attributes) { return has_momentum(attributes) ? 7 : 5; }
+
+std::vector<Type> sgd_types(const OpCall& call) {
+    const std::size_t given = call.inputs.size(), copy = sgd_copy(call.attributes);
+    expect(given == copy || given == copy + 1,
+           "with momentum {} it takes {} operands, and a copy if there is one, got {}",
+           call.attributes.number("momentum"), copy, given);
+    const Type& p = call.inputs[0];
+    std::vector<Type> outputs = {p};
+    for (std::size_t i = 0; i < given; ++i) {
+        const bool is_tensor = i < 2 || i == 5 || i == copy;
+        expect_shape(call, i, is_tensor ? p.shape : Shape{});
+        if (i != 4) expect_floating(call, i);
+        if (is_tensor && i >= 5) outputs.push_back(call.inputs[i]);
+    }
+    expect_dtype(call, 4, DType::boolean);
+    if (has_momentum(call.attributes)) expect_dtype(call, 6, DType::f64);
+    return outputs;
+}
+
+/// parameter, gradient, learning rate, gradient scale, apply; with momentum also buffer and step (f64,
+/// counted from 1); and a copy, if any -> parameter, buffer, copy. As PyTorch's SGD (Sutskever, Martens,
+/// Dahl, Hinton, "On the importance of initialization and momentum in deep learning", ICML 2013, with the
+/// rate outside of the buffer): decay is added to the gradient, and the first buffer is the gradient, not
+/// dampened. Where `apply` is false everything stays as it was, to the bit.
+std::vector<Tensor> sgd_definition(const DefinitionCall& call) {
+    const auto& in = call.inputs;
+    const Attributes& a = call.attributes;
+    const double momentum = a.number("momentum"), decay = a.number("weight_decay");
+    const Tensor p = as_f32(in[0]), rate = as_f32(in[2]), apply = in[4];
+    Tensor gradient = as_f32(in[1]) * as_f32(in[3]);
+    if (decay > 0) gradient = gradient + p * decay;
+    Tensor direction = gradient, next_buffer;
+    if (has_momentum(a)) {
+        const Tensor moved = as_f32(in[5]) * momentum + gradient * (1.0 - a.number("dampening"));
+        const Tensor is_first = equal(in[6], constant(call.graph, 1.0, DType::f64));
+        next_buffer = select(is_first, gradient, moved);
+        direction = a.flag("nesterov") ? gradient + next_buffer * momentum : next_buffer;
+    }
+    const Tensor next_p = p - direction * rate;
+    std::vector<Tensor> outputs = {kept_unless(apply, next_p, in[0])};
+    if (next_buffer) outputs.push_back(kept_unless(apply, next_buffer, in[5]));
+    const std::size_t copy = sgd_copy(a);
+    if (in.size() > copy) outputs.push_back(kept_unless(apply, cast(next_p, in[0].dtype()), in[copy]));
+    return outputs;
+}
+
+std::int64_t sgd_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes& attributes) {
+    std::int64_t each = 3;  // scale; step
+    if (attributes.number("weight_decay") > 0) each += 2;
+    if (has_momentum(attributes)) each += attributes.flag("nesterov") ? 5 : 3;
+    return each * inputs[0].shape.elements();
 }
 
 constexpr std::string_view not_differentiable = "the update is not differentiated";
@@ -99,7 +157,20 @@ std::span<const Op> optimizer_ops() {
          .fuser = FuserClass::elementwise,
          .flops = flops_per_input<15>,
          .definition = adamw_definition,
-         .in_place = {0, 2, 3, 8}},
+         .in_place = {0, 2, 3, 8},
+         .copy = [](const Attributes&) -> std::size_t { return 8; }},
+        {.name = "sgd",
+         .least_inputs = 5,
+         .most_inputs = 8,
+         .types = sgd_types,
+         .no_gradient = not_differentiable,
+         .autocast = AutocastClass::fp32,
+         .fuser = FuserClass::elementwise,
+         .flops = sgd_flops,
+         .definition = sgd_definition,
+         // The second output is the buffer, or, without momentum, the copy: operand 5 in both cases.
+         .in_place = {0, 5, 7},
+         .copy = sgd_copy},
     };
     return rows;
 }

@@ -199,6 +199,36 @@ Launch prepare_adamw(const Problem& problem, const Bound& b) {
     };
 }
 
+/// parameter, gradient, learning rate, gradient scale, apply, with momentum buffer and step, and a copy if
+/// there is one.
+Launch prepare_sgd(const Problem& problem, const Bound& b) {
+    const Attributes& a = problem.attributes;
+    const SgdStep fixed{.weight_decay = static_cast<float>(a.number("weight_decay")),
+                        .momentum = static_cast<float>(a.number("momentum")),
+                        .share = static_cast<float>(1.0 - a.number("dampening")),
+                        .nesterov = a.flag("nesterov")};
+    const bool buffers = problem.inputs.size() >= 7;
+    const std::size_t copy = buffers ? 7 : 5;
+    return [=, copies = problem.inputs.size() > copy](const Operands& o) {
+        SgdStep scalars = fixed;
+        scalars.learning_rate = *o.input<float>(2);
+        scalars.first = buffers && *o.input<double>(6) == 1;
+        scalars.grad_scale = *o.input<float>(3);
+        scalars.apply = *o.input<bool>(4);
+        sgd(b.kernels,
+            {.count = b.count(),
+             .step = scalars,
+             .gradient = b.in(o, 1),
+             .parameter_in = o.input<float>(0),
+             .buffer_in = buffers ? o.input<float>(5) : nullptr,
+             .parameter = o.output<float>(0),
+             .buffer = buffers ? o.output<float>(1) : nullptr,
+             .copy_in = copies ? b.in(o, copy) : ConstView{},
+             .copy = copies ? b.out(o, buffers ? 2 : 1) : View{}},
+            b.pool);
+    };
+}
+
 std::int64_t global_norm_workspace(const Problem& problem) {
     std::int64_t bytes = 0;
     for (const Type& type : problem.inputs)
@@ -300,6 +330,17 @@ std::string refuse_adamw(const Problem& problem) {
     return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
 }
 
+/// A copy may be shorter; all else that an update keeps is FP32, and a count of steps.
+std::string refuse_sgd(const Problem& problem) {
+    const bool buffers = problem.inputs.size() >= 7;
+    if (buffers && problem.inputs[5].dtype != DType::f32)
+        return fmt::format("operand 5 must be f32, got {}", problem.inputs[5].text());
+    for (std::size_t i = 0; i < problem.inputs.size(); ++i)
+        if (problem.inputs[i].dtype == DType::f64 && !(buffers && i == 6))
+            return fmt::format("it is written for f32, bf16 and f16, got {}", problem.inputs[i].text());
+    return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
+}
+
 std::string refuse_sixteen_bit_table(const Problem& problem) {
     if (problem.outputs[0].dtype != DType::f32) return "it adds in f32";
     return refuse_empty_or_wide(problem);
@@ -368,6 +409,7 @@ const Row rows[] = {
      DType::f32,
      write_over_addend},
     {"adamw", prepare_adamw, 0, refuse_adamw, no_workspace, {0, 2, 3, 4, 6}},
+    {"sgd", prepare_sgd, 0, refuse_sgd, no_workspace, {0, 2, 3}},
     {"transpose", prepare_permute, 0, refuse_permutation},
     {"global_norm", prepare_global_norm, 0, refuse_empty_or_wide, global_norm_workspace, {}, DType::f64},
     {"sum", prepare_column_sum, 0, refuse_unless_leading_sum,

@@ -26,6 +26,7 @@ constexpr RowKernels table_named(const char* name) {
         .embedding = embedding_tokens,
         .embedding_grad = embedding_grad_part,
         .adamw = adamw_elements,
+        .sgd = sgd_elements,
         .squared_norm = squared_norm_elements,
         .column_sum = column_sum_part,
         .elementwise = elementwise_piece,

@@ -1,4 +1,4 @@
-// AdamW, sums of squares and sums over columns. See body_loops.h for how this file is used.
+// AdamW, SGD, sums of squares and sums over columns. See body_loops.h for how this file is used.
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_loops.h"
@@ -47,6 +47,53 @@ void adamw_range(const AdamW& p, const G* gradient, C* copy, Range range) {
 void adamw_elements(const AdamW& p, Range range) {
     with_types(p.gradient.type, p.copy.type, [&](auto* gradient, auto* copy) {
         adamw_range(p, as(p.gradient, gradient), as(p.copy, copy), range);
+    });
+    Lanes::fence();
+}
+
+struct SgdConstants {
+    Float rate, decay, momentum, share, grad_scale;
+    bool decays, nesterov, first;
+
+    explicit SgdConstants(const SgdStep& s)
+        : rate(Lanes::constant(s.learning_rate)),
+          decay(Lanes::constant(s.weight_decay)),
+          momentum(Lanes::constant(s.momentum)),
+          share(Lanes::constant(s.share)),
+          grad_scale(Lanes::constant(s.grad_scale)),
+          decays(s.weight_decay > 0),
+          nesterov(s.nesterov),
+          first(s.first) {}
+};
+
+template <class G, class C>
+void sgd_range(const Sgd& p, const G* gradient, C* copy, Range range) {
+    const SgdConstants k(p.step);
+    const float* const buffer_in = p.buffer_in;
+    float* const buffer = p.buffer;
+    const bool stream_copy = copy && may_stream(Stores::streaming, copy + range.first);
+    for_lanes(range.last - range.first, [&](std::int64_t offset, auto extent) MANTISSA_BODY {
+        const std::int64_t c = range.first + offset;
+        const Float old = load_ahead(p.parameter_in + c, extent);
+        Float g = Lanes::multiply(load_ahead(gradient + c, extent), k.grad_scale);
+        if (k.decays) g = Lanes::add(g, Lanes::multiply(old, k.decay));
+        if (buffer) {
+            Float moved = g;
+            if (!k.first)
+                moved = Lanes::add(Lanes::multiply(load_ahead(buffer_in + c, extent), k.momentum),
+                                   Lanes::multiply(g, k.share));
+            store(buffer + c, moved, extent, false);
+            g = k.nesterov ? Lanes::add(g, Lanes::multiply(moved, k.momentum)) : moved;
+        }
+        const Float parameter = Lanes::subtract(old, Lanes::multiply(g, k.rate));
+        store(p.parameter + c, parameter, extent, false);  // plain, as AdamW's
+        if (copy) store(copy + c, parameter, extent, stream_copy);
+    });
+}
+
+void sgd_elements(const Sgd& p, Range range) {
+    with_types(p.gradient.type, p.copy.type, [&](auto* gradient, auto* copy) {
+        sgd_range(p, as(p.gradient, gradient), as(p.copy, copy), range);
     });
     Lanes::fence();
 }

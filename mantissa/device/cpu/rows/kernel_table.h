@@ -56,6 +56,7 @@ struct RowKernels {
     /// Adds to the rows whose number is `part` modulo `parts`.
     void (*embedding_grad)(const EmbeddingGrad&, int part, int parts);
     void (*adamw)(const AdamW&, Range elements);
+    void (*sgd)(const Sgd&, Range elements);
     double (*squared_norm)(const SquaredNorm&, Range elements);
     /// Writes the sums over `rows` of `columns` to sum[0 ... columns.last - columns.first).
     void (*column_sum)(const ColumnSum&, Range rows, Range columns, float* sum);

@@ -174,6 +174,31 @@ struct AdamW {
     View copy = {};                       // [count] or null: the new parameter in 16 bits, rounded once
 };
 
+/// The scalars of one step of SGD, with the meaning of torch.optim.SGD.
+struct SgdStep {
+    float learning_rate = 0;
+    float weight_decay = 0;  ///< times the parameter is added to the gradient
+    float momentum = 0;      ///< of the buffer
+    float share = 1;         ///< of the gradient in the buffer: 1 - dampening
+    bool nesterov = false;
+    bool first = false;    ///< the first step: the buffer becomes the gradient
+    float grad_scale = 1;  ///< as in AdamWStep
+    bool apply = true;     ///< as in AdamWStep
+};
+
+/// Read from `..._in` and written to `...`, as in AdamW. Without momentum there is no buffer.
+struct Sgd {
+    std::int64_t count = 0;
+    SgdStep step;
+    ConstView gradient = {};              // [count]
+    const float* parameter_in = nullptr;  // [count]
+    const float* buffer_in = nullptr;     // [count] or null
+    float* parameter = nullptr;           // [count]
+    float* buffer = nullptr;              // [count] or null
+    ConstView copy_in = {};               // [count], of copy's type: what a bad step keeps
+    View copy = {};                       // [count] or null: the new parameter in 16 bits, rounded once
+};
+
 /// Sum of the squares of all elements, in FP64.
 struct SquaredNorm {
     std::int64_t count = 0;

@@ -47,6 +47,10 @@ void embedding_grad(const RowKernels&, const EmbeddingGrad&, ThreadPool&);
 /// p *= 1 - lr * wd; m, v updated; p -= lr / bias_correction1 * m / (sqrt(v) / sqrt(bias_correction2) + eps).
 void adamw(const RowKernels&, const AdamW&, ThreadPool&);
 
+/// Moves 20 bytes a parameter with momentum and FP32 gradients, 12 without, and 2 for the BF16 copy. The
+/// arithmetic is PyTorch's: g += wd * p; buffer = momentum * buffer + share * g; p -= lr * buffer.
+void sgd(const RowKernels&, const Sgd&, ThreadPool&);
+
 struct SquaredNormResult {
     double sum = 0;       ///< of squares; squares of FP32 numbers cannot overflow it
     bool finite = false;  ///< whether every element is
