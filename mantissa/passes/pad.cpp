@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
@@ -22,129 +21,6 @@ constexpr std::int64_t least_rows_a_zero = 16;
 
 struct NotThis {
     std::string reason;
-};
-
-/// A node of which some operands are longer than they were: `axes[i]` says along which axis, -1 for none.
-struct LongerOperands {
-    const Graph& graph;
-    const Node& node;
-    std::vector<int> axes;
-    std::int64_t rows = 0;       ///< as they were
-    std::int64_t zero_rows = 0;  ///< that were added
-
-    const Type& type(std::size_t operand) const { return graph.type(node.inputs[operand]); }
-};
-
-/// What an operation makes of them: along which axes its outputs are longer, zeros there again, or -1.
-struct LongerOutputs {
-    std::vector<int> axes;
-    Attributes attributes;
-    bool longer_bias = false;  ///< operand 2 must be longer, too
-};
-
-/// Nothing where the operation does not know what to do with them.
-using Rule = std::optional<LongerOutputs> (*)(const LongerOperands&);
-
-/// Of zero it makes zero, whatever the axis.
-std::optional<LongerOutputs> pass_zeros(const LongerOperands& x) {
-    return LongerOutputs{{x.axes[0]}, x.node.attributes};
-}
-
-/// x times, or divided by, a number.
-std::optional<LongerOutputs> pass_scaled_zeros(const LongerOperands& x) {
-    const Node& by = x.graph.node(x.node.inputs[1].node);
-    if (x.axes[0] < 0 || by.op->name != "constant" || by.outputs[0].shape.rank() != 0) return std::nullopt;
-    const double number = by.attributes.number("value");
-    if (!std::isfinite(number) || number == 0) return std::nullopt;
-    return pass_zeros(x);
-}
-
-std::optional<LongerOutputs> pass_reshape(const LongerOperands& x) {
-    const Shape &from = x.type(0).shape, &to = x.node.outputs[0].shape;
-    std::int64_t before = 1, passed = 1;
-    for (int axis = 0; axis < x.axes[0]; ++axis) before *= from[axis];
-    for (int axis = 0; axis < to.rank(); passed *= to[axis++]) {
-        if (passed != before || to[axis] != x.rows) continue;
-        Shape longer = to;
-        longer[axis] += x.zero_rows;
-        return LongerOutputs{{axis}, x.node.attributes.with("shape", longer.extents())};
-    }
-    return std::nullopt;
-}
-
-std::optional<LongerOutputs> pass_transpose(const LongerOperands& x) {
-    const auto& order = x.node.attributes.list("order");
-    const auto axis = std::find(order.begin(), order.end(), x.axes[0]) - order.begin();
-    return LongerOutputs{{static_cast<int>(axis)}, x.node.attributes};
-}
-
-std::optional<LongerOutputs> pass_sum(const LongerOperands& x) {
-    int axis = x.axes[0];
-    for (const std::int64_t summed : x.node.attributes.list("axes")) {
-        if (summed == x.axes[0]) return LongerOutputs{{-1}, x.node.attributes};
-        if (summed < x.axes[0] && !x.node.attributes.flag("keep")) --axis;
-    }
-    return LongerOutputs{{axis}, x.node.attributes};
-}
-
-/// Zeros in rows of one side make rows or columns of zeros, unless a bias is added to them that is none;
-/// zeros on both sides of the sum add nothing.
-std::optional<LongerOutputs> pass_matmul(const LongerOperands& x) {
-    const int last = x.type(0).shape.rank() - 1;
-    const bool ta = x.node.attributes.flag("transpose_a"), tb = x.node.attributes.flag("transpose_b");
-    const int m = ta ? last : last - 1, k_of_a = ta ? last - 1 : last;
-    const int n = tb ? last - 1 : last, k_of_b = tb ? last : last - 1;
-    const int a = x.axes[0], b = x.axes[1];
-    const bool bias = x.node.inputs.size() == 3, longer_bias = bias && x.axes[2] >= 0;
-    if (a == k_of_a && b == k_of_b && !longer_bias) return LongerOutputs{{-1}, x.node.attributes};
-    if (a == m && b < 0 && !bias) return LongerOutputs{{last - 1}, x.node.attributes};
-    if (a < 0 && b == n) return LongerOutputs{{last}, x.node.attributes, bias && !longer_bias};
-    return std::nullopt;
-}
-
-/// The attributes of a loss whose logits are padded.
-Attributes with_classes(const LongerOperands& x) {
-    return x.node.attributes.has("classes") ? x.node.attributes : x.node.attributes.with("classes", x.rows);
-}
-
-/// Along which axis operand `index` is longer, if it alone is.
-int axis_of_only(const LongerOperands& x, std::size_t index) {
-    for (std::size_t i = 0; i < x.axes.size(); ++i)
-        if (i != index && x.axes[i] >= 0) return -1;
-    return x.axes[index];
-}
-
-std::optional<LongerOutputs> pass_cross_entropy(const LongerOperands& x) {
-    if (axis_of_only(x, 0) != x.type(0).shape.rank() - 1) return std::nullopt;
-    return LongerOutputs{{-1, -1}, with_classes(x)};
-}
-
-std::optional<LongerOutputs> pass_cross_entropy_grad(const LongerOperands& x) {
-    const int last = x.type(1).shape.rank() - 1;
-    if (axis_of_only(x, 1) != last) return std::nullopt;
-    return LongerOutputs{{last}, with_classes(x)};
-}
-
-std::optional<LongerOutputs> pass_linear_cross_entropy(const LongerOperands& x) {
-    if (axis_of_only(x, 1) != 0) return std::nullopt;
-    LongerOutputs longer{{-1}, with_classes(x)};
-    if (x.node.outputs.size() == 3) longer.axes = {-1, -1, 0};
-    return longer;
-}
-
-const std::map<std::string_view, Rule> rules = {
-    {"cast", pass_zeros},
-    {"neg", pass_zeros},
-    {"stop_gradient", pass_zeros},
-    {"mul", pass_scaled_zeros},
-    {"div", pass_scaled_zeros},
-    {"reshape", pass_reshape},
-    {"transpose", pass_transpose},
-    {"sum", pass_sum},
-    {"matmul", pass_matmul},
-    {"cross_entropy", pass_cross_entropy},
-    {"cross_entropy_grad", pass_cross_entropy_grad},
-    {"linear_cross_entropy", pass_linear_cross_entropy},
 };
 
 /// What padding one parameter changes.
@@ -188,21 +64,16 @@ class Recognition {
         }
         if (std::all_of(operands.axes.begin(), operands.axes.end(), [](int axis) { return axis < 0; }))
             return;
-        const bool contracts = node.op->name == "matmul" || node.op->name == "linear_cross_entropy";
-        if (std::optional<LongerOutputs> outputs = pass(operands)) {
+        if (std::optional<LongerOutputs> outputs =
+                node.op->padding ? node.op->padding(operands) : std::nullopt) {
             take(id, std::move(*outputs));
-            contracted_ = contracted_ || contracts;
+            contracted_ = contracted_ || node.op->gains_by_padding;
             return;
         }
         for (const Value& input : node.inputs) require_view(input, name_of(node) + " reads");
-        if (contracts)
+        if (node.op->gains_by_padding)
             not_contracted_ =
                 fmt::format("{} sums over its rows, and the other operand has no zeros there", name_of(node));
-    }
-
-    static std::optional<LongerOutputs> pass(const LongerOperands& operands) {
-        const auto rule = rules.find(operands.node.op->name);
-        return rule == rules.end() ? std::nullopt : rule->second(operands);
     }
 
     void take(NodeId id, LongerOutputs outputs) {
