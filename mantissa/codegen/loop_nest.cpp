@@ -51,9 +51,9 @@ class Lowering {
         for (NodeId id : nodes_) count_beside_one(id);
     }
 
-    LoopNest run(NestOrReason made, bool tail) {
-        if (!made.reason.empty()) throw InternalError("the body of a fused node is no nest: " + made.reason);
-        nest_ = std::move(made.nest);
+    LoopNest run(OrReason<Nest> made, bool tail) {
+        if (!made) throw InternalError("the body of a fused node is no nest: " + made.reason());
+        nest_ = std::move(*made);
         out_.flat = nest_.flat;
         out_.tail = tail;
         out_.columns = nest_.flat ? 0 : nest_.columns;

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "mantissa/base/or_reason.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
 
@@ -18,10 +19,6 @@ namespace {
 /// Rows of zeros are work. A contraction that ends inside a tile loses at most the rest of that tile, and
 /// what ugly ends cost in all was never more than a few percent; so more zeros than this share cannot win.
 constexpr std::int64_t least_rows_a_zero = 16;
-
-struct NotThis {
-    std::string reason;
-};
 
 /// What padding one parameter changes.
 struct PaddingForm {
@@ -46,16 +43,25 @@ class Recognition {
         form_.axes[{parameter.node, 0}] = 0;
     }
 
-    PaddingForm run() {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) visit(id);
-        for (const Result& result : graph_.results()) require_view(result.value, "the run reads");
-        for (const Update& update : graph_.updates()) require_view(update.value, "the update reads");
-        if (!contracted_) throw NotThis{not_contracted_};
+    OrReason<PaddingForm> run() {
+        if (!follow_zeros()) return why_not_.none();
+        if (!contracted_) return NoValue{not_contracted_};
         return form_;
     }
 
   private:
-    void visit(NodeId id) {
+    bool follow_zeros() {
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
+            if (!visit(id)) return false;
+        for (const Result& result : graph_.results())
+            if (!require_view(result.value, "the run reads")) return false;
+        for (const Update& update : graph_.updates())
+            if (!require_view(update.value, "the update reads")) return false;
+        return true;
+    }
+
+    /// Whether the node takes the zeros, or can be given what lies before them.
+    bool visit(NodeId id) {
         const Node& node = graph_.node(id);
         LongerOperands operands{graph_, node, {}, form_.rows, form_.zero_rows};
         for (const Value& input : node.inputs) {
@@ -63,17 +69,19 @@ class Recognition {
             operands.axes.push_back(axis == form_.axes.end() ? -1 : axis->second);
         }
         if (std::all_of(operands.axes.begin(), operands.axes.end(), [](int axis) { return axis < 0; }))
-            return;
+            return true;
         if (std::optional<LongerOutputs> outputs =
                 node.op->padding ? node.op->padding(operands) : std::nullopt) {
             take(id, std::move(*outputs));
             contracted_ = contracted_ || node.op->gains_by_padding;
-            return;
+            return true;
         }
-        for (const Value& input : node.inputs) require_view(input, name_of(node) + " reads");
+        for (const Value& input : node.inputs)
+            if (!require_view(input, name_of(node) + " reads")) return false;
         if (node.op->gains_by_padding)
             not_contracted_ =
                 fmt::format("{} sums over its rows, and the other operand has no zeros there", name_of(node));
+        return true;
     }
 
     void take(NodeId id, LongerOutputs outputs) {
@@ -87,19 +95,20 @@ class Recognition {
 
     /// A reader that knows nothing of the zeros is given the rows before them: a view, if nothing but extents
     /// of 1 lies outside the axis.
-    void require_view(Value value, const std::string& reader) const {
+    bool require_view(Value value, const std::string& reader) {
         const auto axis = form_.axes.find(value);
-        if (axis == form_.axes.end()) return;
+        if (axis == form_.axes.end()) return true;
         const Type& type = graph_.type(value);
         for (int outer = 0; outer < axis->second; ++outer)
             if (type.shape[outer] != 1)
-                throw NotThis{
-                    fmt::format("its rows become axis {} of {}, which {}: zeros there would have to be cut "
-                                "out by a copy",
-                                axis->second, type.text(), reader)};
+                return why_not_.refuse(fmt::format(
+                    "its rows become axis {} of {}, which {}: zeros there would have to be cut out by a copy",
+                    axis->second, type.text(), reader));
+        return true;
     }
 
     const Graph& graph_;
+    FirstReason why_not_;
     PaddingForm form_;
     bool contracted_ = false;
     std::string not_contracted_ = "no contraction reads it";
@@ -184,18 +193,26 @@ class Replacement {
 };
 
 /// How many rows of zeros a parameter should have, or why none.
-std::int64_t zero_rows_for(const State& parameter, std::int64_t multiple) {
+OrReason<std::int64_t> zero_rows_for(const State& parameter, std::int64_t multiple) {
     if (parameter.type.shape.rank() != 2)
-        throw NotThis{fmt::format("{} is no matrix", parameter.type.text())};
+        return NoValue{fmt::format("{} is no matrix", parameter.type.text())};
     const std::int64_t rows = parameter.type.shape[0];
     if (parameter.zero_rows > 0)
-        throw NotThis{fmt::format("{} rows of zeros lie behind it already", parameter.zero_rows)};
-    if (rows % multiple == 0) throw NotThis{fmt::format("its {} rows are a multiple of {}", rows, multiple)};
+        return NoValue{fmt::format("{} rows of zeros lie behind it already", parameter.zero_rows)};
+    if (rows % multiple == 0) return NoValue{fmt::format("its {} rows are a multiple of {}", rows, multiple)};
     const std::int64_t zero_rows = multiple - rows % multiple;
     if (zero_rows * least_rows_a_zero > rows)
-        throw NotThis{fmt::format("{} rows of zeros behind its {} are more than one in {}", zero_rows, rows,
-                                  least_rows_a_zero)};
+        return NoValue{fmt::format("{} rows of zeros behind its {} are more than one in {}", zero_rows, rows,
+                                   least_rows_a_zero)};
     return zero_rows;
+}
+
+/// How that parameter can be padded, or why not.
+OrReason<PaddingForm> padding_of(const Graph& graph, int state, std::int64_t multiple) {
+    const OrReason<std::int64_t> zero_rows =
+        zero_rows_for(graph.states()[static_cast<std::size_t>(state)], multiple);
+    if (!zero_rows) return NoValue{zero_rows.reason()};
+    return Recognition(graph, state, *zero_rows).run();
 }
 
 }  // namespace
@@ -205,13 +222,11 @@ Padded pad_parameters(const Graph& graph, const PadOptions& options) {
     for (std::size_t i = 0; i < graph.states().size(); ++i) {
         const State& state = padded.graph.states()[i];  // a rewrite keeps their order
         if (state.kind != State::Kind::parameter) continue;
-        try {
-            const std::int64_t zero_rows = zero_rows_for(state, options.multiple);
-            const PaddingForm form = Recognition(padded.graph, static_cast<int>(i), zero_rows).run();
-            padded.padded.push_back({state.name, state.type.shape[0], zero_rows});
-            padded.graph = Replacement(padded.graph, form).run();
-        } catch (const NotThis& refusal) {
-            padded.refused.push_back({"pad", "parameter", state.name, refusal.reason});
+        if (const auto form = padding_of(padded.graph, static_cast<int>(i), options.multiple)) {
+            padded.padded.push_back({state.name, state.type.shape[0], form->zero_rows});
+            padded.graph = Replacement(padded.graph, *form).run();
+        } else {
+            padded.refused.push_back({"pad", "parameter", state.name, form.reason()});
         }
     }
     return padded;

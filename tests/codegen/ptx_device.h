@@ -60,7 +60,7 @@ class PtxDevice final : public Device {
         for (std::size_t id = 0; id < body.size(); ++id)
             if (body.node(static_cast<NodeId>(id)).op->name != "input")
                 nodes.push_back(static_cast<NodeId>(id));
-        const Nest nest = make_nest(body, nodes, [](Value) { return false; }).nest;
+        const Nest nest = *make_nest(body, nodes, [](Value) { return false; });
         const PtxKernel::Rows rows{.count = nest.flat ? nest.rows * nest.columns : nest.rows,
                                    .per_block = nest.flat ? 100 * rows_per_block_ : rows_per_block_};
         std::shared_ptr<PtxKernel>& kernel = made_[codegen::pseudo_code(codegen::lower(body))];
