@@ -63,7 +63,6 @@ struct State {
         parameter,
         optimizer,
         gradient,
-        counter,
         cache,
         derived  ///< follows from parameters: made at start, rewritten with them, never saved
     } kind = Kind::parameter;
