@@ -150,7 +150,7 @@ class Recognition {
         return {{.axis = AttentionOperand::head_axis, .stride = 1, .extent = form_.head_size}};
     }
 
-    /// Of a matrix whose axis `at` (-2 or -1) holds these positions and whose other holds the head's
+    /// Axes of a matrix whose axis `at` (-2 or -1) holds these positions and whose other holds the head's
     /// elements.
     AxisMap operand_axes(const AxisMap& product, int at, const AxisAtoms& positions) const {
         std::vector<AxisAtoms> axes = batch_of(product);

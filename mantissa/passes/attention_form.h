@@ -18,7 +18,7 @@ struct AttentionOperand {
     Value base = {};
     double factor = 1;
     std::vector<NodeId> views = {};
-    /// Of the value after the views: atoms of the softmax's axes, and of the head size, named `head_axis`.
+    /// Axes of the value after the views: atoms of the softmax's, and of the head size, named `head_axis`.
     AxisMap axes = {};
     static constexpr int head_axis = 1000;
 };

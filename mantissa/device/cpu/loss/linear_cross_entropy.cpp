@@ -82,7 +82,7 @@ struct ClassGroups {
     }
 
     std::int64_t products() const { return (columns + product - 1) / product; }
-    /// Of the problem for all classes, that for some.
+    /// The part of the problem for all classes that is for some.
     ContractionProblem of_product(ContractionProblem logits, std::int64_t index) const {
         logits.m = std::min(product, columns - index * product);
         return logits;
@@ -205,7 +205,7 @@ void store_as(DType type, void* to, std::int64_t at, float value) {
         static_cast<FP16*>(to)[at] = to_fp16(value);
 }
 
-/// Of [classes, tokens], cut where a group of classes ends.
+/// Gradients of [classes, tokens], cut where a group of classes ends.
 void make_gradients(const MappedPart& part, const void* args) {
     const Chunk& chunk = *static_cast<const Chunk*>(args);
     const Exponentials& e = chunk.exponentials;

@@ -23,7 +23,7 @@ struct Plan {
     std::int64_t a_panel_bytes = 0, b_panel_bytes = 0;
 
     std::int64_t line_bytes() const { return words * kernel.word_bytes; }
-    /// Of a worker's scratch: a line, and the numbers that are widened to it.
+    /// Bytes of a worker's scratch: a line, and the numbers that are widened to it.
     std::int64_t row_bytes() const { return rounded_up(line_bytes(), 64) * (kernel.widen ? 2 : 1); }
 };
 
