@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/rounding.h"
 #include "mantissa/passes/contraction_tail.h"
 
 namespace mantissa::codegen {
@@ -317,7 +318,7 @@ class Lowering {
         sum.output = output;
         sum.offset = out_.partial_sums;
         // A block's sums of columns start on a cache line of their own.
-        out_.partial_sums += sum.columns ? (out_.columns + 15) / 16 * 16 : 16;
+        out_.partial_sums += sum.columns ? rounded_up(out_.columns, 16) : 16;
         if (sum.columns)
             walk(level(sum.value)).sums.push_back(sum);
         else

@@ -8,12 +8,12 @@
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/rounding.h"
 
 namespace mantissa {
 
 std::int64_t align_up(std::int64_t bytes) {
-    constexpr auto alignment = static_cast<std::int64_t>(Buffer::alignment);
-    return (bytes + alignment - 1) / alignment * alignment;
+    return rounded_up(bytes, static_cast<std::int64_t>(Buffer::alignment));
 }
 
 bool is_view(const Graph& graph, const Node& node) {

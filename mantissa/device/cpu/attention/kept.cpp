@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/rounding.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/formats.h"
@@ -16,7 +17,7 @@ RowProductKernels row_products(Isa isa) {
     return isa == Isa::avx2 ? row_product_avx2() : row_product_avx512();
 }
 
-std::int64_t in_lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
+std::int64_t in_lines(std::int64_t floats) { return rounded_up(floats, 16); }
 
 /// A worker's memory in floats: the query or the result, then the scores.
 std::int64_t floats_of_worker(const KeptAttention& p) { return in_lines(p.head_size) + in_lines(p.keys); }

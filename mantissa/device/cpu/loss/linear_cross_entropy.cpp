@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/rounding.h"
 #include "mantissa/device/cpu/loss/kernel_table.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/formats.h"
@@ -23,8 +24,6 @@ constexpr std::int64_t streaming_from = 2 << 20;
 
 // Tokens whose sums one thread adds up, in whole lines of FP32.
 constexpr std::int64_t tokens_of_block = 64;
-
-std::int64_t rounded_up(std::int64_t size, std::int64_t unit) { return (size + unit - 1) / unit * unit; }
 
 /// As few chunks as the most rows allow, and those even: a last chunk of few rows would read all of w for
 /// them. In multiples of 32, since no level's panels are higher.

@@ -6,14 +6,13 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/rounding.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 #include "mantissa/device/cpu/modes/pack_mode.h"
 
 namespace mantissa::cpu {
 
 namespace {
-
-std::int64_t rounded_up(std::int64_t value, std::int64_t unit) { return (value + unit - 1) / unit * unit; }
 
 /// What follows from a problem and its kernel.
 struct Plan {

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/rounding.h"
 #include "mantissa/device/cpu/modes/matrix_mode.h"
 #include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/device/cpu/modes/row_mode.h"
@@ -21,7 +22,7 @@ constexpr std::int64_t most_single_rows = 8;
 /// L2.
 constexpr std::int64_t block_bytes = 64 << 10;
 
-std::int64_t in_lines(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
+std::int64_t in_lines(std::int64_t bytes) { return rounded_up(bytes, 64); }
 
 float most_of(MatrixMode mode) { return mode == MatrixMode::s4 ? 7.0f : 127.0f; }
 
