@@ -48,8 +48,7 @@ Explanation explain_inference(const TrainerOptions& settings, Device& device) {
         const Tensor tokens(graph, graph.add_input("tokens", ids));
         return nn::gpt2_loss(settings.model, tokens, {graph, graph.add_input("targets", ids)});
     };
-    const auto kernel = [&](const Graph& graph, const Node& node) { return has_kernel(device, graph, node); };
-    BuiltGraph built = build_evaluation(trace, {.policy = policy, .lay_out = true, .has_kernel = kernel});
+    BuiltGraph built = build_evaluation(trace, pipeline_on(device, {.policy = policy, .lay_out = true}));
     Explanation explanation = explain(Plan(std::move(built.graph), device), policy);
     explanation.refused = std::move(built.refused);
     explanation.of = "a forward pass, for inference";

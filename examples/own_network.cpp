@@ -23,8 +23,7 @@ int main() {
 
     // The training step: differentiated, with AdamW, planned for this CPU.
     const auto device = make_cpu_device();
-    const PipelineOptions pipeline{
-        .has_kernel = [&](const Graph& graph, const Node& node) { return has_kernel(*device, graph, node); }};
+    const PipelineOptions pipeline = pipeline_on(*device, {});
     const Plan plan(build_training_step(model, adamw_update({.weight_decay = 0}), pipeline).graph, *device);
     StateBlock state(*device, plan.graph().states());
     state.initialize(/*seed=*/1);

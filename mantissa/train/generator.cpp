@@ -21,8 +21,7 @@ BuiltGraph graph_for(Device& device, const nn::Gpt2Config& model, std::int64_t c
         const Tensor positions(graph, graph.add_input("positions", {DType::i32, {count}}));
         return nn::gpt2_next_logits(model, tokens, positions, policy.low.value_or(DType::f32));
     };
-    const auto kernel = [&](const Graph& graph, const Node& node) { return has_kernel(device, graph, node); };
-    return build_evaluation(trace, {.policy = policy, .lay_out = true, .has_kernel = kernel}, "logits");
+    return build_evaluation(trace, pipeline_on(device, {.policy = policy, .lay_out = true}), "logits");
 }
 
 }  // namespace

@@ -24,8 +24,7 @@ BuiltGraph graph_for(Device& device, nn::Gpt2Config model, std::int64_t window, 
         const Tensor targets(graph, graph.add_input("targets", ids));
         return nn::gpt2_loss(model, tokens, targets);
     };
-    const auto kernel = [&](const Graph& graph, const Node& node) { return has_kernel(device, graph, node); };
-    return build_evaluation(trace, {.policy = policy, .lay_out = true, .has_kernel = kernel});
+    return build_evaluation(trace, pipeline_on(device, {.policy = policy, .lay_out = true}));
 }
 
 /// The states that the parameters do not hold.

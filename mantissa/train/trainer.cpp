@@ -68,12 +68,7 @@ TraceModel trace_micro_step(const TrainerOptions& options) {
 Trainer::Trainer(Device& device, TrainerOptions options) : options_(std::move(options)), device_(device) {
     validate(options_);
     const Stopwatch watch;
-    options_.pipeline.has_kernel = [&device](const Graph& graph, const Node& node) {
-        return has_kernel(device, graph, node);
-    };
-    options_.pipeline.cannot_fuse = device.target().cannot_compile;
-    options_.pipeline.extent_multiple = device.target().extent_multiple;
-    options_.pipeline.cannot_multiply_tf32 = device.target().cannot_multiply_tf32;
+    options_.pipeline = pipeline_on(device, std::move(options_.pipeline));
     if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
         options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
             return mantissa::loss_scale(graph, scaling);

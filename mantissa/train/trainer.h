@@ -21,7 +21,7 @@ struct TrainerOptions {
     std::uint64_t seed = 1337;
     AdamWOptions optimizer = {};
     LossScaleOptions loss_scale = {};
-    PipelineOptions pipeline = {};  ///< `has_kernel` is filled in from the device
+    PipelineOptions pipeline = {};  ///< with what pipeline_on() adds
 };
 
 struct StepResult {
