@@ -128,7 +128,7 @@ class AttentionRun {
 
     const AttentionKernels& kernels() const { return kernels_; }
     std::int64_t workspace_bytes() const { return static_cast<std::int64_t>(workspace_.size()); }
-    /// Of operands and results.
+    /// Bytes of operands and results.
     std::int64_t tensor_bytes() const {
         std::size_t bytes = lse_.size();
         for (const Buffer& x : x_) bytes += x.size();

@@ -74,7 +74,7 @@ struct Unit {
         const std::string_view unit = mantissa::cpu::name_of(bf16_unit(isa));
         return std::string(unit.empty() ? name_of(isa) : unit) + "/bf16";
     }
-    /// Of one thread.
+    /// The peak of one thread.
     double peak() const {
         const Bf16Unit unit = operands == DType::bf16 ? bf16_unit(isa) : Bf16Unit::none;
         return unit == Bf16Unit::none ? measured_fma_peak(one_thread(), isa, 0.02)

@@ -12,7 +12,7 @@
 
 namespace mantissa::cpu {
 
-/// Of the environment variable, or the standard where it is not set.
+/// The value of the environment variable, or the standard where it is not set.
 inline int option(const char* name, int standard) {
     const char* const text = std::getenv(name);
     return text ? std::atoi(text) : standard;

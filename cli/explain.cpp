@@ -37,7 +37,7 @@ TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const 
 Explanation explain_inference(const nn::Model& model, const TrainerOptions& settings, Device& device) {
     const Policy& policy = settings.pipeline.policy;
     const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
-    BuiltGraph built = build_evaluation(trace, on_device({.policy = policy, .lay_out = true}, device));
+    BuiltGraph built = build_evaluation(trace, pipeline_on(device, {.policy = policy, .lay_out = true}));
     Explanation explanation = explain(Plan(std::move(built.graph), device), policy);
     explanation.refused = std::move(built.refused);
     explanation.of = "a forward pass, for inference";

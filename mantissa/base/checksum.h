@@ -18,7 +18,7 @@ class Checksum {
     Checksum& operator=(Checksum&&) noexcept;
 
     void add(std::span<const std::byte> bytes);
-    /// Of what was added so far.
+    /// The checksum of what was added so far.
     std::uint64_t value() const;
 
   private:

@@ -22,7 +22,7 @@ struct FusedArguments {
     float* scratch = nullptr;       ///< the nest's scratch rows, of this thread
     float* partial_sums = nullptr;  ///< this block's sums over rows, which start at zero
     std::uint64_t streamed = 0;     ///< by output: whether its rows are stored past the caches
-    // Of the tail of a contraction: a block of sums, rows [first, last) and columns [first_column,
+    // For the tail of a contraction: a block of sums, rows [first, last) and columns [first_column,
     // last_column) of them, which stands for the first of `inputs`.
     const float* sums = nullptr;
     std::int64_t leading = 0;  ///< from one row of the block to the next
@@ -44,8 +44,8 @@ struct HostFeatures {
 /// other. No output may lie where an operand does. A contraction's tail takes the sums as a whole matrix.
 struct NvptxTarget {
     std::string architecture = "sm_80";
-    /// Of a block: eight warps, of which four blocks fill a multiprocessor of sm_80 by half while each thread
-    /// may have 64 registers.
+    /// Threads of a block: eight warps, of which four blocks fill a multiprocessor of sm_80 by half while
+    /// each thread may have 64 registers.
     int threads = 256;
 };
 

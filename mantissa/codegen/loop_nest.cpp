@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/passes/contraction_tail.h"
 
 namespace mantissa::codegen {
@@ -51,9 +52,9 @@ class Lowering {
         for (NodeId id : nodes_) count_beside_one(id);
     }
 
-    LoopNest run(NestOrReason made, bool tail) {
-        if (!made.reason.empty()) throw InternalError("the body of a fused node is no nest: " + made.reason);
-        nest_ = std::move(made.nest);
+    LoopNest run(OrReason<Nest> made, bool tail) {
+        if (!made) throw InternalError("the body of a fused node is no nest: " + made.reason());
+        nest_ = std::move(*made);
         out_.flat = nest_.flat;
         out_.tail = tail;
         out_.columns = nest_.flat ? 0 : nest_.columns;
@@ -317,7 +318,7 @@ class Lowering {
         sum.output = output;
         sum.offset = out_.partial_sums;
         // A block's sums of columns start on a cache line of their own.
-        out_.partial_sums += sum.columns ? (out_.columns + 15) / 16 * 16 : 16;
+        out_.partial_sums += sum.columns ? rounded_up(out_.columns, 16) : 16;
         if (sum.columns)
             walk(level(sum.value)).sums.push_back(sum);
         else

@@ -89,7 +89,7 @@ struct LoopNest {
 inline std::int64_t scratch_stride(const LoopNest& nest) {
     return (std::max<std::int64_t>(nest.columns, 1) + 15) / 16 * 16;
 }
-/// Of all scratch rows of one thread, or of one block of a GPU's.
+/// Numbers in all scratch rows of one thread, or of one block of a GPU's.
 inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_rows * scratch_stride(nest); }
 
 /// Lowers a fused node's body; of one that starts with a contraction, the tail (passes/contraction_tail.h),

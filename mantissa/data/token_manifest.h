@@ -23,7 +23,7 @@ struct TokenOrigin {
 TokenOrigin token_origin(const std::filesystem::path& text_file, std::string_view text,
                          const std::filesystem::path& tokenizer_files, const Tokenizer& tokenizer);
 
-/// Of the bytes of every token, in order: equal where equal ids stand for equal text.
+/// Checksum of the bytes of every token, in order: equal where equal ids stand for equal text.
 std::uint64_t vocabulary_checksum(const Tokenizer& tokenizer);
 
 /// Writes STEM.tokens.json beside the shards STEM_000000.bin..., or beside the one shard STEM.bin: their

@@ -116,7 +116,7 @@ class Device {
     /// All that were made in process so far.
     virtual std::vector<KernelListing> made_kernels() const { return {}; }
 
-    /// Of every format, with what the device's facts let one expect. Takes seconds.
+    /// Peaks of every format, with what the device's facts let one expect. Takes seconds.
     virtual FormatPeaks measure_formats() = 0;
 
     /// Launches run one after another in the order given; they may return before they are done.

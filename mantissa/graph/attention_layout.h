@@ -64,7 +64,7 @@ AttentionStrides strides_of(const std::string& axes, const Shape& stored, std::i
 struct AttentionExtents {
     std::int64_t sequences = 0, heads = 0, queries = 0, keys = 0, head_size = 0;
 };
-/// Of an attention whose tensors of queries, keys and values have these types.
+/// Extents of an attention whose tensors of queries, keys and values have these types.
 AttentionExtents attention_extents(const AttentionLayout& layout, std::span<const Type> operands);
 
 }  // namespace mantissa

@@ -63,7 +63,6 @@ struct State {
         parameter,
         optimizer,
         gradient,
-        counter,
         cache,
         derived  ///< follows from parameters: made at start, rewritten with them, never saved
     } kind = Kind::parameter;
@@ -74,7 +73,7 @@ struct State {
     std::int64_t zero_rows = 0;
     NodeId node = -1;
 
-    /// Of its value and the rows of zeros behind it.
+    /// Its value and the rows of zeros behind it.
     std::int64_t stored_bytes() const;
 };
 

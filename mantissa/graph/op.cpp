@@ -5,6 +5,7 @@
 #include <map>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa {
 
@@ -16,6 +17,8 @@ Cost Op::cost(std::span<const Type> inputs, std::span<const Type> outputs,
     for (const Type& type : outputs) cost.bytes += type.bytes();
     return cost;
 }
+
+const Type& LongerOperands::type(std::size_t operand) const { return graph.type(node.inputs[operand]); }
 
 std::span<const Op* const> op_table() {
     static const std::vector<const Op*> table = [] {

@@ -1,12 +1,14 @@
-// The op table: one row per operation, and nowhere else a list of operations.
+// The op table: one row per operation.
 //
-// A row says everything the rest of mantissa asks of an operation: what it takes and gives, its gradient, its
-// autocast class, what it is for the fuser, its cost, and for composites their definition in simpler
-// operations. Primitives have no definition; their meaning is their entry in the reference evaluator
-// (reference_ops.cpp).
+// A row says everything the rest of mantissa asks of every operation: what it takes and gives, its gradient,
+// its autocast class, what it is for the fuser, whether it is a view, what it makes of padding, its cost, and
+// for composites their definition in simpler operations. Primitives have no definition; their meaning is
+// their entry in the reference evaluator (reference_ops.cpp). Elsewhere a pass names the operations of the
+// pattern that it looks for.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,7 @@ namespace mantissa {
 
 class Graph;
 class Tensor;
+struct Node;
 struct Op;
 
 /// What autocast does with an operation's floating-point operands.
@@ -55,6 +58,26 @@ struct GradientCall {
     const Attributes& attributes;
 };
 
+/// A node of which some operands are longer than they were, by rows of zeros at the end of an axis: what the
+/// pass `pad` asks a row about.
+struct LongerOperands {
+    const Graph& graph;
+    const Node& node;
+    std::vector<int> axes;       ///< by operand: along which axis it is longer, -1 for none
+    std::int64_t rows = 0;       ///< along that axis, as they were
+    std::int64_t zero_rows = 0;  ///< that were added
+
+    /// As it was.
+    const Type& type(std::size_t operand) const;
+};
+
+/// What an operation makes of them.
+struct LongerOutputs {
+    std::vector<int> axes;  ///< by output: along which axis it is longer, zeros there again; -1 for none
+    Attributes attributes;
+    bool longer_bias = false;  ///< operand 2 must be longer, too
+};
+
 /// Work of one execution.
 struct Cost {
     std::int64_t flops = 0;
@@ -70,6 +93,11 @@ using FlopRule = std::int64_t (*)(std::span<const Type> inputs, std::span<const 
                                   const Attributes&);
 /// Which operand is the copy of an update.
 using CopyRule = std::size_t (*)(const Attributes&);
+/// Bytes from the start of operand 0 to an output that is part of its memory as it stands; nothing where the
+/// output needs memory of its own.
+using ViewRule = std::optional<std::int64_t> (*)(const Graph&, const Node&, int output);
+/// Nothing where the operation does not know what to do with zeros there.
+using PaddingRule = std::optional<LongerOutputs> (*)(const LongerOperands&);
 
 struct Op {
     std::string_view name;
@@ -87,6 +115,9 @@ struct Op {
     /// For updates of operand 0 that may take a copy of it in another format as their last operand, and then
     /// give the new one, rounded once to that format, as their last output. Null: they take none.
     CopyRule copy = nullptr;
+    ViewRule view = nullptr;        ///< null: its outputs have memory of their own
+    PaddingRule padding = nullptr;  ///< null: it takes no operand with zeros behind it
+    bool gains_by_padding = false;  ///< a contraction: zeros behind an operand round off its extents
 
     bool composite() const { return definition != nullptr; }
     /// Whether a node with so many operands takes a copy, and so gives the new one.

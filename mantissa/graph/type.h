@@ -43,7 +43,7 @@ Shape broadcast_shape(const Shape& a, const Shape& b);
 /// How the elements lie in memory.
 enum class Layout : std::uint8_t {
     row_major,
-    /// Of s8 in -8 ... 7: two neighbours of the last axis, which is even, in one byte, low half first.
+    /// Holds s8 in -8 ... 7: two neighbours of the last axis, which is even, in one byte, low half first.
     half_bytes,
 };
 

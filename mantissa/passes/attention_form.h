@@ -3,9 +3,9 @@
 
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "mantissa/base/or_reason.h"
 #include "mantissa/passes/axis_map.h"
 #include "mantissa/passes/position_pattern.h"
 #include "mantissa/passes/softmax_form.h"
@@ -18,7 +18,7 @@ struct AttentionOperand {
     Value base = {};
     double factor = 1;
     std::vector<NodeId> views = {};
-    /// Of the value after the views: atoms of the softmax's axes, and of the head size, named `head_axis`.
+    /// Axes of the value after the views: atoms of the softmax's, and of the head size, named `head_axis`.
     AxisMap axes = {};
     static constexpr int head_axis = 1000;
 };
@@ -39,8 +39,7 @@ struct AttentionForm {
 };
 
 /// The attention that the softmax is part of, or why it is part of none.
-std::variant<AttentionForm, std::string> attention_around(const Graph& graph, const Uses& uses,
-                                                          PatternReader& patterns,
-                                                          const SoftmaxForm& softmax);
+OrReason<AttentionForm> attention_around(const Graph& graph, const Uses& uses, PatternReader& patterns,
+                                         const SoftmaxForm& softmax);
 
 }  // namespace mantissa

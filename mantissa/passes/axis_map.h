@@ -39,9 +39,9 @@ class AxisMap {
 
     /// The map of the tensor reshaped to `shape`; false if an axis is cut where no part ends.
     bool reshape(const Shape& shape);
-    /// Of the transposed tensor: axis i is axis order[i] of the one at hand.
+    /// Becomes the map of the transposed tensor: axis i is axis order[i] of the one at hand.
     void transpose(std::span<const std::int64_t> order);
-    /// Of the tensor that `order` makes the one at hand from.
+    /// Becomes the map of the tensor from which `order` makes the one at hand.
     void undo_transpose(std::span<const std::int64_t> order);
 
   private:

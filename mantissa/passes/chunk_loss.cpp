@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "mantissa/base/or_reason.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/uses.h"
@@ -15,15 +16,6 @@
 namespace mantissa {
 
 namespace {
-
-struct NotThis {
-    std::string reason;
-};
-
-template <class... Args>
-void require(bool holds, fmt::format_string<Args...> message, Args&&... args) {
-    if (!holds) throw NotThis{fmt::format(message, std::forward<Args>(args)...)};
-}
 
 /// Values: x [N, C], w [V, C], targets of N rows, the scalar seed. Nodes: what makes and what reads the
 /// logits.
@@ -35,6 +27,7 @@ struct LossForm {
     std::set<NodeId> replaced;  ///< nodes that nothing else reads
 };
 
+/// Each step tells whether the search goes on.
 class Recognition {
   public:
     Recognition(const Graph& graph, const Uses& uses, NodeId loss) : graph_(graph), uses_(uses) {
@@ -43,25 +36,30 @@ class Recognition {
         form_.targets = graph.node(loss).inputs[1];
     }
 
-    LossForm run() {
-        require(!node(form_.loss).attributes.has("classes"), "the logits are padded already");
-        follow_logits();
-        follow_gradient();
-        return form_;
+    OrReason<LossForm> run() {
+        if (require(!node(form_.loss).attributes.has("classes"), "the logits are padded already") &&
+            follow_logits() && follow_gradient())
+            return form_;
+        return why_not_.none();
     }
 
   private:
+    template <class... Args>
+    bool require(bool holds, fmt::format_string<Args...> message, Args&&... args) {
+        return holds || why_not_.refuse(fmt::format(message, std::forward<Args>(args)...));
+    }
+
     const Node& node(NodeId id) const { return graph_.node(id); }
     bool is(NodeId id, std::string_view op) const { return id >= 0 && node(id).op->name == op; }
     bool is_view_or_cast(NodeId id) const { return is(id, "cast") || is(id, "reshape"); }
 
     /// Rows of V numbers, in the format of the products' operands, or widened to that of the loss.
-    void require_logits(Value value) const {
+    bool require_logits(Value value) {
         const Type& type = graph_.type(value);
-        require(type.shape.rank() > 0 && type.shape[-1] == classes_, "the logits [{}, {}] are reshaped to {}",
-                rows_, classes_, type.shape.text());
-        require(type.dtype == dtype_ || type.dtype == loss_dtype_, "{} logits are cast to {}",
-                name_of(dtype_), name_of(type.dtype));
+        return require(type.shape.rank() > 0 && type.shape[-1] == classes_,
+                       "the logits [{}, {}] are reshaped to {}", rows_, classes_, type.shape.text()) &&
+               require(type.dtype == dtype_ || type.dtype == loss_dtype_, "{} logits are cast to {}",
+                       name_of(dtype_), name_of(type.dtype));
     }
 
     std::string reader(NodeId id) const {
@@ -69,89 +67,100 @@ class Recognition {
     }
 
     /// From the loss back to the product, over views and casts that nothing else reads.
-    void follow_logits() {
+    bool follow_logits() {
         std::vector<Value> passed{logits_};
         while (is_view_or_cast(passed.back().node)) passed.push_back(node(passed.back().node).inputs[0]);
-        take_linear(passed.back().node);
+        if (!take_linear(passed.back().node)) return false;
         for (std::size_t i = 0; i < passed.size(); ++i) {
-            require_logits(passed[i]);
+            if (!require_logits(passed[i])) return false;
             form_.replaced.insert(passed[i].node);
-            if (i > 0) require_one_reader(passed[i]);
+            if (i > 0 && !require_one_reader(passed[i])) return false;
         }
         form_.replaced.insert(form_.loss);
+        return true;
     }
 
-    void require_one_reader(Value value) const {
-        for (const NodeId user : uses_.of(value))
-            require(form_.replaced.contains(user), "the logits are used {} too", reader(user));
+    bool require_one_reader(Value value) {
+        return std::ranges::all_of(uses_.of(value), [this](NodeId user) {
+            return require(form_.replaced.contains(user), "the logits are used {} too", reader(user));
+        });
     }
 
-    void take_linear(NodeId id) {
-        require(is(id, "matmul"), "the logits come from '{}', not from a product with weights",
-                node(id).op->name);
+    bool take_linear(NodeId id) {
+        if (!require(is(id, "matmul"), "the logits come from '{}', not from a product with weights",
+                     node(id).op->name))
+            return false;
         const Node& linear = node(id);
         form_.linear = id;
         form_.x = linear.inputs[0];
         form_.w = linear.inputs[1];
         const Type &x = graph_.type(form_.x), &w = graph_.type(form_.w);
-        require(linear.inputs.size() == 2, "a bias is added to the logits");
-        require(w.shape.rank() == 2, "there is a batch of weights, {}", w.text());
-        require(linear.attributes.flag("transpose_b"), "the weights lie as [C, V] {}, not as [V, C]",
-                w.text());
-        require(!linear.attributes.flag("transpose_a"), "x lies as [C, N] {}, not as [N, C]", x.text());
+        if (!require(linear.inputs.size() == 2, "a bias is added to the logits") ||
+            !require(w.shape.rank() == 2, "there is a batch of weights, {}", w.text()) ||
+            !require(linear.attributes.flag("transpose_b"), "the weights lie as [C, V] {}, not as [V, C]",
+                     w.text()) ||
+            !require(!linear.attributes.flag("transpose_a"), "x lies as [C, N] {}, not as [N, C]", x.text()))
+            return false;
         rows_ = x.shape[0];
         classes_ = w.shape[0];
         dtype_ = x.dtype;
         loss_dtype_ = graph_.type({form_.loss, 0}).dtype;
-        require(linear.outputs[0].dtype == dtype_, "{} operands give {} logits", name_of(dtype_),
-                name_of(linear.outputs[0].dtype));
+        return require(linear.outputs[0].dtype == dtype_, "{} operands give {} logits", name_of(dtype_),
+                       name_of(linear.outputs[0].dtype));
     }
 
     /// From the loss's gradient on, over views and casts, to the products that make dx and dw.
-    void follow_gradient() {
+    bool follow_gradient() {
         NodeId gradient = -1;
         for (const Value& read : {logits_, Value{form_.loss, 1}})
             for (const NodeId user : uses_.of(read)) {
                 if (user == form_.loss) continue;
-                require(is(user, "cross_entropy_grad"), "{} used {} too",
-                        read == logits_ ? "the logits are" : "the log-sum-exp is", reader(user));
-                require(gradient < 0 || gradient == user, "the loss is differentiated twice");
+                if (!require(is(user, "cross_entropy_grad"), "{} used {} too",
+                             read == logits_ ? "the logits are" : "the log-sum-exp is", reader(user)) ||
+                    !require(gradient < 0 || gradient == user, "the loss is differentiated twice"))
+                    return false;
                 gradient = user;
             }
-        if (gradient < 0) return;
+        if (gradient < 0) return true;
         const Node& grad = node(gradient);
-        require(grad.inputs[1] == logits_ && grad.inputs[2] == form_.targets &&
-                    grad.inputs[3] == Value{form_.loss, 1},
-                "the gradient is of other logits or targets");
-        take_seed(grad.inputs[0]);
+        if (!require(grad.inputs[1] == logits_ && grad.inputs[2] == form_.targets &&
+                         grad.inputs[3] == Value{form_.loss, 1},
+                     "the gradient is of other logits or targets") ||
+            !take_seed(grad.inputs[0]))
+            return false;
         form_.replaced.insert(gradient);
         Value dlogits{gradient, 0};
         while (uses_.of(dlogits).size() == 1 && is_view_or_cast(uses_.of(dlogits)[0])) {
             dlogits = {uses_.of(dlogits)[0], 0};
             form_.replaced.insert(dlogits.node);
-            require_logits(dlogits);
+            if (!require_logits(dlogits)) return false;
         }
-        take_products(dlogits);
+        return take_products(dlogits);
     }
 
     /// The operation stands where the loss stood: what multiplies its gradients must not need a loss.
-    void take_seed(Value seed) {
-        require(graph_.type(seed) == Type{loss_dtype_, {}}, "its gradient is multiplied by {}, not by {}",
-                graph_.type(seed).text(), Type{loss_dtype_, {}}.text());
+    bool take_seed(Value seed) {
+        if (!require(graph_.type(seed) == Type{loss_dtype_, {}},
+                     "its gradient is multiplied by {}, not by {}", graph_.type(seed).text(),
+                     Type{loss_dtype_, {}}.text()))
+            return false;
         std::set<NodeId> above{seed.node};
         while (!above.empty()) {
             const NodeId id = *above.rbegin();
             if (id < form_.loss) break;
-            require(!is(id, "cross_entropy"), "its gradient is multiplied by what depends on a loss");
+            if (!require(!is(id, "cross_entropy"), "its gradient is multiplied by what depends on a loss"))
+                return false;
             above.erase(id);
             for (const Value& input : node(id).inputs) above.insert(input.node);
         }
         form_.seed = seed;
+        return true;
     }
 
-    void take_products(Value dlogits) {
+    bool take_products(Value dlogits) {
         for (const NodeId user : uses_.of(dlogits)) {
-            require(is(user, "matmul"), "the gradient of the logits is used {}", reader(user));
+            if (!require(is(user, "matmul"), "the gradient of the logits is used {}", reader(user)))
+                return false;
             const Node& product = node(user);
             const bool ta = product.attributes.flag("transpose_a");
             const bool plain = product.inputs.size() == 2 && product.inputs[0] == dlogits &&
@@ -161,14 +170,16 @@ class Recognition {
             else if (plain && ta && product.inputs[1] == form_.x && form_.dw < 0)
                 form_.dw = user;
             else
-                throw NotThis{"the gradient of the logits goes into another product"};
+                return why_not_.refuse("the gradient of the logits goes into another product");
         }
-        require(is_read(form_.dx), "the gradient of x is not asked for");
-        require(is_read(form_.dw), "the gradient of the weights is not asked for");
-        require(node(form_.dx).outputs[0] == graph_.type(form_.x), "the gradient of {} is written as {}",
-                graph_.type(form_.x).text(), node(form_.dx).outputs[0].text());
+        if (!require(is_read(form_.dx), "the gradient of x is not asked for") ||
+            !require(is_read(form_.dw), "the gradient of the weights is not asked for") ||
+            !require(node(form_.dx).outputs[0] == graph_.type(form_.x), "the gradient of {} is written as {}",
+                     graph_.type(form_.x).text(), node(form_.dx).outputs[0].text()))
+            return false;
         form_.replaced.insert(form_.dx);
         form_.replaced.insert(form_.dw);
+        return true;
     }
 
     /// The gradient rule of a product records both gradients, wanted or not.
@@ -183,6 +194,7 @@ class Recognition {
 
     const Graph& graph_;
     const Uses& uses_;
+    FirstReason why_not_;
     LossForm form_;
     Value logits_;  // as the loss reads them
     std::int64_t rows_ = 0, classes_ = 0;
@@ -245,13 +257,12 @@ ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept) {
     std::set<NodeId> replaced;
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         if (graph.node(id).op->name != "cross_entropy") continue;
-        try {
-            const LossForm form = Recognition(graph, uses, id).run();
-            replaced.insert(form.replaced.begin(), form.replaced.end());
-            forms.emplace(id, form);
-        } catch (const NotThis& refusal) {
+        if (const OrReason<LossForm> form = Recognition(graph, uses, id).run()) {
+            replaced.insert(form->replaced.begin(), form->replaced.end());
+            forms.emplace(id, *form);
+        } else {
             chunked.refused.push_back(
-                {"chunk_loss", "cross_entropy", graph.node(id).origin.scope, refusal.reason});
+                {"chunk_loss", "cross_entropy", graph.node(id).origin.scope, form.reason()});
         }
     }
     chunked.matched = static_cast<int>(forms.size());

@@ -96,14 +96,15 @@ std::optional<ContractionTail> contraction_tail(const Graph& body) {
     return TailMaker(body, contraction).run();
 }
 
-NestOrReason nest_of_tail(const Graph& tail) {
+OrReason<Nest> nest_of_tail(const Graph& tail) {
     std::vector<NodeId> nodes;
     for (std::size_t id = 0; id < tail.size(); ++id)
         if (tail.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
-    NestOrReason made = make_nest(
+    OrReason<Nest> nest = make_nest(
         tail, nodes, [](Value) { return false; }, Loops::rows_and_columns);
-    if (made.reason.empty()) made.reason = refuse_tail(tail, made.nest);
-    return made;
+    if (!nest) return nest;
+    if (std::string reason = refuse_tail(tail, *nest); !reason.empty()) return NoValue{std::move(reason)};
+    return nest;
 }
 
 }  // namespace mantissa

@@ -31,6 +31,6 @@ std::optional<ContractionTail> contraction_tail(const Graph& body);
 
 /// The tail as a nest over the rows and columns of the sums, or the reason why it is none that a contraction
 /// can run block by block.
-NestOrReason nest_of_tail(const Graph& tail);
+OrReason<Nest> nest_of_tail(const Graph& tail);
 
 }  // namespace mantissa

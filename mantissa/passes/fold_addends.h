@@ -13,7 +13,7 @@
 
 namespace mantissa {
 
-/// Of embedding gradients that have no addend and are read by one `add` alone.
+/// Folds addends into embedding gradients that have none and are read by one `add` alone.
 Graph fold_addends(const Graph& graph);
 
 }  // namespace mantissa

@@ -193,16 +193,16 @@ std::vector<int> Grouping::groups_beside(NodeId id) const {
 }
 
 std::string Grouping::nest_reason(const Nodes& group) const {
-    return make_nest(graph_, group, [&](Value value) { return from_source(value); }).reason;
+    return make_nest(graph_, group, [&](Value value) { return from_source(value); }).reason();
 }
 
 std::string Grouping::refuse_group(const Nodes& group) {
     if (depends_on_itself(group)) return "something between it and the nodes beside it is no part of a nest";
-    NestOrReason made = make_nest(graph_, group, [&](Value value) { return from_source(value); });
-    if (!made.reason.empty()) return made.reason;
+    const OrReason<Nest> nest = make_nest(graph_, group, [&](Value value) { return from_source(value); });
+    if (!nest) return nest.reason();
     const Border border = this->border(group);
     for (const Value& output : border.outputs) {
-        const Varies varies = made.nest.values.at(output);
+        const Varies varies = nest->values.at(output);
         const bool row_sum = reduces(graph_, graph_.node(output.node)) != Reduces::nothing;
         if (!row_sum && (varies == Varies::by_column || varies == Varies::not_at_all))
             return "a value without rows is read elsewhere, too";

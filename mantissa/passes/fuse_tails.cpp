@@ -99,7 +99,7 @@ class TailFuser {
         const auto made = make(tail);
         if (made.inputs.size() + made.body.results().size() > options_.most_operands)
             return fmt::format("more than {} operands and outputs", options_.most_operands);
-        return nest_of_tail(contraction_tail(made.body)->graph).reason;
+        return nest_of_tail(contraction_tail(made.body)->graph).reason();
     }
 
     /// Whether a node is computed from another, directly or not; what became one node waits for all that

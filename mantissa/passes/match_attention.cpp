@@ -135,14 +135,11 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept) {
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const auto softmax = softmax_at(graph, id);
         if (!softmax) continue;
-        auto found = attention_around(graph, uses, patterns, *softmax);
-        if (auto* form = std::get_if<AttentionForm>(&found)) {
-            const NodeId root = form->root;
-            forms.emplace(root, std::move(*form));
-        } else {
+        if (const auto form = attention_around(graph, uses, patterns, *softmax))
+            forms.emplace(form->root, *form);
+        else
             match.refused.push_back(
-                {"match_attention", "softmax", graph.node(id).origin.scope, std::get<std::string>(found)});
-        }
+                {"match_attention", "softmax", graph.node(id).origin.scope, form.reason()});
     }
     match.matched = static_cast<int>(forms.size());
     const std::set<NodeId> unread = unread_nodes(graph, uses, forms);

@@ -51,10 +51,11 @@ class NestMaker {
         nest_.nodes.assign(nodes.begin(), nodes.end());
     }
 
-    NestOrReason run() {
+    OrReason<Nest> run() {
         choose_domain();
         for (std::size_t i = 0; reason_.empty() && i < nest_.nodes.size(); ++i) visit(nest_.nodes[i]);
-        return {std::move(nest_), std::move(reason_)};
+        if (!reason_.empty()) return NoValue{std::move(reason_)};
+        return std::move(nest_);
     }
 
   private:
@@ -264,8 +265,8 @@ class NestMaker {
 
 }  // namespace
 
-NestOrReason make_nest(const Graph& graph, std::span<const NodeId> nodes,
-                       FunctionRef<bool(Value)> from_source, Loops loops) {
+OrReason<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
+                         FunctionRef<bool(Value)> from_source, Loops loops) {
     return NestMaker(graph, nodes, from_source, loops).run();
 }
 

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "mantissa/base/function_ref.h"
+#include "mantissa/base/or_reason.h"
 #include "mantissa/graph/graph.h"
 
 namespace mantissa {
@@ -44,19 +45,13 @@ struct Nest {
     std::map<std::pair<NodeId, std::size_t>, Access> reads;
 };
 
-/// A nest, or the reason why the nodes are none.
-struct NestOrReason {
-    Nest nest;
-    std::string reason;  ///< empty: it is a nest
-};
-
 /// Whether a nest in which nothing varies by row or column alone becomes one loop over all elements.
 enum class Loops : std::uint8_t { one_if_possible, rows_and_columns };
 
-/// `nodes` in the graph's order. Operands for which `from_source` holds are made inside the nest from
-/// constants and counters, whatever their shape.
-NestOrReason make_nest(const Graph& graph, std::span<const NodeId> nodes,
-                       FunctionRef<bool(Value)> from_source, Loops loops = Loops::one_if_possible);
+/// The nest of these nodes, in the graph's order, or why they are none. Operands for which `from_source`
+/// holds are made inside the nest from constants and counters, whatever their shape.
+OrReason<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
+                         FunctionRef<bool(Value)> from_source, Loops loops = Loops::one_if_possible);
 
 /// Whether a nest may hold the operation at all; else why not.
 std::string refuse_in_nest(const Graph& graph, const Node& node);

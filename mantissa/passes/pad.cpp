@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "mantissa/base/or_reason.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
 
@@ -19,133 +19,6 @@ namespace {
 /// Rows of zeros are work. A contraction that ends inside a tile loses at most the rest of that tile, and
 /// what ugly ends cost in all was never more than a few percent; so more zeros than this share cannot win.
 constexpr std::int64_t least_rows_a_zero = 16;
-
-struct NotThis {
-    std::string reason;
-};
-
-/// A node of which some operands are longer than they were: `axes[i]` says along which axis, -1 for none.
-struct LongerOperands {
-    const Graph& graph;
-    const Node& node;
-    std::vector<int> axes;
-    std::int64_t rows = 0;       ///< as they were
-    std::int64_t zero_rows = 0;  ///< that were added
-
-    const Type& type(std::size_t operand) const { return graph.type(node.inputs[operand]); }
-};
-
-/// What an operation makes of them: along which axes its outputs are longer, zeros there again, or -1.
-struct LongerOutputs {
-    std::vector<int> axes;
-    Attributes attributes;
-    bool longer_bias = false;  ///< operand 2 must be longer, too
-};
-
-/// Nothing where the operation does not know what to do with them.
-using Rule = std::optional<LongerOutputs> (*)(const LongerOperands&);
-
-/// Of zero it makes zero, whatever the axis.
-std::optional<LongerOutputs> pass_zeros(const LongerOperands& x) {
-    return LongerOutputs{{x.axes[0]}, x.node.attributes};
-}
-
-/// x times, or divided by, a number.
-std::optional<LongerOutputs> pass_scaled_zeros(const LongerOperands& x) {
-    const Node& by = x.graph.node(x.node.inputs[1].node);
-    if (x.axes[0] < 0 || by.op->name != "constant" || by.outputs[0].shape.rank() != 0) return std::nullopt;
-    const double number = by.attributes.number("value");
-    if (!std::isfinite(number) || number == 0) return std::nullopt;
-    return pass_zeros(x);
-}
-
-std::optional<LongerOutputs> pass_reshape(const LongerOperands& x) {
-    const Shape &from = x.type(0).shape, &to = x.node.outputs[0].shape;
-    std::int64_t before = 1, passed = 1;
-    for (int axis = 0; axis < x.axes[0]; ++axis) before *= from[axis];
-    for (int axis = 0; axis < to.rank(); passed *= to[axis++]) {
-        if (passed != before || to[axis] != x.rows) continue;
-        Shape longer = to;
-        longer[axis] += x.zero_rows;
-        return LongerOutputs{{axis}, x.node.attributes.with("shape", longer.extents())};
-    }
-    return std::nullopt;
-}
-
-std::optional<LongerOutputs> pass_transpose(const LongerOperands& x) {
-    const auto& order = x.node.attributes.list("order");
-    const auto axis = std::find(order.begin(), order.end(), x.axes[0]) - order.begin();
-    return LongerOutputs{{static_cast<int>(axis)}, x.node.attributes};
-}
-
-std::optional<LongerOutputs> pass_sum(const LongerOperands& x) {
-    int axis = x.axes[0];
-    for (const std::int64_t summed : x.node.attributes.list("axes")) {
-        if (summed == x.axes[0]) return LongerOutputs{{-1}, x.node.attributes};
-        if (summed < x.axes[0] && !x.node.attributes.flag("keep")) --axis;
-    }
-    return LongerOutputs{{axis}, x.node.attributes};
-}
-
-/// Zeros in rows of one side make rows or columns of zeros, unless a bias is added to them that is none;
-/// zeros on both sides of the sum add nothing.
-std::optional<LongerOutputs> pass_matmul(const LongerOperands& x) {
-    const int last = x.type(0).shape.rank() - 1;
-    const bool ta = x.node.attributes.flag("transpose_a"), tb = x.node.attributes.flag("transpose_b");
-    const int m = ta ? last : last - 1, k_of_a = ta ? last - 1 : last;
-    const int n = tb ? last - 1 : last, k_of_b = tb ? last : last - 1;
-    const int a = x.axes[0], b = x.axes[1];
-    const bool bias = x.node.inputs.size() == 3, longer_bias = bias && x.axes[2] >= 0;
-    if (a == k_of_a && b == k_of_b && !longer_bias) return LongerOutputs{{-1}, x.node.attributes};
-    if (a == m && b < 0 && !bias) return LongerOutputs{{last - 1}, x.node.attributes};
-    if (a < 0 && b == n) return LongerOutputs{{last}, x.node.attributes, bias && !longer_bias};
-    return std::nullopt;
-}
-
-/// The attributes of a loss whose logits are padded.
-Attributes with_classes(const LongerOperands& x) {
-    return x.node.attributes.has("classes") ? x.node.attributes : x.node.attributes.with("classes", x.rows);
-}
-
-/// Along which axis operand `index` is longer, if it alone is.
-int axis_of_only(const LongerOperands& x, std::size_t index) {
-    for (std::size_t i = 0; i < x.axes.size(); ++i)
-        if (i != index && x.axes[i] >= 0) return -1;
-    return x.axes[index];
-}
-
-std::optional<LongerOutputs> pass_cross_entropy(const LongerOperands& x) {
-    if (axis_of_only(x, 0) != x.type(0).shape.rank() - 1) return std::nullopt;
-    return LongerOutputs{{-1, -1}, with_classes(x)};
-}
-
-std::optional<LongerOutputs> pass_cross_entropy_grad(const LongerOperands& x) {
-    const int last = x.type(1).shape.rank() - 1;
-    if (axis_of_only(x, 1) != last) return std::nullopt;
-    return LongerOutputs{{last}, with_classes(x)};
-}
-
-std::optional<LongerOutputs> pass_linear_cross_entropy(const LongerOperands& x) {
-    if (axis_of_only(x, 1) != 0) return std::nullopt;
-    LongerOutputs longer{{-1}, with_classes(x)};
-    if (x.node.outputs.size() == 3) longer.axes = {-1, -1, 0};
-    return longer;
-}
-
-const std::map<std::string_view, Rule> rules = {
-    {"cast", pass_zeros},
-    {"neg", pass_zeros},
-    {"stop_gradient", pass_zeros},
-    {"mul", pass_scaled_zeros},
-    {"div", pass_scaled_zeros},
-    {"reshape", pass_reshape},
-    {"transpose", pass_transpose},
-    {"sum", pass_sum},
-    {"matmul", pass_matmul},
-    {"cross_entropy", pass_cross_entropy},
-    {"cross_entropy_grad", pass_cross_entropy_grad},
-    {"linear_cross_entropy", pass_linear_cross_entropy},
-};
 
 /// What padding one parameter changes.
 struct PaddingForm {
@@ -170,16 +43,25 @@ class Recognition {
         form_.axes[{parameter.node, 0}] = 0;
     }
 
-    PaddingForm run() {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) visit(id);
-        for (const Result& result : graph_.results()) require_view(result.value, "the run reads");
-        for (const Update& update : graph_.updates()) require_view(update.value, "the update reads");
-        if (!contracted_) throw NotThis{not_contracted_};
+    OrReason<PaddingForm> run() {
+        if (!follow_zeros()) return why_not_.none();
+        if (!contracted_) return NoValue{not_contracted_};
         return form_;
     }
 
   private:
-    void visit(NodeId id) {
+    bool follow_zeros() {
+        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
+            if (!visit(id)) return false;
+        for (const Result& result : graph_.results())
+            if (!require_view(result.value, "the run reads")) return false;
+        for (const Update& update : graph_.updates())
+            if (!require_view(update.value, "the update reads")) return false;
+        return true;
+    }
+
+    /// Whether the node takes the zeros, or can be given what lies before them.
+    bool visit(NodeId id) {
         const Node& node = graph_.node(id);
         LongerOperands operands{graph_, node, {}, form_.rows, form_.zero_rows};
         for (const Value& input : node.inputs) {
@@ -187,22 +69,19 @@ class Recognition {
             operands.axes.push_back(axis == form_.axes.end() ? -1 : axis->second);
         }
         if (std::all_of(operands.axes.begin(), operands.axes.end(), [](int axis) { return axis < 0; }))
-            return;
-        const bool contracts = node.op->name == "matmul" || node.op->name == "linear_cross_entropy";
-        if (std::optional<LongerOutputs> outputs = pass(operands)) {
+            return true;
+        if (std::optional<LongerOutputs> outputs =
+                node.op->padding ? node.op->padding(operands) : std::nullopt) {
             take(id, std::move(*outputs));
-            contracted_ = contracted_ || contracts;
-            return;
+            contracted_ = contracted_ || node.op->gains_by_padding;
+            return true;
         }
-        for (const Value& input : node.inputs) require_view(input, name_of(node) + " reads");
-        if (contracts)
+        for (const Value& input : node.inputs)
+            if (!require_view(input, name_of(node) + " reads")) return false;
+        if (node.op->gains_by_padding)
             not_contracted_ =
                 fmt::format("{} sums over its rows, and the other operand has no zeros there", name_of(node));
-    }
-
-    static std::optional<LongerOutputs> pass(const LongerOperands& operands) {
-        const auto rule = rules.find(operands.node.op->name);
-        return rule == rules.end() ? std::nullopt : rule->second(operands);
+        return true;
     }
 
     void take(NodeId id, LongerOutputs outputs) {
@@ -216,19 +95,20 @@ class Recognition {
 
     /// A reader that knows nothing of the zeros is given the rows before them: a view, if nothing but extents
     /// of 1 lies outside the axis.
-    void require_view(Value value, const std::string& reader) const {
+    bool require_view(Value value, const std::string& reader) {
         const auto axis = form_.axes.find(value);
-        if (axis == form_.axes.end()) return;
+        if (axis == form_.axes.end()) return true;
         const Type& type = graph_.type(value);
         for (int outer = 0; outer < axis->second; ++outer)
             if (type.shape[outer] != 1)
-                throw NotThis{
-                    fmt::format("its rows become axis {} of {}, which {}: zeros there would have to be cut "
-                                "out by a copy",
-                                axis->second, type.text(), reader)};
+                return why_not_.refuse(fmt::format(
+                    "its rows become axis {} of {}, which {}: zeros there would have to be cut out by a copy",
+                    axis->second, type.text(), reader));
+        return true;
     }
 
     const Graph& graph_;
+    FirstReason why_not_;
     PaddingForm form_;
     bool contracted_ = false;
     std::string not_contracted_ = "no contraction reads it";
@@ -313,18 +193,26 @@ class Replacement {
 };
 
 /// How many rows of zeros a parameter should have, or why none.
-std::int64_t zero_rows_for(const State& parameter, std::int64_t multiple) {
+OrReason<std::int64_t> zero_rows_for(const State& parameter, std::int64_t multiple) {
     if (parameter.type.shape.rank() != 2)
-        throw NotThis{fmt::format("{} is no matrix", parameter.type.text())};
+        return NoValue{fmt::format("{} is no matrix", parameter.type.text())};
     const std::int64_t rows = parameter.type.shape[0];
     if (parameter.zero_rows > 0)
-        throw NotThis{fmt::format("{} rows of zeros lie behind it already", parameter.zero_rows)};
-    if (rows % multiple == 0) throw NotThis{fmt::format("its {} rows are a multiple of {}", rows, multiple)};
+        return NoValue{fmt::format("{} rows of zeros lie behind it already", parameter.zero_rows)};
+    if (rows % multiple == 0) return NoValue{fmt::format("its {} rows are a multiple of {}", rows, multiple)};
     const std::int64_t zero_rows = multiple - rows % multiple;
     if (zero_rows * least_rows_a_zero > rows)
-        throw NotThis{fmt::format("{} rows of zeros behind its {} are more than one in {}", zero_rows, rows,
-                                  least_rows_a_zero)};
+        return NoValue{fmt::format("{} rows of zeros behind its {} are more than one in {}", zero_rows, rows,
+                                   least_rows_a_zero)};
     return zero_rows;
+}
+
+/// How that parameter can be padded, or why not.
+OrReason<PaddingForm> padding_of(const Graph& graph, int state, std::int64_t multiple) {
+    const OrReason<std::int64_t> zero_rows =
+        zero_rows_for(graph.states()[static_cast<std::size_t>(state)], multiple);
+    if (!zero_rows) return NoValue{zero_rows.reason()};
+    return Recognition(graph, state, *zero_rows).run();
 }
 
 }  // namespace
@@ -334,13 +222,11 @@ Padded pad_parameters(const Graph& graph, const PadOptions& options) {
     for (std::size_t i = 0; i < graph.states().size(); ++i) {
         const State& state = padded.graph.states()[i];  // a rewrite keeps their order
         if (state.kind != State::Kind::parameter) continue;
-        try {
-            const std::int64_t zero_rows = zero_rows_for(state, options.multiple);
-            const PaddingForm form = Recognition(padded.graph, static_cast<int>(i), zero_rows).run();
-            padded.padded.push_back({state.name, state.type.shape[0], zero_rows});
-            padded.graph = Replacement(padded.graph, form).run();
-        } catch (const NotThis& refusal) {
-            padded.refused.push_back({"pad", "parameter", state.name, refusal.reason});
+        if (const auto form = padding_of(padded.graph, static_cast<int>(i), options.multiple)) {
+            padded.padded.push_back({state.name, state.type.shape[0], form->zero_rows});
+            padded.graph = Replacement(padded.graph, *form).run();
+        } else {
+            padded.refused.push_back({"pad", "parameter", state.name, form.reason()});
         }
     }
     return padded;

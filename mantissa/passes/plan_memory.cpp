@@ -8,48 +8,19 @@
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 
 namespace mantissa {
 
 std::int64_t align_up(std::int64_t bytes) {
-    constexpr auto alignment = static_cast<std::int64_t>(Buffer::alignment);
-    return (bytes + alignment - 1) / alignment * alignment;
+    return rounded_up(bytes, static_cast<std::int64_t>(Buffer::alignment));
 }
-
-namespace {
-
-/// Zeros behind the rows of a state that keeps as many there.
-bool pads_a_state(const Graph& graph, const Node& node) {
-    const int state = graph.state_of(node.inputs[0].node);
-    return state >= 0 && node.attributes.integer("axis") == 0 && node.attributes.integer("before") == 0 &&
-           node.attributes.integer("after") <= graph.states()[static_cast<std::size_t>(state)].zero_rows;
-}
-
-}  // namespace
 
 bool is_view(const Graph& graph, const Node& node) {
-    const std::string_view op = node.op->name;
-    if (op == "reshape" || op == "stop_gradient") return true;
-    if (op == "pad") return pads_a_state(graph, node);
-    if (op != "slice" && op != "split") return false;
-    // A cut is one piece of memory if nothing but extents of 1 lies outside its axis.
-    const Shape& shape = graph.type(node.inputs[0]).shape;
-    for (int axis = 0; axis < node.attributes.integer("axis"); ++axis)
-        if (shape[axis] != 1) return false;
-    return true;
+    return node.op->view && node.op->view(graph, node, 0).has_value();
 }
 
 namespace {
-
-/// Bytes from the start of the operand to output `output` of a view.
-std::int64_t view_offset(const Graph& graph, const Node& node, std::int32_t output) {
-    if (node.op->name == "slice") {
-        const Type& type = graph.type(node.inputs[0]);
-        const std::int64_t extent = type.shape[static_cast<int>(node.attributes.integer("axis"))];
-        return extent == 0 ? 0 : type.bytes() / extent * node.attributes.integer("start");
-    }
-    return node.op->name == "split" ? output * node.outputs[0].bytes() : 0;
-}
 
 bool is_source(const Node& node) {
     return node.op->name == "input" || node.op->name == "state" || node.op->name == "constant";
@@ -208,11 +179,17 @@ class MemoryPlanner {
                std::count_if(node.inputs.begin(), node.inputs.end(), reads_it) == 1;
     }
 
+    /// Bytes from the start of the operand to an output of a view.
+    std::int64_t view_offset(Value value) const {
+        const Node& node = graph_.node(value.node);
+        return *node.op->view(graph_, node, value.output);
+    }
+
     /// Bytes. What is written over an operand lies where that begins.
     std::int64_t offset_in_root(Value value) const {
         const Node& node = graph_.node(value.node);
         if (!is_view(graph_, node)) return 0;
-        return offset_in_root(node.inputs[0]) + view_offset(graph_, node, value.output);
+        return offset_in_root(node.inputs[0]) + view_offset(value);
     }
 
     void collect_allocations() {
@@ -300,7 +277,7 @@ class MemoryPlanner {
             for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i) {
                 if (view) {
                     place({id, i}) = place(node.inputs[0]);
-                    place({id, i}).offset += view_offset(graph_, node, i);
+                    place({id, i}).offset += view_offset({id, i});
                 } else if (root({id, i}) != Value{id, i}) {
                     place({id, i}) = place(root({id, i}));
                 }

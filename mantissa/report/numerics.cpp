@@ -14,15 +14,11 @@ namespace {
 
 /// Of an FP32 value that lies there now.
 ExponentHistogram histogram_of(const Execution& execution, Value value) {
-    constexpr std::int64_t piece = 1 << 16;
     ExponentHistogram histogram;
-    const std::int64_t elements = execution.plan().graph().type(value).shape.elements();
-    std::vector<float> numbers;
-    for (std::int64_t begin = 0; begin < elements; begin += piece) {
-        numbers.resize(static_cast<std::size_t>(std::min(piece, elements - begin)));
-        execution.read_value(value, begin * 4, std::as_writable_bytes(std::span(numbers)));
-        histogram.add(numbers);
-    }
+    execution.read_in_pieces(value, [&](std::int64_t, std::span<const std::byte> bytes) {
+        histogram.add({reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)});
+        return true;
+    });
     return histogram;
 }
 

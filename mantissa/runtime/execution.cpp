@@ -166,6 +166,21 @@ void Execution::read_value(Value value, std::int64_t offset, std::span<std::byte
     plan_.device().copy_to_host(bytes, address(value) + offset);
 }
 
+bool Execution::read_in_pieces(
+    Value value, FunctionRef<bool(std::int64_t first, std::span<const std::byte> bytes)> piece) const {
+    constexpr std::int64_t most_elements = 1 << 16;
+    const Type& type = plan_.graph().type(value);
+    const auto size = static_cast<std::int64_t>(size_of(type.dtype));
+    std::vector<std::byte> bytes;
+    for (std::int64_t first = 0; first < type.shape.elements(); first += most_elements) {
+        const std::int64_t count = std::min(most_elements, type.shape.elements() - first);
+        bytes.resize(static_cast<std::size_t>(count * size));
+        read_value(value, first * size, bytes);
+        if (!piece(first, bytes)) return false;
+    }
+    return true;
+}
+
 void Execution::copy_updates() {
     const Graph& graph = plan_.graph();
     for (int index : plan_.memory().copied_updates) {

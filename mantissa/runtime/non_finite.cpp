@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <set>
+#include <span>
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/formats.h"
@@ -14,25 +14,6 @@
 namespace mantissa {
 
 namespace {
-
-double number_at(const std::byte* at, DType dtype) {
-    const auto load = [&](auto value) {
-        std::memcpy(&value, at, sizeof value);
-        return value;
-    };
-    switch (dtype) {
-        case DType::f64:
-            return load(double{});
-        case DType::f32:
-            return static_cast<double>(load(float{}));
-        case DType::f16:
-            return static_cast<double>(to_f32(load(FP16{})));
-        case DType::bf16:
-            return static_cast<double>(to_f32(load(BF16{})));
-        default:
-            throw InternalError("only floating-point numbers can be not finite");
-    }
-}
 
 std::string element_text(const Shape& shape, std::int64_t element) {
     std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()));
@@ -112,28 +93,22 @@ class Search {
     bool look_at(Value value, NodeId reader) {
         const Type& type = graph_.type(value);
         if (!is_floating(type.dtype)) return false;
-        // A piece at a time, so that looking at the largest tensor takes no memory of its size.
-        constexpr std::int64_t piece = 1 << 16;
-        const auto size = static_cast<std::int64_t>(size_of(type.dtype));
-        std::vector<std::byte> bytes;
-        for (std::int64_t begin = 0; begin < type.shape.elements(); begin += piece) {
-            const std::int64_t count = std::min(piece, type.shape.elements() - begin);
-            bytes.resize(static_cast<std::size_t>(count * size));
-            execution_.read_value(value, begin * size, bytes);
+        return !execution_.read_in_pieces(value, [&](std::int64_t first, std::span<const std::byte> bytes) {
+            const auto count = static_cast<std::int64_t>(bytes.size() / size_of(type.dtype));
             for (std::int64_t i = 0; i < count; ++i) {
-                const double number = number_at(bytes.data() + i * size, type.dtype);
+                const double number = load_as_f64(bytes.data(), type.dtype, i);
                 if (std::isfinite(number) || (std::isinf(number) && meant_.contains(value))) continue;
                 const Node& node = graph_.node(reader);
                 found_ = NonFinite{.tensor = fmt::format("%{}", reader),
                                    .type = type,
-                                   .element = begin + i,
+                                   .element = first + i,
                                    .value = number,
                                    .op = std::string(node.op->name),
                                    .origin = node.origin};
-                return true;
+                return false;
             }
-        }
-        return false;
+            return true;
+        });
     }
 
     Execution& execution_;

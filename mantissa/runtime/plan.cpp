@@ -7,6 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/pipeline.h"
 
 namespace mantissa {
 
@@ -58,6 +59,16 @@ bool runs_op(const Node& node, std::string_view op) {
 bool has_kernel(const Device& device, const Graph& graph, const Node& node) {
     const std::vector<Type> inputs = graph.input_types(node);
     return choose(device, {*node.op, inputs, node.outputs, node.attributes}).kernel != nullptr;
+}
+
+PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
+    options.has_kernel = [&device](const Graph& graph, const Node& node) {
+        return has_kernel(device, graph, node);
+    };
+    options.cannot_fuse = device.target().cannot_compile;
+    options.extent_multiple = device.target().extent_multiple;
+    options.cannot_multiply_tf32 = device.target().cannot_multiply_tf32;
+    return options;
 }
 
 Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(device) {

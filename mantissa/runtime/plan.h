@@ -11,6 +11,8 @@
 
 namespace mantissa {
 
+struct PipelineOptions;
+
 /// A kernel that was asked before the chosen one, and what it answered.
 struct Refusal {
     std::string kernel;
@@ -57,5 +59,9 @@ class Plan {
 
 /// Whether some kernel of the device takes the node.
 bool has_kernel(const Device& device, const Graph& graph, const Node& node);
+
+/// The options with what the passes ask of the machine, answered by the device: which kernels it has, what it
+/// cannot do, and the multiple to which it likes extents padded. The device must outlive them.
+PipelineOptions pipeline_on(const Device& device, PipelineOptions options);
 
 }  // namespace mantissa

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
+#include <span>
 
 #include "mantissa/numerics/formats.h"
 
@@ -11,20 +11,17 @@ namespace mantissa {
 namespace {
 
 void count(const Execution& execution, Value value, RoundedGradients& gradients) {
-    constexpr std::int64_t piece = 1 << 16;
-    const Type& type = execution.plan().graph().type(value);
-    const auto size = static_cast<std::int64_t>(size_of(type.dtype));
-    for (std::int64_t begin = 0; begin < type.shape.elements(); begin += piece) {
-        const std::int64_t number = std::min(piece, type.shape.elements() - begin);
-        std::vector<std::byte> bytes(static_cast<std::size_t>(number * size));
-        execution.read_value(value, begin * size, bytes);
+    const DType dtype = execution.plan().graph().type(value).dtype;
+    execution.read_in_pieces(value, [&](std::int64_t, std::span<const std::byte> bytes) {
+        const auto number = static_cast<std::int64_t>(bytes.size() / size_of(dtype));
         gradients.elements += number;
         for (std::int64_t i = 0; i < number; ++i) {
-            const double x = load_as_f64(bytes.data(), type.dtype, i);
+            const double x = load_as_f64(bytes.data(), dtype, i);
             gradients.zeros += x == 0;
             gradients.finite = gradients.finite && std::isfinite(x);
         }
-    }
+        return true;
+    });
 }
 
 bool is_rounded(const Node& node, const Type& type) {

@@ -28,7 +28,7 @@ struct RoundedGradients {
 /// Runs the plan up to its first operation of the update, which changes no state.
 RoundedGradients rounded_gradients(Execution& execution);
 
-/// Of a step, and of the same with a larger loss scale; 0 of 0 where that is too large and not all is finite.
+/// What of a step the same with a larger loss scale does not lose; 0 of 0 where that is not all finite.
 Underflow underflow_between(const RoundedGradients& step, const RoundedGradients& scaled_up);
 
 }  // namespace mantissa

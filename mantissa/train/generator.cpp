@@ -9,7 +9,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 
@@ -23,7 +22,7 @@ BuiltGraph graph_for(Device& device, const nn::LanguageModel& model, std::int64_
         const Tensor positions(graph, graph.add_input("positions", {DType::i32, {count}}));
         return model.next_logits(tokens, positions, policy.low.value_or(DType::f32));
     };
-    return build_evaluation(trace, on_device({.policy = policy, .lay_out = true}, device), "logits");
+    return build_evaluation(trace, pipeline_on(device, {.policy = policy, .lay_out = true}), "logits");
 }
 
 }  // namespace

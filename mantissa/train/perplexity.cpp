@@ -11,7 +11,6 @@
 #include "mantissa/base/system_memory.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/execution.h"
-#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 
@@ -19,7 +18,7 @@ namespace {
 
 BuiltGraph graph_for(Device& device, const nn::Model& model, const Policy& policy) {
     const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, 1); };
-    return build_evaluation(trace, on_device({.policy = policy, .lay_out = true}, device));
+    return build_evaluation(trace, pipeline_on(device, {.policy = policy, .lay_out = true}));
 }
 
 /// The states that the parameters do not hold.

@@ -30,21 +30,11 @@ TraceModel trace_micro_step(const nn::Model& model, const TrainerOptions& option
 
 }  // namespace
 
-PipelineOptions on_device(PipelineOptions options, const Device& device) {
-    options.has_kernel = [&device](const Graph& graph, const Node& node) {
-        return has_kernel(device, graph, node);
-    };
-    options.cannot_fuse = device.target().cannot_compile;
-    options.extent_multiple = device.target().extent_multiple;
-    options.cannot_multiply_tf32 = device.target().cannot_multiply_tf32;
-    return options;
-}
-
 TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)
     : device_(&device), model_(std::move(model)), facts_(nn::facts_of(model_)), options_(std::move(options)) {
     validate(options_);
     const Stopwatch watch;
-    options_.pipeline = on_device(std::move(options_.pipeline), device);
+    options_.pipeline = pipeline_on(device, std::move(options_.pipeline));
     if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
         options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
             return mantissa::loss_scale(graph, scaling);

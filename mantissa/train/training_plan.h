@@ -85,7 +85,4 @@ class TrainingPlan {
     double build_milliseconds_ = 0;
 };
 
-/// What a device says of itself to the passes, filled in.
-PipelineOptions on_device(PipelineOptions options, const Device& device);
-
 }  // namespace mantissa

@@ -14,15 +14,28 @@ struct Ran {
     std::string output;  ///< standard output and standard error
 };
 
-/// Runs a command in a shell.
-inline Ran run_in_shell(const std::string& command) {
-    std::FILE* pipe = ::popen((command + " 2>&1").c_str(), "r");
+/// As one word of a shell's.
+inline std::string quoted(const std::string& text) {
+    std::string word = "'";
+    for (const char c : text) word += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    return word + "'";
+}
+
+/// What a command may take before it is ended, and all that it started.
+constexpr int most_seconds = 300;
+
+/// Runs a command in a shell. One that is not done in time has the status 124, and words say so.
+inline Ran run_in_shell(const std::string& command, int seconds = most_seconds) {
+    const std::string limited = "timeout " + std::to_string(seconds) + " sh -c " + quoted(command + " 2>&1");
+    std::FILE* pipe = ::popen(limited.c_str(), "r");
     Ran ran;
     std::array<char, 4096> buffer;
     while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe))
         ran.output.append(buffer.data(), got);
     const int status = ::pclose(pipe);
     ran.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (ran.status == 124)
+        ran.output += "\nended after " + std::to_string(seconds) + " s, though it was not done: " + command;
     return ran;
 }
 

@@ -19,6 +19,13 @@ constexpr char train[] = "train --batch 1 --sequence 16 --steps 3 ";
 const std::string endless =
     MANTISSA_BINARY_DIR "/mantissa train --batch 1 --sequence 16 --steps 1000000 --checkpoint ";
 
+/// Closes the terminal of a run once it has written to its log, or has ended without.
+Ran hang_up_when_logged(const std::string& command, const std::string& log) {
+    return testing::run_in_shell("(" + command + " --log " + log + " & run=$!; until [ -s " + log +
+                                 " ] || ! kill -0 $run 2> /dev/null; do sleep 0.1; done; " +
+                                 "kill -HUP $run 2> /dev/null; wait $run)");
+}
+
 TEST(TrainKept, ASaveThatFailsOnTheWayEndsNoTraining) {
     // Room for one checkpoint of 10.7 MB, but not for a second beside it.
     const SmallDisk disk(16 << 20);
@@ -53,11 +60,25 @@ TEST(TrainKept, AnOutputThatNobodyReadsAnyMoreLosesNoStep) {
 TEST(TrainKept, ATerminalThatIsClosedLosesNoStep) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string(), log = (directory / "log.jsonl").string();
-    const Ran ran = testing::run_in_shell("(" + endless + place + " --log " + log + " & run=$!; until [ -s " +
-                                          log + " ]; do sleep 0.1; done; kill -HUP $run; wait $run)");
+    const Ran ran = hang_up_when_logged(endless + place, log);
     EXPECT_EQ(ran.status, 1) << ran.output;
     EXPECT_NE(last_line(ran.output).find("interrupted after step"), std::string::npos) << ran.output;
     EXPECT_TRUE(std::filesystem::exists(place + "/manifest.json")) << ran.output;
+}
+
+TEST(TrainKept, ARunThatDiesBeforeItLogsIsNotWaitedFor) {
+    const TemporaryDirectory directory;
+    const Ran ran = hang_up_when_logged("MANTISSA_ISA=none " + endless + (directory / "ck").string(),
+                                        (directory / "log.jsonl").string());
+    EXPECT_EQ(ran.status, 1) << ran.output;
+    EXPECT_NE(last_line(ran.output).find("MANTISSA_ISA"), std::string::npos) << ran.output;
+}
+
+TEST(TrainKept, ACommandThatHangsIsEndedAndNamed) {
+    const Ran ran = testing::run_in_shell("echo begun; sleep 1000; echo 'never'", 1);
+    EXPECT_EQ(ran.status, 124);
+    EXPECT_EQ(ran.output,
+              "begun\n\nended after 1 s, though it was not done: echo begun; sleep 1000; echo 'never'");
 }
 
 TEST(TrainKept, TwoRunsDoNotSaveToOnePlace) {

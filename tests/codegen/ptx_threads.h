@@ -7,11 +7,11 @@
 
 namespace mantissa::testing {
 
-// Of the thread that runs.
+// The numbers of the thread that runs.
 std::int32_t ptx_thread();
 std::int32_t ptx_block();
 void ptx_barrier();
-/// Of the thread of the same warp whose number differs in the bits of `distance`.
+/// What the thread of the same warp holds whose number differs in the bits of `distance`.
 float ptx_shuffle(std::int32_t members, float value, std::int32_t distance, std::int32_t clamp);
 
 /// Runs `body` once for each thread of each block, one block after another. Throws InternalError if some

@@ -73,7 +73,7 @@ inline Graph with_sums_off(const Graph& graph, double parts) {
     return rewriter.finish();
 }
 
-/// Of each result, how far it moves where sums are made in FP32. Run by themselves they are added in FP64, in
+/// How far each result moves where sums are made in FP32. Run by themselves they are added in FP64, in
 /// a nest in FP32, up to 25 additions one after another: 9 turns of sixteen columns, 4 across them, 12 rows.
 inline std::vector<double> effect_of_sums(const Graph& plain, const ReferenceFeed& feed) {
     const auto expected = reference(plain, feed);

@@ -1,5 +1,5 @@
 // The CPU's peaks in every format: what is reported, that loops do the work they count, and what is assumed.
-#include "mantissa/device/cpu/format_peaks.h"
+#include "mantissa/device/cpu/measured_format_peaks.h"
 
 #include <gtest/gtest.h>
 

@@ -15,37 +15,27 @@ namespace {
 struct Narrowed {
     std::vector<std::int8_t> s8;
     std::vector<std::uint8_t> s4, b1;
-    std::vector<BF16> bf16;
 };
 
-Narrowed narrow(const NarrowingKernels& kernels, const std::vector<float>& from, float factor,
-                const std::vector<std::uint32_t>& random) {
+Narrowed narrow(const NarrowingKernels& kernels, const std::vector<float>& from, float factor) {
     const auto count = static_cast<std::int64_t>(from.size());
     Narrowed to{.s8 = std::vector<std::int8_t>(from.size(), 99),
                 .s4 = std::vector<std::uint8_t>((from.size() + 1) / 2, 99),
-                .b1 = std::vector<std::uint8_t>((from.size() + 7) / 8, 99),
-                .bf16 = std::vector<BF16>(from.size(), BF16{99})};
+                .b1 = std::vector<std::uint8_t>((from.size() + 7) / 8, 99)};
     kernels.to_s8(from.data(), factor, to.s8.data(), count);
     kernels.to_s4(from.data(), factor, to.s4.data(), count);
     kernels.to_b1(from.data(), to.b1.data(), count);
-    kernels.to_bf16_stochastic(from.data(), random.data(), to.bf16.data(), count);
     return to;
 }
 
 void expect_same(const std::vector<float>& from, float factor) {
-    std::vector<std::uint32_t> random(from.size());
-    const RandomStream stream{.seed = 11};
-    for (std::size_t i = 0; i < random.size(); ++i) random[i] = stream.bits(i);
-    const Narrowed expected = narrow(narrowing_kernels(Isa::generic), from, factor, random);
+    const Narrowed expected = narrow(narrowing_kernels(Isa::generic), from, factor);
     for (const Isa isa : {Isa::avx2, Isa::avx512}) {
         if (isa > best_isa()) continue;
-        const Narrowed got = narrow(narrowing_kernels(isa), from, factor, random);
+        const Narrowed got = narrow(narrowing_kernels(isa), from, factor);
         ASSERT_TRUE(got.s8 == expected.s8) << name_of(isa);
         ASSERT_TRUE(got.s4 == expected.s4) << name_of(isa);
         ASSERT_TRUE(got.b1 == expected.b1) << name_of(isa);
-        ASSERT_EQ(got.bf16.size(), expected.bf16.size()) << name_of(isa);
-        for (std::size_t i = 0; i < got.bf16.size(); ++i)
-            ASSERT_EQ(got.bf16[i].bits, expected.bf16[i].bits) << name_of(isa) << ", element " << i;
     }
 }
 

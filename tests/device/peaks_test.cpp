@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "mantissa/base/buffer.h"
@@ -11,15 +12,34 @@
 namespace mantissa::cpu {
 namespace {
 
-TEST(Peaks, OfMultiplyAdds) {
+/// FLOP of a lane in a cycle, at the clock beside them. A neighbour may slow an attempt, none can speed one
+/// up: the best of a few that ends above `enough`.
+double flop_per_lane_and_cycle(ThreadPool& pool, Isa isa, double enough) {
+    const double lanes = isa == Isa::generic ? 4 : isa == Isa::avx2 ? 8 : 16;
+    double best = 0;
+    for (int attempt = 0; attempt < 20 && best < enough; ++attempt) {
+        const double clock = measured_clock(), peak = measured_fma_peak(pool, isa, 0.005);
+        best = std::max(best, peak / lanes / std::max(clock, measured_clock()));
+    }
+    return best;
+}
+
+TEST(Peaks, OfMultiplyAddsAreWhatOneOrTwoUnitsDo) {
+    // At least one unit, 2 FLOP a cycle (1 where it multiplies and adds apart), of which the core's other
+    // hardware thread takes half, and AVX-512 lowers the clock by up to two fifths; so half a FLOP is left.
+    double least = 0.5;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    least = 0.05;  // they leave registers to memory, and look at it
+#endif
+    // At most two units of multiply-adds, or two that multiply and two that add; a tenth for a clock that
+    // rises between the measurements.
+    const double most = 1.1 * 4;
     ThreadPool pool(1);
     for (const Isa isa : {Isa::generic, Isa::avx2, Isa::avx512}) {
         if (isa > best_isa()) continue;
-        // Between a tenth of one unit at 1 GHz (sanitizers, emulators) and four units at 7 GHz.
-        const double lanes = isa == Isa::generic ? 4 : isa == Isa::avx2 ? 8 : 16;
-        const double peak = measured_fma_peak(pool, isa, 0.005);
-        EXPECT_GT(peak, 0.02e9 * lanes) << name_of(isa);
-        EXPECT_LT(peak, 56e9 * lanes) << name_of(isa);
+        const double flop = flop_per_lane_and_cycle(pool, isa, least);
+        EXPECT_GT(flop, least) << name_of(isa);
+        EXPECT_LT(flop, most) << name_of(isa);
     }
 }
 

@@ -40,6 +40,37 @@ TEST(Graph, PrintsAsAPersonWouldWriteIt) {
               "result y = %4\n");
 }
 
+/// Where output `output` of a node lies in its operand's memory, by its row; -1 where it has its own.
+std::int64_t place_in_operand(const Graph& graph, Tensor y, int output = 0) {
+    const Node& node = graph.node(y.value().node);
+    return node.op->view ? node.op->view(graph, node, output).value_or(-1) : -1;
+}
+
+TEST(Graph, RowsSayWhichOutputsAreViewsAndWhereTheyLie) {
+    Graph graph;
+    const Tensor x = input(graph, "x", {4, 6}), flat = input(graph, "flat", {1, 6});
+    EXPECT_EQ(place_in_operand(graph, reshape(x, {24})), 0);
+    EXPECT_EQ(place_in_operand(graph, stop_gradient(x)), 0);
+    EXPECT_EQ(place_in_operand(graph, slice(x, 0, 1, 3)), 6 * 4);
+    EXPECT_EQ(place_in_operand(graph, slice(x, 1, 1, 3)), -1) << "rows of it are apart";
+    EXPECT_EQ(place_in_operand(graph, slice(flat, 1, 2, 3)), 2 * 4) << "nothing lies outside of its axis";
+    EXPECT_EQ(place_in_operand(graph, split(x, 0, 2)[1], 1), 12 * 4);
+    EXPECT_EQ(place_in_operand(graph, split(x, 1, 2)[1], 1), -1);
+    EXPECT_EQ(place_in_operand(graph, transpose(x, {1, 0})), -1);
+    EXPECT_EQ(place_in_operand(graph, x + x), -1);
+    const auto state = [&](const char* name, std::int64_t zero_rows) {
+        return Tensor(
+            graph,
+            graph.add_state(
+                {.name = name, .type = {DType::f32, {3, 8}}, .initializer = {}, .zero_rows = zero_rows}));
+    };
+    const Tensor padded = state("padded", 5);
+    EXPECT_EQ(place_in_operand(graph, pad(padded, 0, 0, 5)), 0);
+    EXPECT_EQ(place_in_operand(graph, pad(padded, 0, 0, 6)), -1) << "it keeps five rows of zeros";
+    EXPECT_EQ(place_in_operand(graph, pad(padded, 1, 0, 5)), -1);
+    EXPECT_EQ(place_in_operand(graph, pad(state("plain", 0), 0, 0, 1)), -1);
+}
+
 TEST(Graph, ErrorsNameTheOperationWhereItWasTracedAndBothShapes) {
     Graph graph;
     const Tensor a = input(graph, "a", {4, 8}), b = input(graph, "b", {9, 3});

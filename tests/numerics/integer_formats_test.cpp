@@ -1,4 +1,4 @@
-// Storage in 8, 4 and 1 bits, stochastic rounding, and distances in units of the last place.
+// Storage in 8, 4 and 1 bits, and distances in units of the last place.
 #include "mantissa/numerics/integer_formats.h"
 
 #include <gtest/gtest.h>
@@ -9,9 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "mantissa/base/random.h"
 #include "mantissa/numerics/formats.h"
-#include "mantissa/numerics/stochastic.h"
 #include "mantissa/numerics/ulp_distance.h"
 
 namespace mantissa {
@@ -89,39 +87,6 @@ TEST(IntegerFormats, Limits) {
         EXPECT_EQ(limits.max - limits.min + 1, 1 << limits.bits);
     }
     EXPECT_EQ(limits_of(IntegerFormat::s4).min, -8);
-}
-
-TEST(StochasticRounding, EveryBf16NumberStaysAndNanStaysNan) {
-    for (std::uint32_t bits = 0; bits < 0x10000; ++bits) {
-        const float value = to_f32(BF16{static_cast<std::uint16_t>(bits)});
-        for (const std::uint32_t random : {0u, 1u, 0xffffu, 0xffffffffu})
-            ASSERT_EQ(to_bf16_stochastic(value, random).bits, to_bf16(value).bits) << bits;
-    }
-    EXPECT_TRUE(std::isnan(to_f32(to_bf16_stochastic(std::bit_cast<float>(0x7f800001u), 0xffff))));
-}
-
-TEST(StochasticRounding, GivesOneOfTheNeighboursAndTheNumberItselfOnAverage) {
-    for (const float value : {1.001f, -3.1416f, 1e-40f, 6.5e-39f, 1e38f}) {
-        const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-        const std::uint16_t toward_zero = static_cast<std::uint16_t>(bits >> 16);
-        std::uint32_t up = 0;
-        for (std::uint32_t random = 0; random < 0x10000; ++random) {
-            const std::uint16_t got = to_bf16_stochastic(value, random).bits;
-            ASSERT_TRUE(got == toward_zero || got == toward_zero + 1) << value;
-            up += got != toward_zero;
-        }
-        EXPECT_EQ(up, bits & 0xffffu) << value;  // of 65,536 equally likely words
-    }
-    // Where nearest even forgets: 256 + 1/4, a thousand times over, is 506 on average.
-    const RandomStream random{.seed = 3};
-    float nearest = 256, stochastic = 256;
-    for (std::uint64_t i = 0; i < 1000; ++i) {
-        nearest = to_f32(to_bf16(nearest + 0.25f));
-        stochastic = to_f32(to_bf16_stochastic(stochastic + 0.25f, random.bits(i)));
-    }
-    EXPECT_EQ(nearest, 256.0f);
-    // A step adds 2 with a chance of 1/8: the standard deviation of the sum is 21.
-    EXPECT_NEAR(stochastic, 506.0f, 5 * 21.0f);
 }
 
 TEST(UlpDistance, CountsTheNumbersBetween) {

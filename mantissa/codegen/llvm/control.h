@@ -19,7 +19,7 @@ namespace mantissa::codegen {
 class Control {
   public:
     using Values = std::vector<llvm::Value*>;
-    /// Of a loop: gives what is carried into the next turn.
+    /// Body of a loop: gives what is carried into the next turn.
     using Body = std::function<Values(llvm::Value* index, const Values& carried)>;
 
     explicit Control(llvm::IRBuilderBase& builder) : b_(builder) {}

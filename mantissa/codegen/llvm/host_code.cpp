@@ -78,7 +78,7 @@ class HostCode final : public TargetCode {
             [&] { b_.CreateAlignedStore(value, address, align); });
     }
 
-    /// Of a tail, columns beside those of the block belong to other threads, and a block starts anywhere.
+    /// In a tail, columns beside those of the block belong to other threads, and a block starts anywhere.
     void add_to(Value* address, Value* value, const Columns& columns) override {
         const llvm::Align align(nest_.tail ? 4 : 64);
         if (nest_.tail && columns.mask) {

@@ -22,8 +22,8 @@ const std::map<std::string, std::string>& versions() {
     return all;
 }
 
-/// Of shared memory, without asking the driver for more: what every architecture has for a block, less a
-/// number a warp, of which a block has 32 at most.
+/// Bytes of shared memory, without asking the driver for more: what every architecture has for a block, less
+/// a number a warp, of which a block has 32 at most.
 constexpr std::int64_t most_shared_bytes = 48 * 1024 - 32 * sizeof(float);
 
 std::string parameters_of(const LoopNest& nest) {

@@ -9,8 +9,8 @@
 
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
-#include "mantissa/device/cpu/format_peaks.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/measured_format_peaks.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/device/cpu/tile_emulator.h"
 

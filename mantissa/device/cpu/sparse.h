@@ -15,11 +15,11 @@ namespace mantissa::cpu {
 
 enum class SparseFormat : std::uint8_t { f32, f16, bf16, s8, s4 };
 
-/// Of f32, f16 or bf16; throws InternalError for another type.
+/// The format of f32, f16 or bf16; throws InternalError for another type.
 SparseFormat sparse_format_of(DType type);
 
-/// Of `rows` rows of `k` numbers, dense and compressed, in bytes. Throws UserError where k is not a multiple
-/// of 4, as prune() and compress() do.
+/// Sizes of `rows` rows of `k` numbers, dense and compressed, in bytes. Throws UserError where k is not a
+/// multiple of 4, as prune() and compress() do.
 struct SparseSizes {
     std::size_t dense = 0;
     std::size_t values = 0;

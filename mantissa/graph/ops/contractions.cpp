@@ -70,6 +70,21 @@ std::vector<Tensor> matmul_gradient(const GradientCall& c) {
     return {da, db, reduce_to(dy, c.inputs[2].shape(), gradient_dtype(c.inputs[2]))};
 }
 
+/// Zeros in rows of one side make rows or columns of zeros, unless a bias is added to them that is none;
+/// zeros on both sides of the sum add nothing.
+std::optional<LongerOutputs> pass_matmul(const LongerOperands& x) {
+    const int last = x.type(0).shape.rank() - 1;
+    const bool ta = x.node.attributes.flag("transpose_a"), tb = x.node.attributes.flag("transpose_b");
+    const int m = ta ? last : last - 1, k_of_a = ta ? last - 1 : last;
+    const int n = tb ? last - 1 : last, k_of_b = tb ? last : last - 1;
+    const int a = x.axes[0], b = x.axes[1];
+    const bool bias = x.node.inputs.size() == 3, longer_bias = bias && x.axes[2] >= 0;
+    if (a == k_of_a && b == k_of_b && !longer_bias) return LongerOutputs{{-1}, x.node.attributes};
+    if (a == m && b < 0 && !bias) return LongerOutputs{{last - 1}, x.node.attributes};
+    if (a < 0 && b == n) return LongerOutputs{{last}, x.node.attributes, bias && !longer_bias};
+    return std::nullopt;
+}
+
 /// s8 or s4, as the attribute `format` or `multiply` says.
 Layout layout_of(const std::string& format) {
     expect(format == "s8" || format == "s4", "weights are quantised to s8 or s4, not to {}", format);
@@ -122,7 +137,9 @@ std::span<const Op> contraction_ops() {
          .gradient = matmul_gradient,
          .autocast = AutocastClass::lower,
          .fuser = FuserClass::contraction,
-         .flops = matmul_flops},
+         .flops = matmul_flops,
+         .padding = pass_matmul,
+         .gains_by_padding = true},
         // Symmetric, per row: scale = largest absolute value / 127 (s4: 7), numbers to the nearest.
         {.name = "quantize_weight",
          .types = quantize_weight_types,

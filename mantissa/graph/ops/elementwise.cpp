@@ -138,6 +138,25 @@ std::vector<Tensor> select_gradient(const GradientCall& c) {
     return {Tensor{}, onto(c, 1, select(c.inputs[0], dy, zero)), onto(c, 2, select(c.inputs[0], zero, dy))};
 }
 
+/// Of zero it makes zero, whatever the axis.
+std::optional<LongerOutputs> pass_zeros(const LongerOperands& x) {
+    return LongerOutputs{{x.axes[0]}, x.node.attributes};
+}
+
+/// x times, or divided by, a number.
+std::optional<LongerOutputs> pass_scaled_zeros(const LongerOperands& x) {
+    const Node& by = x.graph.node(x.node.inputs[1].node);
+    if (x.axes[0] < 0 || by.op->name != "constant" || by.outputs[0].shape.rank() != 0) return std::nullopt;
+    const double number = by.attributes.number("value");
+    if (!std::isfinite(number) || number == 0) return std::nullopt;
+    return pass_zeros(x);
+}
+
+Op with_padding(Op row, PaddingRule rule) {
+    row.padding = rule;
+    return row;
+}
+
 Op unary_row(std::string_view name, GradientRule gradient, FlopRule flops, AutocastClass autocast) {
     return {.name = name,
             .types = unary,
@@ -170,7 +189,7 @@ constexpr std::string_view not_differentiable = "its result is a boolean";
 std::span<const Op> elementwise_ops() {
     // Flops of functions: the length of the polynomials in numerics/, rounded.
     static const std::vector<Op> rows = {
-        unary_row("neg", neg_gradient, flops_per_output<1>, AutocastClass::same),
+        with_padding(unary_row("neg", neg_gradient, flops_per_output<1>, AutocastClass::same), pass_zeros),
         unary_row("exp", exp_gradient, flops_per_output<10>, AutocastClass::fp32),
         unary_row("log", log_gradient, flops_per_output<12>, AutocastClass::fp32),
         unary_row("tanh", tanh_gradient, flops_per_output<15>, AutocastClass::same),
@@ -182,7 +201,11 @@ std::span<const Op> elementwise_ops() {
          .no_gradient = not_differentiable,
          .fuser = FuserClass::elementwise,
          .flops = flops_per_output<1>},
-        {.name = "cast", .types = cast_types, .gradient = cast_gradient, .fuser = FuserClass::elementwise},
+        {.name = "cast",
+         .types = cast_types,
+         .gradient = cast_gradient,
+         .fuser = FuserClass::elementwise,
+         .padding = pass_zeros},
         {.name = "round_to",
          .types = round_to_types,
          .no_gradient = "it is made after differentiation",
@@ -191,11 +214,13 @@ std::span<const Op> elementwise_ops() {
         {.name = "stop_gradient",
          .types = any_type,
          .no_gradient = "that is what it is for",
-         .fuser = FuserClass::movement},
+         .fuser = FuserClass::movement,
+         .view = whole_operand,
+         .padding = pass_zeros},
         binary_row("add", arithmetic, add_gradient),
         binary_row("sub", arithmetic, sub_gradient),
-        binary_row("mul", arithmetic, mul_gradient),
-        binary_row("div", division, div_gradient),
+        with_padding(binary_row("mul", arithmetic, mul_gradient), pass_scaled_zeros),
+        with_padding(binary_row("div", division, div_gradient), pass_scaled_zeros),
         binary_row("maximum", arithmetic, extremum_gradient),
         binary_row("minimum", arithmetic, extremum_gradient),
         binary_row("less", comparison, nullptr, not_differentiable),

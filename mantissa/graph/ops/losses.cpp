@@ -124,6 +124,36 @@ std::int64_t linear_cross_entropy_flops(std::span<const Type> inputs, std::span<
     return logits * (outputs.size() == 1 ? 2 * C + 14 : 6 * C + 27);
 }
 
+/// The attributes of a loss whose logits are padded.
+Attributes with_classes(const LongerOperands& x) {
+    return x.node.attributes.has("classes") ? x.node.attributes : x.node.attributes.with("classes", x.rows);
+}
+
+/// Along which axis operand `index` is longer, if it alone is.
+int axis_of_only(const LongerOperands& x, std::size_t index) {
+    for (std::size_t i = 0; i < x.axes.size(); ++i)
+        if (i != index && x.axes[i] >= 0) return -1;
+    return x.axes[index];
+}
+
+std::optional<LongerOutputs> pass_cross_entropy(const LongerOperands& x) {
+    if (axis_of_only(x, 0) != x.type(0).shape.rank() - 1) return std::nullopt;
+    return LongerOutputs{{-1, -1}, with_classes(x)};
+}
+
+std::optional<LongerOutputs> pass_cross_entropy_grad(const LongerOperands& x) {
+    const int last = x.type(1).shape.rank() - 1;
+    if (axis_of_only(x, 1) != last) return std::nullopt;
+    return LongerOutputs{{last}, with_classes(x)};
+}
+
+std::optional<LongerOutputs> pass_linear_cross_entropy(const LongerOperands& x) {
+    if (axis_of_only(x, 1) != 0) return std::nullopt;
+    LongerOutputs longer{{-1}, with_classes(x)};
+    if (x.node.outputs.size() == 3) longer.axes = {-1, -1, 0};
+    return longer;
+}
+
 }  // namespace
 
 std::span<const Op> loss_ops() {
@@ -136,7 +166,8 @@ std::span<const Op> loss_ops() {
          .autocast = AutocastClass::fp32,
          .fuser = FuserClass::row_reduction,
          .flops = flops_per_input<14>,
-         .definition = cross_entropy_definition},
+         .definition = cross_entropy_definition,
+         .padding = pass_cross_entropy},
         {.name = "cross_entropy_grad",
          .least_inputs = 4,
          .most_inputs = 4,
@@ -146,7 +177,8 @@ std::span<const Op> loss_ops() {
          .fuser = FuserClass::row_reduction,
          // an exponential, a subtraction, a comparison and a product
          .flops = [](auto inputs, auto, const Attributes&) { return 13 * inputs[1].shape.elements(); },
-         .definition = cross_entropy_grad_definition},
+         .definition = cross_entropy_grad_definition,
+         .padding = pass_cross_entropy_grad},
         {.name = "linear_cross_entropy",
          .least_inputs = 3,
          .most_inputs = 4,
@@ -154,7 +186,9 @@ std::span<const Op> loss_ops() {
          .no_gradient = "it gives its gradients itself, and is made after differentiation",
          .fuser = FuserClass::opaque,
          .flops = linear_cross_entropy_flops,
-         .definition = linear_cross_entropy_definition},
+         .definition = linear_cross_entropy_definition,
+         .padding = pass_linear_cross_entropy,
+         .gains_by_padding = true},
     };
     return rows;
 }

@@ -1,5 +1,7 @@
-// Operations that move elements and compute nothing. reshape, stop_gradient and cuts along the outermost axis
-// are views: the memory plan gives them no memory of their own.
+// Operations that move elements and compute nothing. Some are views: the memory plan gives them no memory of
+// their own.
+#include <algorithm>
+
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa {
@@ -181,6 +183,54 @@ std::vector<Tensor> embedding_gradient(const GradientCall& c) {
             Tensor{}};
 }
 
+/// Whether a cut along the node's axis is one piece of memory: nothing but extents of 1 lies outside of it.
+bool cuts_one_piece(const Graph& graph, const Node& node) {
+    const Shape& shape = graph.type(node.inputs[0]).shape;
+    for (int axis = 0; axis < node.attributes.integer("axis"); ++axis)
+        if (shape[axis] != 1) return false;
+    return true;
+}
+
+std::optional<std::int64_t> view_slice(const Graph& graph, const Node& node, int) {
+    if (!cuts_one_piece(graph, node)) return std::nullopt;
+    const Type& type = graph.type(node.inputs[0]);
+    const std::int64_t extent = type.shape[static_cast<int>(node.attributes.integer("axis"))];
+    return extent == 0 ? 0 : type.bytes() / extent * node.attributes.integer("start");
+}
+
+std::optional<std::int64_t> view_split(const Graph& graph, const Node& node, int output) {
+    if (!cuts_one_piece(graph, node)) return std::nullopt;
+    return output * node.outputs[0].bytes();
+}
+
+/// Zeros behind the rows of a state that keeps as many there.
+std::optional<std::int64_t> view_pad(const Graph& graph, const Node& node, int) {
+    const int state = graph.state_of(node.inputs[0].node);
+    if (state < 0 || node.attributes.integer("axis") != 0 || node.attributes.integer("before") != 0 ||
+        node.attributes.integer("after") > graph.states()[static_cast<std::size_t>(state)].zero_rows)
+        return std::nullopt;
+    return 0;
+}
+
+std::optional<LongerOutputs> pass_reshape(const LongerOperands& x) {
+    const Shape &from = x.type(0).shape, &to = x.node.outputs[0].shape;
+    std::int64_t before = 1, passed = 1;
+    for (int axis = 0; axis < x.axes[0]; ++axis) before *= from[axis];
+    for (int axis = 0; axis < to.rank(); passed *= to[axis++]) {
+        if (passed != before || to[axis] != x.rows) continue;
+        Shape longer = to;
+        longer[axis] += x.zero_rows;
+        return LongerOutputs{{axis}, x.node.attributes.with("shape", longer.extents())};
+    }
+    return std::nullopt;
+}
+
+std::optional<LongerOutputs> pass_transpose(const LongerOperands& x) {
+    const auto& order = x.node.attributes.list("order");
+    const auto axis = std::find(order.begin(), order.end(), x.axes[0]) - order.begin();
+    return LongerOutputs{{static_cast<int>(axis)}, x.node.attributes};
+}
+
 }  // namespace
 
 std::span<const Op> movement_ops() {
@@ -188,18 +238,33 @@ std::span<const Op> movement_ops() {
         {.name = "reshape",
          .types = reshape_types,
          .gradient = reshape_gradient,
-         .fuser = FuserClass::movement},
+         .fuser = FuserClass::movement,
+         .view = whole_operand,
+         .padding = pass_reshape},
         {.name = "transpose",
          .types = transpose_types,
          .gradient = transpose_gradient,
-         .fuser = FuserClass::movement},
+         .fuser = FuserClass::movement,
+         .padding = pass_transpose},
         {.name = "broadcast",
          .types = broadcast_types,
          .gradient = broadcast_gradient,
          .fuser = FuserClass::movement},
-        {.name = "slice", .types = slice_types, .gradient = slice_gradient, .fuser = FuserClass::movement},
-        {.name = "pad", .types = pad_types, .gradient = pad_gradient, .fuser = FuserClass::movement},
-        {.name = "split", .types = split_types, .gradient = split_gradient, .fuser = FuserClass::movement},
+        {.name = "slice",
+         .types = slice_types,
+         .gradient = slice_gradient,
+         .fuser = FuserClass::movement,
+         .view = view_slice},
+        {.name = "pad",
+         .types = pad_types,
+         .gradient = pad_gradient,
+         .fuser = FuserClass::movement,
+         .view = view_pad},
+        {.name = "split",
+         .types = split_types,
+         .gradient = split_gradient,
+         .fuser = FuserClass::movement,
+         .view = view_split},
         {.name = "concat",
          .least_inputs = 1,
          .most_inputs = 1 << 16,

@@ -56,6 +56,15 @@ std::vector<Tensor> max_gradient(const GradientCall& c) {
     return {is_maximum * (with_axes(c, c.cotangents[0]) / count)};
 }
 
+std::optional<LongerOutputs> pass_sum(const LongerOperands& x) {
+    int axis = x.axes[0];
+    for (const std::int64_t summed : x.node.attributes.list("axes")) {
+        if (summed == x.axes[0]) return LongerOutputs{{-1}, x.node.attributes};
+        if (summed < x.axes[0] && !x.node.attributes.flag("keep")) --axis;
+    }
+    return LongerOutputs{{axis}, x.node.attributes};
+}
+
 }  // namespace
 
 std::span<const Op> reduction_ops() {
@@ -65,7 +74,8 @@ std::span<const Op> reduction_ops() {
          .gradient = sum_gradient,
          .autocast = AutocastClass::fp32,
          .fuser = FuserClass::row_reduction,
-         .flops = flops_per_input<1>},
+         .flops = flops_per_input<1>,
+         .padding = pass_sum},
         {.name = "max",
          .types = reduction_types,
          .gradient = max_gradient,

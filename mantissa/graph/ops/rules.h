@@ -53,6 +53,9 @@ std::int64_t flops_per_input(std::span<const Type> inputs, std::span<const Type>
     return each * inputs[0].shape.elements();
 }
 
+/// The view rule of an operation that renames the memory of its operand.
+inline std::optional<std::int64_t> whole_operand(const Graph&, const Node&, int) { return 0; }
+
 /// Composites are computed in FP32 whatever they are stored in.
 inline Tensor as_f32(Tensor x) { return x.dtype() == DType::f64 ? x : cast(x, DType::f32); }
 

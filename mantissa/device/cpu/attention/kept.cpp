@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/formats.h"
@@ -16,10 +17,10 @@ RowProductKernels row_products(Isa isa) {
     return isa == Isa::avx2 ? row_product_avx2() : row_product_avx512();
 }
 
-std::int64_t in_lines(std::int64_t floats) { return (floats + 15) / 16 * 16; }
+std::int64_t floats_in_lines(std::int64_t floats) { return rounded_up(floats, 16); }
 
 /// A worker's memory in floats: the query or the result, then the scores.
-std::int64_t floats_of_worker(const KeptAttention& p) { return in_lines(p.head_size) + in_lines(p.keys); }
+std::int64_t floats_of_worker(const KeptAttention& p) { return floats_in_lines(p.head_size) + floats_in_lines(p.keys); }
 
 void read_query(const KeptAttention& p, std::int64_t row, float* to) {
     for (std::int64_t d = 0; d < p.head_size; ++d)
@@ -59,7 +60,7 @@ void kept_attention(const KeptAttention& p, ThreadPool& pool, Isa isa) {
     pool.for_each_block(p.heads * p.queries, [&](std::int64_t item, int worker) {
         const std::int64_t head = item / p.queries, keys = p.positions[item % p.queries] + 1;
         float* const row = p.workspace + worker * floats_of_worker(p);
-        float* const scores = row + in_lines(p.head_size);
+        float* const scores = row + floats_in_lines(p.head_size);
         read_query(p, item, row);
         products[static_cast<std::size_t>(PanelSource::along_depth)][type]({.row = row,
                                                                             .b = in_head(p.k, head),

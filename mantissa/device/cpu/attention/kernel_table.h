@@ -36,7 +36,7 @@ struct TransposedOperand {
 
 struct AttentionKernels {
     const char* name;
-    /// Of what the size of heads must be a multiple. Above 1 tensors are of BF16: products take pairs, or
+    /// The size of heads must be a multiple of it. Above 1 tensors are of BF16: products take pairs, or
     /// tiles.
     std::int64_t head_unit = 1;
     /// Not null where products sum over positions along the rows of an operand: v forward, q and do backward

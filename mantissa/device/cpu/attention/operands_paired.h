@@ -46,7 +46,7 @@ struct PairedOperands : VectorProducts {
         return {reinterpret_cast<const float*>(x.data), x.stride / 2};
     }
 
-    /// Of the factor the sign is taken, which rounds nothing, so that scales are never negative.
+    /// Takes the sign of the factor, which rounds nothing, so that scales are never negative.
     MANTISSA_LANES void positions(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t width,
                                   float factor, const Block& block) {
         const auto signs = Lanes::integer(factor < 0 ? static_cast<int>(0x80008000u) : 0);

@@ -6,7 +6,7 @@
 
 namespace mantissa::cpu {
 
-/// Of [B, H, positions, D], one element after another.
+/// Strides of [B, H, positions, D], one element after another.
 constexpr HeadStrides dense_strides(std::int64_t heads, std::int64_t positions, std::int64_t head_size) {
     return {.sequence = heads * positions * head_size, .head = positions * head_size, .position = head_size};
 }

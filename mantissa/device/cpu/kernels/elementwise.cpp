@@ -9,7 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/kernels/scalar.h"
-#include "mantissa/device/cpu/kernels/walk.h"
+#include "mantissa/device/cpu/kernels/strided_loops.h"
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/formats.h"
@@ -19,12 +19,12 @@ namespace mantissa::cpu {
 
 namespace {
 
-std::shared_ptr<const Walk> make_walk(const Problem& problem) {
+std::shared_ptr<const StridedLoops> make_loops(const Problem& problem) {
     const Shape& shape = problem.outputs[0].shape;
     std::vector<std::vector<std::int64_t>> strides;
     for (const Type& input : problem.inputs) strides.push_back(broadcast_strides(input.shape, shape));
     strides.push_back(shape.strides());
-    return std::make_shared<const Walk>(shape.extents(), strides);
+    return std::make_shared<const StridedLoops>(shape.extents(), strides);
 }
 
 // The plain loops take any strides and are not specialised for them: what is large and FP32 or shorter does
@@ -32,11 +32,11 @@ std::shared_ptr<const Walk> make_walk(const Problem& problem) {
 
 template <class In, class Out, class Function>
 Launch unary(const Problem& problem, const Context& context, Function function) {
-    return [walk = make_walk(problem), &pool = context.pool, function](const Operands& operands) {
+    return [loops = make_loops(problem), &pool = context.pool, function](const Operands& operands) {
         const In* x = operands.input<In>(0);
         Out* y = operands.output<Out>(0);
-        const std::int64_t step = walk->inner.strides[0];
-        walk->for_each_piece(pool, [&](const Walk::Strides& start, std::int64_t count) {
+        const std::int64_t step = loops->inner.strides[0];
+        loops->for_each_piece(pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
             for (std::int64_t i = 0; i < count; ++i)
                 y[start[1] + i] = stored_as<Out>(function(number(x[start[0] + i * step])));
         });
@@ -45,12 +45,12 @@ Launch unary(const Problem& problem, const Context& context, Function function) 
 
 template <class A, class B, class Out, class Function>
 Launch binary(const Problem& problem, const Context& context, Function function) {
-    return [walk = make_walk(problem), &pool = context.pool, function](const Operands& operands) {
+    return [loops = make_loops(problem), &pool = context.pool, function](const Operands& operands) {
         const A* x = operands.input<A>(0);
         const B* z = operands.input<B>(1);
         Out* y = operands.output<Out>(0);
-        const std::int64_t x_step = walk->inner.strides[0], z_step = walk->inner.strides[1];
-        walk->for_each_piece(pool, [&](const Walk::Strides& start, std::int64_t count) {
+        const std::int64_t x_step = loops->inner.strides[0], z_step = loops->inner.strides[1];
+        loops->for_each_piece(pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
             for (std::int64_t i = 0; i < count; ++i)
                 y[start[2] + i] = stored_as<Out>(
                     function(number(x[start[0] + i * x_step]), number(z[start[1] + i * z_step])));
@@ -60,12 +60,12 @@ Launch binary(const Problem& problem, const Context& context, Function function)
 
 template <class T>
 Launch select(const Problem& problem, const Context& context) {
-    return [walk = make_walk(problem), &pool = context.pool](const Operands& operands) {
+    return [loops = make_loops(problem), &pool = context.pool](const Operands& operands) {
         const bool* condition = operands.input<bool>(0);
         const T *x = operands.input<T>(1), *z = operands.input<T>(2);
         T* y = operands.output<T>(0);
-        const auto& step = walk->inner.strides;
-        walk->for_each_piece(pool, [&](const Walk::Strides& start, std::int64_t count) {
+        const auto& step = loops->inner.strides;
+        loops->for_each_piece(pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
             for (std::int64_t i = 0; i < count; ++i)
                 y[start[3] + i] =
                     condition[start[0] + i * step[0]] ? x[start[1] + i * step[1]] : z[start[2] + i * step[2]];
@@ -85,9 +85,9 @@ std::string refuse_unless_runs(const Problem& problem) {
             return fmt::format("it computes in f32, got {}", problem.inputs[i].text());
     if (!is_vector_format(problem.outputs[0].dtype))
         return fmt::format("it computes in f32, got {}", problem.outputs[0].text());
-    const std::shared_ptr<const Walk> walk = make_walk(problem);
+    const std::shared_ptr<const StridedLoops> loops = make_loops(problem);
     for (std::size_t i = 0; i < problem.inputs.size(); ++i)
-        if (walk->inner.strides[i] > 1) return fmt::format("operand {} is not dense along the last axis", i);
+        if (loops->inner.strides[i] > 1) return fmt::format("operand {} is not dense along the last axis", i);
     return "";
 }
 
@@ -112,20 +112,20 @@ Launch by_runs(const Problem& problem, const Context& context, ElementwiseFuncti
     const Type& y = problem.outputs[0];
     // Large outputs are not read again from a cache; one written over its operand is in the cache already.
     const bool large = y.bytes() >= streaming_bytes;
-    return [walk = make_walk(problem), &pool = context.pool, &kernels = row_kernels(context.isa), function,
+    return [loops = make_loops(problem), &pool = context.pool, &kernels = row_kernels(context.isa), function,
             dtypes, dtype = y.dtype, large](const Operands& o) {
         const std::size_t first = dtypes[0] == DType::boolean ? 1 : 0;
         bool in_place = false;
         for (const std::byte* input : o.inputs) in_place = in_place || input == o.outputs[0];
         const Stores stores = large && !in_place ? Stores::streaming : Stores::plain;
-        walk->for_each_piece(pool, [&](const Walk::Strides& start, std::int64_t count) {
+        loops->for_each_piece(pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
             Elementwise p{.function = function, .count = count};
             for (std::size_t i = first; i < dtypes.size(); ++i)
                 p.operands[i - first] = {{element(o.inputs[i], dtypes[i], start[i]), dtypes[i]},
-                                         walk->inner.strides[i] == 0};
+                                         loops->inner.strides[i] == 0};
             if (first == 1) {
                 p.condition = o.input<bool>(0) + start[0];
-                p.condition_repeats = walk->inner.strides[0] == 0;
+                p.condition_repeats = loops->inner.strides[0] == 0;
             }
             p.y = {o.outputs[0] + start[dtypes.size()] * static_cast<std::int64_t>(size_of(dtype)), dtype};
             kernels.elementwise(p, stores);

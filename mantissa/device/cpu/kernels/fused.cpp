@@ -38,7 +38,7 @@ Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
     return partition;
 }
 
-NestOrReason nest_of(const Graph& body) {
+OrReason<Nest> nest_of(const Graph& body) {
     std::vector<NodeId> nodes;
     for (std::size_t id = 0; id < body.size(); ++id)
         if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
@@ -47,8 +47,8 @@ NestOrReason nest_of(const Graph& body) {
 
 /// The elements that the loops go over.
 std::int64_t domain_of(const Graph& body) {
-    const Nest nest = nest_of(body).nest;
-    return nest.rows * nest.columns;
+    const OrReason<Nest> nest = nest_of(body);
+    return nest->rows * nest->columns;
 }
 
 /// Large outputs go past the caches where their rows start on cache lines.
@@ -126,7 +126,7 @@ struct Bound {
 
 std::string refuse(const Problem& problem) {
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return reason;
-    return nest_of(problem.attributes.body("body").graph()).reason;
+    return nest_of(problem.attributes.body("body").graph()).reason();
 }
 
 }  // namespace

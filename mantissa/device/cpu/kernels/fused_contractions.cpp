@@ -115,7 +115,7 @@ std::string refuse(const Problem& problem, const ContractionUnit& unit) {
     if (std::string reason = unit.refusal(inner.problem()); !reason.empty()) return reason;
     if (std::string reason = refusal(contraction_problem(inner, unit), unit.isa); !reason.empty())
         return reason;
-    return nest_of_tail(contraction_tail(inner.body)->graph).reason;
+    return nest_of_tail(contraction_tail(inner.body)->graph).reason();
 }
 
 /// Bytes of the contraction's workspace, in whole cache lines.

@@ -6,19 +6,19 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
-#include "mantissa/device/cpu/kernels/walk.h"
+#include "mantissa/device/cpu/kernels/strided_loops.h"
 
 namespace mantissa::cpu {
 
 namespace {
 
-/// Copies of `element` bytes along a walk of (source, target).
+/// Copies of `element` bytes from where the loops read to where they write.
 template <class T>
-void copy_elements(const Walk& walk, const std::byte* from, std::byte* to, ThreadPool& pool) {
+void copy_elements(const StridedLoops& loops, const std::byte* from, std::byte* to, ThreadPool& pool) {
     const T* source = reinterpret_cast<const T*>(from);
     T* target = reinterpret_cast<T*>(to);
-    const std::int64_t a = walk.inner.strides[0], b = walk.inner.strides[1];
-    walk.for_each_piece(pool, [&](const Walk::Strides& start, std::int64_t count) {
+    const std::int64_t a = loops.inner.strides[0], b = loops.inner.strides[1];
+    loops.for_each_piece(pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
         const T* x = source + start[0];
         T* y = target + start[1];
         if (a == 1 && b == 1)
@@ -30,23 +30,23 @@ void copy_elements(const Walk& walk, const std::byte* from, std::byte* to, Threa
     });
 }
 
-void copy_along(const Walk& walk, std::size_t element, const std::byte* from, std::byte* to,
+void copy_along(const StridedLoops& loops, std::size_t element, const std::byte* from, std::byte* to,
                 ThreadPool& pool) {
     switch (element) {
         case 1:
-            return copy_elements<std::uint8_t>(walk, from, to, pool);
+            return copy_elements<std::uint8_t>(loops, from, to, pool);
         case 2:
-            return copy_elements<std::uint16_t>(walk, from, to, pool);
+            return copy_elements<std::uint16_t>(loops, from, to, pool);
         case 4:
-            return copy_elements<std::uint32_t>(walk, from, to, pool);
+            return copy_elements<std::uint32_t>(loops, from, to, pool);
         default:
-            return copy_elements<std::uint64_t>(walk, from, to, pool);
+            return copy_elements<std::uint64_t>(loops, from, to, pool);
     }
 }
 
 /// One strided copy between parts of two tensors.
 struct Piece {
-    Walk walk;
+    StridedLoops loops;
     std::int64_t from = 0;  ///< offsets in bytes
     std::int64_t to = 0;
     std::size_t input = 0;
@@ -57,7 +57,7 @@ Launch copy_pieces(std::vector<Piece> pieces, std::size_t element, const Context
     return [pieces = std::make_shared<const std::vector<Piece>>(std::move(pieces)), element,
             &pool = context.pool](const Operands& operands) {
         for (const Piece& piece : *pieces)
-            copy_along(piece.walk, element, operands.inputs[piece.input] + piece.from,
+            copy_along(piece.loops, element, operands.inputs[piece.input] + piece.from,
                        operands.outputs[piece.output] + piece.to, pool);
     };
 }
@@ -76,20 +76,20 @@ Launch prepare_transpose(const Problem& problem, const Context& context) {
     for (std::int64_t axis : problem.attributes.list("order"))
         from.push_back(dense[static_cast<std::size_t>(axis)]);
     const Shape& shape = problem.outputs[0].shape;
-    return copy_pieces({{.walk = Walk(shape.extents(), {from, shape.strides()})}},
+    return copy_pieces({{.loops = StridedLoops(shape.extents(), {from, shape.strides()})}},
                        size_of(problem.inputs[0].dtype), context);
 }
 
 Launch prepare_broadcast(const Problem& problem, const Context& context) {
     const Shape& shape = problem.outputs[0].shape;
     const auto from = broadcast_strides(problem.inputs[0].shape, shape);
-    return copy_pieces({{.walk = Walk(shape.extents(), {from, shape.strides()})}},
+    return copy_pieces({{.loops = StridedLoops(shape.extents(), {from, shape.strides()})}},
                        size_of(problem.inputs[0].dtype), context);
 }
 
 Launch prepare_slice(const Problem& problem, const Context& context) {
     const Type &x = problem.inputs[0], &y = problem.outputs[0];
-    return copy_pieces({{.walk = Walk(y.shape.extents(), {x.shape.strides(), y.shape.strides()}),
+    return copy_pieces({{.loops = StridedLoops(y.shape.extents(), {x.shape.strides(), y.shape.strides()}),
                          .from = part_offset(x, axis_of(problem), problem.attributes.integer("start"))}},
                        size_of(x.dtype), context);
 }
@@ -99,7 +99,7 @@ Launch prepare_split(const Problem& problem, const Context& context) {
     const int axis = axis_of(problem);
     std::vector<Piece> pieces;
     for (std::size_t i = 0; i < problem.outputs.size(); ++i)
-        pieces.push_back({.walk = Walk(y.shape.extents(), {x.shape.strides(), y.shape.strides()}),
+        pieces.push_back({.loops = StridedLoops(y.shape.extents(), {x.shape.strides(), y.shape.strides()}),
                           .from = part_offset(x, axis, static_cast<std::int64_t>(i) * y.shape[axis]),
                           .output = i});
     return copy_pieces(std::move(pieces), size_of(x.dtype), context);
@@ -112,7 +112,7 @@ Launch prepare_concat(const Problem& problem, const Context& context) {
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
         const Shape& part = problem.inputs[i].shape;
-        pieces.push_back({.walk = Walk(part.extents(), {part.strides(), y.shape.strides()}),
+        pieces.push_back({.loops = StridedLoops(part.extents(), {part.strides(), y.shape.strides()}),
                           .to = part_offset(y, axis, offset),
                           .input = i});
         offset += part[axis];
@@ -123,7 +123,7 @@ Launch prepare_concat(const Problem& problem, const Context& context) {
 Launch prepare_pad(const Problem& problem, const Context& context) {
     const Type &x = problem.inputs[0], &y = problem.outputs[0];
     const Launch copy =
-        copy_pieces({{.walk = Walk(x.shape.extents(), {x.shape.strides(), y.shape.strides()}),
+        copy_pieces({{.loops = StridedLoops(x.shape.extents(), {x.shape.strides(), y.shape.strides()}),
                       .to = part_offset(y, axis_of(problem), problem.attributes.integer("before"))}},
                     size_of(x.dtype), context);
     return [copy, bytes = static_cast<std::size_t>(y.bytes())](const Operands& operands) {
@@ -136,8 +136,8 @@ Launch prepare_pad(const Problem& problem, const Context& context) {
 Launch prepare_write_slice(const Problem& problem, const Context& context) {
     const Type &x = problem.inputs[0], &part = problem.inputs[1];
     const int axis = axis_of(problem);
-    const auto walk = std::make_shared<const Walk>(part.shape.extents(),
-                                                   std::vector{part.shape.strides(), x.shape.strides()});
+    const auto loops = std::make_shared<const StridedLoops>(
+        part.shape.extents(), std::vector{part.shape.strides(), x.shape.strides()});
     return [=, length = part.shape[axis], extent = x.shape[axis], step = part_offset(x, axis, 1),
             element = size_of(x.dtype), bytes = static_cast<std::size_t>(x.bytes()),
             &pool = context.pool](const Operands& operands) {
@@ -147,7 +147,7 @@ Launch prepare_write_slice(const Problem& problem, const Context& context) {
                 fmt::format("write_slice: [{}, {}) is outside an axis of {}", start, start + length, extent));
         if (operands.outputs[0] != operands.inputs[0])
             std::memcpy(operands.outputs[0], operands.inputs[0], bytes);
-        copy_along(*walk, element, operands.inputs[1], operands.outputs[0] + start * step, pool);
+        copy_along(*loops, element, operands.inputs[1], operands.outputs[0] + start * step, pool);
     };
 }
 

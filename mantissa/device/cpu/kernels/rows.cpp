@@ -354,7 +354,7 @@ std::int64_t no_workspace(const Problem&) { return 0; }
 
 std::vector<std::vector<int>> write_over_nothing(const Problem&) { return {}; }
 
-/// Of an embedding's gradient.
+/// For an embedding's gradient.
 std::vector<std::vector<int>> write_over_addend(const Problem& problem) {
     if (problem.inputs.size() < 3) return {};
     return {{2}};

@@ -18,7 +18,7 @@ constexpr float ln_of_2 = 0x1.62e430p-1f;
 /// Below every base that is set: nothing is summed yet.
 constexpr float no_base = -1e30f;
 
-/// Of a logit some 7e8 the base is a multiple of 64; beyond, y may be anything.
+/// For a logit of some 7e8 the base is a multiple of 64; beyond, y may be anything.
 constexpr float largest_base = 0x1p30f;
 
 /// The largest y is about 2^headroom where a base is set, and stays below 2^limit until it is set again. BF16
@@ -45,7 +45,7 @@ MANTISSA_LANES void stream_two(T* to, Float first, Float second) {
     store(to + 16, second, Whole{}, true);
 }
 
-/// Of a whole number: exactly, or 2^-126 where that is too small.
+/// 2^y of a whole number: exactly, or 2^-126 where that is too small.
 MANTISSA_LONG_LANES Float whole_power_of_two(Float y) {
     return elementary::exp2_inside(lanes, Lanes::maximum(Lanes::constant(elementary::exp2_least), y));
 }
@@ -61,7 +61,7 @@ struct Strip {
 
     std::int64_t at() const { return b.group * p.stride + b.column + column; }
     const float* x(std::int64_t i) const { return b.logits + i * b.leading + column; }
-    /// Of class i of the group.
+    /// Exponentials of class i of the group.
     X* of_group(std::int64_t i) const { return y + (b.group_begin - b.row + i) * p.stride + column; }
     std::int64_t made() const { return b.row - b.group_begin; }
 };

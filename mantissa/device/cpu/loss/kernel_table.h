@@ -48,7 +48,7 @@ struct TokenTotals {
     float* total_bases = nullptr;  // [tokens]
 };
 
-/// Of some classes of one group: to = y * factor.
+/// For some classes of one group: to = y * factor.
 struct LogitGradients {
     const void* y = nullptr;  // [rows, y_leading]
     std::int64_t y_leading = 0;

@@ -48,12 +48,12 @@ ModeKernel mode_kernel(MatrixMode mode, Isa isa);
 ModeKernel mode_kernel_generic(MatrixMode mode);
 ModeKernel mode_kernel_avx2(MatrixMode mode);
 ModeKernel mode_kernel_avx512_f64();
-/// Of FP16 numbers widened to FP32.
+/// For FP16 numbers widened to FP32.
 ModeKernel mode_kernel_avx512_f16();
 ModeKernel mode_kernel_avx512_fp16();
 ModeKernel mode_kernel_avx512_vnni();
 ModeKernel mode_kernel_amx_s8();
-/// Of one of the two binary modes.
+/// For one of the two binary modes.
 ModeKernel mode_kernel_avx512_vpopcntdq(MatrixMode mode);
 
 }  // namespace mantissa::cpu

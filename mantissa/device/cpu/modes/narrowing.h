@@ -1,12 +1,10 @@
-// FP32 numbers stored in fewer bits, array by array: whole numbers of 8 and 4 bits, signs, and BF16 rounded
-// stochastically. Vector versions of mantissa/numerics/integer_formats.h and stochastic.h, with the same
-// bits.
+// FP32 numbers stored in fewer bits, array by array: whole numbers of 8 and 4 bits, and signs. Vector
+// versions of mantissa/numerics/integer_formats.h, with the same bits.
 #pragma once
 
 #include <cstdint>
 
 #include "mantissa/device/cpu/isa.h"
-#include "mantissa/numerics/sixteen_bit.h"
 
 namespace mantissa::cpu {
 
@@ -17,8 +15,6 @@ struct NarrowingKernels {
     void (*to_s4)(const float* from, float factor, std::uint8_t* to, std::int64_t count);
     /// Signs, packed. Of a count that is no multiple of 8, the last bits are 0.
     void (*to_b1)(const float* from, std::uint8_t* to, std::int64_t count);
-    /// to[i] = to_bf16_stochastic(from[i], random[i]).
-    void (*to_bf16_stochastic)(const float* from, const std::uint32_t* random, BF16* to, std::int64_t count);
 };
 
 const NarrowingKernels& narrowing_kernels(Isa isa);

@@ -29,20 +29,6 @@ struct Avx2Narrowing {
         return static_cast<std::uint16_t>(_mm256_movemask_ps(_mm256_loadu_ps(x)) |
                                           _mm256_movemask_ps(_mm256_loadu_ps(x + 8)) << 8);
     }
-    static __m256i stochastic(const float* x, const std::uint32_t* random) {
-        const __m256 value = _mm256_loadu_ps(x);
-        const __m256i bits = _mm256_castps_si256(value);
-        const __m256i below = _mm256_and_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(random)),
-                                               _mm256_set1_epi32(0xffff));
-        const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, below), 16);
-        const __m256i quiet = _mm256_or_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(0x40));
-        const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(value, value, _CMP_UNORD_Q));
-        return _mm256_blendv_epi8(rounded, quiet, nan);
-    }
-    static void store_stochastic(BF16* to, const float* x, const std::uint32_t* random) {
-        const __m256i words = _mm256_packus_epi32(stochastic(x, random), stochastic(x + 8, random + 8));
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(words, 0xd8));
-    }
 };
 
 }  // namespace

@@ -20,16 +20,6 @@ struct Avx512Narrowing {
         _mm_storeu_si128(reinterpret_cast<__m128i*>(to), bytes);
     }
     static std::uint16_t signs(const float* x) { return _mm512_movepi32_mask(_mm512_loadu_si512(x)); }
-    static void store_stochastic(BF16* to, const float* x, const std::uint32_t* random) {
-        const __m512 value = _mm512_loadu_ps(x);
-        const __m512i bits = _mm512_castps_si512(value);
-        const __m512i below = _mm512_and_si512(_mm512_loadu_si512(random), _mm512_set1_epi32(0xffff));
-        const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, below), 16);
-        const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(0x40));
-        const __mmask16 nan = _mm512_cmp_ps_mask(value, value, _CMP_UNORD_Q);
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to),
-                            _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(nan, rounded, quiet)));
-    }
 };
 
 }  // namespace

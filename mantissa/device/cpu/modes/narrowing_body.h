@@ -12,19 +12,19 @@ namespace {
 
 constexpr std::int64_t at_once = 16;
 
-/// Calls `step(from, to, place)` for every 16 numbers; the last, fewer ones stand in a block of their own,
+/// Calls `step(from, to)` for every 16 numbers; the last, fewer ones stand in a block of their own,
 /// zeros behind them, and what becomes of it is copied: `stored(count)` elements of `to`.
 template <class To, class Step, class Stored>
 [[gnu::always_inline]] inline void in_steps(const float* from, To* to, std::int64_t count, Step step,
                                             Stored stored) {
     std::int64_t done = 0;
-    for (; done + at_once <= count; done += at_once) step(from + done, to + stored(done), done);
+    for (; done + at_once <= count; done += at_once) step(from + done, to + stored(done));
     const std::int64_t rest = count - done;
     if (rest == 0) return;
     float last[at_once] = {};
     To narrowed[at_once];
     for (std::int64_t i = 0; i < rest; ++i) last[i] = from[done + i];
-    step(last, narrowed, done);
+    step(last, narrowed);
     for (std::int64_t i = 0; i < stored(rest); ++i) to[stored(done) + i] = narrowed[i];
 }
 
@@ -32,7 +32,7 @@ template <class Lanes>
 void narrow_to_s8(const float* from, float factor, std::int8_t* to, std::int64_t count) {
     in_steps(
         from, to, count,
-        [factor](const float* x, std::int8_t* out, std::int64_t) {
+        [factor](const float* x, std::int8_t* out) {
             Lanes::store_bytes(out, Lanes::whole_bytes(x, factor, -128, 127));
         },
         [](std::int64_t n) { return n; });
@@ -42,7 +42,7 @@ template <class Lanes>
 void narrow_to_s4(const float* from, float factor, std::uint8_t* to, std::int64_t count) {
     in_steps(
         from, to, count,
-        [factor](const float* x, std::uint8_t* out, std::int64_t) {
+        [factor](const float* x, std::uint8_t* out) {
             const __m128i bytes = Lanes::whole_bytes(x, factor, -8, 7);
             // Of two neighbouring bytes, the lower half of each into one.
             const __m128i low = _mm_and_si128(bytes, _mm_set1_epi16(0x000f));
@@ -57,7 +57,7 @@ template <class Lanes>
 void narrow_to_b1(const float* from, std::uint8_t* to, std::int64_t count) {
     in_steps(
         from, to, count,
-        [](const float* x, std::uint8_t* out, std::int64_t) {
+        [](const float* x, std::uint8_t* out) {
             const std::uint16_t signs = Lanes::signs(x);
             __builtin_memcpy(out, &signs, sizeof signs);
         },
@@ -65,20 +65,8 @@ void narrow_to_b1(const float* from, std::uint8_t* to, std::int64_t count) {
 }
 
 template <class Lanes>
-void narrow_to_bf16_stochastic(const float* from, const std::uint32_t* random, BF16* to, std::int64_t count) {
-    std::uint32_t last[at_once] = {};
-    for (std::int64_t i = count - count % at_once; i < count; ++i) last[i % at_once] = random[i];
-    in_steps(
-        from, to, count,
-        [random, count, &last](const float* x, BF16* out, std::int64_t place) {
-            Lanes::store_stochastic(out, x, place + at_once <= count ? random + place : last);
-        },
-        [](std::int64_t n) { return n; });
-}
-
-template <class Lanes>
-constexpr NarrowingKernels narrowing_kernels_of{narrow_to_s8<Lanes>, narrow_to_s4<Lanes>, narrow_to_b1<Lanes>,
-                                                narrow_to_bf16_stochastic<Lanes>};
+constexpr NarrowingKernels narrowing_kernels_of{narrow_to_s8<Lanes>, narrow_to_s4<Lanes>,
+                                                narrow_to_b1<Lanes>};
 
 }  // namespace
 

@@ -2,7 +2,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/numerics/integer_formats.h"
-#include "mantissa/numerics/stochastic.h"
 
 namespace mantissa::cpu {
 
@@ -26,15 +25,10 @@ void narrow_to_b1(const float* from, std::uint8_t* to, std::int64_t count) {
     }
 }
 
-void narrow_to_bf16_stochastic(const float* from, const std::uint32_t* random, BF16* to, std::int64_t count) {
-    for (std::int64_t i = 0; i < count; ++i) to[i] = to_bf16_stochastic(from[i], random[i]);
-}
-
 }  // namespace
 
 const NarrowingKernels& narrowing_kernels_generic() {
-    static constexpr NarrowingKernels kernels{narrow_to_s8, narrow_to_s4, narrow_to_b1,
-                                              narrow_to_bf16_stochastic};
+    static constexpr NarrowingKernels kernels{narrow_to_s8, narrow_to_s4, narrow_to_b1};
     return kernels;
 }
 

@@ -11,7 +11,7 @@ constexpr std::int64_t row_mode_step = 64;
 
 /// sums[j] = sum over k of row[k] * b(j, k), exactly.
 struct RowMode {
-    /// Of bytes: the numbers of the row, filled up with zeros to whole steps. Of half bytes: those of even
+    /// For bytes: the numbers of the row, filled up with zeros to whole steps. For half bytes: those of even
     /// place so, then those of odd place, each filled up.
     const std::int8_t* row = nullptr;
     std::int32_t row_sum = 0;         ///< of all numbers of the row

@@ -47,7 +47,7 @@ MANTISSA_LANES Float load_ahead(const T* from, Extent extent) {
     __builtin_prefetch(ahead_of(from));
     return load(from, extent);
 }
-/// Of rows that are walked over more than once: each walk fetches a part of the next rows, so that memory is
+/// For rows that are walked over more than once: each walk fetches a part of the next rows, so that memory is
 /// never idle. Into L2: lines on their way to L1 take the buffers that the walk's own loads and stores need
 /// (gradients of softmax and layer norm ran at 0.8 of the speed).
 template <class T>
@@ -118,13 +118,13 @@ MANTISSA_LANES void for_lines(Y* y, std::int64_t count, bool stream, Value value
         store(y + first + offset, value(first + offset, extent), extent, stream);
     });
 }
-/// Of results of arithmetic.
+/// Stores results of arithmetic.
 template <class Y, class Value>
 MANTISSA_LANES void for_stored_lanes(Y* y, std::int64_t count, bool stream, Value value) {
     for_lines(y, count, stream, value,
               [&](Y* to, Float a, Float b) MANTISSA_BODY { store_results(to, a, b, stream); });
 }
-/// Of numbers that are only moved or rounded, subnormals among them.
+/// Stores numbers that are only moved or rounded, subnormals among them.
 template <class Y, class Value>
 MANTISSA_LANES void for_moved_lanes(Y* y, std::int64_t count, bool stream, Value value) {
     for_lines(y, count, stream, value,

@@ -20,7 +20,7 @@ MANTISSA_LANES float one_log(float x) {
     return lane[0];
 }
 
-/// Of logits that are looked at together.
+/// Logits that are looked at together.
 constexpr std::int64_t loss_chunk = 1024;
 
 /// How far above the shift a logit may lie: its exponential carries the rounding of a difference of as much,

@@ -63,7 +63,7 @@ struct Lanes {
         return {_mm256_permutevar8x32_ps(all, index.low), _mm256_permutevar8x32_ps(all, index.high)};
     }
 
-    /// Of `count` booleans, or of one that stands for all.
+    /// Mask of `count` booleans, or of one that stands for all.
     MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
         alignas(16) unsigned char bytes[16] = {};
         if (repeats)

@@ -70,7 +70,7 @@ struct Lanes {
         return _mm512_permutexvar_ps(index, _mm512_broadcast_f32x8(_mm256_loadu_ps(table)));
     }
 
-    /// Of `count` booleans, or of one that stands for all.
+    /// Mask of `count` booleans, or of one that stands for all.
     MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
         if (repeats) return *from ? first(16) : Mask{0};
         const __m128i bytes = _mm_maskz_loadu_epi8(first(count), from);

@@ -89,7 +89,7 @@ struct Lanes {
         });
     }
 
-    /// Of `count` booleans, or of one that stands for all.
+    /// Mask of `count` booleans, or of one that stands for all.
     MANTISSA_LANES Mask mask_of(const bool* from, int count, bool repeats) {
         Mask mask = {};
         for (int i = 0; i < (repeats ? 16 : count); ++i)

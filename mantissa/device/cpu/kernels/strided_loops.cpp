@@ -1,11 +1,12 @@
-#include "mantissa/device/cpu/kernels/walk.h"
+#include "mantissa/device/cpu/kernels/strided_loops.h"
 
 #include "mantissa/base/error.h"
 
 namespace mantissa::cpu {
 
-Walk::Walk(const std::vector<std::int64_t>& extents, const std::vector<std::vector<std::int64_t>>& strides) {
-    check(strides.size() <= max_walk_operands, "a walk has up to four operands");
+StridedLoops::StridedLoops(const std::vector<std::int64_t>& extents,
+                           const std::vector<std::vector<std::int64_t>>& strides) {
+    check(strides.size() <= max_loop_operands, "loops have up to four operands");
     for (std::size_t axis = 0; axis < extents.size(); ++axis) {
         Axis next{extents[axis], {}};
         for (std::size_t i = 0; i < strides.size(); ++i) next.strides[i] = strides[i][axis];
@@ -27,12 +28,12 @@ Walk::Walk(const std::vector<std::int64_t>& extents, const std::vector<std::vect
     for (const Axis& axis : outer) rows *= axis.extent;
 }
 
-Walk::Strides Walk::row_start(std::int64_t row) const {
+StridedLoops::Strides StridedLoops::row_start(std::int64_t row) const {
     Strides start{};
     for (std::size_t axis = outer.size(); axis-- > 0;) {
         const std::int64_t index = row % outer[axis].extent;
         row /= outer[axis].extent;
-        for (std::size_t i = 0; i < max_walk_operands; ++i) start[i] += index * outer[axis].strides[i];
+        for (std::size_t i = 0; i < max_loop_operands; ++i) start[i] += index * outer[axis].strides[i];
     }
     return start;
 }

@@ -1,4 +1,4 @@
-#include "mantissa/device/cpu/format_peaks.h"
+#include "mantissa/device/cpu/measured_format_peaks.h"
 
 #include <fmt/format.h>
 #include <sched.h>

@@ -12,11 +12,11 @@
 namespace mantissa::cpu {
 
 /// Up to four operands, the output among them.
-constexpr std::size_t max_walk_operands = 4;
+constexpr std::size_t max_loop_operands = 4;
 
-struct Walk {
+struct StridedLoops {
     /// Distances in elements from one step of an axis to the next, by operand.
-    using Strides = std::array<std::int64_t, max_walk_operands>;
+    using Strides = std::array<std::int64_t, max_loop_operands>;
     struct Axis {
         std::int64_t extent;
         Strides strides;
@@ -27,7 +27,8 @@ struct Walk {
     std::int64_t rows = 1;    ///< the product of the outer extents
 
     /// `strides[i]` are those of operand i along each axis of `extents`.
-    Walk(const std::vector<std::int64_t>& extents, const std::vector<std::vector<std::int64_t>>& strides);
+    StridedLoops(const std::vector<std::int64_t>& extents,
+                 const std::vector<std::vector<std::int64_t>>& strides);
 
     /// Where a row starts in each operand, in elements.
     Strides row_start(std::int64_t row) const;
@@ -50,7 +51,7 @@ struct Walk {
             const std::int64_t count = std::min(block, inner.extent - from);
             for (std::int64_t row = first; row < last; ++row) {
                 Strides start = row_start(row);
-                for (std::size_t i = 0; i < max_walk_operands; ++i) start[i] += from * inner.strides[i];
+                for (std::size_t i = 0; i < max_loop_operands; ++i) start[i] += from * inner.strides[i];
                 body(start, count);
             }
         });

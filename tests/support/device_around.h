@@ -1,0 +1,45 @@
+// A device that is another one, for tests that change some of what it does.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "mantissa/device/device.h"
+
+namespace mantissa::testing {
+
+class DeviceAround : public Device {
+  public:
+    explicit DeviceAround(std::unique_ptr<Device> inner) : inner_(std::move(inner)) {}
+
+    const Target& target() const override { return inner_->target(); }
+    std::span<const Kernel> kernels(std::string_view op) const override { return inner_->kernels(op); }
+    std::unique_ptr<DeviceMemory> allocate(std::size_t bytes, const char* purpose) override {
+        return inner_->allocate(bytes, purpose);
+    }
+    void copy_to_device(std::byte* to, std::span<const std::byte> from) override {
+        inner_->copy_to_device(to, from);
+    }
+    void copy_to_host(std::span<std::byte> to, const std::byte* from) override {
+        inner_->copy_to_host(to, from);
+    }
+    void copy_on_device(std::byte* to, const std::byte* from, std::size_t bytes) override {
+        inner_->copy_on_device(to, from, bytes);
+    }
+    Peaks measure_peaks(DeviceMemory& scratch) override { return inner_->measure_peaks(scratch); }
+    void finish_kernels() override { inner_->finish_kernels(); }
+    std::vector<KernelListing> made_kernels() const override { return inner_->made_kernels(); }
+    FormatPeaks measure_formats() override { return inner_->measure_formats(); }
+    void launch(const Launch& launch, const Operands& operands) override { inner_->launch(launch, operands); }
+    std::unique_ptr<Event> record() override { return inner_->record(); }
+    void wait(const Event& event) override { inner_->wait(event); }
+    double seconds_between(const Event& first, const Event& second) override {
+        return inner_->seconds_between(first, second);
+    }
+
+  private:
+    std::unique_ptr<Device> inner_;
+};
+
+}  // namespace mantissa::testing
