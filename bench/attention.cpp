@@ -22,7 +22,7 @@
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/runtime/execution.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 std::unique_ptr<Device> device_at(Isa isa, int threads) {
@@ -117,11 +117,11 @@ void add_bf16(Isa isa) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 int main(int argc, char** argv) {
     using namespace mantissa;
-    using namespace mantissa::cpu;
+    using namespace mantissa::on_cpu;
     for (const Isa isa : {Isa::amx, Isa::avx512, Isa::avx2}) {
         if (isa > best_isa()) continue;
         if (isa == Isa::amx) {  // FP32 is that of AVX-512

@@ -15,7 +15,7 @@
 #include "mantissa/numerics/formats.h"
 #include "mantissa/passes/simplify.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 
 struct AttentionShape {
     std::int64_t heads, positions, head_size;
@@ -157,4 +157,4 @@ class AttentionRun {
     Buffer lse_, workspace_;
 };
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -24,7 +24,7 @@
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 ThreadPool& pool() {
@@ -71,7 +71,7 @@ struct Unit {
 
     std::string name() const {
         if (operands == DType::f32) return std::string(name_of(isa));
-        const std::string_view unit = mantissa::cpu::name_of(bf16_unit(isa));
+        const std::string_view unit = mantissa::on_cpu::name_of(bf16_unit(isa));
         return std::string(unit.empty() ? name_of(isa) : unit) + "/bf16";
     }
     /// The peak of one thread.
@@ -249,10 +249,10 @@ void add_attention(Unit unit, int calls) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 int main(int argc, char** argv) {
-    using namespace mantissa::cpu;
+    using namespace mantissa::on_cpu;
     const int calls = option("BENCH_CALLS", 7);
     std::vector<Unit> units;
     for (const Isa isa : {Isa::avx512, Isa::avx2})

@@ -20,7 +20,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/runtime/plan.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 AttentionShape one_head(std::int64_t positions) {
@@ -82,10 +82,10 @@ void add(const std::string& name, int calls, Body body) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 int main(int argc, char** argv) {
-    using namespace mantissa::cpu;
+    using namespace mantissa::on_cpu;
     for (const bool backward : {false, true})
         add(std::string("threads/") + (backward ? "both" : "forward") + "/T:4096", option("BENCH_CALLS", 7),
             [=](benchmark::State& state) { run_threads(state, 4096, backward); });

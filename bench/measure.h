@@ -10,7 +10,7 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/device/cpu/peaks.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 
 /// The value of the environment variable, or the standard where it is not set.
 inline int option(const char* name, int standard) {
@@ -40,4 +40,4 @@ inline double copy_bandwidth(ThreadPool& pool) {
     return measured_copy_bandwidth(pool, scratch.as<std::byte>()).best();
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

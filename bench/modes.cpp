@@ -21,7 +21,7 @@
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 ThreadPool& pool() {
@@ -182,10 +182,10 @@ void add(const Case& of, Isa isa) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 int main(int argc, char** argv) {
-    using namespace mantissa::cpu;
+    using namespace mantissa::on_cpu;
     using mantissa::DType;
     for (const Isa isa : {Isa::avx2, Isa::avx512}) {
         if (isa > best_isa()) continue;

@@ -21,7 +21,7 @@
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 ThreadPool& pool() {
@@ -147,10 +147,10 @@ void register_all(int calls) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 int main(int argc, char** argv) {
-    mantissa::cpu::register_all(mantissa::cpu::option("BENCH_CALLS", 9));
+    mantissa::on_cpu::register_all(mantissa::on_cpu::option("BENCH_CALLS", 9));
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
 }

@@ -25,7 +25,7 @@
 namespace {
 
 using namespace mantissa;
-using namespace mantissa::cpu;
+using namespace mantissa::on_cpu;
 
 constexpr std::int64_t arena_bytes = 320 << 20;
 constexpr std::int64_t least_bytes = 128 << 20;  // of a sample

@@ -27,13 +27,13 @@ struct Options {
 
 TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const Target& target) {
     TrainerOptions settings = trainer_options(options);
-    choose_passes(options, target, settings.pipeline);
     settings.pipeline.policy = policy;
+    choose_passes(options, target, settings.pipeline);
     settings.loss_scale = default_loss_scale(policy);
     return settings;
 }
 
-/// Of a policy for inference: a forward pass to the loss.
+/// Explains a policy for inference: a forward pass to the loss.
 Explanation explain_inference(const nn::Model& model, const TrainerOptions& settings, Device& device) {
     const Policy& policy = settings.pipeline.policy;
     const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };

@@ -114,7 +114,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
                     "Tokenizer of the text: a directory, tokenizer.json or .tiktoken (default: train: bytes "
                     "are tokens; ladder: one trained on the text)")
         ->type_name("DIR");
-    command.add_option("--learning-rate", options.learning_rate, "Of AdamW")->capture_default_str();
+    command.add_option("--learning-rate", options.learning_rate, "Of the optimizer")->capture_default_str();
     add_seed_option(command, options, "Of weights and of everything random");
     command
         .add_option("--dump", options.dump,
@@ -209,14 +209,7 @@ TrainerOptions trainer_options(const RunOptions& options) {
 void choose_passes(const RunOptions& options, const Target& target, PipelineOptions& pipeline) {
     std::vector<std::string> names;
     if (options.passes == "all") {
-        names = optional_pass_names();
-        if (!target.cannot_compile.empty()) std::erase(names, "fuse");
-        // The first two hide contractions inside of one operation, where nothing can be rounded; padding is
-        // for speed, which a simulation says nothing about.
-        if (!options.simulate.empty())
-            std::erase_if(names, [](const std::string& name) {
-                return name == "match_attention" || name == "chunk_loss" || name == "pad";
-            });
+        names = runnable_passes(target, pipeline.policy);
     } else if (options.passes != "none") {
         names = split_at_commas(options.passes);
     }

@@ -44,19 +44,34 @@ LossScaleOptions loss_scale_of(const TrainOptions& options, const Policy& policy
     return scaling;
 }
 
+namespace {
+
+Optimizer optimizer_of(const TrainOptions& options) {
+    if (options.optimizer == "adamw") {
+        AdamWOptions chosen{.beta1 = options.betas.at(0), .beta2 = options.betas.at(1)};
+        chosen.weight_decay = options.weight_decay.value_or(chosen.weight_decay);
+        return adamw(chosen);
+    }
+    if (options.optimizer == "sgd")
+        return sgd({.momentum = options.momentum,
+                    .nesterov = options.nesterov,
+                    .weight_decay = options.weight_decay.value_or(0),
+                    .decay_matrices_only = true});
+    throw UserError(fmt::format("--optimizer is adamw or sgd, got '{}'", options.optimizer));
+}
+
+}  // namespace
+
 TrainerOptions trainer_of(const TrainOptions& options, const Target& target, const Policy& policy) {
     TrainerOptions trainer = trainer_options(options.run);
     if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
         throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
     trainer.accumulate = options.accumulate;
-    AdamWOptions chosen = options.adamw;
-    chosen.beta1 = options.betas.at(0);
-    chosen.beta2 = options.betas.at(1);
-    trainer.optimizer = clipped(adamw(chosen), options.clip);
-    choose_passes(options.run, target, trainer.pipeline);
+    trainer.optimizer = clipped(optimizer_of(options), options.clip);
     trainer.loss_scale = loss_scale_of(options, policy);
     trainer.pipeline.policy = policy;
+    choose_passes(options.run, target, trainer.pipeline);
     return trainer;
 }
 
@@ -104,9 +119,12 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
                        "At the last step, reached by a cosine (default: --learning-rate, so constant)");
     command.add_option("--warmup", options.warmup, "Steps over which the learning rate rises")
         ->capture_default_str();
+    command.add_option("--optimizer", options.optimizer, "adamw or sgd")->capture_default_str();
     command.add_option("--betas", options.betas, "Of AdamW")->expected(2)->capture_default_str();
-    command.add_option("--weight-decay", options.adamw.weight_decay, "Of AdamW, on matrices")
-        ->capture_default_str();
+    command.add_option("--momentum", options.momentum, "Of SGD")->capture_default_str();
+    command.add_flag("--nesterov", options.nesterov, "SGD looks ahead by its momentum");
+    command.add_option("--weight-decay", options.weight_decay,
+                       "On matrices (default: 0.1 with AdamW, 0 with SGD)");
     command.add_option("--clip", options.clip, "Scale gradients down to this norm; 0: never")
         ->capture_default_str();
 }

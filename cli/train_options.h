@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,14 +12,18 @@
 #include "mantissa/train/adamw.h"
 #include "mantissa/train/loss_scale.h"
 #include "mantissa/train/schedule.h"
+#include "mantissa/train/sgd.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::cli {
 
 struct TrainOptions {
     RunOptions run;
-    AdamWOptions adamw;
-    std::vector<double> betas = {0.9, 0.95};
+    std::string optimizer = "adamw";
+    std::vector<double> betas = {0.9, 0.95};  ///< of AdamW
+    double momentum = 0;                      ///< of SGD
+    bool nesterov = false;
+    std::optional<double> weight_decay;
     double clip = 0;
     double min_learning_rate = -1;  ///< negative: the same as the learning rate
     std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0, sample_every = 0;

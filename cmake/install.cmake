@@ -1,19 +1,30 @@
-# What `cmake --install` puts under its prefix: the library, its public headers, the program, the licence, and the
-# package that find_package(mantissa) finds. No file names the prefix, so the tree may be moved afterwards.
+# What `cmake --install` puts under its prefix: the library, static (mantissa::mantissa) and shared
+# (mantissa::mantissa_shared), its public headers, the program, the licence, and the package that
+# find_package(mantissa) finds. No file names the prefix, so the tree may be moved afterwards.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mantissa)
 
-install(TARGETS mantissa EXPORT mantissa-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+install(TARGETS mantissa mantissa_shared EXPORT mantissa-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(TARGETS mantissa_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-# A device's own headers are no one's business but its own; only the one that makes the device, device/NAME/NAME_device.h,
-# is public. What the rows of the op table share is theirs.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/mantissa DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-        FILES_MATCHING PATTERN "*.h" PATTERN "mantissa/device/*/*" EXCLUDE PATTERN "mantissa/graph/ops/*" EXCLUDE)
-file(GLOB device_makers RELATIVE ${PROJECT_SOURCE_DIR} CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/mantissa/device/*/*_device.h)
-foreach(header IN LISTS device_makers)
+if(TARGET mantissa_cli)
+  install(TARGETS mantissa_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+# The public face is mantissa/mantissa.h and what it brings along, found by following its includes.
+set(public_headers "")
+set(found mantissa/mantissa.h)
+while(found)
+  list(POP_FRONT found header)
+  list(APPEND public_headers ${header})
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${header})
+  file(STRINGS ${PROJECT_SOURCE_DIR}/${header} lines REGEX "^#include \"mantissa/")
+  list(TRANSFORM lines REPLACE "^#include \"([^\"]+)\".*" "\\1")
+  list(APPEND found ${lines})
+  list(REMOVE_DUPLICATES found)
+  list(REMOVE_ITEM found ${public_headers})
+endwhile()
+foreach(header IN LISTS public_headers)
   get_filename_component(folder ${header} DIRECTORY)
-  install(FILES ${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
+  install(FILES ${PROJECT_SOURCE_DIR}/${header} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})
 endforeach()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

@@ -1,45 +1,33 @@
-// A network of one's own, against the installed headers: a two-layer perceptron that learns XOR. The model is
-// ordinary C++ over symbolic tensors; the engine differentiates, plans and runs it.
+// A network of one's own on one's own data, with a checkpoint: a two-layer perceptron that learns XOR.
 #include <cstdio>
 #include <vector>
 
-#include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/nn/layers.h"
-#include "mantissa/passes/pipeline.h"
-#include "mantissa/runtime/execution.h"
-#include "mantissa/train/adamw.h"
+#include "mantissa/mantissa.h"
 
 using namespace mantissa;
 
 int main() {
-    // The model: records its forward pass and returns the loss.
-    const auto model = [](Graph& graph) {
-        const Tensor x(graph, graph.add_input("x", {DType::f32, {4, 2}}));
-        const Tensor y(graph, graph.add_input("y", {DType::f32, {4, 1}}));
-        const Tensor hidden = tanh(nn::linear(x, "hidden", {.outputs = 8, .standard_deviation = 1.0}));
-        const Tensor error = nn::linear(hidden, "output", {.outputs = 1, .standard_deviation = 1.0}) - y;
-        return mean(error * error, {0, 1});
-    };
-
-    // The training step: differentiated, with AdamW, planned for this CPU.
-    const auto device = make_cpu_device();
-    const PipelineOptions pipeline{
-        .has_kernel = [&](const Graph& graph, const Node& node) { return has_kernel(*device, graph, node); }};
-    const Plan plan(build_training_step(model, optimizer_update(adamw({.weight_decay = 0})), pipeline).graph,
-                    *device);
-    StateBlock state(*device, plan.graph().states());
-    state.initialize(/*seed=*/1);
-    const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
-    Execution step(plan, state, *arena);
-
-    const std::vector<float> x{0, 0, 0, 1, 1, 0, 1, 1}, y{0, 1, 1, 0}, learning_rate{0.05f};
-    step.set_input("x", std::span<const float>(x));
-    step.set_input("y", std::span<const float>(y));
-    step.set_input("learning_rate", std::span<const float>(learning_rate));
-    for (int i = 0; i <= 200; ++i) {
-        step.run();
-        if (i % 50 == 0)
-            std::printf("step %3d  loss %.6f\n", i, static_cast<double>(step.read_scalar("loss")));
+    const nn::Model model{.name = "xor",
+                          .inputs = {{"x", DType::f32, {2}}, {"y", DType::f32, {1}}},
+                          .loss = [](Graph&, std::span<const Tensor> inputs, const nn::Mode&) {
+                              const nn::LinearOptions wide{.outputs = 8, .standard_deviation = 1},
+                                  one{.outputs = 1, .standard_deviation = 1};
+                              const Tensor error =
+                                  nn::linear(tanh(nn::linear(inputs[0], "hidden", wide)), "output", one) -
+                                  inputs[1];
+                              return mean(error * error, {0, 1});
+                          }};
+    const std::vector<float> x{0, 0, 0, 1, 1, 0, 1, 1}, y{0, 1, 1, 0};
+    Trainer trainer(cpu(), model, {.optimizer = adamw({.weight_decay = 0}), .batch = 4});
+    for (int i = 0; i < 200; ++i) {
+        const StepResult step = trainer.step({x, y}, 0.05);
+        if (i % 50 == 0) std::printf("step %3d  loss %.6f\n", i, static_cast<double>(step.loss));
     }
-    return step.read_scalar("loss") < 1e-3f ? 0 : 1;
+    save_training("xor.ckpt", trainer);
+
+    Trainer resumed(cpu(), model, {.optimizer = adamw({.weight_decay = 0}), .batch = 4});
+    resume_training("xor.ckpt", resumed);
+    const float loss = resumed.step({x, y}, 0.05).loss;
+    std::printf("step %3d  loss %.6f, resumed from xor.ckpt\n", 200, static_cast<double>(loss));
+    return loss < 1e-3f ? 0 : 1;
 }

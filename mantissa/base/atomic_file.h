@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Throws UserError, naming the bytes needed and the bytes free, unless the file system that holds `path` (or
 /// its nearest existing parent) has `bytes` free for this user. `purpose` begins the message.

@@ -8,7 +8,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 constexpr std::size_t huge_page = std::size_t{2} << 20;

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <span>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Owns `size` bytes of zeroed memory. Aligned to 64 bytes; from 2 MiB on to 2 MiB, with huge pages asked
 /// for. Pages are touched (and so counted by the system) only when first written.

@@ -9,7 +9,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct Checksum::State {
     State() { check(state && XXH3_64bits_reset(state) == XXH_OK, "a checksum can be begun"); }

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The checksum of bytes that come in pieces.
 class Checksum {

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Seconds since construction or the last restart().
 class Stopwatch {

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct Setting {
     std::string name;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 InternalError::InternalError(const std::string& message, std::source_location where)
     : std::logic_error(fmt::format("internal error: {} (at {}:{}); please report this", message,

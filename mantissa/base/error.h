@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Bad input: an option, a file, a shape. The text says what was expected, what came and what to do.
 class UserError : public std::runtime_error {

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// A file mapped read-only into memory.
 class MappedFile {

@@ -2,7 +2,7 @@
 
 #include <immintrin.h>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 constexpr unsigned flush_to_zero = 0x8000;

@@ -1,7 +1,7 @@
 // The floating-point state in which kernels run.
 #pragma once
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// While alive, this thread flushes subnormal results to zero and reads subnormal operands as zero.
 /// Without it, one assist per subnormal makes kernels with an exponential several times slower.

@@ -5,7 +5,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 template <class Signature>
 class FunctionRef;

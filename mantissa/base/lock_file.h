@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Held from construction to destruction, or until the process ends in whatever way: the system lets go of
 /// it. The file is removed at the end; one that a killed process left behind is held by nobody.

@@ -8,7 +8,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct NoValue {
     std::string reason;

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) {
     for (int round = 0; round < 10; ++round) {

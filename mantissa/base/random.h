@@ -6,7 +6,7 @@
 #include <array>
 #include <cstdint>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// One Philox4x32-10 block: 128 random bits from a 128-bit counter and a 64-bit key.
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);

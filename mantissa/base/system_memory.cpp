@@ -4,7 +4,7 @@
 #include <fstream>
 #include <string>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Memory that could be used now without swapping: MemAvailable, cut to what the control group leaves.
 std::int64_t available_memory();

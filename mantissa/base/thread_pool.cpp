@@ -22,7 +22,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/float_environment.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

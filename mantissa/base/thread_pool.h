@@ -9,7 +9,7 @@
 
 #include "mantissa/base/function_ref.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// How many threads to use where nothing was asked for: OMP_NUM_THREADS if set, else what the affinity mask
 /// and the control group's CPU quota allow. Throws UserError if OMP_NUM_THREADS is no positive number.

@@ -1,7 +1,7 @@
 // Which mantissa this is.
 #pragma once
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// As in "0.1.0".
 const char* version();

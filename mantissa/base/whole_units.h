@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// How many parts of `part` hold `size`; the last may be short.
 constexpr std::int64_t parts_of(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }

@@ -11,7 +11,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/codegen/loop_nest.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 /// Memory of one launch, as the compiled function reads it.
 struct FusedArguments {

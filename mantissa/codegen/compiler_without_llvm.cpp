@@ -2,7 +2,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 struct Compiler::State {};
 

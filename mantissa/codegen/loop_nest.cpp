@@ -10,7 +10,7 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/passes/contraction_tail.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 namespace {
 

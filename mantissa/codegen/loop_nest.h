@@ -13,7 +13,7 @@
 
 #include "mantissa/passes/nest.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 /// One value. `arguments` are earlier values.
 struct Step {

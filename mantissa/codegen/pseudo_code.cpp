@@ -4,7 +4,7 @@
 
 #include "mantissa/codegen/loop_nest.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "mantissa/nn/model.h"
 #include "mantissa/numerics/sixteen_bit.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The storage type of numbers of C++.
 template <class T>
@@ -45,7 +45,7 @@ struct HostValues {
     std::span<const std::byte> bytes;
 
     HostValues(DType type, std::span<const std::byte> values) : dtype(type), bytes(values) {}
-    /// Of a vector, a span, an array.
+    /// The numbers of a vector, a span, an array.
     template <std::ranges::contiguous_range Range>
     requires(!std::same_as<std::remove_cvref_t<Range>, HostValues>)
         HostValues(const Range& values)  // NOLINT: implicit, so that step({x, y}, rate) reads as it does

@@ -1,6 +1,6 @@
 #include "mantissa/data/byte_tokenizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 Tokenizer byte_tokenizer() {
     TokenizerParts parts;

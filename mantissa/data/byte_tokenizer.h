@@ -3,7 +3,7 @@
 
 #include "mantissa/data/tokenizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Its source is named "bytes".
 Tokenizer byte_tokenizer();

@@ -11,7 +11,7 @@
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

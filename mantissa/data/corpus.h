@@ -10,7 +10,7 @@
 #include "mantissa/data/token_stream.h"
 #include "mantissa/data/tokenizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct CorpusOptions {
     std::vector<std::filesystem::path>

@@ -5,7 +5,7 @@
 
 #include "mantissa/data/text_file.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

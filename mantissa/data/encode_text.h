@@ -8,7 +8,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/tokenizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The next tokens of the text, and how many of its bytes they and all before them stand for.
 using TokenSink = FunctionRef<void(std::span<const TokenId> ids, std::size_t bytes_done)>;

@@ -8,7 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/permutation.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 Examples::Examples(const nn::Model& model, const Batch& all, const BatchOptions& options)
     : options_(options) {

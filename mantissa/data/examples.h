@@ -8,7 +8,7 @@
 
 #include "mantissa/data/batch.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 class Examples : public BatchSource {
   public:

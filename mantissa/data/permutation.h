@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct ShuffleKey {
     std::uint64_t seed = 0, epoch = 0;

@@ -6,7 +6,7 @@
 #include "mantissa/data/tokenizer_split.h"
 #include "mantissa/data/unicode.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 void require_text(std::string_view text, const std::string& name) {
     if (text.empty()) throw UserError(fmt::format("{}: is empty; expected text", name));

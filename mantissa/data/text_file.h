@@ -10,7 +10,7 @@
 
 #include "mantissa/base/file.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Throws UserError that begins with `name` if the text is empty or binary: if its first MiB holds a zero
 /// byte, or is for more than a tenth not UTF-8.

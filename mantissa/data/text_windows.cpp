@@ -10,7 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/permutation.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64_t sequence,
                          const BatchOptions& options)

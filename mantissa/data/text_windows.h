@@ -7,7 +7,7 @@
 #include "mantissa/data/batch.h"
 #include "mantissa/data/token_stream.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The inputs are `tokens` and `targets`, i32 [B, T].
 ///

@@ -8,7 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/formats/npy.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -8,7 +8,7 @@
 
 #include "mantissa/base/file.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 enum class TokenFormat : std::uint8_t {
     detect,  ///< by the first bytes; what has no mark of its own is raw

@@ -18,7 +18,7 @@
 #include "mantissa/formats/sealed_json.h"
 #include "mantissa/formats/strict_json.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "mantissa/data/tokenizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// A text and a tokenizer as they were when the shards were made.
 struct TokenOrigin {

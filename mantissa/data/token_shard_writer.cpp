@@ -9,7 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/token_file.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

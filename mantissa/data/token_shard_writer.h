@@ -9,7 +9,7 @@
 
 #include "mantissa/base/atomic_file.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Tokens as uint16 in files STEM_000000.bin, STEM_000001.bin...
 class TokenShardWriter {

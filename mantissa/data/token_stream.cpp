@@ -9,7 +9,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 TokenStream::TokenStream(const std::vector<std::filesystem::path>& files, const Options& options) {
     if (files.empty()) throw UserError("no token files were given");

@@ -9,7 +9,7 @@
 
 #include "mantissa/data/token_file.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Positions begin ... end - 1 of a stream.
 struct TokenRange {

@@ -8,7 +8,7 @@
 #include "mantissa/data/tokenizer_tables.h"
 #include "mantissa/data/unicode.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 void PairTable::reserve(std::size_t pairs) {
     std::size_t size = 2;

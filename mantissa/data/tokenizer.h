@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// 0 ... vocabulary - 1: the type of the engine's token tensors.
 using TokenId = std::int32_t;

@@ -4,7 +4,7 @@
 
 #include "mantissa/data/unicode.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

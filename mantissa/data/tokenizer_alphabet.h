@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The 256 bytes in the order in which GPT-2 numbers them: those that are printable in Latin-1, then the
 /// rest.

@@ -7,7 +7,7 @@
 #include "mantissa/data/tokenizer_split.h"
 #include "mantissa/data/tokenizer_train.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

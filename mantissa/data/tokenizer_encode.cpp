@@ -9,7 +9,7 @@
 #include "mantissa/data/tokenizer_split.h"
 #include "mantissa/data/tokenizer_tables.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 void merge_short_piece(std::string_view piece, const PairTable& pairs, const std::array<TokenId, 256>& bytes,
                        std::vector<TokenId>& ids) {

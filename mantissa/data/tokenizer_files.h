@@ -8,7 +8,7 @@
 
 #include "mantissa/data/tokenizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Loads from a directory, in which it looks for encoder.json + vocab.bpe, vocab.json + merges.txt,
 /// tokenizer.json, in that order, or from a file named *.json or *.tiktoken. Throws UserError, naming the

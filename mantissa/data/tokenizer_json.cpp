@@ -9,7 +9,7 @@
 #include "mantissa/data/tokenizer_vocabulary.h"
 #include "mantissa/formats/strict_json.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Where the piece that begins at `begin` < text.size() ends.
 std::size_t piece_end(std::string_view text, std::size_t begin);

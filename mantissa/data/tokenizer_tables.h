@@ -9,7 +9,7 @@
 
 #include "mantissa/data/tokenizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// From a pair of neighbouring tokens to the merge that joins them. Open addressing, at most half full.
 class PairTable {

@@ -9,7 +9,7 @@
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_vocabulary.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

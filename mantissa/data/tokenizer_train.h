@@ -12,7 +12,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/tokenizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Each distinct piece of the text with how often it occurs. Memory grows with the distinct pieces (about 100
 /// bytes each), not with the text. Pieces over 256 bytes are counted in parts of that size: real words are

@@ -11,7 +11,7 @@
 #include "mantissa/data/unicode.h"
 #include "mantissa/formats/strict_json.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::string quoted_excerpt(std::string_view text) {
     constexpr std::size_t longest = 40;

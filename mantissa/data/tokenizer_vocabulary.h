@@ -10,7 +10,7 @@
 
 #include "mantissa/data/tokenizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Spellings and their ids as they stand in a file, and merges given by spelling.
 class SpelledVocabulary {

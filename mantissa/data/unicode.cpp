@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// letter: general category L*; number: N*; space: property White_Space; other: everything else, code points
 /// that are not assigned and invalid UTF-8 included.

@@ -3,7 +3,7 @@
 // order.
 #include "mantissa/data/unicode.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 const char* unicode_version() { return "16.0.0"; }
 

@@ -15,7 +15,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/target.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Memory of a device, freed with the object. `data` is an address of the device.
 class DeviceMemory {

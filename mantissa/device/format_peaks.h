@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// One mode of multiplying matrices, D = A * B + C. Formats are written f64 f32 tf32 f16 bf16 s32 s8 s4 b1.
 struct MatrixPeak {

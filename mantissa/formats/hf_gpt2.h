@@ -10,7 +10,7 @@
 
 #include "mantissa/formats/weight_files.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What the names and shapes of a checkpoint say about its model. The number of heads is not among it.
 struct Gpt2Sizes {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What the header says, checked against the length of the file.
 struct NpyArray {

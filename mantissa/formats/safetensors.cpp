@@ -11,7 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/formats/strict_json.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

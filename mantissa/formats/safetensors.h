@@ -15,7 +15,7 @@
 #include "mantissa/base/file.h"
 #include "mantissa/formats/tensor_view.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// One tensor of a file. `data` lies in the mapped file and may be unaligned: old writers did not pad the
 /// header.

@@ -4,7 +4,7 @@
 
 #include "mantissa/formats/safetensors.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

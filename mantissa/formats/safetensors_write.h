@@ -12,7 +12,7 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/formats/tensor_view.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// How a tensor in memory is laid into the file.
 enum class Orientation : std::uint8_t {

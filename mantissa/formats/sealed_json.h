@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The object, not empty and without a member "xxh3", as text whose first line is that member: the checksum
 /// of all bytes after the line. The length does not depend on its value.

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What a document may cost before it is refused.
 struct JsonLimits {

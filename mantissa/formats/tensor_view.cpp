@@ -5,7 +5,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::int64_t element_count(const std::vector<std::int64_t>& shape) {
     std::int64_t count = 1;

@@ -8,7 +8,7 @@
 
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// A tensor to read from: contiguous, last dimension fastest. `data` may be unaligned (it may lie in a mapped
 /// file), so copy elements out and never cast the pointer.

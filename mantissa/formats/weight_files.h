@@ -11,7 +11,7 @@
 #include "mantissa/formats/safetensors_write.h"
 #include "mantissa/formats/tensor_view.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// A parameter as it stands in a file.
 struct StoredWeight {

@@ -15,7 +15,7 @@
 #include "mantissa/graph/attributes.h"
 #include "mantissa/graph/type.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct AttentionTensor {
     std::string holds;  ///< which of q, k and v, in the order of the axis p

@@ -6,7 +6,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/printer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 Body::Body(Graph graph) : graph_(std::make_shared<const Graph>(std::move(graph))), text_(print(*graph_)) {}
 

@@ -12,7 +12,7 @@
 
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 class Graph;
 

@@ -8,7 +8,7 @@
 
 #include "mantissa/graph/tensor.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Appends the gradient of sum_i <outputs[i], cotangents[i]> by each of `wrt` and returns it; an empty tensor
 /// where the outputs do not depend on it. Contributions are added in the order in which the uses are met

@@ -15,7 +15,7 @@
 
 #include "mantissa/graph/op.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 using NodeId = std::int32_t;
 

@@ -7,7 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 Cost Op::cost(std::span<const Type> inputs, std::span<const Type> outputs,
               const Attributes& attributes) const {

@@ -16,7 +16,7 @@
 #include "mantissa/graph/attributes.h"
 #include "mantissa/graph/type.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 class Graph;
 class Tensor;

@@ -5,7 +5,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// A line a node, as in
 ///   %12: f32[4, 64, 128] = layer_norm(%10, %h.0.ln_1.weight, %h.0.ln_1.bias) {epsilon=1e-05}  # h.0.ln_1

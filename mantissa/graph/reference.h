@@ -10,7 +10,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct ReferenceTensor {
     Type type;

@@ -11,7 +11,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/graph/reference.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

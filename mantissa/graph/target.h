@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct Target {
     std::string device = "cpu";

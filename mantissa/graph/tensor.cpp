@@ -4,7 +4,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
                          Attributes attributes, Tensor::Where at) {

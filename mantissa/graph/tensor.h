@@ -13,7 +13,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 class Tensor {
   public:

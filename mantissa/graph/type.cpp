@@ -7,7 +7,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::int64_t Shape::elements() const {
     std::int64_t product = 1;

@@ -8,7 +8,7 @@
 
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The extents of a tensor, outermost first. Rank 0 is a scalar with one element.
 class Shape {

@@ -3,7 +3,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Throws InternalError, naming `after` and the node, unless
 /// - operands come before their users and exist, in the number that the operation takes;

@@ -6,7 +6,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/nn/models/gpt2.h"
 
-namespace mantissa::nn {
+namespace mantissa::inline v0::nn {
 
 std::vector<std::string> language_model_names() { return gpt2_names(); }
 

@@ -13,7 +13,7 @@
 
 #include "mantissa/nn/model.h"
 
-namespace mantissa::nn {
+namespace mantissa::inline v0::nn {
 
 struct LanguageModel {
     std::string name;

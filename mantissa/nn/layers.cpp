@@ -1,6 +1,6 @@
 #include "mantissa/nn/layers.h"
 
-namespace mantissa::nn {
+namespace mantissa::inline v0::nn {
 
 namespace {
 constexpr Initializer zeros{.kind = Initializer::Kind::constant, .mean = 0};

@@ -6,7 +6,7 @@
 
 #include "mantissa/nn/model.h"
 
-namespace mantissa::nn {
+namespace mantissa::inline v0::nn {
 
 /// A parameter named `name` under the graph's scope: in scope h.0, "ln_1.weight" is "h.0.ln_1.weight".
 /// Throws UserError if the name is taken.

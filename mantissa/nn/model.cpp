@@ -9,7 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/passes/differentiate.h"
 
-namespace mantissa::nn {
+namespace mantissa::inline v0::nn {
 
 Mode Mode::training(Graph& graph) {
     Mode mode;

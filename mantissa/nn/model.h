@@ -14,7 +14,7 @@
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/tensor.h"
 
-namespace mantissa::nn {
+namespace mantissa::inline v0::nn {
 
 /// What a model takes of every example.
 struct InputSpec {
@@ -27,7 +27,7 @@ struct InputSpec {
 class Mode {
   public:
     Mode() = default;  ///< evaluation
-    /// Of a trace in this graph.
+    /// The mode of a training step that is traced in this graph.
     static Mode training(Graph& graph);
 
     bool is_training() const { return random_ != nullptr; }
@@ -71,7 +71,7 @@ Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mo
 /// What the trace of a model says of it.
 struct ModelFacts {
     std::int64_t parameters = 0;  ///< elements of all parameters, each once
-    /// Of a training step, forward and backward, for each example: Model::flops_per_example, or the
+    /// Work of a training step, forward and backward, for each example: Model::flops_per_example, or the
     /// contractions of the trace and its gradient as they are before any pass.
     double flops_per_example = 0;
 };

@@ -9,7 +9,7 @@
 
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The four classes of tolerance. docs/numerics.md has the table with their origins.
 struct Tolerance {

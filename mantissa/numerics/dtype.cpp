@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

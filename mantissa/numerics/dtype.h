@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// TF32 is absent on purpose: it is a way to multiply FP32, not a way to store.
 enum class DType : std::uint8_t { f64, f32, f16, bf16, i64, i32, u8, boolean, s8 };

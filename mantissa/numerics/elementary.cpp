@@ -6,7 +6,7 @@
 
 #include "mantissa/numerics/elementary_body.h"
 
-namespace mantissa::elementary {
+namespace mantissa::inline v0::elementary {
 
 namespace {
 

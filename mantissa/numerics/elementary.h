@@ -2,7 +2,7 @@
 // bounds in ULP, checked by tests over dense samples: exp 1.1, log 2, tanh 2, erf 1.5.
 #pragma once
 
-namespace mantissa::elementary {
+namespace mantissa::inline v0::elementary {
 
 /// e^x; zero where the result would be subnormal.
 float exp(float x);

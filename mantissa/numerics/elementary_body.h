@@ -9,7 +9,7 @@
 
 #include "mantissa/numerics/elementary_coefficients.h"
 
-namespace mantissa::elementary {
+namespace mantissa::inline v0::elementary {
 
 /// c0 + c1 x + c2 x^2 + ..., by Horner's rule.
 template <class Ops, int Count>

@@ -4,7 +4,7 @@
 // of the rounded polynomial alone stands beside it; half an ULP of FP32 is 6e-8.
 #pragma once
 
-namespace mantissa::elementary {
+namespace mantissa::inline v0::elementary {
 
 /// ln 2 in two FP32 parts, and its inverse.
 inline constexpr float ln2_high = 0x1.62e430p-1f;

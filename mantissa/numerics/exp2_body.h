@@ -4,7 +4,7 @@
 
 #include "mantissa/numerics/elementary_body.h"
 
-namespace mantissa::elementary {
+namespace mantissa::inline v0::elementary {
 
 /// 2^r = 1 + r (c0 + c1 r + ...), |r| <= 1/2. A minimax fit like those of elementary_coefficients.h.
 /// Error 3.0e-9.

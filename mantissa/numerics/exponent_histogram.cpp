@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 void ExponentHistogram::add(std::span<const float> values) {
     for (const float value : values) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 class ExponentHistogram {
   public:

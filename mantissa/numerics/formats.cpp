@@ -5,7 +5,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

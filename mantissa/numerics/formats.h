@@ -8,7 +8,7 @@
 #include "mantissa/numerics/dtype.h"
 #include "mantissa/numerics/sixteen_bit.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Rounds to nearest, ties to even. Beyond the largest value gives infinity; a NaN stays one, made quiet,
 /// with its sign and the upper bits of its payload. Subnormals are kept.

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 enum class IntegerFormat : std::uint8_t {
     s8,  ///< -128 ... 127

@@ -11,7 +11,7 @@
 
 #include "mantissa/numerics/elementary_coefficients.h"
 
-namespace mantissa::elementary {
+namespace mantissa::inline v0::elementary {
 
 /// Phi(a) - 1/2, 0 <= a <= 6. Error 3.3e-8, and in FP32 4.3e-8.
 inline constexpr float normal_width = 0.8125f, normal_end = 6.0f;

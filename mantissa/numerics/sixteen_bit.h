@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// 1 sign, 8 exponent, 7 fraction bits: FP32 cut short.
 struct BF16 {

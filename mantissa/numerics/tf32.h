@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// To nearest, ties to even; toward zero where that would overflow, since FP32's finite numbers stay finite.
 /// Infinities stay; a NaN stays one, made quiet. The same bits as the operands of TF32 contractions have.

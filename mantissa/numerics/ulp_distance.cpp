@@ -2,7 +2,7 @@
 
 #include <bit>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

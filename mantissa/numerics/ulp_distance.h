@@ -6,7 +6,7 @@
 
 #include "mantissa/numerics/sixteen_bit.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Steps from one number of the format to its neighbour, as many as lead from a to b. +0 and -0 are one
 /// number; infinity follows the largest. A NaN is as far as can be from everything, itself included.

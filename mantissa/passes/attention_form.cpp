@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

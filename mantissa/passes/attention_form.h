@@ -11,7 +11,7 @@
 #include "mantissa/passes/softmax_form.h"
 #include "mantissa/passes/uses.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Queries, keys or values: a value times a factor, taken through views and casts, outermost last.
 struct AttentionOperand {

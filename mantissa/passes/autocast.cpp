@@ -11,7 +11,7 @@
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -18,7 +18,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What a precision policy asks for.
 struct Policy {

@@ -1,6 +1,6 @@
 #include "mantissa/passes/axis_map.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "mantissa/graph/type.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct AxisAtom {
     int axis = 0;             ///< the name of the axis that it is a part of

@@ -6,7 +6,7 @@
 
 #include "mantissa/graph/tensor.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

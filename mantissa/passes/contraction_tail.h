@@ -14,7 +14,7 @@
 
 #include "mantissa/passes/nest.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct ContractionTail {
     NodeId contraction = -1;  ///< the matmul, in the body

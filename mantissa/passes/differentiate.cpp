@@ -5,7 +5,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/gradient.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss, Tensor seed) {
     if (loss.shape().rank() != 0 || !is_floating(loss.dtype()))

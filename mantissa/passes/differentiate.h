@@ -9,7 +9,7 @@
 
 #include "mantissa/graph/tensor.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// A parameter and its gradient, of one type.
 struct ParameterGradient {

@@ -4,7 +4,7 @@
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Every composite node for which `wanted` holds, and those that its definition brings, is replaced.
 Graph expand(const Graph& graph, FunctionRef<bool(const Graph&, const Node&)> wanted);

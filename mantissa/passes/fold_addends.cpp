@@ -5,7 +5,7 @@
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/uses.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

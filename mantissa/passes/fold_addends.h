@@ -11,7 +11,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Folds addends into embedding gradients that have none and are read by one `add` alone.
 Graph fold_addends(const Graph& graph);

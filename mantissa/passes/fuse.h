@@ -14,7 +14,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/pass_refusal.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct FuseOptions {
     /// What a fused kernel must save each time that it runs, in bytes moved. Compiling one takes about 3 ms,

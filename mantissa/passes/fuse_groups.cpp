@@ -9,7 +9,7 @@
 #include "mantissa/passes/nest.h"
 #include "mantissa/passes/recompute.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -10,7 +10,7 @@
 
 #include "mantissa/passes/fuse.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 using Nodes = std::vector<NodeId>;  // in the graph's order
 

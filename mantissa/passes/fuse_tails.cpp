@@ -9,7 +9,7 @@
 #include "mantissa/passes/contraction_tail.h"
 #include "mantissa/passes/rewriter.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "mantissa/passes/fuse.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// `graph`: fused already.
 Fusion fuse_tails(const Graph& graph, const FuseOptions& options);

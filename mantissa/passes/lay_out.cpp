@@ -9,7 +9,7 @@
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/uses.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -15,7 +15,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct LaidOut {
     Graph graph;  ///< reads derived states; where it updates their parameters, updates them, too

@@ -15,7 +15,7 @@
 #include "mantissa/passes/stored_axes.h"
 #include "mantissa/passes/uses.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

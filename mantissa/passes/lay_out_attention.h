@@ -18,7 +18,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/pass_refusal.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct LaidOutAttention {
     Graph graph;

@@ -8,7 +8,7 @@
 #include "mantissa/passes/attention_form.h"
 #include "mantissa/passes/rewriter.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/pass_refusal.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct AttentionMatch {
     Graph graph;

@@ -18,7 +18,7 @@
 #include "mantissa/base/or_reason.h"
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// How a value of a nest varies.
 enum class Varies : std::uint8_t { not_at_all, by_row, by_column, by_both };

@@ -20,7 +20,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/pass_refusal.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct PadOptions {
     std::int64_t multiple = 128;  ///< Target::extent_multiple

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct PassRefusal {
     std::string pass;   ///< as in optional_pass_names()

@@ -11,16 +11,19 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/verifier.h"
+#include "mantissa/passes/chunk_loss.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fold_addends.h"
+#include "mantissa/passes/fuse.h"
 #include "mantissa/passes/lay_out.h"
 #include "mantissa/passes/lay_out_attention.h"
+#include "mantissa/passes/match_attention.h"
 #include "mantissa/passes/quantize.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/passes/simulate.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 
@@ -180,6 +183,16 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
 std::vector<std::string> optional_pass_names() {
     std::vector<std::string> names;
     for (const OptionalPass& pass : optional_passes) names.emplace_back(pass.name);
+    return names;
+}
+
+std::vector<std::string> runnable_passes(const Target& target, const Policy& policy) {
+    std::vector<std::string> names = optional_pass_names();
+    if (!target.cannot_compile.empty()) std::erase(names, "fuse");
+    if (!policy.simulate.empty())
+        std::erase_if(names, [](const std::string& name) {
+            return name == "match_attention" || name == "chunk_loss" || name == "pad";
+        });
     return names;
 }
 

@@ -7,14 +7,13 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/graph/target.h"
 #include "mantissa/passes/autocast.h"
-#include "mantissa/passes/chunk_loss.h"
 #include "mantissa/passes/differentiate.h"
-#include "mantissa/passes/fuse.h"
-#include "mantissa/passes/match_attention.h"
 #include "mantissa/passes/pad.h"
+#include "mantissa/passes/pass_refusal.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Records the forward pass in the graph and returns the loss.
 using TraceModel = std::function<Tensor(Graph&)>;
@@ -58,6 +57,11 @@ struct PipelineOptions {
 
 /// Names of the optional passes, in the order in which they run.
 std::vector<std::string> optional_pass_names();
+
+/// The names of those that a machine can run under a policy: fused kernels need a compiler; where
+/// contractions are simulated, what hides one inside of another operation leaves nothing to round, and
+/// padding is for speed, of which a simulation says nothing.
+std::vector<std::string> runnable_passes(const Target& target, const Policy& policy);
 
 /// Switches on the optional passes of these names and off all others. Throws UserError for a name that is
 /// none.

@@ -10,7 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::int64_t align_up(std::int64_t bytes) {
     return rounded_up(bytes, static_cast<std::int64_t>(Buffer::alignment));

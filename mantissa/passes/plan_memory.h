@@ -13,7 +13,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Where a value lives. `offset` in bytes: into the arena, or into what is viewed.
 struct Place {

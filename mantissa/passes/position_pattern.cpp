@@ -9,7 +9,7 @@
 
 #include "mantissa/graph/reference.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 using Kind = Pattern::Kind;
 

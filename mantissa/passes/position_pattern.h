@@ -14,7 +14,7 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct Pattern {
     enum class Kind : std::uint8_t {

@@ -4,7 +4,7 @@
 
 #include "mantissa/passes/rewriter.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -13,7 +13,7 @@
 
 #include "mantissa/passes/autocast.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// `graph` holds a forward pass; `kept` are values of it, whose new places are returned. The format is s8 or
 /// s4.

@@ -16,7 +16,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What may be computed again, by name: the outputs of `gelu`, of layer norms (`norm`), of `softmax`, with
 /// the casts and other element-wise work on them; `block`: everything inside a block of the model, a scope

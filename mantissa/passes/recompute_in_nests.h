@@ -14,7 +14,7 @@
 
 #include "mantissa/passes/fuse_groups.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct NestRecomputation {
     Graph graph;

@@ -2,7 +2,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 Rewriter::Rewriter(const Graph& source, Types types)
     : source_(source), types_(types), placed_(source.size()) {

@@ -6,7 +6,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Copies `source` node by node in order; the pass decides for each node what stands in its place. Inputs and
 /// states are always kept, in their order, so that their indices stay good.

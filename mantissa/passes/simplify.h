@@ -11,7 +11,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Whether equal nodes of the forward and the backward pass are made one. What the backward pass computes
 /// again it need not read, nor the forward pass write.

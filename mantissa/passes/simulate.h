@@ -13,7 +13,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// `format`: tf32, bf16 or f16. Contractions that the model's code forced to a format stay as they are.
 /// Throws UserError for an operation that multiplies inside of itself, such as attention in one.

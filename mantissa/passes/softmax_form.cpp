@@ -1,6 +1,6 @@
 #include "mantissa/passes/softmax_form.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

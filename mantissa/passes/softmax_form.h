@@ -6,7 +6,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct SoftmaxForm {
     Value scores = {};            ///< what it is taken of

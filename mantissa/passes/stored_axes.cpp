@@ -8,7 +8,7 @@
 
 #include "mantissa/graph/attention_layout.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

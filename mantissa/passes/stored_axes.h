@@ -9,7 +9,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/passes/axis_map.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct StoredAxes {
     std::string axes;         ///< as in "btphd"; empty if attention cannot read or write them there

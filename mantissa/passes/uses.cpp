@@ -2,7 +2,7 @@
 
 #include "mantissa/passes/plan_memory.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 Uses::Uses(const Graph& graph, std::span<const Value> kept) {
     for (std::size_t id = 0; id < graph.size(); ++id) {

@@ -6,7 +6,7 @@
 
 #include "mantissa/graph/graph.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// By node and output: the nodes that read it, once for each operand; results and updates count as node -1.
 class Uses {

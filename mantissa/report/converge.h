@@ -9,7 +9,7 @@
 #include "mantissa/report/reported_model.h"
 #include "mantissa/train/trainer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct ConvergeOptions {
     std::vector<Policy> policies;  ///< the first is what the others are held against
@@ -35,7 +35,7 @@ struct ConvergedRun {
     double lost = 0;  ///< share of the gradients that became zero when they were cast, at the end
 
     bool agrees() const;
-    /// Of up to the last 20 losses.
+    /// The mean of up to the last 20 losses.
     double last_mean() const;
 };
 

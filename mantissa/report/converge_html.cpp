@@ -8,7 +8,7 @@
 #include "mantissa/report/html_charts.h"
 #include "mantissa/report/quantities.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "mantissa/base/version.h"
 #include "mantissa/report/converge.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include "mantissa/passes/contraction_tail.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include "mantissa/report/roofline.h"
 #include "mantissa/runtime/plan.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct ExplainedNode {
     std::string op;

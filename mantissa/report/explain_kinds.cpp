@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::vector<ExplainedKind> kinds_of(const std::vector<ExplainedNode>& nodes) {
     using Key = std::tuple<std::string, std::string, std::string, std::string, std::string, std::string>;

@@ -7,7 +7,7 @@
 
 #include "mantissa/report/explain.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct ExplainedKind {
     ExplainedNode node;  ///< the first of them, with the bytes and arithmetic of all

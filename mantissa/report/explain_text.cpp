@@ -11,7 +11,7 @@
 #include "mantissa/report/explain_kinds.h"
 #include "mantissa/report/quantities.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -2,7 +2,7 @@
 
 #include "mantissa/base/version.h"
 
-namespace mantissa::html {
+namespace mantissa::inline v0::html {
 
 namespace {
 

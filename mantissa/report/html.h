@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace mantissa::html {
+namespace mantissa::inline v0::html {
 
 /// Text as it may stand between tags and inside of quotes of either kind.
 std::string escaped(std::string_view text);

@@ -8,7 +8,7 @@
 
 #include "mantissa/report/html.h"
 
-namespace mantissa::html {
+namespace mantissa::inline v0::html {
 
 namespace {
 

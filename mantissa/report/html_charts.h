@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace mantissa::html {
+namespace mantissa::inline v0::html {
 
 /// Colours are 0 ... 7, and begin anew after that.
 std::string color_class(std::size_t color);

@@ -13,7 +13,7 @@
 #include "mantissa/report/median.h"
 #include "mantissa/report/unit_peak.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 
@@ -137,7 +137,7 @@ struct RunningRung {
     Trainer trainer;
     std::vector<double> losses = {};
     std::vector<double> seconds = {};
-    // Of the last step of training, so that looking disturbs none that is timed.
+    // The last step of training is looked at, so that looking disturbs none that is timed.
     Profile profile = {};
     double profiled_seconds = 0;
 };
@@ -259,6 +259,7 @@ class LadderRun {
         report_.target = device_.target();
         const TrainingPlan& plan = rungs_.front().trainer.plan();
         report_.model = reported(plan.model(), plan.facts(), plan.options().batch);
+        report_.optimizer = plan.options().optimizer.name;
         for (const RunningRung& running : rungs_) report_.rungs.push_back(report_of(running));
     }
 

@@ -14,7 +14,7 @@
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/trainer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The names of all rungs, in the order of the ladder.
 std::vector<std::string> ladder_rungs();
@@ -64,6 +64,7 @@ struct LadderReport {
     Target target;
     Peaks peaks;  ///< the largest of those measured between the timed steps
     ReportedModel model;
+    std::string optimizer;
     MemoryUse memory;                ///< of the largest rung
     std::int64_t scratch_bytes = 0;  ///< for measuring the copy bandwidth
     std::int64_t process_bytes = 0;  ///< resident before anything was allocated: program, text, plans

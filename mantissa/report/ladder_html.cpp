@@ -11,7 +11,7 @@
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/quantities.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 
@@ -215,11 +215,12 @@ std::string ladder_html(const LadderReport& report, const std::string& command) 
                           [](const RungReport& a, const RungReport& b) { return a.speedup < b.speedup; });
     const std::string title = fmt::format("The ladder: {}, {:.2f}x from {} to {}", report.model.name,
                                           best.speedup, report.rungs.front().name, best.name);
-    return html::page(title, fmt::format("<p>{} parameters, AdamW, {} a step, on {}.</p>\n",
-                                         grouped(static_cast<double>(report.model.parameters)),
-                                         report.model.examples, html::escaped(report.target.name)) +
-                                 climb(report) + rung_table(report) + losses(report) + memory(report) +
-                                 bounds(report) + a100_table() + machine(report, command));
+    return html::page(
+        title, fmt::format("<p>{} parameters, {}, {} a step, on {}.</p>\n",
+                           grouped(static_cast<double>(report.model.parameters)), report.optimizer,
+                           report.model.examples, html::escaped(report.target.name)) +
+                   climb(report) + rung_table(report) + losses(report) + memory(report) + bounds(report) +
+                   a100_table() + machine(report, command));
 }
 
 }  // namespace mantissa

@@ -9,7 +9,7 @@
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/quantities.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 
@@ -54,9 +54,9 @@ std::string loss_line(const RungReport& rung) {
 }  // namespace
 
 std::string ladder_table(const LadderReport& report) {
-    std::string text =
-        fmt::format("{}, {} parameters, {} a step, AdamW\n", report.model.name,
-                    grouped(static_cast<double>(report.model.parameters)), report.model.examples);
+    std::string text = fmt::format("{}, {} parameters, {} a step, {}\n", report.model.name,
+                                   grouped(static_cast<double>(report.model.parameters)),
+                                   report.model.examples, report.optimizer);
     text += fmt::format("{}, {}, {} threads\n", report.target.name, report.target.isa, report.target.threads);
     if (!report.target.cannot_compile.empty())
         text += fmt::format("without the rungs from compiled on: {}\n", report.target.cannot_compile);

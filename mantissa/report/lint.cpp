@@ -10,7 +10,7 @@
 #include "mantissa/graph/attention_layout.h"
 #include "mantissa/passes/uses.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/report/reported_model.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What the gain of a change is counted by.
 enum class LintGain : std::uint8_t {

@@ -14,7 +14,7 @@
 #include "mantissa/report/median.h"
 #include "mantissa/runtime/execution.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include "mantissa/base/version.h"
 #include "mantissa/report/lint.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

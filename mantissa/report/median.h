@@ -6,7 +6,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The middle value, or the mean of the two in the middle. Throws InternalError if there is none.
 inline double median(std::vector<double> values) {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

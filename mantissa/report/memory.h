@@ -7,7 +7,7 @@
 
 #include "mantissa/runtime/plan.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Values of the arena that are alike, and alive at the peak.
 struct LiveValues {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

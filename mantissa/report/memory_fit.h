@@ -8,7 +8,7 @@
 
 #include "mantissa/train/training_plan.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct MemoryFit {
     std::string options = {};  ///< as on a command line: "--recompute block"

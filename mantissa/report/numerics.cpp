@@ -8,11 +8,11 @@
 
 #include "mantissa/base/version.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 
-/// Of an FP32 value that lies there now.
+/// The histogram of an FP32 value that lies there now.
 ExponentHistogram histogram_of(const Execution& execution, Value value) {
     ExponentHistogram histogram;
     execution.read_in_pieces(value, [&](std::int64_t, std::span<const std::byte> bytes) {

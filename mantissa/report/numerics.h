@@ -10,7 +10,7 @@
 #include "mantissa/numerics/exponent_histogram.h"
 #include "mantissa/train/trainer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct TensorNumerics {
     std::string name;  ///< of a weight its own; else scope and operation, as in "h.3.mlp gelu_grad"

@@ -5,7 +5,7 @@
 
 #include "mantissa/device/format_peaks.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// For people. Columns and lines of which nothing is known are left out.
 std::string peaks_table(const FormatPeaks& peaks);

@@ -6,7 +6,7 @@
 
 #include "mantissa/device/format_peaks.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// "a100", "h100", "h200".
 std::vector<std::string> accelerator_names();

@@ -5,7 +5,7 @@
 
 #include "mantissa/runtime/execution.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// A line for each operation, stage and kernel, longest first: launches, milliseconds, share of the whole,
 /// and what was reached in GFLOP/s and GB/s by the op table's counts.

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 

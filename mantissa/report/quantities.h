@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 double megabytes(std::int64_t bytes);
 double gigaflops(std::int64_t flops);

@@ -6,7 +6,7 @@
 
 #include "mantissa/nn/model.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct ReportedModel {
     std::string name;

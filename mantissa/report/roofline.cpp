@@ -11,7 +11,7 @@
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/unit_peak.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

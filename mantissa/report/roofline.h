@@ -7,7 +7,7 @@
 
 #include "mantissa/runtime/execution.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What an operation would be waiting for if it were perfect: arithmetic, memory, or neither, since it is
 /// over too soon.

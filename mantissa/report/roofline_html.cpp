@@ -9,13 +9,13 @@
 #include "mantissa/report/html_charts.h"
 #include "mantissa/report/roofline.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 
 constexpr double width = 960, height = 420, left = 70, bottom = 50;
 
-/// Of a pass, as the key of the page has it.
+/// The colour of a pass, as the key of the page has it.
 std::size_t color_of(const std::string& pass) { return pass == "forward" ? 0 : pass == "backward" ? 1 : 2; }
 
 /// Logarithmic axes: FLOP per byte from left to right, FLOP a second upwards.

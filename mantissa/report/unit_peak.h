@@ -6,7 +6,7 @@
 
 #include "mantissa/device/device.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// The BF16 unit's where the machine has one and the kernel names it, as "gemm tf32*tf32+f32 amx, three
 /// products of bf16" does; else FP32's.

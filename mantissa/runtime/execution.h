@@ -10,7 +10,7 @@
 #include "mantissa/runtime/plan.h"
 #include "mantissa/runtime/state_block.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// Seconds that each planned node took in the last profiled run, in the order of Plan::nodes().
 using Profile = std::vector<double>;

@@ -11,7 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -6,7 +6,7 @@
 
 #include "mantissa/runtime/execution.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct NonFinite {
     /// Whether the tensor was so before the run (a state or an input, read by the operation), or the

@@ -9,7 +9,7 @@
 #include "mantissa/device/device.h"
 #include "mantissa/passes/plan_memory.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct PipelineOptions;
 

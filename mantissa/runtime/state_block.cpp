@@ -8,7 +8,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/passes/plan_memory.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -9,7 +9,7 @@
 
 #include "mantissa/device/device.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 class StateBlock {
   public:

@@ -6,7 +6,7 @@
 
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

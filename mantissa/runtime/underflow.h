@@ -7,7 +7,7 @@
 
 #include "mantissa/runtime/execution.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct Underflow {
     std::int64_t elements = 0;  ///< that are stored in 16 bits and should not be zero

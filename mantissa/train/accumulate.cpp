@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

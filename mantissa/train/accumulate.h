@@ -5,12 +5,12 @@
 
 #include "mantissa/passes/pipeline.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
-/// Of the first graph: adds gradients (in FP32) and loss to their states. No results.
+/// The update of the first graph: adds gradients (in FP32) and loss to their states. No results.
 TraceUpdate add_to_gradients();
 
-/// Of the second: `update` is given what was added up together with this micro-step's own; then the states
+/// The update of the second: `update` is given what was added up and this micro-step's own; then the states
 /// are zero again, whether it was applied or not.
 TraceUpdate with_added_gradients(TraceUpdate update);
 

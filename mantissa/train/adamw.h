@@ -3,7 +3,7 @@
 
 #include "mantissa/train/optimizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct AdamWOptions {
     double beta1 = 0.9;

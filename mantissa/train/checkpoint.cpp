@@ -14,7 +14,7 @@
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/train/checkpoint_manifest.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

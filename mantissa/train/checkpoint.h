@@ -10,7 +10,7 @@
 #include "mantissa/formats/safetensors.h"
 #include "mantissa/formats/safetensors_write.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct CheckpointToSave {
     /// model.safetensors: names and shapes as in the file (for GPT-2, what stored_weights gives by

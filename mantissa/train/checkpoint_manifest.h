@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct ManifestFile {
     std::uint64_t bytes = 0;

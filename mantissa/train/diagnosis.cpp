@@ -1,6 +1,6 @@
 #include "mantissa/train/diagnosis.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::optional<NonFinite> first_non_finite(StepExecution& execution, const Batch& batch, const BadStep& bad) {
     const auto lowered = static_cast<float>(execution.loss_scale().scale);

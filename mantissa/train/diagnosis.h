@@ -8,7 +8,7 @@
 #include "mantissa/runtime/underflow.h"
 #include "mantissa/train/step_execution.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// A step that was not applied, as it ran.
 struct BadStep {

@@ -5,7 +5,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 std::string_view name_of(TextEnd end) {
     switch (end) {

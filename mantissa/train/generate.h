@@ -9,7 +9,7 @@
 #include "mantissa/train/generator.h"
 #include "mantissa/train/sampling.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct GenerateOptions {
     SamplingOptions sampling = {};

@@ -10,7 +10,7 @@
 #include "mantissa/base/system_memory.h"
 #include "mantissa/passes/pipeline.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include "mantissa/passes/autocast.h"
 #include "mantissa/runtime/execution.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 class Generator {
   public:
@@ -39,7 +39,7 @@ class Generator {
     std::int64_t context() const { return model_.context; }
     /// The states of the model, without keys and values.
     std::vector<State> parameters() const;
-    /// Of one token after the prompt.
+    /// The plan of one token after the prompt.
     const Plan& token_plan() const { return *token_plan_; }
     /// Seconds of each operation of that plan, when the last token was appended; empty before.
     const Profile& profile() const { return profile_; }

@@ -7,7 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/tensor.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

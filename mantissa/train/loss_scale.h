@@ -9,7 +9,7 @@
 
 #include "mantissa/passes/autocast.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct LossScaleOptions {
     enum class Kind : std::uint8_t { none, dynamic, fixed } kind = Kind::none;

@@ -10,7 +10,7 @@
 #include "mantissa/runtime/state_block.h"
 #include "mantissa/train/checkpoint.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 class ModelFile {
   public:

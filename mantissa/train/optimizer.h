@@ -8,7 +8,7 @@
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/loss_scale.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What the updates of all parameters share; scalars.
 struct OptimizerStep {

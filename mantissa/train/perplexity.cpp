@@ -12,7 +12,7 @@
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/execution.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

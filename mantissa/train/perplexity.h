@@ -8,7 +8,7 @@
 #include "mantissa/passes/autocast.h"
 #include "mantissa/runtime/state_block.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct Perplexity {
     std::int64_t tokens = 0;  ///< that were predicted

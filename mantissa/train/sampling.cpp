@@ -10,7 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct SamplingOptions {
     double temperature = 1;     ///< scores are divided by it; 0: the token of the largest score

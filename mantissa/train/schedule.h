@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct LearningRateSchedule {
     double peak = 1e-3;
@@ -12,7 +12,7 @@ struct LearningRateSchedule {
     std::int64_t warmup = 0;  ///< steps: the first has peak / warmup, the last of them peak
     std::int64_t steps = 1;   ///< of the whole training
 
-    /// Of step 0, 1, ...; `least` beyond the last. As in GPT-2's and nanoGPT's recipes.
+    /// The rate of step 0, 1, ...; `least` beyond the last. As in GPT-2's and nanoGPT's recipes.
     double at(std::int64_t step) const;
     /// The schedule in words; two that are equal at every step have one text.
     std::string text() const;

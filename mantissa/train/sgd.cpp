@@ -1,6 +1,6 @@
 #include "mantissa/train/sgd.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "mantissa/train/optimizer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// To the gradient g is added weight_decay times the parameter p. The buffer becomes momentum times itself
 /// plus (1 - dampening) g, in the first step g itself. From p is taken the learning rate times the buffer,

@@ -10,7 +10,7 @@
 #include "mantissa/runtime/execution.h"
 #include "mantissa/train/training_plan.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What steps of one model may share: their states, and an arena for the largest of them.
 struct TrainingMemory {
@@ -45,7 +45,7 @@ class StepExecution {
     void derive();
     /// The last micro-step with the loss scale of TrainingPlan::scaled_up, given its inputs.
     Execution prepare_scaled_up(const Batch& batch, const MicroStep& micro_step);
-    /// Of the last micro-step, which holds the results.
+    /// The execution of the last micro-step, which holds the results.
     const Execution& last() const { return *step_; }
 
     /// The mean loss of the first B examples, nothing random; changes nothing.

@@ -4,7 +4,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/train/diagnosis.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

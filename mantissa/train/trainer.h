@@ -9,7 +9,7 @@
 #include "mantissa/runtime/underflow.h"
 #include "mantissa/train/step_execution.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct StepResult {
     float loss = 0;           ///< before the update, the mean over the micro-steps

@@ -15,7 +15,7 @@
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/train/checkpoint.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 
@@ -90,10 +90,23 @@ void add_differences(const std::string& name, const nlohmann::json& saved, const
                         ours.value(member, nlohmann::json()), differences);
 }
 
+/// Checkpoints of version 0.1 before models were values have the name of a GPT-2 there, its dropout and its
+/// sequence; what else it is, the shapes of its parameters hold.
+nlohmann::json with_model_of(nlohmann::json saved, const nlohmann::json& ours) {
+    if (!saved.contains("model") || !saved["model"].is_string()) return saved;
+    nlohmann::json model = ours["model"];
+    for (const char* member : {"dropout", "sequence"}) {
+        model[member] = saved.value(member, nlohmann::json());
+        saved.erase(member);
+    }
+    saved["model"] = model;
+    return saved;
+}
+
 void require_same_configuration(const nlohmann::json& saved, const nlohmann::json& ours,
                                 const std::string& source) {
     std::vector<std::string> differences;
-    add_differences("", saved, ours, differences);
+    add_differences("", with_model_of(saved, ours), ours, differences);
     if (!differences.empty())
         throw UserError(fmt::format("{}: it was trained with {}; give the same options to resume", source,
                                     fmt::join(differences, "; ")));

@@ -8,7 +8,7 @@
 
 #include "mantissa/train/trainer.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 /// What a run follows from besides its trainer, in words, by name: the batches it reads, its learning rate.
 using RunInputs = std::map<std::string, std::string>;

@@ -8,7 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/train/accumulate.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 
@@ -92,6 +92,12 @@ MemoryUse TrainingPlan::memory() const {
     use.arena = std::max(use.arena, accumulate_->memory().arena_bytes);
     use.inputs += accumulate_->input_bytes();
     return use;
+}
+
+PipelineOptions all_passes(const Device& device, const Policy& policy) {
+    PipelineOptions options{.policy = policy};
+    choose_passes(options, runnable_passes(device.target(), policy));
+    return pipeline_on(device, std::move(options));
 }
 
 }  // namespace mantissa

@@ -11,7 +11,7 @@
 #include "mantissa/runtime/plan.h"
 #include "mantissa/train/adamw.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct TrainerOptions {
     Optimizer optimizer = adamw();
@@ -84,5 +84,8 @@ class TrainingPlan {
     std::vector<PaddedParameter> padded_;
     double build_milliseconds_ = 0;
 };
+
+/// The pipeline of a policy with every optional pass that the device can run.
+PipelineOptions all_passes(const Device& device, const Policy& policy = {});
 
 }  // namespace mantissa

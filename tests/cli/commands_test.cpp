@@ -40,9 +40,17 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"ladder --batch 0", 1, "--batch must be 1 or more, got 0"},
         {"ladder --batch -3", 1, "--batch must be 1 or more, got -3"},
         {"ladder --batch 100000000", 1, "100000000"},
-        {"ladder --batch 100000000000000000000", 1, "--batch and --sequence must be at most 2147483647"},
+        {"ladder --batch 100000000000000000000", 1, "--batch must be at most 2147483647"},
         {"ladder --model gpt2-tiny --sequence 300", 1,
          "gpt2-tiny has a context of 256 tokens, a sequence of 300 does not fit"},
+        {"train --heads 3", 1, "128 channels cannot be shared by 3 heads"},
+        {"train --layers 0", 1, "a model's layers must be between 1 and 1000, got 0"},
+        {"train --dropout 1", 1, "dropout must lie in [0, 1), got 1"},
+        {"train --channels 1048576 --layers 1000", 1,
+         "gpt2-1000x1048576 has 13194153972203520 parameters, which with gradients and moments need"},
+        {"train --order alphabetical", 1, "--order is random or sequential, got 'alphabetical'"},
+        {"train --optimizer adam", 1, "--optimizer is adamw or sgd, got 'adam'"},
+        {"train --optimizer sgd --nesterov", 1, "esterov"},
         {"ladder --steps 0", 1, "--steps must be 1 or more, got 0"},
         {"ladder --frobnicate", 2, "--frobnicate"},
         {"ladder --device tpu", 1, "--device tpu: this build has cpu only"},
@@ -326,6 +334,31 @@ TEST(Commands, TrainLogsALineAStepAndGoesOnAfterAResume) {
     }
     ASSERT_EQ(run(train + " --steps 1").status, 0);
     EXPECT_EQ(lines_of(log).size(), 1u);  // anew
+}
+
+TEST(Commands, AModelOfOnesOwnSizesIsTrainedSavedAndContinued) {
+    const TemporaryDirectory directory;
+    const std::string checkpoint = (directory.path() / "ckpt").string();
+    const std::string train =
+        "train --layers 1 --channels 16 --context 32 --vocabulary 256 --no-bias --dropout 0.1 --batch 2 "
+        "--steps 2 "
+        "--heads ";
+    const Ran first = run(train + "2 --checkpoint " + checkpoint);
+    ASSERT_EQ(first.status, 0) << first.output;
+    EXPECT_NE(first.output.find("gpt2-1x16, 7728 parameters, 2 x 32 tokens a step"), std::string::npos)
+        << first.output;
+    std::ifstream file(checkpoint + "/config.json");
+    const nlohmann::json config = nlohmann::json::parse(file);
+    const std::pair<const char*, int> sizes[] = {
+        {"n_layer", 1}, {"n_head", 2}, {"n_embd", 16}, {"n_positions", 32}, {"vocab_size", 256}};
+    for (const auto& [member, value] : sizes) EXPECT_EQ(config[member], value) << member;
+    const Ran continued = run("generate --length 3 --prompt ab --checkpoint " + checkpoint);
+    EXPECT_EQ(continued.status, 0) << continued.output;
+    const Ran other = run(train + "4 --resume " + checkpoint);
+    EXPECT_EQ(other.status, 1);
+    EXPECT_NE(other.output.find("it was trained with model.heads = 2, this run has 4; give the same"),
+              std::string::npos)
+        << other.output;
 }
 
 TEST(Commands, TrainFindsOutBeforeItsFirstStepWhatCannotBeDoneAfterIt) {

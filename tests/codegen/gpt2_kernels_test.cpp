@@ -8,14 +8,14 @@
 
 #include "mantissa/codegen/loop_nest.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/train/trainer.h"
+#include "tests/support/gpt2_training.h"
 #include "tests/support/trains_alike.h"
 
 namespace mantissa {
 namespace {
 
-TrainerOptions tiny(std::int64_t batch, bool fuse) {
-    TrainerOptions options;
+Gpt2Training tiny(std::int64_t batch, bool fuse) {
+    Gpt2Training options;
     options.model = nn::gpt2_config("gpt2-tiny");
     options.batch = batch;
     options.sequence = 64;
@@ -51,8 +51,8 @@ class Gpt2Kernels : public ::testing::Test {
 };
 
 TEST_F(Gpt2Kernels, AreTheseToTheLetter) {
-    const Trainer trainer(*device_, tiny(4, true));
-    const std::string found = kernels_of(trainer.plan().graph());
+    const TrainingPlan plan = gpt2_plan(*device_, tiny(4, true));
+    const std::string found = kernels_of(plan.step().graph());
     const std::filesystem::path golden =
         std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/codegen/gpt2_tiny_kernels.txt";
     if (found == contents(golden)) return;
@@ -63,19 +63,19 @@ TEST_F(Gpt2Kernels, AreTheseToTheLetter) {
 }
 
 TEST_F(Gpt2Kernels, AreTheSameForANewBatch) {
-    const Trainer four(*device_, tiny(4, true));
+    const TrainingPlan four = gpt2_plan(*device_, tiny(4, true));
     const std::size_t compiled = device_->made_kernels().size();
-    const Trainer seven(*device_, tiny(7, true));
+    const TrainingPlan seven = gpt2_plan(*device_, tiny(7, true));
     EXPECT_EQ(device_->made_kernels().size(), compiled);
     EXPECT_LE(compiled, 12u);
 }
 
 TEST_F(Gpt2Kernels, TrainAsTheEagerStepDoes) {
-    Trainer fused(*device_, tiny(4, true)), eager(*device_, tiny(4, false));
+    Trainer fused = gpt2_trainer(*device_, tiny(4, true)), eager = gpt2_trainer(*device_, tiny(4, false));
     const SomeTokens batch(4 * 64);
     expect_trains_alike(fused, eager, batch, 4);
-    EXPECT_NEAR(fused.validation_loss(batch.tokens, batch.targets),
-                eager.validation_loss(batch.tokens, batch.targets), 2e-5);
+    EXPECT_NEAR(fused.evaluate({batch.tokens, batch.targets}), eager.evaluate({batch.tokens, batch.targets}),
+                2e-5);
 }
 
 }  // namespace

@@ -46,7 +46,7 @@ class PtxDevice final : public DeviceAround {
         if (!kernel) kernel = std::make_shared<PtxKernel>(body, gpu_);
         return [this, kernel, rows](const Operands& operands) {
             std::vector<float> sums = kernel->launch(operands.inputs, operands.outputs, rows);
-            cpu::finish_sums(pool_, kernel->nest(), sums.data(), rows.blocks(), operands.outputs);
+            on_cpu::finish_sums(pool_, kernel->nest(), sums.data(), rows.blocks(), operands.outputs);
         };
     }
 

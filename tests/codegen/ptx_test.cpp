@@ -11,6 +11,7 @@
 #include "tests/codegen/ptx_device.h"
 #include "tests/codegen/random_case.h"
 #include "tests/support/fused_graph.h"
+#include "tests/support/gpt2_training.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/trains_alike.h"
 
@@ -275,16 +276,16 @@ TEST_F(Ptx, RandomNestsEqualTheReference) {
 /// A few steps of GPT-2, its nests as a GPU would run them. The tolerance is that of
 /// Gpt2Kernels.TrainAsTheEagerStepDoes, for its reason.
 TEST_F(Ptx, TrainsGpt2AsTheCpuDoes) {
-    TrainerOptions options;
+    Gpt2Training options;
     options.model = nn::gpt2_config("gpt2-tiny");
     options.batch = 2;
     options.sequence = 16;
     options.pipeline.fuse = true;
     PtxDevice gpu(5);
     const auto cpu = device_at(levels().back());
-    Trainer on_gpu(gpu, options), on_cpu(*cpu, options);
+    Trainer on_gpu = gpt2_trainer(gpu, options), on_cpu = gpt2_trainer(*cpu, options);
     int on_ptx = 0;
-    for (const PlannedNode& node : on_gpu.plan().nodes()) on_ptx += node.kernel == "ptx on the host";
+    for (const PlannedNode& node : on_gpu.plan().step().nodes()) on_ptx += node.kernel == "ptx on the host";
     EXPECT_GT(on_ptx, 5);
     expect_trains_alike(on_gpu, on_cpu, SomeTokens(2 * 16), 3);
 }

@@ -5,7 +5,7 @@
 
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 
 namespace {
 
@@ -163,4 +163,4 @@ PlainAttention plain_attention(const AttentionSize& s, const AttentionOperands& 
     return plain;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -6,7 +6,7 @@
 
 #include "mantissa/device/cpu/attention/attention.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 
 using Numbers = std::vector<double>;
 
@@ -40,4 +40,4 @@ struct PlainAttention {
 };
 PlainAttention plain_attention(const AttentionSize& size, const AttentionOperands& x);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -14,7 +14,7 @@
 #include "tests/device/attention_oracle.h"
 #include "tests/device/rows_harness.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 /// Which tensors there are and in which order their axes lie.
@@ -288,4 +288,4 @@ TEST(AttentionPlaces, GradientsThatShareElementsAreRefused) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -12,7 +12,7 @@
 #include "tests/device/attention_oracle.h"
 #include "tests/device/rows_harness.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 struct Case {
@@ -465,4 +465,4 @@ TEST(Attention, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

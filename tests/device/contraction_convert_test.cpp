@@ -12,7 +12,7 @@
 #include "mantissa/numerics/tf32.h"
 #include "tests/device/contraction_reference.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 struct NamedKernels {
@@ -272,4 +272,4 @@ TEST(Conversions, ToTf32AgreeWithTheScalarOneOnEveryBit) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

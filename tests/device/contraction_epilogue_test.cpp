@@ -11,7 +11,7 @@
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/isa.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 constexpr std::int64_t rows = 5, ld = 96;
@@ -82,4 +82,4 @@ TEST(ContractionEpilogue, SameBitsOnEveryLevel) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "tests/device/contraction_reference.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 struct Shape {
@@ -285,4 +285,4 @@ TEST(ContractionExact, OutputsThatBypassTheCaches) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -6,7 +6,7 @@
 #include "mantissa/base/error.h"
 #include "tests/device/contraction_reference.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 /// A whole number that depends on the place.
@@ -119,4 +119,4 @@ TEST(ContractionMapped, IsRefusedWhereItCannotBe) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "tests/device/contraction_reference.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 /// Packed memory of exactly the size asked for, every byte of it set before.
@@ -246,4 +246,4 @@ TEST_F(ContractionPackedErrors, OfContracting) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

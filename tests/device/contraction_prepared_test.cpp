@@ -9,7 +9,7 @@
 #include "mantissa/base/error.h"
 #include "tests/device/contraction_reference.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 enum class Ends { plain, bias_and_gelu, custom };
@@ -191,4 +191,4 @@ TEST(PreparedContraction, IsNotMadeOfWhatTheLevelRefuses) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -12,7 +12,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 
 /// Whole numbers from -4 to 4: every product and sum is exact in FP32 and in FP64.
 enum class Values { whole, normal };
@@ -154,4 +154,4 @@ void contract_in_new_workspace(const ContractionProblem& problem, const Contract
     contract_in_new_workspace(prepare_contraction(problem, how), arguments, pool);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

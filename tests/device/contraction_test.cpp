@@ -7,7 +7,7 @@
 #include "mantissa/base/error.h"
 #include "tests/device/contraction_reference.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 /// Sums of n products in FP32, in any order: |error| <= n eps sum|a b| (1 + ...), eps = 2^-24 for each of the
@@ -378,4 +378,4 @@ TEST_F(ContractionErrors, RefusalsGiveTheReason) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 #include "mantissa/device/cpu/format_units.h"
 #include "mantissa/device/cpu/peaks.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 std::vector<Isa> levels() {
@@ -96,4 +96,4 @@ TEST(FormatPeaks, OfThisMachineAreReportedModeByMode) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -7,7 +7,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 std::string refusal(std::string_view name, Isa best) {
@@ -80,4 +80,4 @@ TEST(Isa, CachesGrowOutwards) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -13,7 +13,7 @@
 #include "mantissa/device/cpu/loss/linear_cross_entropy.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 constexpr std::int64_t N = 101, C = 19, V = 53;
@@ -281,4 +281,4 @@ TEST(LinearCrossEntropy, ABadTargetIsNamedByItsPositionAmongAllRows) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

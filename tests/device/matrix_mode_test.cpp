@@ -17,7 +17,7 @@
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 constexpr MatrixMode all_modes[] = {
@@ -329,4 +329,4 @@ TEST(MatrixModes, ProductsOfSparseOperandsAreThoseOfTheDenseOnes) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -9,7 +9,7 @@
 
 #include "mantissa/base/random.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 struct Narrowed {
@@ -75,4 +75,4 @@ TEST(Narrowing, AgreesForEveryCountAndAfterScaling) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

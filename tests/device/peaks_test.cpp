@@ -9,7 +9,7 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 /// FLOP of a lane in a cycle, at the clock beside them. A neighbour may slow an attempt, none can speed one
@@ -93,4 +93,4 @@ TEST(Peaks, OfCopyingReadMemoryOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

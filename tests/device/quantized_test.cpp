@@ -13,7 +13,7 @@
 #include "mantissa/device/cpu/attention/kept.h"
 #include "mantissa/numerics/integer_formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 std::vector<float> normal_values(std::int64_t count, std::uint32_t which) {
@@ -160,4 +160,4 @@ TEST(KeptAttention, APositionBeyondTheKeysIsNamed) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 
 #include "tests/device/rows_harness.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 struct Case {
@@ -150,4 +150,4 @@ TEST(RowsGelu, ExtremesAreZeroOrTheIdentity) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

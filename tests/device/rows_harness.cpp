@@ -8,7 +8,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 
 namespace {
 
@@ -121,4 +121,4 @@ std::vector<std::byte> joined(std::initializer_list<const Guarded*> outputs) {
     return all;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

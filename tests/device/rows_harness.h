@@ -13,7 +13,7 @@
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/compare.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 
 /// Where an array lies between its guard pages: a read or write one byte beyond that end faults.
 enum class Placement { starts_at_guard, ends_at_guard };
@@ -80,4 +80,4 @@ std::vector<std::byte> joined(std::initializer_list<const Guarded*> outputs);
 /// The unit roundoff of FP32, in which all kernels compute.
 inline constexpr double eps32 = 0x1p-24;
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

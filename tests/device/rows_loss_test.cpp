@@ -8,7 +8,7 @@
 #include "mantissa/base/random.h"
 #include "tests/device/rows_harness.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 std::vector<std::int32_t> random_ids(std::int64_t count, std::int64_t limit) {
@@ -286,4 +286,4 @@ TEST(RowsEmbedding, AnIdOutOfRangeIsNamed) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 #include "tests/device/rows_harness.h"
 #include "tests/support/telling_bits.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 TEST(RowsCast, AgreesWithTheScalarConversionsOnEveryBit) {
@@ -202,4 +202,4 @@ TEST(RowsPermute, RefusesWhatIsNoPermutation) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -7,7 +7,7 @@
 #include "mantissa/base/error.h"
 #include "tests/device/rows_harness.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 struct Case {
@@ -322,4 +322,4 @@ TEST(RowsChecks, NameTheKernelAndTheArgument) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/numerics/formats.h"
 #include "tests/device/rows_harness.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 const AdamWStep usual = {.learning_rate = 1e-2f,
@@ -328,4 +328,4 @@ TEST(RowsColumnSum, AgreesWithItsDefinition) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

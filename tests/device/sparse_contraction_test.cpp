@@ -11,7 +11,7 @@
 #include "mantissa/numerics/formats.h"
 #include "tests/device/contraction_reference.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -212,4 +212,4 @@ TEST(SparseContraction, NeedsItsPositions) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

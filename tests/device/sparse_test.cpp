@@ -11,7 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 using Bytes = std::vector<std::byte>;
@@ -72,4 +72,4 @@ TEST(Sparse, RefusesWhatIsNotTwoOfFour) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

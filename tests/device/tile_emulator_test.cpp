@@ -13,7 +13,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/isa.h"
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 struct alignas(64) Configuration {
@@ -112,4 +112,4 @@ TEST(TileEmulation, IsAskedForBySomethingThatIsUnderstood) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace mantissa::cpu {
+namespace mantissa::on_cpu {
 namespace {
 
 TEST(UnitRates, ARateOfIssueIsRoundedUp) {
@@ -110,4 +110,4 @@ TEST(UnitRates, TheoreticalIsNeverBelowMeasured) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

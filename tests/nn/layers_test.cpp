@@ -65,7 +65,7 @@ TEST(Layers, LayerNormHasAWeightOfOnesAndABiasOfZeros) {
 
 TEST(Layers, LayerNormScalesRowsToOneAndAddsTheBias) {
     Graph graph;
-    graph.add_result("y", layer_norm(input(graph, {1, 2}), "ln", 3.0).value());
+    graph.add_result("y", layer_norm(input(graph, {1, 2}), "ln", {.epsilon = 3.0}).value());
     // Mean 2, variance 1: divided by sqrt(1 + 3).
     const ReferenceRun run(graph, {{"x", {1, 3}}, {"ln.weight", {1, 4}}, {"ln.bias", {0, 7}}});
     EXPECT_EQ(run.result("y").values, (std::vector<double>{-0.5, 4 * 0.5 + 7}));

@@ -10,6 +10,7 @@
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/passes/chunk_loss.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/show_gradients.h"

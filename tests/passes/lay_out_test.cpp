@@ -142,12 +142,16 @@ TEST(LayOut, AnyUpdateThatCanTakesACopy) {
                  {{"momentum", momentum}, {"dampening", 0.0}, {"nesterov", false}, {"weight_decay", 0.1}});
         graph.add_update(0, updated[0].value());
         const LaidOut laid = lay_out(graph);
+        const int copy = laid.graph.find_state("bf16.w");
         ASSERT_EQ(laid.graph.updates().size(), 2u);
-        const Node& update = laid.graph.node(laid.graph.updates()[1].value.node);
-        EXPECT_EQ(update.op->name, "sgd");
-        EXPECT_TRUE(update.op->takes_copy(update.inputs.size(), update.attributes));
-        EXPECT_EQ(laid.graph.state_of(update.inputs.back().node), laid.graph.find_state("bf16.w"));
-        EXPECT_EQ(laid.graph.updates()[1].value.output, static_cast<std::int32_t>(update.outputs.size()) - 1);
+        for (const Update& written : laid.graph.updates()) {
+            const Node& update = laid.graph.node(written.value.node);
+            EXPECT_EQ(update.op->name, "sgd");
+            EXPECT_TRUE(update.op->takes_copy(update.inputs.size(), update.attributes));
+            EXPECT_EQ(laid.graph.state_of(update.inputs.back().node), copy);
+            const auto last = static_cast<std::int32_t>(update.outputs.size()) - 1;
+            EXPECT_EQ(written.value.output, written.state == copy ? last : 0);
+        }
         expect_same_meaning(graph, feed_of(graph), "sgd");
     }
 }

@@ -8,12 +8,13 @@
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/gpt2_training.h"
 
 namespace mantissa {
 namespace {
 
-TrainerOptions tiny(const std::set<std::string>& what, const std::string& policy, bool fuse = false) {
-    TrainerOptions options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 64};
+Gpt2Training tiny(const std::set<std::string>& what, const std::string& policy, bool fuse = false) {
+    Gpt2Training options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 64};
     options.model.dropout = 0.1;  // its masks must come out the same
     options.pipeline.policy = find_policy(policy);
     options.pipeline.recompute = what;
@@ -28,18 +29,18 @@ std::vector<StepResult> steps(Trainer& trainer) {
         targets[i] = static_cast<std::int32_t>(i * 53 % 499);
     }
     std::vector<StepResult> results;
-    for (int step = 0; step < 3; ++step) results.push_back(trainer.step(tokens, targets, 1e-3));
+    for (int step = 0; step < 3; ++step) results.push_back(trainer.step({tokens, targets}, 1e-3));
     return results;
 }
 
 TEST(Recompute, KeepsEveryBitOfAStepAndLessMemory) {
     const auto device = make_cpu_device({.threads = 2});
     for (const char* policy : {"fp32", "bf16"}) {
-        Trainer kept(*device, tiny({}, policy));
+        Trainer kept = gpt2_trainer(*device, tiny({}, policy));
         const auto expected = steps(kept);
         for (const std::string& what : recomputable()) {
-            Trainer again(*device, tiny({what}, policy));
-            EXPECT_LT(again.memory().arena, kept.memory().arena) << what << ", " << policy;
+            Trainer again = gpt2_trainer(*device, tiny({what}, policy));
+            EXPECT_LT(again.plan().memory().arena, kept.plan().memory().arena) << what << ", " << policy;
             const auto found = steps(again);
             for (std::size_t i = 0; i < found.size(); ++i) {
                 EXPECT_EQ(found[i].loss, expected[i].loss) << what << ", " << policy;
@@ -53,11 +54,11 @@ TEST(Recompute, KeepsEveryBitOfAStepAndLessMemory) {
 TEST(Recompute, FusesToo) {
     const auto device = make_cpu_device({.threads = 2});
     if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
-    Trainer kept(*device, tiny({}, "fp32", true));
+    Trainer kept = gpt2_trainer(*device, tiny({}, "fp32", true));
     const auto expected = steps(kept);
     for (const std::string& what : recomputable()) {
-        Trainer again(*device, tiny({what}, "fp32", true));
-        EXPECT_LE(again.memory().arena, kept.memory().arena) << what;
+        Trainer again = gpt2_trainer(*device, tiny({what}, "fp32", true));
+        EXPECT_LE(again.plan().memory().arena, kept.plan().memory().arena) << what;
         const auto found = steps(again);
         for (std::size_t i = 0; i < found.size(); ++i) {
             EXPECT_NEAR(found[i].loss, expected[i].loss, 2e-5) << what;

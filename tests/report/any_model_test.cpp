@@ -32,9 +32,7 @@ TrainerOptions options_under(const char* policy, Device& device) {
     TrainerOptions options{.batch = 16};
     options.pipeline.policy = find_policy(policy);
     options.loss_scale = default_loss_scale(options.pipeline.policy);
-    std::vector<std::string> passes = optional_pass_names();
-    if (!device.target().cannot_compile.empty()) std::erase(passes, "fuse");
-    choose_passes(options.pipeline, passes);
+    choose_passes(options.pipeline, runnable_passes(device.target(), options.pipeline.policy));
     return options;
 }
 

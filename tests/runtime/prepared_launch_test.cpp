@@ -140,11 +140,11 @@ TEST(PreparedLaunch, AsksForTheWorkspaceThatThePreparedContractionSays) {
     for (const OpCase& test : {layer(70, 59, 1000), layer(1, 300, 70), layer(300, 900, 40)}) {
         const Recorded recorded(test);
         const Chosen chosen(recorded.graph, "matmul", *device);
-        const auto units = cpu::contraction_units(cpu::best_isa());
-        const auto unit = std::ranges::find(units, chosen.kernel->name, &cpu::ContractionUnit::name);
+        const auto units = on_cpu::contraction_units(on_cpu::best_isa());
+        const auto unit = std::ranges::find(units, chosen.kernel->name, &on_cpu::ContractionUnit::name);
         ASSERT_NE(unit, units.end());
-        const cpu::PreparedContraction prepared =
-            cpu::prepare_contraction(cpu::contraction_problem(chosen.problem()), unit->isa);
+        const on_cpu::PreparedContraction prepared =
+            on_cpu::prepare_contraction(on_cpu::contraction_problem(chosen.problem()), unit->isa);
         EXPECT_GT(prepared.workspace_bytes(threads), 0u);
         EXPECT_EQ(static_cast<std::size_t>(chosen.kernel->workspace(chosen.problem())),
                   prepared.workspace_bytes(threads));

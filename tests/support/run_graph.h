@@ -28,8 +28,8 @@ inline std::unique_ptr<Device> device_at(const std::string& level, int threads =
 /// All that this machine has, lowest first.
 inline std::vector<std::string> levels() {
     std::vector<std::string> names;
-    for (int level = 0; level <= static_cast<int>(cpu::best_isa()); ++level)
-        names.emplace_back(name_of(static_cast<cpu::Isa>(level)));
+    for (int level = 0; level <= static_cast<int>(on_cpu::best_isa()); ++level)
+        names.emplace_back(name_of(static_cast<on_cpu::Isa>(level)));
     return names;
 }
 
@@ -37,7 +37,7 @@ template <class T>
 std::vector<std::byte> stored(const std::vector<double>& values) {
     std::vector<std::byte> bytes(values.size() * sizeof(T));
     for (std::size_t i = 0; i < values.size(); ++i) {
-        const T value = cpu::stored_as<T>(values[i]);
+        const T value = on_cpu::stored_as<T>(values[i]);
         std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
     }
     return bytes;
@@ -70,7 +70,7 @@ std::vector<double> loaded(const std::vector<std::byte>& bytes) {
     for (std::size_t i = 0; i < values.size(); ++i) {
         T value;
         std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-        values[i] = static_cast<double>(cpu::number(value));
+        values[i] = static_cast<double>(on_cpu::number(value));
     }
     return values;
 }

@@ -26,8 +26,8 @@ struct SomeTokens {
 /// gradient. Seen: 1e-6; a wrong kernel shows in the first digits.
 inline void expect_trains_alike(Trainer& one, Trainer& other, const SomeTokens& batch, int steps) {
     for (int step = 0; step < steps; ++step) {
-        const StepResult a = one.step(batch.tokens, batch.targets, 1e-3);
-        const StepResult b = other.step(batch.tokens, batch.targets, 1e-3);
+        const StepResult a = one.step({batch.tokens, batch.targets}, 1e-3);
+        const StepResult b = other.step({batch.tokens, batch.targets}, 1e-3);
         EXPECT_NEAR(a.loss, b.loss, 2e-5) << "step " << step;
         EXPECT_NEAR(a.gradient_norm, b.gradient_norm, 1e-4 * static_cast<double>(b.gradient_norm));
     }

@@ -108,7 +108,8 @@ struct Drift {
 Drift drift_after_twenty_steps(const TorchFixture& fixture, double learning_rate) {
     const auto device = make_cpu_device({.threads = 2});
     Trainer trainer(*device, nn::gpt2_model(config, config.context),
-                    {.optimizer = adamw({.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}), .batch = 2});
+                    {.optimizer = adamw({.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1}),
+                     .batch = 2});
     load_parameters(trainer.state(), fixture);
     const auto tokens = fixture.values<std::int32_t>("tokens"),
                targets = fixture.values<std::int32_t>("targets");

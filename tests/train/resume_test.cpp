@@ -1,9 +1,12 @@
 // Stopping and going on: k steps, a checkpoint, and the rest give the bits of all steps in one go.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "mantissa/base/error.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/checkpoint.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/sgd.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -199,6 +202,33 @@ TEST(Resume, TheOptimizersNumbersAreSavedAsTheyAlwaysWere) {
 )"),
               std::string::npos)
         << state;
+}
+
+/// What the project wrote before models were values.
+TEST(Resume, ACheckpointThatNamesItsGpt2AndNoMoreIsResumed) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Trainer saved = gpt2_trainer(*device, options_with(0.25));
+    train(saved, 2);
+    save_training(directory / "run", saved);
+    {
+        const LoadedCheckpoint loaded = load_checkpoint(directory / "run");
+        auto texts = loaded.texts;
+        auto state = nlohmann::ordered_json::parse(texts.at("state.json"));
+        state["configuration"]["model"] = "gpt2-tiny";
+        state["configuration"]["dropout"] = 0.25;
+        state["configuration"]["sequence"] = 16;
+        texts["state.json"] = state.dump();
+        std::vector<TensorToWrite> model, optimizer;
+        for (const TensorView& view : loaded.model.views()) model.push_back({view});
+        for (const TensorView& view : loaded.optimizer.views()) optimizer.push_back({view});
+        save_checkpoint(directory / "old", {.model = model, .optimizer = optimizer, .texts = texts});
+    }
+    Trainer resumed = gpt2_trainer(*device, options_with(0.25)),
+            other = gpt2_trainer(*device, options_with(0.5));
+    EXPECT_EQ(resume_training(directory / "old", resumed), "");
+    EXPECT_EQ(states(resumed), states(saved));
+    EXPECT_THROW(resume_training(directory / "old", other), UserError);
 }
 
 TEST(Resume, AnotherOptimizerIsRefused) {

@@ -46,7 +46,8 @@ struct Trained {
 Trained train(int threads, int steps, double dropout) {
     const auto device = make_cpu_device({.threads = threads});
     Trainer trainer = gpt2_trainer(
-        *device, {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = clipped(adamw(), 1.0)});
+        *device,
+        {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = clipped(adamw(), 1.0)});
     const TokenStream stream(some_text(2000));
     const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
     std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
@@ -113,15 +114,14 @@ TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {
 /// Dropout in its weights hides attention in training, and validation has none.
 TEST(Trainer, ValidationMayNeedAnArenaOfItsOwn) {
     const auto device = make_cpu_device();
-    Gpt2Training options{.model = {.name = "small",
-                                   .layers = 1,
-                                   .heads = 3,
-                                   .channels = 12,
-                                   .vocabulary = 33,
-                                   .context = 3,
-                                   .dropout = 0.1},
-                         .batch = 3,
-                         .sequence = 3};
+    const nn::Gpt2Config model{.name = "small",
+                               .layers = 1,
+                               .heads = 3,
+                               .channels = 12,
+                               .vocabulary = 33,
+                               .context = 3,
+                               .dropout = 0.1};
+    Gpt2Training options{.model = model, .batch = 3, .sequence = 3};
     Trainer plain = gpt2_trainer(*device, options);
     options.pipeline.match_attention = true;
     Trainer matched = gpt2_trainer(*device, options);
@@ -213,7 +213,8 @@ TEST(Trainer, ClippingScalesTheGradientToItsNorm) {
     const auto device = make_cpu_device();
     const auto moments_after = [&](double clip, float* norm) {
         Trainer trainer = gpt2_trainer(
-            *device, {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = clipped(adamw(), clip)});
+            *device,
+            {.model = small_model(), .batch = 2, .sequence = 24, .optimizer = clipped(adamw(), clip)});
         const std::vector<std::int32_t> tokens(48, 65), targets(48, 66);
         *norm = trainer.step({tokens, targets}, 1e-3).gradient_norm;
         return trainer.state().read_f32("adamw.m.wte.weight");

@@ -12,7 +12,7 @@
 #include "mantissa/codegen/llvm/machine.h"
 #include "mantissa/codegen/llvm/ptx.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 namespace {
 

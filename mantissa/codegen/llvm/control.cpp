@@ -2,7 +2,7 @@
 
 #include <llvm/IR/IRBuilder.h>
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 using llvm::BasicBlock;
 using llvm::Value;

@@ -14,7 +14,7 @@ class IRBuilderBase;
 class Value;
 }  // namespace llvm
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 class Control {
   public:

@@ -9,7 +9,7 @@ namespace llvm {
 class Module;
 }
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 /// Adds the function to the module: on the host of the type `FusedFunction`, for a GPU a kernel.
 void emit(llvm::Module& module, const std::string& name, const LoopNest& nest, const CodeTarget& target);

@@ -11,7 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/exp2_body.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 namespace {
 

@@ -15,7 +15,7 @@ class Type;
 class Value;
 }  // namespace llvm
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 /// Builds instructions on values that are all vectors of 16 lanes or all single numbers. Floating-point
 /// values are FP32 whatever they are stored in; booleans are single bits.

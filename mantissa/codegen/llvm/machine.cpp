@@ -24,7 +24,7 @@
 #include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/ptx.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 namespace {
 

@@ -10,7 +10,7 @@ namespace llvm {
 class MemoryBuffer;
 }
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 class Machine {
   public:

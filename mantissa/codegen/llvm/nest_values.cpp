@@ -4,7 +4,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 using llvm::Value;
 

@@ -5,7 +5,7 @@
 #include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/target_code.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 class NestValues {
   public:

@@ -13,7 +13,7 @@
 #include "mantissa/codegen/llvm/ptx.h"
 #include "mantissa/codegen/llvm/target_code.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "mantissa/codegen/compiler.h"
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 /// Throws UserError unless the architecture is one of nvptx_architectures().
 void require_known(const NvptxTarget& target);

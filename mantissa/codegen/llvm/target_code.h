@@ -14,7 +14,7 @@ namespace llvm {
 class Module;
 }
 
-namespace mantissa::codegen {
+namespace mantissa::inline v0::codegen {
 
 using Values = std::vector<llvm::Value*>;
 

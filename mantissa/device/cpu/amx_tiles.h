@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -57,4 +57,4 @@ inline void multiply_tiles_s8() {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

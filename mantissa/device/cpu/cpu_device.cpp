@@ -14,7 +14,7 @@
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/device/cpu/tile_emulator.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 
@@ -41,45 +41,45 @@ std::string processor_name() {
 }
 
 /// What compiled code may use at a level: no more than the hand-written kernels of that level do.
-codegen::HostFeatures host_features(cpu::Isa isa) {
+codegen::HostFeatures host_features(on_cpu::Isa isa) {
     codegen::HostFeatures features{.level = std::string(name_of(isa)), .bits = {}};
-    if (isa >= cpu::Isa::avx2) features.bits = {"avx2", "fma", "f16c"};
-    if (isa >= cpu::Isa::avx512)
+    if (isa >= on_cpu::Isa::avx2) features.bits = {"avx2", "fma", "f16c"};
+    if (isa >= on_cpu::Isa::avx512)
         for (const char* bit : {"avx512f", "avx512bw", "avx512dq", "avx512vl"})
             features.bits.emplace_back(bit);
-    if (isa >= cpu::Isa::avx512 && cpu::has_bf16_dot()) features.bits.emplace_back("avx512bf16");
+    if (isa >= on_cpu::Isa::avx512 && on_cpu::has_bf16_dot()) features.bits.emplace_back("avx512bf16");
     return features;
 }
 
 class CpuDevice final : public Device {
   public:
     explicit CpuDevice(int threads)
-        : pool_(threads), isa_(cpu::chosen_isa()), compiler_(host_features(isa_)) {
-        const cpu::CacheSizes caches = cpu::cache_sizes();
+        : pool_(threads), isa_(on_cpu::chosen_isa()), compiler_(host_features(isa_)) {
+        const on_cpu::CacheSizes caches = on_cpu::cache_sizes();
         target_ = {
             .device = "cpu",
             .name = processor_name(),
-            .isa = std::string(name_of(isa_)) + (cpu::tile_emulation_asked() ? " (tiles emulated)" : ""),
+            .isa = std::string(name_of(isa_)) + (on_cpu::tile_emulation_asked() ? " (tiles emulated)" : ""),
             .threads = threads,
             .l1_bytes = caches.l1d,
             .l2_bytes = caches.l2,
             .l3_bytes = caches.l3,
-            .matrix_unit_bf16 = cpu::bf16_unit(isa_) != cpu::Bf16Unit::none,
-            .bf16_unit = std::string(name_of(cpu::bf16_unit(isa_))),
+            .matrix_unit_bf16 = on_cpu::bf16_unit(isa_) != on_cpu::Bf16Unit::none,
+            .bf16_unit = std::string(name_of(on_cpu::bf16_unit(isa_))),
             .cannot_compile = codegen::Compiler::refusal(),
-            .cannot_multiply_tf32 = cpu::tf32_refusal()};
-        const cpu::Context context{pool_, isa_};
-        cpu::add_contraction_kernels(kernels_, context);
-        cpu::add_loss_kernels(kernels_, context);
-        cpu::add_attention_kernels(kernels_, context);
-        cpu::add_quantized_kernels(kernels_, context);
+            .cannot_multiply_tf32 = on_cpu::tf32_refusal()};
+        const on_cpu::Context context{pool_, isa_};
+        on_cpu::add_contraction_kernels(kernels_, context);
+        on_cpu::add_loss_kernels(kernels_, context);
+        on_cpu::add_attention_kernels(kernels_, context);
+        on_cpu::add_quantized_kernels(kernels_, context);
         add_row_kernels(kernels_, context);
-        cpu::add_elementwise_kernels(kernels_, context);
-        cpu::add_movement_kernels(kernels_, context);
-        cpu::add_reduction_kernels(kernels_, context);
-        cpu::add_random_kernels(kernels_, context);
-        cpu::add_fused_kernels(kernels_, context, compiler_);
-        cpu::add_fused_contraction_kernels(kernels_, context, compiler_);
+        on_cpu::add_elementwise_kernels(kernels_, context);
+        on_cpu::add_movement_kernels(kernels_, context);
+        on_cpu::add_reduction_kernels(kernels_, context);
+        on_cpu::add_random_kernels(kernels_, context);
+        on_cpu::add_fused_kernels(kernels_, context, compiler_);
+        on_cpu::add_fused_contraction_kernels(kernels_, context, compiler_);
     }
 
     const Target& target() const override { return target_; }
@@ -105,10 +105,10 @@ class CpuDevice final : public Device {
 
     Peaks measure_peaks(DeviceMemory& scratch) override {
         Peaks peaks;
-        peaks.f32_fma = cpu::measured_fma_peak(pool_, isa_);
-        if (const cpu::Bf16Unit unit = cpu::bf16_unit(isa_); unit != cpu::Bf16Unit::none)
-            peaks.bf16_matrix = cpu::measured_bf16_peak(pool_, unit);
-        peaks.copy = cpu::measured_copy_bandwidth(pool_, {scratch.data(), scratch.size()}).best();
+        peaks.f32_fma = on_cpu::measured_fma_peak(pool_, isa_);
+        if (const on_cpu::Bf16Unit unit = on_cpu::bf16_unit(isa_); unit != on_cpu::Bf16Unit::none)
+            peaks.bf16_matrix = on_cpu::measured_bf16_peak(pool_, unit);
+        peaks.copy = on_cpu::measured_copy_bandwidth(pool_, {scratch.data(), scratch.size()}).best();
         return peaks;
     }
 
@@ -125,7 +125,7 @@ class CpuDevice final : public Device {
     }
 
     FormatPeaks measure_formats() override {
-        FormatPeaks peaks = cpu::measured_format_peaks(pool_, isa_);
+        FormatPeaks peaks = on_cpu::measured_format_peaks(pool_, isa_);
         peaks.device = target_.name;
         return peaks;
     }
@@ -141,10 +141,10 @@ class CpuDevice final : public Device {
 
   private:
     ThreadPool pool_;
-    cpu::Isa isa_;
+    on_cpu::Isa isa_;
     codegen::Compiler compiler_;
     Target target_;
-    cpu::KernelTable kernels_;
+    on_cpu::KernelTable kernels_;
 };
 
 }  // namespace
@@ -153,6 +153,11 @@ std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
     if (options.threads < 0)
         throw UserError(fmt::format("threads must be 1 or more, got {}", options.threads));
     return std::make_unique<CpuDevice>(options.threads == 0 ? default_thread_count() : options.threads);
+}
+
+Device& cpu() {
+    static const std::unique_ptr<Device> device = make_cpu_device();
+    return *device;
 }
 
 }  // namespace mantissa

@@ -5,7 +5,7 @@
 
 #include "mantissa/device/device.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 struct CpuOptions {
     int threads = 0;  ///< 0: as many as the affinity mask, the CPU quota and OMP_NUM_THREADS allow
@@ -14,5 +14,8 @@ struct CpuOptions {
 /// Uses the instruction set that MANTISSA_ISA names, else the best that the CPU has. Throws UserError if it
 /// names one that the CPU lacks, or if threads is negative.
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options = {});
+
+/// The CPU with all threads that may be used: one for the whole program, made when it is first asked for.
+Device& cpu();
 
 }  // namespace mantissa

@@ -2,7 +2,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -70,4 +70,4 @@ FormatUnits format_units(Isa isa) {
     throw InternalError("an instruction-set level outside of its enumeration");
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

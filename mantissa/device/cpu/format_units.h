@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// A step adds products into one register of sums.
 struct FormatUnit {
@@ -24,4 +24,4 @@ struct FormatUnits {
 /// Those of a level on this CPU.
 FormatUnits format_units(Isa isa);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

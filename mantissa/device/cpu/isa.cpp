@@ -13,7 +13,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/tile_emulator.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -203,4 +203,4 @@ CacheSizes cache_sizes() {
     return sizes;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

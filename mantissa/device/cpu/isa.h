@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Levels of instruction sets; each includes those before it.
 enum class Isa : std::uint8_t {
@@ -69,4 +69,4 @@ struct CacheSizes {
 /// From CPUID (leaf 4, or AMD's 0x8000001D); what CPUID leaves open, from sysfs.
 CacheSizes cache_sizes();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

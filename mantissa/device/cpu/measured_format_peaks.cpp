@@ -16,7 +16,7 @@
 #include "mantissa/device/cpu/unit_rates.h"
 #include "mantissa/device/cpu/whole_rates.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -168,4 +168,4 @@ FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa, const MeasuringTime
     return peaks;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/format_peaks.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Seconds that are spent on each figure at most, about.
 struct MeasuringTime {
@@ -18,4 +18,4 @@ FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa, const MeasuringTime
 /// How many cores the threads of this process may run on: hardware threads of one core count once.
 int available_cores();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

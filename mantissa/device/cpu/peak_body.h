@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -51,4 +51,4 @@ void read_floats(const float* data, std::int64_t count, std::int64_t repeats) {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Each does `rounds` rounds and returns the operations done.
 using PeakLoop = double (*)(std::int64_t rounds);
@@ -47,4 +47,4 @@ void read_loop_generic(const float* data, std::int64_t count, std::int64_t repea
 void read_loop_avx2(const float* data, std::int64_t count, std::int64_t repeats);
 void read_loop_avx512(const float* data, std::int64_t count, std::int64_t repeats);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,7 +3,7 @@
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -46,4 +46,4 @@ double s8_tile_loop_amx(std::int64_t rounds) {
     return static_cast<double>(rounds) * 4 * 16 * 16 * 64 * 2;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/peak_body.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -26,4 +26,4 @@ void read_loop_avx512(const float* data, std::int64_t count, std::int64_t repeat
     read_floats<Avx512Lanes>(data, count, repeats);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,11 +3,11 @@
 #include "mantissa/device/cpu/peak_body.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 double dot_loop_avx512_bf16(std::int64_t rounds) {
     constexpr std::uint32_t two_ones = 0x3f803f80;
     return multiply_add_loop<Avx512Bf16Lanes, 16>(rounds, two_ones);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,10 +3,10 @@
 #include "mantissa/device/cpu/peak_body.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 double s8_loop_avx512_vnni(std::int64_t rounds) {
     return multiply_add_loop<Avx512S8Lanes, 16>(rounds, 0x01010101);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

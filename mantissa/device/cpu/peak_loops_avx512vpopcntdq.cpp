@@ -3,10 +3,10 @@
 #include "mantissa/device/cpu/peak_body.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 double b1_loop_avx512_vpopcntdq(std::int64_t rounds) {
     return multiply_add_loop<Avx512B1Lanes<BitProduct::exclusive_or>, 16>(rounds, 1);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

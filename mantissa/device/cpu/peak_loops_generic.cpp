@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/peak_body.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -30,4 +30,4 @@ void read_loop_generic(const float* data, std::int64_t count, std::int64_t repea
     read_floats<GenericLanes>(data, count, repeats);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -12,7 +12,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -146,4 +146,4 @@ CopyBandwidth measured_copy_bandwidth(ThreadPool& pool, std::span<std::byte> scr
             .streaming = best_copy(pool, memory, copy_streaming, seconds / 2)};
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/peak_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// FLOP/s of FP32 multiply-adds (2 each) in the registers of the level on all threads of the pool: the best
 /// of rounds of about a millisecond that together last about `seconds`. The generic level multiplies and adds
@@ -42,4 +42,4 @@ struct CopyBandwidth {
 /// times the last level of cache, and touched before. Throws UserError below 1 MiB.
 CopyBandwidth measured_copy_bandwidth(ThreadPool& pool, std::span<std::byte> scratch, double seconds = 0.04);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -13,7 +13,7 @@
 #include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/integer_formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -215,4 +215,4 @@ void decompress_row(SparseFormat format, const void* values, const std::uint8_t*
     throw InternalError("a sparse format outside of its enumeration");
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

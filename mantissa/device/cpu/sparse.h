@@ -11,7 +11,7 @@
 
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 enum class SparseFormat : std::uint8_t { f32, f16, bf16, s8, s4 };
 
@@ -45,4 +45,4 @@ inline int position_of(const std::uint8_t* positions, std::int64_t index) {
 void decompress_row(SparseFormat format, const void* values, const std::uint8_t* positions, std::int64_t k,
                     void* row);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

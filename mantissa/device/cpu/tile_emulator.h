@@ -4,7 +4,7 @@
 // over it means anything.
 #pragma once
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Whether MANTISSA_EMULATE_TILES is 1. Throws UserError for anything but 0, 1, empty and unset.
 bool tile_emulation_asked();
@@ -14,4 +14,4 @@ bool tile_emulation_asked();
 /// BF16 and of signed bytes. Needs AVX512_BF16.
 void emulate_tiles();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

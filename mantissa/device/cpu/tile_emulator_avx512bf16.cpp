@@ -11,7 +11,7 @@
 
 #include "mantissa/device/cpu/tile_emulator.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -219,4 +219,4 @@ void emulate_tiles() {
     sigaction(SIGILL, &action, nullptr);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -38,4 +38,4 @@ UnitRates rates_of(const FormatUnit& unit, int cores, const UnitMeasurements& me
     return rates;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/device/cpu/format_units.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 struct UnitRates {
     double theoretical = 0, measured = 0;  ///< operations a second of all cores
@@ -29,4 +29,4 @@ UnitRates rates_of(const FormatUnit& unit, int cores, const UnitMeasurements& me
 /// that is no less than a measured one. The clock may have been read 4 % low.
 double possible_issue(double measured);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -13,7 +13,7 @@
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -155,4 +155,4 @@ WholeRates whole_rates(std::string_view inputs, std::string_view accumulator, do
     return rates;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/isa.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Operations a second, a multiply-add counted as two and zeros as if they were multiplied.
 struct WholeRates {
@@ -22,4 +22,4 @@ struct WholeRates {
 WholeRates whole_rates(std::string_view inputs, std::string_view accumulator, double operations,
                        ThreadPool& pool, Isa isa);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -1,7 +1,7 @@
 // Contractions.
 #include "mantissa/graph/ops/rules.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

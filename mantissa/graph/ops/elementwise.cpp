@@ -5,7 +5,7 @@
 
 #include "mantissa/graph/ops/rules.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

@@ -2,7 +2,7 @@
 // place of the node, so a fused node means exactly what it was made from.
 #include "mantissa/graph/ops/rules.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

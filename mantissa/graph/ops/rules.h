@@ -9,7 +9,7 @@
 #include "mantissa/graph/op.h"
 #include "mantissa/graph/tensor.h"
 
-namespace mantissa::rules {
+namespace mantissa::inline v0::rules {
 
 template <class... Args>
 void expect(bool holds, fmt::format_string<Args...> message, Args&&... args) {

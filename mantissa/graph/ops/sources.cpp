@@ -1,7 +1,7 @@
 // Operations without a computed operand: inputs, states, constants, indices, random numbers.
 #include "mantissa/graph/ops/rules.h"
 
-namespace mantissa {
+namespace mantissa::inline v0 {
 
 namespace {
 

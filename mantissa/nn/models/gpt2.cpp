@@ -11,7 +11,7 @@
 #include "mantissa/formats/hf_gpt2.h"
 #include "mantissa/nn/layers.h"
 
-namespace mantissa::nn {
+namespace mantissa::inline v0::nn {
 
 std::int64_t Gpt2Config::parameters() const {
     const std::int64_t C = channels;

@@ -15,7 +15,7 @@
 
 #include "mantissa/nn/language_model.h"
 
-namespace mantissa::nn {
+namespace mantissa::inline v0::nn {
 
 struct Gpt2Config {
     std::string name;

@@ -10,7 +10,7 @@
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/nn/models/gpt2.h"
 
-namespace mantissa::nn {
+namespace mantissa::inline v0::nn {
 
 namespace {
 

@@ -1,13 +1,24 @@
-// Links the installed library and prints one number that only the library can know.
+// Fits a line with the installed library and prints its slope.
 #include <cstdio>
+#include <vector>
 
-#include "all_headers.h"
-#include "mantissa/base/random.h"
-#include "mantissa/base/thread_pool.h"
+#include "mantissa/mantissa.h"
 
 int main() {
-    mantissa::ThreadPool pool(2);  // needs the threads that the package must bring along
-    float first = 0;
-    pool.for_each_block(1, [&](std::int64_t, int) { first = mantissa::RandomStream{.seed = 1}.uniform(0); });
-    std::printf("first=%a\n", static_cast<double>(first));
+    using namespace mantissa;
+    const nn::Model model{.name = "line",
+                          .inputs = {{"x", DType::f32, {1}}, {"y", DType::f32, {1}}},
+                          .loss = [](Graph&, std::span<const Tensor> inputs, const nn::Mode&) {
+                              const Tensor error = nn::linear(inputs[0], "line", {.outputs = 1}) - inputs[1];
+                              return mean(error * error, {0, 1});
+                          }};
+    const std::vector<float> x{-1, 0, 1, 2}, y{-3, 0, 3, 6};
+    Trainer trainer(cpu(), model, {.optimizer = sgd({.momentum = 0.9}), .batch = 4});
+    for (int step = 0; step < 300; ++step) trainer.step({x, y}, 0.02);
+    std::printf("slope=%.3f\n", static_cast<double>(trainer.state().read_f32("line.weight")[0]));
+    try {
+        trainer.step({x}, 0.02);
+    } catch (const UserError& error) {  // which crosses the border of the library
+        std::printf("refused: %s\n", error.what());
+    }
 }

@@ -11,7 +11,7 @@
 #include "mantissa/device/cpu/attention/places.h"
 #include "mantissa/device/cpu/rows/partition.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -252,4 +252,4 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
     });
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

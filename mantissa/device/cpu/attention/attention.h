@@ -14,7 +14,7 @@
 #include "mantissa/device/cpu/attention/problems.h"
 #include "mantissa/device/cpu/isa.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// The table of a level for every problem.
 const AttentionKernels& attention_kernels(Isa isa = chosen_isa());
@@ -30,4 +30,4 @@ void attention(const AttentionKernels&, const Attention&, ThreadPool&);
 std::int64_t attention_grad_workspace(const AttentionKernels&, const AttentionSize&, int threads);
 void attention_grad(const AttentionKernels&, const AttentionGrad&, ThreadPool&);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

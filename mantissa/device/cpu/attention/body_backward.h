@@ -6,7 +6,7 @@
 
 #include "mantissa/device/cpu/attention/body_words.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// What belongs to a block of keys; keys are the lanes.
@@ -165,4 +165,4 @@ void attention_sum_dq(const AttentionGrad& p, std::int64_t head, Range queries, 
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/attention/body_words.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// What a block of queries carries from one block of keys to the next; queries are the lanes.
@@ -153,4 +153,4 @@ void attention_queries(const Attention& p, std::int64_t head, Range queries, flo
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

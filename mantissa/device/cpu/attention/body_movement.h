@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/attention/body_products.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 MANTISSA_LONG_LANES Float exp_of(Float x) { return elementary::exp(lanes, x); }
@@ -126,4 +126,4 @@ MANTISSA_LANES Float counted_from(float first) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 #include "mantissa/device/cpu/rows/body_loops.h"
 #include "mantissa/numerics/elementary_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 constexpr int tile_lanes = 16 * Tile::vectors;
@@ -189,4 +189,4 @@ struct VectorProducts {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

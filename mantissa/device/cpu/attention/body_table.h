@@ -5,7 +5,7 @@
 #include "mantissa/device/cpu/attention/body_backward.h"
 #include "mantissa/device/cpu/attention/body_forward.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 constexpr AttentionKernels table_of(AttentionKernels table) {
@@ -17,4 +17,4 @@ constexpr AttentionKernels table_of(AttentionKernels table) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

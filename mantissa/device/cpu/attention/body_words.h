@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/attention/body_movement.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// f(row, Count<rows there>): words of rows, the last perhaps one row short.
@@ -16,4 +16,4 @@ MANTISSA_LANES void for_words(std::int64_t rows, F f) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -20,7 +20,9 @@ RowProductKernels row_products(Isa isa) {
 std::int64_t floats_in_lines(std::int64_t floats) { return rounded_up(floats, 16); }
 
 /// A worker's memory in floats: the query or the result, then the scores.
-std::int64_t floats_of_worker(const KeptAttention& p) { return floats_in_lines(p.head_size) + floats_in_lines(p.keys); }
+std::int64_t floats_of_worker(const KeptAttention& p) {
+    return floats_in_lines(p.head_size) + floats_in_lines(p.keys);
+}
 
 void read_query(const KeptAttention& p, std::int64_t row, float* to) {
     for (std::int64_t d = 0; d < p.head_size; ++d)
@@ -80,4 +82,4 @@ void kept_attention(const KeptAttention& p, ThreadPool& pool, Isa isa) {
     });
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 struct KeptAttention {
     std::int64_t heads = 0;                   ///< B * H
@@ -30,4 +30,4 @@ std::int64_t kept_attention_workspace(const KeptAttention& size, int threads);
 /// Throws UserError if a position lies outside of the keys.
 void kept_attention(const KeptAttention& problem, ThreadPool& pool, Isa isa);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/attention/problems.h"
 #include "mantissa/device/cpu/rows/kernel_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 // Blocks are alike on all levels, so that sums are cut alike. Scores are computed transposed, the block's
 // queries in the lanes: then the softmax runs down the registers and nothing is added across lanes.
@@ -81,4 +81,4 @@ const AttentionKernels& attention_kernels_avx512_bf16();
 /// For tensors of BF16 and heads of a multiple of 32.
 const AttentionKernels& attention_kernels_amx();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -7,16 +7,16 @@
 // After the lanes and the tile, in terms of which they are written:
 #include "mantissa/device/cpu/attention/operands_tiled.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 using Operands = TiledOperands;
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 // The bodies are written in terms of all three.
 #include "mantissa/device/cpu/attention/body_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const AttentionKernels& attention_kernels_amx() {
     static constexpr AttentionKernels table =
@@ -24,4 +24,4 @@ const AttentionKernels& attention_kernels_amx() {
     return table;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -1,7 +1,7 @@
 // Attention kernels for AVX-512 (F, BW, DQ, VL).
 #include "mantissa/device/cpu/rows/lanes_avx512.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 // 32 registers: 8 x 2 of sums, two of b, one of a. Sixteen sums in flight cover the latency of 4 cycles on
@@ -15,25 +15,25 @@ struct Tile {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 // After the lanes and the tile, in terms of which they are written:
 #include "mantissa/device/cpu/attention/operands_widened.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 using Operands = WidenedOperands;
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 // The bodies are written in terms of all three.
 #include "mantissa/device/cpu/attention/body_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const AttentionKernels& attention_kernels_avx512() {
     static constexpr AttentionKernels table = table_of({.name = "avx512"});
     return table;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

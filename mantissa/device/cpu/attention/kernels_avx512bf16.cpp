@@ -4,20 +4,20 @@
 // After the lanes and the tile, in terms of which they are written:
 #include "mantissa/device/cpu/attention/operands_paired.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 using Operands = PairedOperands;
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 // The bodies are written in terms of all three.
 #include "mantissa/device/cpu/attention/body_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const AttentionKernels& attention_kernels_avx512_bf16() {
     static constexpr AttentionKernels table = table_of({.name = "avx512_bf16", .head_unit = 2});
     return table;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

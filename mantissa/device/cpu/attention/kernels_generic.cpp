@@ -1,7 +1,7 @@
 // Attention kernels in plain C++, for any machine.
 #include "mantissa/device/cpu/rows/lanes_generic.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 // Sixteen SSE registers of four lanes: 2 x 1 of sums take eight, and the sixteen lanes of b four.
@@ -15,25 +15,25 @@ struct Tile {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 // After the lanes and the tile, in terms of which they are written:
 #include "mantissa/device/cpu/attention/operands_widened.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 using Operands = WidenedOperands;
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 // The bodies are written in terms of all three.
 #include "mantissa/device/cpu/attention/body_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const AttentionKernels& attention_kernels_generic() {
     static constexpr AttentionKernels table = table_of({.name = "generic"});
     return table;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -6,7 +6,7 @@
 
 #include "mantissa/device/cpu/attention/body_movement.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// [i] and [16 + i] side by side.
@@ -138,4 +138,4 @@ struct PairedOperands : VectorProducts {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

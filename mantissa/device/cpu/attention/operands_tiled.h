@@ -7,7 +7,7 @@
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/attention/operands_paired.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 constexpr std::int64_t tile_rows = 16;  // and words of a row: a tile is 16 rows of 64 bytes
@@ -197,4 +197,4 @@ void transpose_rows(const AttentionSize& size, const TransposedOperand& p, std::
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/attention/body_movement.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct WidenedOperands : VectorProducts {
@@ -71,4 +71,4 @@ struct WidenedOperands : VectorProducts {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

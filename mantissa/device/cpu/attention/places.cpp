@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <span>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -57,4 +57,4 @@ bool tensors_are_apart(const HeadExtents& extents, const HeadStrides& strides, s
     return !meets(by_stride(extents, strides), distance, extents.head_size);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

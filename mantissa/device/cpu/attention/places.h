@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/attention/problems.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Strides of [B, H, positions, D], one element after another.
 constexpr HeadStrides dense_strides(std::int64_t heads, std::int64_t positions, std::int64_t head_size) {
@@ -31,4 +31,4 @@ bool rows_are_apart(const HeadExtents& extents, const HeadStrides& strides);
 /// other. The rows of each must be apart.
 bool tensors_are_apart(const HeadExtents& extents, const HeadStrides& strides, std::int64_t distance);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -11,7 +11,7 @@
 
 #include "mantissa/device/cpu/rows/problems.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 struct AttentionSize {
     std::int64_t sequences = 1;  ///< B
@@ -66,4 +66,4 @@ struct AttentionGrad {
     float* workspace = nullptr;  ///< attention_grad_workspace() bytes
 };
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

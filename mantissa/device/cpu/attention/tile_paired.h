@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/rows/lanes_avx512.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 // As for AVX-512; a multiply-add takes two elements, so that the same tile does twice the work.
@@ -17,4 +17,4 @@ struct Tile {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

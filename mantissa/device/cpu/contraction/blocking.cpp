@@ -4,7 +4,7 @@
 
 #include "mantissa/base/whole_units.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -106,4 +106,4 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     return out;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -7,7 +7,7 @@
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 struct Blocking {
     /// The whole of k is done in chunks of at most `depth`, the columns in chunks of at most `columns`. One
@@ -53,4 +53,4 @@ std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels);
 
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

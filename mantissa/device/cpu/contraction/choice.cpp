@@ -3,7 +3,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/convert.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -59,4 +59,4 @@ ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
     return both_bf16 && unit != Bf16Unit::none ? unit_kernels(problem, unit) : vector_kernels(problem, isa);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

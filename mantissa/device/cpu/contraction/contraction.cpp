@@ -11,7 +11,7 @@
 #include "mantissa/device/cpu/contraction/row_run.h"
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -108,4 +108,4 @@ void pack(const ContractionProblem& problem, Side side, const void* source, std:
     });
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -17,7 +17,7 @@
 #include "mantissa/device/cpu/contraction/prepared.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Does the problem. `workspace` is aligned to 64 bytes; what it holds before and after means nothing.
 /// The result has the same bits for any number of threads. Throws InternalError, saying what is wrong, when
@@ -41,4 +41,4 @@ std::size_t packed_bytes(const ContractionProblem& problem, Side side, const Con
 void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
           ThreadPool& pool, const ContractionKernels& kernels);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

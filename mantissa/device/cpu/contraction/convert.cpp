@@ -4,7 +4,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -62,4 +62,4 @@ ContractionKernels converted(ContractionKernels base, Products products, const C
     return base;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -7,7 +7,7 @@
 
 #include "mantissa/device/cpu/contraction/kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 struct ConvertKernels {
     ConvertKernel tf32;         ///< FP32 -> FP32 with TF32's 10 bits of fraction
@@ -37,4 +37,4 @@ enum class Products : std::uint8_t {
 /// panels fill the caches as they did.
 ContractionKernels converted(ContractionKernels base, Products products, const ConvertKernels& convert);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

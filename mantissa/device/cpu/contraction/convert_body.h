@@ -8,7 +8,7 @@
 
 #include "mantissa/device/cpu/contraction/convert.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -155,4 +155,4 @@ constexpr ConvertKernels convert_table = {to_tf32, widen_fp16, split_two, split_
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

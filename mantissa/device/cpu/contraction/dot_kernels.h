@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/contraction/kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -19,4 +19,4 @@ inline ContractionKernels dot_kernels() {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

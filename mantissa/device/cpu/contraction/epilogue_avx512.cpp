@@ -3,8 +3,8 @@
 // The lanes come first: the body is written in terms of them.
 #include "mantissa/device/cpu/contraction/epilogue_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 void finish_block_avx512(const EpilogueBlock& block) { finish_block(block); }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -9,7 +9,7 @@
 #include "mantissa/device/cpu/rows/body_loops.h"
 #include "mantissa/numerics/elementary_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -103,4 +103,4 @@ inline void finish_block(const EpilogueBlock& block) {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -6,7 +6,7 @@
 
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// out = cast(activation(sum + bias[column]) + residual); pointers are at the block's first element.
 struct EpilogueBlock {
@@ -34,4 +34,4 @@ void finish_block_avx2(const EpilogueBlock& block);
 void finish_block_avx512(const EpilogueBlock& block);
 void finish_block_avx512bf16(const EpilogueBlock& block);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -11,7 +11,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// One block of sums: c[rows, cols] = (accumulate ? c : 0) + a_panel^T b_panel.
 struct Tile {
@@ -145,4 +145,4 @@ ContractionKernels contraction_kernels_amx();
 /// What contraction_kernels_amx() does, in plain C++ with every access checked: for tests on any CPU.
 ContractionKernels contraction_kernels_tile_twin();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -67,4 +67,4 @@ ContractionKernels contraction_kernels_amx() {
     return kernels;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
 #include "mantissa/device/cpu/contraction/sparse_panel_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -44,4 +44,4 @@ ContractionKernels sparse_kernels_avx512() {
             .multiply_row = row_product_avx512()};
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -27,4 +27,4 @@ ContractionKernels contraction_kernels_avx512_bf16(PanelWidth width) {
     return width == PanelWidth::narrow ? kernels<2>() : kernels<3>();
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

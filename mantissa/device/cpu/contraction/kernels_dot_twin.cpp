@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/contraction/pack_plain.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -85,4 +85,4 @@ ContractionKernels contraction_kernels_dot_twin() {
     return kernels;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -64,4 +64,4 @@ class TwinUnit {
 
 ContractionKernels contraction_kernels_tile_twin() { return tile_kernels<TwinUnit>(); }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

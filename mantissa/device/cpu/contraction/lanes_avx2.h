@@ -8,7 +8,7 @@
 
 #define MANTISSA_PANEL_LANES [[gnu::always_inline]] static inline
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct Avx2Lanes {
@@ -60,4 +60,4 @@ struct Avx2Lanes {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

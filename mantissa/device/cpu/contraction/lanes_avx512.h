@@ -8,7 +8,7 @@
 
 #define MANTISSA_PANEL_LANES [[gnu::always_inline]] static inline
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// What FP32 and BF16 operands have in common: FP32 sums.
@@ -62,4 +62,4 @@ struct Avx512Lanes : Avx512Sums {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

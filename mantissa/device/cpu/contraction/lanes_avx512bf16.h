@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/contraction/lanes_avx512.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct Avx512Bf16Lanes : Avx512Sums {
@@ -27,4 +27,4 @@ struct Avx512Bf16Lanes : Avx512Sums {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 
 #define MANTISSA_PANEL_LANES [[gnu::always_inline]] static inline
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct GenericLanes {
@@ -61,4 +61,4 @@ struct GenericLanes {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

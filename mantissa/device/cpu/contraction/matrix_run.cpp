@@ -7,7 +7,7 @@
 #include <cstring>
 #include <thread>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -224,4 +224,4 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
         }
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -13,7 +13,7 @@
 
 #include "mantissa/device/cpu/contraction/prepared.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// What all matrices of a call share.
 struct MatrixCall {
@@ -84,4 +84,4 @@ class MatrixRun {
     std::byte* memory_;
 };
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/contraction/pack_words_avx512.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -367,4 +367,4 @@ PanelKernels paired_panels_avx512<48>() {
 PanelKernels tile_panels_a_avx512() { return panels_of_pairs<TilePanel<Rows::lines>>(); }
 PanelKernels tile_panels_b_avx512() { return panels_of_pairs<TilePanel<Rows::words>>(); }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

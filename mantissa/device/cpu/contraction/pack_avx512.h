@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/contraction/kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// FP32 panels of `Size` lines, of FP32 or BF16, for the sizes that kernels have.
 template <int Size>
@@ -32,4 +32,4 @@ PanelKernels paired_panels_avx512<48>();
 PanelKernels tile_panels_a_avx512();
 PanelKernels tile_panels_b_avx512();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

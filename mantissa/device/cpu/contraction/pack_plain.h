@@ -8,7 +8,7 @@
 
 #include "mantissa/device/cpu/contraction/kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -43,4 +43,4 @@ void pack_plainly(const PanelCopy& copy) {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -12,7 +12,7 @@
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -279,4 +279,4 @@ void OperandPanels::prefetch(const void* source, std::int64_t entry, PanelRange 
                      row_bytes);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

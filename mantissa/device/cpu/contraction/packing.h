@@ -9,7 +9,7 @@
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Lines (rows of a, columns of b) or depth, from `begin` on.
 struct PanelRange {
@@ -111,4 +111,4 @@ class OperandPanels {
     PanelKernel kernel_;
 };
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -12,7 +12,7 @@
 
 #include "mantissa/device/cpu/contraction/kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -122,4 +122,4 @@ struct PanelProduct {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/packing.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -262,4 +262,4 @@ void check_packing(const ContractionProblem& problem, Side side, const void* sou
     if (overlap(written, read)) fail(fmt::format("{} overlaps its packed copy", matrix.name));
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -7,7 +7,7 @@
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Throws InternalError, with the reason, where the level refuses the problem.
 void require_accepted(const ContractionProblem& problem, Isa isa);
@@ -39,4 +39,4 @@ void check_arguments(const ContractionProblem& problem, const ContractionMemory&
 void check_packing(const ContractionProblem& problem, Side side, const void* source,
                    std::span<const std::byte> packed, std::size_t needed);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -6,7 +6,7 @@
 #include "mantissa/device/cpu/contraction/choice.h"
 #include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -132,4 +132,4 @@ PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa i
     return prepare_contraction(problem, kernels_of(problem, isa));
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -13,7 +13,7 @@
 #include "mantissa/device/cpu/contraction/precondition.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Bytes of the parts of the workspace, each in whole cache lines: those of each worker, then those of each
 /// matrix that is computed at a time.
@@ -95,4 +95,4 @@ PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa i
 /// types that the kernels pack.
 PreparedContraction prepare_contraction(const ContractionProblem& problem, const ContractionKernels& kernels);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

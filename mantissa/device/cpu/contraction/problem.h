@@ -10,7 +10,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 enum class Transpose : std::uint8_t { no, yes };
 
@@ -133,4 +133,4 @@ enum class Side : std::uint8_t { a, b };
 /// Why this level cannot do the problem; empty if it can.
 std::string refusal(const ContractionProblem& problem, Isa isa);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// sums[j] = sum over k of row[k] * b(k, j).
 struct RowProduct {
@@ -27,4 +27,4 @@ RowProductKernels row_product_generic();
 RowProductKernels row_product_avx2();
 RowProductKernels row_product_avx512();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,8 +3,8 @@
 // The lanes come first: the body is written in terms of them.
 #include "mantissa/device/cpu/contraction/row_product_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 RowProductKernels row_product_avx2() { return row_product_kernels(); }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -6,7 +6,7 @@
 #include "mantissa/device/cpu/contraction/row_product.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -57,4 +57,4 @@ inline RowProductKernels row_product_kernels() {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -73,4 +73,4 @@ void run_single_rows(const RowCall& call, std::span<std::byte> workspace, Thread
     });
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/contraction/prepared.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// What the rows of a call share.
 struct RowCall {
@@ -22,4 +22,4 @@ struct RowCall {
 
 void run_single_rows(const RowCall& call, std::span<std::byte> workspace, ThreadPool& pool);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -16,7 +16,7 @@
 
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -72,4 +72,4 @@ struct SparsePanelProduct {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -44,4 +44,4 @@ void finish_standard(float* sums, std::int64_t ld, std::int64_t row0, std::int64
     kernel(block);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

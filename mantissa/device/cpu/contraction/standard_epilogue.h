@@ -6,7 +6,7 @@
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 struct StandardEpilogueArguments {
     const ContractionProblem* problem = nullptr;
@@ -22,4 +22,4 @@ bool needs_finishing(const ContractionProblem& problem);
 void finish_standard(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
                      std::int64_t cols, const void* args);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

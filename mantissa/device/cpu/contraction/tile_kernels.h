@@ -22,7 +22,7 @@
 
 #include "mantissa/device/cpu/contraction/kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -145,4 +145,4 @@ ContractionKernels tile_kernels() {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

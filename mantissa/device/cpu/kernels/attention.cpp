@@ -6,7 +6,7 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/graph/attention_layout.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -185,4 +185,4 @@ void add_attention_kernels(KernelTable& table, const Context& context) {
     table["kept_attention"].push_back(kept_kernel(context));
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

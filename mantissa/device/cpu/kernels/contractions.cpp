@@ -7,7 +7,7 @@
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -89,7 +89,7 @@ std::vector<ContractionUnit> contraction_units(Isa best) {
     std::vector<ContractionUnit> units;
     for (int level = static_cast<int>(best); level >= 0; --level) {
         const Isa isa = static_cast<Isa>(level);
-        const std::string_view unit = mantissa::cpu::name_of(bf16_unit(isa));
+        const std::string_view unit = mantissa::on_cpu::name_of(bf16_unit(isa));
         const bool tiles = isa == Isa::amx;  // they take 16 bits; FP32 as it is stored is for the level below
         const auto add = [&](DType operands, Multiply multiply, std::string name) {
             units.push_back({isa, operands, multiply, "gemm " + std::move(name)});
@@ -111,4 +111,4 @@ void add_contraction_kernels(KernelTable& table, const Context& context) {
         table["matmul"].push_back(make_kernel(context, unit));
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

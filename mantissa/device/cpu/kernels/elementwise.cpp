@@ -15,7 +15,7 @@
 #include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/tf32.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -282,7 +282,7 @@ void add_elementwise_kernels(KernelTable& table, const Context& context) {
     table["select"].push_back(
         {.name = "plain loop", .refusal = refuse_mixed, .prepare = [=](const Problem& problem) {
              return with_type(problem.outputs[0].dtype,
-                              [&](auto type) { return cpu::select<decltype(type)>(problem, context); });
+                              [&](auto type) { return on_cpu::select<decltype(type)>(problem, context); });
          }});
     table["is_finite"].push_back({.name = "plain loop", .prepare = [=](const Problem& problem) {
                                       const auto finite =
@@ -293,4 +293,4 @@ void add_elementwise_kernels(KernelTable& table, const Context& context) {
                                   }});
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -9,7 +9,7 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -159,4 +159,4 @@ void add_fused_kernels(KernelTable& table, const Context& context, codegen::Comp
              }});
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

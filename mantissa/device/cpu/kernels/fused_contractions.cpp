@@ -10,7 +10,7 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/passes/contraction_tail.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -35,7 +35,7 @@ struct Inner {
 
 /// As the unit does it, with an epilogue of ours in place of what it would do with the sums.
 ContractionProblem contraction_problem(const Inner& inner, const ContractionUnit& unit) {
-    ContractionProblem contraction = mantissa::cpu::contraction_problem(inner.problem());
+    ContractionProblem contraction = mantissa::on_cpu::contraction_problem(inner.problem());
     contraction.multiply = unit.multiply;
     contraction.out = {};
     contraction.epilogue = {};
@@ -160,4 +160,4 @@ void add_fused_contraction_kernels(KernelTable& table, const Context& context, c
         table["fused"].push_back(make_kernel(context, unit, compiler));
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

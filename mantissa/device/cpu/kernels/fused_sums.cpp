@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/rows/partition.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 std::vector<codegen::RowSum> sums_of(const codegen::LoopNest& nest) {
     std::vector<codegen::RowSum> sums;
@@ -27,4 +27,4 @@ void finish_sums(ThreadPool& pool, const codegen::LoopNest& nest, float* partial
     }
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

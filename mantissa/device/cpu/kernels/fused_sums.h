@@ -5,7 +5,7 @@
 
 #include "mantissa/device/cpu/kernels/kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// All sums over rows of a nest.
 std::vector<codegen::RowSum> sums_of(const codegen::LoopNest& nest);
@@ -15,4 +15,4 @@ std::vector<codegen::RowSum> sums_of(const codegen::LoopNest& nest);
 void finish_sums(ThreadPool& pool, const codegen::LoopNest& nest, float* partials, std::int64_t blocks,
                  std::span<std::byte* const> outputs);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

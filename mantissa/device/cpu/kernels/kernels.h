@@ -12,7 +12,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/device.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// What kernels are bound to: where they run and with which instructions.
 struct Context {
@@ -56,4 +56,4 @@ void add_random_kernels(KernelTable& table, const Context& context);
 void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 void add_fused_contraction_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/loss/linear_cross_entropy.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -55,4 +55,4 @@ void add_loss_kernels(KernelTable& table, const Context& context) {
         table["linear_cross_entropy"].push_back(make_kernel(context, unit));
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/kernels/strided_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -195,4 +195,4 @@ void add_movement_kernels(KernelTable& table, const Context& context) {
              }});
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

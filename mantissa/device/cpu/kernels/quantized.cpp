@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/modes/quantized.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -79,4 +79,4 @@ void add_quantized_kernels(KernelTable& table, const Context& context) {
     table["quantized_matmul"].push_back(product_kernel(context, MatrixMode::s4, "s4"));
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/kernels/scalar.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -73,4 +73,4 @@ void add_random_kernels(KernelTable& table, const Context& context) {
                                     }});
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/kernels/scalar.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -118,4 +118,4 @@ void add_reduction_kernels(KernelTable& table, const Context& context) {
          }});
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -7,7 +7,7 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -436,4 +436,4 @@ void add_row_kernels(KernelTable& table, const Context& context) {
                                  .may_write_over = row.may_write_over});
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

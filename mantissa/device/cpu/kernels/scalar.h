@@ -9,7 +9,7 @@
 #include "mantissa/numerics/dtype.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 template <class T>
 T number(T x) {
@@ -71,4 +71,4 @@ auto with_floating_type(DType dtype, Body&& body) -> decltype(body(float{})) {
     }
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -2,7 +2,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 StridedLoops::StridedLoops(const std::vector<std::int64_t>& extents,
                            const std::vector<std::vector<std::int64_t>>& strides) {
@@ -48,4 +48,4 @@ std::vector<std::int64_t> broadcast_strides(const Shape& operand, const Shape& s
     return strides;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -9,7 +9,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/graph/type.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Up to four operands, the output among them.
 constexpr std::size_t max_loop_operands = 4;
@@ -61,4 +61,4 @@ struct StridedLoops {
 /// The strides with which an operand is read to fill `shape`: 0 along axes that it is stretched over.
 std::vector<std::int64_t> broadcast_strides(const Shape& operand, const Shape& shape);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 #include "mantissa/device/cpu/rows/body_loops.h"
 #include "mantissa/numerics/exp2_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 constexpr float ln_of_2 = 0x1.62e430p-1f;
@@ -222,4 +222,4 @@ constexpr LossKernels loss_table = {
     .exponentials = exponentials, .token_totals = token_totals, .logit_gradients = logit_gradients};
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 
 #include "mantissa/device/cpu/rows/kernel_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 inline constexpr float log2_of_e = 0x1.715476p+0f;
 
@@ -72,4 +72,4 @@ const LossKernels& loss_kernels_avx512();
 /// For CPUs with AVX512_BF16, whose rounding to BF16 is an instruction.
 const LossKernels& loss_kernels_avx512_bf16();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

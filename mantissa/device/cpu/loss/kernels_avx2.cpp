@@ -3,7 +3,7 @@
 // The lanes come first: what follows is written in terms of them.
 #include "mantissa/device/cpu/loss/power_of_two_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 MANTISSA_LANES bool any(Lanes::Mask mask) {
@@ -11,16 +11,16 @@ MANTISSA_LANES bool any(Lanes::Mask mask) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 // The bodies are written in terms of these.
 #include "mantissa/device/cpu/loss/body_exponentials.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const LossKernels& loss_kernels_avx2() {
     static constexpr LossKernels table = loss_table;
     return table;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

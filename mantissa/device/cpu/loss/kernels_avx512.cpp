@@ -4,11 +4,11 @@
 // The bodies are written in terms of these.
 #include "mantissa/device/cpu/loss/body_exponentials.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const LossKernels& loss_kernels_avx512() {
     static constexpr LossKernels table = loss_table;
     return table;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -1,7 +1,7 @@
 // The joint loss for CPUs with AVX512_BF16, AMX among them.
 #include "mantissa/device/cpu/loss/power_of_two_avx512.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// Thirty-two numbers rounded to nearest even, in one instruction.
@@ -16,16 +16,16 @@ MANTISSA_LANES void stream_two(BF16* to, Lanes::Float first, Lanes::Float second
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
 
 // The bodies are written in terms of these.
 #include "mantissa/device/cpu/loss/body_exponentials.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const LossKernels& loss_kernels_avx512_bf16() {
     static constexpr LossKernels table = loss_table;
     return table;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -239,4 +239,4 @@ void linear_cross_entropy(const PreparedLinearCrossEntropy& prepared,
     run.run();
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

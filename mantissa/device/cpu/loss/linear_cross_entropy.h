@@ -17,7 +17,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/numerics/dtype.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Rows whose exponentials exist at a time, unless a problem says otherwise. For BF16 and a vocabulary of
 /// 50,257 they take 103 MB. What each chunk repeats is the traffic of w and dw: in BF16 w is read, packed and
@@ -131,4 +131,4 @@ void linear_cross_entropy(const PreparedLinearCrossEntropy& prepared,
                           const LinearCrossEntropyArguments& arguments, std::span<std::byte> workspace,
                           ThreadPool& pool);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

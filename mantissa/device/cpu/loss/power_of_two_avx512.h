@@ -6,7 +6,7 @@
 // The lanes come first: this is written in terms of them.
 #include "mantissa/numerics/elementary_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 MANTISSA_LANES bool any(Lanes::Mask mask) { return mask != 0; }
@@ -23,4 +23,4 @@ MANTISSA_LANES Lanes::Float power_of_two(Lanes::Float y) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

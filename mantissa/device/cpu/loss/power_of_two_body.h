@@ -4,7 +4,7 @@
 
 #include "mantissa/numerics/exp2_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// What is too small for a normal number is taken for 2^-126, which is nothing beside any sum.
@@ -14,4 +14,4 @@ MANTISSA_LONG_LANES Lanes::Float power_of_two(Lanes::Float y) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/loss/kernel_table.h"
 #include "mantissa/device/cpu/loss/linear_cross_entropy.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -145,4 +145,4 @@ PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy
     return prepared;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

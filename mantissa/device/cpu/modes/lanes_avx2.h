@@ -11,7 +11,7 @@
 
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct Avx2F64Lanes {
@@ -150,4 +150,4 @@ struct Avx2B1Lanes : Avx2IntegerSums {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -16,7 +16,7 @@
 
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// 24 sums, 3 columns and a row of 32 registers.
@@ -103,4 +103,4 @@ struct Avx512IntegerLanes : Avx512Block {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

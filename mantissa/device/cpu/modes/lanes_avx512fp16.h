@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/modes/lanes_avx512.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct Avx512F16NativeLanes : Avx512Block {
@@ -30,4 +30,4 @@ struct Avx512F16NativeLanes : Avx512Block {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/modes/lanes_avx512.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct Avx512S8Lanes : Avx512IntegerLanes {
@@ -15,4 +15,4 @@ struct Avx512S8Lanes : Avx512IntegerLanes {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/modes/lanes_avx512.h"
 #include "mantissa/device/cpu/modes/modes.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 template <BitProduct Product>
@@ -18,4 +18,4 @@ struct Avx512B1Lanes : Avx512IntegerLanes {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

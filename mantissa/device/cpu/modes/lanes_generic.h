@@ -12,7 +12,7 @@
 
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 template <class Value, class Vector>
@@ -143,4 +143,4 @@ struct GenericB1Lanes : GenericModeLanes<std::uint32_t, GenericIntegers> {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 #include "mantissa/device/cpu/modes/pack_mode.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -165,4 +165,4 @@ void multiply(const ModeProblem& problem, const ModeArguments& arguments, std::s
     multiply_panels(problem, arguments, plan, a, b, pool);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

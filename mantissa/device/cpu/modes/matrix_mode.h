@@ -17,7 +17,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/modes/modes.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// "f64*f64+f64", "f16*f16+f16", "s8*s8+s32", "s4*s4+s32", "b1*b1+s32 (xor)", "b1*b1+s32 (and)".
 std::string_view name_of(MatrixMode mode);
@@ -60,4 +60,4 @@ void multiply(const ModeProblem& problem, const ModeArguments& arguments, std::s
 /// The same, one product after another: what tests compare with.
 void multiply_reference(const ModeProblem& problem, const ModeArguments& arguments);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

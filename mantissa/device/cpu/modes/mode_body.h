@@ -7,7 +7,7 @@
 
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -95,4 +95,4 @@ constexpr ModeKernel mode_kernel_of(int row_shift = 0) {
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,7 +3,7 @@
 #include "mantissa/device/cpu/contraction/convert.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -36,4 +36,4 @@ ModeKernel mode_kernel(MatrixMode mode, Isa isa) {
     return kernel;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/modes/modes.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// d = c + a_panel^T b_panel.
 struct ModeTile {
@@ -56,4 +56,4 @@ ModeKernel mode_kernel_amx_s8();
 /// For one of the two binary modes.
 ModeKernel mode_kernel_avx512_vpopcntdq(MatrixMode mode);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

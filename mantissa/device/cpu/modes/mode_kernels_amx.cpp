@@ -3,7 +3,7 @@
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -60,4 +60,4 @@ ModeKernel mode_kernel_amx_s8() {
             .rows_whole = true};
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,9 +3,9 @@
 #include "mantissa/device/cpu/modes/mode_body.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 ModeKernel mode_kernel_avx512_f64() { return mode_kernel_of<Avx512F64Lanes>(); }
 ModeKernel mode_kernel_avx512_f16() { return mode_kernel_of<Avx512F16Lanes>(); }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -4,8 +4,8 @@
 #include "mantissa/device/cpu/modes/mode_body.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 ModeKernel mode_kernel_avx512_fp16() { return mode_kernel_of<Avx512F16NativeLanes>(); }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

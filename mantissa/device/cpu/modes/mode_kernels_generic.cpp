@@ -3,7 +3,7 @@
 #include "mantissa/device/cpu/modes/mode_body.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 ModeKernel mode_kernel_generic(MatrixMode mode) {
     switch (mode) {
@@ -22,4 +22,4 @@ ModeKernel mode_kernel_generic(MatrixMode mode) {
     return {};
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -7,7 +7,7 @@
 #include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/integer_formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -99,4 +99,4 @@ void multiply_reference(const ModeProblem& problem, const ModeArguments& argumen
     }
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

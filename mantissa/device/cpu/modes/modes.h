@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 enum class MatrixMode : std::uint8_t {
     f64,              ///< summed in FP64
@@ -17,4 +17,4 @@ enum class MatrixMode : std::uint8_t {
 /// What stands for the product of two bits; the sum counts the ones.
 enum class BitProduct : std::uint8_t { exclusive_or, conjunction };
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

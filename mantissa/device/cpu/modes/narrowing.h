@@ -6,7 +6,7 @@
 
 #include "mantissa/device/cpu/isa.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 struct NarrowingKernels {
     /// to[i] = to_s8(from[i] * factor), the product rounded to FP32.
@@ -23,4 +23,4 @@ const NarrowingKernels& narrowing_kernels_generic();
 const NarrowingKernels& narrowing_kernels_avx2();
 const NarrowingKernels& narrowing_kernels_avx512();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

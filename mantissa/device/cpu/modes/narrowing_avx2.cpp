@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/device/cpu/modes/narrowing_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -35,4 +35,4 @@ struct Avx2Narrowing {
 
 const NarrowingKernels& narrowing_kernels_avx2() { return narrowing_kernels_of<Avx2Narrowing>; }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,7 +3,7 @@
 #include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/device/cpu/modes/narrowing_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -26,4 +26,4 @@ struct Avx512Narrowing {
 
 const NarrowingKernels& narrowing_kernels_avx512() { return narrowing_kernels_of<Avx512Narrowing>; }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

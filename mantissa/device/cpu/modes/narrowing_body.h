@@ -6,7 +6,7 @@
 
 #include "mantissa/device/cpu/modes/narrowing.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -70,4 +70,4 @@ constexpr NarrowingKernels narrowing_kernels_of{narrow_to_s8<Lanes>, narrow_to_s
 
 }  // namespace
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,7 +3,7 @@
 #include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/numerics/integer_formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -45,4 +45,4 @@ const NarrowingKernels& narrowing_kernels(Isa isa) {
     throw InternalError("narrowing_kernels: unknown instruction set");
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

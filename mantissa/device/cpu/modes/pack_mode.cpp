@@ -5,7 +5,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/sparse.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 std::int64_t operand_bits(MatrixMode mode) {
     switch (mode) {
@@ -160,4 +160,4 @@ void pack_columns(const ModeRows& rows, std::int64_t row, const ModePanel& panel
     }
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 #include "mantissa/device/cpu/sparse.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// How many numbers a byte of an operand holds, 1 at least.
 std::int64_t numbers_of_byte(MatrixMode mode);
@@ -53,4 +53,4 @@ void pack_columns(const ModeRows& rows, std::int64_t row, const ModePanel& panel
 /// Numbers of row `row` of an operand, filled up and without a shift: [k], FP64, FP16, bytes or bits.
 void expand_row(const ModeRows& rows, std::int64_t row, std::byte* to);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -12,7 +12,7 @@
 #include "mantissa/device/cpu/modes/row_mode.h"
 #include "mantissa/numerics/formats.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -212,4 +212,4 @@ void quantized_product(const QuantizedProduct& p, ThreadPool& pool, Isa isa) {
         multiply_matrices(p, pool, isa);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

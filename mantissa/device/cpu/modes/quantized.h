@@ -9,7 +9,7 @@
 #include "mantissa/device/cpu/modes/modes.h"
 #include "mantissa/device/cpu/rows/problems.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Rows of whole numbers, each with a scale: the largest absolute value over 127, or 7 of four bits.
 struct QuantizeRows {
@@ -44,4 +44,4 @@ const char* name_of_row_mode(Isa isa);
 std::int64_t quantized_product_workspace(const QuantizedProduct& size, Isa isa, int threads);
 void quantized_product(const QuantizedProduct& problem, ThreadPool& pool, Isa isa);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

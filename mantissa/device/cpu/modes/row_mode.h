@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Rows are read in steps of so many bytes; what lies behind the depth of `row` is zero.
 constexpr std::int64_t row_mode_step = 64;
@@ -33,4 +33,4 @@ RowModeKernels row_mode_generic();
 RowModeKernels row_mode_avx2();
 RowModeKernels row_mode_avx512_vnni();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

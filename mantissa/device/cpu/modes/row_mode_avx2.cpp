@@ -3,7 +3,7 @@
 
 #include "mantissa/device/cpu/modes/row_mode.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -66,4 +66,4 @@ void multiply_s4(const RowMode& p) {
 
 RowModeKernels row_mode_avx2() { return {.name = "avx2", .s8 = multiply_s8, .s4 = multiply_s4}; }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

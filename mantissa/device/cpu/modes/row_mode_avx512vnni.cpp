@@ -10,7 +10,7 @@
 
 #include "mantissa/device/cpu/modes/row_mode.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -61,4 +61,4 @@ RowModeKernels row_mode_avx512_vnni() {
     return {.name = "avx512_vnni", .s8 = multiply_s8, .s4 = multiply_s4};
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -1,7 +1,7 @@
 // A row times a matrix of whole numbers in plain C++.
 #include "mantissa/device/cpu/modes/row_mode.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -38,4 +38,4 @@ void multiply_s4(const RowMode& p) {
 
 RowModeKernels row_mode_generic() { return {.name = "generic", .s8 = multiply_s8, .s4 = multiply_s4}; }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

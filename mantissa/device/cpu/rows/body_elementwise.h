@@ -4,7 +4,7 @@
 #include "mantissa/device/cpu/rows/body_loops.h"
 #include "mantissa/numerics/elementary_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// Reads an operand of any format: which one is asked every sixteen elements, always with the same answer,
@@ -115,4 +115,4 @@ void elementwise_piece(const Elementwise& p, Stores stores) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 
 #include "mantissa/device/cpu/rows/body_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// The operations of numerics/elementary_body.h, as far as GELU needs them, with the bits of `Lanes`.
@@ -85,4 +85,4 @@ MANTISSA_LANES void store_four_results(T* to, const FourLanes::Float& a, bool st
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

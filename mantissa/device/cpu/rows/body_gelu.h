@@ -6,7 +6,7 @@
 #include "mantissa/numerics/exp2_body.h"
 #include "mantissa/numerics/normal_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 // The tanh form is written with 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2 u)), which does not cancel for negative
@@ -99,4 +99,4 @@ void gelu_grad_elements(const GeluGrad& p, Range range, Stores stores) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

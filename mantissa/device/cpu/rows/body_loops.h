@@ -4,7 +4,7 @@
 
 #include "mantissa/device/cpu/rows/kernel_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 using Float = Lanes::Float;
@@ -186,4 +186,4 @@ MANTISSA_LANES T* as(View view, const T*) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 #include "mantissa/device/cpu/rows/body_softmax.h"
 #include "mantissa/numerics/elementary_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 MANTISSA_LANES float one_exp(float x) {
@@ -118,4 +118,4 @@ void cross_entropy_grad_rows(const CrossEntropyGrad& p, Range rows, Stores store
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,7 +3,7 @@
 
 #include "mantissa/device/cpu/rows/body_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// look_ahead(c) fetches what will be read later.
@@ -162,4 +162,4 @@ void transpose_part(const TransposedPart& p, Stores stores) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

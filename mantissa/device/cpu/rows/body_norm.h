@@ -3,7 +3,7 @@
 
 #include "mantissa/device/cpu/rows/body_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 template <class X, class Y>
@@ -109,4 +109,4 @@ void layer_norm_grad_rows(const LayerNormGrad& p, Range rows, Stores stores, flo
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -7,7 +7,7 @@
 #include "mantissa/device/cpu/rows/body_loops.h"
 #include "mantissa/numerics/exp2_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// e^(x - shift) is 2 to this.
@@ -158,4 +158,4 @@ void softmax_grad_rows(const SoftmaxGrad& p, Range rows, Stores stores) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

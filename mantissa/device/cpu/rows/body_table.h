@@ -9,7 +9,7 @@
 #include "mantissa/device/cpu/rows/body_softmax.h"
 #include "mantissa/device/cpu/rows/body_update.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 constexpr RowKernels table_named(const char* name) {
@@ -37,4 +37,4 @@ constexpr RowKernels table_named(const char* name) {
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -3,7 +3,7 @@
 
 #include "mantissa/device/cpu/rows/body_loops.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct AdamWConstants {
@@ -149,4 +149,4 @@ void column_sum_part(const ColumnSum& p, Range rows, Range columns, float* sum) 
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

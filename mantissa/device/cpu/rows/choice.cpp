@@ -2,7 +2,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/rows/rows.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const RowKernels& row_kernels(Isa isa) {
     switch (isa) {
@@ -17,4 +17,4 @@ const RowKernels& row_kernels(Isa isa) {
     throw InternalError("row_kernels: unknown instruction set");
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

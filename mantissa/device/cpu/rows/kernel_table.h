@@ -7,7 +7,7 @@
 
 #include "mantissa/device/cpu/rows/problems.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// Rows, elements or columns [first, last).
 struct Range {
@@ -71,4 +71,4 @@ const RowKernels& row_kernels_avx2();
 const RowKernels& row_kernels_avx512();
 const RowKernels& row_kernels_avx512_bf16();
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

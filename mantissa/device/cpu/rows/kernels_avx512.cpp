@@ -3,11 +3,11 @@
 // The lanes come first: the bodies are written in terms of them.
 #include "mantissa/device/cpu/rows/body_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const RowKernels& row_kernels_avx512() {
     static constexpr RowKernels table = table_named("avx512");
     return table;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

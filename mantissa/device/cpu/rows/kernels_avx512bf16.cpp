@@ -4,11 +4,11 @@
 // The bodies are written in terms of these.
 #include "mantissa/device/cpu/rows/body_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 const RowKernels& row_kernels_avx512_bf16() {
     static constexpr RowKernels table = table_named("avx512_bf16");
     return table;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

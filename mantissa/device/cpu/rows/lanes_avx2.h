@@ -15,7 +15,7 @@
 #include "mantissa/device/cpu/rows/transpose16_avx2.h"
 #include "mantissa/device/cpu/rows/transpose_lines_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct Lanes {
@@ -266,4 +266,4 @@ struct Lanes {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -19,7 +19,7 @@
 
 #include "mantissa/device/cpu/rows/transpose16_avx2.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct Lanes {
@@ -261,4 +261,4 @@ struct Lanes {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -16,7 +16,7 @@
 
 #include "mantissa/device/cpu/rows/transpose_lines_body.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct Lanes {
@@ -281,4 +281,4 @@ struct Lanes {
 };
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

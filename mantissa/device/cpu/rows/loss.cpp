@@ -8,7 +8,7 @@
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -103,4 +103,4 @@ void embedding_grad(const RowKernels& kernels, const EmbeddingGrad& p, ThreadPoo
         parts, [&](std::int64_t part, int) { kernels.embedding_grad(p, static_cast<int>(part), parts); });
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

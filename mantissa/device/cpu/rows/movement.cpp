@@ -5,7 +5,7 @@
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -240,4 +240,4 @@ void permute(const RowKernels& kernels, const Permute& p, ThreadPool& pool, Stor
         move_tiles(kernels, p, merged, pool, stores);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -2,7 +2,7 @@
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -100,4 +100,4 @@ void gelu_grad(const RowKernels& kernels, const GeluGrad& p, ThreadPool& pool, S
                    [&](Range range, std::int64_t) { kernels.gelu_grad(p, range, stores); });
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

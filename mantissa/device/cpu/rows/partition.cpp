@@ -6,7 +6,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 std::int64_t rows_per_block(std::int64_t bytes_per_row) {
     return std::clamp<std::int64_t>(block_bytes / std::max<std::int64_t>(bytes_per_row, 1), 1, 4096);
@@ -117,4 +117,4 @@ Stores ProblemCheck::finish(Stores wanted) const {
     return largest >= streaming_bytes ? Stores::streaming : Stores::plain;
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -10,7 +10,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/rows/kernel_table.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// About 256 KB of traffic: some 20 microseconds, long beside the cost of handing a block out, short beside
 /// the time that a thread waits for a slower neighbour at the end.
@@ -72,4 +72,4 @@ class ProblemCheck {
     int output_count_ = 0;
 };
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

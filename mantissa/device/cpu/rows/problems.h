@@ -11,7 +11,7 @@
 #include "mantissa/numerics/dtype.h"
 #include "mantissa/numerics/sixteen_bit.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 struct ConstView {
     const void* data = nullptr;
@@ -283,4 +283,4 @@ struct Permute {
     void* target = nullptr;
 };
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -6,7 +6,7 @@
 
 #include "mantissa/device/cpu/rows/lanes_avx512.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 MANTISSA_LANES void store_results(BF16* to, Lanes::Float a, Lanes::Float b, bool stream) {
@@ -18,4 +18,4 @@ MANTISSA_LANES void store_results(BF16* to, Lanes::Float a, Lanes::Float b, bool
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -11,7 +11,7 @@
 #include "mantissa/device/cpu/rows/kernel_table.h"
 #include "mantissa/device/cpu/rows/problems.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 /// The table of a level. AMX has nothing for rows: it uses AVX-512's. Where the CPU has AVX512_BF16, results
 /// are rounded by its instruction, to the same bits.
@@ -67,4 +67,4 @@ void transpose(const RowKernels&, const TransposedMatrix&, ThreadPool&, Stores =
 /// Throws InternalError if `axes` is no permutation of 0 ... rank - 1.
 void permute(const RowKernels&, const Permute&, ThreadPool&, Stores = Stores::automatic);
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// Within each 128-bit lane, rows become columns: of 8 rows of 8.
@@ -45,4 +45,4 @@ MANTISSA_LANES void transpose16_halves(const std::uint16_t* source, std::int64_t
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

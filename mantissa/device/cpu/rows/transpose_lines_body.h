@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// target[c][r] = source[r][c] for as many rows as make a line of the target, and as many columns, strides in
@@ -28,4 +28,4 @@ MANTISSA_LANES void transpose_lines_by_sixteen(const T* source, std::int64_t sou
 }
 
 }  // namespace
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu

@@ -5,7 +5,7 @@
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/device/cpu/rows/rows.h"
 
-namespace mantissa::cpu {
+namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
@@ -114,4 +114,4 @@ void column_sum(const RowKernels& kernels, const ColumnSum& p, ThreadPool& pool)
     add_partial_sums(pool, p.workspace, row_blocks, p.channels, p.sum, p.accumulate);
 }
 
-}  // namespace mantissa::cpu
+}  // namespace mantissa::on_cpu
