@@ -3,13 +3,15 @@
 know the text that was held out.
 
     bench/peers/gpt2_baby.py --text FILE [--policies fp32,bf16] [--seeds 1,2,3] [--steps 2000] [--without-best]
+                              [--torch-in-fp32-only]
 
 4 layers, 4 heads, 128 channels, a context of 64, no biases, no dropout, 12 sequences a step of bytes cut out of the
 first nine tenths of the text at random places; AdamW with betas 0.9 and 0.99, decay 0.1 on matrices, gradients clipped
 to 1, a rate of 1e-3 after 100 steps that falls by a cosine to 1e-4. The loss is that of the whole last tenth.
 
 Both draw weights and places by themselves, so only means over seeds can be compared. Each line is one training in a
-process of its own, one after another. PyTorch runs as it is by default (eager) and as it is best (torch.compile,
+process of its own, one after another; what a policy has no line of PyTorch's for is held against FP32's, since without
+a unit for BF16 PyTorch takes seconds a step there. PyTorch runs as it is by default (eager) and as it is best (torch.compile,
 scaled_dot_product_attention, fused AdamW), under autocast for bf16. Needs `pip install torch safetensors numpy`.
 """
 import argparse
@@ -115,6 +117,7 @@ def main():
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--without-best", action="store_true", help="PyTorch as it is by default alone")
+    parser.add_argument("--torch-in-fp32-only", action="store_true", help="run other policies in mantissa alone")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -123,10 +126,11 @@ def main():
         text = torch.tensor(list(pathlib.Path(options.text).read_bytes()))
         print(json.dumps(train_torch(text, policy, int(seed), options.steps, best == "1")))
         return
-    contenders = ["mantissa", "torch default"] + ([] if options.without_best else ["torch best"])
+    everyone = ["mantissa", "torch default"] + ([] if options.without_best else ["torch best"])
     print(f"{options.steps} steps; PyTorch {torch.__version__}, {options.threads} threads")
     print(f"{'policy':<7}{'':<14} {'validation loss of each seed':<31} {'mean':>8} {'- torch':>8} {'seconds':>8}")
     for policy in options.policies.split(","):
+        contenders = ["mantissa"] if options.torch_in_fp32_only and policy != "fp32" else everyone
         results = {name: [] for name in contenders}
         for seed in map(int, options.seeds.split(",")):
             for name in contenders:
@@ -134,7 +138,8 @@ def main():
                     results[name].append(
                         train_mantissa(options, policy, seed, pathlib.Path(folder)) if name == "mantissa"
                         else measure_apart(options, policy, seed, name == "torch best"))
-        reference = statistics.mean(loss for loss, _ in results["torch default"])
+        if "torch default" in results:
+            reference = statistics.mean(loss for loss, _ in results["torch default"])
         for name, all_of in results.items():
             losses = [loss for loss, _ in all_of]
             mean = statistics.mean(losses)
