@@ -84,11 +84,13 @@ BatchOrder order_of(const TrainOptions& options) {
 void validate_loop(const TrainOptions& options) {
     for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
                                       {options.validate_every, "--validate-every"},
-                                      {options.validate_batches, "--validate-batches"},
                                       {options.sample_every, "--sample-every"},
                                       {options.bad_steps, "--bad-steps"}})
         if (value < 0)
             throw UserError(fmt::format("{} must be 0 (never) or more steps, got {}", name, value));
+    if (options.validate_batches < 0)
+        throw UserError(fmt::format("--validate-batches must be 0 (all of the held-out text) or more, got {}",
+                                    options.validate_batches));
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
     if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);

@@ -48,6 +48,8 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"train --dropout 1", 1, "dropout must lie in [0, 1), got 1"},
         {"train --channels 1048576 --layers 1000", 1,
          "gpt2-1000x1048576 has 13194153972203520 parameters, which with gradients and moments need"},
+        {"train --validate-batches -1", 1,
+         "--validate-batches must be 0 (all of the held-out text) or more, got -1"},
         {"train --order alphabetical", 1, "--order is random or sequential, got 'alphabetical'"},
         {"train --optimizer adam", 1, "--optimizer is adamw or sgd, got 'adam'"},
         {"train --optimizer sgd --nesterov", 1, "esterov"},

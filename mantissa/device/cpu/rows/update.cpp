@@ -39,6 +39,18 @@ void keep_state(const RowKernels& kernels, const Sgd& p, Range range) {
     keep(kernels, p.copy_in, p.copy, range);
 }
 
+/// Every block by `kernel`, or kept as it was where the step is not applied.
+template <class Update>
+void run_update(const RowKernels& kernels, const Update& p, void (*kernel)(const Update&, Range),
+                ThreadPool& pool) {
+    for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t) {
+        if (p.step.apply)
+            kernel(p, range);
+        else
+            keep_state(kernels, p, range);
+    });
+}
+
 }  // namespace
 
 void adamw(const RowKernels& kernels, const AdamW& p, ThreadPool& pool) {
@@ -50,12 +62,7 @@ void adamw(const RowKernels& kernels, const AdamW& p, ThreadPool& pool) {
     check.output("moment1", p.moment1, bytes).output("moment2", p.moment2, bytes);
     if (p.copy.data) check.input("copy_in", p.copy_in, p.count).output("copy", p.copy, p.count);
     check.finish();
-    for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t) {
-        if (p.step.apply)
-            kernels.adamw(p, range);
-        else
-            keep_state(kernels, p, range);
-    });
+    run_update(kernels, p, kernels.adamw, pool);
 }
 
 void sgd(const RowKernels& kernels, const Sgd& p, ThreadPool& pool) {
@@ -66,12 +73,7 @@ void sgd(const RowKernels& kernels, const Sgd& p, ThreadPool& pool) {
     if (p.buffer) check.input("buffer_in", p.buffer_in, bytes).output("buffer", p.buffer, bytes);
     if (p.copy.data) check.input("copy_in", p.copy_in, p.count).output("copy", p.copy, p.count);
     check.finish();
-    for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t) {
-        if (p.step.apply)
-            kernels.sgd(p, range);
-        else
-            keep_state(kernels, p, range);
-    });
+    run_update(kernels, p, kernels.sgd, pool);
 }
 
 std::int64_t squared_norm_workspace(std::int64_t count) {
