@@ -1,9 +1,9 @@
 // Attention of one layer of GPT-2 124M, and longer: forward, and forward with backward, beside the eager
 // graph, which scales, masks and stores the scores, through the contraction and the row kernels.
 //
-// Each sample runs both, the kernel between two measurements of the FMA peak of one thread. Reported are
-// medians. `share`: of that peak times the threads, counting two products forward and five backward, of the
-// visible pairs only (above 1 where BF16 is multiplied in pairs); `share_cpu` by the time that the threads
+// Each sample runs both, the kernel between two measurements of the peak of one thread on the unit that
+// multiplies. Reported are medians. `share`: of that peak times the threads, counting two products forward
+// and five backward, of the visible pairs only; `share_cpu` by the time that the threads
 // had a core, which is the one to read on a machine shared with others; `speedup`: the eager graph's time
 // over the kernel's, by that clock too. Environment: BENCH_THREADS (2), BENCH_CALLS, samples a shape (5).
 // Names are LEVEL/PASS/TYPE/...
@@ -64,15 +64,20 @@ void run(benchmark::State& state, const AttentionShape& shape, Isa isa, bool bac
     std::vector<double> shares, shares_cpu, seconds, speedups;
     kernels.run(backward);
     if (plain) plain->run();
+    const Bf16Unit unit = shape.dtype == DType::bf16 ? bf16_unit(isa) : Bf16Unit::none;
+    const auto peak_of_one = [&] {
+        return unit == Bf16Unit::none ? measured_fma_peak(one, isa, 0.02)
+                                      : measured_bf16_peak(one, unit, 0.02);
+    };
     double peak = 0;
     for (auto _ : state) {
-        const double before = measured_fma_peak(one, isa, 0.02);
+        const double before = peak_of_one();
         const double cpu_start = cpu_seconds();
         const Stopwatch watch;
         kernels.run(backward);
         seconds.push_back(watch.seconds());
         const double on_cores = cpu_seconds() - cpu_start;
-        peak = (before + measured_fma_peak(one, isa, 0.02)) / 2 * pool.threads();
+        peak = (before + peak_of_one()) / 2 * pool.threads();
         shares.push_back(flops / seconds.back() / peak);
         shares_cpu.push_back(flops / on_cores / peak * pool.threads());
         if (plain) {

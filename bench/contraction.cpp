@@ -1,6 +1,7 @@
 // The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
 // the weight, and the products of attention; a small one, where what a call does besides multiplying shows;
-// FP32 on each level this CPU has, and BF16 on the unit for it.
+// FP32 on each level this CPU has, and BF16 on the unit for it. On tiles also what is made of several BF16
+// products, from plain operands: TF32 (bf16x3), FP32 (bf16x6) and FP16; `share` then counts one product.
 //
 // Each measurement is one call between two measurements of the peak of one thread on the unit that the call
 // runs on; its share is of the larger one times the threads, since a disturbed peak would flatter. Operands
@@ -68,15 +69,22 @@ ContractionProblem linear_problem(Pass pass, std::int64_t out, std::int64_t in, 
 struct Unit {
     Isa isa = Isa::generic;
     DType operands = DType::f32;
+    Multiply multiply = Multiply::as_stored;
 
+    bool on_vectors() const { return operands == DType::f32 && multiply == Multiply::as_stored; }
     std::string name() const {
-        if (operands == DType::f32) return std::string(name_of(isa));
+        if (on_vectors()) return std::string(name_of(isa));
         const std::string_view unit = mantissa::on_cpu::name_of(bf16_unit(isa));
-        return std::string(unit.empty() ? name_of(isa) : unit) + "/bf16";
+        return std::string(unit.empty() ? name_of(isa) : unit) + "/" + format();
+    }
+    std::string format() const {
+        if (multiply == Multiply::tf32) return "bf16x3";
+        if (multiply == Multiply::bf16x6) return "bf16x6";
+        return std::string(mantissa::name_of(operands));
     }
     /// The peak of one thread.
     double peak() const {
-        const Bf16Unit unit = operands == DType::bf16 ? bf16_unit(isa) : Bf16Unit::none;
+        const Bf16Unit unit = on_vectors() ? Bf16Unit::none : bf16_unit(isa);
         return unit == Bf16Unit::none ? measured_fma_peak(one_thread(), isa, 0.02)
                                       : measured_bf16_peak(one_thread(), unit, 0.02);
     }
@@ -128,6 +136,8 @@ class Operands {
         const RandomStream random{.seed = 1, .operation = operation};
         if (type == DType::bf16)
             fill(buffer.as<BF16>(), [&](std::size_t i) { return to_bf16(random.normal(i)); });
+        else if (type == DType::f16)
+            fill(buffer.as<FP16>(), [&](std::size_t i) { return to_fp16(random.normal(i)); });
         else
             fill(buffer.as<float>(), [&](std::size_t i) { return random.normal(i); });
     }
@@ -196,14 +206,17 @@ void add(const std::string& name, const ContractionProblem& problem, Unit unit, 
         ->Unit(benchmark::kMillisecond);
 }
 
+/// Also from operands packed beforehand, but for what is made of several products, which nothing packs so.
 void add_linears(Unit unit, int calls) {
     constexpr std::array<std::array<std::int64_t, 2>, 5> shapes{
         {{768, 768}, {2304, 768}, {3072, 768}, {768, 3072}, {50304, 768}}};
-    for (const bool packed : {false, true})
+    const bool one_product = unit.on_vectors() || unit.operands == DType::bf16;
+    for (const bool packed : one_product ? std::vector{false, true} : std::vector{false})
         for (const Pass pass : {Pass::forward, Pass::input_gradient, Pass::weight_gradient})
             for (const auto& [out, in] : shapes) {
                 ContractionProblem problem = linear_problem(pass, out, in, unit.operands);
                 problem.a.packed = problem.b.packed = packed;
+                problem.multiply = unit.multiply;
                 add(std::string(pass_names[static_cast<int>(pass)]) + "/N:" + std::to_string(out) +
                         "/K:" + std::to_string(in) + (packed ? "/packed" : ""),
                     problem, unit, out > 10000 ? std::min(calls, 3) : calls);
@@ -264,6 +277,11 @@ int main(int argc, char** argv) {
         add_attention(unit, calls);
         add_rows(unit, calls);
     }
+    if (bf16_unit(best_isa()) == Bf16Unit::amx)
+        for (const Unit unit : {Unit{best_isa(), mantissa::DType::f32, Multiply::tf32},
+                                Unit{best_isa(), mantissa::DType::f32, Multiply::bf16x6},
+                                Unit{best_isa(), mantissa::DType::f16}})
+            add_linears(unit, calls);
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();
 }

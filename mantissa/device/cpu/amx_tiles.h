@@ -38,6 +38,11 @@ template <int T>
 inline void load_tile(const void* from, std::int64_t stride) {
     asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
 }
+/// The same of lines that are not wanted in L1: they pass through it and drive nothing out.
+template <int T>
+inline void load_tile_past_l1(const void* from, std::int64_t stride) {
+    asm volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(T) : "memory");
+}
 template <int T>
 inline void store_tile(void* to, std::int64_t stride) {
     asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(T) : "memory");

@@ -74,10 +74,11 @@ void contract(const PreparedContraction& prepared, const ContractionArguments& a
         finish_args = &standard;
     }
     if (const auto* rows = std::get_if<PreparedRows>(&prepared.way))
-        run_single_rows({problem, *rows, arguments, finish, finish_args}, workspace, pool);
-    else
-        run_matrices({prepared, std::get<PreparedMatrices>(prepared.way), arguments, finish, finish_args},
-                     workspace, pool);
+        return run_single_rows({problem, *rows, arguments, finish, finish_args}, workspace, pool);
+    const auto& matrices = std::get<PreparedMatrices>(prepared.way);
+    run_matrices({prepared, matrices, arguments, finish, finish_args,
+                  prepared.finish == Finish::standard ? &standard : nullptr},
+                 workspace, pool);
 }
 
 std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa) {

@@ -13,6 +13,24 @@
 
 namespace mantissa::inline v0::on_cpu {
 
+/// A block of finished sums, of which what becomes is done some rows at a time: `addend` is added, if there
+/// is one; then comes `finish`, or, if that is null, `kernel` makes the block's output of them.
+struct SumsBehind {
+    EpilogueBlock block;  ///< from the first row that is left
+    EpilogueKernel kernel = nullptr;
+    const float* addend = nullptr;
+    std::int64_t addend_ld = 0;
+    void (*finish)(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
+                   std::int64_t cols, const void* args) = nullptr;
+    const void* finish_args = nullptr;
+    std::int64_t row0 = 0;
+    std::int64_t col0 = 0;
+    std::int64_t rows = 0;  ///< that are left
+
+    /// Does the next rows, at most so many.
+    void finish_rows(std::int64_t most);
+};
+
 /// One block of sums: c[rows, cols] = (accumulate ? c : 0) + a_panel^T b_panel.
 struct Tile {
     const void* a = nullptr;  ///< a packed panel of a
@@ -25,11 +43,13 @@ struct Tile {
     bool accumulate = false;
     /// The sums are only written, and too many for the caches: whole lines may go past them.
     bool streaming = false;
-    /// The sums lie in memory rather than in L2.
-    bool far = false;
     /// The next lines of a panel, so many, are wanted in L2 soon; kernels may ask for them, and never fault.
     const void* ahead = nullptr;
     std::int64_t lines_ahead = 4;
+    /// For kernels that interleave, instead of `accumulate`: sums to begin with, `ldc` apart, else zeros.
+    const float* before = nullptr;
+    /// For those, too: sums of another tile, which they finish between products, all of them.
+    SumsBehind* behind = nullptr;
 };
 
 /// Copies lines of an operand, as they are or widened to FP32, into panels [depth, panel size], as many as
@@ -95,6 +115,11 @@ struct ContractionKernels {
     /// Where k is several chunks, sums of one block that stay in L2 from chunk to chunk; 0: they lie in
     /// memory, which is as good where products take long enough to hide that.
     std::int64_t most_partial_bytes = 0;
+    /// The kernels finish the sums of the block before while they form products, as Tile::behind says; sums
+    /// then lie in L1 or L2, in whole tiles, and a chunk is multiplied in strips of at most `strip_depth`, so
+    /// that a panel of b stays in L1 while the rows of a block pass it. 0: they do not.
+    std::int64_t strip_depth = 0;
+    bool interleaves() const { return strip_depth > 0; }
     /// Of an element of a panel.
     std::int64_t element_bytes = 4;
     /// What the standard epilogue calls.

@@ -1,5 +1,4 @@
-// The tile unit of AMX. So far its instructions were only emulated (tile_emulator.h), since the machine it
-// was written on has no AMX: right, and never timed.
+// The tile unit of AMX.
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
@@ -18,6 +17,10 @@ struct AmxUnit {
         load_tile<T>(from, stride);
     }
     template <int T>
+    void load_past_l1(const void* from, std::int64_t stride) {
+        load_tile_past_l1<T>(from, stride);
+    }
+    template <int T>
     void store(void* to, std::int64_t stride) {
         store_tile<T>(to, stride);
     }
@@ -26,32 +29,6 @@ struct AmxUnit {
         multiply_tiles_bf16<Sums, A, B>();
     }
     static void prefetch(const void* from) { _mm_prefetch(from, _MM_HINT_T1); }
-
-    static void leave(const TileSums& sums, const Tile& tile) {
-        const std::int64_t line = 16;
-        const bool whole = tile.cols == 2 * line && reinterpret_cast<std::uintptr_t>(tile.c) % 64 == 0 &&
-                           tile.ldc % line == 0;
-        for (std::int64_t i = 0; i < tile.rows; ++i) {
-            const float* const left = sums[i / 16 * 2][i % 16];
-            const float* const right = sums[i / 16 * 2 + 1][i % 16];
-            float* const to = tile.c + i * tile.ldc;
-            if (tile.streaming && whole) {
-                _mm512_stream_ps(to, _mm512_load_ps(left));
-                _mm512_stream_ps(to + line, _mm512_load_ps(right));
-            } else {
-                leave_row(left, to, tile.cols < line ? tile.cols : line, tile.accumulate);
-                if (tile.cols > line) leave_row(right, to + line, tile.cols - line, tile.accumulate);
-            }
-        }
-    }
-
-  private:
-    static void leave_row(const float* from, float* to, std::int64_t count, bool accumulate) {
-        const auto mask = static_cast<__mmask16>((1U << count) - 1);
-        __m512 sums = _mm512_load_ps(from);
-        if (accumulate) sums = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sums);
-        _mm512_mask_storeu_ps(to, mask, sums);
-    }
 };
 
 }  // namespace

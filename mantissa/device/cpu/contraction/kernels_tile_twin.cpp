@@ -22,6 +22,10 @@ class TwinUnit {
                         static_cast<const std::byte*>(from) + static_cast<std::int64_t>(row) * stride, 64);
     }
     template <int T>
+    void load_past_l1(const void* from, std::int64_t stride) {
+        load<T>(from, stride);
+    }
+    template <int T>
     void store(void* to, std::int64_t stride) const {
         for (std::size_t row = 0; row < 16; ++row)
             std::memcpy(static_cast<std::byte*>(to) + static_cast<std::int64_t>(row) * stride,
@@ -42,14 +46,6 @@ class TwinUnit {
                 }
     }
 
-    static void leave(const TileSums& sums, const Tile& tile) {
-        for (std::int64_t i = 0; i < tile.rows; ++i)
-            for (std::int64_t j = 0; j < tile.cols; ++j) {
-                const float sum = sums[i / 16 * 2 + j / 16][i % 16][j % 16];
-                float& c = tile.c[i * tile.ldc + j];
-                c = tile.accumulate ? c + sum : sum;
-            }
-    }
     static void prefetch(const void*) {}
 
   private:

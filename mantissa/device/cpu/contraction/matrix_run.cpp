@@ -151,8 +151,13 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
         part_of(columns_of(chunk).size, blocking_.split_columns, block / blocking_.row_blocks);
     if (rows_of(block).size > 0 && columns.size > 0) {
         const Begun begun(kernels_);
+        SumsBehind behind;
         for (std::int64_t inner = 0; inner < blocking_.depths_of_chunk(); ++inner)
-            multiply_panels(chunk, inner, block, columns, worker_memory);
+            if (kernels_.interleaves())
+                multiply_strips(chunk, inner, block, columns, worker_memory, behind);
+            else
+                multiply_panels(chunk, inner, block, columns, worker_memory);
+        behind.finish_rows(kernels_.height);
     }
     _mm_sfence();  // what went past the caches is visible before the counter is
     atomic(done(block)).store(chunk + 1, std::memory_order_release);
@@ -174,15 +179,12 @@ MatrixRun::Sums MatrixRun::sums_of(std::int64_t chunk, PanelRange rows, PanelRan
         const std::int64_t matrix = p_.out.offset_of(entry_, p_.batch[1]);
         const std::int64_t column = columns_of(chunk).begin + columns.begin;
         float* const out = static_cast<float*>(c_.arguments.out) + matrix;
-        return {.first = out + rows.begin * p_.out.leading + column,
-                .leading = p_.out.leading,
-                .far = c_.prepared.large};
+        return {.first = out + rows.begin * p_.out.leading + column, .leading = p_.out.leading};
     }
     if (blocking_.partial_sums)
         return {.first = reinterpret_cast<float*>(memory_ + layout_.begin_of_partial()) +
                          rows.begin * blocking_.columns + columns.begin,
-                .leading = blocking_.columns,
-                .far = c_.prepared.large};
+                .leading = blocking_.columns};
     return {.first = mine, .leading = kernels_.width, .each_tile = true};
 }
 
@@ -211,8 +213,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
                       .rows = std::min(height, rows.size - i),
                       .cols = std::min(width, columns.begin + columns.size - j),
                       .accumulate = !first || p_.store == Store::accumulate,
-                      .streaming = c_.prepared.streaming,
-                      .far = sums.far};
+                      .streaming = c_.prepared.streaming};
             // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
             tile.lines_ahead = lines_ahead;
             tile.ahead = panels_b + (j + width + std::min(i / height * lines_ahead, width)) * line_bytes;

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "mantissa/device/cpu/contraction/prepared.h"
+#include "mantissa/device/cpu/contraction/standard_epilogue.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -22,6 +23,8 @@ struct MatrixCall {
     const ContractionArguments& arguments;
     EpilogueFunction finish = nullptr;
     const void* finish_args = nullptr;
+    /// What finish_standard would be given, where it is `finish`.
+    const StandardEpilogueArguments* standard = nullptr;
 };
 
 class MatrixRun {
@@ -65,11 +68,18 @@ class MatrixRun {
         float* first;
         std::int64_t leading;
         bool each_tile = false;
-        bool far = false;
     };
     Sums sums_of(std::int64_t chunk, PanelRange rows, PanelRange columns, std::byte* worker_memory) const;
     void multiply_panels(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                          std::byte* worker_memory) const;
+    /// The same on kernels that interleave. `behind`: what the call before left to be finished, and then what
+    /// this one leaves.
+    void multiply_strips(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
+                         std::byte* worker_memory, SumsBehind& behind) const;
+    /// Says what is to become of a tile at a row and a column of the block, whose products of this chunk are
+    /// all there; those of the chunks before are there too, or in `sums`.
+    void leave(SumsBehind& behind, const Sums& sums, bool first, bool last, std::int64_t row,
+               std::int64_t column) const;
     /// Where one thread does the whole matrix, it knows what it reads next.
     void prefetch_next_rows(std::int64_t chunk, std::int64_t block, std::int64_t share,
                             std::int64_t shares) const;

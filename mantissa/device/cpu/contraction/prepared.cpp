@@ -60,8 +60,9 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
     packed_a = shares_a ? whole_lines(chunk_bytes * rounded_up(problem.m, kernels.height)) : 0;
     partial = blocking.partial_sums ? whole_lines(problem.m * blocking.columns * 4) : 0;
     block_of_a = problem.a.packed || shares_a ? 0 : whole_lines(line_bytes * blocking.rows);
-    block_of_sums = whole_lines(blocking.depth_inside ? blocking.rows * blocking.split_columns * 4
-                                                      : kernels.height * kernels.width * 4);
+    const std::int64_t tile = kernels.height * kernels.width * 4;
+    block_of_sums = whole_lines(blocking.depth_inside ? blocking.rows * blocking.split_columns * 4 : tile);
+    sums_of_strips = kernels.interleaves() ? whole_lines(2 * tile + blocking.rows * kernels.width * 4) : 0;
 }
 
 PanelStores WorkspaceLayout::stores() const {

@@ -18,14 +18,12 @@ bool needs_finishing(const ContractionProblem& problem) {
            problem.out.dtype != DType::f32;
 }
 
-void finish_standard(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
-                     std::int64_t cols, const void* args) {
-    const auto& [problem, arguments, kernel, streaming] =
-        *static_cast<const StandardEpilogueArguments*>(args);
+EpilogueBlock standard_block(const StandardEpilogueArguments& args, std::int64_t row0, std::int64_t col0) {
+    const auto& [problem, arguments, kernel, streaming] = args;
     const StandardEpilogue& epilogue = problem->epilogue;
     const MatrixLayout &out = problem->out, &residual = epilogue.residual_layout;
     const std::int64_t entry = row0 / problem->m, row = row0 % problem->m;
-    EpilogueBlock block{.sums = sums, .ld = ld, .rows = rows, .cols = cols, .streaming = streaming};
+    EpilogueBlock block{.streaming = streaming};
     if (epilogue.bias) {
         block.bias = at(arguments->bias, epilogue.bias_dtype, col0);
         block.bias_dtype = epilogue.bias_dtype;
@@ -41,7 +39,18 @@ void finish_standard(float* sums, std::int64_t ld, std::int64_t row0, std::int64
         at(arguments->out, out.dtype, out.offset_of(entry, problem->batch[1]) + row * out.leading + col0));
     block.out_dtype = out.dtype;
     block.out_ld = out.leading;
-    kernel(block);
+    return block;
+}
+
+void finish_standard(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
+                     std::int64_t cols, const void* args) {
+    const auto& standard = *static_cast<const StandardEpilogueArguments*>(args);
+    EpilogueBlock block = standard_block(standard, row0, col0);
+    block.sums = sums;
+    block.ld = ld;
+    block.rows = rows;
+    block.cols = cols;
+    standard.kernel(block);
 }
 
 }  // namespace mantissa::on_cpu

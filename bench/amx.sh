@@ -1,0 +1,113 @@
+#!/usr/bin/env bash
+# What only a CPU with AMX can show, most valuable first, each part under a time limit, a short table last. From the
+# root of the repository:
+#
+#     bench/amx.sh                     all parts, about 40 minutes of two cores with PyTorch, 30 without
+#     bench/amx.sh ladder attention    some
+#     bench/amx.sh --rehearse          small sizes, in two minutes: that every part works. Where the CPU has
+#                                      AVX512_BF16 and no AMX, MANTISSA_EMULATE_TILES=1 lends it tiles
+#     bench/amx.sh --table             the table of the logs that are there
+#
+# Parts: ladder, contraction, attention, rows, long_attention, packing, modes; then beside PyTorch, where python3 has
+# torch (best in a virtual environment, `pip install torch safetensors numpy`, its bin folder first in PATH): peer_step,
+# peer_contraction, peer_attention. Logs go to build/amx, or to build/amx-rehearsal; `bench/record.sh amx bench/amx.sh`
+# keeps all in one record. Nothing else may run on the machine meanwhile.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+# shellcheck source=bench/parts.sh
+. bench/parts.sh
+
+PARTS=(ladder contraction attention rows long_attention packing modes peer_step peer_contraction peer_attention)
+LOGS=build/amx
+REHEARSAL=0
+case "${1:-}" in
+    -h | --help)
+        sed -n '2,/^set/s/^# \{0,1\}//p' "$0"
+        exit 0
+        ;;
+    --rehearse)
+        REHEARSAL=1 LOGS=build/amx-rehearsal
+        shift
+        ;;
+    --table)
+        exec python3 bench/amx_table.py "$LOGS"
+        ;;
+esac
+
+if ! grep -qw amx_bf16 /proc/cpuinfo && [ "${MANTISSA_EMULATE_TILES:-0}" != 1 ]; then
+    echo "bench/amx.sh: this CPU has no amx_bf16, and MANTISSA_EMULATE_TILES=1 was not set" >&2
+    exit 1
+fi
+
+# A Google Benchmark program: what it prints goes to the log, and the same as JSON beside it for the table.
+# benchmark SECONDS PROGRAM [ARGUMENTS...]
+benchmark() {
+    local seconds=$1 program=$2
+    shift 2
+    limited "$seconds" "build/bench_$program" --benchmark_out="$LOGS/$program.json" --benchmark_out_format=json "$@"
+}
+# Of a rehearsal one call a shape, of the smallest shapes.
+small() { [ "$REHEARSAL" = 1 ]; }
+
+part_ladder() {
+    if small; then
+        limited 120 build/mantissa ladder --model gpt2-tiny --batch 1 --steps 2 --repeats 1 --json "$LOGS/ladder.json" \
+            --rungs fp32,tf32,bf16,compiled,flash,nice,loss,fp16
+    else
+        limited 1200 build/mantissa ladder --batch 4 --json "$LOGS/ladder.json" \
+            --rungs fp32,tf32,bf16,compiled,flash,nice,loss,fp16
+    fi
+}
+part_contraction() {
+    if small; then
+        BENCH_CALLS=1 benchmark 120 contraction --benchmark_filter='small/|/N:768/K:768'
+    else
+        benchmark 600 contraction --benchmark_filter='^(amx|avx512)'
+    fi
+}
+part_attention() {
+    if small; then BENCH_CALLS=1 benchmark 120 attention --benchmark_filter='^amx/forward/bf16'
+    else benchmark 400 attention --benchmark_filter='^(amx|avx512)'; fi
+}
+part_rows() {
+    if small; then benchmark 120 rows --benchmark_filter='/2/gelu'
+    else benchmark 300 rows --benchmark_filter='/2/'; fi
+}
+part_long_attention() {
+    if small; then BENCH_CALLS=1 benchmark 120 long_attention --benchmark_filter='threads/forward/T:4096'
+    else benchmark 300 long_attention; fi
+}
+part_packing() {
+    if small; then BENCH_CALLS=1 benchmark 120 packing --benchmark_filter='768 x 768'
+    else benchmark 300 packing; fi
+}
+part_modes() {
+    if small; then BENCH_CALLS=1 benchmark 120 modes --benchmark_filter='bf16'
+    else benchmark 300 modes; fi
+}
+
+# Beside PyTorch; without it the part says so and is no failure.
+has_torch() {
+    python3 -c 'import torch' 2>/dev/null && return 0
+    echo "left out: python3 has no torch"
+    return 1
+}
+part_peer_step() {
+    has_torch || return 0
+    if small; then limited 300 bench/peers/gpt2_step.py --batch 1 --sequence 64 --repeats 1 --steps 1 --only 'mantissa fp32,torch default'
+    else limited 1200 bench/peers/gpt2_step.py --repeats 2 --steps 2; fi
+}
+part_peer_contraction() {
+    has_torch || return 0
+    if small; then limited 120 bench/peers/contraction.py --rounds 1 --calls 1 --types bf16 --no-large
+    else limited 600 bench/peers/contraction.py --types bf16; fi
+}
+part_peer_attention() {
+    has_torch || return 0
+    if small; then limited 120 bench/peers/attention_torch.py --rounds 1
+    else limited 400 bench/peers/attention_torch.py; fi
+}
+
+run_parts "$@"
+python3 bench/amx_table.py "$LOGS"
+[ "$FAILED" = 0 ]

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""The short table of bench/amx.sh, from the logs in a folder: what was asked of an AMX machine beside what was measured.
+
+Usage: bench/amx_table.py FOLDER
+A part whose log is not there, or that broke off, is a line that says so. Shares are of the peak measured around each
+call; means are weighted by FLOPs.
+"""
+import json
+import pathlib
+import sys
+
+PASSES = ("forward", "dX", "dW")
+TOKENS = 4096
+
+
+def benchmarks(folder, name):
+    """The runs in a Google Benchmark file, by name without its endings, or None where there is no whole file."""
+    try:
+        runs = json.loads((folder / f"{name}.json").read_text())["benchmarks"]
+    except (OSError, ValueError):
+        return None
+    return {run["name"].split("/iterations")[0]: run for run in runs}
+
+
+def flops(run_name):
+    sizes = dict(part.split(":") for part in run_name.split("/") if ":" in part)
+    return 2 * TOKENS * int(sizes["N"]) * int(sizes["K"])
+
+
+def linears(runs, unit, which, packed):
+    return {name.removeprefix(f"{unit}/").removesuffix("/packed"): run for name, run in runs.items()
+            if name.startswith(f"{unit}/{which}/") and name.endswith("/packed") == packed}
+
+
+def ladder_rows(folder):
+    try:
+        report = json.loads((folder / "ladder.json").read_text())
+    except (OSError, ValueError):
+        yield "ladder", "no result", ""
+        return
+    rungs = {rung["name"]: rung for rung in report["rungs"]}
+    yield ("machine", f"{report['machine']['cpu']}, {report['machine']['isa']}", "")
+    peaks = report["machine"]["peaks"]
+    tile = peaks["bf16_tile_tflops"]
+    yield ("peaks", f"FP32 {peaks['f32_fma_tflops'] * 1e3:.0f} GFLOP/s, BF16 "
+           f"{'none' if tile is None else f'{tile:.2f} TFLOP/s'}, copy {peaks['copy_gbs']:.0f} GB/s", "")
+    asked = {"fp32": "of unit 58 %", "tf32": "2.5 times", "bf16": "4 times, MFU 16 %",
+             "compiled": "1.4 times bf16, MFU 25 %", "loss": "10.75 times, MFU 42 %"}
+    for name, rung in rungs.items():
+        yield (f"ladder {name}", f"{rung['ms_per_step']:.0f} ms, {rung['speedup']:.2f} times the first, "
+               f"{rung['step_speedup']:.2f} the one before, MFU {100 * rung['mfu']:.1f} %, of unit "
+               f"{100 * rung['share_of_unit_peak']:.1f} %, {rung['peak_bytes'] / 1e6:.0f} MB, loss {rung['losses'][-1]:.4f}",
+               asked.get(name, ""))
+
+
+def contraction_rows(folder):
+    runs = benchmarks(folder, "contraction")
+    if not runs:
+        yield "contraction", "no result", ""
+        return
+    asked = {("amx/bf16", True, "forward"): "each 55 %", ("amx/bf16", True, "dX"): "each 55 %",
+             ("amx/bf16", True, "dW"): "each 48 %"}
+    for unit in ("amx/bf16", "avx512"):
+        for packed in (True, False):
+            for which in PASSES:
+                rows = linears(runs, unit, which, packed)
+                if not rows:
+                    continue
+                # FLOPs over the time that they would take at the peak, over the time that they took.
+                total = sum(flops(name) for name in rows)
+                mean = total / sum(flops(name) / run["share"] for name, run in rows.items())
+                least = min(rows, key=lambda name: rows[name]["share"])
+                yield (f"{unit} {which}{' packed' if packed else ''}",
+                       f"mean {mean:.2f} of peak, least {rows[least]['share']:.2f} ({least.split('/', 1)[1]})",
+                       asked.get((unit, packed, which), ""))
+    for unit, times in (("amx/bf16", ""), ("amx/bf16x3", "3.5 times"), ("amx/bf16x6", "2 times"), ("amx/f16", "3 times")):
+        ratios = []
+        for which in PASSES:
+            ours, vectors = linears(runs, unit, which, False), linears(runs, "avx512", which, False)
+            both = [name for name in ours if name in vectors]
+            if both:
+                ratios.append(sum(vectors[name]["median_ms"] for name in both) / sum(ours[name]["median_ms"] for name in both))
+        if ratios:
+            yield f"{unit} over FP32", ", ".join(f"{which} {ratio:.2f}" for which, ratio in zip(PASSES, ratios)), times
+
+
+def single_rows(folder):
+    runs = benchmarks(folder, "attention")
+    for name, run in (runs or {}).items():
+        if name.startswith("amx/"):
+            yield f"attention {name.removeprefix('amx/')}", f"{run['median_ms']:.2f} ms, {run['share']:.2f} of peak", ""
+    runs = benchmarks(folder, "rows")
+    if runs:
+        shares = {name.split("/2/")[1]: run["of_reading"] or run["of_copy"] for name, run in runs.items() if "/2/" in name}
+        low = {name: share for name, share in shares.items() if share < 0.8}
+        yield ("row kernels", f"{len(shares) - len(low)} of {len(shares)} at 0.80 of copy or reading or above",
+               "; ".join(f"{name} {share:.2f}" for name, share in low.items()))
+    runs = benchmarks(folder, "packing")
+    if runs:
+        shares = sorted(run["share_of_copy"] for run in runs.values())
+        yield "packing alone", f"{shares[0]:.2f} to {shares[-1]:.2f} of copy, {shares[len(shares) // 2]:.2f} in the middle", "0.85"
+    runs = benchmarks(folder, "long_attention")
+    for name, run in (runs or {}).items():
+        if "speedup" in run:
+            yield f"long attention {name}", f"two threads {run['speedup']:.2f} times one", "1.8 at T = 4,096"
+
+
+def peer_rows(folder):
+    for name in ("peer_step", "peer_contraction", "peer_attention"):
+        try:
+            lines = (folder / f"{name}.log").read_text().splitlines()
+        except OSError:
+            continue
+        yield name, f"{len(lines)} lines in {name}.log", ""
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    folder = pathlib.Path(sys.argv[1])
+    for rows in (ladder_rows, contraction_rows, single_rows, peer_rows):
+        for name, measured, asked in rows(folder):
+            print(f"{name:38} {measured}" + (f"   [{asked}]" if asked else ""))
+
+
+main()

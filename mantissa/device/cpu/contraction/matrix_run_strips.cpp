@@ -1,0 +1,121 @@
+// A block of a contraction on kernels that interleave: products in strips of the depth, sums in L1 and L2,
+// each tile of them finished while the products of the next are formed.
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/contraction/matrix_run.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+namespace {
+
+void ask_for(const float* sums, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
+    for (std::int64_t row = 0; row < rows; ++row)
+        for (std::int64_t column = 0; column < cols; column += 16)
+            _mm_prefetch(sums + row * ld + column, _MM_HINT_T1);
+}
+
+const std::byte* behind_elements(const void* data, DType type, std::int64_t count) {
+    return static_cast<const std::byte*>(data) + count * (type == DType::f32 ? 4 : 2);
+}
+
+}  // namespace
+
+void SumsBehind::finish_rows(std::int64_t most) {
+    const std::int64_t count = std::min(most, rows);
+    if (count == 0) return;
+    block.rows = count;
+    if (addend) {
+        EpilogueBlock sum{.sums = block.sums, .ld = block.ld, .rows = count, .cols = block.cols};
+        sum.residual = addend;
+        sum.residual_ld = addend_ld;
+        sum.out = block.sums;
+        kernel(sum);
+        addend += count * addend_ld;
+    }
+    if (finish)
+        finish(block.sums, block.ld, row0, col0, count, block.cols, finish_args);
+    else
+        kernel(block);
+    block.sums += count * block.ld;
+    block.out = const_cast<std::byte*>(behind_elements(block.out, block.out_dtype, count * block.out_ld));
+    if (block.residual)
+        block.residual = behind_elements(block.residual, block.residual_dtype, count * block.residual_ld);
+    row0 += count;
+    rows -= count;
+}
+
+void MatrixRun::leave(SumsBehind& behind, const Sums& sums, bool first, bool last, std::int64_t row,
+                      std::int64_t column) const {
+    float* const there = sums.each_tile ? nullptr : sums.first + row * sums.leading + column;
+    behind.kernel = kernels_.finish;
+    behind.finish = nullptr;
+    behind.addend = !first || p_.store == Store::accumulate ? there : nullptr;
+    behind.addend_ld = sums.leading;
+    if (!last || !c_.finish) {
+        behind.block = {.out = there, .out_ld = sums.leading, .streaming = c_.prepared.streaming};
+    } else if (c_.standard) {
+        behind.block = standard_block(*c_.standard, behind.row0, behind.col0);
+    } else {
+        behind.finish = c_.finish;
+        behind.finish_args = c_.finish_args;
+    }
+}
+
+void MatrixRun::multiply_strips(std::int64_t chunk, std::int64_t inner, std::int64_t block,
+                                PanelRange columns, std::byte* worker_memory, SumsBehind& behind) const {
+    const PanelRange depth = depth_of(chunk, inner), rows = rows_of(block);
+    const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
+    const std::int64_t height = kernels_.height, width = kernels_.width;
+    const std::byte* const panels_a = panels_of_a(chunk, inner, rows, worker_memory);
+    const std::byte* const panels_b = panels_of_b(chunk, inner) + columns.begin * line_bytes;
+    const Sums sums = sums_of(chunk, rows, columns, worker_memory);
+    const bool first = depth_index(chunk, inner) == 0;
+    const bool last = depth_index(chunk, inner) + 1 == blocking_.depth_chunks;
+    const bool foresees = blocking_.entry_per_thread && blocking_.a_groups == 0;
+    const std::int64_t row0 = entry_ * p_.m + rows.begin, col0 = columns_of(chunk).begin + columns.begin;
+    float* const tiles = reinterpret_cast<float*>(worker_memory + layout_.begin_of_strips());
+    float* const sums_of_strip = tiles + 2 * height * width;
+
+    const std::int64_t whole = kernels_.panel_depth(depth.size);
+    const std::int64_t strips = std::max<std::int64_t>(1, parts_of(whole, kernels_.strip_depth));
+    const std::int64_t strip = rounded_up(parts_of(whole, strips), kernels_.depth_unit);
+    const std::int64_t all_tiles = parts_of(rows.size, height) * parts_of(columns.size, width) * strips;
+    const std::int64_t lines_ahead = std::max<std::int64_t>(4, width * height / rows.size);
+    std::int64_t index = 0;
+    Tile tile{.ldc = width, .lines_ahead = lines_ahead, .behind = &behind};
+    for (std::int64_t j = 0; j < columns.size; j += width)
+        for (std::int64_t s = 0; s < strips; ++s) {
+            const PanelRange part = part_of(whole, strip, s);
+            const bool ends = s + 1 == strips;
+            const std::byte* const strips_a = panels_a + part.begin * height * kernels_.element_bytes;
+            tile.b = panels_b + j * line_bytes + part.begin * width * kernels_.element_bytes;
+            tile.depth = part.size;
+            // The next panel of b comes from L3 or memory: some lines of it with each tile of this one.
+            const std::byte* const next =
+                panels_b + (j + width) * line_bytes + part.begin * lines_ahead * kernels_.element_bytes;
+            for (std::int64_t i = 0; i < rows.size; i += height, ++index) {
+                if (foresees) prefetch_next_rows(chunk, block, index, all_tiles);
+                float* const of_strip = sums_of_strip + i * width;
+                tile.a = strips_a + i * line_bytes;
+                tile.ahead = next + std::min(i / height * lines_ahead, width) * line_bytes;
+                tile.before = s > 0 ? of_strip : nullptr;
+                tile.c = ends ? tiles + index % 2 * height * width : of_strip;
+                kernels_.multiply(tile);
+                if (!ends) continue;
+                behind.row0 = row0 + i;
+                behind.col0 = col0 + j;
+                behind.rows = std::min(height, rows.size - i);
+                leave(behind, sums, first, last, i, j);
+                behind.block.sums = tile.c;
+                behind.block.ld = width;
+                behind.block.cols = std::min(width, columns.size - j);
+                if (behind.addend) ask_for(behind.addend, behind.addend_ld, behind.rows, behind.block.cols);
+            }
+        }
+}
+
+}  // namespace mantissa::on_cpu
