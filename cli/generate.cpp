@@ -55,11 +55,9 @@ void validate(const Options& options) {
 
 /// What the options name, or what lies beside the weights, or bytes.
 Tokenizer open_tokenizer(const Options& options, const ModelFile& file) {
-    const std::filesystem::path directory = file.directory();
-    const auto beside = [&](const char* name) { return std::filesystem::exists(directory / name); };
-    Tokenizer tokenizer = !options.run.tokenizer.empty() ? load_tokenizer(options.run.tokenizer)
-                          : beside("vocab.json") || beside("tokenizer.json") ? load_tokenizer(directory)
-                                                                             : byte_tokenizer();
+    Tokenizer tokenizer = !options.run.tokenizer.empty()      ? load_tokenizer(options.run.tokenizer)
+                          : holds_tokenizer(file.directory()) ? load_tokenizer(file.directory())
+                                                              : byte_tokenizer();
     if (tokenizer.vocabulary() > file.model().vocabulary)
         throw UserError(fmt::format(
             "{} has {} tokens, the vocabulary of {} only {}; give the tokenizer that "

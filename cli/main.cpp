@@ -1,15 +1,26 @@
-// The program: one subcommand a file. Exit 0; 1 with one line that says what was wrong; 2 for wrong usage.
+// The program: one subcommand a file. It ends with 0; with 1 and one line that says what went wrong; with 2
+// where the command line is wrong, a word or a value; with 128 and the number of the signal that interrupted
+// it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <limits>
+#include <new>
+#include <numeric>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "cli/explain.h"
 #include "cli/generate.h"
+#include "cli/interrupted.h"
 #include "cli/ladder.h"
 #include "cli/lint.h"
 #include "cli/numerics.h"
@@ -29,6 +40,60 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
         names += (names.empty() ? "" : ", ") + command->get_name();
     }
     return fmt::format("there is no command '{}'; there are: {}", word, names);
+}
+
+/// How many characters must be added, removed or replaced to make one word of the other.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0]++;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+/// The option of the command that is most like one that it does not have; none where nothing is.
+std::string most_like(const CLI::App& command, const std::string& word) {
+    std::string best;
+    std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
+    for (const CLI::Option* option : command.get_options())
+        if (const std::size_t edits = edits_between(word, option->get_name()); edits < least)
+            least = edits, best = option->get_name();
+    return best;
+}
+
+/// What is wrong with the first word that the command does not know.
+std::string unknown_option(const CLI::App& app) {
+    const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+    for (const std::string& word : app.remaining(true)) {
+        const std::string name = word.substr(0, word.find('='));
+        if (!name.starts_with("-"))
+            return fmt::format("{} takes no word '{}'; options begin with --", command.get_name(), word);
+        const std::string like = most_like(command, name);
+        return fmt::format("{} has no option {}{}; `mantissa {} --help` lists them", command.get_name(), name,
+                           like.empty() ? "" : "; did you mean " + like + "?", command.get_name());
+    }
+    return "";
+}
+
+/// The parser takes a whole number that is too large for the largest there is.
+void refuse_numbers_out_of_range(CLI::App& app) {
+    const auto check = [](const std::string& given) {
+        std::int64_t value = 0;
+        const char* const first = given.data() + (given.starts_with('+') ? 1 : 0);
+        const auto [end, error] = std::from_chars(first, given.data() + given.size(), value);
+        return error == std::errc::result_out_of_range ? fmt::format("{} is out of range; at most {}", given,
+                                                                     std::numeric_limits<std::int64_t>::max())
+                                                       : std::string();
+    };
+    for (CLI::App* command : app.get_subcommands({}))
+        for (CLI::Option* option : command->get_options())
+            if (option->get_type_name() == "INT" || option->get_type_name() == "UINT") option->check(check);
 }
 
 /// The command line as a shell would take it again.
@@ -62,9 +127,17 @@ int exit_after(const CLI::App& app, const CLI::ParseError& error) {
     return 0;
 }
 
+/// What is wrong with the command line begins with the option that is wrong.
+int exit_status_of(std::string_view message) { return message.starts_with("--") ? 2 : 1; }
+
 int run(CLI::App& app, int argc, char** argv) {
     try {
         app.parse(argc, argv);
+    } catch (const CLI::ExtrasError& error) {
+        const std::string wrong = unknown_option(app);
+        if (wrong.empty()) return exit_after(app, error);
+        fmt::print(stderr, "mantissa: {}\n", wrong);
+        return 2;
     } catch (const CLI::ParseError& error) {
         return exit_after(app, error);
     }
@@ -89,6 +162,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_peaks_command(app);
     mantissa::cli::add_numerics_command(app, typed);
     mantissa::cli::add_tokenize_command(app);
+    refuse_numbers_out_of_range(app);
     try {
         if (const std::string wrong = argc > 1 && argv[1][0] != '-' ? unknown_command(app, argv[1]) : "";
             !wrong.empty()) {
@@ -96,8 +170,16 @@ int main(int argc, char** argv) {
             return 2;
         }
         return run(app, argc, argv);
+    } catch (const mantissa::cli::Interrupted& interrupted) {
+        fmt::print(stderr, "mantissa: {}\n", interrupted.what());
+        return interrupted.exit_status();
+    } catch (const std::bad_alloc&) {
+        fmt::print(stderr,
+                   "mantissa: out of memory: the system refused some, or a limit did (ulimit -v, a control "
+                   "group); give a smaller model, batch or text, or raise the limit\n");
+        return 1;
     } catch (const std::exception& error) {
         fmt::print(stderr, "mantissa: {}\n", error.what());
-        return 1;
+        return exit_status_of(error.what());
     }
 }

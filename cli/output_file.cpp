@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 /// A device or a pipe: it has no content that could be replaced whole, and must not be renamed over.
 bool is_stream(const fs::path& path) {
     std::error_code ignored;
+    if (path == "-") return true;  // standard output
     return fs::exists(path, ignored) && !fs::is_regular_file(path, ignored);
 }
 
@@ -50,7 +51,7 @@ void write_output(const std::string& path, const std::string& text) {
     if (path.empty()) return;
     if (is_stream(path)) {
         std::fflush(stdout);  // what was printed comes first where both are one
-        std::ofstream stream(path);
+        std::ofstream stream(path == "-" ? "/dev/stdout" : path);
         stream << text << std::flush;
         if (!stream) throw UserError(fmt::format("{}: cannot be written", path));
         return;

@@ -36,6 +36,16 @@ void add_size_options(CLI::App& command, nn::ModelSizes& sizes) {
 
 }  // namespace
 
+namespace {
+
+/// 0 stands for the standard in the program's own words, not in the user's.
+std::string not_zero(const std::string& given) {
+    return given.find_first_not_of("0") == std::string::npos ? "must be 1 or more, got " + given
+                                                             : std::string();
+}
+
+}  // namespace
+
 void add_model_options(CLI::App& command, RunOptions& options) {
     command
         .add_option("--model", options.model,
@@ -44,7 +54,8 @@ void add_model_options(CLI::App& command, RunOptions& options) {
     add_size_options(command, options.sizes);
     command.add_option("--batch", options.batch, "Sequences of a step (train: of a micro-step)")
         ->capture_default_str();
-    command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)");
+    command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)")
+        ->check(not_zero);
 }
 
 void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
@@ -57,7 +68,8 @@ void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
 
 void add_machine_options(CLI::App& command, RunOptions& options) {
     command.add_option("--device", options.device, "Where to run: cpu")->capture_default_str();
-    command.add_option("--threads", options.threads, "Threads to use (default: all that may be)");
+    command.add_option("--threads", options.threads, "Threads to use (default: all that may be)")
+        ->check(not_zero);
     add_output_file(command, "--json", options.json, "Write what is printed to this file, for machines");
 }
 
@@ -158,7 +170,7 @@ std::function<void(const std::string&, const Graph&)> dump_into(const std::strin
 }  // namespace
 
 nn::LanguageModel language_model(const RunOptions& options) {
-    return nn::language_model(options.model, options.sizes);
+    return options.from_files ? *options.from_files : nn::language_model(options.model, options.sizes);
 }
 
 namespace {
@@ -303,19 +315,26 @@ std::string pass_table(const std::vector<PassTime>& times) {
     return text;
 }
 
-ProgressLine::ProgressLine(bool quiet) : shown_(!quiet && ::isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine(bool quiet) : shown_(!quiet), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() { clear(); }
 
 void ProgressLine::show(const std::string& text) {
+    constexpr double seconds_between_lines = 10;
     if (!shown_) return;
-    fmt::print(stderr, "\r\033[K{}", text);
+    if (terminal_) {
+        fmt::print(stderr, "\r\033[K{}", text);
+    } else if (!written_ || since_line_.seconds() >= seconds_between_lines) {
+        fmt::print(stderr, "mantissa: {}\n", text);
+        since_line_ = {};
+    }
     std::fflush(stderr);
     written_ = true;
 }
 
 void ProgressLine::clear() {
-    if (written_) fmt::print(stderr, "\r\033[K");
+    if (!written_ || !terminal_) return;
+    fmt::print(stderr, "\r\033[K");
     written_ = false;
 }
 

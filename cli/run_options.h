@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "mantissa/base/clock.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/corpus.h"
 #include "mantissa/data/text_windows.h"
@@ -17,7 +19,8 @@ namespace mantissa::cli {
 
 struct RunOptions {
     std::string model = "gpt2-tiny";
-    nn::ModelSizes sizes;  ///< in place of the model's own
+    std::optional<nn::LanguageModel> from_files;  ///< in place of --model: that of other people's files
+    nn::ModelSizes sizes;                         ///< in place of the model's own
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
@@ -96,7 +99,8 @@ void dump_kernels(const RunOptions& options, const TrainingPlan& plan);
 /// The times of the passes, a line each.
 std::string pass_table(const std::vector<PassTime>& times);
 
-/// One line on standard error that is written over, only on a terminal and not with --quiet.
+/// What goes on, on standard error and not with --quiet: on a terminal one line that is written over;
+/// elsewhere a line at first, and then one every ten seconds at most.
 class ProgressLine {
   public:
     explicit ProgressLine(bool quiet);
@@ -108,8 +112,9 @@ class ProgressLine {
     void clear();
 
   private:
-    bool shown_;
+    bool shown_, terminal_;
     bool written_ = false;
+    Stopwatch since_line_;
 };
 
 }  // namespace mantissa::cli

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "cli/interrupted.h"
 #include "cli/output_file.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
@@ -18,8 +19,11 @@
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/tokenizer_files.h"
 #include "mantissa/report/profile_table.h"
+#include "mantissa/report/quantities.h"
 #include "mantissa/train/checkpoint.h"
+#include "mantissa/train/model_file.h"
 #include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::cli {
@@ -31,7 +35,7 @@ namespace {
 volatile std::sig_atomic_t interrupted = 0;
 
 void listen_to_signals() {
-    const auto interrupt = [](int) { interrupted = 1; };
+    const auto interrupt = [](int signal) { interrupted = signal; };
     std::signal(SIGINT, interrupt);
     std::signal(SIGTERM, interrupt);
     // A terminal that is closed, unless nohup said not to mind.
@@ -39,8 +43,6 @@ void listen_to_signals() {
     // Nobody reads the output any more: writing then fails, and what was trained is saved first.
     std::signal(SIGPIPE, SIG_IGN);
 }
-
-double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
 /// The fastest peak, for MFU; its scratch is given back before training begins.
 double fastest_peak(Device& device) {
@@ -80,6 +82,7 @@ class Run {
         }
         trainer_ = std::make_unique<Trainer>(std::move(plan));
         if (sampler_) sampler_->allocate(trainer_->state());
+        if (!options.from.empty() && options.resume.empty()) begin_with_published_weights();
         if (!options.resume.empty()) resume();
     }
 
@@ -87,9 +90,11 @@ class Run {
         if (!options_.log.empty())
             log_.open(options_.log,
                       options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
+        say_what_is_kept();
         listen_to_signals();
         make_steps();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
+        print_summary();
         if (options_.profile)
             fmt::print("the last step:\n{}", profile_table(trainer_->plan().step(), profile_));
         fmt::print("memory at most: {:.1f} MB resident\n", megabytes(peak_resident_memory()));
@@ -101,8 +106,9 @@ class Run {
                             "parameters as before them; in the last, {}; a lower --learning-rate "
                             "or a --clip may help",
                             bad_in_a_row_, non_finite_));
-        if (interrupted)
-            throw UserError(fmt::format("interrupted after step {}", trainer_->steps_done() - 1));
+        if (interrupted != 0)
+            throw Interrupted(interrupted,
+                              fmt::format("interrupted after step {}", trainer_->steps_done() - 1));
     }
 
   private:
@@ -138,6 +144,7 @@ class Run {
     /// What was trained is saved, whatever went wrong beside it, such as a log on a full disk.
     void make_steps() {
         try {
+            since_start_ = {};
             while (trainer_->steps_done() < options_.run.steps && !interrupted && !gave_up()) one_step();
         } catch (const InternalError&) {
             throw;  // a defect: who knows what the state is
@@ -190,8 +197,38 @@ class Run {
         std::fflush(stdout);
     }
 
+    void begin_with_published_weights() {
+        const ModelFile file(options_.from);
+        if (!file.warning().empty()) fmt::print(stderr, "mantissa: warning: {}\n", file.warning());
+        file.load(trainer_->state());
+        fmt::print("begun with the weights of {}\n", options_.from);
+    }
+
+    /// A run whose result is lost, or that writes over another's, is said to be one before it begins.
+    void say_what_is_kept() const {
+        namespace fs = std::filesystem;
+        std::error_code ignored;
+        if (options_.run.quiet) return;
+        if (options_.checkpoint.empty())
+            fmt::print(stderr, "mantissa: what is trained will not be saved; --checkpoint DIR saves it\n");
+        else if (fs::exists(fs::path(options_.checkpoint) / "state.json", ignored) && saved_at_ < 0)
+            fmt::print(stderr,
+                       "mantissa: {} holds a checkpoint of another run; the first save moves it to {}\n",
+                       options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string());
+    }
+
+    void print_summary() const {
+        const double seconds = since_start_.seconds();
+        const auto steps = static_cast<double>(trainer_->steps_done() - first_step_);
+        if (steps == 0) return;
+        fmt::print("{} steps in {}, {:.0f} {} a second with all that was done between{}\n", steps,
+                   duration_text(seconds),
+                   steps * static_cast<double>(trainer_->plan().units_per_step()) / seconds, model_.unit,
+                   options_.checkpoint.empty() ? "; not saved" : "");
+    }
+
     void resume() {
-        const std::string warning = resume_training(options_.resume, *trainer_, inputs());
+        const std::string warning = resume_training(options_.resume, *trainer_, record(), options_.changes);
         if (!warning.empty()) fmt::print(stderr, "mantissa: warning: {}\n", warning);
         const std::int64_t done = trainer_->steps_done();
         fmt::print("resumed from {} after step {}\n", options_.resume, done - 1);
@@ -202,11 +239,16 @@ class Run {
                        options_.resume, done, options_.run.steps);
         std::error_code ignored;
         if (std::filesystem::equivalent(options_.resume, options_.checkpoint, ignored)) saved_at_ = done;
+        first_step_ = done;
     }
 
     /// What the run follows from besides the trainer's options.
-    RunInputs inputs() const {
-        return {{"tokens", batches_.description()}, {"learning_rate", schedule_.text()}};
+    RunRecord record() const {
+        RunRecord record;
+        record.inputs = {{"tokens", batches_.description()}, {"learning_rate", schedule_.text()}};
+        if (corpus_.tokenizer && tokenizer_was_given_) record.texts = tokenizer_texts(*corpus_.tokenizer);
+        record.options = options_.typed;
+        return record;
     }
 
     /// The largest seen, measured again at most once a minute, between steps: what else runs on the machine,
@@ -237,7 +279,9 @@ class Run {
         const TrainingPlan& plan = trainer_->plan();
         record.tokens_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
         record.mfu = plan.flops_per_step() / record.result.seconds / peak();
-        log_.step(record);
+        const bool last = trainer_->steps_done() == options_.run.steps;
+        const bool due = index % options_.print_every == 0 || last || !record.result.applied;
+        log_.step(record, due && !options_.run.quiet ? TrainLog::Print::yes : TrainLog::Print::no);
     }
 
     /// Before the first step, where nothing adapts the loss scale.
@@ -271,7 +315,7 @@ class Run {
     }
 
     void save() {
-        save_training(options_.checkpoint, *trainer_, inputs());
+        save_training(options_.checkpoint, *trainer_, record());
         saved_at_ = trainer_->steps_done();
         fmt::print("saved {} after step {}\n", options_.checkpoint, saved_at_ - 1);
         std::fflush(stdout);
@@ -303,7 +347,10 @@ class Run {
     BatchBuffer buffer_, validation_buffer_;
     std::unique_ptr<Trainer> trainer_;
     Profile profile_;
+    Stopwatch since_start_;
+    std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;
+    bool tokenizer_was_given_ = corpus_.tokenizer != nullptr;
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0;
     std::string non_finite_;  ///< of the last bad step
@@ -317,7 +364,8 @@ void add_train_command(CLI::App& app) {
     options->run.steps = 100;
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_train_options(*command, *options);
-    command->callback([options] {
+    command->callback([options, command] {
+        complete_options(*command, *options);
         validate_loop(*options);
         Run(*options).run();
     });

@@ -39,12 +39,14 @@ std::string remarks(const StepRecord& record) {
 
 }  // namespace
 
-void TrainLog::step(const StepRecord& record) {
+void TrainLog::step(const StepRecord& record, Print print) {
     const StepResult& result = record.result;
-    fmt::print(
-        "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} tokens/s | MFU {:.1f} %{}\n",
-        record.step, result.loss, record.learning_rate, result.gradient_norm, result.seconds * 1e3,
-        record.tokens_per_second, 100 * record.mfu, remarks(record));
+    if (print == Print::yes)
+        fmt::print(
+            "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} tokens/s | MFU {:.1f} "
+            "%{}\n",
+            record.step, result.loss, record.learning_rate, result.gradient_norm, result.seconds * 1e3,
+            record.tokens_per_second, 100 * record.mfu, remarks(record));
     if (std::fflush(stdout) != 0)
         throw UserError(fmt::format("standard output: cannot be written: {}", std::strerror(errno)));
     step_ = {{"step", record.step},
@@ -68,7 +70,9 @@ void TrainLog::validation(double loss, std::uint64_t batches) {
 }
 
 void TrainLog::sample(const std::string& text) {
-    fmt::print("step {:5d} | sample | {}\n", step_["step"].get<std::int64_t>(), text);
+    std::string line = text;
+    for (std::size_t at = 0; (at = line.find('\n', at)) != line.npos; at += 2) line.replace(at, 1, "\\n");
+    fmt::print("step {:5d} | sample | {}\n", step_["step"].get<std::int64_t>(), line);
     std::fflush(stdout);
     step_["sample"] = text;
 }

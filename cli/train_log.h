@@ -31,8 +31,10 @@ class TrainLog {
     /// Lets lines also go to this file, one a step. Throws UserError if it cannot be written.
     void open(const std::string& path, Start start);
 
-    /// Prints the step's line; what belongs to the same step may follow.
-    void step(const StepRecord& record);
+    enum class Print : std::uint8_t { no, yes };
+
+    /// Takes the step down and prints its line, if it is to; what belongs to the same step may follow.
+    void step(const StepRecord& record, Print print = Print::yes);
     void validation(double loss, std::uint64_t batches);
     void sample(const std::string& text);
     /// Nothing more belongs to the step: its line goes to the file.

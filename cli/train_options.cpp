@@ -6,7 +6,9 @@
 
 #include "cli/output_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/checkpoint.h"
+#include "mantissa/train/model_file.h"
 
 namespace mantissa::cli {
 
@@ -81,6 +83,50 @@ BatchOrder order_of(const TrainOptions& options) {
     throw UserError(fmt::format("--order is random or sequential, got '{}'", options.order));
 }
 
+namespace {
+
+/// Sizes and --model would say of a model what its files say already.
+void require_no_model_options(const CLI::App& command) {
+    for (const char* name : {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary",
+                             "--dropout", "--no-bias", "--resume"})
+        if (command.get_option(name)->count() > 0)
+            throw UserError(
+                fmt::format("--from takes model and weights from files: give it without {}", name));
+}
+
+/// The files beside the weights are the tokenizer that they were trained with.
+void use_tokenizer_of(const std::string& directory, RunOptions& run) {
+    if (run.tokenizer.empty() && run.tokens.empty() && holds_tokenizer(directory)) run.tokenizer = directory;
+}
+
+void recall(CLI::App& command, TrainOptions& options) {
+    const TypedOptions saved = saved_options(options.resume);
+    const bool tokenizer_given = command.get_option("--tokenizer")->count() > 0;
+    take_over(command, saved);
+    if (!saved.empty()) options.changes = Resume::with_changes;
+    if (options.checkpoint.empty()) options.checkpoint = options.resume;
+    // Its own copy, which is there whatever became of the one that it was trained with.
+    if (!tokenizer_given && holds_tokenizer(options.resume)) options.run.tokenizer = options.resume;
+    if (!options.from.empty()) options.run.from_files = ModelFile(options.resume).model();
+}
+
+}  // namespace
+
+void complete_options(CLI::App& command, TrainOptions& options) {
+    if (!options.from.empty()) {
+        require_no_model_options(command);
+        options.run.from_files = ModelFile(options.from).model();
+        use_tokenizer_of(options.from, options.run);
+        if (options.run.tokenizer.empty() && options.run.tokens.empty())
+            throw UserError(fmt::format(
+                "--from {}: there is no tokenizer beside the weights; give the one they were trained with as "
+                "--tokenizer DIR",
+                options.from));
+    }
+    if (!options.resume.empty()) recall(command, options);
+    options.typed = options_to_remember(command);
+}
+
 void validate_loop(const TrainOptions& options) {
     for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
                                       {options.validate_every, "--validate-every"},
@@ -88,6 +134,8 @@ void validate_loop(const TrainOptions& options) {
                                       {options.bad_steps, "--bad-steps"}})
         if (value < 0)
             throw UserError(fmt::format("{} must be 0 (never) or more steps, got {}", name, value));
+    if (options.print_every < 1)
+        throw UserError(fmt::format("--print-every must be 1 step or more, got {}", options.print_every));
     if (options.validate_batches < 0)
         throw UserError(fmt::format("--validate-batches must be 0 (all of the held-out text) or more, got {}",
                                     options.validate_batches));
@@ -138,12 +186,25 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
                     "random: windows of the text, each once an epoch, cut at other places in each; "
                     "sequential: from front to back")
         ->capture_default_str();
-    command.add_option("--checkpoint", options.checkpoint, "Save here at the end, and on an interrupt")
+    command
+        .add_option("--checkpoint", options.checkpoint,
+                    "Save here at the end, and on an interrupt (default: where --resume went on from)")
         ->type_name("DIR");
     command.add_option("--save-every", options.save_every, "Save every so many steps, too; 0: never")
         ->capture_default_str();
-    command.add_option("--resume", options.resume, "Go on from this checkpoint, to the same bits")
+    command
+        .add_option(
+            "--resume", options.resume,
+            "Go on from this checkpoint, to the same bits, with the options it was made with, and save "
+            "there; options that are given take the place of those")
         ->type_name("DIR");
+    command
+        .add_option("--from", options.from,
+                    "Begin with these weights instead of random ones: model.safetensors and config.json as "
+                    "published, or a checkpoint; with the tokenizer beside them")
+        ->type_name("DIR");
+    command.add_option("--print-every", options.print_every, "Print the line of every so many steps")
+        ->capture_default_str();
     command
         .add_option(
             "--validate-every", options.validate_every,

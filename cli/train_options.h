@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/remembered_options.h"
 #include "cli/run_options.h"
 #include "cli/train_sampler.h"
 #include "mantissa/train/adamw.h"
@@ -14,6 +15,7 @@
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/sgd.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::cli {
 
@@ -32,6 +34,11 @@ struct TrainOptions {
     std::string order = "random";
     SamplerOptions sampler;
     std::string checkpoint, resume, log;
+    std::string from;  ///< published weights to begin with
+    std::int64_t print_every = 1;
+    /// Of a run that is resumed: whether options may differ, since all others were taken over.
+    Resume changes = Resume::as_it_was;
+    TypedOptions typed;      ///< what the checkpoint is to remember
     std::string loss_scale;  ///< "dynamic", "none" or a number; empty: as the policy needs
     LossScaleOptions scaling;
     bool profile = false;
@@ -51,6 +58,11 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
 
 /// The order of --order. Throws UserError for a word that is none.
 BatchOrder order_of(const TrainOptions& options);
+
+/// What follows from --resume and --from: options that the checkpoint remembers and that were not given,
+/// where to save, the model and the tokenizer of the files. Throws UserError where these contradict what was
+/// given.
+void complete_options(CLI::App& command, TrainOptions& options);
 
 /// Throws UserError where an option of the loop is out of range or lacks what it needs.
 void validate_loop(const TrainOptions& options);

@@ -16,9 +16,7 @@ std::string TrainSampler::sample() {
                                   .length = options_.length,
                                   .last_token = tokenizer_.special("<|endoftext|>")};
     generate(generator_, prompt_, options, [&](TokenId token) { text += decoder.push(token); });
-    text += decoder.finish();
-    for (std::size_t at = 0; (at = text.find('\n', at)) != text.npos; at += 2) text.replace(at, 1, "\\n");
-    return text;
+    return text + decoder.finish();
 }
 
 }  // namespace mantissa::cli

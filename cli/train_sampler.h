@@ -26,7 +26,7 @@ class TrainSampler {
     std::int64_t bytes() const { return generator_.bytes(); }
     /// `state` holds the parameters, and must outlive this.
     void allocate(const StateBlock& state) { generator_.allocate(state); }
-    /// The prompt and its continuation, line breaks as "\n": one line.
+    /// The prompt and its continuation.
     std::string sample();
 
   private:

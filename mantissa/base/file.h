@@ -21,6 +21,8 @@ class MappedFile {
     std::span<const std::byte> bytes() const { return {data_, size_}; }
     std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
     std::size_t size() const { return size_; }
+    /// Gives back the memory of what was read; what is read again comes from the file again.
+    void release() const;
 
   private:
     const std::byte* data_ = nullptr;

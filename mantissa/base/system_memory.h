@@ -1,12 +1,22 @@
-// What the system says of memory, in bytes. Linux only: read from /proc and the control group.
+// What the system says of memory, in bytes. Linux only: read from /proc, the control groups and the limits of
+// the process.
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 
 namespace mantissa::inline v0 {
 
-/// Memory that could be used now without swapping: MemAvailable, cut to what the control group leaves.
-std::int64_t available_memory();
+/// Where the system says it; other folders in tests.
+struct MemorySources {
+    std::filesystem::path proc = "/proc";
+    std::filesystem::path control_groups = "/sys/fs/cgroup";
+};
+
+/// Memory that could be used now without swapping: MemAvailable, cut to what is left by every control group
+/// that this process is in, of version 2 or 1, those above it included (memory that only caches files counts
+/// as left), and by the limits of its address space and its data (ulimit -v, -d).
+std::int64_t available_memory(const MemorySources& sources = {});
 
 /// Memory of this process that is resident now (VmRSS).
 std::int64_t resident_memory();

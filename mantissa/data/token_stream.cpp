@@ -54,7 +54,13 @@ std::string TokenStream::description() const {
 
 std::string name_of(const std::vector<std::filesystem::path>& files) {
     if (files.size() == 1) return files[0].string();
-    return fmt::format("{} ({} files)", files[0].parent_path().string(), files.size());
+    if (files.size() <= 3) {
+        std::string names = files[0].string();
+        for (std::size_t i = 1; i < files.size(); ++i) names += ", " + files[i].string();
+        return names;
+    }
+    const std::string folder = files[0].parent_path().string();
+    return fmt::format("{} ({} files)", folder.empty() ? "." : folder, files.size());
 }
 
 TokenSplit split_for_validation(TokenRange range) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -61,18 +62,44 @@ Tokenizer parse_vocabulary_and_merges(const NamedText& vocabulary, const NamedTe
     return Tokenizer(std::move(spelled).finish());
 }
 
+namespace {
+
+/// What makes up a tokenizer in a directory, the first that is whole.
+constexpr std::array<std::pair<const char*, const char*>, 2> pairs_of_files = {
+    {{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}}};
+constexpr std::array<const char*, 2> single_files = {"tokenizer.json", "tokenizer.tiktoken"};
+
+bool both_there(const std::filesystem::path& directory, const std::pair<const char*, const char*>& pair) {
+    return std::filesystem::exists(directory / pair.first) &&
+           std::filesystem::exists(directory / pair.second);
+}
+
+}  // namespace
+
 Tokenizer load_tokenizer(const std::filesystem::path& path) {
     if (!std::filesystem::is_directory(path)) return load_file(path);
-    constexpr std::array<std::pair<const char*, const char*>, 2> pairs = {
-        {{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}}};
-    for (const auto& [vocabulary, merges] : pairs)
-        if (std::filesystem::exists(path / vocabulary) && std::filesystem::exists(path / merges))
-            return load_pair(path / vocabulary, path / merges);
-    if (std::filesystem::exists(path / "tokenizer.json")) return load_file(path / "tokenizer.json");
+    for (const auto& pair : pairs_of_files)
+        if (both_there(path, pair)) return load_pair(path / pair.first, path / pair.second);
+    for (const char* name : single_files)
+        if (std::filesystem::exists(path / name)) return load_file(path / name);
     throw UserError(
         fmt::format("{}: holds no tokenizer: expected encoder.json and vocab.bpe, or vocab.json and "
-                    "merges.txt, or tokenizer.json",
+                    "merges.txt, or tokenizer.json, or tokenizer.tiktoken",
                     path.string()));
+}
+
+bool holds_tokenizer(const std::filesystem::path& directory) {
+    return std::ranges::any_of(pairs_of_files,
+                               [&](const auto& pair) { return both_there(directory, pair); }) ||
+           std::ranges::any_of(single_files,
+                               [&](const char* name) { return std::filesystem::exists(directory / name); });
+}
+
+std::vector<std::string> tokenizer_file_names() {
+    std::vector<std::string> names(single_files.begin(), single_files.end());
+    for (const auto& [vocabulary, merges] : pairs_of_files)
+        for (const char* name : {vocabulary, merges}) names.emplace_back(name);
+    return names;
 }
 
 namespace {
@@ -95,11 +122,23 @@ std::string merges_text(const TokenizerParts& parts) {
     return text;
 }
 
+/// Whether vocab.json and merges.txt say all of it.
+bool fits_pair(const TokenizerParts& parts) {
+    return !parts.rank_is_id && !parts.whole_pieces && !parts.add_prefix_space;
+}
+
 }  // namespace
+
+std::map<std::string, std::string> tokenizer_texts(const Tokenizer& tokenizer) {
+    const TokenizerParts& parts = tokenizer.parts();
+    if (fits_pair(parts)) return {{"vocab.json", vocabulary_text(parts)}, {"merges.txt", merges_text(parts)}};
+    const std::filesystem::path source = parts.source;
+    return {{source.extension() == ".tiktoken" ? "tokenizer.tiktoken" : "tokenizer.json", read_file(source)}};
+}
 
 void write_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory) {
     const TokenizerParts& parts = tokenizer.parts();
-    if (parts.rank_is_id || parts.whole_pieces || parts.add_prefix_space)
+    if (!fits_pair(parts))
         throw UserError(
             fmt::format("{}: vocab.json and merges.txt cannot hold this tokenizer (it was read from "
                         "tokenizer.json or a .tiktoken file with options they lack)",

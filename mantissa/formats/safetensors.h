@@ -57,6 +57,8 @@ class SafetensorsFile {
     const std::map<std::string, std::string>& metadata() const { return contents_.metadata; }
     std::uint64_t header_size() const { return contents_.header_size; }
     std::span<const std::byte> bytes() const { return file_.bytes(); }
+    /// Gives back the memory of tensors that were read; views stay good.
+    void release() const { file_.release(); }
 
     /// Null where there is no such tensor.
     const SafetensorsEntry* find(std::string_view name) const;

@@ -16,7 +16,8 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A transposed tensor is gathered in pieces of about this size: within L2, and large for a write.
+/// A transposed tensor, and one that is read from elsewhere, goes in pieces of about this size: within L2,
+/// and large for a write.
 constexpr std::size_t gather_bytes = 1 << 20;
 
 std::vector<std::int64_t> shape_in_file(const TensorToWrite& item) {
@@ -115,32 +116,51 @@ SafetensorsLayout lay_out_safetensors(std::span<const TensorToWrite> tensors,
     return layout;
 }
 
-void stream_safetensors(const SafetensorsLayout& layout, std::span<const TensorToWrite> tensors,
-                        FunctionRef<void(std::span<const std::byte>)> sink) {
-    sink(std::as_bytes(std::span(layout.header)));
+namespace {
+
+using Sink = FunctionRef<void(std::span<const std::byte>)>;
+
+void stream_as_is(const TensorToWrite& item, std::uint64_t bytes, Sink sink) {
+    if (!item.read) return sink({item.tensor.data, bytes});
+    std::vector<std::byte> piece;
+    for (std::uint64_t begin = 0; begin < bytes; begin += piece.size()) {
+        piece.resize(std::min<std::uint64_t>(gather_bytes, bytes - begin));
+        item.read(begin, piece);
+        sink(piece);
+    }
+}
+
+/// A transposed tensor that is read from elsewhere is read whole: a column of it lies in every piece.
+void stream_transposed(const TensorToWrite& item, std::uint64_t bytes, Sink sink) {
+    const TensorView& tensor = item.tensor;
+    std::vector<std::byte> whole(item.read ? bytes : 0);
+    if (item.read) item.read(0, whole);
+    const auto rows = static_cast<std::size_t>(tensor.shape[0]),
+               columns = static_cast<std::size_t>(tensor.shape[1]);
+    const std::size_t row_bytes = rows * size_of(tensor.dtype);
+    const std::size_t step = std::max<std::size_t>(1, gather_bytes / row_bytes);
     std::vector<std::byte> gathered;
+    for (std::size_t begin = 0; begin < columns; begin += step) {
+        const std::size_t end = std::min(begin + step, columns);
+        gathered.resize((end - begin) * row_bytes);
+        copy_transposed(
+            {.rows = rows, .columns = columns, .element = size_of(tensor.dtype), .begin = begin, .end = end},
+            item.read ? whole.data() : tensor.data, gathered.data());
+        sink(gathered);
+    }
+}
+
+}  // namespace
+
+void stream_safetensors(const SafetensorsLayout& layout, std::span<const TensorToWrite> tensors, Sink sink) {
+    sink(std::as_bytes(std::span(layout.header)));
     for (const SafetensorsLayout::Piece& piece : layout.pieces) {
-        const auto& [tensor, orientation] = tensors[piece.tensor];
+        const TensorToWrite& item = tensors[piece.tensor];
         if (piece.begin == piece.end) continue;
-        if (orientation == Orientation::as_is) {
-            sink({tensor.data, piece.end - piece.begin});
-            continue;
-        }
-        const auto rows = static_cast<std::size_t>(tensor.shape[0]),
-                   columns = static_cast<std::size_t>(tensor.shape[1]);
-        const std::size_t row_bytes = rows * size_of(tensor.dtype);
-        const std::size_t step = std::max<std::size_t>(1, gather_bytes / row_bytes);
-        for (std::size_t begin = 0; begin < columns; begin += step) {
-            const std::size_t end = std::min(begin + step, columns);
-            gathered.resize((end - begin) * row_bytes);
-            copy_transposed({.rows = rows,
-                             .columns = columns,
-                             .element = size_of(tensor.dtype),
-                             .begin = begin,
-                             .end = end},
-                            tensor.data, gathered.data());
-            sink(gathered);
-        }
+        if (item.orientation == Orientation::as_is)
+            stream_as_is(item, piece.end - piece.begin, sink);
+        else
+            stream_transposed(item, piece.end - piece.begin, sink);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -20,9 +21,14 @@ enum class Orientation : std::uint8_t {
     transposed  ///< two dimensions, [rows, columns] in memory, [columns, rows] in the file
 };
 
+/// Copies the bytes of a tensor from byte `begin` on into `to`.
+using TensorReader = std::function<void(std::uint64_t begin, std::span<std::byte> to)>;
+
 struct TensorToWrite {
     TensorView tensor;
     Orientation orientation = Orientation::as_is;
+    /// For a tensor that is not in memory here, whose `data` mean nothing: it is asked for piece by piece.
+    TensorReader read = {};
 };
 
 /// Where everything of a file will lie.

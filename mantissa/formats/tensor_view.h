@@ -19,12 +19,11 @@ struct TensorView {
     const std::byte* data = nullptr;
 };
 
-/// A tensor to write to.
-struct MutableTensorView {
+/// What a tensor is, wherever it lies.
+struct TensorSpec {
     std::string name;
     DType dtype = DType::f32;
     std::vector<std::int64_t> shape;
-    std::byte* data = nullptr;
 };
 
 /// Product of the dimensions. Throws InternalError for a negative one or a product beyond 2^63 - 1.

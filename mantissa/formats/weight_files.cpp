@@ -44,18 +44,19 @@ class WeightReader {
         }
     }
 
-    void check_parameter(const MutableTensorView& parameter) const;
+    void check_parameter(const TensorSpec& parameter) const;
 
-    void refuse_unknown(std::span<const MutableTensorView> parameters) const {
+    void refuse_unknown(std::span<const TensorSpec> parameters) const {
         Tensors unknown = tensors_;
-        for (const MutableTensorView& parameter : parameters) unknown.erase(stored(parameter.name).name);
+        for (const TensorSpec& parameter : parameters) unknown.erase(stored(parameter.name).name);
         if (unknown.empty()) return;
         throw UserError(fmt::format(
             "{}: tensor \"{}\"{} no parameter of this model", source_, unknown.begin()->second->name,
             unknown.size() == 1 ? " is" : fmt::format(" and {} more are", unknown.size() - 1)));
     }
 
-    void copy(const MutableTensorView& to) const;
+    /// Its value, which lies in the file or in `scratch`.
+    std::span<const std::byte> value_of(const TensorSpec& parameter, std::vector<std::byte>& scratch) const;
 
   private:
     StoredWeight stored(const std::string& parameter) const {
@@ -89,7 +90,7 @@ void widen(DType type, const std::byte* from, std::int64_t count, std::byte* to)
     }
 }
 
-void WeightReader::check_parameter(const MutableTensorView& parameter) const {
+void WeightReader::check_parameter(const TensorSpec& parameter) const {
     const StoredWeight in_file = stored(parameter.name);
     const TensorView& tensor = named(in_file.name);
     std::vector<std::int64_t> expected = parameter.shape;
@@ -102,49 +103,54 @@ void WeightReader::check_parameter(const MutableTensorView& parameter) const {
                                     tensor.name, name_of(tensor.dtype), name_of(parameter.dtype)));
 }
 
-void WeightReader::copy(const MutableTensorView& to) const {
-    const StoredWeight in_file = stored(to.name);
+std::span<const std::byte> WeightReader::value_of(const TensorSpec& parameter,
+                                                  std::vector<std::byte>& scratch) const {
+    const StoredWeight in_file = stored(parameter.name);
     const TensorView& from = named(in_file.name);
-    const std::int64_t count = element_count(to.shape);
-    const std::byte* data = from.data;
-    std::vector<std::byte> widened;
-    if (from.dtype != to.dtype) {
-        widened.resize(static_cast<std::size_t>(count) * size_of(to.dtype));
+    const std::int64_t count = element_count(parameter.shape);
+    std::span<const std::byte> value(from.data, byte_count(from.dtype, from.shape));
+    if (from.dtype != parameter.dtype) {
+        std::vector<std::byte> widened(static_cast<std::size_t>(count) * size_of(parameter.dtype));
         widen(from.dtype, from.data, count, widened.data());
-        data = widened.data();
+        scratch.swap(widened);
+        value = scratch;
     }
     if (in_file.orientation == Orientation::transposed) {
         const auto rows = static_cast<std::size_t>(from.shape[0]),
                    columns = static_cast<std::size_t>(from.shape[1]);
-        copy_transposed(
-            {.rows = rows, .columns = columns, .element = size_of(to.dtype), .begin = 0, .end = columns},
-            data, to.data);
-    } else if (count > 0) {
-        std::memcpy(to.data, data, byte_count(to.dtype, to.shape));
+        std::vector<std::byte> turned(value.size());
+        copy_transposed({.rows = rows,
+                         .columns = columns,
+                         .element = size_of(parameter.dtype),
+                         .begin = 0,
+                         .end = columns},
+                        value.data(), turned.data());
+        scratch.swap(turned);
+        value = scratch;
     }
+    return value;
 }
 
 }  // namespace
 
-void read_weights(std::span<const TensorView> file, std::span<const MutableTensorView> parameters,
-                  const WeightFiles& rules, const std::string& source) {
+void read_weights(std::span<const TensorView> file, std::span<const TensorSpec> parameters,
+                  const WeightFiles& rules, const std::string& source, TakeWeight take) {
     WeightReader reader(file, rules, source);
     reader.check_tied();
-    for (const MutableTensorView& parameter : parameters) reader.check_parameter(parameter);
+    for (const TensorSpec& parameter : parameters) reader.check_parameter(parameter);
     reader.refuse_unknown(parameters);
-    for (const MutableTensorView& parameter : parameters) reader.copy(parameter);
+    std::vector<std::byte> scratch;
+    for (const TensorSpec& parameter : parameters) take(parameter, reader.value_of(parameter, scratch));
 }
 
-std::vector<TensorToWrite> stored_weights(std::span<const TensorView> parameters, const WeightFiles& rules) {
-    std::vector<TensorToWrite> list;
-    for (const TensorView& parameter : parameters) {
-        list.push_back({parameter});
-        if (!rules.stored) continue;
-        const StoredWeight stored = rules.stored(parameter.name);
-        list.back().tensor.name = stored.name;
-        list.back().orientation = stored.orientation;
+std::vector<TensorToWrite> stored_weights(std::vector<TensorToWrite> parameters, const WeightFiles& rules) {
+    if (!rules.stored) return parameters;
+    for (TensorToWrite& parameter : parameters) {
+        const StoredWeight stored = rules.stored(parameter.tensor.name);
+        parameter.tensor.name = stored.name;
+        parameter.orientation = stored.orientation;
     }
-    return list;
+    return parameters;
 }
 
 }  // namespace mantissa

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/formats/safetensors_write.h"
 #include "mantissa/formats/tensor_view.h"
 
@@ -36,13 +37,18 @@ struct WeightFiles {
     std::map<std::string, std::string> texts = {};
 };
 
-/// Copies a file's tensors into `parameters`. F16 and BF16 tensors go into f32 parameters exactly; other
-/// types must match. Throws UserError, beginning with `source` and naming the tensor, for one that is
-/// missing, unknown, given twice or of another shape or type; `parameters` are then untouched.
-void read_weights(std::span<const TensorView> file, std::span<const MutableTensorView> parameters,
-                  const WeightFiles& rules, const std::string& source);
+/// Takes the value of a parameter; the bytes are there during the call.
+using TakeWeight = FunctionRef<void(const TensorSpec& parameter, std::span<const std::byte> value)>;
 
-/// How to write `parameters` so that read_weights, and whoever else knows these rules, reads them.
-std::vector<TensorToWrite> stored_weights(std::span<const TensorView> parameters, const WeightFiles& rules);
+/// Hands the parameters' values in a file to `take`, one after another, once all of them are found to be
+/// right. F16 and BF16 tensors become f32 parameters exactly; other types must match. Throws UserError,
+/// beginning with `source` and naming the tensor, for one that is missing, unknown, given twice or of another
+/// shape or type; nothing was taken then.
+void read_weights(std::span<const TensorView> file, std::span<const TensorSpec> parameters,
+                  const WeightFiles& rules, const std::string& source, TakeWeight take);
+
+/// How to write `parameters` so that read_weights, and whoever else knows these rules, reads them; in their
+/// order.
+std::vector<TensorToWrite> stored_weights(std::vector<TensorToWrite> parameters, const WeightFiles& rules);
 
 }  // namespace mantissa

@@ -15,6 +15,14 @@ std::string grouped(double value) {
     return digits;
 }
 
+std::string duration_text(double seconds) {
+    if (seconds < 10) return fmt::format("{:.1f} s", seconds);
+    const auto whole = static_cast<std::int64_t>(seconds + 0.5);
+    if (whole < 60) return fmt::format("{} s", whole);
+    if (whole < 3600) return fmt::format("{} min {} s", whole / 60, whole % 60);
+    return fmt::format("{} h {} min", whole / 3600, whole / 60 % 60);
+}
+
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
 }  // namespace mantissa

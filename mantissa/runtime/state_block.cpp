@@ -107,6 +107,12 @@ std::vector<std::byte> StateBlock::read(const std::string& name) const {
     return value;
 }
 
+void StateBlock::read(const std::string& name, std::int64_t begin, std::span<std::byte> to) const {
+    check(begin >= 0 && begin + static_cast<std::int64_t>(to.size()) <= type(name).bytes(),
+          "what is read of a state lies in it");
+    device_.copy_to_host(to, address(name) + begin);
+}
+
 void StateBlock::write(const std::string& name, std::span<const std::byte> value) {
     check(static_cast<std::int64_t>(value.size()) == type(name).bytes(), "a state is written whole");
     device_.copy_to_device(address(name), value);

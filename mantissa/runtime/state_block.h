@@ -32,6 +32,8 @@ class StateBlock {
 
     /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ.
     std::vector<std::byte> read(const std::string& name) const;
+    /// Of some of its bytes, from `begin` on, which must be there.
+    void read(const std::string& name, std::int64_t begin, std::span<std::byte> to) const;
     void write(const std::string& name, std::span<const std::byte> value);
     std::vector<float> read_f32(const std::string& name) const;
     /// How often something was written from outside: what follows from the states may be out of date then.

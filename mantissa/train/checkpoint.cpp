@@ -11,6 +11,7 @@
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer_files.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/train/checkpoint_manifest.h"
 
@@ -139,6 +140,7 @@ SafetensorsFile read_tensors(const fs::path& directory, const char* name, const 
         if (listed == entry.tensors.end())
             refuse(path, fmt::format("tensor \"{}\" is not in the manifest", tensor.name));
         require_checksum(path, fmt::format("tensor \"{}\"", tensor.name), tensor.data, listed->second);
+        file.release();  // or all of it would be resident, beside a model that fills the memory
     }
     return file;
 }
@@ -197,10 +199,11 @@ void require_checkpoint_place(const fs::path& directory) {
     } catch (const UserError&) {
         // Missing or damaged: the fixed names below remain.
     }
+    const std::vector<std::string> tokenizers = tokenizer_file_names();  // put there by hand, perhaps
     for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
         const std::string name = entry.path().filename().string();
-        const bool known =
-            name == manifest_name || name == model_name || name == optimizer_name || name == state_name;
+        const bool known = name == manifest_name || name == model_name || name == optimizer_name ||
+                           name == state_name || std::ranges::find(tokenizers, name) != tokenizers.end();
         if (!known && !listed.contains(name))
             refuse(
                 directory,

@@ -4,6 +4,7 @@
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/train/state_tensors.h"
 
 namespace mantissa::inline v0 {
 
@@ -41,16 +42,11 @@ std::string ModelFile::source() const {
 }
 
 void ModelFile::load(StateBlock& state) const {
-    std::vector<std::vector<std::byte>> values;
-    std::vector<MutableTensorView> parameters;
-    for (const State& each : state.states()) {
-        if (each.kind != State::Kind::parameter) continue;
-        values.emplace_back(static_cast<std::size_t>(each.type.bytes()));
-        parameters.push_back({each.name, each.type.dtype, each.type.shape.extents(), values.back().data()});
-    }
     // The weights are the same whatever the sequences are.
-    read_weights(views(), parameters, model_.on_sequences(1).files, source());
-    for (std::size_t i = 0; i < parameters.size(); ++i) state.write(parameters[i].name, values[i]);
+    read_weights(views(), specs_of(state, State::Kind::parameter), model_.on_sequences(1).files, source(),
+                 [&](const TensorSpec& parameter, std::span<const std::byte> value) {
+                     state.write(parameter.name, value);
+                 });
 }
 
 }  // namespace mantissa

@@ -4,35 +4,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/train/checkpoint.h"
+#include "mantissa/train/state_tensors.h"
 
 namespace mantissa::inline v0 {
 
 namespace {
-
-/// States of one kind, copied to the host, as file formats see them. Gradients that are added up are not
-/// among what is saved: between steps, the only time when a run is saved, they are zero.
-struct HostCopies {
-    std::vector<std::vector<std::byte>> bytes;
-    std::vector<TensorView> views;
-
-    HostCopies(const StateBlock& block, State::Kind kind) {
-        for (const State& state : block.states()) {
-            if (state.kind != kind) continue;
-            bytes.push_back(block.read(state.name));
-            views.push_back({state.name, state.type.dtype, state.type.shape.extents(), bytes.back().data()});
-        }
-    }
-};
 
 /// What the scale of the next step follows from, besides the states `loss_scale.*`.
 nlohmann::ordered_json loss_scale_configuration(const LossScaleOptions& options) {
@@ -103,14 +88,32 @@ nlohmann::json with_model_of(nlohmann::json saved, const nlohmann::json& ours) {
     return saved;
 }
 
-void require_same_configuration(const nlohmann::json& saved, const nlohmann::json& ours,
-                                const std::string& source) {
-    std::vector<std::string> differences;
-    add_differences("", with_model_of(saved, ours), ours, differences);
-    if (!differences.empty())
-        throw UserError(fmt::format("{}: it was trained with {}; give the same options to resume", source,
-                                    fmt::join(differences, "; ")));
-}
+/// What differs between the configuration that was saved and ours.
+struct ConfigurationDifferences {
+    std::vector<std::string> fixed;       ///< the model, and what only one of them has: another optimizer
+    std::vector<std::string> changeable;  ///< numbers that a run may go on with, if it is meant
+
+    ConfigurationDifferences(const nlohmann::json& of_checkpoint, const nlohmann::json& ours) {
+        const nlohmann::json saved = with_model_of(of_checkpoint, ours);
+        std::set<std::string> members;
+        for (const nlohmann::json* object : {&saved, &ours})
+            for (const auto& [member, value] : object->items()) members.insert(member);
+        for (const std::string& member : members) {
+            const bool both = saved.contains(member) && ours.contains(member);
+            add_differences(member, saved.value(member, nlohmann::json()),
+                            ours.value(member, nlohmann::json()),
+                            both && member != "model" ? changeable : fixed);
+        }
+    }
+
+    void require(Resume resume, const std::string& source) const {
+        std::vector<std::string> wrong = fixed;
+        if (resume == Resume::as_it_was) wrong.insert(wrong.end(), changeable.begin(), changeable.end());
+        if (!wrong.empty())
+            throw UserError(fmt::format("{}: it was trained with {}; give the same options to resume", source,
+                                        fmt::join(wrong, "; ")));
+    }
+};
 
 /// What rounds the same numbers otherwise: where it differs, the run goes on, but not to the same bits.
 nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
@@ -148,30 +151,23 @@ std::vector<std::string> warn_of_differences(const nlohmann::json& state, const 
     return warnings;
 }
 
-/// Copies of the checkpoint's values by state, checked before anything is written to the trainer.
-using Values = std::map<std::string, std::vector<std::byte>>;
-
-std::vector<MutableTensorView> room_for(const StateBlock& block, State::Kind kind, Values& values) {
-    std::vector<MutableTensorView> views;
-    for (const State& state : block.states()) {
-        if (state.kind != kind) continue;
-        std::vector<std::byte>& value = values[state.name];
-        value.resize(static_cast<std::size_t>(state.type.bytes()));
-        views.push_back({state.name, state.type.dtype, state.type.shape.extents(), value.data()});
-    }
-    return views;
-}
-
-void copy_optimizer(const SafetensorsFile& file, const std::vector<MutableTensorView>& states) {
+/// The optimizer's states in the file that this run has. Throws UserError, naming the tensor, unless each is
+/// there as it should be; those that follow from options which may change begin anew where it has none.
+std::vector<TensorView> optimizer_values(const SafetensorsFile& file, std::span<const TensorSpec> states,
+                                         Resume resume) {
     const std::vector<TensorView> saved = file.views();
-    for (const MutableTensorView& state : states) {
+    std::vector<TensorView> values;
+    for (const TensorSpec& state : states) {
         const auto found = std::find_if(saved.begin(), saved.end(),
                                         [&](const TensorView& t) { return t.name == state.name; });
+        const bool begins_anew = resume == Resume::with_changes && state.name.starts_with("loss_scale.");
+        if (found == saved.end() && begins_anew) continue;
         if (found == saved.end() || found->dtype != state.dtype || found->shape != state.shape)
             throw UserError(fmt::format("{}: tensor '{}' is missing or is not {}{}", file.path().string(),
                                         state.name, name_of(state.dtype), shape_text(state.shape)));
-        std::memcpy(state.data, found->data, byte_count(state.dtype, state.shape));
+        values.push_back(*found);
     }
+    return values;
 }
 
 }  // namespace
@@ -185,40 +181,68 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
     const AtomicDirectory probe(directory, bytes);  // is removed again, since nothing commits it
 }
 
-void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunInputs& inputs) {
-    const HostCopies parameters(trainer.state(), State::Kind::parameter),
-        moments(trainer.state(), State::Kind::optimizer);
-    std::vector<TensorToWrite> optimizer;
-    for (const TensorView& view : moments.views) optimizer.push_back({view});
+void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record) {
     nlohmann::ordered_json state = {{"step", trainer.steps_done()},
                                     {"configuration", configuration_of(trainer.plan())},
                                     {"roundings", roundings_of(trainer.plan())},
-                                    {"inputs", inputs}};
+                                    {"inputs", record.inputs}};
+    if (!record.options.empty()) state["options"] = record.options;
     const WeightFiles& files = trainer.model().files;
-    const std::vector<TensorToWrite> model = stored_weights(parameters.views, files);
+    const std::vector<TensorToWrite> model =
+        stored_weights(tensors_of(trainer.state(), State::Kind::parameter), files);
+    // Gradients that are added up are not saved: between steps, the only time when a run is, they are zero.
+    const std::vector<TensorToWrite> optimizer = tensors_of(trainer.state(), State::Kind::optimizer);
     std::map<std::string, std::string> texts = files.texts;
+    texts.insert(record.texts.begin(), record.texts.end());
     texts["state.json"] = state.dump(2) + "\n";
     save_checkpoint(directory, {.model = model, .optimizer = optimizer, .texts = std::move(texts)});
 }
 
-std::string resume_training(const std::filesystem::path& directory, Trainer& trainer,
-                            const RunInputs& inputs) {
+std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory) {
+    std::filesystem::path file = directory / "state.json";
+    if (!std::filesystem::exists(file)) file = AtomicDirectory::previous_of(directory) / "state.json";
+    if (!std::filesystem::exists(file))
+        throw UserError(fmt::format("{}: no checkpoint: state.json is missing", directory.string()));
+    const nlohmann::json state = parse_strict_json(read_file(file), file.string());
+    if (!state.is_object() || !state.contains("options")) return {};
+    try {
+        return state["options"].get<std::map<std::string, std::vector<std::string>>>();
+    } catch (const nlohmann::json::exception&) {
+        throw UserError(
+            fmt::format("{}: \"options\" is damaged: expected lists of texts by name", file.string()));
+    }
+}
+
+std::string resume_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record,
+                            Resume resume) {
     const LoadedCheckpoint loaded = load_checkpoint(directory);
     const std::string source = (loaded.directory / "state.json").string();
     const nlohmann::json state = parse_strict_json(loaded.texts.at("state.json"), source);
-    require_same_configuration(require_member(state, "configuration", source, "the state of the run"),
-                               configuration_of(trainer.plan()), source);
+    const ConfigurationDifferences differences(
+        require_member(state, "configuration", source, "the state of the run"),
+        configuration_of(trainer.plan()));
+    differences.require(resume, source);
     const std::uint64_t step =
         require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
-    Values values;
-    const auto parameters = room_for(trainer.state(), State::Kind::parameter, values);
-    const auto optimizer = room_for(trainer.state(), State::Kind::optimizer, values);
-    read_weights(loaded.model.views(), parameters, trainer.model().files, loaded.model.path().string());
-    copy_optimizer(loaded.optimizer, optimizer);
-    for (const auto& [name, value] : values) trainer.state().write(name, value);
+    StateBlock& block = trainer.state();
+    const std::vector<TensorView> optimizer =
+        optimizer_values(loaded.optimizer, specs_of(block, State::Kind::optimizer), resume);
+    read_weights(loaded.model.views(), specs_of(block, State::Kind::parameter), trainer.model().files,
+                 loaded.model.path().string(),
+                 [&](const TensorSpec& parameter, std::span<const std::byte> value) {
+                     block.write(parameter.name, value);
+                     loaded.model.release();
+                 });
+    for (const TensorView& value : optimizer) {
+        block.write(value.name, {value.data, byte_count(value.dtype, value.shape)});
+        loaded.optimizer.release();
+    }
     trainer.continue_after(static_cast<std::int64_t>(step));
     std::vector<std::string> warnings =
-        warn_of_differences(state, roundings_of(trainer.plan()), inputs, source);
+        warn_of_differences(state, roundings_of(trainer.plan()), record.inputs, source);
+    if (!differences.changeable.empty())
+        warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
+                                                      fmt::join(differences.changeable, "; ")));
     if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
     return fmt::format("{}", fmt::join(warnings, "; "));
 }

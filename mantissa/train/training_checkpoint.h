@@ -2,31 +2,50 @@
 // the bit.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
 
-/// What a run follows from besides its trainer, in words, by name: the batches it reads, its learning rate.
-using RunInputs = std::map<std::string, std::string>;
+/// What a checkpoint says of a run besides what its trainer knows.
+struct RunRecord {
+    /// What it follows from, in words, by name: the batches that it reads, its learning rate.
+    std::map<std::string, std::string> inputs = {};
+    /// Small files to keep beside the weights, by name: the tokenizer.
+    std::map<std::string, std::string> texts = {};
+    /// How it was asked for, so that whoever resumes it need not say it again: values by option.
+    std::map<std::string, std::vector<std::string>> options = {};
+};
+
+/// What may differ when a run is resumed. The model and the kind of optimizer never may.
+enum class Resume : std::uint8_t {
+    as_it_was,    ///< nothing else
+    with_changes  ///< policy, loss scale, batch, accumulation, seed and the optimizer's numbers
+};
 
 /// Throws UserError if a checkpoint of this trainer cannot be made in `directory`: what is there is none, no
 /// file can be made, or the disk has no room. To be called before training begins.
 void require_room_for_checkpoint(const std::filesystem::path& directory, const TrainingPlan& plan);
 
-/// Saves parameters, optimizer state and the position of the run; what was in `directory` is kept as
-/// DIRECTORY.previous. Throws UserError, with everything left as it was, if it cannot.
-void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunInputs& inputs = {});
+/// Saves parameters, optimizer state and the position of the run, a piece at a time; what was in `directory`
+/// is kept as DIRECTORY.previous. Throws UserError, with everything left as it was, if it cannot.
+void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record = {});
+
+/// The options of the run that was saved in `directory`; none where an earlier version saved it. Throws
+/// UserError, naming the file, if there is no checkpoint.
+std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory);
 
 /// Puts the trainer where a checkpoint was saved. Returns an empty text, or a warning to show: that the
 /// checkpoint was damaged and the one before it was taken, that other passes or instructions compute from
-/// here on, whose roundings are others, or that it goes on from other inputs. Throws UserError, the trainer
-/// untouched, if there is none, or, naming every difference, if it is of another configuration of the model
-/// or optimizer, or of another policy, loss scale, seed, batch or accumulation.
+/// here on, whose roundings are others, or that it goes on from other inputs or with changes. Throws
+/// UserError, the trainer untouched, if there is none, or, naming every difference that may not be, if it is
+/// of another configuration.
 std::string resume_training(const std::filesystem::path& directory, Trainer& trainer,
-                            const RunInputs& inputs = {});
+                            const RunRecord& record = {}, Resume resume = Resume::as_it_was);
 
 }  // namespace mantissa

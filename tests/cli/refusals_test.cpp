@@ -27,7 +27,7 @@ TEST(Refusals, AFileInTheWayOfADumpIsNamedWithTheOption) {
     const std::string file = (directory / "file").string();
     std::ofstream(file) << "x";
     const Ran ran = run("train --batch 1 --sequence 16 --steps 1 --dump " + file);
-    EXPECT_EQ(ran.status, 1) << ran.output;
+    EXPECT_EQ(ran.status, 2) << ran.output;
     EXPECT_EQ(last_line(ran.output),
               "mantissa: --dump " + file + ": cannot make the directory: Not a directory");
 }
@@ -40,7 +40,7 @@ TEST(Refusals, AFolderIsNoNameForShards) {
     for (const char* end : {"/", "/."}) {
         const std::string out = directory.path().string() + end;
         const Ran ran = run("tokenize --encode " + text + " --tokenizer " + tok + " --out " + out);
-        EXPECT_EQ(ran.status, 1) << ran.output;
+        EXPECT_EQ(ran.status, 2) << ran.output;
         EXPECT_NE(ran.output.find("--out " + out + ": is a folder; name the shards in it, as in " +
                                   directory.path().string() + "/shards"),
                   std::string::npos)

@@ -61,7 +61,7 @@ TEST(TrainKept, ATerminalThatIsClosedLosesNoStep) {
     const TemporaryDirectory directory;
     const std::string place = (directory / "ck").string(), log = (directory / "log.jsonl").string();
     const Ran ran = hang_up_when_logged(endless + place, log);
-    EXPECT_EQ(ran.status, 1) << ran.output;
+    EXPECT_EQ(ran.status, 129) << ran.output;
     EXPECT_NE(last_line(ran.output).find("interrupted after step"), std::string::npos) << ran.output;
     EXPECT_TRUE(std::filesystem::exists(place + "/manifest.json")) << ran.output;
 }

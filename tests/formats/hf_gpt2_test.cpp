@@ -22,20 +22,35 @@ struct Model {
             auto& data = values.emplace_back(static_cast<std::size_t>(element_count(parameter.shape)));
             for (std::size_t i = 0; i < data.size(); ++i)
                 data[i] = static_cast<float>(1000 * values.size() + i);
-            list.push_back(
-                {parameter.name, DType::f32, parameter.shape, reinterpret_cast<std::byte*>(data.data())});
+            specs.push_back({parameter.name, DType::f32, parameter.shape});
         }
     }
     std::vector<TensorView> views() const {
         std::vector<TensorView> views;
-        for (const MutableTensorView& p : list) views.push_back({p.name, p.dtype, p.shape, p.data});
+        for (std::size_t i = 0; i < specs.size(); ++i)
+            views.push_back({specs[i].name, specs[i].dtype, specs[i].shape,
+                             reinterpret_cast<const std::byte*>(values[i].data())});
         return views;
+    }
+    std::vector<TensorToWrite> to_write() const {
+        std::vector<TensorToWrite> tensors;
+        for (const TensorView& view : views()) tensors.push_back({view});
+        return tensors;
+    }
+    void read(const std::vector<TensorView>& file) {
+        std::size_t next = 0;
+        read_weights(file, specs, hf_gpt2_files(), "m",
+                     [&](const TensorSpec& parameter, std::span<const std::byte> value) {
+                         ASSERT_EQ(parameter.name, specs[next].name);
+                         ASSERT_EQ(value.size(), values[next].size() * sizeof(float));
+                         std::memcpy(values[next++].data(), value.data(), value.size());
+                     });
     }
     void clear() {
         for (auto& data : values) std::fill(data.begin(), data.end(), 0.0f);
     }
     std::vector<std::vector<float>> values;
-    std::vector<MutableTensorView> list;
+    std::vector<TensorSpec> specs;
 };
 
 /// A checkpoint as Hugging Face's library would write it, built element by element.
@@ -74,7 +89,7 @@ std::string import_error(const Checkpoint& checkpoint) {
     Model model;
     const auto before = model.values;
     try {
-        read_weights(checkpoint.tensors, model.list, hf_gpt2_files(), "m");
+        model.read(checkpoint.tensors);
     } catch (const UserError& error) {
         EXPECT_EQ(model.values, before) << "a refused checkpoint changed the model";
         return error.what();
@@ -109,7 +124,7 @@ TEST(HfGpt2, ImportsWithAndWithoutPrefix) {
         EXPECT_EQ(gpt2_sizes_of(checkpoint.tensors, "m"), tiny);
         Model model;
         model.clear();
-        read_weights(checkpoint.tensors, model.list, hf_gpt2_files(), "m");
+        model.read(checkpoint.tensors);
         EXPECT_EQ(model.values, expected.values);
     }
 }
@@ -132,7 +147,7 @@ TEST(HfGpt2, ExportGivesBackTheCheckpoint) {
     const Checkpoint checkpoint(model);
     const TemporaryDirectory directory;
     write_safetensors(directory / "m",
-                      std::span<const TensorToWrite>(stored_weights(model.views(), hf_gpt2_files())),
+                      std::span<const TensorToWrite>(stored_weights(model.to_write(), hf_gpt2_files())),
                       {{"format", "pt"}});
     const SafetensorsFile file(directory / "m");
     ASSERT_EQ(file.tensors().size(), checkpoint.tensors.size());
@@ -174,7 +189,7 @@ TEST(HfGpt2, WidensHalfPrecisionExactly) {
             checkpoint.tensors[i].data = reinterpret_cast<const std::byte*>(halves[i].data());
         }
         Model model;
-        read_weights(checkpoint.tensors, model.list, hf_gpt2_files(), "m");
+        model.read(checkpoint.tensors);
         EXPECT_EQ(model.values[0][20], 10.5f);
         // c_attn [3, 9] in the file: element (1, 2) of the file is (2, 1) of [9, 3] here.
         EXPECT_EQ(model.values[4][2 * 3 + 1], static_cast<float>(1 * 9 + 2 + 1) * 0.5f);

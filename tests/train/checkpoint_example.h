@@ -21,11 +21,10 @@ class ExampleCheckpoint {
             const auto count = static_cast<std::size_t>(element_count(parameter.shape));
             const auto& data = values_.emplace_back(count, static_cast<float>(step));
             const auto* bytes = reinterpret_cast<const std::byte*>(data.data());
-            parameters_.push_back({parameter.name, DType::f32, parameter.shape, bytes});
-            moments_.push_back(
-                {{"m." + parameter.name, DType::f32, parameter.shape, bytes}, Orientation::as_is});
+            model_.push_back({{parameter.name, DType::f32, parameter.shape, bytes}});
+            moments_.push_back({{"m." + parameter.name, DType::f32, parameter.shape, bytes}});
         }
-        model_ = stored_weights(parameters_, hf_gpt2_files());
+        model_ = stored_weights(std::move(model_), hf_gpt2_files());
     }
     ExampleCheckpoint(const ExampleCheckpoint&) = delete;
 
@@ -38,7 +37,6 @@ class ExampleCheckpoint {
   private:
     int step_;
     std::vector<std::vector<float>> values_;
-    std::vector<TensorView> parameters_;
     std::vector<TensorToWrite> model_, moments_;
 };
 

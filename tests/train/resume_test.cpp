@@ -107,15 +107,53 @@ TEST(Resume, SaysThatItGoesOnFromOtherInputs) {
     const auto device = make_cpu_device({.threads = 1});
     const TemporaryDirectory directory;
     Trainer first = gpt2_trainer(*device, options_with(0)), second = gpt2_trainer(*device, options_with(0));
-    const RunInputs inputs = {{"tokens", "1000"}, {"learning_rate", "0.001"}};
-    save_training(directory / "run", first, inputs);
-    EXPECT_EQ(resume_training(directory / "run", second, inputs), "");
-    const std::string warning =
-        resume_training(directory / "run", second, {{"tokens", "900"}, {"learning_rate", "0.001"}});
+    RunRecord record{.inputs = {{"tokens", "1000"}, {"learning_rate", "0.001"}}};
+    save_training(directory / "run", first, record);
+    EXPECT_EQ(resume_training(directory / "run", second, record), "");
+    record.inputs["tokens"] = "900";
+    const std::string warning = resume_training(directory / "run", second, record);
     EXPECT_NE(warning.find(R"(it was trained with tokens = "1000", this run has "900"; it goes on with)"),
               std::string::npos)
         << warning;
     EXPECT_EQ(warning.find("learning_rate"), std::string::npos) << warning;
+}
+
+TEST(Resume, KeepsWhatItWasAskedForAndTheFilesBesideIt) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Trainer trainer = gpt2_trainer(*device, options_with(0));
+    save_training(directory / "bare", trainer);
+    EXPECT_TRUE(saved_options(directory / "bare").empty());
+    const RunRecord record{.texts = {{"vocab.json", "{}"}},
+                           .options = {{"--batch", {"4"}}, {"--betas", {"0.9", "0.99"}}}};
+    save_training(directory / "run", trainer, record);
+    EXPECT_EQ(saved_options(directory / "run"), record.options);
+    EXPECT_EQ(load_checkpoint(directory / "run").texts.at("vocab.json"), "{}");
+    EXPECT_THROW(saved_options(directory / "none"), UserError);
+}
+
+/// Batch, policy and the optimizer's numbers may change where that is asked for; what is learnt stays.
+TEST(Resume, GoesOnWithChangesWhereTheyAreMeant) {
+    const auto device = make_cpu_device({.threads = 1});
+    const TemporaryDirectory directory;
+    Trainer saved = gpt2_trainer(*device, options_with(0));
+    train(saved, 2);
+    save_training(directory / "run", saved);
+    Gpt2Training changed = options_with(0);
+    changed.optimizer = adamw({.weight_decay = 0.5});
+    changed.pipeline.policy = find_policy("fp16");
+    changed.loss_scale = default_loss_scale(changed.pipeline.policy);
+    Trainer trainer = gpt2_trainer(*device, changed);
+    const std::string warning = resume_training(directory / "run", trainer, {}, Resume::with_changes);
+    for (const char* part : {"adamw.weight_decay = 0.1, this run has 0.5", R"(policy = "fp32")", "as asked"})
+        EXPECT_NE(warning.find(part), std::string::npos) << warning;
+    EXPECT_EQ(trainer.steps_done(), 2);
+    EXPECT_EQ(trainer.state().read_f32("wte.weight"), saved.state().read_f32("wte.weight"));
+    EXPECT_GT(trainer.loss_scale().scale, 1);
+    changed = options_with(0);
+    changed.optimizer = sgd();
+    Trainer another = gpt2_trainer(*device, changed);
+    EXPECT_THROW(resume_training(directory / "run", another, {}, Resume::with_changes), UserError);
 }
 
 TEST(Resume, GoesOnToTheSameBits) {
@@ -170,9 +208,8 @@ TEST(Resume, AnotherConfigurationIsRefusedWithEachDifferenceNamed) {
     Trainer other = gpt2_trainer(*device, options);
     const std::string text = refusal(directory / "run", other);
     EXPECT_NE(
-        text.find(
-            "it was trained with adamw.beta1 = 0.9, this run has 0.5; model.dropout = 0.0, this run has "
-            "0.25; model.heads = 2, this run has 4; give the same"),
+        text.find("it was trained with model.dropout = 0.0, this run has 0.25; model.heads = 2, this run has "
+                  "4; adamw.beta1 = 0.9, this run has 0.5; give the same"),
         std::string::npos)
         << text;
 }

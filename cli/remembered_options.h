@@ -1,0 +1,22 @@
+// Options that a checkpoint remembers, so that `--resume DIR` alone goes on with the run as it was asked for.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mantissa::cli {
+
+/// Values by option, as they were typed.
+using TypedOptions = std::map<std::string, std::vector<std::string>>;
+
+/// The options of the command that were given or taken over, but those that say where to run or what to write
+/// this time. Names of files are made absolute: a run may be resumed from another folder.
+TypedOptions options_to_remember(const CLI::App& command);
+
+/// Gives the command what was remembered for every option that was not given. Throws UserError, naming the
+/// option, for a value that it does not take.
+void take_over(CLI::App& command, const TypedOptions& remembered);
+
+}  // namespace mantissa::cli

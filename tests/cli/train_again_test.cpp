@@ -1,0 +1,163 @@
+// A run that goes on from another: resumed with what it was asked for, begun with published weights, sampled
+// with the tokenizer that it was trained with.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "tests/cli/run_program.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+using testing::last_line;
+using testing::Ran;
+using testing::run;
+
+/// Lines of steps, without their times.
+std::string steps_of(const std::string& output) {
+    std::istringstream lines(output);
+    std::string steps;
+    for (std::string line; std::getline(lines, line);)
+        if (line.starts_with("step "))
+            steps += line.substr(0, line.find(" ms")).substr(0, line.rfind("norm")) + "\n";
+    return steps;
+}
+
+std::string write_text(const std::filesystem::path& path) {
+    std::ofstream file(path);
+    for (int i = 0; i < 400; ++i) file << "the cat sat on the mat and saw the dog number " << i << "\n";
+    return path.string();
+}
+
+/// With options that matter to every later step.
+std::string training(const TemporaryDirectory& directory) {
+    return "train --batch 2 --sequence 16 --learning-rate 2e-3 --warmup 3 --clip 0.5 --weight-decay 0.3 "
+           "--betas 0.8 0.9 --validate-every 4 --accumulate 2 --seed 5 --text " +
+           write_text(directory / "my.txt") + " ";
+}
+
+TEST(TrainAgain, AResumeNeedsNoOptionRepeatedAndSavesWhereItCameFrom) {
+    const TemporaryDirectory directory;
+    const std::string place = (directory / "ck").string(), whole = (directory / "whole").string();
+    const Ran straight = run(training(directory) + "--steps 8 --checkpoint " + whole);
+    ASSERT_EQ(straight.status, 0) << straight.output;
+    ASSERT_EQ(run(training(directory) + "--steps 8 --checkpoint " + place + " --print-every 3").status, 0);
+    std::filesystem::remove_all(place);
+    ASSERT_EQ(run(training(directory) + "--steps 4 --checkpoint " + place).status, 0);
+    const Ran resumed = run("train --resume " + place + " --steps 8");
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    EXPECT_NE(resumed.output.find("saved " + place + " after step 7"), std::string::npos) << resumed.output;
+    // The schedule of the first four steps knew four steps, so the learning rate is what differs from there
+    // on.
+    EXPECT_NE(resumed.output.find("validation loss"), std::string::npos) << resumed.output;
+    EXPECT_NE(resumed.output.find("2 x 2 x 16 tokens a step"), std::string::npos) << resumed.output;
+    EXPECT_EQ(resumed.output.find("was trained with adamw"), std::string::npos) << resumed.output;
+}
+
+TEST(TrainAgain, GoesOnAsIfItHadNeverStopped) {
+    const TemporaryDirectory directory;
+    const std::string place = (directory / "ck").string();
+    const Ran straight = run(training(directory) + "--steps 8");
+    // The same run, interrupted by its own save after four steps, as a copy of what it saved then.
+    const Ran saved = run(training(directory) + "--steps 8 --save-every 4 --checkpoint " + place);
+    ASSERT_EQ(saved.status, 0) << saved.output;
+    const Ran resumed =
+        run("train --resume " + place + ".previous --checkpoint " + (directory / "other").string());
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    const std::string all = steps_of(straight.output), last = steps_of(resumed.output);
+    ASSERT_NE(last.find("step     4"), std::string::npos) << resumed.output;
+    EXPECT_TRUE(all.ends_with(last)) << all << "\n" << last;
+}
+
+TEST(TrainAgain, OptionsThatAreGivenTakeThePlaceOfThoseRemembered) {
+    const TemporaryDirectory directory;
+    const std::string place = (directory / "ck").string();
+    ASSERT_EQ(run(training(directory) + "--steps 2 --checkpoint " + place).status, 0);
+    const Ran changed =
+        run("train --resume " + place + " --steps 3 --batch 3 --weight-decay 0.1 --policy fp32");
+    ASSERT_EQ(changed.status, 0) << changed.output;
+    for (const char* part : {"batch = 2, this run has 3", "adamw.weight_decay = 0.3, this run has 0.1",
+                             "as asked", "2 x 3 x 16 tokens a step"})
+        EXPECT_NE(changed.output.find(part), std::string::npos) << part << ": " << changed.output;
+    const Ran other = run("train --resume " + place + " --steps 4 --layers 3");
+    EXPECT_EQ(other.status, 1) << other.output;
+    EXPECT_NE(last_line(other.output).find("model.layers = 4, this run has 3"), std::string::npos)
+        << other.output;
+}
+
+TEST(TrainAgain, ACheckpointCarriesItsTokenizer) {
+    const TemporaryDirectory directory;
+    const std::string text = write_text(directory / "my.txt"), tokenizer = (directory / "tok").string(),
+                      place = (directory / "ck").string();
+    ASSERT_EQ(run("tokenize --train " + text + " --vocabulary 300 --out " + tokenizer).status, 0);
+    ASSERT_EQ(run("train --batch 1 --sequence 16 --steps 2 --text " + text + " --tokenizer " + tokenizer +
+                  " --checkpoint " + place)
+                  .status,
+              0);
+    std::filesystem::remove_all(tokenizer);
+    const Ran generated =
+        run("generate --checkpoint " + place + " --prompt 'the cat' --length 4 --temperature 0");
+    EXPECT_EQ(generated.status, 0) << generated.output;
+    EXPECT_NE(generated.output.find("300 tokens; policy"), std::string::npos) << generated.output;
+    const Ran resumed = run("train --steps 3 --resume " + place);
+    EXPECT_EQ(resumed.status, 0) << resumed.output;
+    EXPECT_EQ(resumed.output.find("warning"), std::string::npos) << resumed.output;
+}
+
+TEST(TrainAgain, BeginsWithPublishedWeights) {
+    const TemporaryDirectory directory;
+    const std::string text = write_text(directory / "my.txt"), tokenizer = (directory / "tok").string(),
+                      published = (directory / "published").string(), place = (directory / "ck").string();
+    ASSERT_EQ(run("tokenize --train " + text + " --vocabulary 300 --out " + tokenizer).status, 0);
+    const std::string train =
+        "train --batch 1 --sequence 16 --steps 30 --learning-rate 1e-3 --text " + text + " ";
+    ASSERT_EQ(run(train + "--tokenizer " + tokenizer + " --checkpoint " + published).status, 0);
+    // As others publish weights: no checkpoint of ours, but the two files that everybody reads.
+    for (const char* name : {"manifest.json", "state.json", "optimizer.safetensors"})
+        std::filesystem::remove(std::filesystem::path(published) / name);
+    const Ran begun = run(train + "--from " + published + " --checkpoint " + place);
+    ASSERT_EQ(begun.status, 0) << begun.output;
+    EXPECT_NE(begun.output.find("begun with the weights of " + published), std::string::npos);
+    // A model that has seen the text begins below the 5.7 of one that knows nothing.
+    EXPECT_EQ(begun.output.find("step     0 | loss 5"), std::string::npos) << begun.output;
+    const Ran resumed = run("train --resume " + place + " --steps 31");
+    EXPECT_EQ(resumed.status, 0) << resumed.output;
+    std::filesystem::remove(std::filesystem::path(published) / "vocab.json");
+    for (const auto& [arguments, complaint] :
+         {std::pair{std::string("--from "), "there is no tokenizer beside the weights"},
+          {std::string("--layers 3 --from "), "give it without --layers"},
+          {std::string("--from /nowhere"), "/nowhere"}}) {
+        const Ran refused = run("train --steps 1 " + arguments + published);
+        EXPECT_NE(refused.status, 0) << refused.output;
+        EXPECT_NE(refused.output.find(complaint), std::string::npos) << refused.output;
+    }
+}
+
+TEST(TrainAgain, SaysWhatIsNotKept) {
+    const TemporaryDirectory directory;
+    const std::string train = "train --batch 1 --sequence 16 --steps 1 ", place = (directory / "ck").string();
+    EXPECT_NE(run(train).output.find("will not be saved; --checkpoint DIR"), std::string::npos);
+    ASSERT_EQ(run(train + "--checkpoint " + place).status, 0);
+    const Ran again = run(train + "--checkpoint " + place);
+    EXPECT_NE(again.output.find("holds a checkpoint of another run; the first save moves it to"),
+              std::string::npos)
+        << again.output;
+}
+
+TEST(TrainAgain, PrintsEverySoManySteps) {
+    const Ran ran = run("train --batch 1 --sequence 16 --steps 6 --print-every 4");
+    EXPECT_NE(ran.output.find("step     0"), std::string::npos);
+    EXPECT_EQ(ran.output.find("step     1"), std::string::npos) << ran.output;
+    EXPECT_NE(ran.output.find("step     4"), std::string::npos);
+    EXPECT_NE(ran.output.find("step     5"), std::string::npos) << "the last step is always printed";
+    EXPECT_NE(ran.output.find("6 steps in "), std::string::npos) << ran.output;
+    const Ran quiet = run("train --batch 1 --sequence 16 --steps 2 --quiet");
+    EXPECT_EQ(quiet.output.find("step     0"), std::string::npos) << quiet.output;
+}
+
+}  // namespace
+}  // namespace mantissa
