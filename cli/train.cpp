@@ -13,11 +13,11 @@
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "mantissa/base/atomic_file.h"
-#include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/profile_table.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -42,12 +42,6 @@ void listen_to_signals() {
 
 double megabytes(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
 
-/// The fastest peak, for MFU; its scratch is given back before training begins.
-double fastest_peak(Device& device) {
-    const auto scratch = device.allocate(std::size_t{64} << 20, "bandwidth measurement");
-    return device.measure_peaks(*scratch).fastest();
-}
-
 /// One run of the command, from its header to its last line.
 class Run {
   public:
@@ -58,7 +52,7 @@ class Run {
           policy_(policy_for(options.run, device_->target())),
           settings_(trainer_of(options, device_->target(), policy_)),
           corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
-          peak_(fastest_peak(*device_)),
+          peaks_(*device_, peaks_file()),
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
                                             : TokenSplit{corpus_.stream.all(), {}}),
           model_(model_to_train(options.run)),
@@ -92,6 +86,7 @@ class Run {
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
         if (options_.profile)
             fmt::print("the last step:\n{}", profile_table(trainer_->plan().step(), profile_));
+        if (peaks_.peaks().fastest() > peak_at_start_) fmt::print("MFU at the end of {}\n", peaks_.text());
         fmt::print("memory at most: {:.1f} MB resident\n", megabytes(peak_resident_memory()));
         std::fflush(stdout);
         write_output(options_.run.json, log_.json(peak_resident_memory()));
@@ -184,6 +179,7 @@ class Run {
             megabytes(memory.arena), megabytes(memory.inputs),
             samples == 0 ? "" : fmt::format(" + {:.1f} samples", megabytes(samples)),
             megabytes(resident_memory()), plan.build_milliseconds());
+        fmt::print("MFU of {}\n", peaks_.text());
         if (options_.run.passes == "all" && !target.cannot_compile.empty())
             fmt::print("without fused kernels: {}\n", target.cannot_compile);
         if (options_.run.pass_times) fmt::print("{}", pass_table(plan.pass_times()));
@@ -209,16 +205,6 @@ class Run {
         return {{"tokens", batches_.description()}, {"learning_rate", schedule_.text()}};
     }
 
-    /// The largest seen, measured again at most once a minute, between steps: what else runs on the machine,
-    /// or a clock that has not risen yet, makes a single reading too low.
-    double peak() {
-        if (since_peak_.seconds() > 60) {
-            peak_ = std::max(peak_, fastest_peak(*device_));
-            since_peak_ = {};
-        }
-        return peak_;
-    }
-
     void train_step(std::int64_t index) {
         const Batch batch = buffer_.fill(batches_, static_cast<std::uint64_t>(index));
         if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow(batch);
@@ -236,7 +222,7 @@ class Run {
         }
         const TrainingPlan& plan = trainer_->plan();
         record.tokens_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
-        record.mfu = plan.flops_per_step() / record.result.seconds / peak();
+        record.mfu = peaks_.share_of_fastest(plan.flops_per_step() / record.result.seconds);
         log_.step(record);
     }
 
@@ -294,8 +280,8 @@ class Run {
     Policy policy_;
     TrainerOptions settings_;
     Corpus corpus_;
-    double peak_;
-    Stopwatch since_peak_;
+    KeptPeaks peaks_;
+    const double peak_at_start_ = peaks_.peaks().fastest();
     TokenSplit split_;
     nn::Model model_;
     TextWindows batches_;

@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/passes/plan_memory.h"
+#include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/median.h"
 #include "mantissa/report/unit_peak.h"
 
@@ -235,12 +236,7 @@ class LadderRun {
         measure_peaks();
     }
 
-    void measure_peaks() {
-        const Peaks now = device_.measure_peaks(*scratch_);
-        report_.peaks.f32_fma = std::max(report_.peaks.f32_fma, now.f32_fma);
-        report_.peaks.bf16_matrix = std::max(report_.peaks.bf16_matrix, now.bf16_matrix);
-        report_.peaks.copy = std::max(report_.peaks.copy, now.copy);
-    }
+    void measure_peaks() { report_.peaks = larger_of(report_.peaks, device_.measure_peaks(*scratch_)); }
 
     void compare_losses() const {
         const RunningRung& first = rungs_.front();
@@ -256,11 +252,27 @@ class LadderRun {
     }
 
     void report() {
+        settle_peaks();
         report_.target = device_.target();
         const TrainingPlan& plan = rungs_.front().trainer.plan();
         report_.model = reported(plan.model(), plan.facts(), plan.options().batch);
         report_.optimizer = plan.options().optimizer.name;
         for (const RunningRung& running : rungs_) report_.rungs.push_back(report_of(running));
+    }
+
+    /// What ran faster than a peak is a better measurement of it, so that no share exceeds 1.
+    void settle_peaks() {
+        Peaks& peaks = report_.peaks;
+        const Peaks known = options_.known_peaks;
+        if (known.f32_fma > peaks.f32_fma || known.bf16_matrix > peaks.bf16_matrix || known.copy > peaks.copy)
+            report_.known_from = options_.known_from;
+        peaks = larger_of(peaks, known);
+        for (const RunningRung& running : rungs_) {
+            const TrainingPlan& plan = running.trainer.plan();
+            const double reached = plan.flops_per_step() / median(running.seconds);
+            const double peak = peak_of(plan.step().kernels_of("matmul"));
+            if (reached > peak) (peak == peaks.f32_fma ? peaks.f32_fma : peaks.bf16_matrix) = reached;
+        }
     }
 
     RungReport report_of(const RunningRung& running) const {

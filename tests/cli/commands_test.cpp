@@ -227,6 +227,39 @@ TEST(Commands, PagesAreWrittenWithTheCommandThatWasTyped) {
     expect_page(file, {"gpt2-tiny in 3 precisions", "simulated tf32", "mantissa numerics converge"});
 }
 
+TEST(Commands, MfuIsOfAKeptPeakAndNeverAboveOne) {
+    const TemporaryDirectory directory;
+    const std::string file = (directory / "cache/mantissa/peaks.json").string(),
+                      report = (directory / "report.json").string();
+    const std::string train = "XDG_CACHE_HOME=" + (directory / "cache").string() +
+                              " " MANTISSA_BINARY_DIR "/mantissa train --batch 4 --steps 5 --json " + report;
+    const auto shares = [&] {
+        std::vector<double> mfu;
+        for (const auto& step : nlohmann::json::parse(std::ifstream(report))["steps"])
+            mfu.push_back(step["mfu"].get<double>());
+        return mfu;
+    };
+    const Ran first = testing::run_in_shell(train);
+    ASSERT_EQ(first.status, 0) << first.output;
+    EXPECT_NE(first.output.find("LOP/s "), std::string::npos) << first.output;
+    EXPECT_NE(first.output.find(", kept in " + file + "\n"), std::string::npos) << first.output;
+    auto kept = nlohmann::json::parse(std::ifstream(file));
+    ASSERT_EQ(kept["machines"].size(), 1u);
+    // A neighbour took all but a hundredth while it was measured.
+    for (const char* peak : {"f32_fma", "bf16_matrix"})
+        kept["machines"][0][peak] = kept["machines"][0][peak].get<double>() / 100;
+    std::ofstream(file) << kept.dump();
+    ASSERT_EQ(testing::run_in_shell(train).status, 0);
+    for (const double mfu : shares()) EXPECT_LE(mfu, 1);
+    EXPECT_GT(nlohmann::json::parse(std::ifstream(file))["machines"][0]["f32_fma"].get<double>(),
+              kept["machines"][0]["f32_fma"].get<double>());
+    // A peak out of reach is believed: what was kept counts, not what is measured now.
+    kept["machines"][0]["f32_fma"] = 1e17;
+    std::ofstream(file) << kept.dump();
+    ASSERT_EQ(testing::run_in_shell(train).status, 0);
+    for (const double mfu : shares()) EXPECT_LT(mfu, 0.01);
+}
+
 TEST(Commands, SimulationsSayWhatTheyAre) {
     const Ran train = run("train --batch 1 --sequence 16 --steps 1 --simulate fp16");
     ASSERT_EQ(train.status, 0) << train.output;

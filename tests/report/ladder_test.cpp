@@ -8,6 +8,7 @@
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "tests/support/device_around.h"
 
 namespace mantissa {
 namespace {
@@ -53,6 +54,46 @@ TEST(Ladder, NicePadsAnUglyVocabularyAndKeepsTheLosses) {
     EXPECT_TRUE(json["rungs"][0]["padded"].empty());
     EXPECT_EQ(json["rungs"][1]["padded"],
               nlohmann::json::parse(R"([{"name": "wte.weight", "rows": 253, "padded_rows": 256}])"));
+}
+
+/// The table of a ladder of one rung beside peaks that are known before it.
+LadderReport with_known_peaks(Device& device, Peaks known) {
+    const std::vector<std::int32_t> text(500, 7);
+    const TokenStream stream(text);
+    const nn::Gpt2Config small{
+        .name = "small", .layers = 1, .heads = 2, .channels = 32, .vocabulary = 61, .context = 16};
+    LadderOptions options{.rungs = {"fp32"}, .model = nn::gpt2_model(small, 16), .trainer = {.batch = 2}};
+    options.known_peaks = known;
+    options.known_from = "kept in FILE";
+    return run_ladder(device, TextWindows(stream, stream.all(), 16, {.batch = 2}), options);
+}
+
+TEST(Ladder, SharesAreOfTheLargestPeakKnown) {
+    const auto device = make_cpu_device({.threads = 1});
+    const LadderReport alone = with_known_peaks(*device, {});
+    EXPECT_NE(ladder_table(alone).find("\npeaks measured between the steps: "), std::string::npos);
+    const LadderReport known = with_known_peaks(*device, {.f32_fma = 1e18, .bf16_matrix = 0, .copy = 1});
+    EXPECT_EQ(known.peaks.f32_fma, 1e18);
+    EXPECT_GT(known.peaks.copy, 1);
+    EXPECT_LT(known.rungs[0].mfu, 1e-3);
+    EXPECT_NE(ladder_table(known).find("\npeaks measured between the steps, or earlier and kept in FILE: "),
+              std::string::npos)
+        << ladder_table(known);
+}
+
+/// Measures peaks a thousand times too low.
+class Slow final : public testing::DeviceAround {
+  public:
+    Slow() : DeviceAround(make_cpu_device({.threads = 1})) {}
+    Peaks measure_peaks(DeviceMemory&) override { return {.f32_fma = 1e3, .bf16_matrix = 0, .copy = 1e3}; }
+};
+
+TEST(Ladder, NoShareExceedsOne) {
+    Slow device;
+    const LadderReport report = with_known_peaks(device, {});
+    EXPECT_DOUBLE_EQ(report.rungs[0].mfu, 1);
+    EXPECT_DOUBLE_EQ(report.rungs[0].share_of_unit_peak, 1);
+    EXPECT_GT(report.peaks.f32_fma, 1e3);
 }
 
 }  // namespace
