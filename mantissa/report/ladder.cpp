@@ -100,9 +100,21 @@ double median_deviation(std::vector<double> values) {
     return median(values);
 }
 
-/// Memory in which the copy bandwidth is measured: well beyond any cache.
-std::int64_t scratch_bytes_for(const Target& target) {
-    return std::max<std::int64_t>(std::int64_t{64} << 20, 4 * target.l3_bytes);
+/// The beginning of other memory, which must live longer.
+class PartOfMemory final : public DeviceMemory {
+  public:
+    PartOfMemory(DeviceMemory& whole, std::size_t bytes) : whole_(whole), bytes_(bytes) {}
+    std::byte* data() const override { return whole_.data(); }
+    std::size_t size() const override { return bytes_; }
+
+  private:
+    DeviceMemory& whole_;
+    std::size_t bytes_;
+};
+
+/// Memory that measuring copies takes beside an arena: none where the arena is large enough for it.
+std::int64_t scratch_beside(std::int64_t arena, const Target& target) {
+    return arena >= copy_scratch_bytes(target) ? 0 : copy_scratch_bytes(target);
 }
 
 /// A rung that ran on other kernels than its own is no measurement of it.
@@ -193,7 +205,6 @@ class LadderRun {
     }
 
     void allocate(std::vector<PlannedRung> planned) {
-        report_.scratch_bytes = scratch_bytes_for(device_.target());
         report_.process_bytes = resident_memory();
         std::vector<const TrainingPlan*> plans;
         for (const PlannedRung& each : planned) {
@@ -203,7 +214,18 @@ class LadderRun {
         memory_ = allocate_training_memory(plans);
         for (PlannedRung& each : planned)
             rungs_.push_back({each.rung, Trainer(std::move(each.plan), memory_)});
-        scratch_ = device_.allocate(static_cast<std::size_t>(report_.scratch_bytes), "bandwidth measurement");
+        prepare_scratch();
+    }
+
+    /// Between steps nothing in the arena is needed any more.
+    void prepare_scratch() {
+        report_.scratch_bytes =
+            scratch_beside(static_cast<std::int64_t>(memory_->arena->size()), device_.target());
+        const auto bytes = static_cast<std::size_t>(copy_scratch_bytes(device_.target()));
+        if (report_.scratch_bytes == 0)
+            scratch_ = std::make_unique<PartOfMemory>(*memory_->arena, bytes);
+        else
+            scratch_ = device_.allocate(bytes, "bandwidth measurement");
     }
 
     StepResult step(RunningRung& running, std::int64_t index, Profile* profile = nullptr) {
@@ -341,14 +363,15 @@ std::vector<std::string> default_rungs(const Target& target) {
 
 std::int64_t largest_batch(Device& device, const LadderOptions& options) {
     for (std::int64_t batch : {4, 2}) {
-        std::int64_t needed = 0;
+        std::int64_t needed = 0, arena = 0;
         for (const std::string& name : options.rungs) {
             TrainerOptions trainer = options_of(find_rung(name), options.trainer);
             trainer.batch = batch;
-            needed =
-                std::max(needed, TrainingPlan(device, options.model, std::move(trainer)).memory().total());
+            const MemoryUse memory = TrainingPlan(device, options.model, std::move(trainer)).memory();
+            needed = std::max(needed, memory.total());
+            arena = std::max(arena, memory.arena);
         }
-        if (needed + scratch_bytes_for(device.target()) <= available_memory()) return batch;
+        if (needed + scratch_beside(arena, device.target()) <= available_memory()) return batch;
     }
     return 1;
 }

@@ -69,7 +69,7 @@ struct LadderReport {
     ReportedModel model;
     std::string optimizer;
     MemoryUse memory;                ///< of the largest rung
-    std::int64_t scratch_bytes = 0;  ///< for measuring the copy bandwidth
+    std::int64_t scratch_bytes = 0;  ///< for measuring copies, where the arena is too small for it
     std::int64_t process_bytes = 0;  ///< resident before anything was allocated: program, text, plans
     std::vector<RungReport> rungs;
     std::vector<SkippedRung> skipped;

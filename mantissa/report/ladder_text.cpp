@@ -88,9 +88,13 @@ std::string ladder_table(const LadderReport& report) {
     }
     text += fmt::format(
         "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs + "
-        "{:.1f} to measure copies + {:.1f} the program and its text\n",
+        "{:.1f} the program and its text{}\n",
         megabytes(report.planned_bytes()), megabytes(report.memory.state), megabytes(report.memory.arena),
-        megabytes(report.memory.inputs), megabytes(report.scratch_bytes), megabytes(report.process_bytes));
+        megabytes(report.memory.inputs), megabytes(report.process_bytes),
+        report.scratch_bytes == 0 ? ""
+                                  : fmt::format(" + {:.1f} to measure the peak of copying, which training "
+                                                "does not need",
+                                                megabytes(report.scratch_bytes)));
     return text;
 }
 

@@ -96,5 +96,51 @@ TEST(Ladder, NoShareExceedsOne) {
     EXPECT_GT(report.peaks.f32_fma, 1e3);
 }
 
+/// A machine whose caches are small.
+class SmallCaches final : public testing::DeviceAround {
+  public:
+    SmallCaches() : DeviceAround(make_cpu_device({.threads = 1})), target_(DeviceAround::target()) {
+        target_.l3_bytes = 0;
+    }
+    const Target& target() const override { return target_; }
+    Peaks measure_peaks(DeviceMemory& scratch) override {
+        measured_in = scratch.size();
+        return DeviceAround::measure_peaks(scratch);
+    }
+
+    std::size_t measured_in = 0;
+
+  private:
+    Target target_;
+};
+
+TEST(Ladder, CopiesAreMeasuredInTheArenaWhereItIsLargeEnough) {
+    SmallCaches device;
+    const LadderReport beside = with_known_peaks(device, {});
+    EXPECT_EQ(beside.scratch_bytes, 64 << 20);
+    EXPECT_NE(
+        ladder_table(beside).find("+ 67.1 to measure the peak of copying, which training does not need"),
+        std::string::npos)
+        << ladder_table(beside);
+
+    std::vector<std::int32_t> text(5000);
+    for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::int32_t>(i * 7919 % 20000);
+    const TokenStream stream(text);
+    const nn::Gpt2Config wide{
+        .name = "wide", .layers = 1, .heads = 1, .channels = 16, .vocabulary = 20000, .context = 16};
+    const LadderOptions options{.rungs = {"fp32", "bf16"},
+                                .model = nn::gpt2_model(wide, 16),
+                                .trainer = {.batch = 64},
+                                .steps = 2,
+                                .repeats = 2};
+    const LadderReport within =
+        run_ladder(device, TextWindows(stream, stream.all(), 16, {.batch = 64}), options);
+    EXPECT_GT(within.memory.arena, 64 << 20);
+    EXPECT_EQ(within.scratch_bytes, 0);
+    EXPECT_EQ(device.measured_in, std::size_t{64} << 20);
+    EXPECT_GT(within.peaks.copy, 0);
+    EXPECT_EQ(ladder_table(within).find("to measure"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace mantissa
