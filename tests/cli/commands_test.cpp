@@ -90,6 +90,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"numerics converge --policies fp32", 1, "two precisions or more are compared, got 1"},
         {"numerics converge --policies fp32,fp8", 1, "there is no policy 'fp8'"},
         {"numerics converge --tolerance -1", 1, "--tolerance must be 0 or more, got -1"},
+        {"numerics converge --seeds 0", 1, "--seeds must be 1 or more, got 0"},
         {"numerics converge --loss-scale 0", 1, "--loss-scale must be above 0, got 0"},
         {"numerics --steps 3 converge", 1, "give --steps behind converge"},
         {"peaks --of b17", 1, "there is no accelerator 'b17'; there are: a100, h100, h200"},
@@ -225,6 +226,19 @@ TEST(Commands, PagesAreWrittenWithTheCommandThatWasTyped) {
     ASSERT_EQ(converge.status, 0) << converge.output;
     EXPECT_NE(converge.output.find("simulated tf32"), std::string::npos) << converge.output;
     expect_page(file, {"gpt2-tiny in 3 precisions", "simulated tf32", "mantissa numerics converge"});
+}
+
+TEST(Commands, ConvergeEndsWithOneWhereAPrecisionDoesNotAgree) {
+    const std::string small = "numerics converge --batch 1 --sequence 16 --steps 2 --policies fp32,bf16";
+    const Ran agrees = run(small);
+    EXPECT_EQ(agrees.status, 0) << agrees.output;
+    EXPECT_NE(agrees.output.find("fp32 from the seeds 1337, 1338, 1339 ends at "), std::string::npos)
+        << agrees.output;
+    EXPECT_NE(agrees.output.find("\nall agree with fp32, by the last step's loss\n"), std::string::npos);
+    const Ran differs = run(small + " --tolerance 0");
+    EXPECT_EQ(differs.status, 1) << differs.output;
+    EXPECT_EQ(last_line(differs.output), "mantissa: not all precisions agree with fp32");
+    EXPECT_NE(differs.output.find("bf16 does not agree with fp32, by"), std::string::npos) << differs.output;
 }
 
 TEST(Commands, MfuIsOfAKeptPeakAndNeverAboveOne) {
