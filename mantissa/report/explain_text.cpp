@@ -29,6 +29,16 @@ std::string line(const ExplainedNode& node, const std::string& name, int count) 
                        fmt::format("{:.2f}", megabytes(node.bytes)), node.rule);
 }
 
+/// What is in a fused kernel, below its line.
+std::string part_lines(const ExplainedNode& node) {
+    std::string text;
+    for (const PartKind& kind : part_kinds_of(node))
+        text += fmt::format(row, "  in it", "", "", kind.part.storage, arithmetic_of(kind.part),
+                            kind.part.sum.empty() ? "-" : kind.part.sum, kind.part.output, "", "",
+                            kind.part.rule + ": " + kind.ops);
+    return text;
+}
+
 std::string cast_lines(const std::vector<ExplainedCast>& casts) {
     if (casts.empty()) return "no casts\n";
     std::string text = fmt::format("{:<16} {:<9} {:>6} {:>11}  {}\n", "casts", "pass", "nodes", "MB", "rule");
@@ -90,16 +100,40 @@ nlohmann::ordered_json memory_json(const MemoryAtPeak& memory) {
     return json;
 }
 
+/// What is said of a node and of a part of a fused one alike.
+nlohmann::ordered_json formats_json(const ExplainedNode& node) {
+    return {{"op", node.op},
+            {"name", node.name},
+            {"pass", node.pass},
+            {"storage", node.storage},
+            {"multiply", or_null(node.multiply)},
+            {"sum", or_null(node.sum)},
+            {"output", node.output},
+            {"rule", node.rule}};
+}
+
+nlohmann::ordered_json node_json(const ExplainedNode& node) {
+    nlohmann::ordered_json json = formats_json(node);
+    json["kernel"] = node.kernel;
+    json["bytes"] = node.bytes;
+    json["flops"] = node.flops;
+    if (node.parts.empty()) return json;
+    json["parts"] = nlohmann::ordered_json::array();
+    for (const ExplainedNode& part : node.parts) json["parts"].push_back(formats_json(part));
+    return json;
+}
+
 }  // namespace
 
 std::string explain_table(const Explanation& explanation, Detail detail) {
-    std::string text = explanation.title() + "\n\n" + header();
+    std::string text = explanation.title() + "\n" + explanation.passes_text() + "\n\n" + header();
     if (detail == Detail::kinds)
         for (const ExplainedKind& kind : kinds_of(explanation.nodes))
-            text += line(kind.node, kind.node.op, kind.count);
+            text += line(kind.node, kind.node.op, kind.count) + part_lines(kind.node);
     else
         for (const ExplainedNode& node : explanation.nodes)
-            text += line(node, node.op, 1) + fmt::format("    {}, {}\n", node.name, node.kernel);
+            text += line(node, node.op, 1) + part_lines(node) +
+                    fmt::format("    {}, {}\n", node.name, node.kernel);
     return text + "\n" + cast_lines(explanation.casts) + "\n" + totals(explanation) + "\n" +
            refusal_lines(explanation.refused) + memory_table(explanation.memory);
 }
@@ -112,20 +146,11 @@ std::string explain_json(const Explanation& explanation) {
                                    {"policy", explanation.policy},
                                    {"batch", explanation.model.batch},
                                    {"sequence", explanation.model.units_per_example},
+                                   {"of", explanation.of},
+                                   {"passes", explanation.passes},
                                    {"nodes", nlohmann::ordered_json::array()},
                                    {"casts", nlohmann::ordered_json::array()}};
-    for (const ExplainedNode& node : explanation.nodes)
-        json["nodes"].push_back({{"op", node.op},
-                                 {"name", node.name},
-                                 {"pass", node.pass},
-                                 {"storage", node.storage},
-                                 {"multiply", or_null(node.multiply)},
-                                 {"sum", or_null(node.sum)},
-                                 {"output", node.output},
-                                 {"rule", node.rule},
-                                 {"kernel", node.kernel},
-                                 {"bytes", node.bytes},
-                                 {"flops", node.flops}});
+    for (const ExplainedNode& node : explanation.nodes) json["nodes"].push_back(node_json(node));
     for (const ExplainedCast& cast : explanation.casts)
         json["casts"].push_back({{"name", cast.name},
                                  {"pass", cast.pass},

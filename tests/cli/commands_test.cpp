@@ -241,6 +241,38 @@ TEST(Commands, ConvergeEndsWithOneWhereAPrecisionDoesNotAgree) {
     EXPECT_NE(differs.output.find("bf16 does not agree with fp32, by"), std::string::npos) << differs.output;
 }
 
+TEST(Commands, ExplainShowsTheStepThatTrainRuns) {
+    const std::string model = " --batch 1 --sequence 64 --policy bf16 ";
+    const Ran train = run("train --steps 1" + model), explain = run("explain --model gpt2-tiny" + model);
+    ASSERT_EQ(train.status, 0) << train.output;
+    ASSERT_EQ(explain.status, 0) << explain.output;
+    // state + activations and gradients + inputs, to a tenth of a MB.
+    const auto after = [](const std::string& text, const std::string& label) {
+        const std::size_t at = text.find(label);
+        EXPECT_NE(at, std::string::npos) << label << " is missing in\n" << text;
+        return at == std::string::npos ? 0 : std::stod(text.substr(at + label.size()));
+    };
+    EXPECT_EQ(after(explain.output, "as planned: state "), after(train.output, " MB = "));
+    EXPECT_EQ(after(explain.output, "activations and gradients "), after(train.output, " state + "));
+    EXPECT_NE(explain.output.find("\npasses: match_attention, chunk_loss, simplify, pad, lay_out"),
+              std::string::npos)
+        << explain.output;
+    const Ran simple = run("explain --passes simplify --model gpt2-tiny" + model);
+    EXPECT_GT(after(simple.output, "activations and gradients "),
+              after(explain.output, "activations and gradients "));
+}
+
+TEST(Commands, TheDifferenceToAPolicyForInferenceIsThatOfInference) {
+    const Ran ran = run("explain --model gpt2-tiny --batch 1 --sequence 16 --diff bf16 int8");
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    EXPECT_NE(ran.output.find(": what bf16 and int8 do differently in a forward pass, for inference\n"),
+              std::string::npos)
+        << ran.output;
+    EXPECT_NE(ran.output.find("quantized_matmul"), std::string::npos) << ran.output;
+    for (const char* part : {"backward", "adamw", "layer_norm"})
+        EXPECT_EQ(ran.output.find(part), std::string::npos) << part << " is in\n" << ran.output;
+}
+
 TEST(Commands, MfuIsOfAKeptPeakAndNeverAboveOne) {
     const TemporaryDirectory directory;
     const std::string file = (directory / "cache/mantissa/peaks.json").string(),
