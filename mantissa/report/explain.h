@@ -72,8 +72,8 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
 /// docs/json.md describes every member.
 std::string explain_json(const Explanation& explanation);
 
-/// Where two policies treat the same operation of the same model differently, and the casts that one of them
-/// has alone.
+/// Where two policies treat the same operation of the same model differently, the operations that one of them
+/// has alone, and how many casts. Operations are the same by pass, name and scope, in their order.
 std::string explain_difference(const Explanation& first, const Explanation& second);
 
 }  // namespace mantissa

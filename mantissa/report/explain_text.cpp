@@ -1,10 +1,7 @@
-// An explanation as a table, as JSON and as the difference of two.
+// An explanation as a table and as JSON.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
 
 #include "mantissa/base/version.h"
 #include "mantissa/report/explain.h"
@@ -166,34 +163,6 @@ std::string explain_json(const Explanation& explanation) {
                                    {"reason", refusal.reason}});
     json["memory"] = memory_json(explanation.memory);
     return json.dump(2) + "\n";
-}
-
-std::string explain_difference(const Explanation& first, const Explanation& second) {
-    // Without their casts two policies run the same operations in the same order.
-    using Key = std::tuple<std::string, std::string, std::string, std::string>;
-    std::vector<Key> order;
-    std::map<Key, int> counts;
-    const std::size_t common = std::min(first.nodes.size(), second.nodes.size());
-    for (std::size_t i = 0; i < common; ++i) {
-        const ExplainedNode &a = first.nodes[i], &b = second.nodes[i];
-        const auto formats = [](const ExplainedNode& node) {
-            return fmt::format("{} -> {} -> {}", node.storage, arithmetic_of(node), node.output);
-        };
-        if (formats(a) == formats(b)) continue;
-        const Key key{a.pass, a.op, formats(a), formats(b)};
-        if (counts[key]++ == 0) order.push_back(key);
-    }
-    std::string text = fmt::format("{} at {}: what {} and {} do differently\n\n", first.model.name,
-                                   first.model.examples, first.policy, second.policy);
-    text += fmt::format("{:<20} {:<9} {:>6}  {:<32} {}\n", "operation", "pass", "nodes", first.policy,
-                        second.policy);
-    for (const Key& key : order)
-        text += fmt::format("{:<20} {:<9} {:>6}  {:<32} {}\n", std::get<1>(key), std::get<0>(key),
-                            counts[key], std::get<2>(key), std::get<3>(key));
-    if (order.empty()) text += "nothing\n";
-    if (first.nodes.size() != second.nodes.size())
-        text += fmt::format("operations besides casts: {} and {}\n", first.nodes.size(), second.nodes.size());
-    return text + fmt::format("casts: {} and {}\n", first.casts.size(), second.casts.size());
 }
 
 }  // namespace mantissa

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/explain_kinds.h"
@@ -201,6 +202,32 @@ TEST(Explain, TheDifferenceOfTwoPoliciesNamesContractionsOnly) {
     EXPECT_EQ(text.find("layer_norm "), std::string::npos) << text;
     const std::string none = explain_difference(explained("bf16"), explained("bf16"));
     EXPECT_NE(none.find("nothing"), std::string::npos) << none;
+}
+
+TEST(Explain, TheDifferenceOfTwoPoliciesPairsOperationsByNameAndNamesTheLossScale) {
+    // FP16 has operations of the loss scale between those of BF16.
+    const Explanation bf16 = explained("bf16"), fp16 = explained("fp16");
+    ASSERT_NE(bf16.nodes.size(), fp16.nodes.size());
+    const std::string text = explain_difference(bf16, fp16);
+    EXPECT_NE(text.find("bf16 -> bf16*bf16+f32 -> bf16    f16 -> f16*f16+f32 -> f16"), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("not there"), std::string::npos) << text;
+    EXPECT_EQ(text.find("\nadamw"), std::string::npos) << text;  // the same in both
+    std::int64_t alone = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        const bool one_side = line.find("not there") != std::string::npos;
+        if (one_side) alone += std::stol(line.substr(30));
+        if (one_side || line.find(" -> ") == std::string::npos) continue;
+        // What is paired is the same operation in FP16 where the other has BF16, and nothing else.
+        std::string in_bf16 = line.substr(39, 32);
+        in_bf16.erase(in_bf16.find_last_not_of(' ') + 1);
+        for (std::size_t at; (at = in_bf16.find("bf16")) != std::string::npos;) in_bf16.erase(at, 1);
+        EXPECT_EQ(in_bf16, line.substr(72)) << line;
+    }
+    EXPECT_GE(alone, static_cast<std::int64_t>(fp16.nodes.size() - bf16.nodes.size()));
+    // The other way round the same is said.
+    EXPECT_NE(explain_difference(fp16, bf16).find("not there\n"), std::string::npos);
 }
 
 /// All operations, those in fused kernels, too.
