@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdio>
 #include <memory>
 
 #include "cli/output_file.h"
@@ -18,6 +19,7 @@ struct Options {
     RunOptions run;
     std::vector<std::string> policies = {"fp32", "tf32", "bf16", "fp16"}, simulate;
     double tolerance = -1, loss_scale = 0;
+    int seeds = 3;
     bool has_tolerance = false, has_loss_scale = false;
     std::string html, command;
 };
@@ -25,10 +27,12 @@ struct Options {
 void validate(const Options& options) {
     if (options.has_tolerance && !(options.tolerance >= 0))
         throw UserError(fmt::format("--tolerance must be 0 or more, got {}", options.tolerance));
+    if (options.seeds < 1) throw UserError(fmt::format("--seeds must be 1 or more, got {}", options.seeds));
     if (options.has_loss_scale && !(options.loss_scale > 0))
         throw UserError(fmt::format("--loss-scale must be above 0, got {}", options.loss_scale));
 }
 
+/// Throws UserError, once all is printed and written, where one does not agree.
 void run(const Options& options) {
     validate(options);
     ConvergeOptions converge{.policies = {},
@@ -37,6 +41,7 @@ void run(const Options& options) {
                              .steps = options.run.steps,
                              .learning_rate = options.run.learning_rate,
                              .tolerance = options.tolerance,
+                             .seeds = options.seeds,
                              .fixed_loss_scale = options.loss_scale};
     for (const std::string& name : options.policies) converge.policies.push_back(find_policy(name));
     for (const std::string& format : options.simulate) converge.policies.push_back(simulated(format));
@@ -50,6 +55,9 @@ void run(const Options& options) {
     fmt::print("{}\n{}", corpus.description, converge_table(report));
     write_output(options.run.json, converge_json(report));
     write_output(options.html, converge_html(report, options.command));
+    std::fflush(stdout);  // what was found stands before what is concluded
+    if (!report.all_agree())
+        throw UserError(fmt::format("not all precisions agree with {}", report.runs.front().policy));
 }
 
 }  // namespace
@@ -59,7 +67,9 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
     options->command = typed;
     options->run.steps = 20;
     CLI::App* command = numerics.add_subcommand(
-        "converge", "Train the same model in several precisions and hold their losses against one another");
+        "converge",
+        "Train the same model in several precisions and hold their losses against one another; ends with 1 "
+        "where one does not agree with the first");
     add_run_options(*command, options->run);
     command
         ->add_option(
@@ -73,9 +83,16 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         ->add_option("--simulate", options->simulate,
                      "After these, FP32 with what contractions multiply rounded to tf32, bf16, fp16 first")
         ->delimiter(',');
-    CLI::Option* tolerance = command->add_option(
-        "--tolerance", options->tolerance,
-        "How far losses may lie from the first's (default: tf32 0.001, bf16 and fp16 0.02, fp32 0)");
+    CLI::Option* tolerance = command->add_option("--tolerance", options->tolerance,
+                                                 "How far the mean of the last losses may lie from the "
+                                                 "first's (default: as far as those of --seeds lie "
+                                                 "apart, and at least tf32 0.001, bf16 and fp16 0.02)");
+    command
+        ->add_option(
+            "--seeds", options->seeds,
+            "Initial weights from which the first precision is trained, to see how far its own losses "
+            "lie apart; 1: one, and the least of --tolerance is allowed")
+        ->capture_default_str();
     CLI::Option* loss_scale = command->add_option(
         "--loss-scale", options->loss_scale, "A number that stays, for fp16 (default: dynamic, from 65536)");
     add_output_file(*command, "--html", options->html, "Write it as a page, with the curves");

@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "cli/output_file.h"
+#include "cli/planning_device.h"
 #include "cli/run_options.h"
+#include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/report/explain.h"
+#include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/memory_fit.h"
 #include "mantissa/report/roofline.h"
 
@@ -33,12 +37,14 @@ TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const 
     return settings;
 }
 
-/// Explains a policy for inference: a forward pass to the loss.
-Explanation explain_inference(const nn::Model& model, const TrainerOptions& settings, Device& device) {
-    const Policy& policy = settings.pipeline.policy;
+/// A forward pass to the loss under a policy, as generating and validating run it.
+Explanation explain_inference(const RunOptions& options, const Policy& policy, Device& device) {
+    const nn::Model model = training_model(options);
+    const TrainerOptions settings = in_policy(options, policy, device.target());
     const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
-    BuiltGraph built = build_evaluation(trace, pipeline_on(device, {.policy = policy, .lay_out = true}));
-    Explanation explanation = explain(Plan(std::move(built.graph), device), policy);
+    const PipelineOptions pipeline = pipeline_on(device, {.policy = policy, .lay_out = true});
+    BuiltGraph built = build_evaluation(trace, pipeline);
+    Explanation explanation = explain(Plan(std::move(built.graph), device), pipeline);
     explanation.refused = std::move(built.refused);
     explanation.of = "a forward pass, for inference";
     explanation.model = reported(model, nn::facts_of(model), settings.batch);
@@ -46,7 +52,7 @@ Explanation explain_inference(const nn::Model& model, const TrainerOptions& sett
 }
 
 Explanation explain_step(const TrainingPlan& plan) {
-    Explanation explanation = explain(plan.step(), plan.options().pipeline.policy);
+    Explanation explanation = explain(plan.step(), plan.options().pipeline);
     explanation.refused = plan.refused();
     explanation.model = reported(plan.model(), plan.facts(), plan.options().batch);
     return explanation;
@@ -66,10 +72,9 @@ void print_what_would_fit(const Options& options, const Policy& policy, const Me
 
 /// Plans a step and allocates nothing.
 Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
-    const TrainerOptions settings = in_policy(options, policy, device.target());
-    const nn::Model model = training_model(options);
-    return policy.weights.empty() ? explain_step(TrainingPlan(device, model, settings))
-                                  : explain_inference(model, settings, device);
+    if (!policy.weights.empty()) return explain_inference(options, policy, device);
+    return explain_step(
+        TrainingPlan(device, training_model(options), in_policy(options, policy, device.target())));
 }
 
 /// Tokens without a text: a roofline depends on sizes, not on what the words are.
@@ -80,25 +85,44 @@ std::vector<std::int32_t> some_tokens(std::int64_t count, std::int64_t vocabular
     return tokens;
 }
 
-/// Runs three steps and explains the last; the first allocates, the second warms up.
+/// The largest peaks, measured here and kept from earlier. Copying where there is memory for it beyond the
+/// caches, else in what there is.
+Peaks peaks_of(Device& device) {
+    const std::int64_t bytes = std::clamp<std::int64_t>(copy_scratch_bytes(device.target()),
+                                                        std::int64_t{64} << 20, available_memory() / 4);
+    const auto scratch = device.allocate(static_cast<std::size_t>(bytes), "bandwidth measurement");
+    Peaks measured = device.measure_peaks(*scratch);
+    KeptPeaks kept(device, peaks_file());
+    const bool beyond_caches = bytes == copy_scratch_bytes(device.target());
+    if (beyond_caches) kept.raise(measured);
+    return larger_of(kept.peaks(), measured);
+}
+
+/// Runs a step again and again: two that allocate and warm up, then some, of whose times a launch's is the
+/// median; fewer where they are long.
 void run_roofline(const Options& options, Device& device) {
+    constexpr int warm_up = 2, least = 3, most = 7;
+    constexpr double enough_seconds = 10;
     const TrainerOptions settings =
         in_policy(options.run, policy_for(options.run, device.target()), device.target());
     Trainer trainer(device, training_model(options.run), settings);
     const std::vector<std::int32_t> tokens =
         some_tokens(trainer.plan().units_per_step(), language_model(options.run).vocabulary);
     ProgressLine progress(options.run.quiet);
-    Profile profile;
-    StepResult result;
-    for (int step = 1; step <= 3; ++step) {
-        progress.show(fmt::format("step {} of 3", step));
-        result = trainer.step({tokens, tokens}, 1e-4, &profile);
+    std::vector<ProfiledStep> steps;
+    const Stopwatch watch;
+    for (int step = -warm_up; step < least || (step < most && watch.seconds() < enough_seconds); ++step) {
+        progress.show(fmt::format("step {} of at most {}", step + warm_up + 1, warm_up + most));
+        Profile profile;
+        const StepResult result = trainer.step({tokens, tokens}, 1e-4, &profile);
+        if (step >= 0) steps.push_back({std::move(profile), result.seconds});
     }
-    const auto scratch = device.allocate(std::size_t{256} << 20, "bandwidth measurement");
+    const ProfiledStep typical = median_step(steps);
     Roofline report =
-        roofline(trainer.plan().step(), profile, device.measure_peaks(*scratch), result.seconds);
+        roofline(trainer.plan().step(), typical.profile, peaks_of(device), typical.wall_seconds);
     const Explanation explanation = explain_step(trainer.plan());
-    report.title = explanation.title();
+    report.title = fmt::format("{}\n{}\nmedians of {} steps", explanation.title(), explanation.passes_text(),
+                               steps.size());
     progress.clear();
     fmt::print("{}", roofline_table(report));
     write_output(options.html, explain_html(explanation, &report, options.command));
@@ -106,14 +130,18 @@ void run_roofline(const Options& options, Device& device) {
     write_output(options.run.json, explain_json(explanation));
 }
 
+/// A policy for inference is held against what the other does in inference.
 void print_difference(const Options& options, Device& device) {
     if (options.roofline || !options.html.empty() || !options.trace.empty() || !options.run.json.empty())
         throw UserError(
             "--diff prints a difference and does nothing else: no --roofline, --json, --html or --trace");
-    const auto of = [&](std::size_t i) {
-        return explain_policy(options.run, find_policy(options.difference[i]), device);
+    const Policy first = find_policy(options.difference[0]), second = find_policy(options.difference[1]);
+    const bool inference = !first.weights.empty() || !second.weights.empty();
+    const auto of = [&](const Policy& policy) {
+        return inference ? explain_inference(options.run, policy, device)
+                         : explain_policy(options.run, policy, device);
     };
-    fmt::print("{}", explain_difference(of(0), of(1)));
+    fmt::print("{}", explain_difference(of(first), of(second)));
 }
 
 void run(const Options& options) {
@@ -123,13 +151,14 @@ void run(const Options& options) {
     const auto device = open_device(options.run);
     if (options.run.passes == "all" && !device->target().cannot_compile.empty())
         fmt::print("without fused kernels: {}\n", device->target().cannot_compile);
-    if (!options.difference.empty()) return print_difference(options, *device);
-    if (options.roofline) return run_roofline(options, *device);
+    if (options.difference.empty() && options.roofline) return run_roofline(options, *device);
+    PlanningDevice planning(*device);
+    if (!options.difference.empty()) return print_difference(options, planning);
     if (!options.trace.empty()) throw UserError("--trace shows times: it needs --roofline");
     const Policy policy = policy_for(options.run, device->target());
-    const Explanation explanation = explain_policy(options.run, policy, *device);
+    const Explanation explanation = explain_policy(options.run, policy, planning);
     fmt::print("{}", explain_table(explanation, options.nodes ? Detail::nodes : Detail::kinds));
-    print_what_would_fit(options, policy, explanation.memory, *device);
+    print_what_would_fit(options, policy, explanation.memory, planning);
     write_output(options.html, explain_html(explanation, nullptr, options.command));
     write_output(options.run.json, explain_json(explanation));
 }
@@ -142,7 +171,6 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     options->run.steps = 1;
     options->run.model = "gpt2-124m";
     options->run.batch = 4;
-    options->run.passes = "simplify";
     CLI::App* command = app.add_subcommand(
         "explain", "Print what each operation is stored, multiplied and summed in, and why");
     RunOptions& run_options = options->run;
@@ -152,12 +180,15 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     add_passes_option(*command, run_options);
     add_recompute_option(*command, run_options);
     add_machine_options(*command, run_options);
-    command->add_option("--diff", options->difference, "Two policies: print only what they do differently")
+    command
+        ->add_option("--diff", options->difference,
+                     "Two policies: print only what they do differently, operation by operation (without "
+                     "--passes: those of simplify)")
         ->expected(2)
         ->type_name("POLICY");
     command->add_flag(
         "--roofline", options->roofline,
-        "Run three steps and print of each kernel its time, what bounds it, and how close it comes");
+        "Run some steps and print of each kernel its median time, what bounds it, and how close it comes");
     add_output_file(*command, "--html", options->html,
                     "Write it as a page, with the roofline if --roofline is given");
     add_output_file(*command, "--trace", options->trace,
@@ -169,7 +200,12 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
                      "(default: what is available)")
         ->type_name("GB");
     command->add_flag("--nodes", options->nodes, "A line for each node rather than for each kind");
-    command->callback([options] { run(*options); });
+    const CLI::Option* passes = command->get_option("--passes");
+    command->callback([options, passes] {
+        // Which operations are fused into one differs from policy to policy; what each is done in does not.
+        if (!options->difference.empty() && passes->count() == 0) options->run.passes = "simplify";
+        run(*options);
+    });
 }
 
 }  // namespace mantissa::cli

@@ -8,6 +8,7 @@
 
 #include "cli/output_file.h"
 #include "cli/run_options.h"
+#include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/ladder.h"
 
 namespace mantissa::cli {
@@ -38,8 +39,12 @@ void run(const Options& options) {
     const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::train);
     fmt::print("{}\n", corpus.description);
     std::fflush(stdout);
+    KeptPeaks kept(*device, peaks_file());
+    ladder.known_peaks = kept.peaks();
+    ladder.known_from = kept.place();
     const LadderReport report =
         run_ladder(*device, whole_text(corpus, ladder.model, ladder.trainer.batch), ladder);
+    kept.raise(report.peaks);
     progress.clear();
     fmt::print("{}", ladder_table(report));
     write_output(options.run.json, ladder_json(report));

@@ -14,12 +14,12 @@
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "mantissa/base/atomic_file.h"
-#include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/tokenizer_files.h"
+#include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/profile_table.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/train/checkpoint.h"
@@ -44,11 +44,6 @@ void listen_to_signals() {
     std::signal(SIGPIPE, SIG_IGN);
 }
 
-/// The fastest peak, for MFU; its scratch is given back before training begins.
-double fastest_peak(Device& device) {
-    const auto scratch = device.allocate(std::size_t{64} << 20, "bandwidth measurement");
-    return device.measure_peaks(*scratch).fastest();
-}
 
 /// One run of the command, from its header to its last line.
 class Run {
@@ -60,7 +55,7 @@ class Run {
           policy_(policy_for(options.run, device_->target())),
           settings_(trainer_of(options, device_->target(), policy_)),
           corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
-          peak_(fastest_peak(*device_)),
+          peaks_(*device_, peaks_file()),
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
                                             : TokenSplit{corpus_.stream.all(), {}}),
           model_(model_to_train(options.run)),
@@ -97,6 +92,7 @@ class Run {
         print_summary();
         if (options_.profile)
             fmt::print("the last step:\n{}", profile_table(trainer_->plan().step(), profile_));
+        if (peaks_.peaks().fastest() > peak_at_start_) fmt::print("MFU at the end of {}\n", peaks_.text());
         fmt::print("memory at most: {:.1f} MB resident\n", megabytes(peak_resident_memory()));
         std::fflush(stdout);
         write_output(options_.run.json, log_.json(peak_resident_memory()));
@@ -191,6 +187,7 @@ class Run {
             megabytes(memory.arena), megabytes(memory.inputs),
             samples == 0 ? "" : fmt::format(" + {:.1f} samples", megabytes(samples)),
             megabytes(resident_memory()), plan.build_milliseconds());
+        fmt::print("MFU of {}\n", peaks_.text());
         if (options_.run.passes == "all" && !target.cannot_compile.empty())
             fmt::print("without fused kernels: {}\n", target.cannot_compile);
         if (options_.run.pass_times) fmt::print("{}", pass_table(plan.pass_times()));
@@ -251,16 +248,6 @@ class Run {
         return record;
     }
 
-    /// The largest seen, measured again at most once a minute, between steps: what else runs on the machine,
-    /// or a clock that has not risen yet, makes a single reading too low.
-    double peak() {
-        if (since_peak_.seconds() > 60) {
-            peak_ = std::max(peak_, fastest_peak(*device_));
-            since_peak_ = {};
-        }
-        return peak_;
-    }
-
     void train_step(std::int64_t index) {
         const Batch batch = buffer_.fill(batches_, static_cast<std::uint64_t>(index));
         if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow(batch);
@@ -278,7 +265,7 @@ class Run {
         }
         const TrainingPlan& plan = trainer_->plan();
         record.tokens_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
-        record.mfu = plan.flops_per_step() / record.result.seconds / peak();
+        record.mfu = peaks_.share_of_fastest(plan.flops_per_step() / record.result.seconds);
         const bool last = trainer_->steps_done() == options_.run.steps;
         const bool due = index % options_.print_every == 0 || last || !record.result.applied;
         log_.step(record, due && !options_.run.quiet ? TrainLog::Print::yes : TrainLog::Print::no);
@@ -338,8 +325,8 @@ class Run {
     Policy policy_;
     TrainerOptions settings_;
     Corpus corpus_;
-    double peak_;
-    Stopwatch since_peak_;
+    KeptPeaks peaks_;
+    const double peak_at_start_ = peaks_.peaks().fastest();
     TokenSplit split_;
     nn::Model model_;
     TextWindows batches_;

@@ -11,6 +11,7 @@
 #include "mantissa/passes/fuse_groups.h"
 #include "mantissa/passes/fuse_tails.h"
 #include "mantissa/passes/nest.h"
+#include "mantissa/passes/recompute.h"
 #include "mantissa/passes/recompute_in_nests.h"
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/simplify.h"
@@ -45,6 +46,7 @@ class BodyMaker {
                                                      : made_again(input, reduction ? graph_.type(input).shape
                                                                                    : node.outputs[0].shape));
         }
+        const OriginScope scope(body_, origin_in_body(node));
         placed_[{id, 0}] = {body_.add(node.op->name, std::move(inputs), node.attributes), 0};
     }
 
@@ -162,6 +164,12 @@ Fusion fuse(const Graph& graph, const FuseOptions& options) {
     fusion.bytes_saved += tails.bytes_saved;
     for (PassRefusal& refusal : tails.refused) fusion.refused.push_back(std::move(refusal));
     return fusion;
+}
+
+Origin origin_in_body(const Node& node) {
+    Origin origin;
+    if (!is_recomputed(node)) origin.rule = node.origin.rule;
+    return origin;
 }
 
 bool nest_can_hold(const Graph& graph, const Node& composite) {

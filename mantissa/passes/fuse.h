@@ -37,6 +37,11 @@ struct Fusion {
 /// Composites are left alone: expand those that shall take part first.
 Fusion fuse(const Graph& graph, const FuseOptions& options = {});
 
+/// What a node in the body of a fused one keeps of where it came from: the rule that decided its formats, for
+/// reports. Scope and stage would make equal bodies differ, and one that is computed again in a body is like
+/// any other there.
+Origin origin_in_body(const Node& node);
+
 /// Whether a composite's definition, all the way down, is made of what nests can hold.
 bool nest_can_hold(const Graph& graph, const Node& composite);
 

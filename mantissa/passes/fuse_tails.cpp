@@ -145,7 +145,11 @@ class TailFuser {
         std::vector<Value> placed(after.size());
         for (std::size_t i = 0; i < fused.inputs.size(); ++i)
             if (i != tail.operand) placed[at(after.inputs()[i])] = input(fused.inputs[i]);
-        const Value product{made.body.add(contraction.op->name, operands, contraction.attributes), 0};
+        const auto add = [&](const Node& node, std::vector<Value> of) {
+            const OriginScope scope(made.body, origin_in_body(node));
+            return Value{made.body.add(node.op->name, std::move(of), node.attributes), 0};
+        };
+        const Value product = add(contraction, std::move(operands));
         const NodeId read_as = after.inputs()[tail.operand];
         placed[at(read_as)] = reshaped(made.body, product, after.node(read_as).outputs[0].shape);
         for (std::size_t id = 0; id < after.size(); ++id) {
@@ -153,7 +157,7 @@ class TailFuser {
             if (node.op->name == "input") continue;
             std::vector<Value> mapped;
             for (const Value& value : node.inputs) mapped.push_back(placed[at(value.node)]);
-            placed[id] = {made.body.add(node.op->name, std::move(mapped), node.attributes), 0};
+            placed[id] = add(node, std::move(mapped));
         }
         for (const Result& result : after.results())
             made.body.add_result(result.name, placed[at(result.value.node)]);

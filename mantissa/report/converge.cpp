@@ -27,20 +27,22 @@ LossScaleOptions loss_scale_of(const ConvergeOptions& options, const Policy& pol
 /// One policy from the first step to the last.
 class Training {
   public:
-    Training(Device& device, const BatchSource& batches, const ConvergeOptions& options, const Policy& policy)
+    Training(Device& device, const BatchSource& batches, const ConvergeOptions& options, const Policy& policy,
+             std::uint64_t seed)
         : options_(options),
-          trainer_(device, options.model, settings_of(options, policy)),
+          trainer_(device, options.model, settings_of(options, policy, seed)),
           batches_(batches),
           buffer_(options.model, options.trainer.batch, options.trainer.accumulate) {
         run_.policy = policy.name;
-        run_.tolerance = options.tolerance < 0 ? loss_tolerance_of(policy) : options.tolerance;
+        if (seed != options.trainer.seed) seed_text_ = fmt::format(" from seed {}", seed);
         run_.scaled = trainer_.plan().options().loss_scale.kind != LossScaleOptions::Kind::none;
     }
 
     ConvergedRun run() {
         for (std::int64_t i = 0; i < options_.steps && run_.gave_up.empty(); ++i) {
             if (options_.progress)
-                options_.progress(fmt::format("{}: step {} of {}", run_.policy, i + 1, options_.steps));
+                options_.progress(
+                    fmt::format("{}{}: step {} of {}", run_.policy, seed_text_, i + 1, options_.steps));
             step(i);
         }
         run_.loss_scale = trainer_.loss_scale().scale;
@@ -50,8 +52,10 @@ class Training {
     }
 
   private:
-    static TrainerOptions settings_of(const ConvergeOptions& options, const Policy& policy) {
+    static TrainerOptions settings_of(const ConvergeOptions& options, const Policy& policy,
+                                      std::uint64_t seed) {
         TrainerOptions settings = options.trainer;
+        settings.seed = seed;
         settings.pipeline.policy = policy;
         settings.loss_scale = loss_scale_of(options, policy);
         return settings;
@@ -83,8 +87,42 @@ class Training {
     const BatchSource& batches_;
     BatchBuffer buffer_;
     ConvergedRun run_;
+    std::string seed_text_;
     int bad_in_a_row_ = 0;
 };
+
+double mean_of_last(const std::vector<double>& losses, std::int64_t averaged) {
+    const std::size_t count = std::min(static_cast<std::size_t>(averaged), losses.size());
+    double sum = 0;
+    for (std::size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
+    return count == 0 ? 0 : sum / static_cast<double>(count);
+}
+
+/// Trains under the first policy from the seeds after the run's own, which it had already.
+SeedSpread spread_of_seeds(Device& device, const BatchSource& batches, const ConvergeOptions& options,
+                           const ConvergedRun& first, std::int64_t averaged) {
+    SeedSpread spread;
+    if (!first.gave_up.empty()) return spread;
+    spread.seeds = {options.trainer.seed};
+    spread.means = {first.mean};
+    for (int i = 1; i < options.seeds && options.tolerance < 0; ++i) {
+        const std::uint64_t seed = options.trainer.seed + static_cast<std::uint64_t>(i);
+        const ConvergedRun run = Training(device, batches, options, options.policies.front(), seed).run();
+        if (!run.gave_up.empty()) continue;
+        spread.seeds.push_back(seed);
+        spread.means.push_back(mean_of_last(run.losses, averaged));
+    }
+    const auto [least, most] = std::minmax_element(spread.means.begin(), spread.means.end());
+    spread.largest = *most - *least;
+    return spread;
+}
+
+void judge(ConvergedRun& run, const ConvergeOptions& options, const Policy& policy,
+           const ConvergeReport& report) {
+    run.difference = run.mean - report.runs.front().mean;
+    run.allowed = options.tolerance >= 0 ? options.tolerance
+                                         : std::max(loss_tolerance_of(policy), report.spread.largest);
+}
 
 void find_furthest(ConvergedRun& run, const ConvergedRun& first) {
     const std::size_t steps = std::min(run.losses.size(), first.losses.size());
@@ -98,20 +136,31 @@ void find_furthest(ConvergedRun& run, const ConvergedRun& first) {
     }
 }
 
-const ConvergedRun* find_run(const ConvergeReport& report, std::string_view policy) {
-    for (const ConvergedRun& run : report.runs)
-        if (run.policy == policy) return &run;
-    return nullptr;
+/// Whether a policy is of this format, or simulates it.
+bool is_of_format(const ConvergedRun& run, std::string_view format) {
+    return run.policy == format || run.policy == fmt::format("simulated {}", format);
 }
 
+/// TF32 has 10 bits of fraction: FP16 as many, BF16 fewer. What agrees with no more bits acquits them.
 std::string tf32_finding(const ConvergeReport& report) {
-    const ConvergedRun* const run = find_run(report, "tf32");
-    if (!run) return "It was not run here: --policies fp32,tf32.";
-    return run->agrees()
-               ? "Here it agrees, so 10 bits of fraction are enough and the range of 8 exponent bits is: "
-                 "look at what has fewer."
-               : "Here it does not agree either, so this network wants more than 10 bits of fraction, "
-                 "or a smaller learning rate; no loss scale will help.";
+    const ConvergedRun *tf32 = nullptr, *acquits = nullptr;
+    for (const ConvergedRun& run : report.runs) {
+        if (!tf32 && is_of_format(run, "tf32")) tf32 = &run;
+        if (!acquits && run.agrees() && (is_of_format(run, "bf16") || is_of_format(run, "fp16")))
+            acquits = &run;
+    }
+    if (!tf32) return "It was not run here: --policies fp32,tf32.";
+    if (tf32->agrees())
+        return "Here it agrees, so 10 bits of fraction are enough and the range of 8 exponent bits is: look "
+               "at "
+               "what has fewer.";
+    if (acquits)
+        return fmt::format(
+            "Here it does not agree, but {} does, which has no more bits of fraction: so a lack of bits is "
+            "not the fault. More --steps tell a difference that stays from one that passes.",
+            acquits->policy);
+    return "Here it does not agree either, so this network wants more than 10 bits of fraction, or a smaller "
+           "learning rate; no loss scale will help.";
 }
 
 std::string scale_finding(const ConvergeReport& report) {
@@ -145,13 +194,11 @@ std::string underflow_finding(const ConvergeReport& report) {
 
 }  // namespace
 
-bool ConvergedRun::agrees() const { return gave_up.empty() && std::abs(furthest) <= tolerance; }
+// A difference that is no number does not agree.
+bool ConvergedRun::agrees() const { return gave_up.empty() && std::abs(difference) <= allowed; }
 
-double ConvergedRun::last_mean() const {
-    const std::size_t count = std::min<std::size_t>(20, losses.size());
-    double sum = 0;
-    for (std::size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
-    return count == 0 ? 0 : sum / static_cast<double>(count);
+bool ConvergeReport::all_agree() const {
+    return std::all_of(runs.begin(), runs.end(), [](const ConvergedRun& run) { return run.agrees(); });
 }
 
 ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options) {
@@ -162,23 +209,28 @@ ConvergeReport run_converge(Device& device, const BatchSource& batches, const Co
                           [&](const Policy& other) { return other.name == policy.name; }) > 1)
             throw UserError(fmt::format("the policy {} was named twice", policy.name));
     if (options.steps < 1) throw UserError(fmt::format("steps must be 1 or more, got {}", options.steps));
+    if (options.seeds < 1) throw UserError(fmt::format("seeds must be 1 or more, got {}", options.seeds));
     ConvergeReport report{
         .model = reported(options.model, nn::facts_of(options.model), options.trainer.batch),
         .steps = options.steps,
         .seed = options.trainer.seed,
         .learning_rate = options.learning_rate,
+        .averaged = std::clamp<std::int64_t>(options.steps / 4, 1, 20),
         .runs = {}};
     for (const Policy& policy : options.policies) {
-        report.runs.push_back(Training(device, batches, options, policy).run());
+        ConvergedRun run = Training(device, batches, options, policy, options.trainer.seed).run();
+        run.mean = mean_of_last(run.losses, report.averaged);
+        report.runs.push_back(std::move(run));
         find_furthest(report.runs.back(), report.runs.front());
     }
+    report.spread = spread_of_seeds(device, batches, options, report.runs.front(), report.averaged);
+    for (std::size_t i = 0; i < report.runs.size(); ++i)
+        judge(report.runs[i], options, options.policies[i], report);
     return report;
 }
 
 std::vector<std::string> where_to_look(const ConvergeReport& report) {
-    if (std::all_of(report.runs.begin(), report.runs.end(),
-                    [](const ConvergedRun& run) { return run.agrees(); }))
-        return {};
+    if (report.all_agree()) return {};
     const auto with = [](const std::string& place, const std::string& finding) {
         return finding.empty() ? place : place + " " + finding;
     };

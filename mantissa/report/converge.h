@@ -1,5 +1,9 @@
-// The same training in several precisions: same weights, same batches, losses held against those of the
-// first; and, where one leaves it, the order in which to look for the fault. Nothing here is timed.
+// The same training in several precisions: same weights, same batches; and, where one leaves the first, the
+// order in which to look for the fault. Nothing here is timed.
+//
+// Judged is where a training arrives: the mean of the last steps' losses, not any one of them, since the
+// losses of two trainings that are equally good part for some steps and meet again. How far they may lie
+// apart says the first precision itself, from other initial weights.
 #pragma once
 
 #include <functional>
@@ -17,8 +21,12 @@ struct ConvergeOptions {
     TrainerOptions trainer = {};  ///< of all; policy and loss scale apart
     std::int64_t steps = 20;
     double learning_rate = 1e-3;
-    double tolerance = -1;        ///< of losses; negative: of each policy its own, as the ladder has it
-    double fixed_loss_scale = 0;  ///< for policies that need one; 0: dynamic
+    /// How far the mean of the last losses may lie from the first's; negative: as far as those of the first
+    /// precision lie apart for `seeds` initial weights, or the ladder's tolerance of the policy if that is
+    /// more.
+    double tolerance = -1;
+    int seeds = 3;                                          ///< 1: the ladder's tolerances alone
+    double fixed_loss_scale = 0;                            ///< for policies that need one; 0: dynamic
     std::function<void(const std::string&)> progress = {};  ///< called with what is being done
 };
 
@@ -26,17 +34,24 @@ struct ConvergedRun {
     std::string policy;
     std::vector<double> losses = {};  ///< of each step before its update; fewer where it was given up
     std::string gave_up = {};         ///< why, with the first number that was not finite; empty if it was not
-    double tolerance = 0;
-    double furthest = 0;             ///< from the first run's loss at the same step, with its sign
-    std::int64_t furthest_step = 0;  ///< where that was
-    bool scaled = false;             ///< whether there is a loss scale
-    double loss_scale = 1;           ///< after the last step
-    std::int64_t skipped = 0;        ///< steps whose gradients were not finite at the scale of the moment
+    double mean = 0;                  ///< of the last ConvergeReport::averaged losses
+    double difference = 0;            ///< of that from the first run's
+    double allowed = 0;               ///< how large that may be
+    double furthest = 0;              ///< from the first run's loss at the same step, with its sign
+    std::int64_t furthest_step = 0;   ///< where that was
+    bool scaled = false;              ///< whether there is a loss scale
+    double loss_scale = 1;            ///< after the last step
+    std::int64_t skipped = 0;         ///< steps whose gradients were not finite at the scale of the moment
     double lost = 0;  ///< share of the gradients that became zero when they were cast, at the end
 
     bool agrees() const;
-    /// The mean of up to the last 20 losses.
-    double last_mean() const;
+};
+
+/// The first precision from other initial weights, on the same batches.
+struct SeedSpread {
+    std::vector<std::uint64_t> seeds = {};  ///< of the trainings that were not given up, the run's own first
+    std::vector<double> means = {};         ///< of their last losses
+    double largest = 0;                     ///< difference of two of them; 0 of one
 };
 
 struct ConvergeReport {
@@ -44,15 +59,24 @@ struct ConvergeReport {
     std::int64_t steps = 0;
     std::uint64_t seed = 0;
     double learning_rate = 0;
+    std::int64_t averaged =
+        1;  ///< losses at the end whose mean is judged: a quarter of the steps, at most 20
+    SeedSpread spread = {};
     std::vector<ConvergedRun> runs;
+
+    bool all_agree() const;
 };
 
-/// Trains under one policy after another. Throws UserError if there are fewer than two policies or no steps,
-/// if one is named twice, or if the memory does not suffice.
+/// Trains under one policy after another, then under the first from other seeds. Throws UserError if there
+/// are fewer than two policies, no steps or no seed, if a policy is named twice, or if the memory does not
+/// suffice.
 ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options);
 
 /// Where to look for the fault, in order, with what the runs say of each place; empty if all agree.
 std::vector<std::string> where_to_look(const ConvergeReport& report);
+
+/// Which runs agree and which do not, with what was compared: a sentence.
+std::string verdict(const ConvergeReport& report);
 
 /// For people.
 std::string converge_table(const ConvergeReport& report);

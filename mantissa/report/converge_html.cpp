@@ -33,17 +33,19 @@ std::string charts(const ConvergeReport& report) {
 std::string summary(const ConvergeReport& report) {
     std::vector<html::Row> rows;
     for (const ConvergedRun& run : report.runs)
-        rows.push_back({run.policy, fmt::format("{:.5f}", run.last_mean()),
-                        fmt::format("{:+.6f}", run.furthest), fmt::format("{}", run.furthest_step),
-                        fmt::format("{}", run.tolerance), fmt::format("{}", run.skipped),
+        rows.push_back({run.policy, fmt::format("{:.5f}", run.mean), fmt::format("{:+.6f}", run.difference),
+                        fmt::format("{:.6f}", run.allowed), fmt::format("{:+.6f}", run.furthest),
+                        fmt::format("{}", run.furthest_step), fmt::format("{}", run.skipped),
                         run.scaled ? fmt::format("{:g}", run.loss_scale) : "-",
                         run.scaled ? percent(run.lost) : "-",
                         run.agrees()          ? "agrees"
                         : run.gave_up.empty() ? "does not agree"
                                               : "given up: " + run.gave_up});
-    return html::table({"policy", "mean of the last 20 losses", "furthest from " + report.runs.front().policy,
-                        "at step", "allowed", "steps skipped", "loss scale", "gradients lost", ""},
-                       rows);
+    return html::table({"policy", fmt::format("mean of the last {} losses", report.averaged),
+                        "from " + report.runs.front().policy, "allowed", "one step furthest", "at step",
+                        "steps skipped", "loss scale", "gradients lost", ""},
+                       rows) +
+           "<p>" + html::escaped(verdict(report)) + ".</p>\n";
 }
 
 std::string fault(const ConvergeReport& report) {

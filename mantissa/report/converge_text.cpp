@@ -1,5 +1,6 @@
 // The comparison of precisions as a table and as JSON.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -37,7 +38,37 @@ std::string loss_lines(const ConvergeReport& report) {
     return text;
 }
 
+/// What the means were held against.
+std::string spread_text(const ConvergeReport& report) {
+    const SeedSpread& spread = report.spread;
+    const std::string& first = report.runs.front().policy;
+    if (spread.seeds.size() < 2)
+        return fmt::format("{} was trained from one seed, so nothing says how far its own losses lie apart\n",
+                           first);
+    return fmt::format("{} from the seeds {} ends at {:.5f}: {:.6f} apart\n", first,
+                       fmt::join(spread.seeds, ", "), fmt::join(spread.means, ", "), spread.largest);
+}
+
 }  // namespace
+
+std::string verdict(const ConvergeReport& report) {
+    std::vector<std::string> agree, differ;
+    for (std::size_t i = 1; i < report.runs.size(); ++i)
+        (report.runs[i].agrees() ? agree : differ).push_back(report.runs[i].policy);
+    const ConvergedRun& first = report.runs.front();
+    if (!first.gave_up.empty())
+        return fmt::format("{} itself was given up, so there is nothing to agree with", first.policy);
+    const std::string means = report.averaged == 1
+                                  ? "the last step's loss"
+                                  : fmt::format("the mean of the last {} losses", report.averaged);
+    if (differ.empty()) return fmt::format("all agree with {}, by {}", first.policy, means);
+    return fmt::format(
+        "{} {} not agree with {}{}, by {}", fmt::join(differ, ", "), differ.size() == 1 ? "does" : "do",
+        first.policy,
+        agree.empty() ? ""
+                      : fmt::format("; {} {}", fmt::join(agree, ", "), agree.size() == 1 ? "does" : "do"),
+        means);
+}
 
 std::string converge_table(const ConvergeReport& report) {
     std::string text =
@@ -45,15 +76,19 @@ std::string converge_table(const ConvergeReport& report) {
                     report.model.examples, report.steps, report.learning_rate, report.seed) +
         loss_lines(report);
     const std::string& first = report.runs.front().policy;
-    text += fmt::format("\n{:<14} {:>13} {:>22} {:>8} {:>9} {:>8} {:>11}  {}\n", "policy", "mean, last 20",
-                        "furthest from " + first, "at step", "allowed", "skipped", "loss scale", "");
+    text += "\n" + spread_text(report);
+    text += fmt::format("\n{:<14} {:>13} {:>14} {:>9} {:>22} {:>8} {:>8} {:>11}  {}\n", "policy",
+                        fmt::format("mean, last {}", report.averaged), "from " + first, "allowed",
+                        "one step furthest", "at step", "skipped", "loss scale", "");
     for (const ConvergedRun& run : report.runs)
-        text += fmt::format("{:<14} {:>13.5f} {:>+22.6f} {:>8} {:>9} {:>8} {:>11}  {}\n", run.policy,
-                            run.last_mean(), run.furthest, run.furthest_step, run.tolerance, run.skipped,
-                            run.scaled ? fmt::format("{:g}", run.loss_scale) : "-",
-                            run.agrees()          ? "agrees"
-                            : run.gave_up.empty() ? "does not agree"
-                                                  : "given up");
+        text +=
+            fmt::format("{:<14} {:>13.5f} {:>+14.6f} {:>9.6f} {:>+22.6f} {:>8} {:>8} {:>11}  {}\n",
+                        run.policy, run.mean, run.difference, run.allowed, run.furthest, run.furthest_step,
+                        run.skipped, run.scaled ? fmt::format("{:g}", run.loss_scale) : "-",
+                        run.agrees()          ? "agrees"
+                        : run.gave_up.empty() ? "does not agree"
+                                              : "given up");
+    text += verdict(report) + "\n";
     for (const ConvergedRun& run : report.runs)
         if (!run.gave_up.empty()) text += fmt::format("{} was given up: {}\n", run.policy, run.gave_up);
     const std::vector<std::string> places = where_to_look(report);
@@ -72,16 +107,22 @@ std::string converge_json(const ConvergeReport& report) {
                                    {"steps", report.steps},
                                    {"seed", report.seed},
                                    {"learning_rate", report.learning_rate},
+                                   {"averaged", report.averaged},
+                                   {"spread",
+                                    {{"seeds", report.spread.seeds},
+                                     {"means", report.spread.means},
+                                     {"largest", number(report.spread.largest)}}},
                                    {"runs", nlohmann::ordered_json::array()}};
     for (const ConvergedRun& run : report.runs) {
         nlohmann::ordered_json losses = nlohmann::ordered_json::array();
         for (const double loss : run.losses) losses.push_back(number(loss));
         json["runs"].push_back({{"policy", run.policy},
                                 {"losses", std::move(losses)},
-                                {"mean_of_last", number(run.last_mean())},
+                                {"mean_of_last", number(run.mean)},
+                                {"difference", number(run.difference)},
                                 {"furthest", number(run.furthest)},
                                 {"furthest_step", run.furthest_step},
-                                {"tolerance", run.tolerance},
+                                {"allowed", run.allowed},
                                 {"agrees", run.agrees()},
                                 {"loss_scale", run.scaled ? number(run.loss_scale) : nullptr},
                                 {"skipped", run.skipped},
@@ -89,6 +130,8 @@ std::string converge_json(const ConvergeReport& report) {
                                 {"gave_up", run.gave_up.empty() ? nlohmann::ordered_json(nullptr)
                                                                 : nlohmann::ordered_json(run.gave_up)}});
     }
+    json["agree"] = report.all_agree();
+    json["verdict"] = verdict(report);
     json["where_to_look"] = where_to_look(report);
     return json.dump(2) + "\n";
 }

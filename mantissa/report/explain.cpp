@@ -1,6 +1,7 @@
 #include "mantissa/report/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -53,17 +54,19 @@ std::string multiply_of(const Node& node, std::span<const Type> inputs) {
         default:
             break;
     }
+    if (node.op->name == "cast") return "";
     const std::optional<DType> format = arithmetic_format(inputs);
     return format ? std::string(name_of(*format)) : "";
 }
 
-std::string sum_of(const Node& node, const PlannedNode& planned, std::span<const Type> inputs) {
+/// `sums`: what the kernel adds in.
+std::string sum_of(const Node& node, DType sums, std::span<const Type> inputs) {
     const bool adds =
         node.op->fuser == FuserClass::contraction || node.op->fuser == FuserClass::row_reduction;
     if (!adds) return "";
     const bool wide = arithmetic_format(inputs) == DType::f64;
-    if (planned.sums == DType::i32) return "s32";
-    return std::string(name_of(wide ? DType::f64 : planned.sums));
+    if (sums == DType::i32) return "s32";
+    return std::string(name_of(wide ? DType::f64 : sums));
 }
 
 /// A cast that no rule of the policy made was written by the model, or by the definition of the update.
@@ -72,49 +75,115 @@ std::string rule_of(const Node& node) {
     return node.op->name == "cast" ? "asked for" : "input types";
 }
 
+/// What an operation of a graph is done in; of which plan and at what cost is left to the caller.
+ExplainedNode formats_of(const Graph& graph, const Node& node, DType sums) {
+    const std::vector<Type> inputs = tensors_of(graph.input_types(node));
+    return {.op = std::string(node.op->name),
+            .name = {},
+            .pass = {},
+            .storage = formats_of(inputs),
+            .multiply = multiply_of(node, inputs),
+            .sum = sum_of(node, sums, inputs),
+            .output = formats_of(node.outputs),
+            .rule = rule_of(node),
+            .kernel = {},
+            .contracts = node.op->fuser == FuserClass::contraction};
+}
+
+/// Names of operands, numbers, counters and other shapes of the same are no work of a kernel.
+bool is_part(const Node& node) {
+    if (node.op->name == "cast") return true;
+    return !node.inputs.empty() && node.op->fuser != FuserClass::movement;
+}
+
+/// What a fused kernel does, in its order; the contraction, which its own line is about, apart.
+std::vector<ExplainedNode> parts_of(const Graph& body, NodeId contraction, const ExplainedNode& whole,
+                                    DType sums) {
+    std::vector<ExplainedNode> parts;
+    for (NodeId id = 0; id < static_cast<NodeId>(body.size()); ++id) {
+        const Node& node = body.node(id);
+        if (id == contraction || !is_part(node)) continue;
+        ExplainedNode part = formats_of(body, node, sums);
+        part.name = whole.name;
+        part.pass = whole.pass;
+        parts.push_back(std::move(part));
+    }
+    return parts;
+}
+
+/// What an operation that multiplies inside of itself (attention, the joint loss) multiplies and adds in: its
+/// kernel's name says it, as "attention bf16*bf16+f32 amx" does. Otherwise nothing changes.
+void read_products(ExplainedNode& node) {
+    const std::size_t times = node.kernel.find('*'), plus = node.kernel.find('+', times);
+    if (times == std::string::npos || plus == std::string::npos) return;
+    const std::size_t start = node.kernel.rfind(' ', times) + 1;
+    node.contracts = true;
+    node.multiply = node.kernel.substr(start, times - start);
+    node.sum = node.kernel.substr(plus + 1, node.kernel.find(' ', plus) - plus - 1);
+}
+
+/// A contraction with a tail is explained as the contraction that it is; other fused kernels as a whole.
+ExplainedNode explain_node(const Graph& graph, const PlannedNode& planned) {
+    const Node& node = graph.node(planned.node);
+    const Graph* body = node.op->name == "fused" ? &node.attributes.body("body").graph() : nullptr;
+    const NodeId contraction = body ? contraction_of(*body) : -1;
+    ExplainedNode explained = contraction >= 0 ? formats_of(*body, body->node(contraction), planned.sums)
+                                               : formats_of(graph, node, planned.sums);
+    explained.name = node.origin.scope;
+    explained.pass = std::string(name_of(node.origin.stage));
+    explained.output = formats_of(node.outputs);
+    explained.kernel = planned.kernel;
+    explained.bytes = planned.cost.bytes;
+    explained.flops = planned.cost.flops;
+    if (node.op->fuser == FuserClass::opaque && !body) read_products(explained);
+    if (!body) return explained;
+    explained.parts = parts_of(*body, contraction, explained, planned.sums);
+    if (contraction >= 0) {
+        explained.rule = rule_of(node);
+        return explained;
+    }
+    explained.rule = "its parts'";
+    for (const ExplainedNode& part : explained.parts)
+        if (!part.sum.empty()) explained.sum = part.sum;
+    return explained;
+}
+
+ExplainedCast cast_of(const Graph& graph, const PlannedNode& planned) {
+    const Node& node = graph.node(planned.node);
+    return {.name = node.origin.scope,
+            .pass = std::string(name_of(node.origin.stage)),
+            .from = std::string(name_of(graph.type(node.inputs[0]).dtype)),
+            .to = std::string(name_of(node.outputs[0].dtype)),
+            .rule = rule_of(node),
+            .bytes = planned.cost.bytes};
+}
+
+/// An update that keeps a copy rounds the parameter, too.
+ExplainedCast copy_of(const Node& node) {
+    return {.name = node.origin.scope,
+            .pass = std::string(name_of(node.origin.stage)),
+            .from = std::string(name_of(node.outputs[0].dtype)),
+            .to = std::string(name_of(node.outputs.back().dtype)),
+            .rule = rule_of(node),
+            .bytes = node.outputs.back().bytes()};
+}
+
 }  // namespace
 
-Explanation explain(const Plan& plan, const Policy& policy) {
+Explanation explain(const Plan& plan, const PipelineOptions& pipeline) {
     Explanation explanation;
-    explanation.policy = policy.name;
+    explanation.policy = pipeline.policy.name;
+    explanation.passes = chosen_passes(pipeline);
     explanation.memory = memory_at_peak(plan);
     for (const PlannedNode& planned : plan.nodes()) {
         const Node& node = plan.graph().node(planned.node);
-        const Graph* body = node.op->name == "fused" ? &node.attributes.body("body").graph() : nullptr;
-        const NodeId contraction = body ? contraction_of(*body) : -1;
-        // A contraction with a tail is explained as the contraction that it is.
-        const Node& core = contraction >= 0 ? body->node(contraction) : node;
-        const std::vector<Type> inputs =
-            tensors_of(contraction >= 0 ? body->input_types(core) : plan.graph().input_types(node));
-        const std::string pass(name_of(node.origin.stage));
         if (node.op->name == "cast") {
-            explanation.casts.push_back({.name = node.origin.scope,
-                                         .pass = pass,
-                                         .from = std::string(name_of(inputs[0].dtype)),
-                                         .to = std::string(name_of(node.outputs[0].dtype)),
-                                         .rule = rule_of(node),
-                                         .bytes = planned.cost.bytes});
+            explanation.casts.push_back(cast_of(plan.graph(), planned));
             continue;
         }
-        // An update that keeps a copy rounds the parameter, too.
         if (node.op->takes_copy(node.inputs.size(), node.attributes))
-            explanation.casts.push_back({.name = node.origin.scope,
-                                         .pass = pass,
-                                         .from = std::string(name_of(node.outputs[0].dtype)),
-                                         .to = std::string(name_of(node.outputs.back().dtype)),
-                                         .rule = rule_of(node),
-                                         .bytes = node.outputs.back().bytes()});
-        explanation.nodes.push_back({.op = std::string(core.op->name),
-                                     .name = node.origin.scope,
-                                     .pass = pass,
-                                     .storage = formats_of(inputs),
-                                     .multiply = multiply_of(core, inputs),
-                                     .sum = sum_of(core, planned, inputs),
-                                     .output = formats_of(node.outputs),
-                                     .rule = rule_of(node),
-                                     .kernel = planned.kernel,
-                                     .bytes = planned.cost.bytes,
-                                     .flops = planned.cost.flops});
+            explanation.casts.push_back(copy_of(node));
+        explanation.nodes.push_back(explain_node(plan.graph(), planned));
     }
     return explanation;
 }
@@ -123,9 +192,12 @@ std::string Explanation::title() const {
     return fmt::format("{} at {}, policy {}: {}", model.name, model.examples, policy, of);
 }
 
+std::string Explanation::passes_text() const {
+    return passes.empty() ? "no optional pass" : fmt::format("passes: {}", fmt::join(passes, ", "));
+}
+
 std::string arithmetic_of(const ExplainedNode& node) {
-    if (node.op == "matmul" || node.op == "quantized_matmul")
-        return node.multiply + "*" + node.multiply + "+" + node.sum;
+    if (node.contracts) return node.multiply + "*" + node.multiply + "+" + node.sum;
     return node.multiply.empty() ? "-" : node.multiply;
 }
 

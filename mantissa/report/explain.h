@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/passes/autocast.h"
 #include "mantissa/passes/pass_refusal.h"
+#include "mantissa/passes/pipeline.h"
 #include "mantissa/report/memory.h"
 #include "mantissa/report/reported_model.h"
 #include "mantissa/report/roofline.h"
@@ -24,8 +24,12 @@ struct ExplainedNode {
     std::string output;    ///< of the outputs
     std::string rule;
     std::string kernel;
+    bool contracts = false;  ///< whether what it does is to multiply matrices, as attention does, too
     std::int64_t bytes = 0;  ///< read and written once each
     std::int64_t flops = 0;
+    /// Of a fused kernel: the operations in it, casts too, in their order; of a contraction with a tail those
+    /// of the tail. Their values stay in registers, so they have no bytes, FLOPs and kernels of their own.
+    std::vector<ExplainedNode> parts = {};
 };
 
 struct ExplainedCast {
@@ -37,23 +41,26 @@ struct Explanation {
     ReportedModel model;
     std::string policy;
     std::string of = "one training step";
-    std::vector<ExplainedNode> nodes;  ///< in the order in which they run, casts apart
+    std::vector<std::string> passes = {};  ///< the optional ones that ran
+    std::vector<ExplainedNode> nodes;      ///< in the order in which they run, casts apart
     std::vector<ExplainedCast> casts;
     std::vector<PassRefusal> refused;  ///< what the passes left as it was, and why
     MemoryAtPeak memory = {};
 
     /// "gpt2-tiny at 4 x 256 tokens, policy bf16: one training step".
     std::string title() const;
+    /// "passes: simplify, fuse".
+    std::string passes_text() const;
 };
 
-/// `model` and `refused` are left to the caller.
-Explanation explain(const Plan& plan, const Policy& policy);
+/// `pipeline`: what the plan's graph was built with. `model` and `refused` are left to the caller.
+Explanation explain(const Plan& plan, const PipelineOptions& pipeline);
 
 /// "bf16*bf16+f32" for a contraction; the format it computes in for all else; "-" where nothing is computed.
 std::string arithmetic_of(const ExplainedNode& node);
 
-/// For people: a line for each kind of operation (or for each node), the casts, totals by arithmetic, what
-/// passes left as it was, and the memory.
+/// For people: a line for each kind of operation (or for each node), below fused kernels their parts; the
+/// casts, totals by arithmetic, what passes left as it was, and the memory.
 enum class Detail : std::uint8_t { kinds, nodes };
 std::string explain_table(const Explanation& explanation, Detail detail);
 
@@ -65,8 +72,8 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
 /// docs/json.md describes every member.
 std::string explain_json(const Explanation& explanation);
 
-/// Where two policies treat the same operation of the same model differently, and the casts that one of them
-/// has alone.
+/// Where two policies treat the same operation of the same model differently, the operations that one of them
+/// has alone, and how many casts. Operations are the same by pass, name and scope, in their order.
 std::string explain_difference(const Explanation& first, const Explanation& second);
 
 }  // namespace mantissa

@@ -47,10 +47,15 @@ std::string totals(const Explanation& explanation) {
 
 std::string kinds(const Explanation& explanation) {
     std::vector<html::Row> rows;
-    for (const ExplainedKind& kind : kinds_of(explanation.nodes))
+    for (const ExplainedKind& kind : kinds_of(explanation.nodes)) {
         rows.push_back({kind.node.op, kind.node.pass, fmt::format("{}", kind.count), kind.node.storage,
                         arithmetic_of(kind.node), or_dash(kind.node.sum), kind.node.output,
                         gigas(kind.node.flops), megas(kind.node.bytes), kind.node.rule});
+        for (const PartKind& part : part_kinds_of(kind.node))
+            rows.push_back({"in it", "", "", part.part.storage, arithmetic_of(part.part),
+                            or_dash(part.part.sum), part.part.output, "", "",
+                            part.part.rule + ": " + part.ops});
+    }
     return "<h2>Operations by kind</h2>\n" +
            html::table(
                {"operation", "pass", "nodes", "stored", "multiplied", "sum", "output", "GFLOP", "MB", "rule"},
@@ -78,9 +83,13 @@ std::string refusals(const Explanation& explanation) {
 
 std::string nodes(const Explanation& explanation) {
     std::vector<html::Row> rows;
-    for (const ExplainedNode& node : explanation.nodes)
+    for (const ExplainedNode& node : explanation.nodes) {
         rows.push_back({node.name, node.op, node.pass, node.storage, arithmetic_of(node), or_dash(node.sum),
                         node.output, gigas(node.flops), megas(node.bytes), node.rule, node.kernel});
+        for (const ExplainedNode& part : node.parts)
+            rows.push_back({"", "in it: " + part.op, "", part.storage, arithmetic_of(part), or_dash(part.sum),
+                            part.output, "", "", part.rule, ""});
+    }
     return fmt::format(
                "<h2>Every operation</h2>\n<details><summary>{} operations, in the order in which they run"
                "</summary>\n",
@@ -97,8 +106,9 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
                          const std::string& command) {
     std::string body =
         "<p>What each operation is stored, multiplied and summed in, and the rule that chose it, read off "
-        "the plan that runs. Times are in the roofline, where one was measured.</p>\n" +
-        totals(explanation) + kinds(explanation) + casts(explanation) + refusals(explanation);
+        "the plan that runs. Times are in the roofline, where one was measured.</p>\n<p class='note'>" +
+        html::escaped(explanation.passes_text()) + "</p>\n" + totals(explanation) + kinds(explanation) +
+        casts(explanation) + refusals(explanation);
     if (roofline) body += "<h2>Roofline</h2>\n" + roofline_section(*roofline);
     return html::page(explanation.title(), body + nodes(explanation) + html::footer(command));
 }

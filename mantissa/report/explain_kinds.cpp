@@ -1,16 +1,65 @@
 #include "mantissa/report/explain_kinds.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <tuple>
 
 namespace mantissa::inline v0 {
 
+std::vector<PartKind> part_kinds_of(const ExplainedNode& node) {
+    using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
+    struct Ops {
+        const ExplainedNode* first;
+        std::vector<std::pair<std::string, int>> counts;
+    };
+    std::map<Key, std::size_t> known;
+    std::vector<Ops> kinds;
+    for (const ExplainedNode& part : node.parts) {
+        const auto [entry, is_new] = known.try_emplace(
+            {part.storage, arithmetic_of(part), part.sum, part.output, part.rule}, kinds.size());
+        if (is_new) kinds.push_back({&part, {}});
+        auto& counts = kinds[entry->second].counts;
+        const auto same = std::find_if(counts.begin(), counts.end(),
+                                       [&](const auto& count) { return count.first == part.op; });
+        if (same == counts.end())
+            counts.emplace_back(part.op, 1);
+        else
+            ++same->second;
+    }
+    std::vector<PartKind> parts;
+    for (const Ops& kind : kinds) {
+        std::string ops;
+        for (const auto& [op, count] : kind.counts)
+            ops += fmt::format("{}{}{}", ops.empty() ? "" : ", ", op,
+                               count == 1 ? "" : fmt::format(" ({})", count));
+        parts.push_back({*kind.first, std::move(ops)});
+    }
+    return parts;
+}
+
+namespace {
+
+/// By what fused kernels differ.
+std::string parts_text(const ExplainedNode& node) {
+    std::string text;
+    for (const ExplainedNode& part : node.parts)
+        text += fmt::format("{} {} {} {} {};", part.op, part.storage, arithmetic_of(part), part.output,
+                            part.rule);
+    return text;
+}
+
+}  // namespace
+
 std::vector<ExplainedKind> kinds_of(const std::vector<ExplainedNode>& nodes) {
-    using Key = std::tuple<std::string, std::string, std::string, std::string, std::string, std::string>;
+    using Key =
+        std::tuple<std::string, std::string, std::string, std::string, std::string, std::string, std::string>;
     std::vector<ExplainedKind> kinds;
     std::map<Key, std::size_t> known;
     for (const ExplainedNode& node : nodes) {
-        const Key key{node.pass, node.op, node.storage, arithmetic_of(node), node.output, node.rule};
+        const Key key{node.pass,   node.op,   node.storage,    arithmetic_of(node),
+                      node.output, node.rule, parts_text(node)};
         const auto [entry, is_new] = known.try_emplace(key, kinds.size());
         if (is_new) {
             kinds.push_back({node, 1});

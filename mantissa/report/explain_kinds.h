@@ -14,8 +14,17 @@ struct ExplainedKind {
     int count = 0;
 };
 
-/// Nodes that differ in nothing but their place in the model, in order of first use.
+/// Nodes that differ in nothing but their place in the model, in order of first use. Fused kernels are alike
+/// where their parts are.
 std::vector<ExplainedKind> kinds_of(const std::vector<ExplainedNode>& nodes);
+
+struct PartKind {
+    ExplainedNode part;  ///< the first of them
+    std::string ops;     ///< of all: "mul (3), add, rsqrt"
+};
+
+/// Parts of a fused kernel that are done in the same formats by the same rule, in order of first use.
+std::vector<PartKind> part_kinds_of(const ExplainedNode& node);
 
 struct CastKind {
     ExplainedCast cast;  ///< the first of them, with the bytes of all

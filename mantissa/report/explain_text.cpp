@@ -1,10 +1,7 @@
-// An explanation as a table, as JSON and as the difference of two.
+// An explanation as a table and as JSON.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <tuple>
 
 #include "mantissa/base/version.h"
 #include "mantissa/report/explain.h"
@@ -27,6 +24,16 @@ std::string line(const ExplainedNode& node, const std::string& name, int count) 
                        node.sum.empty() ? "-" : node.sum, node.output,
                        fmt::format("{:.3f}", gigaflops(node.flops)),
                        fmt::format("{:.2f}", megabytes(node.bytes)), node.rule);
+}
+
+/// What is in a fused kernel, below its line.
+std::string part_lines(const ExplainedNode& node) {
+    std::string text;
+    for (const PartKind& kind : part_kinds_of(node))
+        text += fmt::format(row, "  in it", "", "", kind.part.storage, arithmetic_of(kind.part),
+                            kind.part.sum.empty() ? "-" : kind.part.sum, kind.part.output, "", "",
+                            kind.part.rule + ": " + kind.ops);
+    return text;
 }
 
 std::string cast_lines(const std::vector<ExplainedCast>& casts) {
@@ -90,16 +97,40 @@ nlohmann::ordered_json memory_json(const MemoryAtPeak& memory) {
     return json;
 }
 
+/// What is said of a node and of a part of a fused one alike.
+nlohmann::ordered_json formats_json(const ExplainedNode& node) {
+    return {{"op", node.op},
+            {"name", node.name},
+            {"pass", node.pass},
+            {"storage", node.storage},
+            {"multiply", or_null(node.multiply)},
+            {"sum", or_null(node.sum)},
+            {"output", node.output},
+            {"rule", node.rule}};
+}
+
+nlohmann::ordered_json node_json(const ExplainedNode& node) {
+    nlohmann::ordered_json json = formats_json(node);
+    json["kernel"] = node.kernel;
+    json["bytes"] = node.bytes;
+    json["flops"] = node.flops;
+    if (node.parts.empty()) return json;
+    json["parts"] = nlohmann::ordered_json::array();
+    for (const ExplainedNode& part : node.parts) json["parts"].push_back(formats_json(part));
+    return json;
+}
+
 }  // namespace
 
 std::string explain_table(const Explanation& explanation, Detail detail) {
-    std::string text = explanation.title() + "\n\n" + header();
+    std::string text = explanation.title() + "\n" + explanation.passes_text() + "\n\n" + header();
     if (detail == Detail::kinds)
         for (const ExplainedKind& kind : kinds_of(explanation.nodes))
-            text += line(kind.node, kind.node.op, kind.count);
+            text += line(kind.node, kind.node.op, kind.count) + part_lines(kind.node);
     else
         for (const ExplainedNode& node : explanation.nodes)
-            text += line(node, node.op, 1) + fmt::format("    {}, {}\n", node.name, node.kernel);
+            text += line(node, node.op, 1) + part_lines(node) +
+                    fmt::format("    {}, {}\n", node.name, node.kernel);
     return text + "\n" + cast_lines(explanation.casts) + "\n" + totals(explanation) + "\n" +
            refusal_lines(explanation.refused) + memory_table(explanation.memory);
 }
@@ -112,20 +143,11 @@ std::string explain_json(const Explanation& explanation) {
                                    {"policy", explanation.policy},
                                    {"batch", explanation.model.batch},
                                    {"sequence", explanation.model.units_per_example},
+                                   {"of", explanation.of},
+                                   {"passes", explanation.passes},
                                    {"nodes", nlohmann::ordered_json::array()},
                                    {"casts", nlohmann::ordered_json::array()}};
-    for (const ExplainedNode& node : explanation.nodes)
-        json["nodes"].push_back({{"op", node.op},
-                                 {"name", node.name},
-                                 {"pass", node.pass},
-                                 {"storage", node.storage},
-                                 {"multiply", or_null(node.multiply)},
-                                 {"sum", or_null(node.sum)},
-                                 {"output", node.output},
-                                 {"rule", node.rule},
-                                 {"kernel", node.kernel},
-                                 {"bytes", node.bytes},
-                                 {"flops", node.flops}});
+    for (const ExplainedNode& node : explanation.nodes) json["nodes"].push_back(node_json(node));
     for (const ExplainedCast& cast : explanation.casts)
         json["casts"].push_back({{"name", cast.name},
                                  {"pass", cast.pass},
@@ -141,34 +163,6 @@ std::string explain_json(const Explanation& explanation) {
                                    {"reason", refusal.reason}});
     json["memory"] = memory_json(explanation.memory);
     return json.dump(2) + "\n";
-}
-
-std::string explain_difference(const Explanation& first, const Explanation& second) {
-    // Without their casts two policies run the same operations in the same order.
-    using Key = std::tuple<std::string, std::string, std::string, std::string>;
-    std::vector<Key> order;
-    std::map<Key, int> counts;
-    const std::size_t common = std::min(first.nodes.size(), second.nodes.size());
-    for (std::size_t i = 0; i < common; ++i) {
-        const ExplainedNode &a = first.nodes[i], &b = second.nodes[i];
-        const auto formats = [](const ExplainedNode& node) {
-            return fmt::format("{} -> {} -> {}", node.storage, arithmetic_of(node), node.output);
-        };
-        if (formats(a) == formats(b)) continue;
-        const Key key{a.pass, a.op, formats(a), formats(b)};
-        if (counts[key]++ == 0) order.push_back(key);
-    }
-    std::string text = fmt::format("{} at {}: what {} and {} do differently\n\n", first.model.name,
-                                   first.model.examples, first.policy, second.policy);
-    text += fmt::format("{:<20} {:<9} {:>6}  {:<32} {}\n", "operation", "pass", "nodes", first.policy,
-                        second.policy);
-    for (const Key& key : order)
-        text += fmt::format("{:<20} {:<9} {:>6}  {:<32} {}\n", std::get<1>(key), std::get<0>(key),
-                            counts[key], std::get<2>(key), std::get<3>(key));
-    if (order.empty()) text += "nothing\n";
-    if (first.nodes.size() != second.nodes.size())
-        text += fmt::format("operations besides casts: {} and {}\n", first.nodes.size(), second.nodes.size());
-    return text + fmt::format("casts: {} and {}\n", first.casts.size(), second.casts.size());
 }
 
 }  // namespace mantissa

@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/passes/plan_memory.h"
+#include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/median.h"
 #include "mantissa/report/unit_peak.h"
 
@@ -99,9 +100,21 @@ double median_deviation(std::vector<double> values) {
     return median(values);
 }
 
-/// Memory in which the copy bandwidth is measured: well beyond any cache.
-std::int64_t scratch_bytes_for(const Target& target) {
-    return std::max<std::int64_t>(std::int64_t{64} << 20, 4 * target.l3_bytes);
+/// The beginning of other memory, which must live longer.
+class PartOfMemory final : public DeviceMemory {
+  public:
+    PartOfMemory(DeviceMemory& whole, std::size_t bytes) : whole_(whole), bytes_(bytes) {}
+    std::byte* data() const override { return whole_.data(); }
+    std::size_t size() const override { return bytes_; }
+
+  private:
+    DeviceMemory& whole_;
+    std::size_t bytes_;
+};
+
+/// Memory that measuring copies takes beside an arena: none where the arena is large enough for it.
+std::int64_t scratch_beside(std::int64_t arena, const Target& target) {
+    return arena >= copy_scratch_bytes(target) ? 0 : copy_scratch_bytes(target);
 }
 
 /// A rung that ran on other kernels than its own is no measurement of it.
@@ -192,7 +205,6 @@ class LadderRun {
     }
 
     void allocate(std::vector<PlannedRung> planned) {
-        report_.scratch_bytes = scratch_bytes_for(device_.target());
         report_.process_bytes = resident_memory();
         std::vector<const TrainingPlan*> plans;
         for (const PlannedRung& each : planned) {
@@ -202,7 +214,18 @@ class LadderRun {
         memory_ = allocate_training_memory(plans);
         for (PlannedRung& each : planned)
             rungs_.push_back({each.rung, Trainer(std::move(each.plan), memory_)});
-        scratch_ = device_.allocate(static_cast<std::size_t>(report_.scratch_bytes), "bandwidth measurement");
+        prepare_scratch();
+    }
+
+    /// Between steps nothing in the arena is needed any more.
+    void prepare_scratch() {
+        report_.scratch_bytes =
+            scratch_beside(static_cast<std::int64_t>(memory_->arena->size()), device_.target());
+        const auto bytes = static_cast<std::size_t>(copy_scratch_bytes(device_.target()));
+        if (report_.scratch_bytes == 0)
+            scratch_ = std::make_unique<PartOfMemory>(*memory_->arena, bytes);
+        else
+            scratch_ = device_.allocate(bytes, "bandwidth measurement");
     }
 
     StepResult step(RunningRung& running, std::int64_t index, Profile* profile = nullptr) {
@@ -235,12 +258,7 @@ class LadderRun {
         measure_peaks();
     }
 
-    void measure_peaks() {
-        const Peaks now = device_.measure_peaks(*scratch_);
-        report_.peaks.f32_fma = std::max(report_.peaks.f32_fma, now.f32_fma);
-        report_.peaks.bf16_matrix = std::max(report_.peaks.bf16_matrix, now.bf16_matrix);
-        report_.peaks.copy = std::max(report_.peaks.copy, now.copy);
-    }
+    void measure_peaks() { report_.peaks = larger_of(report_.peaks, device_.measure_peaks(*scratch_)); }
 
     void compare_losses() const {
         const RunningRung& first = rungs_.front();
@@ -256,11 +274,27 @@ class LadderRun {
     }
 
     void report() {
+        settle_peaks();
         report_.target = device_.target();
         const TrainingPlan& plan = rungs_.front().trainer.plan();
         report_.model = reported(plan.model(), plan.facts(), plan.options().batch);
         report_.optimizer = plan.options().optimizer.name;
         for (const RunningRung& running : rungs_) report_.rungs.push_back(report_of(running));
+    }
+
+    /// What ran faster than a peak is a better measurement of it, so that no share exceeds 1.
+    void settle_peaks() {
+        Peaks& peaks = report_.peaks;
+        const Peaks known = options_.known_peaks;
+        if (known.f32_fma > peaks.f32_fma || known.bf16_matrix > peaks.bf16_matrix || known.copy > peaks.copy)
+            report_.known_from = options_.known_from;
+        peaks = larger_of(peaks, known);
+        for (const RunningRung& running : rungs_) {
+            const TrainingPlan& plan = running.trainer.plan();
+            const double reached = plan.flops_per_step() / median(running.seconds);
+            const double peak = peak_of(plan.step().kernels_of("matmul"));
+            if (reached > peak) (peak == peaks.f32_fma ? peaks.f32_fma : peaks.bf16_matrix) = reached;
+        }
     }
 
     RungReport report_of(const RunningRung& running) const {
@@ -329,14 +363,15 @@ std::vector<std::string> default_rungs(const Target& target) {
 
 std::int64_t largest_batch(Device& device, const LadderOptions& options) {
     for (std::int64_t batch : {4, 2}) {
-        std::int64_t needed = 0;
+        std::int64_t needed = 0, arena = 0;
         for (const std::string& name : options.rungs) {
             TrainerOptions trainer = options_of(find_rung(name), options.trainer);
             trainer.batch = batch;
-            needed =
-                std::max(needed, TrainingPlan(device, options.model, std::move(trainer)).memory().total());
+            const MemoryUse memory = TrainingPlan(device, options.model, std::move(trainer)).memory();
+            needed = std::max(needed, memory.total());
+            arena = std::max(arena, memory.arena);
         }
-        if (needed + scratch_bytes_for(device.target()) <= available_memory()) return batch;
+        if (needed + scratch_beside(arena, device.target()) <= available_memory()) return batch;
     }
     return 1;
 }

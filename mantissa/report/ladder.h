@@ -30,6 +30,8 @@ struct LadderOptions {
     std::int64_t steps = 5;    ///< of training, from the seed, whose losses are compared
     std::int64_t repeats = 3;  ///< steps of each rung that are timed, after those
     double learning_rate = 3e-4;
+    Peaks known_peaks = {};                                 ///< of this machine, measured earlier
+    std::string known_from = {};                            ///< in words, as in "kept in FILE"
     std::function<void(const std::string&)> progress = {};  ///< called with what is being done
 };
 
@@ -62,11 +64,12 @@ struct SkippedRung {
 
 struct LadderReport {
     Target target;
-    Peaks peaks;  ///< the largest of those measured between the timed steps
+    Peaks peaks;  ///< the largest of those measured between the timed steps, and of those known before
+    std::string known_from = {};  ///< where the latter come from; empty where those measured here are larger
     ReportedModel model;
     std::string optimizer;
     MemoryUse memory;                ///< of the largest rung
-    std::int64_t scratch_bytes = 0;  ///< for measuring the copy bandwidth
+    std::int64_t scratch_bytes = 0;  ///< for measuring copies, where the arena is too small for it
     std::int64_t process_bytes = 0;  ///< resident before anything was allocated: program, text, plans
     std::vector<RungReport> rungs;
     std::vector<SkippedRung> skipped;

@@ -60,7 +60,10 @@ std::string ladder_table(const LadderReport& report) {
     text += fmt::format("{}, {}, {} threads\n", report.target.name, report.target.isa, report.target.threads);
     if (!report.target.cannot_compile.empty())
         text += fmt::format("without the rungs from compiled on: {}\n", report.target.cannot_compile);
-    text += fmt::format("peaks measured between the steps: {}\n\n", peaks_line(report.peaks));
+    text +=
+        fmt::format("peaks measured between the steps{}: {}\n\n",
+                    report.known_from.empty() ? "" : fmt::format(", or earlier and {}", report.known_from),
+                    peaks_line(report.peaks));
     text += fmt::format("{:<9} {:>9} {:>7} {:>10} {:>8} {:>7} {:>7} {:>7} {:>9} {:>8}  {}\n", "rung",
                         "ms/step", "+-", report.model.unit + "/s", "speed-up", "step", "MFU", "of unit",
                         "memory", "build", "loss");
@@ -85,9 +88,13 @@ std::string ladder_table(const LadderReport& report) {
     }
     text += fmt::format(
         "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs + "
-        "{:.1f} to measure copies + {:.1f} the program and its text\n",
+        "{:.1f} the program and its text{}\n",
         megabytes(report.planned_bytes()), megabytes(report.memory.state), megabytes(report.memory.arena),
-        megabytes(report.memory.inputs), megabytes(report.scratch_bytes), megabytes(report.process_bytes));
+        megabytes(report.memory.inputs), megabytes(report.process_bytes),
+        report.scratch_bytes == 0 ? ""
+                                  : fmt::format(" + {:.1f} to measure the peak of copying, which training "
+                                                "does not need",
+                                                megabytes(report.scratch_bytes)));
     return text;
 }
 

@@ -44,7 +44,10 @@ struct LintProbe {
 struct LintMeasurement {
     double ugly_milliseconds = 0;  ///< medians, forward and backward
     double nice_milliseconds = 0;
-    double gain = 1;  ///< above 1: the nice size is faster
+    double gain = 1;   ///< above 1: the nice size is faster
+    double noise = 0;  ///< how far from 1 a gain may lie that is none, by how much the turns differ
+
+    bool gains() const { return gain > 1 + noise; }
 };
 
 struct LintFinding {
@@ -55,6 +58,9 @@ struct LintFinding {
     std::string note;                ///< what else the change means; may be empty
     LintProbe ugly, nice;
     std::optional<LintMeasurement> measured = {};
+
+    /// Whether nothing is gained by changing it: measured, and within the noise.
+    bool harmless() const { return measured && !measured->gains(); }
 };
 
 /// Sizes in the forward pass of a model that break a rule, in the order of the rules. Attention counts where
@@ -62,8 +68,14 @@ struct LintFinding {
 std::vector<LintFinding> lint(const Graph& graph, const Target& target);
 
 /// Times the work of a finding at both sizes in turns. Contractions with at most 512 rows, since more rows
-/// repeat what these show. Throws UserError if there is not enough memory.
+/// repeat what these show. The gain is the median over the turns. Throws UserError if there is not enough
+/// memory.
 LintMeasurement measure_lint(Device& device, const LintFinding& finding, int repeats);
+
+/// The measurement that such times of the turns make, in milliseconds; `arithmetic`: the FLOPs of the nice
+/// size over those of the ugly one, where the gain is for the same arithmetic, else 1.
+LintMeasurement measurement_of(const std::vector<double>& ugly, const std::vector<double>& nice,
+                               double arithmetic);
 
 struct LintReport {
     ReportedModel model;

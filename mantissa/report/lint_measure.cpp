@@ -124,6 +124,20 @@ LintProbe shortened(LintProbe probe, const LintProbe& other) {
 
 }  // namespace
 
+LintMeasurement measurement_of(const std::vector<double>& ugly, const std::vector<double>& nice,
+                               double arithmetic) {
+    // Two hundredths: what the clock and the place of the memory make of the same work in two runs.
+    constexpr double least_noise = 0.02;
+    std::vector<double> gains, deviations;
+    for (std::size_t i = 0; i < ugly.size(); ++i) gains.push_back(ugly[i] / nice[i] * arithmetic);
+    LintMeasurement measurement{
+        .ugly_milliseconds = median(ugly), .nice_milliseconds = median(nice), .gain = median(gains)};
+    for (const double gain : gains) deviations.push_back(std::abs(gain - measurement.gain));
+    // The median of so few turns lies within about two median deviations of the truth.
+    measurement.noise = std::max(least_noise, 2 * median(deviations));
+    return measurement;
+}
+
 LintMeasurement measure_lint(Device& device, const LintFinding& finding, int repeats) {
     if (repeats < 1) throw UserError(fmt::format("repeats must be 1 or more, got {}", repeats));
     RunningProbe ugly(device, shortened(finding.ugly, finding.nice));
@@ -132,11 +146,8 @@ LintMeasurement measure_lint(Device& device, const LintFinding& finding, int rep
         ugly.run();
         nice.run();
     }
-    LintMeasurement measurement{.ugly_milliseconds = median(ugly.milliseconds()),
-                                .nice_milliseconds = median(nice.milliseconds())};
-    measurement.gain = measurement.ugly_milliseconds / measurement.nice_milliseconds;
-    if (finding.rule->gain == LintGain::arithmetic) measurement.gain *= nice.flops() / ugly.flops();
-    return measurement;
+    const double arithmetic = finding.rule->gain == LintGain::arithmetic ? nice.flops() / ugly.flops() : 1.0;
+    return measurement_of(ugly.milliseconds(), nice.milliseconds(), arithmetic);
 }
 
 }  // namespace mantissa

@@ -19,9 +19,10 @@ std::string places(const std::vector<std::string>& where) {
 std::string measurement_text(const LintFinding& finding) {
     if (!finding.measured) return "not measured";
     const LintMeasurement& measured = *finding.measured;
-    return fmt::format("{:.1f} ms -> {:.1f} ms, gain {:.3f}x{}", measured.ugly_milliseconds,
+    return fmt::format("{:.1f} ms -> {:.1f} ms, gain {:.3f}x{}{}", measured.ugly_milliseconds,
                        measured.nice_milliseconds, measured.gain,
-                       finding.rule->gain == LintGain::arithmetic ? " for the same arithmetic" : "");
+                       finding.rule->gain == LintGain::arithmetic ? " for the same arithmetic" : "",
+                       measured.gains() ? "" : fmt::format(", noise {:.3f}", measured.noise));
 }
 
 /// Text in lines of at most 100 characters, each behind an indentation.
@@ -37,21 +38,38 @@ std::string wrapped(std::string_view text) {
     return lines + fmt::format("    {}\n", text);
 }
 
+std::string heading() {
+    return fmt::format("{:<12} {:>8} {:>8}  {:<40} {}\n", "size", "is", "make it", "where",
+                       "forward and backward there, medians in turns");
+}
+
+std::string finding_line(const LintFinding& finding) {
+    return fmt::format("{:<12} {:>8} {:>8}  {:<40} {}\n", finding.rule->size, finding.extent,
+                       finding.change_to, places(finding.where), measurement_text(finding));
+}
+
+std::string finding_text(const LintFinding& finding) {
+    const std::string note = finding.note.empty() ? "" : fmt::format(" ({})", finding.note);
+    return finding_line(finding) +
+           wrapped(fmt::format("not a multiple of {}{}: {}", finding.multiple, note, finding.rule->why));
+}
+
 }  // namespace
 
 std::string lint_table(const LintReport& report) {
     std::string text =
         fmt::format("{}, {} a step, {}, on {} ({}, {} threads)\n", report.model.name, report.model.examples,
                     report.policy, report.target.name, report.target.isa, report.target.threads);
-    if (report.findings.empty()) return text + "no ugly size found\n";
-    text += fmt::format("\n{:<12} {:>8} {:>8}  {:<40} {}\n", "size", "is", "make it", "where",
-                        "forward and backward there, medians in turns");
-    for (const LintFinding& finding : report.findings) {
-        text += fmt::format("{:<12} {:>8} {:>8}  {:<40} {}\n", finding.rule->size, finding.extent,
-                            finding.change_to, places(finding.where), measurement_text(finding));
-        const std::string note = finding.note.empty() ? "" : fmt::format(" ({})", finding.note);
-        text += wrapped(fmt::format("not a multiple of {}{}: {}", finding.multiple, note, finding.rule->why));
-    }
+    std::vector<LintFinding> ugly, harmless;
+    for (const LintFinding& finding : report.findings)
+        (finding.harmless() ? harmless : ugly).push_back(finding);
+    if (ugly.empty()) text += "no ugly size found\n";
+    if (!ugly.empty()) text += "\n" + heading();
+    for (const LintFinding& finding : ugly) text += finding_text(finding);
+    if (harmless.empty()) return text;
+    text += "\nno multiples either, but changing them gains nothing here: within the noise of measuring\n" +
+            (ugly.empty() ? heading() : "");
+    for (const LintFinding& finding : harmless) text += finding_line(finding);
     return text;
 }
 
@@ -76,6 +94,8 @@ std::string lint_json(const LintReport& report) {
             entry["measured"] = {{"ugly_ms", finding.measured->ugly_milliseconds},
                                  {"nice_ms", finding.measured->nice_milliseconds},
                                  {"gain", finding.measured->gain},
+                                 {"noise", finding.measured->noise},
+                                 {"gains", finding.measured->gains()},
                                  {"by", finding.rule->gain == LintGain::result ? "result" : "arithmetic"}};
         json["findings"].push_back(std::move(entry));
     }

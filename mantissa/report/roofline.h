@@ -37,10 +37,21 @@ struct Roofline {
     double share_of(Bound bound) const;
 };
 
+/// One run of a plan: the seconds of each planned node, and of all.
+struct ProfiledStep {
+    Profile profile;
+    double wall_seconds = 0;
+};
+
+/// Of several runs of one plan the median of each time, so that one launch that was disturbed tells nothing.
+/// At least one run is needed.
+ProfiledStep median_step(const std::vector<ProfiledStep>& steps);
+
 /// `profile` holds the seconds of each planned node of one run that took `wall_seconds`.
 Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, double wall_seconds);
 
-/// A line for each operation, pass and kernel, longest first, and totals.
+/// A line for each operation, pass and kernel, longest first, and totals. What ran faster than copying memory
+/// allows found its data in a cache: that stands in place of a share above 100 %.
 std::string roofline_table(const Roofline& roofline);
 /// What a page shows of it: kernels under the roof, the step as a flame by pass, scope and operation, and the
 /// table.

@@ -104,7 +104,7 @@ TEST(AnyModel, IsLookedAtExplainedAndLinted) {
                                        {.f32_fma = 1e11, .bf16_matrix = 0, .copy = 1e10}, result.seconds);
         EXPECT_EQ(roof.entries.size(), trainer.plan().step().nodes().size());
 
-        Explanation explanation = explain(trainer.plan().step(), trainer.plan().options().pipeline.policy);
+        Explanation explanation = explain(trainer.plan().step(), trainer.plan().options().pipeline);
         explanation.model = reported(each.model, trainer.plan().facts(), 16);
         EXPECT_EQ(explanation.title(),
                   each.model.name + " at 16 " + each.model.unit + ", policy fp32: one training step");

@@ -42,7 +42,9 @@ TEST(Converge, EveryPrecisionAgreesWithFp32) {
     for (const ConvergedRun& run : report.runs) {
         EXPECT_EQ(run.losses.size(), 4u);
         EXPECT_LT(run.losses.back(), run.losses.front());
-        EXPECT_TRUE(run.agrees()) << run.policy << " by " << run.furthest;
+        EXPECT_TRUE(run.agrees()) << run.policy << " by " << run.difference;
+        EXPECT_EQ(run.mean, run.losses.back());  // of four steps the last is judged
+        EXPECT_EQ(run.difference, run.mean - report.runs[0].mean);
         EXPECT_EQ(run.scaled, run.policy == "fp16");
         if (&run == &report.runs.front()) continue;
         EXPECT_NE(run.losses, report.runs[0].losses) << run.policy;  // so they were computed differently
@@ -50,13 +52,35 @@ TEST(Converge, EveryPrecisionAgreesWithFp32) {
                                     report.runs[0].losses[static_cast<std::size_t>(run.furthest_step)]);
     }
     EXPECT_TRUE(where_to_look(report).empty());
+    EXPECT_EQ(report.averaged, 1);
+    EXPECT_TRUE(report.all_agree());
+    // Three trainings in FP32, of which the first is the one above.
+    EXPECT_EQ(report.spread.seeds, (std::vector<std::uint64_t>{1337, 1338, 1339}));
+    EXPECT_EQ(report.spread.means[0], report.runs[0].mean);
+    EXPECT_GT(report.spread.largest, 0);
+    EXPECT_EQ(report.runs[2].allowed, std::max(0.02, report.spread.largest));
+    EXPECT_EQ(report.runs[1].allowed, std::max(0.001, report.spread.largest));
+}
+
+TEST(Converge, OneSeedOrAToleranceTrainsNoOther) {
+    ConvergeOptions options = small({find_policy("fp32"), find_policy("tf32")});
+    options.seeds = 1;
+    const ConvergeReport one = converged(options);
+    EXPECT_EQ(one.spread.seeds.size(), 1u);
+    EXPECT_EQ(one.runs[1].allowed, 0.001);
+    EXPECT_NE(converge_table(one).find("fp32 was trained from one seed"), std::string::npos);
+    options.seeds = 3;
+    options.tolerance = 0.5;
+    const ConvergeReport told = converged(options);
+    EXPECT_EQ(told.spread.seeds.size(), 1u);
+    EXPECT_EQ(told.runs[1].allowed, 0.5);
 }
 
 TEST(Converge, SimulationsTrainAsTheFormatsDo) {
     const ConvergeReport report = converged(small(
         {find_policy("fp32"), find_policy("tf32"), simulated("tf32"), simulated("bf16"), simulated("fp16")}));
     for (const ConvergedRun& run : report.runs)
-        EXPECT_TRUE(run.agrees()) << run.policy << " by " << run.furthest;
+        EXPECT_TRUE(run.agrees()) << run.policy << " by " << run.difference;
     const auto device = make_cpu_device();
     if (device->target().bf16_unit != "amx") {
         // There TF32 is three products of BF16; elsewhere it is this rounding and nothing more.
@@ -64,7 +88,7 @@ TEST(Converge, SimulationsTrainAsTheFormatsDo) {
     }
     EXPECT_NE(report.runs[0].losses, report.runs[3].losses);
     EXPECT_EQ(report.runs[3].policy, "simulated bf16");
-    EXPECT_EQ(report.runs[3].tolerance, 0.02);
+    EXPECT_EQ(report.runs[3].allowed, std::max(0.02, report.spread.largest));
     EXPECT_TRUE(report.runs[4].scaled);
     EXPECT_GT(report.runs[4].loss_scale, 1);
 }
@@ -114,6 +138,9 @@ TEST(Converge, BadOptionsAreRefused) {
     ConvergeOptions no_steps = small({find_policy("fp32"), find_policy("bf16")});
     no_steps.steps = 0;
     EXPECT_EQ(says(no_steps), "steps must be 1 or more, got 0");
+    ConvergeOptions no_seed = small({find_policy("fp32"), find_policy("bf16")});
+    no_seed.seeds = 0;
+    EXPECT_EQ(says(no_seed), "seeds must be 1 or more, got 0");
 }
 
 ConvergeReport written_report() {
@@ -123,36 +150,90 @@ ConvergeReport written_report() {
         .seed = 7,
         .learning_rate = 0.001,
         .runs = {}};
-    report.runs = {
-        {.policy = "fp32", .losses = {3, 2, 1.5}},
-        {.policy = "bf16", .losses = {3, 2.25, 1.5}, .tolerance = 0.02, .furthest = 0.25, .furthest_step = 1},
-        {.policy = "fp16",
-         .losses = {3},
-         .gave_up = "infinite <gelu>",
-         .tolerance = 0.02,
-         .scaled = true,
-         .loss_scale = 256,
-         .skipped = 3,
-         .lost = 0.125}};
+    report.spread = {.seeds = {7, 8}, .means = {1.5, 1.53}, .largest = 0.03};
+    report.runs = {{.policy = "fp32", .losses = {3, 2, 1.5}, .mean = 1.5},
+                   {.policy = "bf16",
+                    .losses = {3, 2.25, 1.51},
+                    .mean = 1.51,
+                    .difference = 0.01,
+                    .allowed = 0.03,
+                    .furthest = 0.25,
+                    .furthest_step = 1},
+                   {.policy = "fp16",
+                    .losses = {3},
+                    .gave_up = "infinite <gelu>",
+                    .mean = 3,
+                    .difference = 1.5,
+                    .allowed = 0.03,
+                    .scaled = true,
+                    .loss_scale = 256,
+                    .skipped = 3,
+                    .lost = 0.125}};
     return report;
 }
 
-TEST(Converge, TableAndJsonHaveLossesAndTheLargestDifference) {
+TEST(Converge, TableAndJsonHaveLossesAndWhatWasHeldAgainstWhat) {
     const std::string table = converge_table(written_report());
     for (const char* part :
-         {"     1        2.00000        2.25000              -", "+0.250000        1      0.02",
-          "does not agree", "fp16 was given up: infinite <gelu>", "where to look for the fault",
-          "1. Try TF32", "It was not run here", "4. Look for underflow"})
+         {"     1        2.00000        2.25000              -",
+          "fp32 from the seeds 7, 8 ends at 1.50000, 1.53000: 0.030000 apart\n", "mean, last 1 ",
+          "bf16                 1.51000      +0.010000  0.030000              +0.250000        1",
+          "  agrees\n", "fp16 does not agree with fp32; bf16 does, by the last step's loss\n",
+          "fp16 was given up: infinite <gelu>", "where to look for the fault", "1. Try TF32",
+          "It was not run here", "4. Look for underflow"})
         EXPECT_NE(table.find(part), std::string::npos) << part << " is missing in\n" << table;
     const auto json = nlohmann::json::parse(converge_json(written_report()));
     EXPECT_EQ(json["command"], "numerics converge");
     EXPECT_EQ(json["runs"][1]["furthest"], 0.25);
     EXPECT_EQ(json["runs"][1]["furthest_step"], 1);
-    EXPECT_TRUE(json["runs"][0]["agrees"].get<bool>());
-    EXPECT_FALSE(json["runs"][1]["agrees"].get<bool>());
+    EXPECT_EQ(json["runs"][1]["difference"], 0.01);
+    EXPECT_EQ(json["runs"][1]["allowed"], 0.03);
+    EXPECT_EQ(json["spread"]["largest"], 0.03);
+    EXPECT_EQ(json["averaged"], 1);
+    EXPECT_FALSE(json["agree"].get<bool>());
+    EXPECT_TRUE(json["runs"][1]["agrees"].get<bool>());  // one step apart by 0.25 is no disagreement
+    EXPECT_FALSE(json["runs"][2]["agrees"].get<bool>());
     EXPECT_TRUE(json["runs"][0]["loss_scale"].is_null());
     EXPECT_EQ(json["runs"][2]["gave_up"], "infinite <gelu>");
     EXPECT_EQ(json["where_to_look"].size(), 4u);
+}
+
+TEST(Converge, TheConclusionDoesNotContradictTheVerdicts) {
+    ConvergeReport report = written_report();
+    const auto run = [](const std::string& policy, double difference) {
+        ConvergedRun made{.policy = policy, .losses = {2}};
+        made.difference = difference;
+        made.allowed = 0.02;
+        return made;
+    };
+    report.runs = {run("fp32", 0), run("tf32", 0.05), run("bf16", 0.01), run("fp16", 0.05)};
+    EXPECT_EQ(verdict(report), "tf32, fp16 do not agree with fp32; bf16 does, by the last step's loss");
+    std::string tf32 = where_to_look(report)[0];
+    EXPECT_EQ(tf32.find("more than 10 bits"), std::string::npos) << tf32;
+    EXPECT_NE(tf32.find("but bf16 does, which has no more bits of fraction"), std::string::npos) << tf32;
+    report.runs[2] = run("bf16", -0.05);
+    tf32 = where_to_look(report)[0];
+    EXPECT_NE(tf32.find("wants more than 10 bits"), std::string::npos) << tf32;
+    report.runs[1] = run("tf32", 0.001);
+    EXPECT_NE(where_to_look(report)[0].find("10 bits of fraction are enough"), std::string::npos);
+    report.averaged = 5;
+    EXPECT_EQ(verdict(report),
+              "bf16, fp16 do not agree with fp32; tf32 does, by the mean of the last 5 losses");
+    report.runs = {run("fp32", 0), run("bf16", 0.01)};
+    EXPECT_EQ(verdict(report), "all agree with fp32, by the mean of the last 5 losses");
+    EXPECT_TRUE(where_to_look(report).empty());
+}
+
+TEST(Converge, NoMoreLossesAreCalledAveragedThanWere) {
+    ConvergeOptions options = small({find_policy("fp32"), find_policy("bf16")});
+    options.steps = 20;
+    options.seeds = 1;
+    const ConvergeReport report = converged(options);
+    EXPECT_EQ(report.averaged, 5);
+    double sum = 0;
+    for (std::size_t i = 15; i < 20; ++i) sum += report.runs[1].losses[i];
+    EXPECT_DOUBLE_EQ(report.runs[1].mean, sum / 5);
+    EXPECT_NE(converge_table(report).find("mean, last 5"), std::string::npos);
 }
 
 TEST(Converge, ThePageHasCurvesAndEscapesNames) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/explain_kinds.h"
@@ -16,14 +17,16 @@
 namespace mantissa {
 namespace {
 
+/// With the passes of PipelineOptions, or those of these names.
 Explanation explained(const std::string& policy, const std::string& model = "gpt2-tiny",
-                      bool lay_out = false) {
+                      const std::vector<std::string>& passes = {"simplify"}) {
     const auto device = make_cpu_device({.threads = 1});
     Gpt2Training options{.model = nn::gpt2_config(model), .batch = 2, .sequence = 16};
     options.pipeline.policy = find_policy(policy);
-    options.pipeline.lay_out = lay_out;
+    choose_passes(options.pipeline, passes);
+    options.loss_scale = default_loss_scale(options.pipeline.policy);
     const TrainingPlan plan = gpt2_plan(*device, options);
-    Explanation explanation = explain(plan.step(), options.pipeline.policy);
+    Explanation explanation = explain(plan.step(), options.pipeline);
     explanation.model.name = model;
     return explanation;
 }
@@ -74,7 +77,7 @@ TEST(Explain, EachParameterIsRoundedOnceAStep) {
 TEST(Explain, WithDerivedStatesTheUpdateRoundsEachParameterOnce) {
     std::map<std::string, int> roundings;
     std::int64_t elements = 0;
-    for (const ExplainedCast& cast : explained("bf16", "gpt2-tiny", true).casts) {
+    for (const ExplainedCast& cast : explained("bf16", "gpt2-tiny", {"simplify", "lay_out"}).casts) {
         if (cast.rule != "copy, bf16 list: matmul") continue;
         EXPECT_EQ(cast.pass, "update");
         ++roundings[cast.name];
@@ -135,7 +138,7 @@ TEST(Explain, SaysWhatPassesLeftAndWhy) {
     options.pipeline.pad = true;
     options.pipeline.fuse = device->target().cannot_compile.empty();
     const TrainingPlan plan = gpt2_plan(*device, options);
-    Explanation explanation = explain(plan.step(), options.pipeline.policy);
+    Explanation explanation = explain(plan.step(), options.pipeline);
     explanation.refused = plan.refused();
     // Each kind of node that is no nest is refused by name; contractions, sources and the update never are.
     std::set<std::string> refused;
@@ -199,6 +202,113 @@ TEST(Explain, TheDifferenceOfTwoPoliciesNamesContractionsOnly) {
     EXPECT_EQ(text.find("layer_norm "), std::string::npos) << text;
     const std::string none = explain_difference(explained("bf16"), explained("bf16"));
     EXPECT_NE(none.find("nothing"), std::string::npos) << none;
+}
+
+TEST(Explain, TheDifferenceOfTwoPoliciesPairsOperationsByNameAndNamesTheLossScale) {
+    // FP16 has operations of the loss scale between those of BF16.
+    const Explanation bf16 = explained("bf16"), fp16 = explained("fp16");
+    ASSERT_NE(bf16.nodes.size(), fp16.nodes.size());
+    const std::string text = explain_difference(bf16, fp16);
+    EXPECT_NE(text.find("bf16 -> bf16*bf16+f32 -> bf16    f16 -> f16*f16+f32 -> f16"), std::string::npos)
+        << text;
+    EXPECT_NE(text.find("not there"), std::string::npos) << text;
+    EXPECT_EQ(text.find("\nadamw"), std::string::npos) << text;  // the same in both
+    std::int64_t alone = 0;
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        const bool one_side = line.find("not there") != std::string::npos;
+        if (one_side) alone += std::stol(line.substr(30));
+        if (one_side || line.find(" -> ") == std::string::npos) continue;
+        // What is paired is the same operation in FP16 where the other has BF16, and nothing else.
+        std::string in_bf16 = line.substr(39, 32);
+        in_bf16.erase(in_bf16.find_last_not_of(' ') + 1);
+        for (std::size_t at; (at = in_bf16.find("bf16")) != std::string::npos;) in_bf16.erase(at, 1);
+        EXPECT_EQ(in_bf16, line.substr(72)) << line;
+    }
+    EXPECT_GE(alone, static_cast<std::int64_t>(fp16.nodes.size() - bf16.nodes.size()));
+    // The other way round the same is said.
+    EXPECT_NE(explain_difference(fp16, bf16).find("not there\n"), std::string::npos);
+}
+
+/// All operations, those in fused kernels, too.
+std::vector<ExplainedNode> with_parts(const Explanation& explanation) {
+    std::vector<ExplainedNode> all;
+    for (const ExplainedNode& node : explanation.nodes) {
+        all.push_back(node);
+        all.insert(all.end(), node.parts.begin(), node.parts.end());
+    }
+    return all;
+}
+
+TEST(Explain, FusedKernelsAreListedWithTheirPartsAndTheirRules) {
+    const auto device = make_cpu_device({.threads = 1});
+    if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
+    const Explanation explanation =
+        explained("bf16", "gpt2-tiny", runnable_passes(device->target(), find_policy("bf16")));
+    int fused = 0, tails = 0;
+    for (const ExplainedNode& node : explanation.nodes) {
+        fused += node.op == "fused";
+        tails += node.op == "matmul" && !node.parts.empty();
+        if (node.op == "fused") {
+            EXPECT_FALSE(node.parts.empty()) << node.name;
+        }
+        if (node.op == "matmul") {
+            EXPECT_EQ(arithmetic_of(node), "bf16*bf16+f32") << node.name;
+        }
+        for (const ExplainedNode& part : node.parts) {
+            EXPECT_NE(part.op, "input");
+            EXPECT_FALSE(part.output.empty()) << part.op;
+            EXPECT_EQ(part.pass, node.pass);
+        }
+    }
+    EXPECT_GT(fused, 0);
+    EXPECT_GT(tails, 0);
+    // What multiplies inside of itself says in what.
+    for (const ExplainedNode& node : explanation.nodes)
+        if (node.op == "attention" || node.op == "attention_grad" || node.op == "linear_cross_entropy") {
+            EXPECT_TRUE(node.contracts) << node.kernel;
+            EXPECT_NE(node.kernel.find(arithmetic_of(node)), std::string::npos) << node.kernel;
+            EXPECT_EQ(node.sum, "f32");
+        }
+    // Each rule by which formats were chosen is there still, though its operation is in a kernel.
+    std::set<std::string> rules;
+    for (const ExplainedNode& node : with_parts(explanation)) rules.insert(node.rule);
+    for (const char* rule : {"f32 list: layer_norm", "bf16 list: matmul"})
+        EXPECT_TRUE(rules.contains(rule)) << rule;
+    const std::string table = explain_table(explanation, Detail::kinds);
+    EXPECT_NE(table.find("\n  in it "), std::string::npos) << table;
+    EXPECT_NE(table.find("f32 list: layer_norm: "), std::string::npos) << table;
+    EXPECT_NE(table.find("\npasses: match_attention, chunk_loss, simplify, pad, lay_out, fuse\n"),
+              std::string::npos)
+        << table;
+    const auto json = nlohmann::json::parse(explain_json(explanation));
+    EXPECT_EQ(json["passes"].size(), 6u);
+    std::size_t parts = 0;
+    for (const auto& node : json["nodes"])
+        if (node.contains("parts")) parts += node["parts"].size();
+    EXPECT_EQ(parts + explanation.nodes.size(), with_parts(explanation).size());
+    EXPECT_EQ(fault_of_page(explain_html(explanation, nullptr, "")), "");
+}
+
+TEST(Explain, LayersThatRunTheSameKernelAreOneLine) {
+    const auto device = make_cpu_device({.threads = 1});
+    if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
+    const Explanation explanation =
+        explained("bf16", "gpt2-tiny", runnable_passes(device->target(), find_policy("bf16")));
+    EXPECT_LT(kinds_of(explanation.nodes).size(), explanation.nodes.size() / 2);
+    // Kernels with other parts are no line of theirs.
+    std::set<std::string> listed;
+    int count = 0;
+    for (const ExplainedKind& kind : kinds_of(explanation.nodes)) {
+        count += kind.count;
+        if (kind.node.op != "fused") continue;
+        std::string parts = kind.node.pass + kind.node.storage + kind.node.output;
+        for (const ExplainedNode& part : kind.node.parts)
+            parts += " " + part.op + part.storage + part.output + part.rule;
+        EXPECT_TRUE(listed.insert(parts).second) << parts;
+    }
+    EXPECT_GT(listed.size(), 1u);
+    EXPECT_EQ(count, static_cast<int>(explanation.nodes.size()));
 }
 
 }  // namespace

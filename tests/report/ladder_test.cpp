@@ -8,6 +8,7 @@
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "tests/support/device_around.h"
 
 namespace mantissa {
 namespace {
@@ -53,6 +54,92 @@ TEST(Ladder, NicePadsAnUglyVocabularyAndKeepsTheLosses) {
     EXPECT_TRUE(json["rungs"][0]["padded"].empty());
     EXPECT_EQ(json["rungs"][1]["padded"],
               nlohmann::json::parse(R"([{"name": "wte.weight", "rows": 253, "padded_rows": 256}])"));
+}
+
+/// The table of a ladder of one rung beside peaks that are known before it.
+LadderReport with_known_peaks(Device& device, Peaks known) {
+    const std::vector<std::int32_t> text(500, 7);
+    const TokenStream stream(text);
+    const nn::Gpt2Config small{
+        .name = "small", .layers = 1, .heads = 2, .channels = 32, .vocabulary = 61, .context = 16};
+    LadderOptions options{.rungs = {"fp32"}, .model = nn::gpt2_model(small, 16), .trainer = {.batch = 2}};
+    options.known_peaks = known;
+    options.known_from = "kept in FILE";
+    return run_ladder(device, TextWindows(stream, stream.all(), 16, {.batch = 2}), options);
+}
+
+TEST(Ladder, SharesAreOfTheLargestPeakKnown) {
+    const auto device = make_cpu_device({.threads = 1});
+    const LadderReport alone = with_known_peaks(*device, {});
+    EXPECT_NE(ladder_table(alone).find("\npeaks measured between the steps: "), std::string::npos);
+    const LadderReport known = with_known_peaks(*device, {.f32_fma = 1e18, .bf16_matrix = 0, .copy = 1});
+    EXPECT_EQ(known.peaks.f32_fma, 1e18);
+    EXPECT_GT(known.peaks.copy, 1);
+    EXPECT_LT(known.rungs[0].mfu, 1e-3);
+    EXPECT_NE(ladder_table(known).find("\npeaks measured between the steps, or earlier and kept in FILE: "),
+              std::string::npos)
+        << ladder_table(known);
+}
+
+/// Measures peaks a thousand times too low.
+class Slow final : public testing::DeviceAround {
+  public:
+    Slow() : DeviceAround(make_cpu_device({.threads = 1})) {}
+    Peaks measure_peaks(DeviceMemory&) override { return {.f32_fma = 1e3, .bf16_matrix = 0, .copy = 1e3}; }
+};
+
+TEST(Ladder, NoShareExceedsOne) {
+    Slow device;
+    const LadderReport report = with_known_peaks(device, {});
+    EXPECT_DOUBLE_EQ(report.rungs[0].mfu, 1);
+    EXPECT_DOUBLE_EQ(report.rungs[0].share_of_unit_peak, 1);
+    EXPECT_GT(report.peaks.f32_fma, 1e3);
+}
+
+/// A machine whose caches are small.
+class SmallCaches final : public testing::DeviceAround {
+  public:
+    SmallCaches() : DeviceAround(make_cpu_device({.threads = 1})), target_(DeviceAround::target()) {
+        target_.l3_bytes = 0;
+    }
+    const Target& target() const override { return target_; }
+    Peaks measure_peaks(DeviceMemory& scratch) override {
+        measured_in = scratch.size();
+        return DeviceAround::measure_peaks(scratch);
+    }
+
+    std::size_t measured_in = 0;
+
+  private:
+    Target target_;
+};
+
+TEST(Ladder, CopiesAreMeasuredInTheArenaWhereItIsLargeEnough) {
+    SmallCaches device;
+    const LadderReport beside = with_known_peaks(device, {});
+    EXPECT_EQ(beside.scratch_bytes, 64 << 20);
+    EXPECT_NE(
+        ladder_table(beside).find("+ 67.1 to measure the peak of copying, which training does not need"),
+        std::string::npos)
+        << ladder_table(beside);
+
+    std::vector<std::int32_t> text(5000);
+    for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::int32_t>(i * 7919 % 20000);
+    const TokenStream stream(text);
+    const nn::Gpt2Config wide{
+        .name = "wide", .layers = 1, .heads = 1, .channels = 16, .vocabulary = 20000, .context = 16};
+    const LadderOptions options{.rungs = {"fp32", "bf16"},
+                                .model = nn::gpt2_model(wide, 16),
+                                .trainer = {.batch = 64},
+                                .steps = 2,
+                                .repeats = 2};
+    const LadderReport within =
+        run_ladder(device, TextWindows(stream, stream.all(), 16, {.batch = 64}), options);
+    EXPECT_GT(within.memory.arena, 64 << 20);
+    EXPECT_EQ(within.scratch_bytes, 0);
+    EXPECT_EQ(device.measured_in, std::size_t{64} << 20);
+    EXPECT_GT(within.peaks.copy, 0);
+    EXPECT_EQ(ladder_table(within).find("to measure"), std::string::npos);
 }
 
 }  // namespace

@@ -117,9 +117,7 @@ TEST(Lint, MeasuresContractionsAndAttentionWhateverTheGain) {
             EXPECT_GT(measured.ugly_milliseconds, 0);
             EXPECT_GT(measured.nice_milliseconds, 0);
             EXPECT_GT(measured.gain, 0);
-            if (finding.rule->gain == LintGain::result) {
-                EXPECT_DOUBLE_EQ(measured.gain, measured.ugly_milliseconds / measured.nice_milliseconds);
-            }
+            EXPECT_GE(measured.noise, 0.02);
         }
     }
     try {
@@ -128,6 +126,21 @@ TEST(Lint, MeasuresContractionsAndAttentionWhateverTheGain) {
     } catch (const UserError& error) {
         EXPECT_STREQ(error.what(), "repeats must be 1 or more, got 0");
     }
+}
+
+TEST(Lint, AGainWithinTheNoiseIsNone) {
+    const LintMeasurement none = measurement_of({1.0, 1.2, 1.1}, {1.0, 1.19, 1.09}, 1);
+    EXPECT_DOUBLE_EQ(none.gain, 1.2 / 1.19);
+    EXPECT_EQ(none.noise, 0.02);
+    EXPECT_FALSE(none.gains());
+    // Ten hundredths count where turns agree, and do not where they differ by as much.
+    EXPECT_TRUE(measurement_of({1.1, 1.1, 1.11}, {1, 1, 1}, 1).gains());
+    const LintMeasurement noisy = measurement_of({1.1, 1.3, 0.9}, {1, 1, 1}, 1);
+    EXPECT_NEAR(noisy.noise, 0.4, 1e-9);
+    EXPECT_FALSE(noisy.gains());
+    const LintMeasurement for_more = measurement_of({1, 1, 1}, {1, 1, 1}, 1.5);
+    EXPECT_EQ(for_more.gain, 1.5);
+    EXPECT_FALSE(measurement_of({1, 1, 1}, {2, 2, 2}, 1).gains());
 }
 
 LintReport example() {
@@ -154,9 +167,16 @@ TEST(Lint, TheTableSaysWhatWhereAndWhy) {
          {"heads               3        4  h.0.attn and 3 more                      not measured",
           "not a multiple of 4 (heads of 48 for 64, which keeps the 192 channels): attention is shared"})
         EXPECT_NE(unmeasured.find(part), std::string::npos) << part << "\n" << unmeasured;
-    report.findings[0].measured = LintMeasurement{2.0, 1.0, 1.75};
-    EXPECT_NE(lint_table(report).find("2.0 ms -> 1.0 ms, gain 1.750x for the same arithmetic"),
+    report.findings[0].measured = LintMeasurement{2.0, 1.0, 1.75, 0.02};
+    EXPECT_NE(lint_table(report).find("2.0 ms -> 1.0 ms, gain 1.750x for the same arithmetic\n"),
               std::string::npos);
+    report.findings[0].measured = LintMeasurement{2.0, 1.0, 1.008, 0.02};
+    const std::string harmless = lint_table(report);
+    for (const char* part :
+         {"no ugly size found\n", "changing them gains nothing here: within the noise of measuring\n",
+          "gain 1.008x for the same arithmetic, noise 0.020\n"})
+        EXPECT_NE(harmless.find(part), std::string::npos) << part << "\n" << harmless;
+    EXPECT_EQ(harmless.find("not a multiple"), std::string::npos) << harmless;
 }
 
 TEST(Lint, TheJsonHasEveryMember) {
@@ -169,7 +189,7 @@ TEST(Lint, TheJsonHasEveryMember) {
     EXPECT_EQ(json["machine"]["isa"], "avx2");
     ASSERT_EQ(json["findings"].size(), 1u);
     EXPECT_TRUE(json["findings"][0]["measured"].is_null());
-    report.findings[0].measured = LintMeasurement{3.0, 2.0, 1.5};
+    report.findings[0].measured = LintMeasurement{3.0, 2.0, 1.5, 0.25};
     json = nlohmann::json::parse(lint_json(report))["findings"][0];
     EXPECT_EQ(json["size"], "vocabulary");
     EXPECT_EQ(json["is"], 509);
@@ -178,8 +198,10 @@ TEST(Lint, TheJsonHasEveryMember) {
     EXPECT_EQ(json["where"], nlohmann::json::array({"wte.weight"}));
     EXPECT_EQ(json["note"], "");
     EXPECT_EQ(json["why"], lint_rules()[0].why);
-    EXPECT_EQ(json["measured"],
-              nlohmann::json::parse(R"({"ugly_ms": 3.0, "nice_ms": 2.0, "gain": 1.5, "by": "result"})"));
+    EXPECT_EQ(
+        json["measured"],
+        nlohmann::json::parse(
+            R"({"ugly_ms": 3.0, "nice_ms": 2.0, "gain": 1.5, "noise": 0.25, "gains": true, "by": "result"})"));
 }
 
 }  // namespace

@@ -76,5 +76,40 @@ TEST_F(RooflineOfAStep, ThePageNeedsNothingElse) {
     EXPECT_NE(page.find("matmul"), std::string::npos);
 }
 
+TEST_F(RooflineOfAStep, WhatRanFromACacheIsSaidToAndIsNoShareAbove100) {
+    Roofline report{.title = "two launches",
+                    .peaks = {.f32_fma = 1e11, .bf16_matrix = 0, .copy = 1e10},
+                    .wall_seconds = 2e-3,
+                    .entries = {}};
+    RooflineEntry add, product;
+    add.op = "add";
+    add.pass = product.pass = "forward";
+    add.seconds = product.seconds = 1e-3;
+    add.roof_seconds = 1.8e-3;
+    add.bound = Bound::memory;
+    product.op = "matmul";
+    product.roof_seconds = 1.1e-3;
+    product.bound = Bound::compute;
+    report.entries = {add, product};
+    const std::string table = roofline_table(report);
+    EXPECT_EQ(table.find("180.0 %"), std::string::npos) << table;
+    EXPECT_EQ(table.find("110.0 %"), std::string::npos) << table;
+    EXPECT_NE(table.find("memory     cache  "), std::string::npos) << table;
+    EXPECT_NE(table.find("compute  100.0 %  "), std::string::npos) << table;
+    EXPECT_NE(table.find("; 2.00 ms if each reached its roof"), std::string::npos) << table;
+    EXPECT_NE(table.find("\ncache: faster than memory is copied"), std::string::npos) << table;
+    report.entries[0].roof_seconds = 0.9e-3;
+    EXPECT_EQ(roofline_table(report).find("cache"), std::string::npos);
+}
+
+TEST_F(RooflineOfAStep, ALaunchThatWasDisturbedOnceTellsNothing) {
+    const ProfiledStep typical =
+        median_step({{{1e-3, 2e-3}, 4e-3}, {{50e-3, 3e-3}, 60e-3}, {{2e-3, 1e-3}, 5e-3}});
+    EXPECT_EQ(typical.profile, (Profile{2e-3, 2e-3}));
+    EXPECT_EQ(typical.wall_seconds, 5e-3);
+    // No more time in launches than in the step.
+    EXPECT_EQ(median_step({{{2.0, 1.0}, 3.0}, {{1.0, 2.0}, 3.0}, {{2.0, 2.0}, 4.0}}).wall_seconds, 4.0);
+}
+
 }  // namespace
 }  // namespace mantissa

@@ -1,0 +1,218 @@
+#include "mantissa/report/kept_peaks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "mantissa/base/atomic_file.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
+#include "mantissa/formats/strict_json.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int file_version = 1;
+constexpr std::size_t most_file_bytes = 1 << 20;  // some thousand machines
+// A thousand times what the fastest machine does in BF16: more was never measured.
+constexpr double most_rate = 1e18;
+// What is written anew for: a rise by less is noise.
+constexpr double least_rise = 1.002;
+
+std::string today() {
+    const std::chrono::year_month_day day(
+        std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()));
+    return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
+                       static_cast<unsigned>(day.day()));
+}
+
+/// Where a user's caches are, by the XDG base directory specification: paths that are not absolute do not
+/// count.
+std::filesystem::path cache_folder() {
+    const char* const cache = std::getenv("XDG_CACHE_HOME");
+    if (cache && *cache == '/') return cache;
+    const char* const home = std::getenv("HOME");
+    if (home && *home == '/') return std::filesystem::path(home) / ".cache";
+    return {};
+}
+
+Json key_of(const Target& target) {
+    return {{"processor", target.name},
+            {"isa", target.isa},
+            {"bf16_unit", target.bf16_unit},
+            {"threads", target.threads}};
+}
+
+bool is_of(const Json& entry, const Json& key) {
+    for (const auto& [name, value] : key.items())
+        if (!entry.contains(name) || entry[name] != value) return false;
+    return true;
+}
+
+double rate_in(const Json& entry, const char* name) {
+    const double rate = entry.at(name).get<double>();
+    if (!(rate >= 0 && rate < most_rate)) throw UserError(fmt::format("{} is no rate", name));
+    return rate;
+}
+
+struct Entry {
+    Peaks peaks;
+    std::string measured;
+};
+
+/// What the file has of the machines, whatever that is; nothing where it cannot be read, or is damaged.
+Json entries_of(const std::filesystem::path& file) {
+    try {
+        const Json json = parse_strict_json(read_file(file), file.string(), {.bytes = most_file_bytes});
+        if (json.is_object() && json.value("version", 0) == file_version && json.at("machines").is_array())
+            return json["machines"];
+    } catch (const std::exception&) {
+        // A cache that is lost is made again.
+    }
+    return Json::array();
+}
+
+std::optional<Entry> find_entry(const Json& entries, const Json& key) {
+    for (const Json& entry : entries) {
+        if (!entry.is_object() || !is_of(entry, key)) continue;
+        try {
+            Entry found;
+            found.peaks = {.f32_fma = rate_in(entry, "f32_fma"),
+                           .bf16_matrix = rate_in(entry, "bf16_matrix"),
+                           .copy = rate_in(entry, "copy")};
+            found.measured = entry.at("measured").get<std::string>();
+            if (found.peaks.f32_fma > 0 && found.measured.size() == 10) return found;
+        } catch (const std::exception&) {
+            // Damaged, as above.
+        }
+    }
+    return {};
+}
+
+bool rose(const Peaks& now, const Peaks& before) {
+    return now.f32_fma > least_rise * before.f32_fma || now.bf16_matrix > least_rise * before.bf16_matrix ||
+           now.copy > least_rise * before.copy;
+}
+
+}  // namespace
+
+std::filesystem::path peaks_file() {
+    const std::filesystem::path folder = cache_folder();
+    return folder.empty() ? folder : folder / "mantissa" / "peaks.json";
+}
+
+Peaks larger_of(const Peaks& a, const Peaks& b) {
+    return {.f32_fma = std::max(a.f32_fma, b.f32_fma),
+            .bf16_matrix = std::max(a.bf16_matrix, b.bf16_matrix),
+            .copy = std::max(a.copy, b.copy)};
+}
+
+std::int64_t copy_scratch_bytes(const Target& target) {
+    return std::max<std::int64_t>(std::int64_t{64} << 20, 4 * target.l3_bytes);
+}
+
+std::string rate_text(double flops_per_second) {
+    return flops_per_second < 1e12 ? fmt::format("{:.1f} GFLOP/s", flops_per_second / 1e9)
+                                   : fmt::format("{:.2f} TFLOP/s", flops_per_second / 1e12);
+}
+
+KeptPeaks::KeptPeaks(Device& device, std::filesystem::path file) : device_(device), file_(std::move(file)) {
+    if (file_.empty()) not_kept_ = "neither XDG_CACHE_HOME nor HOME names a folder";
+    const auto known = file_.empty() ? std::nullopt : find_entry(entries_of(file_), key_of(device.target()));
+    if (!known) {
+        measure_well();
+        return;
+    }
+    peaks_ = kept_ = known->peaks;
+    measured_ = known->measured;
+    raise(arithmetic());
+}
+
+void KeptPeaks::measure_well() {
+    constexpr int rounds_without_rise = 8;
+    const Stopwatch total;
+    Peaks best;
+    for (int round = 0; round < rounds_without_rise && total.seconds() < 3; ++round) {
+        const Peaks now = arithmetic();
+        if (rose(now, best)) round = -1;
+        best = larger_of(best, now);
+    }
+    raise(best);
+}
+
+Peaks KeptPeaks::arithmetic() {
+    const auto scratch = device_.allocate(std::size_t{1} << 20, "measurement of arithmetic");
+    Peaks now = device_.measure_peaks(*scratch);
+    now.copy = 0;  // so little was copied in a cache
+    since_measured_.restart();
+    return now;
+}
+
+void KeptPeaks::raise(const Peaks& seen) {
+    peaks_ = larger_of(peaks_, seen);
+    if (!rose(peaks_, kept_)) return;
+    measured_ = today();
+    keep();
+    kept_ = peaks_;
+}
+
+/// What another run kept meanwhile stays, where it is larger. Two that write at the same moment may lose one
+/// machine's entry, which is then measured anew.
+void KeptPeaks::keep() {
+    if (file_.empty()) return;
+    const Json key = key_of(device_.target());
+    const Json before = entries_of(file_);
+    if (const auto known = find_entry(before, key)) peaks_ = larger_of(peaks_, known->peaks);
+    Json entry = key;
+    entry["f32_fma"] = peaks_.f32_fma;
+    entry["bf16_matrix"] = peaks_.bf16_matrix;
+    entry["copy"] = peaks_.copy;
+    entry["measured"] = measured_;
+    Json entries = Json::array({entry});
+    for (const Json& other : before)
+        if (other.is_object() && !is_of(other, key)) entries.push_back(other);
+    const nlohmann::ordered_json json = {
+        {"about", "peaks of machines as mantissa measured them, FLOP/s and bytes/s; may be deleted"},
+        {"version", file_version},
+        {"machines", entries}};
+    try {
+        std::error_code ignored;
+        std::filesystem::create_directories(file_.parent_path(), ignored);
+        AtomicFile file(file_);
+        file.write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+        file.commit();
+        not_kept_.clear();
+    } catch (const UserError& error) {
+        not_kept_ = error.what();
+    }
+}
+
+double KeptPeaks::share_of_fastest(double rate) {
+    if (since_measured_.seconds() > 60 || rate > peaks_.fastest()) raise(arithmetic());
+    const double fastest = peaks_.fastest();
+    if (rate > fastest && rate < 2 * fastest) {
+        Peaks seen;
+        (peaks_.bf16_matrix > peaks_.f32_fma ? seen.bf16_matrix : seen.f32_fma) = rate;
+        raise(seen);
+    }
+    return std::min(1.0, rate / peaks_.fastest());
+}
+
+std::string KeptPeaks::text() const {
+    const char* const unit = peaks_.bf16_matrix > peaks_.f32_fma ? "BF16" : "FP32";
+    return fmt::format("{} {}, measured {}, {}", rate_text(peaks_.fastest()), unit, measured_, place());
+}
+
+std::string KeptPeaks::place() const {
+    return not_kept_.empty() ? "kept in " + file_.string() : "not kept: " + not_kept_;
+}
+
+}  // namespace mantissa
