@@ -12,6 +12,7 @@
 #include "cli/output_file.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
+#include "cli/train_views.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
@@ -87,9 +88,11 @@ class Run {
         if (!options_.log.empty())
             log_.open(options_.log,
                       options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
+        views_.begin(*trainer_, corpus_.description, options_.run.steps);
         listen_to_signals();
         make_steps();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
+        views_.end();
         if (options_.profile)
             fmt::print("the last step:\n{}", profile_table(trainer_->plan().step(), profile_));
         fmt::print("memory at most: {:.1f} MB resident\n", megabytes(peak_resident_memory()));
@@ -153,9 +156,16 @@ class Run {
         const std::int64_t done = trainer_->steps_done();
         const auto due = [&](std::int64_t every) { return every > 0 && done % every == 0; };
         if (due(options_.validate_every)) validate_model();
-        if (due(options_.sample_every)) log_.sample(sampler_->sample());
+        if (due(options_.sample_every)) show_sample();
         log_.end_step();
+        views_.end_step();
         if (due(options_.save_every) && done < options_.run.steps) save_or_warn();
+    }
+
+    void show_sample() {
+        const std::string text = sampler_->sample();
+        log_.sample(text);
+        views_.sample(text);
     }
 
     void print_header(const TrainingPlan& plan) const {
@@ -226,7 +236,7 @@ class Run {
         StepRecord record;
         record.step = index;
         record.learning_rate = rate;
-        record.result = trainer_->step(batch, rate, options_.profile ? &profile_ : nullptr);
+        record.result = views_.step(*trainer_, batch, rate, options_.profile ? &profile_ : nullptr);
         bad_in_a_row_ = is_bad(record.result) ? bad_in_a_row_ + 1 : 0;
         record.loss_scale = trainer_->loss_scale();
         if (is_bad(record.result)) {
@@ -238,6 +248,7 @@ class Run {
         record.tokens_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
         record.mfu = plan.flops_per_step() / record.result.seconds / peak();
         log_.step(record);
+        views_.made(record);
     }
 
     /// Before the first step, where nothing adapts the loss scale.
@@ -268,6 +279,7 @@ class Run {
         for (std::uint64_t i = 0; i < batches; ++i)
             total += static_cast<double>(trainer_->evaluate(validation_buffer_.fill(*validation_, i)));
         log_.validation(total / static_cast<double>(batches), batches);
+        views_.validation(total / static_cast<double>(batches));
     }
 
     void save() {
@@ -308,12 +320,14 @@ class Run {
     std::int64_t bad_in_a_row_ = 0;
     std::string non_finite_;  ///< of the last bad step
     TrainLog log_{model_.name, std::string(policy_.name)};
+    TrainViews views_{options_.views};
 };
 
 }  // namespace
 
-void add_train_command(CLI::App& app) {
+void add_train_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<TrainOptions>();
+    options->views.command = typed;
     options->run.steps = 100;
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_train_options(*command, *options);
