@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
                          fmt::format("mantissa {} ({})", mantissa::version(), mantissa::commit()));
     const std::string typed = command_line(argc, argv);
     mantissa::cli::add_ladder_command(app, typed);
-    mantissa::cli::add_train_command(app);
+    mantissa::cli::add_train_command(app, typed);
     mantissa::cli::add_generate_command(app);
     mantissa::cli::add_explain_command(app, typed);
     mantissa::cli::add_lint_command(app);

@@ -13,6 +13,7 @@
 #include "cli/output_file.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
+#include "cli/train_views.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
@@ -43,7 +44,6 @@ void listen_to_signals() {
     // Nobody reads the output any more: writing then fails, and what was trained is saved first.
     std::signal(SIGPIPE, SIG_IGN);
 }
-
 
 /// One run of the command, from its header to its last line.
 class Run {
@@ -86,9 +86,11 @@ class Run {
             log_.open(options_.log,
                       options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
         say_what_is_kept();
+        views_.begin(*trainer_, corpus_.description, options_.run.steps);
         listen_to_signals();
         make_steps();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
+        views_.end();
         print_summary();
         if (options_.profile)
             fmt::print("the last step:\n{}", profile_table(trainer_->plan().step(), profile_));
@@ -156,9 +158,16 @@ class Run {
         const std::int64_t done = trainer_->steps_done();
         const auto due = [&](std::int64_t every) { return every > 0 && done % every == 0; };
         if (due(options_.validate_every)) validate_model();
-        if (due(options_.sample_every)) log_.sample(sampler_->sample());
+        if (due(options_.sample_every)) show_sample();
         log_.end_step();
+        views_.end_step();
         if (due(options_.save_every) && done < options_.run.steps) save_or_warn();
+    }
+
+    void show_sample() {
+        const std::string text = sampler_->sample();
+        log_.sample(text);
+        views_.sample(text);
     }
 
     void print_header(const TrainingPlan& plan) const {
@@ -255,7 +264,7 @@ class Run {
         StepRecord record;
         record.step = index;
         record.learning_rate = rate;
-        record.result = trainer_->step(batch, rate, options_.profile ? &profile_ : nullptr);
+        record.result = views_.step(*trainer_, batch, rate, options_.profile ? &profile_ : nullptr);
         bad_in_a_row_ = is_bad(record.result) ? bad_in_a_row_ + 1 : 0;
         record.loss_scale = trainer_->loss_scale();
         if (is_bad(record.result)) {
@@ -269,6 +278,7 @@ class Run {
         const bool last = trainer_->steps_done() == options_.run.steps;
         const bool due = index % options_.print_every == 0 || last || !record.result.applied;
         log_.step(record, due && !options_.run.quiet ? TrainLog::Print::yes : TrainLog::Print::no);
+        views_.made(record);
     }
 
     /// Before the first step, where nothing adapts the loss scale.
@@ -299,6 +309,7 @@ class Run {
         for (std::uint64_t i = 0; i < batches; ++i)
             total += static_cast<double>(trainer_->evaluate(validation_buffer_.fill(*validation_, i)));
         log_.validation(total / static_cast<double>(batches), batches);
+        views_.validation(total / static_cast<double>(batches));
     }
 
     void save() {
@@ -342,12 +353,14 @@ class Run {
     std::int64_t bad_in_a_row_ = 0;
     std::string non_finite_;  ///< of the last bad step
     TrainLog log_{model_.name, std::string(policy_.name)};
+    TrainViews views_{options_.views};
 };
 
 }  // namespace
 
-void add_train_command(CLI::App& app) {
+void add_train_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<TrainOptions>();
+    options->views.command = typed;
     options->run.steps = 100;
     CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
     add_train_options(*command, *options);

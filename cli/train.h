@@ -2,9 +2,11 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
 
 namespace mantissa::cli {
 
-void add_train_command(CLI::App& app);
+/// `typed`: the command line, which the page repeats.
+void add_train_command(CLI::App& app, const std::string& typed);
 
 }  // namespace mantissa::cli

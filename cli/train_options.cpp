@@ -227,6 +227,7 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     add_output_file(command, "--log", options.log,
                     "Write a line of JSON a step to this file; after --resume, lines are added");
     command.add_flag("--profile", options.profile, "Print where the time of the last step went");
+    add_view_options(command, options.views);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cli/remembered_options.h"
 #include "cli/run_options.h"
 #include "cli/train_sampler.h"
+#include "cli/train_views.h"
 #include "mantissa/train/adamw.h"
 #include "mantissa/train/loss_scale.h"
 #include "mantissa/train/schedule.h"
@@ -42,6 +43,7 @@ struct TrainOptions {
     std::string loss_scale;  ///< "dynamic", "none" or a number; empty: as the policy needs
     LossScaleOptions scaling;
     bool profile = false;
+    ViewOptions views;
 };
 
 /// Adds every option of `train` to the command; they are read into `options`.

@@ -85,11 +85,30 @@ struct ThreadPool::State {
     std::mutex sleep_mutex;
     std::condition_variable wake;
 
+    // Switched between loops only. Each thread adds to its own part, before it says that it is done.
+    bool recording = false;
+    std::vector<std::vector<Work>> record;
+
     void take_blocks(int worker) {
+        if (!recording) {
+            do_blocks(worker);
+            return;
+        }
+        const auto begin = std::chrono::steady_clock::now();
+        const std::int64_t done = do_blocks(worker);
+        if (done > 0)
+            record[static_cast<std::size_t>(worker)].push_back(
+                {worker, done, begin, std::chrono::steady_clock::now()});
+    }
+
+    /// Returns how many it did.
+    std::int64_t do_blocks(int worker) {
         inside_a_loop = true;
         const FlushSubnormals flush;
+        std::int64_t done = 0;
         try {
-            for (std::int64_t block; (block = next_block.fetch_add(1, std::memory_order_relaxed)) < blocks;)
+            for (std::int64_t block; (block = next_block.fetch_add(1, std::memory_order_relaxed)) < blocks;
+                 ++done)
                 (*body)(block, worker);
         } catch (...) {
             const std::lock_guard lock(failure_mutex);
@@ -97,6 +116,7 @@ struct ThreadPool::State {
             next_block.store(blocks, std::memory_order_relaxed);  // the rest is not worth starting
         }
         inside_a_loop = false;
+        return done;
     }
 
     void wait_for_loop(std::uint64_t seen) {
@@ -178,6 +198,25 @@ void ThreadPool::for_each_block(std::int64_t blocks, FunctionRef<void(std::int64
             std::this_thread::yield();
     }
     if (s.failure) std::rethrow_exception(s.failure);
+}
+
+void ThreadPool::record(bool on) {
+    const std::lock_guard between_loops(state_->one_loop_at_a_time);
+    state_->recording = on;
+    state_->record.resize(static_cast<std::size_t>(state_->threads));
+    // Room for the loops of a step, so that taking memory is not timed.
+    if (on)
+        for (std::vector<Work>& of_worker : state_->record) of_worker.reserve(1 << 12);
+}
+
+std::vector<ThreadPool::Work> ThreadPool::take_record() {
+    const std::lock_guard between_loops(state_->one_loop_at_a_time);
+    std::vector<Work> all;
+    for (std::vector<Work>& of_worker : state_->record) {
+        all.insert(all.end(), of_worker.begin(), of_worker.end());
+        of_worker.clear();
+    }
+    return all;
 }
 
 }  // namespace mantissa

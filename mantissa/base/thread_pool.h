@@ -4,8 +4,10 @@
 // threads: then the result has the same bits whoever computes which block.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "mantissa/base/function_ref.h"
 
@@ -30,6 +32,18 @@ class ThreadPool {
     /// inside. The first exception that a body throws is thrown again here. A loop inside a body runs on its
     /// own thread.
     void for_each_block(std::int64_t blocks, FunctionRef<void(std::int64_t block, int worker)> body);
+
+    /// One thread's part of one loop, from its first block to the end of its last.
+    struct Work {
+        int worker = 0;
+        std::int64_t blocks = 0;
+        std::chrono::steady_clock::time_point begin, end;
+    };
+    /// Whether every thread's work is recorded. At first it is not, which costs a loop one comparison a
+    /// thread.
+    void record(bool on);
+    /// What was recorded since the last call: by worker, and in the order of time for each.
+    std::vector<Work> take_record();
 
   private:
     struct State;

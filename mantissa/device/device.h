@@ -84,6 +84,13 @@ class Event {
     virtual ~Event() = default;
 };
 
+/// A thread of the device's at work on one loop of a launch. Seconds since an event.
+struct ThreadWork {
+    int thread = 0;
+    std::int64_t blocks = 0;  ///< of the loop that it did
+    double begin = 0, end = 0;
+};
+
 /// What the device reaches at most, measured. FLOP/s, and bytes per second with reads and writes counted.
 struct Peaks {
     double f32_fma = 0;
@@ -126,6 +133,15 @@ class Device {
     virtual void wait(const Event& event) = 0;
     /// Between two events that were both waited for.
     virtual double seconds_between(const Event& first, const Event& second) = 0;
+
+    /// Whether it is recorded when each thread works, where threads of the host do what is launched. At first
+    /// it is not, and costs nothing.
+    virtual void record_threads(bool) {}
+    /// What was recorded since the last call, by thread and then by time; `since` was passed before.
+    virtual std::vector<ThreadWork> thread_work(const Event& since) {
+        static_cast<void>(since);
+        return {};
+    }
 };
 
 }  // namespace mantissa

@@ -7,7 +7,7 @@ namespace mantissa::inline v0::html {
 namespace {
 
 // Colours c0 ... c7 tell series apart; each has its lighter twin for dark pages. A bar of a chart is a grid
-// of label, bar and text.
+// of label, bar and text. Of two drawings of the same, .broad and .narrow, the one that fits is shown.
 constexpr std::string_view style = R"(
 :root{color-scheme:light dark;--page:#fff;--ink:#1a202c;--faint:#5a6676;--line:#cbd5e0;--band:#edf2f7;
 --c0:#2b6cb0;--c1:#c05621;--c2:#2f855a;--c3:#b83280;--c4:#6b46c1;--c5:#8a6d1a;--c6:#0e7490;--c7:#4a5568}
@@ -21,7 +21,7 @@ table{border-collapse:collapse;font-size:13px;margin:10px 0}th,td{padding:3px 16
 th{color:var(--faint);font-weight:normal;border-bottom:1px solid var(--line);vertical-align:bottom}
 td{border-bottom:1px solid var(--band)}
 td.n,th.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-.columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(420px,1fr));gap:8px 40px}
+.columns{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(420px,100%),1fr));gap:8px 40px}
 .bars{display:grid;grid-template-columns:max-content 1fr max-content;gap:6px 12px;align-items:center;font-size:13px}
 .bars>div{display:flex;height:18px;background:var(--band)}.bars i{display:block;height:100%}
 .bars b{font-weight:normal;text-align:right;font-variant-numeric:tabular-nums}
@@ -33,6 +33,7 @@ svg .axis{stroke:var(--line);fill:none}svg .roof{stroke:var(--faint);fill:none}s
 .c4{--c:var(--c4)}.c5{--c:var(--c5)}.c6{--c:var(--c6)}.c7{--c:var(--c7)}
 i[class]{background:var(--c)}svg [class^=c]{stroke:var(--c)}svg [class^=fill]{fill:var(--c);stroke:none}
 svg rect[class^=fill]{stroke:var(--page);stroke-width:.4}
+.narrow{display:none}@media(max-width:700px){.broad{display:none}.narrow{display:block}}
 )";
 
 /// "-" stands for a number that there is none of.
@@ -78,12 +79,15 @@ std::string escaped(std::string_view text) {
     return safe;
 }
 
-std::string page(std::string_view title, const std::string& body) {
+std::string page(std::string_view title, const std::string& body, int reload_seconds) {
     const std::string heading = escaped(title);
+    const std::string reload =
+        reload_seconds > 0 ? "<meta http-equiv='refresh' content='" + std::to_string(reload_seconds) + "'>"
+                           : "";
     return "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
-           "<meta name='viewport' content='width=device-width, initial-scale=1'><title>" +
-           heading + "</title><style>" + std::string(style) + "</style></head><body>\n<h1>" + heading +
-           "</h1>\n" + body + "</body></html>\n";
+           "<meta name='viewport' content='width=device-width, initial-scale=1'>" +
+           reload + "<title>" + heading + "</title><style>" + std::string(style) +
+           "</style></head><body>\n<h1>" + heading + "</h1>\n" + body + "</body></html>\n";
 }
 
 std::string table(const Row& header, const std::vector<Row>& rows) {

@@ -11,8 +11,9 @@ namespace mantissa::inline v0::html {
 /// Text as it may stand between tags and inside of quotes of either kind.
 std::string escaped(std::string_view text);
 
-/// A whole page. `title` is text, `body` is HTML.
-std::string page(std::string_view title, const std::string& body);
+/// A whole page. `title` is text, `body` is HTML. A file that is still being rewritten is loaded again after
+/// so many seconds; 0: never.
+std::string page(std::string_view title, const std::string& body, int reload_seconds = 0);
 
 using Row = std::vector<std::string>;
 

@@ -12,7 +12,7 @@ namespace mantissa::inline v0::html {
 
 namespace {
 
-constexpr double width = 1000, height = 300, left = 80, right = 16, top = 24, bottom = 44;
+constexpr double right = 16, top = 24, bottom = 44;
 
 /// 1, 2 or 5 times a power of ten, so that about `parts` of them make up `range`.
 double round_step(double range, double parts) {
@@ -24,55 +24,89 @@ double round_step(double range, double parts) {
 
 /// What of steps and values lies where.
 struct Plane {
-    double last_step = 1, low = 0, high = 1;
+    DrawingOptions options = {};
+    double first_step = 0, last_step = 1, low = 0, high = 1;
 
-    double x(double step) const { return left + step / last_step * (width - left - right); }
-    double y(double value) const {
-        return height - bottom - (value - low) / (high - low) * (height - top - bottom);
+    double left() const { return options.width < 600 ? 60 : 80; }
+    double end() const { return options.width - right; }
+    double bottom_line() const { return options.height - bottom; }
+    double x(double step) const {
+        return left() + (step - first_step) / (last_step - first_step) * (end() - left());
+    }
+    /// What lies between low and high.
+    double height_of(double value) const { return options.logarithmic ? std::log10(value) : value; }
+    double y(double value) const { return y_at(height_of(value)); }
+    double y_at(double value) const {
+        return bottom_line() - (value - low) / (high - low) * (bottom_line() - top);
     }
 };
 
-Plane plane_of(const std::vector<Curve>& curves) {
-    double low = std::numeric_limits<double>::infinity(), high = -low;
-    std::size_t steps = 0;
+double step_of(const Curve& curve, std::size_t i) {
+    return curve.steps.empty() ? static_cast<double>(i) : curve.steps[i];
+}
+
+Plane plane_of(const std::vector<Curve>& curves, const DrawingOptions& options) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    double low = infinity, high = -infinity, first = infinity, last = -infinity;
     for (const Curve& curve : curves) {
-        steps = std::max(steps, curve.values.size());
-        for (const double value : curve.values) {
+        if (curve.values.empty()) continue;
+        first = std::min(first, step_of(curve, 0));
+        last = std::max(last, step_of(curve, curve.values.size() - 1));
+        for (const double given : curve.values) {
+            const double value = options.logarithmic ? std::log10(given) : given;
             if (!std::isfinite(value)) continue;
             low = std::min(low, value);
             high = std::max(high, value);
         }
     }
-    if (!(low <= high)) return {};
+    if (!(low <= high)) return {.options = options};
     if (low == high) {
         const double some = low == 0 ? 1e-6 : std::abs(low) * 1e-3;
         low -= some;
         high += some;
     }
     const double margin = 0.05 * (high - low);
-    return {.last_step = steps > 1 ? static_cast<double>(steps - 1) : 1,
+    return {.options = options,
+            .first_step = first,
+            .last_step = last > first ? last : first + 1,
             .low = low - margin,
             .high = high + margin};
 }
 
+/// Values with a line across the drawing.
+std::vector<double> marks(const Plane& plane) {
+    std::vector<double> values;
+    if (!plane.options.logarithmic) {
+        const double step = round_step(plane.high - plane.low, 5);
+        for (double at = std::ceil(plane.low / step) * step; at <= plane.high; at += step)
+            values.push_back(std::abs(at) < step / 2 ? 0 : at);  // not -1e-17
+        return values;
+    }
+    for (double power = std::floor(plane.low); power <= plane.high; ++power)
+        for (const double part : {1.0, 2.0, 5.0})
+            if (const double value = part * std::pow(10, power); (part == 1 || plane.high - plane.low < 2) &&
+                                                                 std::log10(value) >= plane.low &&
+                                                                 std::log10(value) <= plane.high)
+                values.push_back(value);
+    return values;
+}
+
 std::string axes(const Plane& plane, const std::string& vertical) {
     std::string svg;
-    const double step = round_step(plane.high - plane.low, 5);
-    for (double at = std::ceil(plane.low / step) * step; at <= plane.high; at += step) {
-        const double value = std::abs(at) < step / 2 ? 0 : at;  // not -1e-17
+    for (const double value : marks(plane))
         svg += fmt::format(
             "<path class='axis' d='M{:.1f} {:.1f}H{:.1f}'/><text x='{:.1f}' y='{:.1f}' "
             "text-anchor='end'>{:.6g}</text>\n",
-            left, plane.y(value), width - right, left - 8, plane.y(value) + 4, value);
-    }
-    const double steps = std::max(1.0, round_step(plane.last_step, 10));
-    for (double at = 0; at <= plane.last_step; at += steps)
+            plane.left(), plane.y(value), plane.end(), plane.left() - 8, plane.y(value) + 4, value);
+    const double steps =
+        std::max(1.0, round_step(plane.last_step - plane.first_step, plane.options.width / 100));
+    for (double at = std::ceil(plane.first_step / steps) * steps; at <= plane.last_step; at += steps)
         svg += fmt::format("<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{:.0f}</text>\n", plane.x(at),
-                           height - bottom + 18, at);
+                           plane.bottom_line() + 18, at);
     return svg + fmt::format(
                      "<text class='faint' x='{:.1f}' y='{:.1f}' text-anchor='middle'>step</text>"
                      "<text class='faint' x='4' y='14'>{}</text>\n",
-                     (left + width - right) / 2, height - 6, escaped(vertical));
+                     (plane.left() + plane.end()) / 2, plane.options.height - 6, escaped(vertical));
 }
 
 std::string curve_path(const Plane& plane, const Curve& curve, double stroke) {
@@ -80,18 +114,19 @@ std::string curve_path(const Plane& plane, const Curve& curve, double stroke) {
     bool pen_down = false;
     for (std::size_t i = 0; i < curve.values.size(); ++i) {
         const double value = curve.values[i];
-        if (!std::isfinite(value)) {
+        if (!std::isfinite(plane.height_of(value))) {
             pen_down = false;
             continue;
         }
-        const double x = plane.x(static_cast<double>(i)), y = plane.y(value);
+        const double x = plane.x(step_of(curve, i)), y = plane.y(value);
         path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", x, y);
         pen_down = true;
         if (curve.values.size() <= 40)
             points += fmt::format(
-                "<circle class='fill {}' cx='{:.1f}' cy='{:.1f}' r='{:.1f}'><title>{}, step {}: {:.6g}"
+                "<circle class='fill {}' cx='{:.1f}' cy='{:.1f}' r='{:.1f}'><title>{}, step {:.0f}: {:.6g}"
                 "</title></circle>\n",
-                color_class(curve.color), x, y, stroke / 2 + 1.5, escaped(curve.name), i, value);
+                color_class(curve.color), x, y, stroke / 2 + 1.5, escaped(curve.name), step_of(curve, i),
+                value);
     }
     return fmt::format("<path class='curve {}' stroke-width='{:.1f}' d='{}'/>\n", color_class(curve.color),
                        stroke, path) +
@@ -99,10 +134,11 @@ std::string curve_path(const Plane& plane, const Curve& curve, double stroke) {
 }
 
 /// Each curve is wider by `wider` than the one after it.
-std::string drawing(const std::vector<Curve>& curves, const std::string& vertical, double wider) {
-    const Plane plane = plane_of(curves);
-    std::string svg = fmt::format("<svg viewBox='0 0 {} {}' role='img' aria-label='{} over steps'>\n", width,
-                                  height, escaped(vertical)) +
+std::string drawing(const std::vector<Curve>& curves, const std::string& vertical, double wider,
+                    const DrawingOptions& options = {}) {
+    const Plane plane = plane_of(curves, options);
+    std::string svg = fmt::format("<svg viewBox='0 0 {} {}' role='img' aria-label='{} over steps'>\n",
+                                  options.width, options.height, escaped(vertical)) +
                       axes(plane, vertical);
     std::vector<Named> names;
     for (std::size_t i = 0; i < curves.size(); ++i) {
@@ -144,8 +180,9 @@ std::string key(const std::vector<Named>& entries) {
     return text + "</p>\n";
 }
 
-std::string curves(const std::vector<Curve>& curves, const std::string& vertical) {
-    return drawing(curves, vertical, 0);
+std::string curves(const std::vector<Curve>& curves, const std::string& vertical,
+                   const DrawingOptions& options) {
+    return drawing(curves, vertical, 0, options);
 }
 
 std::string nested_curves(const std::vector<Curve>& curves, const std::string& vertical) {

@@ -36,10 +36,18 @@ struct Curve {
     std::string name;
     std::vector<double> values;  ///< one a step; what is not finite is left out
     std::size_t color = 0;
+    std::vector<double> steps = {};  ///< of each value, ascending; empty: counted from 0
 };
 
-/// Curves over steps counted from 0, with their key. `vertical` says what they show.
-std::string curves(const std::vector<Curve>& curves, const std::string& vertical);
+/// How curves are drawn. A letter is 12 units high; the drawing is as wide as its place.
+struct DrawingOptions {
+    double width = 1000, height = 300;
+    bool logarithmic = false;  ///< up the page; what is not positive is left out
+};
+
+/// Curves over steps, with their key. `vertical` says what they show.
+std::string curves(const std::vector<Curve>& curves, const std::string& vertical,
+                   const DrawingOptions& options = {});
 
 /// The same for curves that may lie on one another: the first is the widest, so that all can be seen.
 std::string nested_curves(const std::vector<Curve>& curves, const std::string& vertical);

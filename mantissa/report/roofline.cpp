@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "mantissa/base/error.h"
 #include "mantissa/report/median.h"
 #include "mantissa/report/quantities.h"
+#include "mantissa/report/trace_events.h"
 #include "mantissa/report/unit_peak.h"
 
 namespace mantissa::inline v0 {
@@ -172,23 +172,22 @@ std::string roofline_table(const Roofline& roofline) {
 }
 
 std::string roofline_trace(const Roofline& roofline) {
-    nlohmann::ordered_json json = {{"displayTimeUnit", "ms"},
-                                   {"traceEvents", nlohmann::ordered_json::array()}};
-    for (const RooflineEntry& entry : roofline.entries)
-        json["traceEvents"].push_back({{"name", entry.op},
-                                       {"cat", entry.pass},
-                                       {"ph", "X"},
-                                       {"ts", entry.start * 1e6},
-                                       {"dur", entry.seconds * 1e6},
-                                       {"pid", 1},
-                                       {"tid", 1},
-                                       {"args",
-                                        {{"scope", entry.name},
-                                         {"kernel", entry.kernel},
-                                         {"flops", entry.cost.flops},
-                                         {"bytes", entry.cost.bytes},
-                                         {"bound", name_of(entry.bound)}}}});
-    return json.dump(1) + "\n";
+    TraceEvents trace(roofline.title);
+    const int track = trace.add_track("launches");
+    for (const RooflineEntry& entry : roofline.entries) {
+        TracedLaunch launch;
+        launch.op = entry.op;
+        launch.kernel = entry.kernel;
+        launch.scope = entry.name;
+        launch.stage = entry.pass;
+        launch.begin = entry.start;
+        launch.seconds = entry.seconds;
+        launch.cost = entry.cost;
+        TraceEvent event = launch_event(track, launch);
+        event.arguments.push_back({"bound", std::string(name_of(entry.bound))});
+        trace.add(std::move(event));
+    }
+    return trace.json();
 }
 
 }  // namespace mantissa

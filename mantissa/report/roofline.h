@@ -56,7 +56,7 @@ std::string roofline_table(const Roofline& roofline);
 /// What a page shows of it: kernels under the roof, the step as a flame by pass, scope and operation, and the
 /// table.
 std::string roofline_section(const Roofline& roofline);
-/// Chrome's trace format, which chrome://tracing and Perfetto open: an event for each launch.
+/// A trace with an event for each launch; trace_events.h says what opens it.
 std::string roofline_trace(const Roofline& roofline);
 
 }  // namespace mantissa

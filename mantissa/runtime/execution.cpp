@@ -127,35 +127,50 @@ void Execution::set_input(std::string_view name, std::span<const std::byte> valu
 }
 
 void Execution::run(Profile* profile) {
-    Device& device = plan_.device();
-    std::vector<std::unique_ptr<Event>> events;
-    if (profile) events.push_back(device.record());
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-        device.launch(plan_.nodes()[i].launch, {steps_[i].inputs, steps_[i].outputs, steps_[i].workspace});
-        if (profile) events.push_back(device.record());
+    if (!profile) {
+        for (std::size_t i = 0; i < steps_.size(); ++i) launch(i);
+        copy_updates();
+        wait_for_all();
+        return;
     }
-    copy_updates();
-    const std::unique_ptr<Event> done = device.record();
-    device.wait(*done);
-    if (!profile) return;
+    const std::vector<std::unique_ptr<Event>> events = run_with_events();
     profile->clear();
     for (std::size_t i = 0; i + 1 < events.size(); ++i)
-        profile->push_back(device.seconds_between(*events[i], *events[i + 1]));
+        profile->push_back(plan_.device().seconds_between(*events[i], *events[i + 1]));
+}
+
+std::vector<std::unique_ptr<Event>> Execution::run_with_events() {
+    std::vector<std::unique_ptr<Event>> events;
+    events.push_back(plan_.device().record());
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+        launch(i);
+        events.push_back(plan_.device().record());
+    }
+    copy_updates();
+    wait_for_all();
+    return events;
+}
+
+void Execution::launch(std::size_t i) {
+    const Step& step = steps_[i];
+    plan_.device().launch(plan_.nodes()[i].launch, {step.inputs, step.outputs, step.workspace});
+}
+
+void Execution::wait_for_all() {
+    const std::unique_ptr<Event> done = plan_.device().record();
+    plan_.device().wait(*done);
 }
 
 bool Execution::run_while(FunctionRef<bool(NodeId)> before, FunctionRef<bool(NodeId)> after) {
-    Device& device = plan_.device();
     for (std::size_t i = 0; i < steps_.size(); ++i) {
-        const PlannedNode& planned = plan_.nodes()[i];
-        if (!before(planned.node)) return false;
-        device.launch(planned.launch, {steps_[i].inputs, steps_[i].outputs, steps_[i].workspace});
-        const std::unique_ptr<Event> done = device.record();
-        device.wait(*done);
-        if (!after(planned.node)) return false;
+        const NodeId node = plan_.nodes()[i].node;
+        if (!before(node)) return false;
+        launch(i);
+        wait_for_all();
+        if (!after(node)) return false;
     }
     copy_updates();
-    const std::unique_ptr<Event> done = device.record();
-    device.wait(*done);
+    wait_for_all();
     return true;
 }
 

@@ -32,6 +32,10 @@ class Execution {
     /// Runs everything and waits until it is done. With a profile, times each node.
     void run(Profile* profile = nullptr);
 
+    /// Runs everything and waits until it is done. Returns an event from before the first launch, and one
+    /// from after each.
+    std::vector<std::unique_ptr<Event>> run_with_events();
+
     /// The same, one operation after the other, each asked about before and after and each awaited. Stops
     /// where an answer is false; updates that are copied at the end are then not made. Returns whether it ran
     /// to the end.
@@ -63,6 +67,8 @@ class Execution {
     void place_inputs_and_constants();
     void bind();
     void copy_updates();
+    void launch(std::size_t i);
+    void wait_for_all();
 
     const Plan& plan_;
     StateBlock& state_;

@@ -27,14 +27,20 @@ Trainer::Trainer(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory)
     : execution_(std::move(plan), std::move(memory)) {}
 
 StepResult Trainer::step(const Batch& batch, double learning_rate, Profile* profile) {
+    return step_run_by(batch, learning_rate,
+                       [&](Execution& execution, bool last) { execution.run(last ? profile : nullptr); });
+}
+
+StepResult Trainer::step_run_by(const Batch& batch, double learning_rate,
+                                FunctionRef<void(Execution&, bool)> run) {
     require_fit(batch, model(), plan().examples_per_step());
     last_scale_ = static_cast<float>(loss_scale().scale);
     execution_.derive();
     const Stopwatch watch;
     const std::int64_t last = plan().options().accumulate - 1;
     for (std::int64_t index = 0; index <= last; ++index)
-        execution_.prepare(batch, {.step = steps_, .index = index, .learning_rate = learning_rate})
-            .run(index == last ? profile : nullptr);
+        run(execution_.prepare(batch, {.step = steps_, .index = index, .learning_rate = learning_rate}),
+            index == last);
     StepResult result;
     result.seconds = watch.seconds();
     result.loss = execution_.last().read_scalar("loss");

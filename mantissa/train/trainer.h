@@ -33,6 +33,11 @@ class Trainer {
     /// the last micro-step and the update. Throws UserError, naming the input, if the batch does not fit.
     StepResult step(const Batch& batch, double learning_rate, Profile* profile = nullptr);
 
+    /// The same with each micro-step run by `run`, which must run it to its end, as to look at it on the way.
+    /// `last`: the update is in it, too.
+    StepResult step_run_by(const Batch& batch, double learning_rate,
+                           FunctionRef<void(Execution& micro_step, bool last)> run);
+
     /// The mean loss of the values [B, ...] of each input, nothing random; changes nothing.
     float evaluate(const Batch& batch) { return execution_.evaluate(batch); }
 

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
@@ -54,6 +55,46 @@ TEST(ThreadPool, TheFirstExceptionReachesTheCallerAndThePoolLivesOn) {
     std::atomic<int> count{0};
     pool.for_each_block(10, [&](std::int64_t, int) { count++; });
     EXPECT_EQ(count.load(), 10);
+}
+
+TEST(ThreadPool, RecordsWhenEachThreadWorked) {
+    using Clock = std::chrono::steady_clock;
+    ThreadPool pool(3);
+    const auto loop = [&](std::int64_t blocks) {
+        pool.for_each_block(blocks, [](std::int64_t, int) {
+            for (const auto end = Clock::now() + std::chrono::microseconds(200); Clock::now() < end;) {
+            }
+        });
+    };
+    loop(20);
+    EXPECT_TRUE(pool.take_record().empty());  // off at first
+
+    pool.record(true);
+    const auto begin = Clock::now();
+    loop(20);
+    const auto middle = Clock::now();
+    loop(1);
+    const auto end = Clock::now();
+    pool.record(false);
+    loop(20);
+
+    std::int64_t first = 0, second = 0;
+    ThreadPool::Work before;
+    for (const ThreadPool::Work& work : pool.take_record()) {
+        EXPECT_LE(work.begin, work.end);
+        EXPECT_GE(work.begin, begin);
+        EXPECT_LE(work.end, end);
+        EXPECT_GE(work.end - work.begin, work.blocks * std::chrono::microseconds(200));
+        (work.end <= middle ? first : second) += work.blocks;
+        EXPECT_LE(before.worker, work.worker);
+        if (before.worker == work.worker) {
+            EXPECT_LE(before.end, work.begin);
+        }
+        before = work;
+    }
+    EXPECT_EQ(first, 20);
+    EXPECT_EQ(second, 1);
+    EXPECT_TRUE(pool.take_record().empty());
 }
 
 TEST(ThreadPool, SubnormalsAreFlushedInsideAndKeptOutside) {

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <string>
+#include <vector>
 
 #include "mantissa/report/html_charts.h"
 #include "tests/support/html_page.h"
@@ -61,6 +63,29 @@ TEST(HtmlCharts, CurvesLeaveOutWhatIsNotFinite) {
         EXPECT_EQ(empty.find("nan"), std::string::npos) << empty;
         EXPECT_EQ(empty.find("inf"), std::string::npos) << empty;
     }
+}
+
+/// Attributes of circles, in the order of the drawing.
+std::vector<double> of_circles(const std::string& svg, const std::string& attribute) {
+    std::vector<double> values;
+    for (std::size_t at = 0; (at = svg.find(" " + attribute + "='", at)) != std::string::npos; ++at)
+        values.push_back(std::stod(svg.substr(at + attribute.size() + 3)));
+    return values;
+}
+
+TEST(HtmlCharts, PointsLieAtTheirStepsAndOnALogarithmicAxisAtTheirPowers) {
+    const html::Curve curve{"a", {1, 10, 1000, 0, 100}, 0, {20, 30, 50, 55, 60}};
+    const std::string svg = html::curves({curve}, "what", {.width = 480, .height = 240, .logarithmic = true});
+    EXPECT_EQ(fault_of_page("<!doctype html>\n" + svg), "");
+    EXPECT_NE(svg.find("viewBox='0 0 480 240'"), std::string::npos);
+    EXPECT_NE(svg.find("a, step 50: 1000<"), std::string::npos);
+    EXPECT_EQ(svg.find("step 55"), std::string::npos);  // 0 has no logarithm
+    const std::vector<double> x = of_circles(svg, "cx"), y = of_circles(svg, "cy");
+    ASSERT_EQ(x.size(), 4u);
+    EXPECT_NEAR(x[2] - x[1], 2 * (x[1] - x[0]), 0.3);
+    EXPECT_NEAR(y[1] - y[2], 2 * (y[0] - y[1]), 0.3);
+    for (const char* mark : {">1</text>", ">10</text>", ">100</text>", ">1000</text>"})
+        EXPECT_NE(svg.find(mark), std::string::npos) << mark;
 }
 
 }  // namespace

@@ -37,6 +37,8 @@ class DeviceAround : public Device {
     double seconds_between(const Event& first, const Event& second) override {
         return inner_->seconds_between(first, second);
     }
+    void record_threads(bool on) override { inner_->record_threads(on); }
+    std::vector<ThreadWork> thread_work(const Event& since) override { return inner_->thread_work(since); }
 
   private:
     std::unique_ptr<Device> inner_;

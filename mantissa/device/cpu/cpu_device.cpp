@@ -33,6 +33,10 @@ class CpuEvent final : public Event {
     std::chrono::steady_clock::time_point passed = std::chrono::steady_clock::now();
 };
 
+double seconds_since(const Event& event, std::chrono::steady_clock::time_point time) {
+    return std::chrono::duration<double>(time - static_cast<const CpuEvent&>(event).passed).count();
+}
+
 std::string processor_name() {
     std::ifstream file("/proc/cpuinfo");
     for (std::string line; std::getline(file, line);)
@@ -134,9 +138,18 @@ class CpuDevice final : public Device {
     std::unique_ptr<Event> record() override { return std::make_unique<CpuEvent>(); }
     void wait(const Event&) override {}  // a launch is done when it returns
     double seconds_between(const Event& first, const Event& second) override {
-        return std::chrono::duration<double>(static_cast<const CpuEvent&>(second).passed -
-                                             static_cast<const CpuEvent&>(first).passed)
-            .count();
+        return seconds_since(first, static_cast<const CpuEvent&>(second).passed);
+    }
+
+    void record_threads(bool on) override { pool_.record(on); }
+    std::vector<ThreadWork> thread_work(const Event& since) override {
+        std::vector<ThreadWork> all;
+        for (const ThreadPool::Work& work : pool_.take_record())
+            all.push_back({.thread = work.worker,
+                           .blocks = work.blocks,
+                           .begin = seconds_since(since, work.begin),
+                           .end = seconds_since(since, work.end)});
+        return all;
     }
 
   private:

@@ -1,0 +1,217 @@
+#include "cli/train_views.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+#include "cli/output_file.h"
+#include "mantissa/base/error.h"
+#include "mantissa/numerics/formats.h"
+#include "mantissa/report/quantities.h"
+#include "mantissa/report/step_trace.h"
+#include "mantissa/train/gradients.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+/// A page is written at most so often, and once more at the end.
+constexpr double page_seconds = 10;
+
+/// Steps before the one that is traced: memory is touched for the first time, and caches and clocks settle.
+constexpr std::int64_t untraced_steps = 3;
+
+/// In UTC, whatever the machine's place.
+std::string now() { return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", fmt::gmtime(std::time(nullptr))); }
+
+ValueHistogram histogram_of(const Execution& execution, Value value) {
+    const DType dtype = execution.plan().graph().type(value).dtype;
+    ValueHistogram histogram;
+    std::vector<float> numbers;
+    execution.read_in_pieces(value, [&](std::int64_t, std::span<const std::byte> bytes) {
+        numbers.resize(bytes.size() / size_of(dtype));
+        for (std::size_t i = 0; i < numbers.size(); ++i)
+            numbers[i] = static_cast<float>(load_as_f64(bytes.data(), dtype, static_cast<std::int64_t>(i)));
+        histogram.add(numbers);
+        return true;
+    });
+    return histogram;
+}
+
+std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& plan, const std::string& text) {
+    const TrainerOptions& options = plan.options();
+    const Target& target = plan.device().target();
+    std::string batch = nn::batch_text(plan.model(), options.batch);
+    if (options.accumulate > 1) batch = fmt::format("{} x {}", options.accumulate, batch);
+    return {{"text", text},
+            {"model", fmt::format("{}, {} parameters", plan.model().name,
+                                  grouped(static_cast<double>(plan.facts().parameters)))},
+            {"a step", batch},
+            {"precision", std::string(options.pipeline.policy.name)},
+            {"optimizer", options.optimizer.name},
+            {"seed", fmt::format("{}", options.seed)},
+            {"machine", fmt::format("{}, {}, {} threads", target.name, target.isa, target.threads)}};
+}
+
+}  // namespace
+
+void add_view_options(CLI::App& command, ViewOptions& options) {
+    add_output_file(command, "--trace", options.trace,
+                    "Write the fourth step, or the last of fewer, for chrome://tracing or Perfetto: each "
+                    "launch, and which thread worked when");
+    CLI::Option* const tensorboard =
+        command
+            .add_option("--tensorboard", options.tensorboard,
+                        "Write loss, learning rate, norm, speed and samples of each step to this folder, for "
+                        "TensorBoard")
+            ->type_name("DIR")
+            ->check([](const std::string& given) {
+                try {
+                    require_event_directory(given);
+                } catch (const UserError& error) {
+                    throw UserError(fmt::format("--tensorboard {}", error.what()));
+                }
+                return std::string();
+            });
+    command
+        .add_option("--histogram-every", options.histogram_every,
+                    "With --tensorboard: steps between histograms of every parameter's gradient; 0: never")
+        ->capture_default_str()
+        ->needs(tensorboard)
+        ->check([](const std::string& given) {
+            if (given.starts_with('-'))
+                throw UserError(
+                    fmt::format("--histogram-every must be 0 (never) or more steps, got {}", given));
+            return std::string();
+        });
+    add_output_file(
+        command, "--html", options.html,
+        "Write the run as a page, every 10 seconds and at the end: curves, samples, and what it is");
+}
+
+void TrainViews::begin(const Trainer& trainer, const std::string& text, std::int64_t steps) {
+    const TrainingPlan& plan = trainer.plan();
+    const std::int64_t first = trainer.steps_done();
+    scales_loss_ = plan.options().loss_scale.kind != LossScaleOptions::Kind::none;
+    run_ = fmt::format("{}, {}, {}", plan.model().name, nn::batch_text(plan.model(), plan.options().batch),
+                       plan.options().pipeline.policy.name);
+    if (!options_.trace.empty() && first < steps) traced_step_ = std::min(first + untraced_steps, steps - 1);
+    if (!options_.tensorboard.empty()) events_.emplace(options_.tensorboard, first);
+    if (options_.html.empty()) return;
+    TrainingRun run;
+    run.model = plan.model().name;
+    run.command = options_.command;
+    run.steps = steps;
+    run.facts = facts_of(plan, text);
+    page_.emplace(std::move(run));
+    since_begin_.restart();
+}
+
+StepResult TrainViews::step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile) {
+    step_ = trainer.steps_done();
+    if (events_ && options_.histogram_every > 0 && step_ % options_.histogram_every == 0)
+        histograms_due_ = true;  // of this step, or of the next where this one is traced
+    if (step_ == traced_step_) return traced_step(trainer, batch, learning_rate, profile);
+    if (histograms_due_) return shown_step(trainer, batch, learning_rate, profile);
+    return trainer.step(batch, learning_rate, profile);
+}
+
+StepResult TrainViews::traced_step(Trainer& trainer, const Batch& batch, double learning_rate,
+                                   Profile* profile) {
+    TimelineRecorder recorder(trainer.plan().device());
+    const StepResult result =
+        trainer.step_run_by(batch, learning_rate, [&](Execution& each, bool) { recorder.run(each); });
+    const Timeline timeline = recorder.finish();
+    if (profile) *profile = timeline.runs.back().launches;
+    write_output(options_.trace, step_trace(timeline, run_, fmt::format("step {}", step_)));
+    traced_step_ = -1;
+    return result;
+}
+
+StepResult TrainViews::shown_step(Trainer& trainer, const Batch& batch, double learning_rate,
+                                  Profile* profile) {
+    // The step multiplies its gradients by this scale; the one after it may be another.
+    const double scale = trainer.loss_scale().scale;
+    double shown = 0;
+    StepResult result = trainer.step_run_by(batch, learning_rate, [&](Execution& each, bool last) {
+        if (!last) return each.run();
+        const auto show = [&](const std::string& parameter, Value gradient) {
+            events_->add_histogram("gradients/" + parameter, histogram_of(each, gradient), scale);
+        };
+        shown = run_showing_gradients(each, show, profile);
+    });
+    result.seconds -= shown;
+    histograms_due_ = false;
+    return result;
+}
+
+void TrainViews::made(const StepRecord& record) {
+    const StepResult& result = record.result;
+    if (events_) {
+        events_->add_scalar("loss/training", static_cast<double>(result.loss));
+        events_->add_scalar("optimizer/learning_rate", record.learning_rate);
+        events_->add_scalar("optimizer/gradient_norm", static_cast<double>(result.gradient_norm));
+        if (scales_loss_) events_->add_scalar("optimizer/loss_scale", record.loss_scale.scale);
+        events_->add_scalar("speed/tokens_per_second", record.tokens_per_second);
+        events_->add_scalar("speed/mfu", record.mfu);
+    }
+    if (!page_) return;
+    TrainingPoint point;
+    point.step = record.step;
+    point.loss = static_cast<double>(result.loss);
+    point.learning_rate = record.learning_rate;
+    point.gradient_norm = static_cast<double>(result.gradient_norm);
+    point.tokens_per_second = record.tokens_per_second;
+    point.mfu = record.mfu;
+    point.applied = result.applied;
+    page_->add(point);
+}
+
+void TrainViews::validation(double loss) {
+    if (events_) events_->add_scalar("loss/validation", loss);
+    if (page_) page_->add_validation(loss);
+}
+
+void TrainViews::sample(const std::string& text) {
+    if (events_) events_->add_text("sample", text);
+    if (page_) page_->add_sample(text);
+}
+
+bool TrainViews::page_is_due() const {
+    if (!page_) return false;
+    if (since_page_) return since_page_->seconds() >= page_seconds;
+    // Into a pipe or a device pages would be written one after the other.
+    std::error_code ignored;
+    return !std::filesystem::exists(options_.html, ignored) ||
+           std::filesystem::is_regular_file(options_.html, ignored);
+}
+
+void TrainViews::end_step() {
+    if (events_) events_->write(step_);
+    if (!page_is_due()) return;
+    try {
+        write_page(TrainingState::runs);
+    } catch (const UserError& error) {
+        // What cannot be written now may be at the end, and is no reason to stop.
+        if (!warned_) fmt::print(stderr, "mantissa: warning: --html: {}\n", error.what());
+        warned_ = true;
+    }
+    since_page_.emplace();
+}
+
+void TrainViews::end() {
+    if (page_) write_page(TrainingState::ended);
+    if (traced_step_ >= 0)
+        fmt::print(stderr,
+                   "mantissa: warning: --trace {}: nothing was written, since the run ended before step {}\n",
+                   options_.trace, traced_step_);
+}
+
+void TrainViews::write_page(TrainingState state) {
+    write_output(options_.html, page_->html(state, now(), since_begin_.seconds()));
+}
+
+}  // namespace mantissa::cli

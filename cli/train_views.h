@@ -1,0 +1,64 @@
+// What people look at while they train: a trace of one step, event files for TensorBoard, and a page.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/train_log.h"
+#include "mantissa/base/clock.h"
+#include "mantissa/formats/tensorboard.h"
+#include "mantissa/report/training_page.h"
+
+namespace mantissa::cli {
+
+struct ViewOptions {
+    std::string trace, tensorboard, html;  ///< files and a directory; empty: none
+    std::int64_t histogram_every = 100;    ///< steps; 0: never
+    std::string command;                   ///< what was typed
+};
+
+/// Parsing the options throws UserError where a place cannot be written.
+void add_view_options(CLI::App& command, ViewOptions& options);
+
+/// What the loop tells of a run, for those to see that were asked for.
+class TrainViews {
+  public:
+    explicit TrainViews(const ViewOptions& options) : options_(options) {}
+
+    /// Before the first step. `text`: what is trained on; `steps`: at which the run ends. Throws UserError
+    /// where a file cannot be written.
+    void begin(const Trainer& trainer, const std::string& text, std::int64_t steps);
+
+    /// Trainer::step, looked into where that is due.
+    StepResult step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile);
+
+    // In this order, for each step. Where a file cannot be written any more, end_step throws UserError.
+    void made(const StepRecord& record);
+    void validation(double loss);
+    void sample(const std::string& text);
+    void end_step();
+
+    /// After the last step.
+    void end();
+
+  private:
+    StepResult traced_step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile);
+    StepResult shown_step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile);
+    bool page_is_due() const;
+    void write_page(TrainingState state);
+
+    const ViewOptions& options_;
+    std::optional<EventFile> events_;
+    std::optional<TrainingPage> page_;
+    std::string run_;                ///< in a line
+    std::int64_t traced_step_ = -1;  ///< that is to be traced; -1: none
+    bool histograms_due_ = false, scales_loss_ = false, warned_ = false;
+    std::int64_t step_ = 0;  ///< that was made last
+    Stopwatch since_begin_;
+    std::optional<Stopwatch> since_page_;  ///< was written
+};
+
+}  // namespace mantissa::cli

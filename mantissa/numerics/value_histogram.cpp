@@ -1,0 +1,46 @@
+#include "mantissa/numerics/value_histogram.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+namespace mantissa::inline v0 {
+
+void ValueHistogram::add(std::span<const float> values) {
+    for (const float value : values) {
+        if (!std::isfinite(value)) {
+            ++not_finite_;
+            continue;
+        }
+        const auto x = static_cast<double>(value);
+        least_ = numbers_ == 0 ? x : std::min(least_, x);
+        greatest_ = numbers_ == 0 ? x : std::max(greatest_, x);
+        ++numbers_;
+        sum_ += x;
+        sum_of_squares_ += x * x;
+        ++counts_[std::bit_cast<std::uint32_t>(value) >> dropped_bits];
+    }
+}
+
+std::vector<ValueHistogram::Bucket> ValueHistogram::buckets() const {
+    constexpr std::uint32_t half = 1U << (kept_bits - 1);  // the first of those with the sign
+    // Where magnitudes of a key begin; those of the last finite key end at 2^128.
+    const auto edge = [](std::uint32_t key) {
+        const float begin = std::bit_cast<float>(key << dropped_bits);
+        return std::isinf(begin) ? 0x1p128 : static_cast<double>(begin);
+    };
+    std::vector<Bucket> buckets;
+    const auto add = [&](double begin, double limit, std::int64_t count) {
+        if (count == 0) return;
+        if (!buckets.empty() && buckets.back().limit < begin) buckets.push_back({begin, 0});
+        buckets.push_back({limit, count});
+    };
+    for (std::uint32_t key = half; key-- > 1;)  // negative numbers, from the greatest magnitude down
+        add(-edge(key + 1), -edge(key), counts_[half + key]);
+    // What lies around zero: 0, -0 and the smallest magnitudes.
+    add(-edge(1), edge(1), counts_[0] + counts_[half]);
+    for (std::uint32_t key = 1; key < half; ++key) add(edge(key), edge(key + 1), counts_[key]);
+    return buckets;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,53 @@
+// Chrome's Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing open: named tracks with
+// events that begin and last.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "mantissa/device/device.h"
+
+namespace mantissa::inline v0 {
+
+/// Something that lasted, on one track. Times are in seconds since the trace began.
+struct TraceEvent {
+    using Arguments = std::vector<std::pair<std::string, std::variant<std::int64_t, double, std::string>>>;
+
+    int track = 0;
+    std::string name, category;
+    double begin = 0, seconds = 0;
+    Arguments arguments = {};  ///< shown when one points at it
+};
+
+class TraceEvents {
+  public:
+    /// `title`: of all tracks.
+    explicit TraceEvents(std::string title) : title_(std::move(title)) {}
+
+    /// Returns the number of a new track, below those before it.
+    int add_track(std::string name);
+    void add(TraceEvent event) { events_.push_back(std::move(event)); }
+
+    /// The file.
+    std::string json() const;
+
+  private:
+    std::string title_;
+    std::vector<std::string> tracks_;
+    std::vector<TraceEvent> events_;
+};
+
+/// What is told of a launch.
+struct TracedLaunch {
+    std::string op, kernel, scope, stage;
+    double begin = 0, seconds = 0;
+    Cost cost;
+};
+
+/// A launch as an event: operation and kernel, scope, FLOPs and bytes by the op table, GFLOP/s.
+TraceEvent launch_event(int track, const TracedLaunch& launch);
+
+}  // namespace mantissa

@@ -1,0 +1,161 @@
+#include "mantissa/report/training_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/report/html.h"
+#include "mantissa/report/html_charts.h"
+#include "mantissa/report/quantities.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+/// How often a page that is open looks for what is new, and how many samples it shows.
+constexpr int reload_seconds = 10;
+constexpr std::size_t most_samples = 20;
+
+// Two drawings side by side on a broad page, one on a narrow one.
+constexpr html::DrawingOptions half_page{.width = 480, .height = 240};
+// One step's norm may be hundreds of times another's.
+constexpr html::DrawingOptions of_norms{.width = 480, .height = 240, .logarithmic = true};
+
+html::Curve curve_of(std::string name, const std::vector<ThinnedCurve::Point>& points, std::size_t color) {
+    html::Curve curve{std::move(name), {}, color};
+    for (const ThinnedCurve::Point& point : points) {
+        curve.steps.push_back(point.step);
+        curve.values.push_back(point.value);
+    }
+    return curve;
+}
+
+/// A curve, and where it is long, its means.
+std::vector<html::Curve> with_means(const std::string& name, const ThinnedCurve& thinned, std::size_t color,
+                                    std::size_t mean_color) {
+    constexpr std::size_t most_means = 60;
+    std::vector<html::Curve> curves{curve_of(name, thinned.points(), color)};
+    if (const ThinnedCurve::Means means = thinned.means(most_means); means.each > 2)
+        curves.push_back(
+            curve_of(fmt::format("mean of each {} steps", means.each), means.points, mean_color));
+    return curves;
+}
+
+std::string chart(const std::string& vertical, const std::vector<html::Curve>& curves,
+                  const html::DrawingOptions& options = half_page) {
+    return "<div>" + html::curves(curves, vertical, options) + "</div>\n";
+}
+
+std::string number(const char* what, const std::string& value) {
+    return fmt::format("<span>{} <b>{}</b></span> ", what, value);
+}
+
+/// As in "2 h 05 min".
+std::string duration(double seconds) {
+    const auto whole = static_cast<std::int64_t>(seconds);
+    if (whole < 60) return fmt::format("{} s", whole);
+    if (whole < 3600) return fmt::format("{} min {:02} s", whole / 60, whole % 60);
+    return fmt::format("{} h {:02} min", whole / 3600, whole / 60 % 60);
+}
+
+}  // namespace
+
+void TrainingPage::add(const TrainingPoint& point) {
+    last_ = point;
+    ++made_;
+    if (!point.applied) ++skipped_;
+    const auto step = static_cast<double>(point.step);
+    loss_.add(step, point.loss);
+    learning_rate_.add(step, point.learning_rate);
+    gradient_norm_.add(step, point.gradient_norm);
+    tokens_per_second_.add(step, point.tokens_per_second);
+}
+
+void TrainingPage::add_validation(double loss) {
+    validation_.add(static_cast<double>(last_.step), loss);
+    last_validation_ = loss;
+    if (best_validation_step_ < 0 || loss < best_validation_) {
+        best_validation_ = loss;
+        best_validation_step_ = last_.step;
+    }
+}
+
+void TrainingPage::add_sample(std::string text) {
+    samples_.push_front({last_.step, std::move(text)});
+    if (samples_.size() > most_samples) samples_.pop_back();
+}
+
+std::string TrainingPage::status(TrainingState state, const std::string& time, double seconds) const {
+    const std::int64_t done = last_.step + 1;
+    std::string text = made_ == 0
+                           ? fmt::format("No step of {} is done", grouped(static_cast<double>(run_.steps)))
+                           : fmt::format("{} of {} steps are done", grouped(static_cast<double>(done)),
+                                         grouped(static_cast<double>(run_.steps)));
+    text += ", " + duration(seconds);
+    const auto left = static_cast<double>(run_.steps - done);
+    if (state == TrainingState::ended)
+        text += " in all; the run has ended";
+    else if (made_ > 0 && left > 0)
+        text += fmt::format(" so far, about {} left", duration(seconds / static_cast<double>(made_) * left));
+    text += fmt::format(". Written {}", time);
+    if (state == TrainingState::runs)
+        text += fmt::format("; the page loads itself again every {} seconds", reload_seconds);
+    return "<p>" + html::escaped(text) + ".</p>\n";
+}
+
+std::string TrainingPage::numbers() const {
+    if (made_ == 0) return "";
+    std::string text =
+        number("step", fmt::format("{}", last_.step)) + number("loss", fmt::format("{:.4f}", last_.loss));
+    if (best_validation_step_ >= 0)
+        text += number("validation loss", fmt::format("{:.4f}", last_validation_)) +
+                number("least", fmt::format("{:.4f} at step {}", best_validation_, best_validation_step_));
+    text += number("learning rate", fmt::format("{:.4g}", last_.learning_rate)) +
+            number("gradient norm", fmt::format("{:.4f}", last_.gradient_norm)) +
+            number("tokens a second", grouped(last_.tokens_per_second)) + number("MFU", percent(last_.mfu));
+    if (skipped_ > 0) text += number("steps skipped, as not finite", fmt::format("{}", skipped_));
+    return "<p class='key'>" + text + "</p>\n";
+}
+
+std::string TrainingPage::charts() const {
+    if (made_ == 0) return "";
+    const std::vector<html::Curve> losses = this->losses(0);
+    return "<h2>Loss</h2>\n<div class='broad'>\n" + html::curves(losses, "loss") +
+           "</div>\n<div class='narrow'>\n" + html::curves(losses, "loss", half_page) +
+           "</div>\n<div class='columns'>\n" +
+           chart("loss, second half", this->losses((loss_.first_step() + loss_.last_step()) / 2)) +
+           chart("learning rate", {curve_of("learning rate", learning_rate_.points(), 2)}) +
+           chart("gradient norm, before clipping", with_means("gradient norm", gradient_norm_, 4, 1),
+                 of_norms) +
+           chart("tokens a second", with_means("tokens a second", tokens_per_second_, 6, 1)) + "</div>\n";
+}
+
+std::vector<html::Curve> TrainingPage::losses(double from_step) const {
+    std::vector<html::Curve> curves = with_means("loss", loss_, 0, 3);
+    if (best_validation_step_ >= 0) curves.push_back(curve_of("validation loss", validation_.points(), 1));
+    for (html::Curve& curve : curves) {
+        const auto first = std::lower_bound(curve.steps.begin(), curve.steps.end(), from_step);
+        curve.values.erase(curve.values.begin(), curve.values.begin() + (first - curve.steps.begin()));
+        curve.steps.erase(curve.steps.begin(), first);
+    }
+    return curves;
+}
+
+std::string TrainingPage::samples() const {
+    if (samples_.empty()) return "";
+    std::string text = "<h2>Samples</h2>\n";
+    for (const Sample& sample : samples_)
+        text += fmt::format("<h3>after step {}</h3>\n<p><code>{}</code></p>\n", sample.step,
+                            html::escaped(sample.text));
+    return text;
+}
+
+std::string TrainingPage::html(TrainingState state, const std::string& time, double seconds) const {
+    std::vector<html::Row> facts;
+    for (const auto& [what, text] : run_.facts) facts.push_back({what, text});
+    const std::string body = status(state, time, seconds) + numbers() + charts() + samples() +
+                             "<h2>The run</h2>\n" + html::table({"", ""}, facts) + html::footer(run_.command);
+    return html::page("Training " + run_.model, body, state == TrainingState::runs ? reload_seconds : 0);
+}
+
+}  // namespace mantissa

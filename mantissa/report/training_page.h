@@ -1,0 +1,64 @@
+// A run of training as a page: its curves so far, its samples, and what is trained on what.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mantissa/report/html_charts.h"
+#include "mantissa/report/thinned_curve.h"
+
+namespace mantissa::inline v0 {
+
+/// What stays the same over a run.
+struct TrainingRun {
+    std::string model, command;
+    std::int64_t steps = 0;  ///< at which the run ends, counted from the first ever
+    /// What else there is to say, as pairs of what it is and text.
+    std::vector<std::pair<std::string, std::string>> facts;
+};
+
+struct TrainingPoint {
+    std::int64_t step = 0;
+    double loss = 0, learning_rate = 0, gradient_norm = 0, tokens_per_second = 0, mfu = 0;
+    bool applied = true;
+};
+
+enum class TrainingState : std::uint8_t { runs, ended };
+
+class TrainingPage {
+  public:
+    explicit TrainingPage(TrainingRun run) : run_(std::move(run)) {}
+
+    void add(const TrainingPoint& point);
+    /// Of the step that was added last.
+    void add_validation(double loss);
+    void add_sample(std::string text);
+
+    /// The page as of now. While the run goes on it loads itself again. `time`: when, in words; `seconds`:
+    /// since the run began.
+    std::string html(TrainingState state, const std::string& time, double seconds) const;
+
+  private:
+    struct Sample {
+        std::int64_t step = 0;
+        std::string text;
+    };
+    std::string status(TrainingState state, const std::string& time, double seconds) const;
+    std::string numbers() const;
+    std::string charts() const;
+    std::vector<html::Curve> losses(double from_step) const;
+    std::string samples() const;
+
+    TrainingRun run_;
+    TrainingPoint last_ = {};
+    std::int64_t made_ = 0, skipped_ = 0;  // steps
+    ThinnedCurve loss_, learning_rate_, gradient_norm_, tokens_per_second_, validation_;
+    double last_validation_ = 0, best_validation_ = 0;
+    std::int64_t best_validation_step_ = -1;
+    std::deque<Sample> samples_;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,80 @@
+#include "mantissa/train/gradients.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "mantissa/base/clock.h"
+#include "mantissa/base/error.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+struct NamedGradient {
+    std::string parameter;
+    Value gradient;
+};
+
+/// The first operation of the update reads every gradient, for their norm.
+NodeId norm_of(const Graph& graph) {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
+        if (graph.node(id).op->name == "global_norm") return id;
+    throw InternalError("the graph updates no parameters: it has no norm of all gradients");
+}
+
+/// Of the gradients, the one that a parameter's update reads. Two parameters may have one between them.
+const Value* gradient_of(const Graph& graph, const std::string& parameter,
+                         const std::vector<Value>& gradients) {
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+        const Node& node = graph.node(id);
+        if (node.origin.stage != Stage::update || node.origin.scope != parameter) continue;
+        for (const Value& input : node.inputs) {
+            const auto found = std::find(gradients.begin(), gradients.end(), input);
+            if (found != gradients.end()) return &*found;
+        }
+    }
+    return nullptr;
+}
+
+std::vector<NamedGradient> gradients_of(const Graph& graph, const std::vector<Value>& gradients) {
+    std::vector<NamedGradient> named;
+    for (const State& state : graph.states()) {
+        if (state.kind != State::Kind::parameter) continue;
+        if (const Value* found = gradient_of(graph, state.name, gradients))
+            named.push_back({state.name, *found});
+    }
+    return named;
+}
+
+}  // namespace
+
+double run_showing_gradients(Execution& last, ShowGradient show, Profile* profile) {
+    const Graph& graph = last.plan().graph();
+    Device& device = last.plan().device();
+    const NodeId norm = norm_of(graph);
+    const std::vector<NamedGradient> gradients = gradients_of(graph, graph.node(norm).inputs);
+    double shown = 0;
+    std::unique_ptr<Event> begun;
+    if (profile) profile->clear();
+    const auto before = [&](NodeId id) {
+        if (id == norm) {
+            const Stopwatch watch;
+            for (const NamedGradient& each : gradients) show(each.parameter, each.gradient);
+            shown = watch.seconds();
+        }
+        begun = device.record();
+        return true;
+    };
+    const auto after = [&](NodeId) {
+        if (!profile) return true;
+        const std::unique_ptr<Event> ended = device.record();
+        device.wait(*ended);
+        profile->push_back(device.seconds_between(*begun, *ended));
+        return true;
+    };
+    last.run_while(before, after);
+    return shown;
+}
+
+}  // namespace mantissa
