@@ -88,8 +88,8 @@ std::vector<std::int32_t> some_tokens(std::int64_t count, std::int64_t vocabular
 /// The largest peaks, measured here and kept from earlier. Copying where there is memory for it beyond the
 /// caches, else in what there is.
 Peaks peaks_of(Device& device) {
-    const std::int64_t bytes = std::clamp<std::int64_t>(copy_scratch_bytes(device.target()),
-                                                        std::int64_t{64} << 20, available_memory() / 4);
+    const std::int64_t bytes = std::min(copy_scratch_bytes(device.target()),
+                                        std::max(std::int64_t{64} << 20, available_memory() / 4));
     const auto scratch = device.allocate(static_cast<std::size_t>(bytes), "bandwidth measurement");
     Peaks measured = device.measure_peaks(*scratch);
     KeptPeaks kept(device, peaks_file());

@@ -196,7 +196,11 @@ void KeptPeaks::keep() {
 }
 
 double KeptPeaks::share_of_fastest(double rate) {
-    if (since_measured_.seconds() > 60 || rate > peaks_.fastest()) raise(arithmetic());
+    const bool is_due = since_measured_.seconds() > 60;
+    if (is_due || (rate > peaks_.fastest() && !out_of_reach_)) {
+        raise(arithmetic());
+        out_of_reach_ = rate >= 2 * peaks_.fastest();
+    }
     const double fastest = peaks_.fastest();
     if (rate > fastest && rate < 2 * fastest) {
         Peaks seen;

@@ -59,6 +59,7 @@ class KeptPeaks {
     std::string measured_;  ///< the day of the last rise, as in "2026-11-22"
     std::string not_kept_;  ///< why; empty if they are
     Stopwatch since_measured_;
+    bool out_of_reach_ = false;  ///< whether measuring again for a rate above the peak did not help
 };
 
 }  // namespace mantissa
