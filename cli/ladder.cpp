@@ -10,6 +10,7 @@
 #include "cli/run_options.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/ladder.h"
+#include "mantissa/report/quantities.h"
 
 namespace mantissa::cli {
 
@@ -20,8 +21,21 @@ struct Options {
     std::string rungs;  ///< empty: default_rungs()
     std::string html, command;
     std::int64_t repeats = 3;
-    bool choose_batch = false;  ///< the largest of 4, 2 and 1 that fits
+    bool choose_batch = false;  ///< of the size that ladder_size gives
 };
+
+/// Fewer sequences a step where the machine would take long, rather than fewer rungs; what is chosen is said.
+void choose_batch(Device& device, LadderOptions& ladder) {
+    const LadderSize size = ladder_size(device, ladder);
+    ladder.trainer.batch = size.batch;
+    fmt::print("{} a step, about {} by this machine's peaks{}\n", nn::batch_text(ladder.model, size.batch),
+               duration_text(size.seconds),
+               size.batch == size.most_that_fits
+                   ? std::string()
+                   : fmt::format("; --batch {} fits the memory, too, and takes about {}", size.most_that_fits,
+                                 duration_text(size.seconds_of_most)));
+    std::fflush(stdout);
+}
 
 void run(const Options& options) {
     LadderOptions ladder;
@@ -35,13 +49,13 @@ void run(const Options& options) {
 
     const auto device = open_device(options.run);
     ladder.rungs = options.rungs.empty() ? default_rungs(device->target()) : split_at_commas(options.rungs);
-    if (options.choose_batch) ladder.trainer.batch = largest_batch(*device, ladder);
-    const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::train);
-    fmt::print("{}\n", corpus.description);
-    std::fflush(stdout);
     KeptPeaks kept(*device, peaks_file());
     ladder.known_peaks = kept.peaks();
     ladder.known_from = kept.place();
+    if (options.choose_batch) choose_batch(*device, ladder);
+    const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::train);
+    fmt::print("{}\n", corpus.description);
+    std::fflush(stdout);
     const LadderReport report =
         run_ladder(*device, whole_text(corpus, ladder.model, ladder.trainer.batch), ladder);
     kept.raise(report.peaks);
@@ -74,7 +88,7 @@ void add_ladder_command(CLI::App& app, const std::string& typed) {
     add_output_file(*command, "--html", options->html,
                     "Write it as a page: the climb, losses, memory, what bounds each rung");
     CLI::Option* batch = command->get_option("--batch");
-    batch->default_str("the largest of 4, 2 and 1 that fits");
+    batch->default_str("4, 2 or 1: the most that fits and takes about four minutes");
     command->callback([options, batch] {
         options->choose_batch = batch->count() == 0;
         run(*options);

@@ -361,19 +361,56 @@ std::vector<std::string> default_rungs(const Target& target) {
     return names;
 }
 
-std::int64_t largest_batch(Device& device, const LadderOptions& options) {
-    for (std::int64_t batch : {4, 2}) {
-        std::int64_t needed = 0, arena = 0;
-        for (const std::string& name : options.rungs) {
-            TrainerOptions trainer = options_of(find_rung(name), options.trainer);
-            trainer.batch = batch;
-            const MemoryUse memory = TrainingPlan(device, options.model, std::move(trainer)).memory();
-            needed = std::max(needed, memory.total());
-            arena = std::max(arena, memory.arena);
-        }
-        if (needed + scratch_beside(arena, device.target()) <= available_memory()) return batch;
+namespace {
+
+/// Of the ladder: seconds by the peaks, about, and the largest memory of a rung.
+struct PlannedLadder {
+    double seconds = 0;
+    std::int64_t memory = 0, arena = 0;
+};
+
+/// What a step takes: products at half of their unit's peak, and each byte that the step holds moved twelve
+/// times, as records of several machines have it within a factor of 1.5.
+double seconds_of_step(const TrainingPlan& plan, const Peaks& peaks, const Target& target) {
+    constexpr double share_of_unit = 0.5, moves = 12;
+    double unit = peaks.fastest();
+    for (const std::string& kernel : plan.step().kernels_of("matmul"))
+        unit = std::min(unit, unit_peak(kernel, peaks, target));
+    const double bytes = moves * static_cast<double>(plan.memory().total());
+    return plan.flops_per_step() / (share_of_unit * unit) + (peaks.copy > 0 ? bytes / peaks.copy : 0);
+}
+
+PlannedLadder planned_ladder(Device& device, const LadderOptions& options, std::int64_t batch) {
+    PlannedLadder ladder;
+    for (const std::string& name : options.rungs) {
+        TrainerOptions trainer = options_of(find_rung(name), options.trainer);
+        trainer.batch = batch;
+        const TrainingPlan plan(device, options.model, std::move(trainer));
+        ladder.memory = std::max(ladder.memory, plan.memory().total());
+        ladder.arena = std::max(ladder.arena, plan.memory().arena);
+        ladder.seconds += static_cast<double>(options.steps + options.repeats) *
+                          seconds_of_step(plan, options.known_peaks, device.target());
     }
-    return 1;
+    return ladder;
+}
+
+}  // namespace
+
+LadderSize ladder_size(Device& device, const LadderOptions& options, double most_seconds) {
+    LadderSize size;
+    for (const std::int64_t batch : {4, 2, 1}) {
+        const PlannedLadder ladder = planned_ladder(device, options, batch);
+        const std::int64_t needed = ladder.memory + scratch_beside(ladder.arena, device.target());
+        if (batch > 1 && needed > available_memory()) continue;
+        if (batch > size.most_that_fits || size.seconds_of_most == 0) {
+            size.most_that_fits = batch;
+            size.seconds_of_most = ladder.seconds;
+        }
+        size.batch = batch;
+        size.seconds = ladder.seconds;
+        if (ladder.seconds <= most_seconds) break;
+    }
+    return size;
 }
 
 double loss_tolerance_of(const Policy& policy) {

@@ -25,6 +25,27 @@ TEST(Ladder, RungsStandInTheOrderInWhichTheyAreClimbed) {
     EXPECT_EQ(default_rungs(target), (std::vector<std::string>{"fp32", "tf32", "bf16"}));
 }
 
+/// A machine that would take long gets fewer sequences a step, and never fewer rungs.
+TEST(Ladder, ASlowMachineClimbsWithFewerExamples) {
+    const auto device = make_cpu_device({.threads = 1});
+    const nn::Gpt2Config small{
+        .name = "small", .layers = 1, .heads = 2, .channels = 32, .vocabulary = 256, .context = 16};
+    LadderOptions options{
+        .rungs = {"fp32", "bf16"}, .model = nn::gpt2_model(small, 16), .trainer = {.batch = 1}};
+    options.known_peaks = {.f32_fma = 1e12, .bf16_matrix = 1e12, .copy = 1e11};
+    const LadderSize quick = ladder_size(*device, options);
+    EXPECT_EQ(quick.batch, 4);
+    EXPECT_EQ(quick.most_that_fits, 4);
+    EXPECT_GT(quick.seconds, 0);
+    EXPECT_LT(ladder_size(*device, options, quick.seconds / 1.2).batch, 4);
+    const LadderSize slow = ladder_size(*device, options, 0);
+    EXPECT_EQ(slow.batch, 1);
+    EXPECT_EQ(slow.most_that_fits, 4);
+    EXPECT_NEAR(slow.seconds_of_most, quick.seconds, 1e-9 * quick.seconds);
+    options.known_peaks.f32_fma /= 100;
+    EXPECT_GT(ladder_size(*device, options).seconds, quick.seconds) << "the rung fp32 takes longer";
+}
+
 TEST(Ladder, NicePadsAnUglyVocabularyAndKeepsTheLosses) {
     const auto device = make_cpu_device({.threads = 1});
     if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
