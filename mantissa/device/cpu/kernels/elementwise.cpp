@@ -156,7 +156,7 @@ Launch by_runs(const Problem& problem, const Context& context, ElementwiseFuncti
                 p.condition_repeats = loops->inner.strides[0] == 0;
             }
             p.y = {o.outputs[0] + start[dtypes.size()] * static_cast<std::int64_t>(size_of(dtype)), dtype};
-            kernels.elementwise(p, stores);
+            kernels.element.elementwise(p, stores);
         });
     };
 }
