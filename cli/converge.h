@@ -1,8 +1,11 @@
 // `mantissa numerics converge`: the same training in several precisions.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

@@ -1,8 +1,11 @@
 // `mantissa explain`: what runs in what, by which rule.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

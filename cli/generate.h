@@ -1,7 +1,9 @@
 // `mantissa generate`: continues a prompt with a trained model.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

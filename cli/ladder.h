@@ -1,8 +1,11 @@
 // `mantissa ladder`: the rungs on the same weights and text.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

@@ -1,7 +1,9 @@
 // `mantissa lint`: ugly sizes in a model, what to make of them, and what that gains here.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

@@ -1,8 +1,11 @@
 // `mantissa numerics`: the numbers of a training step against the ranges of formats.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

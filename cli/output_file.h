@@ -1,8 +1,12 @@
 // Files that a command writes when its work is done. That they can be written is seen before it begins.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+class Option;
+}
 
 namespace mantissa::cli {
 

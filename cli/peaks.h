@@ -1,7 +1,9 @@
 // `mantissa peaks`: what a device reaches in each number format.
 #pragma once
 
-#include <CLI/CLI.hpp>
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

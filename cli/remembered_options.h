@@ -1,10 +1,13 @@
 // Options that a checkpoint remembers, so that `--resume DIR` alone goes on with the run as it was asked for.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <map>
 #include <string>
 #include <vector>
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

@@ -1,7 +1,6 @@
 // Options that commands which train have in common, and what they stand for.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +13,10 @@
 #include "mantissa/data/text_windows.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/train/trainer.h"
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

@@ -1,8 +1,11 @@
 // `mantissa train`: trains a model and prints a line a step.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

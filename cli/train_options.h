@@ -1,7 +1,6 @@
 // What `train` is asked for: its options on the command line, and what they mean to a trainer.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,6 +16,10 @@
 #include "mantissa/train/sgd.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

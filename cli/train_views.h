@@ -1,7 +1,6 @@
 // What people look at while they train: a trace of one step, event files for TensorBoard, and a page.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,6 +10,10 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/formats/tensorboard.h"
 #include "mantissa/report/training_page.h"
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 

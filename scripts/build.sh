@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Sourced by ./run, ./test and .ci/run from the repository's root, after
 # install_dependencies.sh, which chooses CXX: configures and builds a preset, rebuilding
-# only what changed. Progress goes to standard error, and only on a terminal; a failure shows the compiler's words.
+# only what changed. Progress goes to standard error: ninja's own line on a terminal, a line every half minute
+# elsewhere, and nothing where there is nothing to do; a failure shows the compiler's words.
+# shellcheck source=scripts/progress.sh
+. "$(dirname "${BASH_SOURCE[0]}")/progress.sh"
 
 # Configures PRESET into FOLDER where that was not done yet, or where the presets changed or the checkout moved.
 # configure PRESET FOLDER [cmake options]
@@ -12,6 +15,7 @@ configure() {
         rm -rf "$cache" "$folder/CMakeFiles"
     fi
     if [ -f "$folder/build.ninja" ] && [ "$cache" -nt CMakePresets.json ]; then return 0; fi
+    echo "configuring in $folder" >&2
     # A warning is an error with the compiler that the project is written with; others warn about other things.
     [ "$("$CXX" -dumpversion | cut -d. -f1)" = "$MINIMUM_GCC" ] || set -- "$@" -DMANTISSA_WARNINGS_AS_ERRORS=OFF
     if ! cmake --preset "$preset" "$@" >"$folder/configure.log" 2>&1; then
@@ -22,15 +26,26 @@ configure() {
     touch "$cache"
 }
 
+# What ninja's "[120/282] Building ..." says of how far it is. It begins with looking for new files, as [0/2].
+note_build() {
+    [[ $1 =~ ^\[([1-9][0-9]*)/([0-9]+)\] ]] || return 0
+    built="${BASH_REMATCH[1]} of ${BASH_REMATCH[2]}"
+    [ -n "$told" ] || tell_build >&2
+}
+tell_build() {
+    told=yes
+    echo "building in $folder: ${built:-0} files"
+}
+
 # build FOLDER [TARGET...]
 build() {
-    local folder=$1
+    local folder=$1 built="" told=""
     shift
     local command=(cmake --build "$folder" "${@/#/--target=}")
     if [ -t 2 ]; then
         "${command[@]}" >&2 && return 0
     else
-        "${command[@]}" >"$folder/build.log" 2>&1 && return 0
+        "${command[@]}" 2>&1 | with_progress note_build tell_build >"$folder/build.log" && return 0
         # What failed, without the reports of what built well around it; the whole log where nothing says so.
         if grep -q '^FAILED: ' "$folder/build.log"; then
             sed -n '/^FAILED: /,$p' "$folder/build.log" | grep -v '^\[[0-9]*/[0-9]*\] ' >&2
@@ -48,7 +63,7 @@ prepare() {
     shift 2
     mkdir -p "$folder"
     (
-        flock 9
+        flock --nonblock 9 || { echo "waiting for another build in $folder" >&2; flock 9; }
         configure "$preset" "$folder" && build "$folder" "$@" 9>&-
     ) 9>"$folder/.lock"
 }

@@ -2,6 +2,8 @@
 # Installs, from the packages of Debian or Ubuntu, what building and testing mantissa needs and this machine
 # lacks: as root at once, with sudo after asking on a terminal; otherwise one line says what to install.
 # Run it by itself, or source it and call install_dependencies, which leaves the compiler's name in CXX.
+# shellcheck source=scripts/progress.sh
+. "$(dirname "${BASH_SOURCE[0]}")/progress.sh"
 
 MINIMUM_GCC=12
 MINIMUM_CMAKE=3.22
@@ -76,14 +78,17 @@ missing_packages() {
     fi
 }
 
-# Runs apt-get with the given prefix (empty, or sudo). Says nothing unless it fails or stderr is a terminal.
+note_installation() { doing=$1; }
+tell_installation() { echo "installing: ${doing:-fetching the list of packages}"; }
+
+# Runs apt-get with the given prefix (empty, or sudo). Says what it is at every half minute, and what was wrong.
 install_with_apt() {
-    local log status=0
+    local log status=0 doing=""
     log=$(mktemp)
     {
         "$@" apt-get update &&
             "$@" env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "${packages[@]}"
-    } </dev/null >"$log" 2>&1 || status=$?
+    } </dev/null 2>&1 | with_progress note_installation tell_installation >"$log" || status=$?
     [ "$status" -eq 0 ] || tail -n 20 "$log" >&2
     rm -f "$log"
     return "$status"
@@ -124,5 +129,6 @@ install_dependencies() {
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+    set -o pipefail
     install_dependencies
 fi

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Sourced by ./test and .ci/run: runs ctest in build folders and fuzz targets, counts, and ends with one line over
 # all of them in ctest's own words.
+# shellcheck source=scripts/progress.sh
+. "$(dirname "${BASH_SOURCE[0]}")/progress.sh"
 
 tests_run=0
 tests_failed=0
@@ -20,15 +22,28 @@ count_closing_line() {
     fi
 }
 
+# What ctest prints as a test begins, "    Start 12: device", and as it ends, " 3/40 Test #12: device ..... Passed".
+note_test() {
+    if [[ $1 =~ ^\ *Start\ +([0-9]+):\ (.*) ]]; then
+        running[BASH_REMATCH[1]]=${BASH_REMATCH[2]}
+    elif [[ $1 =~ ^\ *([0-9]+)/([0-9]+)\ Test\ +#([0-9]+): ]]; then
+        ended="${BASH_REMATCH[1]} of ${BASH_REMATCH[2]} ended"
+        unset "running[${BASH_REMATCH[3]}]"
+    fi
+}
+tell_tests() {
+    echo "testing in $folder: ${ended:-none ended}, running: ${running[*]}"
+}
+
 # run_tests FOLDER [ctest options]
 run_tests() {
-    local folder=$1 jobs
+    local folder=$1 jobs ended="" running=()
     shift
     # Many tests use two threads themselves.
     jobs=$(($(nproc) / 2))
     echo "== $folder: ctest $*"
     ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$((jobs > 0 ? jobs : 1))" "$@" </dev/null |
-        tee "$folder/test.log" || true
+        with_progress note_test tell_tests | tee "$folder/test.log" || true
     count_closing_line "$folder/test.log"
 }
 

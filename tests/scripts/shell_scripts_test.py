@@ -9,7 +9,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-TOOLS = ("bash", "cat", "cut", "env", "grep", "head", "mkdir", "mktemp", "nproc", "rm", "sed", "sort", "tail", "tee",
+TOOLS = ("bash", "cat", "cut", "dirname", "env", "grep", "head", "mkdir", "mktemp", "nproc", "rm", "sed", "sleep", "sort", "tail", "tee",
          "touch", "flock", "basename")
 ALL_PACKAGES = "cmake ninja-build python3 g++ libfmt-dev nlohmann-json3-dev libcli11-dev libxxhash-dev llvm-19-dev libgtest-dev " \
                "libbenchmark-dev"
@@ -70,6 +70,14 @@ class ShellScripts(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertIn("E: no such package\ncould not be installed: apt-get install libfmt-dev\n", said)
 
+    def test_a_long_installation_says_what_it_is_at(self):
+        self.stand_in_for_tools(missing="libfmt-dev")
+        self.stand_in("id", "echo 0")
+        self.stand_in("apt-get", "echo Unpacking libfmt-dev; sleep 1.2")
+        status, said = self.run_shell("progress_seconds=1; install_dependencies")
+        self.assertEqual(status, 0, said)
+        self.assertTrue(said.startswith("installing: libfmt-dev\ninstalling: Unpacking libfmt-dev\n"), said)
+
     def test_without_rights_or_a_terminal_one_line_says_what_to_install(self):
         self.stand_in("id", "echo 1000")
         self.stand_in("apt-get", f"echo $* >> {self.folder}/log")
@@ -106,8 +114,50 @@ class ShellScripts(unittest.TestCase):
         self.stand_in("cmake", 'echo "[1/2] well"; echo "FAILED: x.o"; echo "x.cpp:1:1: error: no such type"; exit 1')
         status, said = self.run_shell(f"build {self.folder} target")
         self.assertEqual(status, 1)
-        self.assertEqual(said, "FAILED: x.o\nx.cpp:1:1: error: no such type\n"
+        self.assertEqual(said, f"building in {self.folder}: 1 of 2 files\n"
+                               "FAILED: x.o\nx.cpp:1:1: error: no such type\n"
                                f"building failed: cmake --build {self.folder} --target=target\n")
+
+    def test_a_build_without_a_terminal_says_how_far_it_is(self):
+        self.stand_in("cmake", 'echo "[0/2] Re-checking globbed directories..."; echo "[1/282] Building x.o"; '
+                               'sleep 1.2; echo "[120/282] Building y.o"; sleep 1.2; echo "[282/282] Linking z"')
+        status, said = self.run_shell(f"progress_seconds=1; build {self.folder} target")
+        self.assertEqual(status, 0, said)
+        lines = said.splitlines()
+        self.assertEqual(lines[0], f"building in {self.folder}: 1 of 282 files")
+        self.assertIn(f"building in {self.folder}: 120 of 282 files", lines)
+        self.assertIn("[120/282] Building y.o\n", (self.folder / "build.log").read_text())
+
+    def test_a_build_that_says_nothing_for_long_is_spoken_of(self):
+        self.stand_in("cmake", "sleep 1.5")
+        status, said = self.run_shell(f"progress_seconds=1; build {self.folder} target")
+        self.assertEqual((status, said), (0, f"building in {self.folder}: 0 files\n"))
+
+    def test_nothing_is_said_where_nothing_is_to_build(self):
+        self.stand_in("cmake", 'echo "[0/2] Re-checking globbed directories..."; echo "ninja: no work to do."')
+        self.assertEqual(self.run_shell(f"build {self.folder} target"), (0, ""))
+
+    def test_a_build_that_fails_late_shows_progress_and_error(self):
+        self.stand_in("cmake", 'echo "[1/9] a"; sleep 1.2; echo "FAILED: x.o"; echo "x.cpp:1:1: error: no such type"; '
+                               'printf "ninja: build stopped"; exit 1')
+        status, said = self.run_shell(f"progress_seconds=1; build {self.folder} target")
+        self.assertEqual(status, 1)
+        self.assertIn(f"building in {self.folder}: 1 of 9 files\n", said)
+        self.assertTrue(said.endswith("FAILED: x.o\nx.cpp:1:1: error: no such type\nninja: build stopped\n"
+                                      f"building failed: cmake --build {self.folder} --target=target\n"), said)
+
+    def test_configuring_is_announced(self):
+        self.stand_in_for_tools()
+        status, said = self.run_shell(f"CXX=g++; configure release {self.folder}")
+        self.assertEqual((status, said), (0, f"configuring in {self.folder}\n"))
+
+    def test_a_long_test_is_named_while_it_runs(self):
+        self.stand_in("ctest", 'echo "    Start  1: base"; echo " 1/2 Test  #1: base ...   Passed    0.1 sec"; '
+                               'echo "    Start 12: device"; sleep 1.5; echo " 2/2 Test #12: device ...   Passed    1 sec"; '
+                               'echo "100% tests passed, 0 tests failed out of 2"')
+        status, said = self.run_shell(f"progress_seconds=1; run_tests {self.folder}; print_total")
+        self.assertEqual(status, 0, said)
+        self.assertIn(f"testing in {self.folder}: 1 of 2 ended, running: device\n", said)
 
     def test_the_closing_line_adds_up(self):
         self.stand_in("ctest", 'echo "90% tests passed, 1 tests failed out of 10"; echo "Total Test time"; exit 8')

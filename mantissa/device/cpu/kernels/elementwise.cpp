@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <memory>
 
@@ -28,49 +29,80 @@ std::shared_ptr<const StridedLoops> make_loops(const Problem& problem) {
 }
 
 // The plain loops take any strides and are not specialised for them: what is large and FP32 or shorter does
-// not come here.
+// not come here. There are some two hundred of them, by function and type, so each is a plain function and
+// what surrounds them is written once: with a launch of its own each, this file took twenty seconds to
+// compile.
 
-template <class In, class Out, class Function>
-Launch unary(const Problem& problem, const Context& context, Function function) {
-    return [loops = make_loops(problem), &pool = context.pool, function](const Operands& operands) {
-        const In* x = operands.input<In>(0);
-        Out* y = operands.output<Out>(0);
-        const std::int64_t step = loops->inner.strides[0];
-        loops->for_each_piece(pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
-            for (std::int64_t i = 0; i < count; ++i)
-                y[start[1] + i] = stored_as<Out>(function(number(x[start[0] + i * step])));
-        });
-    };
+const std::byte* element(const std::byte* data, DType dtype, std::int64_t index) {
+    return data + index * static_cast<std::int64_t>(size_of(dtype));
 }
 
-template <class A, class B, class Out, class Function>
-Launch binary(const Problem& problem, const Context& context, Function function) {
-    return [loops = make_loops(problem), &pool = context.pool, function](const Operands& operands) {
-        const A* x = operands.input<A>(0);
-        const B* z = operands.input<B>(1);
-        Out* y = operands.output<Out>(0);
-        const std::int64_t x_step = loops->inner.strides[0], z_step = loops->inner.strides[1];
-        loops->for_each_piece(pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
-            for (std::int64_t i = 0; i < count; ++i)
-                y[start[2] + i] = stored_as<Out>(
-                    function(number(x[start[0] + i * x_step]), number(z[start[1] + i * z_step])));
-        });
-    };
+/// A run of dense results, and of each operand the first element and the elements from one to the next.
+struct Run {
+    std::array<const std::byte*, max_loop_operands - 1> operands{};
+    std::array<std::int64_t, max_loop_operands - 1> steps{};
+    std::byte* results = nullptr;
+    std::int64_t count = 0;
+};
+using PlainLoop = void (*)(const Run&);
+
+template <class T>
+const T* operand(const Run& run, std::size_t i) {
+    return reinterpret_cast<const T*>(run.operands[i]);
+}
+
+template <class Function, class In, class Out>
+void unary(const Run& run) {
+    const In* x = operand<In>(run, 0);
+    Out* y = reinterpret_cast<Out*>(run.results);
+    const std::int64_t count = run.count, step = run.steps[0];
+    for (std::int64_t i = 0; i < count; ++i) y[i] = stored_as<Out>(Function{}(number(x[i * step])));
+}
+
+template <class Function, class A, class B, class Out>
+void binary(const Run& run) {
+    const A* x = operand<A>(run, 0);
+    const B* z = operand<B>(run, 1);
+    Out* y = reinterpret_cast<Out*>(run.results);
+    const std::int64_t count = run.count, x_step = run.steps[0], z_step = run.steps[1];
+    for (std::int64_t i = 0; i < count; ++i)
+        y[i] = stored_as<Out>(Function{}(number(x[i * x_step]), number(z[i * z_step])));
 }
 
 template <class T>
-Launch select(const Problem& problem, const Context& context) {
-    return [loops = make_loops(problem), &pool = context.pool](const Operands& operands) {
-        const bool* condition = operands.input<bool>(0);
-        const T *x = operands.input<T>(1), *z = operands.input<T>(2);
-        T* y = operands.output<T>(0);
-        const auto& step = loops->inner.strides;
+void select(const Run& run) {
+    const bool* condition = operand<bool>(run, 0);
+    const T *x = operand<T>(run, 1), *z = operand<T>(run, 2);
+    T* y = reinterpret_cast<T*>(run.results);
+    const std::int64_t count = run.count;
+    const auto step = run.steps;
+    for (std::int64_t i = 0; i < count; ++i) y[i] = condition[i * step[0]] ? x[i * step[1]] : z[i * step[2]];
+}
+
+Launch by_plain_loop(const Problem& problem, const Context& context, PlainLoop loop) {
+    std::vector<DType> dtypes;
+    for (const Type& type : problem.inputs) dtypes.push_back(type.dtype);
+    return [loops = make_loops(problem), &pool = context.pool, loop, dtypes,
+            dtype = problem.outputs[0].dtype](const Operands& o) {
         loops->for_each_piece(pool, [&](const StridedLoops::Strides& start, std::int64_t count) {
-            for (std::int64_t i = 0; i < count; ++i)
-                y[start[3] + i] =
-                    condition[start[0] + i * step[0]] ? x[start[1] + i * step[1]] : z[start[2] + i * step[2]];
+            Run run;
+            for (std::size_t i = 0; i < dtypes.size(); ++i) {
+                run.operands[i] = element(o.inputs[i], dtypes[i], start[i]);
+                run.steps[i] = loops->inner.strides[i];
+            }
+            run.results = o.outputs[0] + start[dtypes.size()] * static_cast<std::int64_t>(size_of(dtype));
+            run.count = count;
+            loop(run);
         });
     };
+}
+
+/// `choose` gives the loop of a problem's types.
+Kernel plain_loop(const Context& context, PlainLoop (*choose)(const Problem&)) {
+    Kernel kernel;
+    kernel.name = "plain loop";
+    kernel.prepare = [=](const Problem& problem) { return by_plain_loop(problem, context, choose(problem)); };
+    return kernel;
 }
 
 bool is_vector_format(DType dtype) {
@@ -101,10 +133,6 @@ std::string refuse_mixed(const Problem& problem) {
     return "";
 }
 
-const std::byte* element(const std::byte* data, DType dtype, std::int64_t index) {
-    return data + index * static_cast<std::int64_t>(size_of(dtype));
-}
-
 /// A function by the row kernels. A condition, if there is one, is the first operand.
 Launch by_runs(const Problem& problem, const Context& context, ElementwiseFunction function) {
     std::vector<DType> dtypes;
@@ -128,7 +156,7 @@ Launch by_runs(const Problem& problem, const Context& context, ElementwiseFuncti
                 p.condition_repeats = loops->inner.strides[0] == 0;
             }
             p.y = {o.outputs[0] + start[dtypes.size()] * static_cast<std::int64_t>(size_of(dtype)), dtype};
-            kernels.elementwise(p, stores);
+            kernels.element.elementwise(p, stores);
         });
     };
 }
@@ -140,53 +168,36 @@ void add_by_runs(KernelTable& table, const Context& context, const char* op, Ele
          .prepare = [=](const Problem& problem) { return by_runs(problem, context, function); }});
 }
 
-/// `function` is a generic callable: one kernel for every type it can be called with.
-template <class Function>
-void add_arithmetic(KernelTable& table, const Context& context, const char* op, ElementwiseFunction by_rows,
-                    Function function) {
-    add_by_runs(table, context, op, by_rows);
-    table[op].push_back(
-        {.name = "plain loop", .refusal = refuse_mixed, .prepare = [=](const Problem& problem) {
-             return with_type(problem.inputs[0].dtype, [&](auto type) {
-                 using T = decltype(type);
-                 return binary<T, T, T>(problem, context, function);
-             });
-         }});
-}
+// `Function` is a callable without state, for every type that it is given a number of.
 
-/// An FP32 number beside a tensor of 16 bits, on either side.
-template <class T, class Function>
-Launch compare_with_number(const Problem& problem, const Context& context, Function function) {
-    if (problem.inputs[0].dtype == DType::f32) return binary<float, T, bool>(problem, context, function);
-    return binary<T, float, bool>(problem, context, function);
+template <class Function>
+PlainLoop loop_of_function(const Problem& problem) {
+    return with_type(problem.inputs[0].dtype, [](auto type) -> PlainLoop {
+        using T = decltype(type);
+        return unary<Function, T, T>;
+    });
 }
 
 template <class Function>
-void add_comparison(KernelTable& table, const Context& context, const char* op, Function function) {
-    table[op].push_back({.name = "plain loop", .prepare = [=](const Problem& problem) {
-                             const DType a = problem.inputs[0].dtype, b = problem.inputs[1].dtype;
-                             if (a == b)
-                                 return with_type(a, [&](auto type) {
-                                     using T = decltype(type);
-                                     return binary<T, T, bool>(problem, context, function);
-                                 });
-                             if (a == DType::bf16 || b == DType::bf16)
-                                 return compare_with_number<BF16>(problem, context, function);
-                             return compare_with_number<FP16>(problem, context, function);
-                         }});
+PlainLoop loop_of_arithmetic(const Problem& problem) {
+    return with_type(problem.inputs[0].dtype, [](auto type) -> PlainLoop {
+        using T = decltype(type);
+        return binary<Function, T, T, T>;
+    });
 }
 
-/// Functions of one number of any type; FP32 and shorter by the row kernels.
+/// An FP32 number may stand beside a tensor of 16 bits, on either side.
 template <class Function>
-void add_function(KernelTable& table, const Context& context, const char* op, ElementwiseFunction by_rows,
-                  Function function) {
-    add_by_runs(table, context, op, by_rows);
-    table[op].push_back({.name = "plain loop", .prepare = [=](const Problem& problem) {
-                             return with_type(problem.inputs[0].dtype, [&](auto type) {
-                                 using T = decltype(type);
-                                 return unary<T, T>(problem, context, function);
-                             });
-                         }});
+PlainLoop loop_of_comparison(const Problem& problem) {
+    const DType a = problem.inputs[0].dtype, b = problem.inputs[1].dtype;
+    if (a == b)
+        return with_type(a, [](auto type) -> PlainLoop {
+            using T = decltype(type);
+            return binary<Function, T, T, bool>;
+        });
+    if (a == DType::bf16) return binary<Function, BF16, float, bool>;
+    if (b == DType::bf16) return binary<Function, float, BF16, bool>;
+    return a == DType::f32 ? binary<Function, float, FP16, bool> : binary<Function, FP16, float, bool>;
 }
 
 /// NaN wins.
@@ -217,36 +228,43 @@ void add_casts(KernelTable& table, const Context& context) {
                  cast(kernels, {.count = count, .x = {o.inputs[0], from}, .y = {o.outputs[0], to}}, pool);
              };
          }});
-    table["cast"].push_back({.name = "plain loop", .prepare = [=](const Problem& problem) {
-                                 return with_type(problem.inputs[0].dtype, [&](auto from) {
-                                     return with_type(problem.outputs[0].dtype, [&](auto to) {
-                                         return unary<decltype(from), decltype(to)>(problem, context,
-                                                                                    [](auto x) { return x; });
-                                     });
-                                 });
-                             }});
+    table["cast"].push_back(plain_loop(context, [](const Problem& problem) {
+        return with_type(problem.inputs[0].dtype, [&](auto from) {
+            return with_type(problem.outputs[0].dtype, [](auto to) -> PlainLoop {
+                const auto same = [](auto x) { return x; };
+                return unary<decltype(same), decltype(from), decltype(to)>;
+            });
+        });
+    }));
 }
 
 /// A number at a time: simulations need not be fast.
-void add_rounding(KernelTable& table, const Context& context) {
-    table["round_to"].push_back(
-        {.name = "plain loop", .prepare = [=](const Problem& problem) -> Launch {
-             const std::string& format = problem.attributes.word("format");
-             if (format == "tf32") return unary<float, float>(problem, context, to_tf32);
-             if (format == "bf16")
-                 return unary<float, float>(problem, context, [](float x) { return to_f32(to_bf16(x)); });
-             return unary<float, float>(problem, context, [](float x) { return to_f32(to_fp16(x)); });
-         }});
+PlainLoop loop_of_rounding(const Problem& problem) {
+    const auto by_tf32 = [](float x) { return to_tf32(x); };
+    const auto by_bf16 = [](float x) { return to_f32(to_bf16(x)); };
+    const auto by_fp16 = [](float x) { return to_f32(to_fp16(x)); };
+    const std::string& format = problem.attributes.word("format");
+    if (format == "tf32") return unary<decltype(by_tf32), float, float>;
+    if (format == "bf16") return unary<decltype(by_bf16), float, float>;
+    return unary<decltype(by_fp16), float, float>;
 }
 
-/// Both are of floating-point numbers, and integers have no NaN: FP64 goes through its own functions.
-auto in_floating_point(auto function) {
-    return [function](auto x) {
+/// A function of floating-point numbers, which others become first: FP64 goes through its own functions.
+template <class Function>
+struct InFloatingPoint {
+    auto operator()(auto x) const {
         if constexpr (std::is_same_v<decltype(x), double>)
-            return function(x);
+            return Function{}(x);
         else
-            return function(static_cast<float>(x));
-    };
+            return Function{}(static_cast<float>(x));
+    }
+};
+
+PlainLoop loop_of_is_finite(const Problem& problem) {
+    const auto finite = [](auto x) { return std::isfinite(x); };
+    return with_type(problem.inputs[0].dtype, [](auto type) -> PlainLoop {
+        return unary<InFloatingPoint<decltype(finite)>, decltype(type), bool>;
+    });
 }
 
 }  // namespace
@@ -254,7 +272,9 @@ auto in_floating_point(auto function) {
 void add_elementwise_kernels(KernelTable& table, const Context& context) {
     using enum ElementwiseFunction;
     const auto arithmetic = [&](const char* op, ElementwiseFunction by_rows, auto function) {
-        add_arithmetic(table, context, op, by_rows, function);
+        add_by_runs(table, context, op, by_rows);
+        table[op].push_back(plain_loop(context, loop_of_arithmetic<decltype(function)>));
+        table[op].back().refusal = refuse_mixed;
     };
     arithmetic("add", add, [](auto a, auto b) { return a + b; });
     arithmetic("sub", subtract, [](auto a, auto b) { return a - b; });
@@ -262,14 +282,20 @@ void add_elementwise_kernels(KernelTable& table, const Context& context) {
     arithmetic("div", divide, [](auto a, auto b) { return a / b; });
     arithmetic("maximum", maximum, [](auto a, auto b) { return larger(a, b); });
     arithmetic("minimum", minimum, [](auto a, auto b) { return smaller(a, b); });
-    add_comparison(table, context, "less", [](auto a, auto b) { return a < b; });
-    add_comparison(table, context, "less_equal", [](auto a, auto b) { return a <= b; });
-    add_comparison(table, context, "equal", [](auto a, auto b) { return a == b; });
-    add_comparison(table, context, "logical_and", [](auto a, auto b) { return a && b; });
-    const auto function = [&](const char* op, ElementwiseFunction by_rows, auto scalar) {
-        add_function(table, context, op, by_rows, in_floating_point(scalar));
+    const auto comparison = [&](const char* op, auto function) {
+        table[op].push_back(plain_loop(context, loop_of_comparison<decltype(function)>));
     };
-    add_function(table, context, "neg", negate, [](auto x) { return -x; });
+    comparison("less", [](auto a, auto b) { return a < b; });
+    comparison("less_equal", [](auto a, auto b) { return a <= b; });
+    comparison("equal", [](auto a, auto b) { return a == b; });
+    comparison("logical_and", [](auto a, auto b) { return a && b; });
+    add_by_runs(table, context, "neg", negate);
+    const auto negative = [](auto x) { return -x; };
+    table["neg"].push_back(plain_loop(context, loop_of_function<decltype(negative)>));
+    const auto function = [&](const char* op, ElementwiseFunction by_rows, auto scalar) {
+        add_by_runs(table, context, op, by_rows);
+        table[op].push_back(plain_loop(context, loop_of_function<InFloatingPoint<decltype(scalar)>>));
+    };
     function("exp", exp, [](auto x) { return std::exp(x); });
     function("log", log, [](auto x) { return std::log(x); });
     function("tanh", tanh, [](auto x) { return std::tanh(x); });
@@ -277,20 +303,14 @@ void add_elementwise_kernels(KernelTable& table, const Context& context) {
     function("sqrt", square_root, [](auto x) { return std::sqrt(x); });
     function("rsqrt", reciprocal_root, [](auto x) { return 1 / std::sqrt(x); });
     add_casts(table, context);
-    add_rounding(table, context);
+    table["round_to"].push_back(plain_loop(context, loop_of_rounding));
+    table["is_finite"].push_back(plain_loop(context, loop_of_is_finite));
     add_by_runs(table, context, "select", ElementwiseFunction::select);
-    table["select"].push_back(
-        {.name = "plain loop", .refusal = refuse_mixed, .prepare = [=](const Problem& problem) {
-             return with_type(problem.outputs[0].dtype,
-                              [&](auto type) { return on_cpu::select<decltype(type)>(problem, context); });
-         }});
-    table["is_finite"].push_back({.name = "plain loop", .prepare = [=](const Problem& problem) {
-                                      const auto finite =
-                                          in_floating_point([](auto x) { return std::isfinite(x); });
-                                      return with_type(problem.inputs[0].dtype, [&](auto type) {
-                                          return unary<decltype(type), bool>(problem, context, finite);
-                                      });
-                                  }});
+    table["select"].push_back(plain_loop(context, [](const Problem& problem) {
+        return with_type(problem.outputs[0].dtype,
+                         [](auto type) -> PlainLoop { return on_cpu::select<decltype(type)>; });
+    }));
+    table["select"].back().refusal = refuse_mixed;
 }
 
 }  // namespace mantissa::on_cpu

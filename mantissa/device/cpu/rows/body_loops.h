@@ -1,5 +1,5 @@
 // How row kernels walk over memory: sixteen lanes at a time, the tail without touching what lies beyond, with
-// a prefetch ahead. Included once by the one source of each instruction-set level, after its lanes.
+// a prefetch ahead. Included by the sources of each instruction-set level, once in each, after its lanes.
 #pragma once
 
 #include "mantissa/device/cpu/rows/kernel_table.h"

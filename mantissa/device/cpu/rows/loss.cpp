@@ -53,7 +53,7 @@ void cross_entropy(const RowKernels& kernels, const CrossEntropy& problem, Threa
     check.finish();
     check_targets("cross_entropy", p.targets, p.rows, p.classes);
     for_each_range(pool, p.rows, rows_per_block(p.stride * bytes_of(p.logits.type)),
-                   [&](Range rows, std::int64_t) { kernels.cross_entropy(p, rows); });
+                   [&](Range rows, std::int64_t) { kernels.softmax.cross_entropy(p, rows); });
     if (p.mean_loss) *p.mean_loss = mean_of(p.loss, p.rows);
 }
 
@@ -69,7 +69,7 @@ void cross_entropy_grad(const RowKernels& kernels, const CrossEntropyGrad& probl
     const Stores stores = check.output("dlogits", p.dlogits, p.rows * p.stride).finish(wanted);
     check_targets("cross_entropy_grad", p.targets, p.rows, p.classes);
     for_each_range(pool, p.rows, rows_per_block(2 * p.stride * bytes_of(p.logits.type)),
-                   [&](Range rows, std::int64_t) { kernels.cross_entropy_grad(p, rows, stores); });
+                   [&](Range rows, std::int64_t) { kernels.softmax.cross_entropy_grad(p, rows, stores); });
 }
 
 void embedding(const RowKernels& kernels, const Embedding& p, ThreadPool& pool, Stores wanted) {
@@ -80,7 +80,7 @@ void embedding(const RowKernels& kernels, const Embedding& p, ThreadPool& pool, 
     check_ids("embedding", "id", p.ids, p.tokens, p.vocabulary);
     const std::int64_t row_bytes = p.channels * (bytes_of(p.table.type) + bytes_of(p.y.type));
     for_each_range(pool, p.tokens, rows_per_block(row_bytes),
-                   [&](Range tokens, std::int64_t) { kernels.embedding(p, tokens, stores); });
+                   [&](Range tokens, std::int64_t) { kernels.element.embedding(p, tokens, stores); });
 }
 
 void embedding_grad(const RowKernels& kernels, const EmbeddingGrad& p, ThreadPool& pool) {
@@ -99,8 +99,9 @@ void embedding_grad(const RowKernels& kernels, const EmbeddingGrad& p, ThreadPoo
             std::memset(reinterpret_cast<char*>(p.dtable) + range.first, 0,
                         static_cast<std::size_t>(range.last - range.first));
         });
-    pool.for_each_block(
-        parts, [&](std::int64_t part, int) { kernels.embedding_grad(p, static_cast<int>(part), parts); });
+    pool.for_each_block(parts, [&](std::int64_t part, int) {
+        kernels.element.embedding_grad(p, static_cast<int>(part), parts);
+    });
 }
 
 }  // namespace mantissa::on_cpu

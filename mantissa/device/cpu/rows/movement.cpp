@@ -136,7 +136,7 @@ void move_runs(const RowKernels& kernels, const Permute& p, const MergedAxes& m,
             .group = std::min(group, grouped_extent - in_group),
             .source_step = source_step * size,
             .target_step = target_step * size};
-        kernels.copy(runs, stores);
+        kernels.element.copy(runs, stores);
     });
 }
 
@@ -168,16 +168,16 @@ void move_tiles(const RowKernels& kernels, const Permute& p, const MergedAxes& m
                                      .columns = std::min(part_columns, columns - c),
                                      .source_stride = m.source_strides[row_axis],
                                      .target_stride = m.target_strides[column_axis]};
-        kernels.transpose(part, stores);
+        kernels.element.transpose(part, stores);
     });
 }
 
 void move_whole(const RowKernels& kernels, const Copy& p, ThreadPool& pool, Stores stores) {
     for_each_range(pool, p.bytes, block_bytes, [&](Range range, std::int64_t) {
-        kernels.copy({.source = at(p.source, range.first),
-                      .target = at(p.target, range.first),
-                      .bytes = range.last - range.first},
-                     stores);
+        kernels.element.copy({.source = at(p.source, range.first),
+                              .target = at(p.target, range.first),
+                              .bytes = range.last - range.first},
+                             stores);
     });
 }
 
@@ -193,7 +193,7 @@ void cast(const RowKernels& kernels, const Cast& p, ThreadPool& pool, Stores wan
         return move_whole(kernels, {.bytes = bytes, .source = p.x.data, .target = p.y.data}, pool, stores);
     }
     for_each_range(pool, p.count, block_elements,
-                   [&](Range range, std::int64_t) { kernels.cast(p, range, stores); });
+                   [&](Range range, std::int64_t) { kernels.element.cast(p, range, stores); });
 }
 
 void copy(const RowKernels& kernels, const Copy& p, ThreadPool& pool, Stores wanted) {

@@ -32,7 +32,7 @@ void layer_norm(const RowKernels& kernels, const LayerNorm& p, ThreadPool& pool,
     const Stores stores = check.finish(wanted);
     const std::int64_t row_bytes = p.channels * (bytes_of(p.x.type) + bytes_of(p.y.type));
     for_each_range(pool, p.rows, rows_per_block(row_bytes),
-                   [&](Range rows, std::int64_t) { kernels.layer_norm(p, rows, stores); });
+                   [&](Range rows, std::int64_t) { kernels.norm.layer_norm(p, rows, stores); });
 }
 
 std::int64_t layer_norm_grad_workspace(std::int64_t rows, std::int64_t channels) {
@@ -54,7 +54,7 @@ void layer_norm_grad(const RowKernels& kernels, const LayerNormGrad& p, ThreadPo
     float* dgammas = p.workspace;
     float* dbetas = p.workspace + blocks * C;
     for_each_range(pool, p.rows, grad_rows_per_block, [&](Range rows, std::int64_t block) {
-        kernels.layer_norm_grad(p, rows, stores, dgammas + block * C, dbetas + block * C);
+        kernels.norm.layer_norm_grad(p, rows, stores, dgammas + block * C, dbetas + block * C);
     });
     add_partial_sums(pool, dgammas, blocks, C, p.dgamma, p.accumulate);
     add_partial_sums(pool, dbetas, blocks, C, p.dbeta, p.accumulate);
@@ -68,7 +68,7 @@ void softmax(const RowKernels& kernels, const Softmax& p, ThreadPool& pool, Stor
     const Stores stores = check.finish(wanted);
     const std::int64_t row_bytes = p.columns * (bytes_of(p.x.type) + bytes_of(p.y.type));
     for_each_range(pool, p.rows, rows_per_block(row_bytes),
-                   [&](Range rows, std::int64_t) { kernels.softmax(p, rows, stores); });
+                   [&](Range rows, std::int64_t) { kernels.softmax.softmax(p, rows, stores); });
 }
 
 void softmax_grad(const RowKernels& kernels, const SoftmaxGrad& p, ThreadPool& pool, Stores wanted) {
@@ -80,7 +80,7 @@ void softmax_grad(const RowKernels& kernels, const SoftmaxGrad& p, ThreadPool& p
     const Stores stores = check.finish(wanted);
     const std::int64_t row_bytes = p.columns * (2 * bytes_of(p.y.type) + bytes_of(p.dx.type));
     for_each_range(pool, p.rows, rows_per_block(row_bytes),
-                   [&](Range rows, std::int64_t) { kernels.softmax_grad(p, rows, stores); });
+                   [&](Range rows, std::int64_t) { kernels.softmax.softmax_grad(p, rows, stores); });
 }
 
 void gelu(const RowKernels& kernels, const Gelu& p, ThreadPool& pool, Stores wanted) {
@@ -88,7 +88,7 @@ void gelu(const RowKernels& kernels, const Gelu& p, ThreadPool& pool, Stores wan
     check.size("count", p.count).input("x", p.x, p.count).output("y", p.y, p.count);
     const Stores stores = check.finish(wanted);
     for_each_range(pool, p.count, block_elements,
-                   [&](Range range, std::int64_t) { kernels.gelu(p, range, stores); });
+                   [&](Range range, std::int64_t) { kernels.element.gelu(p, range, stores); });
 }
 
 void gelu_grad(const RowKernels& kernels, const GeluGrad& p, ThreadPool& pool, Stores wanted) {
@@ -97,7 +97,7 @@ void gelu_grad(const RowKernels& kernels, const GeluGrad& p, ThreadPool& pool, S
     check.same_type("dx", p.dx.type, p.x.type).output("dx", p.dx, p.count);
     const Stores stores = check.finish(wanted);
     for_each_range(pool, p.count, block_elements,
-                   [&](Range range, std::int64_t) { kernels.gelu_grad(p, range, stores); });
+                   [&](Range range, std::int64_t) { kernels.element.gelu_grad(p, range, stores); });
 }
 
 }  // namespace mantissa::on_cpu

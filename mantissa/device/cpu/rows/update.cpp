@@ -20,10 +20,10 @@ constexpr std::int64_t sum_columns = 4096;
 void keep(const RowKernels& kernels, ConstView from, View to, Range range) {
     if (from.data == to.data) return;
     const auto size = static_cast<std::int64_t>(size_of(to.type));
-    kernels.copy({.source = static_cast<const std::byte*>(from.data) + range.first * size,
-                  .target = static_cast<std::byte*>(to.data) + range.first * size,
-                  .bytes = (range.last - range.first) * size},
-                 Stores::plain);
+    kernels.element.copy({.source = static_cast<const std::byte*>(from.data) + range.first * size,
+                          .target = static_cast<std::byte*>(to.data) + range.first * size,
+                          .bytes = (range.last - range.first) * size},
+                         Stores::plain);
 }
 
 void keep_state(const RowKernels& kernels, const AdamW& p, Range range) {
@@ -62,7 +62,7 @@ void adamw(const RowKernels& kernels, const AdamW& p, ThreadPool& pool) {
     check.output("moment1", p.moment1, bytes).output("moment2", p.moment2, bytes);
     if (p.copy.data) check.input("copy_in", p.copy_in, p.count).output("copy", p.copy, p.count);
     check.finish();
-    run_update(kernels, p, kernels.adamw, pool);
+    run_update(kernels, p, kernels.element.adamw, pool);
 }
 
 void sgd(const RowKernels& kernels, const Sgd& p, ThreadPool& pool) {
@@ -73,7 +73,7 @@ void sgd(const RowKernels& kernels, const Sgd& p, ThreadPool& pool) {
     if (p.buffer) check.input("buffer_in", p.buffer_in, bytes).output("buffer", p.buffer, bytes);
     if (p.copy.data) check.input("copy_in", p.copy_in, p.count).output("copy", p.copy, p.count);
     check.finish();
-    run_update(kernels, p, kernels.sgd, pool);
+    run_update(kernels, p, kernels.element.sgd, pool);
 }
 
 std::int64_t squared_norm_workspace(std::int64_t count) {
@@ -85,7 +85,7 @@ SquaredNormResult squared_norm(const RowKernels& kernels, const SquaredNorm& p, 
     check.size("count", p.count).input("x", p.x, p.count);
     check.output("workspace", p.workspace, squared_norm_workspace(p.count)).finish();
     for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t block) {
-        p.workspace[block] = kernels.squared_norm(p, range);
+        p.workspace[block] = kernels.element.squared_norm(p, range);
     });
     const std::int64_t blocks = blocks_of(p.count, block_elements);
     for (std::int64_t step = 1; step < blocks; step *= 2)
@@ -111,7 +111,7 @@ void column_sum(const RowKernels& kernels, const ColumnSum& p, ThreadPool& pool)
         const std::int64_t column = block % column_blocks * sum_columns;
         const Range rows = {row_block * sum_rows, std::min(p.rows, (row_block + 1) * sum_rows)};
         const Range columns = {column, std::min(p.channels, column + sum_columns)};
-        kernels.column_sum(p, rows, columns, p.workspace + row_block * p.channels + column);
+        kernels.element.column_sum(p, rows, columns, p.workspace + row_block * p.channels + column);
     });
     add_partial_sums(pool, p.workspace, row_blocks, p.channels, p.sum, p.accumulate);
 }

@@ -1,28 +1,19 @@
-// The table of a level's row kernels, made of the bodies. See body_loops.h for how this file is used.
+// Element-wise functions, updates and movement: a level's table, made of the bodies. See body_loops.h for how
+// this file is used.
 #pragma once
 
 #include "mantissa/device/cpu/rows/body_elementwise.h"
 #include "mantissa/device/cpu/rows/body_gelu.h"
-#include "mantissa/device/cpu/rows/body_loss.h"
 #include "mantissa/device/cpu/rows/body_movement.h"
-#include "mantissa/device/cpu/rows/body_norm.h"
-#include "mantissa/device/cpu/rows/body_softmax.h"
 #include "mantissa/device/cpu/rows/body_update.h"
 
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-constexpr RowKernels table_named(const char* name) {
+constexpr ElementKernels element_kernels() {
     return {
-        .name = name,
-        .layer_norm = layer_norm_rows,
-        .layer_norm_grad = layer_norm_grad_rows,
-        .softmax = softmax_rows,
-        .softmax_grad = softmax_grad_rows,
         .gelu = gelu_elements,
         .gelu_grad = gelu_grad_elements,
-        .cross_entropy = cross_entropy_rows,
-        .cross_entropy_grad = cross_entropy_grad_rows,
         .embedding = embedding_tokens,
         .embedding_grad = embedding_grad_part,
         .adamw = adamw_elements,

@@ -1,0 +1,10 @@
+// Element-wise functions, updates and movement for AVX-512 (F, BW, DQ, VL).
+#include "mantissa/device/cpu/rows/lanes_avx512.h"
+// The lanes come first: the bodies are written in terms of them.
+#include "mantissa/device/cpu/rows/body_table_element.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+ElementKernels element_kernels_avx512() { return element_kernels(); }
+
+}  // namespace mantissa::on_cpu

@@ -1,0 +1,11 @@
+// Element-wise functions, updates and movement for CPUs with AVX512_BF16, AMX among them: as for AVX-512, but
+// for the rounding of results to BF16.
+#include "mantissa/device/cpu/rows/results_avx512bf16.h"
+// The lanes come first: the bodies are written in terms of them.
+#include "mantissa/device/cpu/rows/body_table_element.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+ElementKernels element_kernels_avx512bf16() { return element_kernels(); }
+
+}  // namespace mantissa::on_cpu

@@ -1,0 +1,10 @@
+// Softmax and cross entropy for AVX2 and FMA.
+#include "mantissa/device/cpu/rows/lanes_avx2.h"
+// The lanes come first: the bodies are written in terms of them.
+#include "mantissa/device/cpu/rows/body_table_softmax.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+SoftmaxKernels softmax_kernels_avx2() { return softmax_kernels(); }
+
+}  // namespace mantissa::on_cpu

@@ -1,0 +1,11 @@
+// Softmax and cross entropy for CPUs with AVX512_BF16, AMX among them: as for AVX-512, but for the
+// rounding of results to BF16.
+#include "mantissa/device/cpu/rows/results_avx512bf16.h"
+// The lanes come first: the bodies are written in terms of them.
+#include "mantissa/device/cpu/rows/body_table_softmax.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+SoftmaxKernels softmax_kernels_avx512bf16() { return softmax_kernels(); }
+
+}  // namespace mantissa::on_cpu
