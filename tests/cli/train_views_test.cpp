@@ -154,7 +154,7 @@ TEST(TrainViews, PlacesThatCannotBeWrittenAreOneLineBeforeTheRun) {
           {"--tensorboard " + none + " --histogram-every -1",
            std::string("--histogram-every must be 0 (never) or more steps, got -1")}}) {
         const Ran ran = run(std::string(train) + "--steps 1 " + options);
-        EXPECT_EQ(ran.status, 1) << ran.output;
+        EXPECT_EQ(ran.status, 2) << ran.output;
         EXPECT_EQ(ran.output, "mantissa: " + line + "\n");
     }
     const Ran ran = run(std::string(train) + "--steps 1 --histogram-every 5");

@@ -151,7 +151,7 @@ TEST(TokenizerFiles, DirectoryAndFileNames) {
         error_of([&] { load_tokenizer(directory.path()); }),
         name +
             ": holds no tokenizer: expected encoder.json and vocab.bpe, or vocab.json and merges.txt, or "
-            "tokenizer.json");
+            "tokenizer.json, or tokenizer.tiktoken");
     write(directory / "tokenizer.json", small_json().dump());
     EXPECT_EQ(load_tokenizer(directory.path()).vocabulary(), 262);
     EXPECT_EQ(load_tokenizer(directory / "tokenizer.json").vocabulary(), 262);
@@ -162,6 +162,24 @@ TEST(TokenizerFiles, DirectoryAndFileNames) {
               name + "/a.model: expected a tokenizer's directory, tokenizer.json or a .tiktoken file");
     EXPECT_EQ(error_of([&] { load_tokenizer(directory / "absent"); }),
               name + "/absent: cannot open: No such file or directory");
+}
+
+/// What a checkpoint keeps beside the weights: a directory with these files holds the same tokenizer.
+TEST(TokenizerFiles, TextsMakeTheSameTokenizerAgain) {
+    const TemporaryDirectory directory, source;
+    write(source / "a.tiktoken", tiktoken_lines(small_parts()));
+    write(source / "tokenizer.json", small_json().dump());
+    for (const char* name : {"a.tiktoken", "tokenizer.json"}) {
+        const Tokenizer tokenizer = load_tokenizer(source / name);
+        const std::filesystem::path copy = directory / (std::string(name) + ".copy");
+        std::filesystem::create_directory(copy);
+        EXPECT_FALSE(holds_tokenizer(copy));
+        for (const auto& [file, text] : tokenizer_texts(tokenizer)) write(copy / file, text);
+        ASSERT_TRUE(holds_tokenizer(copy)) << name;
+        const Tokenizer again = load_tokenizer(copy);
+        EXPECT_EQ(again.vocabulary(), tokenizer.vocabulary());
+        EXPECT_EQ(again.encode("hello  world"), tokenizer.encode("hello  world")) << name;
+    }
 }
 
 TEST(TokenizerFiles, PairsThatDisagreeOrAreDamaged) {
