@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 15> of_this_run = {
     "--html",       "--tensorboard", "--trace",      "--dump",        "--profile",
     "--pass-times", "--quiet",       "--threads",    "--dump-target", "--device"};
 
-constexpr std::array<std::string_view, 4> files = {"--text", "--tokens", "--tokenizer", "--validation-text"};
+constexpr std::array<std::string_view, 3> files = {"--text", "--tokens", "--tokenizer"};
 
 bool holds(const auto& names, const std::string& name) {
     return std::ranges::find(names, name) != std::end(names);

@@ -77,24 +77,6 @@ int thread_count(const Options& options) {
     return options.threads > 0 ? options.threads : default_thread_count();
 }
 
-/// The text of a file, or of standard input for "-".
-class InputText {
-  public:
-    explicit InputText(const std::string& path) {
-        if (path == "-") {
-            typed_.assign(std::istreambuf_iterator<char>(std::cin), {});
-            require_text(typed_, "standard input");
-        } else {
-            file_.emplace(path);
-        }
-    }
-    std::string_view text() const { return file_ ? file_->text() : typed_; }
-
-  private:
-    std::string typed_;
-    std::optional<TextFile> file_;
-};
-
 Tokenizer required_tokenizer(const Options& options) {
     if (options.tokenizer.empty())
         throw UserError("tokenize: --tokenizer DIR is missing: which tokenizer should be used?");
@@ -174,7 +156,7 @@ void report_count(const Options& options, const Counted& counted) {
 
 void count(const Options& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
-    const InputText input(options.count);
+    const TextFile input(options.count);
     const Stopwatch watch;
     const auto tokens = encode_all(options, tokenizer, input.text(), [](std::span<const TokenId>) {});
     report_count(options, {tokens, input.text().size(), watch.seconds(), {}});
@@ -209,7 +191,7 @@ std::vector<std::filesystem::path> write_shards(const Options& options, const To
 
 void encode(const Options& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
-    const InputText input(options.encode);
+    const TextFile input(options.encode);
     const Stopwatch watch;
     std::uint64_t tokens = 0;
     std::vector<std::filesystem::path> shards;

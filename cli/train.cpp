@@ -83,10 +83,10 @@ class Run {
     }
 
     void run() {
+        say_what_is_kept();
         if (!options_.log.empty())
             log_.open(options_.log,
                       options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
-        say_what_is_kept();
         views_.begin(*trainer_, corpus_.description, options_.run.steps);
         listen_to_signals();
         make_steps();
@@ -216,6 +216,10 @@ class Run {
         namespace fs = std::filesystem;
         std::error_code ignored;
         if (options_.run.quiet) return;
+        if (!options_.log.empty() && options_.resume.empty() && fs::exists(options_.log, ignored) &&
+            fs::is_regular_file(options_.log, ignored) && fs::file_size(options_.log, ignored) > 0)
+            fmt::print(stderr, "mantissa: {} holds the lines of another run, which this one replaces\n",
+                       options_.log);
         if (options_.checkpoint.empty())
             fmt::print(stderr, "mantissa: what is trained will not be saved; --checkpoint DIR saves it\n");
         else if (fs::exists(fs::path(options_.checkpoint) / "state.json", ignored) && saved_at_ < 0)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Sourced by the scripts beside it: says how far a long command is, so that nobody takes it to hang.
 
-progress_seconds=30
+progress_seconds=25  # so that no gap is longer than half a minute
 
 # COMMAND | with_progress NOTE TELL: copies standard input to standard output line by line, and gives each line to the
 # function NOTE. Calls the function TELL, which says on standard error how far it is, every $progress_seconds, whether

@@ -41,6 +41,16 @@ void require_room(std::int64_t tokens, std::int64_t model_vocabulary, const std:
             tokens, model_vocabulary));
 }
 
+/// A tokenizer is trained on the text before the text is cut by it.
+void require_readable_again(const std::vector<std::filesystem::path>& files) {
+    for (const std::filesystem::path& path : files)
+        if (is_read_once(path))
+            throw UserError(
+                fmt::format("{} can be read but once, and a tokenizer is to be trained on it first; give a "
+                            "file, or --tokenizer",
+                            path == "-" ? "standard input" : path.string()));
+}
+
 Tokenizer train_on(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary,
                    ThreadPool& pool) {
     const auto silent = [](const TrainProgress&) {};
@@ -81,6 +91,7 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
         return {std::move(stream), std::move(tokenizer), std::move(description)};
     }
     const auto files = options.texts.empty() ? english_text_files() : options.texts;
+    if (!tokenizer && options.untokenized == CorpusOptions::Untokenized::train) require_readable_again(files);
     const std::string text = joined(files);
     std::string kind = fmt::format("tokens of {}", options.tokenizer.string());
     if (!tokenizer && options.untokenized == CorpusOptions::Untokenized::train) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <fstream>
+#include <iterator>
+
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_split.h"
 #include "mantissa/data/unicode.h"
@@ -26,7 +29,24 @@ void require_text(std::string_view text, const std::string& name) {
                         name, invalid, looked_at.size()));
 }
 
-TextFile::TextFile(const std::filesystem::path& path) : file_(path) { require_text(text(), path.string()); }
+bool is_read_once(const std::filesystem::path& path) {
+    std::error_code ignored;
+    return path == "-" ||
+           (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored) &&
+            !std::filesystem::is_directory(path, ignored));
+}
+
+TextFile::TextFile(const std::filesystem::path& path) {
+    const std::string name = path == "-" ? "standard input" : path.string();
+    if (is_read_once(path)) {
+        std::ifstream stream(path == "-" ? "/dev/stdin" : path);
+        read_.assign(std::istreambuf_iterator<char>(stream), {});
+        if (stream.bad()) throw UserError(fmt::format("{}: cannot be read", name));
+    } else {
+        file_.emplace(path);
+    }
+    require_text(text(), name);
+}
 
 std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes) {
     std::vector<std::string_view> parts;

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,15 +17,21 @@ namespace mantissa::inline v0 {
 /// byte, or is for more than a tenth not UTF-8.
 void require_text(std::string_view text, const std::string& name);
 
+/// Whether the text at this path can be read but once: standard input, for which "-" stands, a pipe or a
+/// device.
+bool is_read_once(const std::filesystem::path& path);
+
 class TextFile {
   public:
-    /// Throws UserError as MappedFile and require_text do.
+    /// A file, or what is_read_once, which is read to its end. Throws UserError as MappedFile and
+    /// require_text do.
     explicit TextFile(const std::filesystem::path& path);
 
-    std::string_view text() const { return file_.text(); }
+    std::string_view text() const { return file_ ? file_->text() : read_; }
 
   private:
-    MappedFile file_;
+    std::optional<MappedFile> file_;
+    std::string read_;
 };
 
 /// The text in parts of about `part_bytes`, cut where the tokenizer's split rule allows it (safe_cut), so

@@ -143,9 +143,27 @@ TEST(TrainAgain, SaysWhatIsNotKept) {
     EXPECT_NE(run(train).output.find("will not be saved; --checkpoint DIR"), std::string::npos);
     ASSERT_EQ(run(train + "--checkpoint " + place).status, 0);
     const Ran again = run(train + "--checkpoint " + place);
+    const std::string log = (directory / "log.jsonl").string();
+    EXPECT_EQ(run(train + "--log " + log).output.find("lines of another run"), std::string::npos);
+    EXPECT_NE(run(train + "--log " + log).output.find(log + " holds the lines of another run"),
+              std::string::npos);
     EXPECT_NE(again.output.find("holds a checkpoint of another run; the first save moves it to"),
               std::string::npos)
         << again.output;
+}
+
+TEST(TrainAgain, ReadsATextFromAPipe) {
+    const TemporaryDirectory directory;
+    const std::string text = write_text(directory / "my.txt");
+    const std::string train = MANTISSA_BINARY_DIR "/mantissa train --batch 1 --sequence 16 --steps 1 --text ";
+    const Ran ran = testing::run_in_shell("cat " + text + " | " + train + "-");
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    EXPECT_NE(ran.output.find(" tokens, a byte each"), std::string::npos) << ran.output;
+    const Ran ladder = testing::run_in_shell(
+        "cat " + text + " | " MANTISSA_BINARY_DIR "/mantissa ladder --model gpt2-tiny --text -");
+    EXPECT_EQ(ladder.status, 1);
+    EXPECT_NE(last_line(ladder.output).find("standard input can be read but once"), std::string::npos)
+        << ladder.output;
 }
 
 TEST(TrainAgain, PrintsEverySoManySteps) {
