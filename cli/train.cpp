@@ -232,8 +232,8 @@ class Run {
         const double seconds = since_start_.seconds();
         const auto steps = static_cast<double>(trainer_->steps_done() - first_step_);
         if (steps == 0) return;
-        fmt::print("{} steps in {}, {:.0f} {} a second with all that was done between{}\n", steps,
-                   duration_text(seconds),
+        fmt::print("{} step{} in {}, {:.0f} {} a second with all that was done between{}\n", steps,
+                   steps == 1 ? "" : "s", duration_text(seconds),
                    steps * static_cast<double>(trainer_->plan().units_per_step()) / seconds, model_.unit,
                    options_.checkpoint.empty() ? "; not saved" : "");
     }
