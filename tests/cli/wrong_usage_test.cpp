@@ -49,6 +49,9 @@ TEST(WrongUsage, AValueThatIsWrongEndsAsAWordThatIsWrong) {
 
 /// Memory that a limit refuses is an error with words, wherever it is asked for.
 TEST(WrongUsage, ALimitOfTheAddressSpaceIsNoCrash) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer takes terabytes of address space for itself";
+#endif
     const Ran ran =
         testing::run_in_shell("ulimit -v 300000; " MANTISSA_BINARY_DIR
                               "/mantissa train --model gpt2-124m --steps 1 --batch 1 --sequence 16");
