@@ -198,18 +198,34 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
     save_checkpoint(directory, {.model = model, .optimizer = optimizer, .texts = std::move(texts)});
 }
 
-std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory) {
-    std::filesystem::path file = directory / "state.json";
-    if (!std::filesystem::exists(file)) file = AtomicDirectory::previous_of(directory) / "state.json";
+namespace {
+
+using SavedOptions = std::map<std::string, std::vector<std::string>>;
+
+SavedOptions options_in(const std::filesystem::path& directory) {
+    const std::filesystem::path file = directory / "state.json";
     if (!std::filesystem::exists(file))
         throw UserError(fmt::format("{}: no checkpoint: state.json is missing", directory.string()));
     const nlohmann::json state = parse_strict_json(read_file(file), file.string());
     if (!state.is_object() || !state.contains("options")) return {};
     try {
-        return state["options"].get<std::map<std::string, std::vector<std::string>>>();
+        return state["options"].get<SavedOptions>();
     } catch (const nlohmann::json::exception&) {
         throw UserError(
             fmt::format("{}: \"options\" is damaged: expected lists of texts by name", file.string()));
+    }
+}
+
+}  // namespace
+
+SavedOptions saved_options(const std::filesystem::path& directory) {
+    // As load_checkpoint does, which checks what this only reads, and says which of the two it took.
+    try {
+        return options_in(directory);
+    } catch (const UserError&) {
+        const std::filesystem::path previous = AtomicDirectory::previous_of(directory);
+        if (!std::filesystem::exists(previous / "state.json")) throw;
+        return options_in(previous);
     }
 }
 

@@ -36,8 +36,9 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
 /// is kept as DIRECTORY.previous. Throws UserError, with everything left as it was, if it cannot.
 void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record = {});
 
-/// The options of the run that was saved in `directory`; none where an earlier version saved it. Throws
-/// UserError, naming the file, if there is no checkpoint.
+/// The options of the run that was saved in `directory`, or in the checkpoint before it where that one's
+/// cannot be read; none where an earlier version saved it. Throws UserError, naming the file, if there is no
+/// checkpoint.
 std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory);
 
 /// Puts the trainer where a checkpoint was saved. Returns an empty text, or a warning to show: that the

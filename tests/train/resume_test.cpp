@@ -130,6 +130,10 @@ TEST(Resume, KeepsWhatItWasAskedForAndTheFilesBesideIt) {
     EXPECT_EQ(saved_options(directory / "run"), record.options);
     EXPECT_EQ(load_checkpoint(directory / "run").texts.at("vocab.json"), "{}");
     EXPECT_THROW(saved_options(directory / "none"), UserError);
+    // A checkpoint whose state is cut short: resuming goes back to the one before it, and so do its options.
+    save_training(directory / "run", trainer);
+    std::filesystem::resize_file(directory / "run" / "state.json", 20);
+    EXPECT_EQ(saved_options(directory / "run"), record.options);
 }
 
 /// Batch, policy and the optimizer's numbers may change where that is asked for; what is learnt stays.
