@@ -20,8 +20,7 @@ struct SumsBehind {
     EpilogueKernel kernel = nullptr;
     const float* addend = nullptr;
     std::int64_t addend_ld = 0;
-    void (*finish)(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
-                   std::int64_t cols, const void* args) = nullptr;
+    EpilogueFunction finish = nullptr;
     const void* finish_args = nullptr;
     std::int64_t row0 = 0;
     std::int64_t col0 = 0;

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 
+#include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/numerics/dtype.h"
 
@@ -54,13 +55,6 @@ struct StandardEpilogue {
     /// Of the residual, shaped as out; not transposed.
     MatrixLayout residual_layout = {};
 };
-
-/// Called once on every block of finished sums, while it is in L1, by the thread that computed it; blocks
-/// cover the output exactly once, in no promised order. sums[i * ld + j] is the sum of row row0 + i, column
-/// col0 + j; rows of all batch entries are counted through (entry * m + row, entry = outer * batch[1] +
-/// inner). It may change the sums and must write every output itself: the contraction writes nothing.
-using EpilogueFunction = void (*)(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0,
-                                  std::int64_t rows, std::int64_t cols, const void* args);
 
 /// Some of an operand as it is stored, on its way into panels.
 struct MappedPart {
