@@ -139,6 +139,7 @@ std::span<const Op> elementwise_ops();
 std::span<const Op> movement_ops();
 std::span<const Op> reduction_ops();
 std::span<const Op> contraction_ops();
+std::span<const Op> convolution_ops();
 std::span<const Op> attention_ops();
 std::span<const Op> normalization_ops();
 std::span<const Op> activation_ops();

@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
+#include "mantissa/graph/convolution.h"
 #include "mantissa/graph/reference.h"
 
 namespace mantissa::inline v0 {
@@ -310,6 +311,60 @@ std::vector<Values> matmul(const Node& node, Inputs in) {
     return {y};
 }
 
+std::vector<Type> types_of(Inputs in) {
+    std::vector<Type> types;
+    for (const ReferenceTensor* tensor : in) types.push_back(tensor->type);
+    return types;
+}
+
+/// Calls `body(x, filter, y)` with the places of the elements of each product of a convolution.
+template <class Body>
+void for_each_product(const Convolution& of, Body&& body) {
+    const std::int64_t each = of.group_channels(), filters = of.group_filters();
+    const auto place = [](std::int64_t index) { return static_cast<std::size_t>(index); };
+    for_each_element(of.y_shape(), [&](std::size_t y, const Index& at) {
+        const std::int64_t first = at[3] / filters * each;
+        for (std::int64_t tap = 0; tap < of.vertical.filter * of.horizontal.filter; ++tap) {
+            const std::int64_t row = of.vertical.image_place(at[1], tap / of.horizontal.filter);
+            const std::int64_t column = of.horizontal.image_place(at[2], tap % of.horizontal.filter);
+            if (row < 0 || row >= of.vertical.image || column < 0 || column >= of.horizontal.image) continue;
+            const std::int64_t pixel = (at[0] * of.vertical.image + row) * of.horizontal.image + column;
+            for (std::int64_t channel = 0; channel < each; ++channel)
+                body(place(pixel * of.channels + first + channel),
+                     place((tap * each + channel) * of.filters + at[3]), y);
+        }
+    });
+}
+
+std::vector<Values> conv2d(const Node& node, Inputs in) {
+    const Convolution of = convolution_of(types_of(in), node.attributes);
+    Values y = sized(node.outputs[0]);
+    if (in.size() == 3)
+        for (std::size_t i = 0; i < y.size(); ++i) y[i] = in[2]->values[i % in[2]->values.size()];
+    for_each_product(of, [&](std::size_t x, std::size_t filter, std::size_t to) {
+        y[to] += in[0]->values[x] * in[1]->values[filter];
+    });
+    return {y};
+}
+
+std::vector<Values> conv2d_input_gradient(const Node& node, Inputs in) {
+    Values dx = sized(node.outputs[0]);
+    for_each_product(convolution_of(types_of(in), node.attributes),
+                     [&](std::size_t x, std::size_t filter, std::size_t y) {
+                         dx[x] += in[0]->values[y] * in[1]->values[filter];
+                     });
+    return {dx};
+}
+
+std::vector<Values> conv2d_filter_gradient(const Node& node, Inputs in) {
+    Values filters = sized(node.outputs[0]);
+    for_each_product(convolution_of(types_of(in), node.attributes),
+                     [&](std::size_t x, std::size_t filter, std::size_t y) {
+                         filters[filter] += in[0]->values[x] * in[1]->values[y];
+                     });
+    return {filters};
+}
+
 /// Quantising is defined in FP32: factor and product are rounded to it, so that ties fall alike everywhere.
 struct QuantizedRow {
     Values numbers;
@@ -397,6 +452,9 @@ const std::map<std::string_view, Evaluate>& table() {
         {"sum", sum},
         {"max", max},
         {"matmul", matmul},
+        {"conv2d", conv2d},
+        {"conv2d_input_gradient", conv2d_input_gradient},
+        {"conv2d_filter_gradient", conv2d_filter_gradient},
         {"quantize_weight", quantize_weight},
         {"quantized_matmul", quantized_matmul},
     };

@@ -20,6 +20,7 @@ struct Target {
     /// tiles of 16 numbers, and as many BF16 numbers as four cache lines hold.
     std::int64_t extent_multiple = 128;
     std::string cannot_compile = {};        ///< why fused nodes have no kernels; empty if they have
+    std::string cannot_attach_tails = {};   ///< why contractions take no compiled tail; empty if they do
     std::string cannot_multiply_tf32 = {};  ///< why TF32 is forbidden; empty if it is not
 };
 

@@ -165,6 +165,22 @@ Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options, Tensor::Where at
     return call(a.graph(), "matmul", inputs, std::move(attributes), at)[0];
 }
 
+Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Tensor::Where at) {
+    std::vector<Tensor> inputs{x, filter};
+    if (options.bias) inputs.push_back(*options.bias);
+    const auto list = [](const auto& numbers) {
+        return std::vector<std::int64_t>(numbers.begin(), numbers.end());
+    };
+    Attributes attributes{{"dilation", list(options.dilation)},
+                          {"groups", options.groups},
+                          {"padding", list(options.padding)},
+                          {"stride", list(options.stride)}};
+    if (options.output && *options.output != x.dtype())
+        attributes = attributes.with("output", *options.output);
+    if (!options.multiply.empty()) attributes = attributes.with("multiply", options.multiply);
+    return call(x.graph(), "conv2d", inputs, std::move(attributes), at)[0];
+}
+
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, Tensor::Where at) {
     const double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.dim(-1))));
     return call1("attention", {q, k, v}, {{"causal", options.causal}, {"scale", scale}}, at);

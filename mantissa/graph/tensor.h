@@ -5,6 +5,7 @@
 // fit.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <source_location>
@@ -119,6 +120,19 @@ struct MatmulOptions {
 };
 /// [..., M, K] x [..., K, N] -> [..., M, N]; leading axes equal.
 Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options = {},
+              Tensor::Where at = Tensor::Where::current());
+
+struct Conv2dOptions {
+    std::array<std::int64_t, 2> stride = {1, 1};         ///< down and across
+    std::array<std::int64_t, 4> padding = {0, 0, 0, 0};  ///< zeros at the top, bottom, left and right
+    std::array<std::int64_t, 2> dilation = {1, 1};       ///< down and across
+    std::int64_t groups = 1;           ///< each group of filters reads its own part of the channels
+    std::optional<Tensor> bias = {};   ///< [K], added to each pixel
+    std::optional<DType> output = {};  ///< as of a matmul
+    std::string multiply = {};         ///< as of a matmul
+};
+/// Images x [N, H, W, C] under filters [R, S, C / groups, K] -> [N, H', W', K]; graph/convolution.h says how.
+Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options = {},
               Tensor::Where at = Tensor::Where::current());
 
 struct AttentionOptions {

@@ -31,7 +31,7 @@ class TailMaker {
     }
 
   private:
-    /// The sums with the bias, in the matmul's own type.
+    /// The sums with the bias, in the contraction's own type.
     Value finished(const Node& contraction, Tensor sums) {
         if (contraction.inputs.size() == 3)
             sums = sums + cast({tail_.graph, map(contraction.inputs[2])}, DType::f32);

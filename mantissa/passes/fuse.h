@@ -22,6 +22,7 @@ struct FuseOptions {
     std::int64_t least_bytes_saved = 32 << 10;
     /// Operands and outputs of one kernel. Each takes a register for its address, of which there are 16.
     std::size_t most_operands = 16;
+    std::string cannot_attach_tails = {};  ///< why contractions take no tail; empty if they do
 };
 
 struct Fusion {

@@ -86,9 +86,12 @@ class TailFuser {
 
     std::string refuse(const Tail& tail) const {
         const Node &fused = graph_.node(tail.fused), &contraction = graph_.node(tail.contraction);
+        if (!options_.cannot_attach_tails.empty()) return options_.cannot_attach_tails;
         if (by_contraction_.contains(tail.contraction)) return "another tail is part of it";
         if (contraction.origin.stage != fused.origin.stage)
             return "its tail belongs to another pass over the model";
+        if (contraction.attributes.has("groups") && contraction.attributes.integer("groups") > 1)
+            return "groups of filters make their columns one after another";
         for (std::size_t i = 0; i < fused.inputs.size(); ++i)
             if (i != tail.operand && depends(fused.inputs[i].node, tail.contraction))
                 return "its tail waits for what is computed from it";

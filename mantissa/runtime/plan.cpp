@@ -66,6 +66,7 @@ PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
         return has_kernel(device, graph, node);
     };
     options.cannot_fuse = device.target().cannot_compile;
+    options.cannot_attach_tails = device.target().cannot_attach_tails;
     options.extent_multiple = device.target().extent_multiple;
     options.cannot_multiply_tf32 = device.target().cannot_multiply_tf32;
     return options;

@@ -1,4 +1,5 @@
 // Contractions with an element-wise tail: what joins them, and that they compute what both would apart.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,46 +108,86 @@ struct Sizes {
     std::int64_t batch, m, n, k;
 };
 
-/// A tail of exact operations on a matmul, with a bias, an operand of each kind, the sums themselves and
+/// A tail of exact operations on a contraction, with a bias, an operand of each kind, the sums themselves and
 /// their sum over rows as outputs.
+void add_exact_tail(const Tensor& product, bool whole_sum) {
+    Graph& graph = product.graph();
+    const Tensor widened = cast(product, DType::f32);
+    const std::int64_t columns = product.dim(-1);
+    const Tensor y = select(less(widened, given(graph, "limit", {columns})), widened * 0.5,
+                            maximum(widened, given(graph, "beside", product.shape())));
+    graph.add_result("y", cast(y, product.dtype()).value());
+    graph.add_result("product", product.value());
+    if (!whole_sum) return;
+    graph.add_result("total", sum(reshape(y, {-1, columns}), {0}).value());
+}
+
 Graph exact_tail(const Sizes& s, DType dtype, bool whole_sum) {
     Graph graph;
     const Shape a_shape = s.batch > 1 ? Shape{s.batch, s.m, s.k} : Shape{s.m, s.k};
     const Shape b_shape = s.batch > 1 ? Shape{s.batch, s.k, s.n} : Shape{s.k, s.n};
-    const Shape y_shape = s.batch > 1 ? Shape{s.batch, s.m, s.n} : Shape{s.m, s.n};
-    const Tensor product = matmul(given(graph, "a", a_shape, dtype), given(graph, "b", b_shape, dtype));
-    const Tensor widened = cast(product, DType::f32);
-    const Tensor y = select(less(widened, given(graph, "limit", {s.n})), widened * 0.5,
-                            maximum(widened, given(graph, "beside", y_shape)));
-    graph.add_result("y", cast(y, dtype).value());
-    graph.add_result("product", product.value());
-    if (!whole_sum) return graph;
-    const Tensor flat = reshape(y, {-1, s.n});
-    graph.add_result("total", sum(flat, {0}).value());
+    add_exact_tail(matmul(given(graph, "a", a_shape, dtype), given(graph, "b", b_shape, dtype)), whole_sum);
     return graph;
+}
+
+/// The same on the three products of a convolution of stride 2, in phases, and of one without.
+std::vector<Graph> exact_convolution_tails(std::int64_t stride, DType dtype) {
+    const Shape x{2, 9, 7, 11}, filter{3, 2, 11, 20};
+    std::vector<Graph> graphs(3);
+    Attributes attributes;
+    {
+        const Tensor y = conv2d(given(graphs[0], "a", x, dtype), given(graphs[0], "b", filter, dtype),
+                                {.stride = {stride, stride}, .padding = {1, 1, 0, 1}});
+        attributes = graphs[0].node(y.value().node).attributes;
+        add_exact_tail(y, dtype == DType::f32);
+    }
+    const Shape dy = graphs[0].type(graphs[0].results()[0].value).shape;
+    add_exact_tail(call1("conv2d_input_gradient",
+                         {given(graphs[1], "a", dy, dtype), given(graphs[1], "b", filter, dtype)},
+                         attributes.with("extents", std::vector<std::int64_t>{x[1], x[2]})),
+                   dtype == DType::f32);
+    add_exact_tail(
+        call1("conv2d_filter_gradient", {given(graphs[2], "a", x, dtype), given(graphs[2], "b", dy, dtype)},
+              attributes.with("window", std::vector<std::int64_t>{filter[0], filter[1]})),
+        dtype == DType::f32);
+    return graphs;
 }
 
 constexpr Sizes awkward[] = {{1, 2, 2, 1},      {1, 7, 31, 5},  {1, 17, 33, 40}, {1, 97, 130, 67},
                              {1, 300, 49, 800}, {3, 13, 20, 9}, {9, 5, 67, 3},   {1, 513, 400, 12}};
 
+/// With the tail attached, at every level, on numbers whose sums are exact.
+void expect_exact(const Graph& graph, const std::string& what) {
+    const ReferenceFeed feed = feed_for(graph);
+    const ReferenceRun reference(graph, feed);
+    const Graph one = fused(graph);
+    for (const char* op : {"matmul", "conv2d", "conv2d_input_gradient", "conv2d_filter_gradient"})
+        ASSERT_TRUE(nodes_of(one, op).empty()) << what;
+    for (const std::string& level : levels()) {
+        const auto got = computed(one, feed, *device_at(level));
+        for (std::size_t r = 0; r < got.size(); ++r)
+            ASSERT_EQ(got[r], reference[graph.results()[r].value].values)
+                << level << ", result " << r << ", " << what;
+    }
+}
+
 TEST(Tail, ComputesWhatBothWouldApartAtEveryLevel) {
     if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
-    for (const std::string& level : levels())
-        for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
-            for (Sizes sizes : awkward) {
-                if (dtype == DType::bf16) sizes.k = std::min<std::int64_t>(sizes.k, 28);  // sums up to 256
-                const Graph graph = exact_tail(sizes, dtype, dtype == DType::f32);
-                const ReferenceFeed feed = feed_for(graph);
-                const ReferenceRun reference(graph, feed);
-                const Graph one = fused(graph);
-                ASSERT_TRUE(nodes_of(one, "matmul").empty());
-                const auto device = device_at(level);
-                const auto got = computed(one, feed, *device);
-                for (std::size_t r = 0; r < got.size(); ++r)
-                    ASSERT_EQ(got[r], reference[graph.results()[r].value].values)
-                        << level << ", " << name_of(dtype) << ", result " << r << ", " << sizes.batch << " x "
-                        << sizes.m << " x " << sizes.n << " x " << sizes.k;
-            }
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
+        for (Sizes sizes : awkward) {
+            if (dtype == DType::bf16) sizes.k = std::min<std::int64_t>(sizes.k, 28);  // sums up to 256
+            expect_exact(
+                exact_tail(sizes, dtype, dtype == DType::f32),
+                fmt::format("{}, {} x {} x {} x {}", name_of(dtype), sizes.batch, sizes.m, sizes.n, sizes.k));
+        }
+}
+
+TEST(Tail, OfAConvolutionComputesWhatBothWouldApart) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    for (const DType dtype : {DType::f32, DType::f16})
+        for (const std::int64_t stride : {1, 2})
+            for (const Graph& graph : exact_convolution_tails(stride, dtype))
+                expect_exact(graph, fmt::format("{}, stride {}", name_of(dtype), stride));
 }
 
 TEST(Tail, NamesItsKernel) {
@@ -174,10 +215,11 @@ TEST(Tail, HasTheSameBitsForAnyNumberOfThreads) {
     for (int threads : {2, 5}) EXPECT_EQ(computed(one, feed, *device_at(levels().back(), threads)), alone);
 }
 
-std::string refusal_of(const Graph& graph) {
+std::string refusal_of(const Graph& graph, const std::string& cannot_attach_tails = {},
+                       const char* contraction = "matmul") {
     const Fusion fusion = fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })),
-                               {.least_bytes_saved = 0});
-    EXPECT_EQ(nodes_of(fusion.graph, "matmul").size(), 1u);
+                               {.least_bytes_saved = 0, .cannot_attach_tails = cannot_attach_tails});
+    EXPECT_EQ(nodes_of(fusion.graph, contraction).size(), 1u);
     return fusion.refused.empty() ? "" : fusion.refused.back().reason;
 }
 
@@ -192,6 +234,16 @@ TEST(Tail, StaysByItselfWithAReason) {
     const Tensor moved = transpose(u, {1, 0});
     other.add_result("y", (tanh(u) + moved).value());
     EXPECT_EQ(refusal_of(other), "its tail waits for what is computed from it");
+
+    EXPECT_EQ(refusal_of(exact_tail({1, 16, 16, 16}, DType::f32, false), "this machine has none"),
+              "this machine has none");
+    EXPECT_NE(device_at("generic")->target().cannot_attach_tails, "");
+    EXPECT_EQ(device_at(levels().back())->target().cannot_attach_tails, "");
+
+    Graph groups;
+    add_exact_tail(conv2d(given(groups, "a", {2, 5, 5, 6}), given(groups, "b", {3, 3, 3, 8}), {.groups = 2}),
+                   false);
+    EXPECT_EQ(refusal_of(groups, {}, "conv2d"), "groups of filters make their columns one after another");
 }
 
 }  // namespace

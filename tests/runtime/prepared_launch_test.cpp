@@ -144,7 +144,7 @@ TEST(PreparedLaunch, AsksForTheWorkspaceThatThePreparedContractionSays) {
         const auto unit = std::ranges::find(units, chosen.kernel->name, &on_cpu::ContractionUnit::name);
         ASSERT_NE(unit, units.end());
         const on_cpu::PreparedContraction prepared =
-            on_cpu::prepare_contraction(on_cpu::contraction_problem(chosen.problem()), unit->isa);
+            on_cpu::prepare_contraction(on_cpu::contraction_parts(chosen.problem())[0].problem, unit->isa);
         EXPECT_GT(prepared.workspace_bytes(threads), 0u);
         EXPECT_EQ(static_cast<std::size_t>(chosen.kernel->workspace(chosen.problem())),
                   prepared.workspace_bytes(threads));

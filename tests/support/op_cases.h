@@ -327,6 +327,58 @@ inline std::vector<OpCase> contraction_cases() {
     return cases;
 }
 
+/// The three products of one convolution, on images [2, 5, 4, channels].
+inline void add_convolution_cases(std::vector<OpCase>& cases, const char* name, std::int64_t channels,
+                                  Shape filter, const Conv2dOptions& options) {
+    Graph sizes;
+    const auto input = [&](const char* of, Shape shape) {
+        return Tensor(sizes, sizes.add_input(of, {DType::f32, std::move(shape)}));
+    };
+    const Shape images{2, 5, 4, channels};
+    const Tensor y = conv2d(input("x", images), input("filter", filter), options);
+    const Shape outputs = y.shape();
+    const Attributes attributes = sizes.node(y.value().node).attributes;
+    const double terms = static_cast<double>(filter[0] * filter[1] * (filter[2] + filter[3]));
+    cases.push_back({"conv2d",
+                     fmt::format("conv2d {}", name),
+                     {f32(images), f32(filter)},
+                     [=](Graph& g, In x) { return call(g, "conv2d", x, attributes); },
+                     {1, terms}});
+    const Attributes of_input = attributes.with("extents", std::vector<std::int64_t>{5, 4});
+    cases.push_back({"conv2d_input_gradient",
+                     fmt::format("conv2d_input_gradient {}", name),
+                     {f32(outputs), f32(filter)},
+                     [=](Graph& g, In x) { return call(g, "conv2d_input_gradient", x, of_input); },
+                     {1, terms}});
+    const Attributes of_filter = attributes.with("window", std::vector<std::int64_t>{filter[0], filter[1]});
+    cases.push_back({"conv2d_filter_gradient",
+                     fmt::format("conv2d_filter_gradient {}", name),
+                     {f32(images), f32(outputs)},
+                     [=](Graph& g, In x) { return call(g, "conv2d_filter_gradient", x, of_filter); },
+                     {1, static_cast<double>(2 * outputs[1] * outputs[2])}});
+}
+
+inline std::vector<OpCase> convolution_cases() {
+    std::vector<OpCase> cases;
+    add_convolution_cases(cases, "3x3", 5, {3, 3, 5, 4}, {.padding = {1, 1, 1, 1}});
+    add_convolution_cases(cases, "1x1", 5, {1, 1, 5, 3}, {});
+    add_convolution_cases(cases, "1x1 of stride 2", 5, {1, 1, 5, 3}, {.stride = {2, 2}});
+    add_convolution_cases(cases, "3x2 of stride 2 and 3", 3, {3, 2, 3, 5},
+                          {.stride = {2, 3}, .padding = {1, 0, 0, 1}});
+    add_convolution_cases(cases, "2x3, dilated", 3, {2, 3, 3, 2},
+                          {.padding = {2, 1, 2, 3}, .dilation = {3, 2}});
+    add_convolution_cases(cases, "strided and dilated", 2, {3, 2, 2, 3},
+                          {.stride = {2, 2}, .padding = {2, 2, 0, 0}, .dilation = {2, 3}});
+    add_convolution_cases(cases, "in groups", 6, {3, 3, 2, 9}, {.padding = {1, 1, 1, 1}, .groups = 3});
+    add_convolution_cases(cases, "padded beyond the filter", 2, {2, 2, 2, 3}, {.padding = {4, 3, 3, 5}});
+    cases.push_back({"conv2d",
+                     "conv2d with a bias",
+                     {f32({1, 3, 4, 5}), f32({2, 2, 5, 7}), f32({7})},
+                     [](Graph&, In x) { return std::vector{conv2d(x[0], x[1], {.bias = x[2]})}; },
+                     {1, 21}});
+    return cases;
+}
+
 /// The weights of a query are known to |score| rounding errors; o adds up as many terms as there are keys.
 inline OpCase attention_case(const char* name, Shape q, std::int64_t keys, bool causal) {
     const Shape k{q[0], q[1], keys, q[3]};
@@ -653,9 +705,10 @@ inline std::vector<OpCase> sgd_cases() {
 
 inline std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
-    for (auto cases : {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(),
-                       contraction_cases(), quantized_cases(), attention_cases(), cross_entropy_cases(),
-                       linear_cross_entropy_cases(), composite_cases(), update_cases(), sgd_cases()})
+    for (auto cases :
+         {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(), contraction_cases(),
+          convolution_cases(), quantized_cases(), attention_cases(), cross_entropy_cases(),
+          linear_cross_entropy_cases(), composite_cases(), update_cases(), sgd_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }

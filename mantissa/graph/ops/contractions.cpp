@@ -44,16 +44,6 @@ std::int64_t matmul_flops(std::span<const Type> inputs, std::span<const Type> ou
     return 2 * outputs[0].shape.elements() * extent(inputs[0], attributes.flag("transpose_a"), -1);
 }
 
-/// The gradient of an operand has its type, but that of a parameter which was only cast for this contraction
-/// has the parameter's: it is written in FP32, as it is summed, and rounded nowhere.
-DType gradient_dtype(const Tensor& operand) {
-    const Graph& graph = operand.graph();
-    const Node& node = graph.node(operand.value().node);
-    if (node.op->name == "cast" && graph.state_of(node.inputs[0].node) >= 0)
-        return graph.type(node.inputs[0]).dtype;
-    return operand.dtype();
-}
-
 /// With A' and B' the operands as multiplied: dA' = dY B'^T and dB' = A'^T dY, each written in the way its
 /// operand is stored, and multiplied as the operands were.
 std::vector<Tensor> matmul_gradient(const GradientCall& c) {

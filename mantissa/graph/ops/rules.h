@@ -59,4 +59,14 @@ inline std::optional<std::int64_t> whole_operand(const Graph&, const Node&, int)
 /// Composites are computed in FP32 whatever they are stored in.
 inline Tensor as_f32(Tensor x) { return x.dtype() == DType::f64 ? x : cast(x, DType::f32); }
 
+/// The gradient of an operand has its type, but that of a parameter which was only cast for this contraction
+/// has the parameter's: it is written in FP32, as it is summed, and rounded nowhere.
+inline DType gradient_dtype(const Tensor& operand) {
+    const Graph& graph = operand.graph();
+    const Node& node = graph.node(operand.value().node);
+    if (node.op->name == "cast" && graph.state_of(node.inputs[0].node) >= 0)
+        return graph.type(node.inputs[0]).dtype;
+    return operand.dtype();
+}
+
 }  // namespace mantissa::rules

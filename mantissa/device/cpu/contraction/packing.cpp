@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
+#include "mantissa/device/cpu/contraction/window.h"
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
@@ -83,7 +84,7 @@ void OperandPanels::pack(const OperandSource& source, std::int64_t entry, PanelR
 void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, PanelRange lines,
                               PanelRange depth, const PanelChunk& chunk) const {
     if (lines.size == 0 || depth.size == 0) return;
-    if (kernels_.conversion.convert || layout_.two_of_four || layout_.mapped)
+    if (kernels_.conversion.convert || layout_.two_of_four || layout_.mapped || layout_.window)
         return pack_staged(source, entry, lines, depth, chunk);
     const bool along = form_ == PanelSource::along_depth;
     const std::int64_t before = (depth.begin - chunk.depth.begin) * panel_size_ * kernels_.element_bytes;
@@ -186,6 +187,17 @@ void OperandPanels::stage_compressed(const OperandSource& source, std::int64_t l
     kernels_.conversion.convert(dense, depth.size, parts);
 }
 
+void OperandPanels::make(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                         void* to, std::int64_t stride) const {
+    if (layout_.mapped) return map(source, entry, lines, depth, to, stride);
+    const bool along = form_ == PanelSource::along_depth;
+    const auto element_bytes = static_cast<std::int64_t>(size_of(layout_.dtype));
+    const auto* const images =
+        static_cast<const std::byte*>(source.data) + layout_.offset_of(entry, inner_batch_) * element_bytes;
+    gather(*layout_.window, images, element_bytes, along ? lines : depth, along ? depth : lines,
+           static_cast<std::byte*>(to), stride);
+}
+
 void OperandPanels::map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                         void* to, std::int64_t stride) const {
     const bool along = form_ == PanelSource::along_depth;
@@ -204,10 +216,11 @@ void OperandPanels::map(const OperandSource& source, std::int64_t entry, PanelRa
 void OperandPanels::stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                           const Staging& staging) const {
     const Conversion& conversion = kernels_.conversion;
-    if (layout_.mapped && !conversion.convert)
-        return map(source, entry, lines, depth, staging.parts, staging.stride);
-    alignas(64) std::byte mapped[most_staged_lines * most_staged_rows * sizeof(float)];
-    if (layout_.mapped) map(source, entry, lines, depth, mapped, staging.stride);
+    const bool is_made = layout_.mapped || layout_.window;
+    if (is_made && !conversion.convert)
+        return make(source, entry, lines, depth, staging.parts, staging.stride);
+    alignas(64) std::byte made[most_staged_lines * most_staged_rows * sizeof(float)];
+    if (is_made) make(source, entry, lines, depth, made, staging.stride);
     const bool along = form_ == PanelSource::along_depth;
     for (std::int64_t row = 0; row < (along ? lines.size : depth.size); ++row) {
         void* rows[4];
@@ -215,9 +228,9 @@ void OperandPanels::stage(const OperandSource& source, std::int64_t entry, Panel
             rows[part] =
                 staging.parts + part * staging.part_bytes + row * staging.stride * staging.element_bytes;
         const void* const stored =
-            layout_.mapped ? mapped + row * staging.stride * static_cast<std::int64_t>(size_of(layout_.dtype))
-                           : element(source.data, entry, lines.begin + (along ? row : 0),
-                                     depth.begin + (along ? 0 : row));
+            is_made ? made + row * staging.stride * static_cast<std::int64_t>(size_of(layout_.dtype))
+                    : element(source.data, entry, lines.begin + (along ? row : 0),
+                              depth.begin + (along ? 0 : row));
         if (layout_.two_of_four)
             stage_compressed(source, lines.begin + row, depth, rows);
         else
@@ -241,7 +254,7 @@ void OperandPanels::pack_staged(const OperandSource& source, std::int64_t entry,
             const PanelRange some{lines.begin + line, std::min(group, lines.size - line)};
             const PanelRange deep{depth.begin + k, std::min(slice, depth.size - k)};
             const std::int64_t next = std::clamp<std::int64_t>(depth.size - k - slice, 0, slice);
-            if (!layout_.two_of_four) prefetch(source.data, entry, some, {deep.begin + slice, next}, 0, 1);
+            prefetch(source.data, entry, some, {deep.begin + slice, next}, 0, 1);
             stage(source, entry, some, deep, {parts, stride, part_bytes, whole});
             const std::int64_t before =
                 (deep.begin - chunk.depth.begin) * panel_size_ * kernels_.element_bytes;
@@ -270,6 +283,7 @@ void OperandPanels::pack_terms(const PanelCopy& first, std::int64_t part_bytes,
 
 void OperandPanels::prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                              std::int64_t share, std::int64_t shares) const {
+    if (layout_.two_of_four || layout_.window) return;  // which lie elsewhere
     const bool along = form_ == PanelSource::along_depth;
     const std::int64_t rows = along ? lines.size : depth.size;
     const std::int64_t row_bytes =

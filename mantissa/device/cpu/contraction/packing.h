@@ -79,13 +79,16 @@ class OperandPanels {
     /// Of `lines`, as much of the depth of the chunk as `depth` is.
     void pack_part(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                    const PanelChunk& chunk) const;
-    /// pack_part() for operands that are mapped, converted or filled up: a few stored rows at a time by way
-    /// of their parts.
+    /// pack_part() for operands that are mapped, gathered, converted or filled up: a few stored rows at a
+    /// time by way of their parts.
     void pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                      const PanelChunk& chunk) const;
     /// The parts of `lines` x `depth`: part i of stored row r at parts[i] + r * stride elements.
     void stage(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                const Staging& staging) const;
+    /// `lines` x `depth` of an operand that is mapped or gathered, stored rows `stride` elements apart.
+    void make(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
+              std::int64_t stride) const;
     /// What becomes of `lines` x `depth` of a mapped operand, stored rows `stride` elements apart.
     void map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
              std::int64_t stride) const;

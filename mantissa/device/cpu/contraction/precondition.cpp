@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/packing.h"
+#include "mantissa/device/cpu/contraction/window.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -33,9 +34,10 @@ OperandMemory memory_of(const NamedMatrix& matrix, const ContractionProblem& pro
     const MatrixLayout& layout = matrix.layout;
     OperandMemory memory{.name = matrix.name, .dtype = layout.dtype};
     if (matrix.rows == 0 || matrix.cols == 0) return memory;
+    const std::int64_t of_matrix = layout.window ? elements_of(*layout.window, matrix.rows)
+                                                 : (matrix.rows - 1) * layout.leading + matrix.cols;
     const std::int64_t elements = (problem.batch[0] - 1) * layout.batch_stride[0] +
-                                  (problem.batch[1] - 1) * layout.batch_stride[1] +
-                                  (matrix.rows - 1) * layout.leading + matrix.cols;
+                                  (problem.batch[1] - 1) * layout.batch_stride[1] + of_matrix;
     memory.bytes = static_cast<std::size_t>(elements) * size_of(layout.dtype);
     return memory;
 }
@@ -88,12 +90,28 @@ ByteRange checked(const OperandMemory& operand, const void* data, std::size_t pa
 
 bool is_known(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16; }
 
+std::string refusal_of_window(const NamedMatrix& matrix) {
+    const ImageWindow& window = *matrix.layout.window;
+    if (matrix.layout.mapped) return fmt::format("{} cannot be mapped and gathered at once", matrix.name);
+    const ImageWindow::Axis &down = window.vertical, &across = window.horizontal;
+    if (std::min({down.rows, across.rows, down.columns, across.columns, down.pixels, across.pixels,
+                  window.channels}) < 1 ||
+        std::min({down.pitch, across.pitch, window.image_pitch}) < 0)
+        return fmt::format("the window of {} has an extent below 1 or a negative pitch", matrix.name);
+    if (matrix.rows % window.rows_of_image() != 0 || matrix.cols != window.columns())
+        return fmt::format("{} is stored as {} x {}; its window has {} columns, and {} rows an image",
+                           matrix.name, matrix.rows, matrix.cols, window.columns(), window.rows_of_image());
+    return {};
+}
+
 std::string refusal_of_layout(const NamedMatrix& matrix) {
     const MatrixLayout& layout = matrix.layout;
     if (!is_known(layout.dtype))
         return fmt::format("{} is {}; expected f32, bf16 or f16", matrix.name, name_of(layout.dtype));
     if (layout.two_of_four) return fmt::format("{} cannot be 2:4 sparse, only a can", matrix.name);
-    if (matrix.rows > 1 && layout.leading < matrix.cols)
+    if (layout.window) {
+        if (std::string reason = refusal_of_window(matrix); !reason.empty()) return reason;
+    } else if (matrix.rows > 1 && layout.leading < matrix.cols)
         return fmt::format("{} has rows of {} elements but a leading dimension of {}", matrix.name,
                            matrix.cols, layout.leading);
     if (layout.leading < 0 || layout.batch_stride[0] < 0 || layout.batch_stride[1] < 0)
@@ -106,8 +124,8 @@ std::string refusal_of_compressed(const ContractionProblem& problem) {
         return fmt::format("a is {}; expected f32, bf16 or f16", name_of(problem.a.dtype));
     if (problem.k % 4 != 0)
         return fmt::format("a is 2:4 sparse: K must be a multiple of 4, got {}", problem.k);
-    if (problem.a.packed || problem.a.transpose == Transpose::yes)
-        return "a 2:4 sparse a is neither packed nor stored transposed";
+    if (problem.a.packed || problem.a.window || problem.a.transpose == Transpose::yes)
+        return "a 2:4 sparse a is neither packed, gathered nor stored transposed";
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         return fmt::format("a is 2:4 sparse, which only a single matrix can be; the batch is {} x {}",
                            problem.batch[0], problem.batch[1]);
@@ -134,6 +152,8 @@ std::string refusal_of_output(const ContractionProblem& problem) {
     }
     if (problem.out.packed || epilogue.residual_layout.packed)
         return "only a and b can be packed, not the output or the residual";
+    if (problem.out.window || epilogue.residual_layout.window)
+        return "only a and b can be gathered, not the output or the residual";
     if (problem.out.transpose == Transpose::yes) return "the output cannot be stored transposed";
     if (problem.store == Store::accumulate && problem.out.dtype != DType::f32)
         return "accumulation needs an f32 output";
@@ -248,11 +268,13 @@ void check_arguments(const ContractionProblem& problem, const ContractionMemory&
 void check_packing(const ContractionProblem& problem, Side side, const void* source,
                    std::span<const std::byte> packed, std::size_t needed) {
     const NamedMatrix matrix = stored(problem, side);
-    if (matrix.layout.packed || matrix.layout.two_of_four || matrix.layout.mapped)
+    const MatrixLayout& layout = matrix.layout;
+    if (layout.packed || layout.two_of_four || layout.mapped || layout.window)
         fail(fmt::format("{} is to be packed, but its layout says that it is {}", matrix.name,
-                         matrix.layout.packed   ? "already"
-                         : matrix.layout.mapped ? "mapped"
-                                                : "2:4 sparse"));
+                         layout.packed   ? "already"
+                         : layout.mapped ? "mapped"
+                         : layout.window ? "gathered"
+                                         : "2:4 sparse"));
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         fail(fmt::format("only a single matrix can be packed; the batch is {} x {}", problem.batch[0],
                          problem.batch[1]));

@@ -36,7 +36,8 @@ bool is_large(const ContractionProblem& problem, const ContractionKernels& kerne
 
 /// Whether b is read as it lies, and the kernels have functions for that.
 bool are_single_rows(const ContractionProblem& problem, const ContractionKernels& kernels) {
-    return problem.m == 1 && !problem.a.packed && !problem.a.mapped && !problem.b.packed &&
+    const MatrixLayout &a = problem.a, &b = problem.b;
+    return problem.m == 1 && !a.packed && !a.mapped && !a.window && !b.packed && !b.window &&
            kernels.multiply_row[0][0] != nullptr;
 }
 

@@ -1,6 +1,7 @@
-// Binds the contraction to `matmul`.
+// Binds the contraction to `matmul`, and to the three products of a convolution.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 
@@ -11,37 +12,95 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// One operand of a batch of matrices, stored densely.
-MatrixLayout dense_layout(const Type& type, bool transposed) {
-    const std::int64_t matrix = type.shape[-1] * type.shape[-2];
-    return {.dtype = type.dtype,
-            .transpose = transposed ? Transpose::yes : Transpose::no,
-            .leading = type.shape[-1],
-            .batch_stride = {0, matrix}};
+/// Prepared, with what becomes of rows that do not lie one after another.
+struct BoundPart {
+    BoundPart(const ContractionPart& of, Isa isa)
+        : part(of), contraction(prepare_contraction(own_problem(), isa)) {}
+
+    /// Where rows lie apart, an epilogue of ours writes them.
+    ContractionProblem own_problem() const {
+        ContractionProblem problem = part.problem;
+        if (!part.rows) return problem;
+        problem.out = {};
+        problem.custom_epilogue = true;
+        return problem;
+    }
+
+    void launch(const Operands& operands, ThreadPool& pool) const;
+
+    ContractionPart part;
+    PreparedContraction contraction;
+};
+
+/// What the epilogue of rows that lie apart is given.
+struct RowsCall {
+    const BoundPart& bound;
+    std::byte* out;
+};
+
+void write_rows(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
+                std::int64_t cols, const void* args) {
+    const auto& [bound, out] = *static_cast<const RowsCall*>(args);
+    const MatrixLayout& layout = bound.part.problem.out;
+    for (std::int64_t row = 0; row < rows; ++row) {
+        const std::int64_t at = bound.part.rows->of(row0 + row) * layout.leading + col0;
+        EpilogueBlock block;
+        block.sums = sums + row * ld;
+        block.ld = ld;
+        block.rows = 1;
+        block.cols = cols;
+        block.out = out + at * static_cast<std::int64_t>(size_of(layout.dtype));
+        block.out_dtype = layout.dtype;
+        block.out_ld = layout.leading;
+        bound.contraction.kernels.finish(block);
+    }
+}
+
+void BoundPart::launch(const Operands& operands, ThreadPool& pool) const {
+    const ContractionProblem& problem = part.problem;
+    const auto at = [](auto* base, std::int64_t elements, DType dtype) {
+        return base + elements * static_cast<std::int64_t>(size_of(dtype));
+    };
+    for (std::int64_t group = 0; group < part.repeats; ++group) {
+        ContractionArguments arguments{.a = at(operands.inputs[0], group * part.step_of_a, problem.a.dtype),
+                                       .b = at(operands.inputs[1], group * part.step_of_b, problem.b.dtype)};
+        std::byte* const out = at(operands.outputs[0], group * part.step_of_out, problem.out.dtype);
+        const RowsCall call{*this, out};
+        if (part.rows) {
+            arguments.epilogue = write_rows;
+            arguments.epilogue_args = &call;
+        } else {
+            arguments.out = out;
+        }
+        if (problem.epilogue.bias)
+            arguments.bias = at(operands.inputs[2], group * part.step_of_bias, problem.epilogue.bias_dtype);
+        contract(contraction, arguments, {operands.workspace, contraction.workspace_bytes(pool.threads())},
+                 pool);
+    }
 }
 
 Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
-    const auto contraction_of = [multiply = unit.multiply](const Problem& problem) {
-        ContractionProblem contraction = contraction_problem(problem);
-        contraction.multiply = multiply;
-        return contraction;
+    const auto bound_parts = [unit](const Problem& problem) {
+        std::vector<BoundPart> parts;
+        for (const ContractionPart& part : unit.parts(problem)) parts.emplace_back(part, unit.isa);
+        return parts;
     };
-    const auto bytes = [=, isa = unit.isa, threads = context.pool.threads()](const Problem& problem) {
-        const PreparedContraction contraction = prepare_contraction(contraction_of(problem), isa);
-        return static_cast<std::int64_t>(contraction.workspace_bytes(threads));
+    const auto bytes = [=, threads = context.pool.threads()](const Problem& problem) {
+        std::size_t most = 0;
+        for (const BoundPart& part : bound_parts(problem))
+            most = std::max(most, part.contraction.workspace_bytes(threads));
+        return static_cast<std::int64_t>(most);
     };
     const auto refuse = [=](const Problem& problem) {
-        const std::string reason = unit.refusal(problem);
-        return reason.empty() ? refusal(contraction_of(problem), unit.isa) : reason;
+        std::string reason = unit.refusal(problem);
+        if (!reason.empty()) return reason;
+        for (const ContractionPart& part : unit.parts(problem))
+            if (reason = refusal(part.problem, unit.isa); !reason.empty()) break;
+        return reason;
     };
-    const auto prepare = [=, isa = unit.isa, &pool = context.pool](const Problem& problem) -> Launch {
-        return [contraction = prepare_contraction(contraction_of(problem), isa), &pool](const Operands& o) {
-            contract(contraction,
-                     {.a = o.inputs[0],
-                      .b = o.inputs[1],
-                      .out = o.outputs[0],
-                      .bias = contraction.problem.epilogue.bias ? o.inputs[2] : nullptr},
-                     {o.workspace, contraction.workspace_bytes(pool.threads())}, pool);
+    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Launch {
+        return [parts = bound_parts(problem), &pool](const Operands& operands) {
+            for (const BoundPart& part : parts) part.launch(operands, pool);
         };
     };
     return {.name = unit.name, .refusal = refuse, .prepare = prepare, .workspace = bytes};
@@ -49,19 +108,10 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
 
 }  // namespace
 
-ContractionProblem contraction_problem(const Problem& problem) {
-    const Type &a = problem.inputs[0], &y = problem.outputs[0];
-    const bool transpose_a = problem.attributes.flag("transpose_a");
-    ContractionProblem contraction{.m = y.shape[-2], .n = y.shape[-1], .k = a.shape[transpose_a ? -2 : -1]};
-    for (int axis = 0; axis < y.shape.rank() - 2; ++axis) contraction.batch[1] *= y.shape[axis];
-    contraction.a = dense_layout(a, transpose_a);
-    contraction.b = dense_layout(problem.inputs[1], problem.attributes.flag("transpose_b"));
-    contraction.out = dense_layout(y, false);
-    if (problem.inputs.size() == 3) {
-        contraction.epilogue.bias = true;
-        contraction.epilogue.bias_dtype = problem.inputs[2].dtype;
-    }
-    return contraction;
+std::vector<ContractionPart> ContractionUnit::parts(const Problem& problem) const {
+    std::vector<ContractionPart> parts = contraction_parts(problem);
+    for (ContractionPart& part : parts) part.problem.multiply = multiply;
+    return parts;
 }
 
 std::string ContractionUnit::refusal(const Problem& problem) const {
@@ -108,7 +158,8 @@ std::vector<ContractionUnit> contraction_units(Isa best) {
 
 void add_contraction_kernels(KernelTable& table, const Context& context) {
     for (const ContractionUnit& unit : contraction_units(context.isa))
-        table["matmul"].push_back(make_kernel(context, unit));
+        for (const char* op : {"matmul", "conv2d", "conv2d_input_gradient", "conv2d_filter_gradient"})
+            table[op].push_back(make_kernel(context, unit));
 }
 
 }  // namespace mantissa::on_cpu

@@ -33,31 +33,57 @@ struct Inner {
     std::vector<int> operands;  ///< of the fused node
 };
 
-/// As the unit does it, with an epilogue of ours in place of what it would do with the sums.
-ContractionProblem contraction_problem(const Inner& inner, const ContractionUnit& unit) {
-    ContractionProblem contraction = mantissa::on_cpu::contraction_problem(inner.problem());
-    contraction.multiply = unit.multiply;
-    contraction.out = {};
-    contraction.epilogue = {};
-    contraction.custom_epilogue = true;
-    return contraction;
+/// As the unit does them, with an epilogue of ours in place of what it would do with the sums.
+std::vector<ContractionPart> contraction_parts(const Inner& inner, const ContractionUnit& unit) {
+    std::vector<ContractionPart> parts = unit.parts(inner.problem());
+    for (ContractionPart& part : parts) {
+        part.problem.out = {};
+        part.problem.epilogue = {};
+        part.problem.custom_epilogue = true;
+    }
+    return parts;
 }
 
-/// How many blocks of rows have partial sums of their own, in one entry of the batch and in all.
-struct RowBlocks {
-    explicit RowBlocks(const PreparedContraction& contraction)
-        : rows(contraction.rows_of_item()),
-          per_entry(parts_of(contraction.problem.m, rows)),
-          all(contraction.problem.entries() * per_entry) {}
+/// A part with the blocks of rows that have partial sums of their own, in one entry of the batch and in all.
+/// Parts come one after another, and add to the same.
+struct BoundPart {
+    BoundPart(const ContractionPart& part, Isa isa)
+        : contraction(prepare_contraction(part.problem, isa)),
+          pixels(part.rows),
+          rows(contraction.rows_of_item()),
+          blocks_of_entry(parts_of(part.problem.m, rows)) {}
 
-    std::int64_t rows, per_entry, all;
+    std::int64_t blocks() const { return contraction.problem.entries() * blocks_of_entry; }
+
+    PreparedContraction contraction;
+    std::optional<PixelRows> pixels;
+    std::int64_t rows, blocks_of_entry;
 };
+
+std::vector<BoundPart> bound_parts(const Inner& inner, const ContractionUnit& unit) {
+    std::vector<BoundPart> parts;
+    for (const ContractionPart& part : contraction_parts(inner, unit)) parts.emplace_back(part, unit.isa);
+    return parts;
+}
+
+std::int64_t most_blocks(const std::vector<BoundPart>& parts) {
+    std::int64_t most = 0;
+    for (const BoundPart& part : parts) most = std::max(most, part.blocks());
+    return most;
+}
+
+/// Bytes of the workspace of the largest part, in whole cache lines.
+std::size_t contraction_workspace(const std::vector<BoundPart>& parts, const ThreadPool& pool) {
+    std::size_t most = 0;
+    for (const BoundPart& part : parts)
+        most = std::max(most, part.contraction.workspace_bytes(pool.threads()));
+    return static_cast<std::size_t>(in_lines(static_cast<std::int64_t>(most)));
+}
 
 /// Everything that a launch needs but addresses.
 struct BoundTail {
     std::shared_ptr<const codegen::FusedKernel> kernel;
-    PreparedContraction contraction;
-    RowBlocks blocks;
+    std::vector<BoundPart> parts;
     std::vector<int> contraction_operands, tail_operands;  // of the fused node
     std::size_t workspace = 0;                             // of the contraction, in bytes
     ThreadPool& pool;
@@ -68,6 +94,7 @@ struct BoundTail {
 /// What the epilogue is given.
 struct TailCall {
     const BoundTail& bound;
+    const BoundPart* part;
     std::vector<const std::byte*> inputs;  // of the compiled function; the first stands for the sums
     std::byte* const* outputs;
     float* partial_sums;
@@ -76,25 +103,34 @@ struct TailCall {
 void run_tail(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
               std::int64_t cols, const void* args) {
     const auto& call = *static_cast<const TailCall*>(args);
-    const BoundTail& bound = call.bound;
-    const std::int64_t m = bound.contraction.problem.m, entry = row0 / m, row = row0 % m;
-    const std::int64_t block = entry * bound.blocks.per_entry + row / bound.blocks.rows;
+    const BoundPart& part = *call.part;
+    const codegen::FusedKernel& kernel = *call.bound.kernel;
+    const std::int64_t m = part.contraction.problem.m, entry = row0 / m, row = row0 % m;
+    const std::int64_t block = entry * part.blocks_of_entry + row / part.rows;
     codegen::FusedArguments arguments{
         .inputs = call.inputs.data(), .outputs = call.outputs, .first = row0, .last = row0 + rows};
-    arguments.partial_sums = call.partial_sums + block * bound.kernel->nest.partial_sums;
+    arguments.partial_sums = call.partial_sums + block * kernel.nest.partial_sums;
     arguments.sums = sums;
     arguments.leading = ld;
     arguments.first_column = col0;
     arguments.last_column = col0 + cols;
-    bound.kernel->function(&arguments);
+    if (!part.pixels) return kernel.function(&arguments);
+    for (std::int64_t i = 0; i < rows; ++i) {
+        arguments.sums = sums + i * ld;
+        arguments.first = part.pixels->of(row0 + i);
+        arguments.last = arguments.first + 1;
+        kernel.function(&arguments);
+    }
 }
 
 void BoundTail::launch(const Operands& operands) const {
     const codegen::LoopNest& nest = kernel->nest;
     check(kernel->function != nullptr, "fused kernels are compiled before they are launched");
     float* const partial_sums = reinterpret_cast<float*>(operands.workspace + workspace);
-    std::fill_n(partial_sums, blocks.all * nest.partial_sums, 0.0f);
+    const std::int64_t blocks = most_blocks(parts);
+    std::fill_n(partial_sums, blocks * nest.partial_sums, 0.0f);
     TailCall call{.bound = *this,
+                  .part = nullptr,
                   .inputs = {nullptr},
                   .outputs = operands.outputs.data(),
                   .partial_sums = partial_sums};
@@ -103,9 +139,13 @@ void BoundTail::launch(const Operands& operands) const {
     const auto input = [&](std::size_t i) {
         return operands.inputs[static_cast<std::size_t>(contraction_operands[i])];
     };
-    contract(contraction, {.a = input(0), .b = input(1), .epilogue = run_tail, .epilogue_args = &call},
-             {operands.workspace, workspace}, pool);
-    finish_sums(pool, nest, partial_sums, blocks.all, operands.outputs);
+    for (const BoundPart& part : parts) {
+        call.part = &part;
+        contract(part.contraction,
+                 {.a = input(0), .b = input(1), .epilogue = run_tail, .epilogue_args = &call},
+                 {operands.workspace, workspace}, pool);
+    }
+    finish_sums(pool, nest, partial_sums, blocks, operands.outputs);
 }
 
 std::string refuse(const Problem& problem, const ContractionUnit& unit) {
@@ -113,39 +153,33 @@ std::string refuse(const Problem& problem, const ContractionUnit& unit) {
     if (contraction_of(problem.attributes.body("body").graph()) < 0) return "it starts with no contraction";
     const Inner inner(problem);
     if (std::string reason = unit.refusal(inner.problem()); !reason.empty()) return reason;
-    if (std::string reason = refusal(contraction_problem(inner, unit), unit.isa); !reason.empty())
-        return reason;
+    for (const ContractionPart& part : contraction_parts(inner, unit)) {
+        if (part.repeats > 1) return "a tail goes over all columns, groups of filters have some";
+        if (std::string reason = refusal(part.problem, unit.isa); !reason.empty()) return reason;
+    }
     return nest_of_tail(contraction_tail(inner.body)->graph).reason();
-}
-
-/// Bytes of the contraction's workspace, in whole cache lines.
-std::size_t contraction_workspace(const PreparedContraction& contraction, const ThreadPool& pool) {
-    return static_cast<std::size_t>(
-        in_lines(static_cast<std::int64_t>(contraction.workspace_bytes(pool.threads()))));
 }
 
 Kernel make_kernel(const Context& context, const ContractionUnit& unit, codegen::Compiler& compiler) {
     ThreadPool& pool = context.pool;
     const auto prepare = [unit, &pool, &compiler](const Problem& problem) -> Launch {
         const Inner inner(problem);
-        const PreparedContraction contraction =
-            prepare_contraction(contraction_problem(inner, unit), unit.isa);
+        std::vector<BoundPart> parts = bound_parts(inner, unit);
+        const std::size_t workspace = contraction_workspace(parts, pool);
         const BoundTail bound{.kernel = compiler.add(inner.body),
-                              .contraction = contraction,
-                              .blocks = RowBlocks(contraction),
+                              .parts = std::move(parts),
                               .contraction_operands = inner.operands,
                               .tail_operands = contraction_tail(inner.body)->operands,
-                              .workspace = contraction_workspace(contraction, pool),
+                              .workspace = workspace,
                               .pool = pool};
         return [bound](const Operands& operands) { bound.launch(operands); };
     };
     const auto workspace = [unit, &pool](const Problem& problem) {
         const Inner inner(problem);
-        const PreparedContraction contraction =
-            prepare_contraction(contraction_problem(inner, unit), unit.isa);
-        const std::int64_t sums = RowBlocks(contraction).all * codegen::lower(inner.body).partial_sums *
+        const std::vector<BoundPart> parts = bound_parts(inner, unit);
+        const std::int64_t sums = most_blocks(parts) * codegen::lower(inner.body).partial_sums *
                                   static_cast<std::int64_t>(sizeof(float));
-        return static_cast<std::int64_t>(contraction_workspace(contraction, pool)) + sums;
+        return static_cast<std::int64_t>(contraction_workspace(parts, pool)) + sums;
     };
     return {.name = unit.name + ", compiled tail",
             .refusal = [unit](const Problem& problem) { return refuse(problem, unit); },

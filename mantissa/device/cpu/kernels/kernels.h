@@ -10,6 +10,7 @@
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/contraction/problem.h"
 #include "mantissa/device/cpu/isa.h"
+#include "mantissa/device/cpu/kernels/contraction_parts.h"
 #include "mantissa/device/device.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -29,10 +30,9 @@ struct ContractionUnit {
 
     /// Why it cannot multiply a problem's tensors, whatever their shapes; empty if it can.
     std::string refusal(const Problem& problem) const;
+    /// The parts of a problem, as it multiplies them.
+    std::vector<ContractionPart> parts(const Problem& problem) const;
 };
-
-/// A matmul as a contraction, bias included; multiplied as its operands are stored.
-ContractionProblem contraction_problem(const Problem& matmul);
 
 /// Why nothing may be multiplied as TF32 at all; empty if it may.
 std::string tf32_refusal();

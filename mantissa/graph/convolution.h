@@ -1,0 +1,55 @@
+// The sizes of a convolution of images, as its operations' operands and attributes have them.
+//
+// Images are NHWC, filters [R, S, C / groups, K]. Output (n, i, j, k) is the sum over r, s and c of
+// x(n, i stride_h - top + r dilation_h, j stride_w - left + s dilation_w, c) filter(r, s, c, k), where x is
+// zero outside of the image, and c runs over the channels of k's group.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "mantissa/graph/attributes.h"
+#include "mantissa/graph/type.h"
+
+namespace mantissa::inline v0 {
+
+/// Sizes along one axis of the images.
+struct ConvolutionAxis {
+    std::int64_t image = 0;   ///< H or W of x
+    std::int64_t output = 0;  ///< of y
+    std::int64_t filter = 0;  ///< R or S
+    std::int64_t stride = 1;
+    std::int64_t dilation = 1;
+    std::int64_t before = 0;  ///< zeros that are thought before the image, and behind it
+    std::int64_t behind = 0;
+
+    /// The place in the image that element `tap` of the filter meets for an output; perhaps outside of it.
+    std::int64_t image_place(std::int64_t place, std::int64_t tap) const {
+        return place * stride - before + tap * dilation;
+    }
+};
+
+struct Convolution {
+    std::int64_t images = 0;    ///< N
+    std::int64_t channels = 0;  ///< C of x
+    std::int64_t filters = 0;   ///< K of y
+    std::int64_t groups = 1;
+    ConvolutionAxis vertical, horizontal;
+
+    std::int64_t group_channels() const { return channels / groups; }
+    std::int64_t group_filters() const { return filters / groups; }
+    /// Products that are added up for each output.
+    std::int64_t depth() const { return vertical.filter * horizontal.filter * group_channels(); }
+
+    Shape x_shape() const { return {images, vertical.image, horizontal.image, channels}; }
+    Shape filter_shape() const { return {vertical.filter, horizontal.filter, group_channels(), filters}; }
+    Shape y_shape() const { return {images, vertical.output, horizontal.output, filters}; }
+};
+
+/// Of conv2d(x, filter), conv2d_input_gradient(dy, filter) and conv2d_filter_gradient(x, dy): which of them
+/// it is, the attributes tell, since only the second has `extents`, of x, and only the third a `window`.
+/// Throws UserError, saying what was expected and what came, where operands and attributes make no
+/// convolution.
+Convolution convolution_of(std::span<const Type> inputs, const Attributes& attributes);
+
+}  // namespace mantissa

@@ -1,0 +1,263 @@
+// The three products of a convolution on whole numbers: exactly what plain loops give, at every level, in
+// every format, for awkward sizes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "mantissa/base/random.h"
+#include "mantissa/graph/convolution.h"
+#include "mantissa/graph/tensor.h"
+#include "tests/support/run_graph.h"
+
+namespace mantissa {
+namespace {
+
+using testing::device_at;
+using testing::levels;
+using testing::loaded;
+using testing::run;
+
+/// Draws sizes, one after another.
+class Draw {
+  public:
+    explicit Draw(std::uint64_t seed) : random_{.seed = seed} {}
+    std::int64_t operator()(std::int64_t least, std::int64_t most) {
+        return least + static_cast<std::int64_t>(random_.bits(next_++) %
+                                                 static_cast<std::uint32_t>(most - least + 1));
+    }
+
+  private:
+    RandomStream random_;
+    std::uint64_t next_ = 0;
+};
+
+struct Case {
+    Shape x, filter;
+    Conv2dOptions options;
+    bool bias = false;
+};
+
+/// Sizes at the edges of panels and below, strides beyond the filter, padding beyond the image, groups.
+Case random_case(Draw& draw) {
+    Case c;
+    c.options.groups = draw(0, 4) == 0 ? draw(2, 3) : 1;
+    const std::int64_t channels = draw(0, 5) == 0 ? draw(30, 70) : draw(1, 9);
+    const std::int64_t filters = draw(0, 5) == 0 ? draw(30, 70) : draw(1, 9);
+    const std::int64_t r = draw(1, 4), s = draw(1, 4);
+    for (std::int64_t& number : c.options.stride) number = draw(1, 3);
+    for (std::int64_t& number : c.options.dilation) number = draw(0, 2) == 0 ? draw(2, 3) : 1;
+    for (std::int64_t& number : c.options.padding) number = draw(0, 1) * draw(0, 5);
+    const auto extent = [&](std::int64_t taps, std::size_t axis) {
+        const std::int64_t covered = (taps - 1) * c.options.dilation[axis] + 1;
+        const std::int64_t padding = c.options.padding[2 * axis] + c.options.padding[2 * axis + 1];
+        return std::max<std::int64_t>(1, covered - padding + draw(0, 11));
+    };
+    c.x = {draw(1, 3), extent(r, 0), extent(s, 1), channels * c.options.groups};
+    c.filter = {r, s, channels, filters * c.options.groups};
+    c.bias = draw(0, 2) == 0;
+    return c;
+}
+
+std::vector<double> whole_numbers(const Shape& shape, std::uint32_t which) {
+    const RandomStream random{.seed = 5, .operation = which};
+    std::vector<double> values(static_cast<std::size_t>(shape.elements()));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(random.bits(i) % 7) - 3;
+    return values;
+}
+
+/// Plain loops over the definition.
+template <class Product>
+void for_each_product(const Convolution& of, Product&& product) {
+    const auto pixel = [](const ConvolutionAxis& axis, std::int64_t place, std::int64_t tap) {
+        const std::int64_t at = place * axis.stride + tap * axis.dilation - axis.before;
+        return at < axis.image ? at : -1;
+    };
+    std::int64_t y = 0;
+    for (std::int64_t n = 0; n < of.images; ++n)
+        for (std::int64_t i = 0; i < of.vertical.output; ++i)
+            for (std::int64_t j = 0; j < of.horizontal.output; ++j)
+                for (std::int64_t k = 0; k < of.filters; ++k, ++y)
+                    for (std::int64_t r = 0; r < of.vertical.filter; ++r)
+                        for (std::int64_t s = 0; s < of.horizontal.filter; ++s) {
+                            const std::int64_t h = pixel(of.vertical, i, r), w = pixel(of.horizontal, j, s);
+                            if (h < 0 || w < 0) continue;
+                            const std::int64_t each = of.channels / of.groups;
+                            const std::int64_t first = k / (of.filters / of.groups) * each;
+                            for (std::int64_t c = 0; c < each; ++c)
+                                product(static_cast<std::size_t>(
+                                            ((n * of.vertical.image + h) * of.horizontal.image + w) *
+                                                of.channels +
+                                            first + c),
+                                        static_cast<std::size_t>(
+                                            ((r * of.horizontal.filter + s) * each + c) * of.filters + k),
+                                        static_cast<std::size_t>(y));
+                        }
+}
+
+/// A convolution and its gradients as plain loops have them, and as graphs.
+class Products {
+  public:
+    explicit Products(const Case& c) : case_(c) {
+        const std::vector<Type> types{{DType::f32, c.x}, {DType::f32, c.filter}};
+        Graph sizes;
+        const Tensor y = conv2d({sizes, sizes.add_input("x", types[0])},
+                                {sizes, sizes.add_input("filter", types[1])}, without_bias());
+        attributes_ = sizes.node(y.value().node).attributes;
+        of_ = convolution_of(types, attributes_);
+        x_ = whole_numbers(of_.x_shape(), 1);
+        filter_ = whole_numbers(of_.filter_shape(), 2);
+        dy_ = whole_numbers(of_.y_shape(), 3);
+        bias_ = whole_numbers({of_.filters}, 4);
+        compute();
+    }
+
+    void expect_exact(DType dtype, Device& device) const {
+        expect(forward(dtype), y_, "conv2d", device);
+        expect(input_gradient(dtype), dx_, "conv2d_input_gradient", device);
+        expect(filter_gradient(dtype), dfilter_, "conv2d_filter_gradient", device);
+    }
+
+    std::string text() const {
+        const std::vector<Type> types{{DType::f32, case_.x}, {DType::f32, case_.filter}};
+        return types[0].text() + " " + types[1].text() + " " + attributes_.text();
+    }
+
+  private:
+    Conv2dOptions without_bias() const {
+        Conv2dOptions options = case_.options;
+        options.bias.reset();
+        return options;
+    }
+
+    void compute() {
+        y_.assign(dy_.size(), 0);
+        dx_.assign(x_.size(), 0);
+        dfilter_.assign(filter_.size(), 0);
+        if (case_.bias)
+            for (std::size_t i = 0; i < y_.size(); ++i) y_[i] = bias_[i % bias_.size()];
+        for_each_product(of_, [&](std::size_t x, std::size_t filter, std::size_t y) {
+            y_[y] += x_[x] * filter_[filter];
+            dx_[x] += dy_[y] * filter_[filter];
+            dfilter_[filter] += dy_[y] * x_[x];
+        });
+    }
+
+    static Tensor input(Graph& graph, const char* name, DType dtype, Shape shape) {
+        return {graph, graph.add_input(name, {dtype, std::move(shape)})};
+    }
+
+    Attributes in_f32(DType dtype) const {
+        return dtype == DType::f32 ? attributes_ : attributes_.with("output", DType::f32);
+    }
+
+    Graph forward(DType dtype) const {
+        Graph graph;
+        std::vector<Tensor> inputs{input(graph, "x", dtype, of_.x_shape()),
+                                   input(graph, "filter", dtype, of_.filter_shape())};
+        if (case_.bias) inputs.push_back(input(graph, "bias", dtype, {of_.filters}));
+        graph.add_result("y", call(graph, "conv2d", inputs, in_f32(dtype))[0].value());
+        return graph;
+    }
+
+    Graph input_gradient(DType dtype) const {
+        Graph graph;
+        const std::vector<Tensor> inputs{input(graph, "dy", dtype, of_.y_shape()),
+                                         input(graph, "filter", dtype, of_.filter_shape())};
+        const std::vector<std::int64_t> extents{of_.vertical.image, of_.horizontal.image};
+        graph.add_result(
+            "dx",
+            call(graph, "conv2d_input_gradient", inputs, in_f32(dtype).with("extents", extents))[0].value());
+        return graph;
+    }
+
+    Graph filter_gradient(DType dtype) const {
+        Graph graph;
+        const std::vector<Tensor> inputs{input(graph, "x", dtype, of_.x_shape()),
+                                         input(graph, "dy", dtype, of_.y_shape())};
+        const std::vector<std::int64_t> window{of_.vertical.filter, of_.horizontal.filter};
+        graph.add_result(
+            "dfilter",
+            call(graph, "conv2d_filter_gradient", inputs, in_f32(dtype).with("window", window))[0].value());
+        return graph;
+    }
+
+    void expect(const Graph& graph, const std::vector<double>& expected, const char* what,
+                Device& device) const {
+        const ReferenceFeed feed{{"x", x_}, {"filter", filter_}, {"dy", dy_}, {"bias", bias_}};
+        const std::vector<double> got = loaded(run(graph, feed, device)[0], DType::f32);
+        ASSERT_EQ(got.size(), expected.size());
+        for (std::size_t i = 0; i < got.size(); ++i)
+            ASSERT_EQ(got[i], expected[i]) << what << ", element " << i << " of " << text();
+    }
+
+    Case case_;
+    Attributes attributes_;
+    Convolution of_;
+    std::vector<double> x_, filter_, dy_, bias_, y_, dx_, dfilter_;
+};
+
+void expect_exact_at_every_level(const std::vector<Case>& cases) {
+    std::map<std::string, std::unique_ptr<Device>> devices;
+    for (const std::string& level : levels()) devices[level] = device_at(level);
+    for (const Case& c : cases) {
+        const Products products(c);
+        for (const auto& [level, device] : devices)
+            for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+                SCOPED_TRACE(level + " " + std::string(name_of(dtype)));
+                products.expect_exact(dtype, *device);
+                if (::testing::Test::HasFatalFailure()) return;
+            }
+    }
+}
+
+TEST(Convolution, OfAwkwardSizesIsExactOnWholeNumbers) {
+    Draw draw(1);
+    std::vector<Case> cases;
+    for (int i = 0; i < 300; ++i) cases.push_back(random_case(draw));
+    expect_exact_at_every_level(cases);
+}
+
+/// The kinds of convolution that ResNet50, VGG19 and DenseNet121 have, with fewer channels.
+TEST(Convolution, OfTheNetworksKindsIsExactOnWholeNumbers) {
+    const auto same = [](std::int64_t stride) {
+        return Conv2dOptions{.stride = {stride, stride}, .padding = {1, 1, 1, 1}};
+    };
+    expect_exact_at_every_level({
+        {{1, 30, 30, 3}, {7, 7, 3, 64}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
+        {{2, 14, 14, 64}, {3, 3, 64, 64}, same(1)},
+        {{2, 14, 14, 40}, {3, 3, 40, 48}, same(2)},
+        {{2, 14, 14, 64}, {1, 1, 64, 96}, {}},
+        {{2, 14, 14, 64}, {1, 1, 64, 96}, {.stride = {2, 2}}},
+        {{2, 7, 7, 128}, {3, 3, 128, 32}, same(1)},
+        {{2, 28, 28, 3}, {3, 3, 3, 64}, same(1)},
+        {{1, 9, 9, 32}, {3, 3, 1, 32}, {.padding = {1, 1, 1, 1}, .groups = 32}},
+    });
+}
+
+TEST(Convolution, BadOperandsAreNamed) {
+    const auto error_of = [](Shape x, Shape filter, const Conv2dOptions& options) -> std::string {
+        Graph graph;
+        try {
+            conv2d({graph, graph.add_input("x", {DType::f32, std::move(x)})},
+                   {graph, graph.add_input("filter", {DType::f32, std::move(filter)})}, options);
+        } catch (const UserError& error) {
+            return error.what();
+        }
+        return "nothing";
+    };
+    const auto expect_says = [](const std::string& said, const char* what) {
+        EXPECT_NE(said.find(what), std::string::npos) << said;
+    };
+    expect_says(error_of({2, 5, 5, 3}, {3, 3, 4, 8}, {}), "the filter must have shape [3, 3, 3, 8]");
+    expect_says(error_of({2, 5, 5, 3}, {6, 3, 3, 8}, {}), "covers 6 does not fit an image of 5");
+    expect_says(error_of({2, 5, 3}, {3, 3, 3, 8}, {}), "x must be floating-point images");
+    expect_says(error_of({2, 5, 5, 3}, {3, 3, 3, 8}, {.stride = {0, 1}}), "stride must be 1 or more, got 0");
+    expect_says(error_of({2, 5, 5, 6}, {3, 3, 2, 8}, {.groups = 3}),
+                "groups must divide channels and filters");
+    expect_says(error_of({2, 5, 5, 3}, {3, 3, 3, 8}, {.padding = {0, -1, 0, 0}}),
+                "padding must be 0 or more");
+}
+
+}  // namespace
+}  // namespace mantissa
