@@ -64,7 +64,8 @@ struct State {
         optimizer,
         gradient,
         cache,
-        derived  ///< follows from parameters: made at start, rewritten with them, never saved
+        running,  ///< a statistic of the batches seen: good steps update it, nothing differentiates by it
+        derived   ///< follows from parameters: made at start, rewritten with them, never saved
     } kind = Kind::parameter;
     std::string name;
     Type type;
@@ -87,6 +88,11 @@ struct Result {
     Value value;
 };
 
+/// Whether a model's file holds it: what was learned, and what was seen.
+inline bool is_weight(const State& state) {
+    return state.kind == State::Kind::parameter || state.kind == State::Kind::running;
+}
+
 class Graph {
   public:
     /// Adds an operation and infers its types. Throws UserError, naming the operation and where it was
@@ -100,6 +106,10 @@ class Graph {
     void add_result(std::string name, Value value);
     /// At the end of a run the state takes this value. One update a state.
     void add_update(int state, Value value);
+    /// The state that had an update takes this value instead.
+    void replace_update(int state, Value value);
+    /// The state that had an update stays as it is.
+    void drop_update(int state);
 
     std::size_t size() const { return nodes_.size(); }
     const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
