@@ -300,6 +300,7 @@ inline std::vector<OpCase> reduction_cases() {
         add("over the last axis", {3, 4, 7}, {2}, true);
         add("over everything", {3, 5, 2}, {0, 1, 2}, false);
         add("over the ends", {3, 4, 5}, {0, 2}, false);
+        add("over pixels", {2, 2, 3, 17}, {1, 2}, false);
         add("over nothing", {3, 4}, {}, false);
     }
     return cases;
