@@ -30,8 +30,8 @@ bool is_mask(std::string_view name) {
     return name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
 }
 
-StoredWeight stored_in_hf(std::string_view name) {
-    return {std::string(name), is_transposed_in_hf(name) ? Orientation::transposed : Orientation::as_is};
+StoredWeight stored_in_hf(const TensorSpec& parameter) {
+    return {parameter.name, is_transposed_in_hf(parameter.name) ? transposed() : AxisOrder{}};
 }
 
 }  // namespace

@@ -16,18 +16,9 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A transposed tensor, and one that is read from elsewhere, goes in pieces of about this size: within L2,
-/// and large for a write.
+/// A tensor in another order, and one that is read from elsewhere, goes in pieces of about this size: within
+/// L2, and large for a write.
 constexpr std::size_t gather_bytes = 1 << 20;
-
-std::vector<std::int64_t> shape_in_file(const TensorToWrite& item) {
-    std::vector<std::int64_t> shape = item.tensor.shape;
-    if (item.orientation == Orientation::transposed) {
-        check(shape.size() == 2, "a transposed tensor has two dimensions");
-        std::swap(shape[0], shape[1]);
-    }
-    return shape;
-}
 
 /// Tensor numbers in the reference writer's order: widest type first, so that each begins aligned to its
 /// elements.
@@ -50,34 +41,7 @@ std::string dump(const nlohmann::ordered_json& header, const std::string& source
     }
 }
 
-template <std::size_t element>
-void transpose_elements(const TransposedRows& which, const std::byte* from, std::byte* to) {
-    // Blocks of 16 x 16 keep both sides in the first cache; memcpy because neither side need be aligned.
-    constexpr std::size_t block = 16;
-    for (std::size_t c0 = which.begin; c0 < which.end; c0 += block)
-        for (std::size_t r0 = 0; r0 < which.rows; r0 += block)
-            for (std::size_t c = c0; c < std::min(c0 + block, which.end); ++c)
-                for (std::size_t r = r0; r < std::min(r0 + block, which.rows); ++r)
-                    std::memcpy(to + ((c - which.begin) * which.rows + r) * element,
-                                from + (r * which.columns + c) * element, element);
-}
-
 }  // namespace
-
-void copy_transposed(const TransposedRows& which, const std::byte* from, std::byte* to) {
-    switch (which.element) {
-        case 1:
-            return transpose_elements<1>(which, from, to);
-        case 2:
-            return transpose_elements<2>(which, from, to);
-        case 4:
-            return transpose_elements<4>(which, from, to);
-        case 8:
-            return transpose_elements<8>(which, from, to);
-        default:
-            throw InternalError("an element has 1, 2, 4 or 8 bytes");
-    }
-}
 
 SafetensorsLayout lay_out_safetensors(std::span<const TensorToWrite> tensors,
                                       const std::map<std::string, std::string>& metadata,
@@ -96,7 +60,7 @@ SafetensorsLayout lay_out_safetensors(std::span<const TensorToWrite> tensors,
         const std::uint64_t bytes = byte_count(tensor.dtype, tensor.shape);
         header.push_back({tensor.name,
                           {{"dtype", safetensors_name_of(tensor.dtype)},
-                           {"shape", shape_in_file(tensors[i])},
+                           {"shape", shape_in_file(tensors[i].order, tensor.shape)},
                            {"data_offsets", {position, position + bytes}}}});
         layout.pieces.push_back({i, position, position + bytes});
         position += bytes;
@@ -130,22 +94,20 @@ void stream_as_is(const TensorToWrite& item, std::uint64_t bytes, Sink sink) {
     }
 }
 
-/// A transposed tensor that is read from elsewhere is read whole: a column of it lies in every piece.
-void stream_transposed(const TensorToWrite& item, std::uint64_t bytes, Sink sink) {
+/// A tensor in another order that is read from elsewhere is read whole: a row of the file may take from all
+/// of it.
+void stream_ordered(const TensorToWrite& item, std::uint64_t bytes, Sink sink) {
     const TensorView& tensor = item.tensor;
     std::vector<std::byte> whole(item.read ? bytes : 0);
     if (item.read) item.read(0, whole);
-    const auto rows = static_cast<std::size_t>(tensor.shape[0]),
-               columns = static_cast<std::size_t>(tensor.shape[1]);
-    const std::size_t row_bytes = rows * size_of(tensor.dtype);
+    const OrderedTensor ordered = into_file(item.order, tensor.shape, size_of(tensor.dtype));
+    const std::size_t rows = ordered.rows(), row_bytes = ordered.row_bytes();
     const std::size_t step = std::max<std::size_t>(1, gather_bytes / row_bytes);
     std::vector<std::byte> gathered;
-    for (std::size_t begin = 0; begin < columns; begin += step) {
-        const std::size_t end = std::min(begin + step, columns);
+    for (std::size_t begin = 0; begin < rows; begin += step) {
+        const std::size_t end = std::min(begin + step, rows);
         gathered.resize((end - begin) * row_bytes);
-        copy_transposed(
-            {.rows = rows, .columns = columns, .element = size_of(tensor.dtype), .begin = begin, .end = end},
-            item.read ? whole.data() : tensor.data, gathered.data());
+        copy_ordered(ordered, begin, end, item.read ? whole.data() : tensor.data, gathered.data());
         sink(gathered);
     }
 }
@@ -157,10 +119,10 @@ void stream_safetensors(const SafetensorsLayout& layout, std::span<const TensorT
     for (const SafetensorsLayout::Piece& piece : layout.pieces) {
         const TensorToWrite& item = tensors[piece.tensor];
         if (piece.begin == piece.end) continue;
-        if (item.orientation == Orientation::as_is)
+        if (item.order.keeps())
             stream_as_is(item, piece.end - piece.begin, sink);
         else
-            stream_transposed(item, piece.end - piece.begin, sink);
+            stream_ordered(item, piece.end - piece.begin, sink);
     }
 }
 

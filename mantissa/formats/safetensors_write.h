@@ -11,22 +11,17 @@
 #include <vector>
 
 #include "mantissa/base/function_ref.h"
+#include "mantissa/formats/axis_order.h"
 #include "mantissa/formats/tensor_view.h"
 
 namespace mantissa::inline v0 {
-
-/// How a tensor in memory is laid into the file.
-enum class Orientation : std::uint8_t {
-    as_is,
-    transposed  ///< two dimensions, [rows, columns] in memory, [columns, rows] in the file
-};
 
 /// Copies the bytes of a tensor from byte `begin` on into `to`.
 using TensorReader = std::function<void(std::uint64_t begin, std::span<std::byte> to)>;
 
 struct TensorToWrite {
     TensorView tensor;
-    Orientation orientation = Orientation::as_is;
+    AxisOrder order = {};
     /// For a tensor that is not in memory here, whose `data` mean nothing: it is asked for piece by piece.
     TensorReader read = {};
 };
@@ -59,14 +54,5 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
                        const std::map<std::string, std::string>& metadata = {});
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata = {});
-
-/// Copies rows [begin, end) of the transpose of `from` ([rows, columns], row-major, `element` bytes each) to
-/// `to`. Neither pointer need be aligned.
-struct TransposedRows {
-    std::size_t rows = 0, columns = 0;  // of `from`; `to` has rows of `rows` elements
-    std::size_t element = 0;
-    std::size_t begin = 0, end = 0;  // in 0 ... columns
-};
-void copy_transposed(const TransposedRows& which, const std::byte* from, std::byte* to);
 
 }  // namespace mantissa

@@ -48,7 +48,7 @@ class WeightReader {
 
     void refuse_unknown(std::span<const TensorSpec> parameters) const {
         Tensors unknown = tensors_;
-        for (const TensorSpec& parameter : parameters) unknown.erase(stored(parameter.name).name);
+        for (const TensorSpec& parameter : parameters) unknown.erase(stored(parameter).name);
         if (unknown.empty()) return;
         throw UserError(fmt::format(
             "{}: tensor \"{}\"{} no parameter of this model", source_, unknown.begin()->second->name,
@@ -59,8 +59,8 @@ class WeightReader {
     std::span<const std::byte> value_of(const TensorSpec& parameter, std::vector<std::byte>& scratch) const;
 
   private:
-    StoredWeight stored(const std::string& parameter) const {
-        return rules_.stored ? rules_.stored(parameter) : StoredWeight{parameter, Orientation::as_is};
+    StoredWeight stored(const TensorSpec& parameter) const {
+        return rules_.stored ? rules_.stored(parameter) : StoredWeight{parameter.name, {}};
     }
 
     const TensorView& named(std::string_view name) const {
@@ -91,10 +91,9 @@ void widen(DType type, const std::byte* from, std::int64_t count, std::byte* to)
 }
 
 void WeightReader::check_parameter(const TensorSpec& parameter) const {
-    const StoredWeight in_file = stored(parameter.name);
+    const StoredWeight in_file = stored(parameter);
     const TensorView& tensor = named(in_file.name);
-    std::vector<std::int64_t> expected = parameter.shape;
-    if (in_file.orientation == Orientation::transposed) std::reverse(expected.begin(), expected.end());
+    const std::vector<std::int64_t> expected = shape_in_file(in_file.order, parameter.shape);
     if (tensor.shape != expected)
         throw UserError(fmt::format("{}: tensor \"{}\" has shape {}, expected {}", source_, tensor.name,
                                     shape_text(tensor.shape), shape_text(expected)));
@@ -105,7 +104,7 @@ void WeightReader::check_parameter(const TensorSpec& parameter) const {
 
 std::span<const std::byte> WeightReader::value_of(const TensorSpec& parameter,
                                                   std::vector<std::byte>& scratch) const {
-    const StoredWeight in_file = stored(parameter.name);
+    const StoredWeight in_file = stored(parameter);
     const TensorView& from = named(in_file.name);
     const std::int64_t count = element_count(parameter.shape);
     std::span<const std::byte> value(from.data, byte_count(from.dtype, from.shape));
@@ -115,16 +114,10 @@ std::span<const std::byte> WeightReader::value_of(const TensorSpec& parameter,
         scratch.swap(widened);
         value = scratch;
     }
-    if (in_file.orientation == Orientation::transposed) {
-        const auto rows = static_cast<std::size_t>(from.shape[0]),
-                   columns = static_cast<std::size_t>(from.shape[1]);
+    if (!in_file.order.keeps()) {
+        const OrderedTensor ordered = out_of_file(in_file.order, parameter.shape, size_of(parameter.dtype));
         std::vector<std::byte> turned(value.size());
-        copy_transposed({.rows = rows,
-                         .columns = columns,
-                         .element = size_of(parameter.dtype),
-                         .begin = 0,
-                         .end = columns},
-                        value.data(), turned.data());
+        copy_ordered(ordered, 0, ordered.rows(), value.data(), turned.data());
         scratch.swap(turned);
         value = scratch;
     }
@@ -146,9 +139,10 @@ void read_weights(std::span<const TensorView> file, std::span<const TensorSpec> 
 std::vector<TensorToWrite> stored_weights(std::vector<TensorToWrite> parameters, const WeightFiles& rules) {
     if (!rules.stored) return parameters;
     for (TensorToWrite& parameter : parameters) {
-        const StoredWeight stored = rules.stored(parameter.tensor.name);
-        parameter.tensor.name = stored.name;
-        parameter.orientation = stored.orientation;
+        const TensorView& tensor = parameter.tensor;
+        StoredWeight stored = rules.stored({tensor.name, tensor.dtype, tensor.shape});
+        parameter.tensor.name = std::move(stored.name);
+        parameter.order = std::move(stored.order);
     }
     return parameters;
 }

@@ -17,7 +17,7 @@ namespace mantissa::inline v0 {
 /// A parameter as it stands in a file.
 struct StoredWeight {
     std::string name;
-    Orientation orientation = Orientation::as_is;
+    AxisOrder order = {};
 };
 
 /// As the parameters are, unless a member says otherwise.
@@ -26,8 +26,8 @@ struct WeightFiles {
     std::string kind = "a checkpoint of this model";
     /// May stand before every name in a file: "transformer.".
     std::string prefix = {};
-    /// How the parameter of that name is stored; null: under its own name, as it is.
-    StoredWeight (*stored)(std::string_view parameter) = nullptr;
+    /// How that parameter is stored; null: under its own name, as it is.
+    StoredWeight (*stored)(const TensorSpec& parameter) = nullptr;
     /// Whether a tensor of a file, its prefix taken away, is no parameter but something that others store
     /// beside them; null: none is.
     bool (*ignored)(std::string_view name) = nullptr;

@@ -52,9 +52,10 @@ struct Node {
 
 /// How a state starts.
 struct Initializer {
-    enum class Kind : std::uint8_t { constant, normal } kind = Kind::constant;
-    double mean = 0;                ///< the constant, or the normal distribution's mean
+    enum class Kind : std::uint8_t { constant, normal, uniform } kind = Kind::constant;
+    double mean = 0;                ///< the constant, or the distribution's mean
     double standard_deviation = 0;  ///< of the normal distribution
+    double limit = 0;               ///< the uniform one is over [mean - limit, mean + limit)
 };
 
 /// A value that lives from one run to the next.

@@ -142,6 +142,8 @@ std::span<const Op> contraction_ops();
 std::span<const Op> convolution_ops();
 std::span<const Op> attention_ops();
 std::span<const Op> normalization_ops();
+std::span<const Op> batch_normalization_ops();
+std::span<const Op> pool_ops();
 std::span<const Op> activation_ops();
 std::span<const Op> loss_ops();
 std::span<const Op> optimizer_ops();

@@ -11,6 +11,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/graph/convolution.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/graph/reference_pools.h"
 
 namespace mantissa::inline v0 {
 
@@ -455,6 +456,12 @@ const std::map<std::string_view, Evaluate>& table() {
         {"conv2d", conv2d},
         {"conv2d_input_gradient", conv2d_input_gradient},
         {"conv2d_filter_gradient", conv2d_filter_gradient},
+        {"max_pool2d", reference::max_pool2d},
+        {"max_pool2d_grad", reference::max_pool2d_grad},
+        {"average_pool2d", reference::average_pool2d},
+        {"average_pool2d_grad", reference::average_pool2d_grad},
+        {"adaptive_average_pool2d", reference::average_pool2d},
+        {"adaptive_average_pool2d_grad", reference::average_pool2d_grad},
         {"quantize_weight", quantize_weight},
         {"quantized_matmul", quantized_matmul},
     };

@@ -194,6 +194,48 @@ Tensor softmax(Tensor x, Tensor::Where at) { return call1("softmax", {x}, {}, at
 
 Tensor gelu(Tensor x, Tensor::Where at) { return call1("gelu", {x}, {}, at); }
 
+Tensor relu(Tensor x, Tensor::Where at) { return call1("relu", {x}, {}, at); }
+Tensor sigmoid(Tensor x, Tensor::Where at) { return call1("sigmoid", {x}, {}, at); }
+Tensor elu(Tensor x, double alpha, Tensor::Where at) { return call1("elu", {x}, {{"alpha", alpha}}, at); }
+Tensor softplus(Tensor x, Tensor::Where at) { return call1("softplus", {x}, {}, at); }
+Tensor swish(Tensor x, Tensor::Where at) { return call1("swish", {x}, {}, at); }
+
+BatchNormed batch_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {
+    const std::vector<Tensor> outputs =
+        call(x.graph(), "batch_norm", std::vector{x, gamma, beta}, {{"epsilon", epsilon}}, at);
+    return {.y = outputs[0], .mean = outputs[1], .variance = outputs[2]};
+}
+
+Tensor normalize(Tensor x, Tensor gamma, Tensor beta, const ChannelStatistics& statistics, double epsilon,
+                 Tensor::Where at) {
+    return call1("normalize", {x, gamma, beta, statistics.mean, statistics.variance}, {{"epsilon", epsilon}},
+                 at);
+}
+
+namespace {
+
+Attributes pool_attributes(const Pool2dOptions& options) {
+    return {{"window", std::vector(options.window.begin(), options.window.end())},
+            {"stride", std::vector(options.stride.begin(), options.stride.end())},
+            {"padding", std::vector(options.padding.begin(), options.padding.end())}};
+}
+
+}  // namespace
+
+Tensor max_pool2d(Tensor x, const Pool2dOptions& options, Tensor::Where at) {
+    return call1("max_pool2d", {x}, pool_attributes(options), at);
+}
+
+Tensor average_pool2d(Tensor x, const Pool2dOptions& options, Tensor::Where at) {
+    return call1("average_pool2d", {x}, pool_attributes(options).with("count_padding", options.count_padding),
+                 at);
+}
+
+Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents, Tensor::Where at) {
+    return call1("adaptive_average_pool2d", {x}, {{"extents", std::vector(extents.begin(), extents.end())}},
+                 at);
+}
+
 Tensor cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
     return call1("cross_entropy", {logits, targets}, {}, at);
 }

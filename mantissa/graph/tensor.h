@@ -151,6 +151,45 @@ Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,
 Tensor softmax(Tensor x, Tensor::Where at = Tensor::Where::current());
 /// The tanh form of GPT-2: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Hendrycks, Gimpel 2016.
 Tensor gelu(Tensor x, Tensor::Where at = Tensor::Where::current());
+// Activations, element by element. Each stays finite, as does its gradient, wherever the function does.
+Tensor relu(Tensor x, Tensor::Where at = Tensor::Where::current());     ///< max(x, 0); its gradient at 0 is 0
+Tensor sigmoid(Tensor x, Tensor::Where at = Tensor::Where::current());  ///< 1 / (1 + exp(-x))
+/// x where it is above 0, else alpha (exp(x) - 1). Clevert, Unterthiner, Hochreiter 2015.
+Tensor elu(Tensor x, double alpha = 1.0, Tensor::Where at = Tensor::Where::current());
+Tensor softplus(Tensor x, Tensor::Where at = Tensor::Where::current());  ///< log(1 + exp(x))
+/// x sigmoid(x). Ramachandran, Zoph, Le 2017.
+Tensor swish(Tensor x, Tensor::Where at = Tensor::Where::current());
+
+struct BatchNormed {
+    Tensor y;         ///< as x
+    Tensor mean;      ///< FP32 [C]
+    Tensor variance;  ///< FP32 [C]; biased: divided by the number of elements
+};
+/// (x - mean) / sqrt(variance + epsilon) * gamma + beta, with mean and variance of each channel over all axes
+/// but the last; gamma and beta [C]. Of the three, y alone has a gradient. Ioffe, Szegedy 2015.
+BatchNormed batch_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,
+                       Tensor::Where at = Tensor::Where::current());
+struct ChannelStatistics {
+    Tensor mean, variance;  ///< [C]
+};
+/// The same with given statistics [C], as batch normalisation is evaluated. mean and variance get no
+/// gradient.
+Tensor normalize(Tensor x, Tensor gamma, Tensor beta, const ChannelStatistics& statistics,
+                 double epsilon = 1e-5, Tensor::Where at = Tensor::Where::current());
+
+// Pools of images [N, H, W, C]. Windows that would end beyond the image and its padding are left out.
+struct Pool2dOptions {
+    std::array<std::int64_t, 2> window, stride;          ///< rows, columns
+    std::array<std::int64_t, 4> padding = {0, 0, 0, 0};  ///< top, bottom, left, right; less than the window
+    bool count_padding = false;  ///< averages only: divide by the window, not by what of it is in the image
+};
+/// Padding never wins. NaN does; the gradient goes to the first of equals.
+Tensor max_pool2d(Tensor x, const Pool2dOptions& options, Tensor::Where at = Tensor::Where::current());
+Tensor average_pool2d(Tensor x, const Pool2dOptions& options, Tensor::Where at = Tensor::Where::current());
+/// [N, H, W, C] -> [N, rows, columns, C]: averages over as many parts of the image, of nearly equal size.
+Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents,
+                               Tensor::Where at = Tensor::Where::current());
+
 /// Mean over all rows of -log softmax(logits)[target]. logits [..., V], targets i32 [...] in [0, V).
 Tensor cross_entropy(Tensor logits, Tensor targets, Tensor::Where at = Tensor::Where::current());
 struct RandomState {

@@ -340,7 +340,7 @@ TEST(SafetensorsWriter, Transposes) {
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i * 40503u >> 3);
     const TensorView view{
         "w", DType::bf16, {rows, columns}, reinterpret_cast<const std::byte*>(values.data())};
-    const std::vector<TensorToWrite> items = {{view, Orientation::transposed}};
+    const std::vector<TensorToWrite> items = {{view, transposed()}};
     write_safetensors(directory / "m", std::span<const TensorToWrite>(items));
     const SafetensorsFile file(directory / "m");
     const TensorView read = file.view("w");
@@ -350,6 +350,36 @@ TEST(SafetensorsWriter, Transposes) {
             std::uint16_t value;
             std::memcpy(&value, read.data + (c * rows + r) * 2, 2);
             ASSERT_EQ(value, values[static_cast<std::size_t>(r * columns + c)]) << r << ", " << c;
+        }
+}
+
+TEST(SafetensorsWriter, PutsAxesInAnyOrder) {
+    const TemporaryDirectory directory;
+    // Filters [R, S, C, K] as [K, C, R, S], more than one gathered piece of them; and columns [H, W, C] of a
+    // matrix as [C, H, W].
+    constexpr std::int64_t R = 3, S = 5, C = 37, K = 1031, H = 2, W = 3;
+    std::vector<std::uint16_t> values(R * S * C * K);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i * 40503u >> 3);
+    const auto* bytes = reinterpret_cast<const std::byte*>(values.data());
+    const std::vector<TensorToWrite> items = {
+        {{"filter", DType::bf16, {R, S, C, K}, bytes}, {.axes = {3, 2, 0, 1}}},
+        {{"matrix", DType::bf16, {K, H * W * C}, bytes}, {.axes = {0, 3, 1, 2}, .seen_as = {K, H, W, C}}}};
+    write_safetensors(directory / "m", std::span<const TensorToWrite>(items));
+    const SafetensorsFile file(directory / "m");
+    const TensorView filter = file.view("filter"), matrix = file.view("matrix");
+    ASSERT_EQ(filter.shape, (std::vector<std::int64_t>{K, C, R, S}));
+    ASSERT_EQ(matrix.shape, (std::vector<std::int64_t>{K, H * W * C}));
+    const auto expect_from = [&](const TensorView& read, std::int64_t at, std::int64_t from) {
+        std::uint16_t value;
+        std::memcpy(&value, read.data + at * 2, 2);
+        ASSERT_EQ(value, values[static_cast<std::size_t>(from)]) << read.name << " " << at;
+    };
+    for (std::int64_t k = 0; k < K; ++k)
+        for (std::int64_t c = 0; c < C; ++c) {
+            for (std::int64_t p = 0; p < R * S; ++p)
+                expect_from(filter, (k * C + c) * R * S + p, (p * C + c) * K + k);
+            for (std::int64_t p = 0; p < H * W; ++p)
+                expect_from(matrix, (k * C + c) * H * W + p, (k * H * W + p) * C + c);
         }
 }
 

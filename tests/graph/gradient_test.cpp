@@ -27,7 +27,9 @@ double weighted_sum(const Graph& graph, const ReferenceFeed& feed, const std::ve
 
 /// Outputs that exist for the gradient's sake (means, log-sum-exp) are not differentiated.
 std::size_t differentiated_outputs(const OpCase& test, std::size_t outputs) {
-    return test.op == "layer_norm" || test.op == "cross_entropy" || test.op == "attention" ? 1 : outputs;
+    static const std::set<std::string> first_only = {"layer_norm", "cross_entropy", "attention", "batch_norm",
+                                                     "max_pool2d"};
+    return first_only.contains(test.op) ? 1 : outputs;
 }
 
 /// The largest of |gradient - difference| / (1 + |gradient|) over all elements of all floating operands.

@@ -11,62 +11,17 @@
 #include "mantissa/passes/differentiate.h"
 #include "mantissa/train/adamw.h"
 #include "mantissa/train/sgd.h"
+#include "tests/support/recording.h"
 
 namespace mantissa {
 namespace {
 
-using Numbers = std::vector<double>;
-
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double nan = std::numeric_limits<double>::quiet_NaN();
-
-/// A graph with the values of its inputs and states.
-struct Recording {
-    Graph graph;
-    ReferenceFeed feed;
-
-    Tensor given(Shape shape, Numbers values, DType dtype = DType::f32) {
-        const std::string name = "x" + std::to_string(feed.size());
-        feed[name] = std::move(values);
-        return {graph, graph.add_input(name, {dtype, std::move(shape)})};
-    }
-    /// A vector.
-    Tensor given(Numbers values, DType dtype = DType::f32) {
-        const auto extent = static_cast<std::int64_t>(values.size());
-        return given({extent}, std::move(values), dtype);
-    }
-    Tensor kept(const std::string& name, Numbers values, State::Kind kind = State::Kind::parameter) {
-        const Type type{DType::f32, {static_cast<std::int64_t>(values.size())}};
-        feed[name] = std::move(values);
-        return {graph, graph.add_state({.kind = kind, .name = name, .type = type, .initializer = {}})};
-    }
-    Numbers values(Tensor x) const { return ReferenceRun(graph, feed)[x.value()].values; }
-    /// The gradient of the sum of y's elements.
-    Numbers gradient(Tensor y, Tensor x) {
-        const Tensor ones = constant(graph, 1.0, y.dtype(), y.shape());
-        return values(backpropagate(graph, {&y, 1}, {&ones, 1}, {&x, 1})[0]);
-    }
-};
-
-/// Equal with the signs of zeros; a NaN equals a NaN.
-void expect_same(const Numbers& got, const Numbers& expected) {
-    ASSERT_EQ(got.size(), expected.size());
-    for (std::size_t i = 0; i < got.size(); ++i) {
-        if (std::isnan(got[i]) && std::isnan(expected[i])) continue;
-        EXPECT_EQ(got[i], expected[i]) << "element " << i;
-        EXPECT_EQ(std::signbit(got[i]), std::signbit(expected[i])) << "the sign of element " << i;
-    }
-}
-
-template <class Error, class Body>
-std::string error_of(Body&& body) {
-    try {
-        body();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "no error";
-}
+using testing::error_of;
+using testing::expect_same;
+using testing::infinity;
+using testing::nan;
+using testing::Numbers;
+using testing::Recording;
 
 TEST(Ir, BroadcastingStretchesExtentsOfOneAndMissingAxes) {
     Recording r;

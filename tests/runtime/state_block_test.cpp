@@ -79,5 +79,31 @@ TEST(StateBlock, WithoutThemAPaddedPlanIsRefused) {
               std::string::npos);
 }
 
+TEST(StateBlock, UniformNumbersFollowFromSeedNameAndElementAlone) {
+    const auto device = make_cpu_device({.threads = 1});
+    const Initializer uniform{.kind = Initializer::Kind::uniform, .mean = 0.5, .limit = 0.25};
+    const auto numbers = [&](const char* name, std::int64_t count, std::uint64_t seed) {
+        Graph graph;
+        graph.add_state({.name = name, .type = {DType::f32, {count}}, .initializer = uniform});
+        StateBlock state(*device, graph.states());
+        state.initialize(seed);
+        return state.read_f32(name);
+    };
+    const std::vector<float> values = numbers("w", 4001, 7);  // the last block of four is cut short
+    double sum = 0, squares = 0;
+    for (const float value : values) {
+        EXPECT_GE(value, 0.25f);
+        EXPECT_LT(value, 0.75f);
+        const double centred = static_cast<double>(value) - 0.5;
+        sum += centred, squares += centred * centred;
+    }
+    // Deviation 0.25 / sqrt(3) of a number: four of the mean's, and of the variance's.
+    EXPECT_NEAR(sum / 4001, 0, 4 * 0.1443 / 63.2);
+    EXPECT_NEAR(squares / 4001, 0.0625 / 3, 4 * 0.0186 / 63.2);
+    EXPECT_EQ(numbers("w", 3999, 7), std::vector<float>(values.begin(), values.end() - 2));
+    EXPECT_NE(numbers("w", 4001, 8), values);
+    EXPECT_NE(numbers("v", 4001, 7), values);
+}
+
 }  // namespace
 }  // namespace mantissa

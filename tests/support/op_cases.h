@@ -620,6 +620,119 @@ inline std::vector<OpCase> composite_cases() {
     };
 }
 
+/// An activation or its gradient. Their definitions round some ten times.
+inline std::vector<OpCase> activation_cases() {
+    std::vector<OpCase> cases;
+    const auto add = [&](const char* op, const Attributes& attributes, const char* note, double ulps) {
+        const std::string gradient = fmt::format("{}_grad", op);
+        cases.push_back({op,
+                         fmt::format("{}{}", op, note),
+                         {f32({3, 41})},
+                         [=](Graph& g, In x) { return call(g, op, x, attributes); },
+                         {ulps, ulps}});
+        cases.push_back({gradient,
+                         fmt::format("{}{}", gradient, note),
+                         {f32({3, 41}), f32({3, 41})},
+                         [=](Graph& g, In x) { return call(g, gradient, x, attributes); },
+                         {2 * ulps, 2 * ulps}});
+    };
+    add("relu", {}, "", 0);
+    add("sigmoid", {}, "", 8);
+    add("elu", {{"alpha", 1.0}}, "", 8);
+    add("elu", {{"alpha", 0.3}}, " with another alpha", 8);
+    add("softplus", {}, "", 8);
+    add("swish", {}, "", 8);
+    return cases;
+}
+
+/// Rows of images are added one after another; scales are known to some roundings of their own. Of 16 bits, y
+/// between two numbers may become either: with beta added, it may be small beside what was rounded.
+inline std::vector<OpCase> batch_norm_cases() {
+    const Attributes epsilon{{"epsilon", 1e-5}};
+    std::vector<OpCase> cases;
+    for (const Shape& x : {Shape{2, 3, 5, 7}, Shape{37, 33}, Shape{1, 4}}) {
+        const Operand images = f32(x), scale = f32({x[-1]});
+        const double rows = static_cast<double>(x.elements() / x[-1]);
+        const std::string note = fmt::format(" of {}", x.text());
+        cases.push_back({"batch_norm",
+                         "batch_norm" + note,
+                         {images, scale, scale},
+                         [=](Graph& g, In in) { return call(g, "batch_norm", in, epsilon); },
+                         {8, rows, 2}});
+        cases.push_back(
+            {"batch_norm_grad",
+             "batch_norm_grad" + note,
+             {images, images, scale},
+             [=](Graph& g, In in) {
+                 const Tensor beta = constant(g, 0.0, in[2].dtype(), in[2].shape());
+                 const auto y = call(g, "batch_norm", std::vector{in[1], in[2], beta}, epsilon);
+                 return call(g, "batch_norm_grad", std::vector{in[0], in[1], in[2], y[1], y[3]}, epsilon);
+             },
+             {16, 2 * rows, 2}});
+        cases.push_back({"moments",
+                         "moments" + note,
+                         {images},
+                         [=](Graph& g, In in) { return call(g, "moments", in, epsilon); },
+                         {8, rows}});
+        cases.push_back({"normalize",
+                         "normalize" + note,
+                         {images, scale, scale, scale, f32({x[-1]}, Values::positive)},
+                         [=](Graph& g, In in) { return call(g, "normalize", in, epsilon); },
+                         {8, 4, 2}});
+    }
+    return cases;
+}
+
+/// A pool and its gradient. An average adds up a window and is divided once.
+inline void add_pool_cases(std::vector<OpCase>& cases, const char* op, const char* note, Shape x,
+                           const Attributes& attributes, double terms) {
+    const std::string gradient = fmt::format("{}_grad", op);
+    const auto pool = [=](Graph& g, In in) { return call(g, op, in, attributes); };
+    cases.push_back({op, fmt::format("{} {}", op, note), {f32(x)}, pool, {1, terms}});
+    cases.push_back(
+        {gradient,
+         fmt::format("{} {}", gradient, note),
+         {f32(x), f32(x)},
+         [=](Graph& g, In in) {
+             const auto y = pool(g, {in[0]});
+             const Attributes own = attributes.with("image", std::vector<std::int64_t>{x[1], x[2]});
+             // A gradient of y's shape, made of the second operand.
+             const auto dy = pool(g, {in[1]});
+             std::vector<Tensor> operands{dy[0]};
+             if (y.size() == 2) operands.push_back(y[1]);
+             return call(g, gradient, operands, own);
+         },
+         // dy is stored before it is spread.
+         {2, 3 * terms, 2}});
+}
+
+inline std::vector<OpCase> pool_cases() {
+    using List = std::vector<std::int64_t>;
+    const auto windows = [](List window, List stride, List padding) {
+        return Attributes{
+            {"window", std::move(window)}, {"stride", std::move(stride)}, {"padding", std::move(padding)}};
+    };
+    const Attributes overlapping = windows({3, 3}, {2, 2}, {1, 1, 1, 1}),
+                     apart = windows({2, 1}, {3, 2}, {0, 1, 0, 0}),
+                     whole = windows({2, 2}, {2, 2}, {0, 0, 0, 0});
+    std::vector<OpCase> cases;
+    for (const char* op : {"max_pool2d", "average_pool2d"}) {
+        const bool is_max = std::string_view(op) == "max_pool2d";
+        const auto add = [&](const char* note, Shape x, const Attributes& attributes) {
+            add_pool_cases(cases, op, note, std::move(x),
+                           is_max ? attributes : attributes.with("count_padding", false), is_max ? 0 : 9);
+        };
+        add("with overlaps and padding", {2, 7, 6, 5}, overlapping);
+        add("with gaps", {1, 8, 5, 17}, apart);
+        add("of whole windows", {2, 4, 6, 3}, whole);
+    }
+    add_pool_cases(cases, "average_pool2d", "that counts padding", {2, 7, 6, 5},
+                   overlapping.with("count_padding", true), 9);
+    add_pool_cases(cases, "adaptive_average_pool2d", "to fewer", {2, 7, 5, 4}, {{"extents", List{3, 2}}}, 9);
+    add_pool_cases(cases, "adaptive_average_pool2d", "to more", {1, 2, 3, 4}, {{"extents", List{3, 7}}}, 9);
+    return cases;
+}
+
 inline std::vector<OpCase> update_cases() {
     const Attributes adamw{{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}};
     return {
@@ -705,10 +818,10 @@ inline std::vector<OpCase> sgd_cases() {
 
 inline std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
-    for (auto cases :
-         {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(), contraction_cases(),
-          convolution_cases(), quantized_cases(), attention_cases(), cross_entropy_cases(),
-          linear_cross_entropy_cases(), composite_cases(), update_cases(), sgd_cases()})
+    for (auto cases : {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(),
+                       contraction_cases(), convolution_cases(), quantized_cases(), attention_cases(),
+                       cross_entropy_cases(), linear_cross_entropy_cases(), composite_cases(),
+                       activation_cases(), batch_norm_cases(), pool_cases(), update_cases(), sgd_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }

@@ -86,6 +86,7 @@ class CpuDevice final : public Device {
         on_cpu::add_attention_kernels(kernels_, context);
         on_cpu::add_quantized_kernels(kernels_, context);
         add_row_kernels(kernels_, context);
+        add_image_kernels(kernels_, context);
         on_cpu::add_elementwise_kernels(kernels_, context);
         on_cpu::add_movement_kernels(kernels_, context);
         on_cpu::add_reduction_kernels(kernels_, context);

@@ -48,6 +48,7 @@ void add_loss_kernels(KernelTable& table, const Context& context);
 void add_attention_kernels(KernelTable& table, const Context& context);
 void add_quantized_kernels(KernelTable& table, const Context& context);
 void add_row_kernels(KernelTable& table, const Context& context);
+void add_image_kernels(KernelTable& table, const Context& context);
 void add_elementwise_kernels(KernelTable& table, const Context& context);
 void add_movement_kernels(KernelTable& table, const Context& context);
 void add_reduction_kernels(KernelTable& table, const Context& context);

@@ -1,0 +1,290 @@
+// Binds pools, batch normalisation, relu and its gradient to their operations.
+#include <cmath>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/rows/image_kernels.h"
+#include "mantissa/device/cpu/rows/partition.h"
+#include "mantissa/device/cpu/rows/rows.h"
+#include "mantissa/graph/pooling.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+namespace {
+
+struct Bound {
+    const ImageKernels& kernels;
+    const RowKernels& rows;
+    ThreadPool& pool;
+};
+
+/// Where a pool's windows lie, with the memory that a `PoolShape` points into.
+struct Windows {
+    std::vector<PoolSpan> rows, columns;
+    std::vector<PoolOutputs> row_outputs, column_outputs;
+    PoolShape shape;
+};
+
+std::shared_ptr<const Windows> windows_of(const Attributes& attributes, const Shape& image) {
+    const auto windows = std::make_shared<Windows>();
+    Windows& w = *windows;
+    w.rows = pool_spans(attributes, 0, image[1]);
+    w.columns = pool_spans(attributes, 1, image[2]);
+    w.row_outputs = pool_outputs(w.rows, image[1]);
+    w.column_outputs = pool_outputs(w.columns, image[2]);
+    w.shape = {.images = image[0],
+               .rows = image[1],
+               .columns = image[2],
+               .output_rows = static_cast<std::int64_t>(w.rows.size()),
+               .output_columns = static_cast<std::int64_t>(w.columns.size()),
+               .channels = image[3],
+               .row_spans = w.rows.data(),
+               .column_spans = w.columns.data(),
+               .row_outputs = w.row_outputs.data(),
+               .column_outputs = w.column_outputs.data(),
+               .window_columns = attributes.has("window") ? attributes.list("window")[1] : 0};
+    return windows;
+}
+
+Launch prepare_max_pool(const Problem& problem, const Bound& b) {
+    return [b, dtype = problem.inputs[0].dtype,
+            windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
+        max_pool(b.kernels,
+                 {.shape = windows->shape,
+                  .x = {o.inputs[0], dtype},
+                  .y = {o.outputs[0], dtype},
+                  .index = o.output<std::uint8_t>(1)},
+                 b.pool);
+    };
+}
+
+/// dy, index.
+Launch prepare_max_pool_grad(const Problem& problem, const Bound& b) {
+    return [b, dtype = problem.inputs[0].dtype,
+            windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
+        max_pool_grad(b.kernels,
+                      {.shape = windows->shape,
+                       .dy = {o.inputs[0], dtype},
+                       .index = o.input<std::uint8_t>(1),
+                       .dx = {o.outputs[0], dtype}},
+                      b.pool);
+    };
+}
+
+Launch prepare_average_pool(const Problem& problem, const Bound& b) {
+    return [b, dtype = problem.inputs[0].dtype,
+            windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
+        average_pool(b.kernels,
+                     {.shape = windows->shape, .x = {o.inputs[0], dtype}, .y = {o.outputs[0], dtype}},
+                     b.pool);
+    };
+}
+
+Launch prepare_average_pool_grad(const Problem& problem, const Bound& b) {
+    return [b, dtype = problem.inputs[0].dtype,
+            windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
+        average_pool_grad(b.kernels,
+                          {.shape = windows->shape, .dy = {o.inputs[0], dtype}, .dx = {o.outputs[0], dtype}},
+                          b.pool);
+    };
+}
+
+/// The larger of x and 0, where NaN wins.
+Launch prepare_relu(const Problem& problem, const Bound& b) {
+    const Type& x = problem.inputs[0];
+    return [b, dtype = x.dtype, count = x.shape.elements(),
+            large = x.bytes() >= streaming_bytes](const Operands& o) {
+        static constexpr float zero = 0;
+        const Stores stores = large && o.inputs[0] != o.outputs[0] ? Stores::streaming : Stores::plain;
+        const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+        for_each_range(b.pool, count, block_elements, [&](Range range, std::int64_t) {
+            b.rows.element.elementwise(
+                {.function = ElementwiseFunction::maximum,
+                 .count = range.last - range.first,
+                 .operands = {{{o.inputs[0] + range.first * bytes, dtype}, false}, {{&zero}, true}},
+                 .y = {o.outputs[0] + range.first * bytes, dtype}},
+                stores);
+        });
+    };
+}
+
+/// dy, y.
+Launch prepare_relu_grad(const Problem& problem, const Bound& b) {
+    return [b, count = problem.inputs[1].shape.elements(), dy = problem.inputs[0].dtype,
+            y = problem.inputs[1].dtype](const Operands& o) {
+        relu_grad(b.kernels,
+                  {.count = count, .dy = {o.inputs[0], dy}, .y = {o.inputs[1], y}, .dx = {o.outputs[0], y}},
+                  b.pool);
+    };
+}
+
+/// The sizes of a problem whose operand `x` is [rows, C].
+struct Channels {
+    std::int64_t rows = 0, channels = 0;
+    float eps = 0;
+};
+
+Channels channels_of(const Problem& problem, std::size_t x) {
+    const Shape& shape = problem.inputs[x].shape;
+    return {.rows = shape.elements() / shape[-1],
+            .channels = shape[-1],
+            .eps = static_cast<float>(problem.attributes.number("epsilon"))};
+}
+
+std::int64_t moments_bytes(const Problem& problem) {
+    const Channels c = channels_of(problem, 0);
+    return moments_workspace(c.rows, c.channels);
+}
+
+Launch prepare_moments(const Problem& problem, const Bound& b) {
+    return [b, c = channels_of(problem, 0), dtype = problem.inputs[0].dtype](const Operands& o) {
+        moments(b.kernels,
+                {.rows = c.rows,
+                 .channels = c.channels,
+                 .eps = c.eps,
+                 .x = {o.inputs[0], dtype},
+                 .mean = o.output<float>(0),
+                 .variance = o.output<float>(1),
+                 .rstd = o.output<float>(2),
+                 .workspace = reinterpret_cast<float*>(o.workspace)},
+                b.pool);
+    };
+}
+
+std::int64_t batch_norm_bytes(const Problem& problem) {
+    return moments_bytes(problem) + problem.inputs[1].bytes();
+}
+
+/// x, gamma, beta -> y, mean, variance, 1/sigma.
+Launch prepare_batch_norm(const Problem& problem, const Bound& b) {
+    return [b, c = channels_of(problem, 0), dtype = problem.inputs[0].dtype](const Operands& o) {
+        float* scale = reinterpret_cast<float*>(o.workspace);
+        moments(b.kernels,
+                {.rows = c.rows,
+                 .channels = c.channels,
+                 .eps = c.eps,
+                 .x = {o.inputs[0], dtype},
+                 .mean = o.output<float>(1),
+                 .variance = o.output<float>(2),
+                 .rstd = o.output<float>(3),
+                 .workspace = scale + c.channels},
+                b.pool);
+        for (std::int64_t i = 0; i < c.channels; ++i) scale[i] = o.output<float>(3)[i] * o.input<float>(1)[i];
+        normalize(b.kernels,
+                  {.rows = c.rows,
+                   .channels = c.channels,
+                   .x = {o.inputs[0], dtype},
+                   .mean = o.output<float>(1),
+                   .scale = scale,
+                   .beta = o.input<float>(2),
+                   .y = {o.outputs[0], dtype}},
+                  b.pool);
+    };
+}
+
+/// x, gamma, beta, mean, variance.
+Launch prepare_normalize(const Problem& problem, const Bound& b) {
+    return [b, c = channels_of(problem, 0), dtype = problem.inputs[0].dtype](const Operands& o) {
+        float* scale = reinterpret_cast<float*>(o.workspace);
+        for (std::int64_t i = 0; i < c.channels; ++i)
+            scale[i] = 1 / std::sqrt(o.input<float>(4)[i] + c.eps) * o.input<float>(1)[i];
+        normalize(b.kernels,
+                  {.rows = c.rows,
+                   .channels = c.channels,
+                   .x = {o.inputs[0], dtype},
+                   .mean = o.input<float>(3),
+                   .scale = scale,
+                   .beta = o.input<float>(2),
+                   .y = {o.outputs[0], dtype}},
+                  b.pool);
+    };
+}
+
+/// dy, x, gamma, mean, 1/sigma.
+Launch prepare_batch_norm_grad(const Problem& problem, const Bound& b) {
+    return [b, c = channels_of(problem, 1), dy = problem.inputs[0].dtype,
+            x = problem.inputs[1].dtype](const Operands& o) {
+        batch_norm_grad(b.kernels,
+                        {.rows = c.rows,
+                         .channels = c.channels,
+                         .dy = {o.inputs[0], dy},
+                         .x = {o.inputs[1], x},
+                         .gamma = o.input<float>(2),
+                         .mean = o.input<float>(3),
+                         .rstd = o.input<float>(4),
+                         .dx = {o.outputs[0], x},
+                         .dgamma = o.output<float>(1),
+                         .dbeta = o.output<float>(2),
+                         .workspace = reinterpret_cast<float*>(o.workspace)},
+                        b.pool);
+    };
+}
+
+std::int64_t no_workspace(const Problem&) { return 0; }
+
+struct Binding {
+    const char* op;
+    Launch (*prepare)(const Problem&, const Bound&);
+    std::int64_t (*workspace)(const Problem&) = no_workspace;
+    /// Operands that it reads in FP32 only: scales and statistics.
+    std::vector<std::size_t> f32_inputs = {};
+    DType sums = DType::f32;
+
+    std::string refusal(const Problem& problem) const {
+        for (std::size_t i : f32_inputs)
+            if (problem.inputs[i].dtype != DType::f32)
+                return fmt::format("operand {} must be f32, got {}", i, problem.inputs[i].text());
+        for (std::span<const Type> types : {problem.inputs, problem.outputs})
+            for (const Type& type : types) {
+                if (type.dtype == DType::f64)
+                    return fmt::format("it is written for f32, bf16 and f16, got {}", type.text());
+                if (type.shape.elements() == 0) return "it needs one element or more";
+            }
+        return "";
+    }
+};
+
+const Binding bindings[] = {
+    {"max_pool2d", prepare_max_pool},
+    {"max_pool2d_grad", prepare_max_pool_grad},
+    {"average_pool2d", prepare_average_pool},
+    {"average_pool2d_grad", prepare_average_pool_grad},
+    {"adaptive_average_pool2d", prepare_average_pool},
+    {"adaptive_average_pool2d_grad", prepare_average_pool_grad},
+    {"relu", prepare_relu},
+    {"relu_grad", prepare_relu_grad},
+    {"moments", prepare_moments, moments_bytes, {}},
+    {"batch_norm", prepare_batch_norm, batch_norm_bytes, {1, 2}},
+    {"normalize",
+     prepare_normalize,
+     [](const Problem& problem) { return problem.inputs[1].bytes(); },
+     {1, 2, 3, 4}},
+    {"batch_norm_grad",
+     prepare_batch_norm_grad,
+     [](const Problem& problem) {
+         const Channels c = channels_of(problem, 1);
+         return batch_norm_grad_workspace(c.rows, c.channels);
+     },
+     {2, 3, 4}},
+};
+
+}  // namespace
+
+void add_image_kernels(KernelTable& table, const Context& context) {
+    const ImageKernels& kernels = image_kernels(context.isa);
+    const RowKernels& rows = row_kernels(context.isa);
+    for (const Binding& binding : bindings)
+        table[binding.op].push_back(
+            {.name = fmt::format("images {}", kernels.name),
+             .refusal = [&binding](const Problem& p) { return binding.refusal(p); },
+             .prepare =
+                 [&kernels, &rows, &binding, &pool = context.pool](const Problem& problem) {
+                     return binding.prepare(problem, {kernels, rows, pool});
+                 },
+             .sums = binding.sums,
+             .workspace = binding.workspace});
+}
+
+}  // namespace mantissa::on_cpu

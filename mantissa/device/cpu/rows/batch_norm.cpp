@@ -1,0 +1,145 @@
+// Drivers of batch normalisation: sums over parts of rows and columns, which are joined in a fixed order, and
+// what is made of them row by row.
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/device/cpu/rows/image_kernels.h"
+#include "mantissa/device/cpu/rows/partition.h"
+#include "mantissa/numerics/formats.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+namespace {
+
+constexpr std::int64_t float_bytes = sizeof(float);
+
+std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
+
+/// Columns and elements of a part: 128 KB of FP32, which stay in L2 for the second walk over them, in runs of
+/// 1 KB of each row.
+constexpr std::int64_t part_columns = 256;
+constexpr std::int64_t part_elements = 32 << 10;
+
+/// At most 1,024 rows, so that sums in FP32 stay short.
+std::int64_t part_rows(std::int64_t channels) {
+    return std::min<std::int64_t>(part_elements / std::min(channels, part_columns), 1024);
+}
+
+std::int64_t row_parts(std::int64_t rows, std::int64_t channels) {
+    return blocks_of(rows, part_rows(channels));
+}
+
+/// body(rows, columns, which part of the rows) for each part, on all threads.
+void for_each_part(ThreadPool& pool, std::int64_t rows, std::int64_t channels,
+                   FunctionRef<void(Range, Range, std::int64_t)> body) {
+    const std::int64_t of_columns = blocks_of(channels, part_columns), height = part_rows(channels);
+    pool.for_each_block(row_parts(rows, channels) * of_columns, [&](std::int64_t block, int) {
+        const std::int64_t row_part = block / of_columns, column = block % of_columns * part_columns;
+        body({row_part * height, std::min(rows, (row_part + 1) * height)},
+             {column, std::min(channels, column + part_columns)}, row_part);
+    });
+}
+
+/// Joins the parts of one column.
+struct Joined {
+    double mean = 0;
+    double squares = 0;
+};
+
+Joined join_parts(const Moments& p, const float* off_first, const float* squares, std::int64_t column) {
+    const std::int64_t parts = row_parts(p.rows, p.channels), height = part_rows(p.channels);
+    const auto number = [&](std::int64_t part) {
+        return static_cast<double>(std::min(p.rows - part * height, height));
+    };
+    const auto mean_of = [&](std::int64_t part) {
+        return load_as_f64(p.x.data, p.x.type, part * height * p.channels + column) +
+               static_cast<double>(off_first[part * p.channels + column]);
+    };
+    Joined joined;
+    for (std::int64_t part = 0; part < parts; ++part) joined.mean += number(part) * mean_of(part);
+    joined.mean /= static_cast<double>(p.rows);
+    for (std::int64_t part = 0; part < parts; ++part) {
+        const double off = mean_of(part) - joined.mean;
+        joined.squares += static_cast<double>(squares[part * p.channels + column]) + number(part) * off * off;
+    }
+    return joined;
+}
+
+}  // namespace
+
+std::int64_t moments_workspace(std::int64_t rows, std::int64_t channels) {
+    return row_parts(rows, channels) * channels * 2 * float_bytes;
+}
+
+void moments(const ImageKernels& kernels, const Moments& p, ThreadPool& pool) {
+    const std::int64_t C = p.channels;
+    ProblemCheck check("moments");
+    check.size("rows", p.rows).size("channels", C).input("x", p.x, p.rows * C);
+    check.output("mean", p.mean, C * float_bytes).output("variance", p.variance, C * float_bytes);
+    check.output("rstd", p.rstd, C * float_bytes);
+    check.output("workspace", p.workspace, moments_workspace(p.rows, C)).finish();
+    float* off_first = p.workspace;
+    float* squares = p.workspace + row_parts(p.rows, C) * C;
+    for_each_part(pool, p.rows, C, [&](Range rows, Range columns, std::int64_t part) {
+        kernels.moments(p, rows, columns, off_first + part * C + columns.first,
+                        squares + part * C + columns.first);
+    });
+    for_each_range(pool, C, 64, [&](Range columns, std::int64_t) {
+        for (std::int64_t c = columns.first; c < columns.last; ++c) {
+            const Joined joined = join_parts(p, off_first, squares, c);
+            const double variance = joined.squares / static_cast<double>(p.rows);
+            p.mean[c] = static_cast<float>(joined.mean);
+            p.variance[c] = static_cast<float>(variance);
+            p.rstd[c] = static_cast<float>(1 / std::sqrt(variance + static_cast<double>(p.eps)));
+        }
+    });
+}
+
+void normalize(const ImageKernels& kernels, const Normalize& p, ThreadPool& pool, Stores wanted) {
+    const std::int64_t C = p.channels;
+    ProblemCheck check("normalize");
+    check.size("rows", p.rows).size("channels", C).input("x", p.x, p.rows * C);
+    check.input("mean", p.mean, C * float_bytes).input("scale", p.scale, C * float_bytes);
+    check.input("beta", p.beta, C * float_bytes).output("y", p.y, p.rows * C);
+    const Stores stores = check.finish(wanted);
+    const std::int64_t row_bytes = C * (bytes_of(p.x.type) + bytes_of(p.y.type));
+    for_each_range(pool, p.rows, rows_per_block(row_bytes),
+                   [&](Range rows, std::int64_t) { kernels.normalize(p, rows, stores); });
+}
+
+std::int64_t batch_norm_grad_workspace(std::int64_t rows, std::int64_t channels) {
+    return (2 * row_parts(rows, channels) + 3) * channels * float_bytes;
+}
+
+void batch_norm_grad(const ImageKernels& kernels, const BatchNormGrad& p, ThreadPool& pool, Stores wanted) {
+    const std::int64_t C = p.channels, parts = row_parts(p.rows, C);
+    ProblemCheck check("batch_norm_grad");
+    check.size("rows", p.rows).size("channels", C).same_type("dx", p.dx.type, p.x.type);
+    check.input("dy", p.dy, p.rows * C).input("x", p.x, p.rows * C).input("gamma", p.gamma, C * float_bytes);
+    check.input("mean", p.mean, C * float_bytes).input("rstd", p.rstd, C * float_bytes);
+    check.output("dx", p.dx, p.rows * C).output("dgamma", p.dgamma, C * float_bytes);
+    check.output("dbeta", p.dbeta, C * float_bytes);
+    check.output("workspace", p.workspace, batch_norm_grad_workspace(p.rows, C));
+    const Stores stores = check.finish(wanted);
+    float *scale = p.workspace, *mean_dy = scale + C, *slope = mean_dy + C, *sums_dy = slope + C,
+          *sums_dy_x = sums_dy + parts * C;
+    for_each_part(pool, p.rows, C, [&](Range rows, Range columns, std::int64_t part) {
+        kernels.batch_norm_grad_sums(p, rows, columns, sums_dy + part * C + columns.first,
+                                     sums_dy_x + part * C + columns.first);
+    });
+    add_partial_sums(pool, sums_dy, parts, C, p.dbeta, Accumulate::replace);
+    add_partial_sums(pool, sums_dy_x, parts, C, p.dgamma, Accumulate::replace);
+    const float count = static_cast<float>(p.rows);
+    for (std::int64_t c = 0; c < C; ++c) {
+        scale[c] = p.rstd[c] * p.gamma[c];
+        mean_dy[c] = p.dbeta[c] / count;
+        slope[c] = p.rstd[c] * p.rstd[c] * (p.dgamma[c] / count);
+        p.dgamma[c] *= p.rstd[c];
+    }
+    const std::int64_t row_bytes = C * (bytes_of(p.dy.type) + 2 * bytes_of(p.x.type));
+    for_each_range(pool, p.rows, rows_per_block(row_bytes), [&](Range rows, std::int64_t) {
+        kernels.batch_norm_grad(p, {.scale = scale, .mean_dy = mean_dy, .slope = slope}, rows, stores);
+    });
+}
+
+}  // namespace mantissa::on_cpu

@@ -1,0 +1,111 @@
+// Drivers of pools and of relu's gradient: checks, and blocks of rows of pixels.
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/rows/image_kernels.h"
+#include "mantissa/device/cpu/rows/partition.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+namespace {
+
+std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
+
+std::int64_t image_elements(const PoolShape& s) { return s.images * s.rows * s.columns * s.channels; }
+std::int64_t output_elements(const PoolShape& s) {
+    return s.images * s.output_rows * s.output_columns * s.channels;
+}
+
+void check_shape(ProblemCheck& check, const PoolShape& s) {
+    check.size("images", s.images).size("rows", s.rows).size("columns", s.columns);
+    check.size("output_rows", s.output_rows).size("output_columns", s.output_columns);
+    check.size("channels", s.channels);
+    check.that(s.row_spans && s.column_spans, "the windows' spans are missing");
+}
+
+void check_gradient(ProblemCheck& check, const PoolShape& s) {
+    check_shape(check, s);
+    check.that(s.row_outputs && s.column_outputs, "the outputs of an image's elements are missing");
+}
+
+/// Rows of a size, of which a window of `rows` rows is read for each.
+std::int64_t rows_of_block(std::int64_t elements, std::int64_t rows, DType type) {
+    return rows_per_block(elements / rows * bytes_of(type));
+}
+
+}  // namespace
+
+void max_pool(const ImageKernels& kernels, const MaxPool& p, ThreadPool& pool, Stores wanted) {
+    const PoolShape& s = p.shape;
+    ProblemCheck check("max_pool");
+    check_shape(check, s);
+    check.size("window_columns", s.window_columns).same_type("y", p.y.type, p.x.type);
+    check.input("x", p.x, image_elements(s)).output("y", p.y, output_elements(s));
+    check.output("index", p.index, output_elements(s));
+    const Stores stores = check.finish(wanted);
+    const std::int64_t rows = s.images * s.output_rows;
+    for_each_range(pool, rows, rows_of_block(image_elements(s), rows, p.x.type),
+                   [&](Range range, std::int64_t) { kernels.max_pool(p, range, stores); });
+}
+
+void max_pool_grad(const ImageKernels& kernels, const MaxPoolGrad& p, ThreadPool& pool, Stores wanted) {
+    const PoolShape& s = p.shape;
+    ProblemCheck check("max_pool_grad");
+    check_gradient(check, s);
+    check.size("window_columns", s.window_columns).same_type("dx", p.dx.type, p.dy.type);
+    check.input("dy", p.dy, output_elements(s)).input("index", p.index, output_elements(s));
+    check.output("dx", p.dx, image_elements(s));
+    const Stores stores = check.finish(wanted);
+    const std::int64_t rows = s.images * s.rows;
+    for_each_range(pool, rows, rows_of_block(image_elements(s), rows, p.dx.type),
+                   [&](Range range, std::int64_t) { kernels.max_pool_grad(p, range, stores); });
+}
+
+void average_pool(const ImageKernels& kernels, const AveragePool& p, ThreadPool& pool, Stores wanted) {
+    const PoolShape& s = p.shape;
+    ProblemCheck check("average_pool");
+    check_shape(check, s);
+    check.same_type("y", p.y.type, p.x.type);
+    check.input("x", p.x, image_elements(s)).output("y", p.y, output_elements(s));
+    const Stores stores = check.finish(wanted);
+    const std::int64_t rows = s.images * s.output_rows;
+    for_each_range(pool, rows, rows_of_block(image_elements(s), rows, p.x.type),
+                   [&](Range range, std::int64_t) { kernels.average_pool(p, range, stores); });
+}
+
+void average_pool_grad(const ImageKernels& kernels, const AveragePoolGrad& p, ThreadPool& pool,
+                       Stores wanted) {
+    const PoolShape& s = p.shape;
+    ProblemCheck check("average_pool_grad");
+    check_gradient(check, s);
+    check.same_type("dx", p.dx.type, p.dy.type);
+    check.input("dy", p.dy, output_elements(s)).output("dx", p.dx, image_elements(s));
+    const Stores stores = check.finish(wanted);
+    const std::int64_t rows = s.images * s.rows;
+    for_each_range(pool, rows, rows_of_block(image_elements(s), rows, p.dx.type),
+                   [&](Range range, std::int64_t) { kernels.average_pool_grad(p, range, stores); });
+}
+
+void relu_grad(const ImageKernels& kernels, const ReluGrad& p, ThreadPool& pool, Stores wanted) {
+    ProblemCheck check("relu_grad");
+    check.size("count", p.count).input("dy", p.dy, p.count).input("y", p.y, p.count);
+    check.same_type("dx", p.dx.type, p.y.type).output("dx", p.dx, p.count);
+    const Stores stores = check.finish(wanted);
+    for_each_range(pool, p.count, block_elements,
+                   [&](Range range, std::int64_t) { kernels.relu_grad(p, range, stores); });
+}
+
+const ImageKernels& image_kernels(Isa isa) {
+    static const ImageKernels generic = image_kernels_generic(), avx2 = image_kernels_avx2(),
+                              avx512 = image_kernels_avx512(), avx512bf16 = image_kernels_avx512bf16();
+    switch (isa) {
+        case Isa::generic:
+            return generic;
+        case Isa::avx2:
+            return avx2;
+        case Isa::avx512:
+        case Isa::amx:
+            return bf16_unit(isa) == Bf16Unit::none ? avx512 : avx512bf16;
+    }
+    throw InternalError("image_kernels: unknown instruction set");
+}
+
+}  // namespace mantissa::on_cpu

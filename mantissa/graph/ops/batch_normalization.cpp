@@ -1,0 +1,181 @@
+// Batch normalisation: channels, the last axis, normalised by their mean and variance over all other axes,
+// and its gradient; and the two halves of it, statistics and what is made with given ones.
+//
+// Operands that are images may be of 16 bits, as they come; statistics are FP32, as scales are.
+#include "mantissa/graph/gradient.h"
+#include "mantissa/graph/ops/rules.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+using namespace rules;
+
+/// The statistics of a tensor's channels: FP32, or FP64 where the tensor is.
+Type statistics_of(const Type& x) { return {x.dtype == DType::f64 ? DType::f64 : DType::f32, {x.shape[-1]}}; }
+
+void expect_channels(const OpCall& call, std::size_t x) {
+    expect_floating(call, x);
+    expect(call.inputs[x].shape.rank() >= 1, "a scalar has no channels to normalise");
+    const double epsilon = call.attributes.number("epsilon");
+    expect(epsilon >= 0, "epsilon must not be negative, got {}", epsilon);
+}
+
+void expect_scale(const OpCall& call, std::size_t index, const Type& x) {
+    expect_floating(call, index);
+    expect_shape(call, index, {x.shape[-1]});
+}
+
+std::vector<std::int64_t> all_axes_but_last(const Tensor& x) {
+    std::vector<std::int64_t> axes;
+    for (int axis = 0; axis + 1 < x.rank(); ++axis) axes.push_back(axis);
+    return axes;
+}
+
+std::vector<Type> moments_types(const OpCall& call) {
+    expect_channels(call, 0);
+    return std::vector<Type>(3, statistics_of(call.inputs[0]));
+}
+
+/// x -> mean, variance, 1/sigma. From centered values, so that nothing cancels where the mean is large. The
+/// variance does not change with the mean that is subtracted (its derivative is the sum of all centered
+/// values, 0), so none is taken.
+std::vector<Tensor> moments_definition(const DefinitionCall& call) {
+    const Tensor x = as_f32(call.inputs[0]);
+    const std::vector<std::int64_t> axes = all_axes_but_last(x);
+    const Tensor channel_mean = mean(x, axes);
+    const Tensor centered = x - stop_gradient(channel_mean);
+    const Tensor variance = mean(centered * centered, axes);
+    return {channel_mean, variance, rsqrt(variance + call.attributes.number("epsilon"))};
+}
+
+std::vector<Tensor> moments_gradient(const GradientCall& c) {
+    return differentiate_definition({.op = "moments",
+                                     .inputs = {c.inputs[0]},
+                                     .cotangents = {c.cotangents.begin(), c.cotangents.end()},
+                                     .saved = {{0, c.outputs[0]}, {1, c.outputs[1]}, {2, c.outputs[2]}}},
+                                    c.graph, c.attributes);
+}
+
+Tensor normalized(Tensor x, Tensor gamma, Tensor beta, Tensor mean, Tensor reciprocal) {
+    const Tensor y = (as_f32(x) - mean) * (reciprocal * as_f32(gamma)) + as_f32(beta);
+    return cast(y, x.dtype());
+}
+
+/// x, gamma, beta -> y, mean, variance, 1/sigma.
+std::vector<Type> batch_norm_types(const OpCall& call) {
+    const Type& x = call.inputs[0];
+    expect_channels(call, 0);
+    for (std::size_t i : {1u, 2u}) expect_scale(call, i, x);
+    return {x, statistics_of(x), statistics_of(x), statistics_of(x)};
+}
+
+std::vector<Tensor> batch_norm_definition(const DefinitionCall& call) {
+    const std::vector<Tensor> moments =
+        mantissa::call(call.graph, "moments", call.inputs.first(1), call.attributes);
+    const Tensor y = normalized(call.inputs[0], call.inputs[1], call.inputs[2], moments[0], moments[2]);
+    return {y, moments[0], moments[1], moments[2]};
+}
+
+std::vector<Tensor> batch_norm_gradient(const GradientCall& c) {
+    expect(c.cotangents[0] && !c.cotangents[1] && !c.cotangents[2] && !c.cotangents[3],
+           "a loss may depend on batch_norm's y; its statistics have no gradient: compute them once more, or "
+           "put stop_gradient before their use");
+    return call(c.graph, "batch_norm_grad",
+                std::vector{c.cotangents[0], c.inputs[0], c.inputs[1], c.outputs[1], c.outputs[3]},
+                c.attributes);
+}
+
+/// dy, x, gamma, mean, 1/sigma -> dx, dgamma, dbeta.
+std::vector<Type> batch_norm_grad_types(const OpCall& call) {
+    const Type& x = call.inputs[1];
+    expect_channels(call, 1);
+    expect_shape(call, 0, x.shape);
+    expect_scale(call, 2, x);
+    for (std::size_t i : {3u, 4u})
+        expect(call.inputs[i] == statistics_of(x), "operand {} must be {}, got {}", i,
+               statistics_of(x).text(), call.inputs[i].text());
+    return {x, call.inputs[2], call.inputs[2]};
+}
+
+/// In FP32 all the way, so that the parts of dx are added before they are rounded. What is differentiated by
+/// are leaves: where layers share a scale, x depends on it by way of an earlier layer, which is not this
+/// operation's path.
+std::vector<Tensor> batch_norm_grad_definition(const DefinitionCall& call) {
+    const Tensor dy = as_f32(call.inputs[0]), x = stop_gradient(as_f32(call.inputs[1])),
+                 gamma = stop_gradient(as_f32(call.inputs[2]));
+    const Tensor mean = call.inputs[3], reciprocal = call.inputs[4];
+    const Tensor beta = constant(call.graph, 0.0, gamma.dtype(), gamma.shape());  // changes no gradient
+    const std::vector<Tensor> gradients = differentiate_definition({.op = "batch_norm",
+                                                                    .inputs = {x, gamma, beta},
+                                                                    .cotangents = {dy, {}, {}, {}},
+                                                                    .saved = {{1, mean}, {3, reciprocal}}},
+                                                                   call.graph, call.attributes);
+    const DType scale = call.inputs[2].dtype();
+    return {cast(gradients[0], call.inputs[1].dtype()), cast(gradients[1], scale), cast(gradients[2], scale)};
+}
+
+/// x, gamma, beta, mean, variance -> y.
+std::vector<Type> normalize_types(const OpCall& call) {
+    const Type& x = call.inputs[0];
+    expect_channels(call, 0);
+    for (std::size_t i : {1u, 2u, 3u, 4u}) expect_scale(call, i, x);
+    return {x};
+}
+
+std::vector<Tensor> normalize_definition(const DefinitionCall& call) {
+    const Tensor variance = as_f32(call.inputs[4]);
+    return {normalized(call.inputs[0], call.inputs[1], call.inputs[2], as_f32(call.inputs[3]),
+                       rsqrt(variance + call.attributes.number("epsilon")))};
+}
+
+/// By leaves, as in batch_norm_grad.
+std::vector<Tensor> normalize_gradient(const GradientCall& c) {
+    std::vector<Tensor> leaves;
+    for (const Tensor& input : c.inputs) leaves.push_back(stop_gradient(input));
+    return differentiate_definition(
+        {.op = "normalize", .inputs = leaves, .cotangents = {c.cotangents[0]}, .saved = {}}, c.graph,
+        c.attributes);
+}
+
+constexpr std::string_view no_second = "second derivatives are not taken";
+
+}  // namespace
+
+std::span<const Op> batch_normalization_ops() {
+    // Flops per element: the arithmetic of the definitions.
+    static const std::vector<Op> rows = {
+        {.name = "moments",
+         .types = moments_types,
+         .gradient = moments_gradient,
+         .flops = flops_per_input<4>,
+         .definition = moments_definition},
+        {.name = "batch_norm",
+         .least_inputs = 3,
+         .most_inputs = 3,
+         .types = batch_norm_types,
+         .gradient = batch_norm_gradient,
+         .fuser = FuserClass::row_reduction,
+         .flops = flops_per_input<7>,
+         .definition = batch_norm_definition},
+        {.name = "batch_norm_grad",
+         .least_inputs = 5,
+         .most_inputs = 5,
+         .types = batch_norm_grad_types,
+         .no_gradient = no_second,
+         .fuser = FuserClass::row_reduction,
+         .flops = flops_per_input<10>,
+         .definition = batch_norm_grad_definition},
+        {.name = "normalize",
+         .least_inputs = 5,
+         .most_inputs = 5,
+         .types = normalize_types,
+         .gradient = normalize_gradient,
+         .fuser = FuserClass::elementwise,
+         .flops = flops_per_input<3>,
+         .definition = normalize_definition},
+    };
+    return rows;
+}
+
+}  // namespace mantissa
