@@ -174,9 +174,9 @@ TEST(SparseContraction, RefusesWithAReason) {
     EXPECT_EQ(refused([](ContractionProblem& p) { p.k = 6; }),
               "a is 2:4 sparse: K must be a multiple of 4, got 6");
     EXPECT_EQ(refused([](ContractionProblem& p) { p.a.transpose = Transpose::yes; }),
-              "a 2:4 sparse a is neither packed nor stored transposed");
+              "a 2:4 sparse a is neither packed, gathered nor stored transposed");
     EXPECT_EQ(refused([](ContractionProblem& p) { p.a.packed = true; }),
-              "a 2:4 sparse a is neither packed nor stored transposed");
+              "a 2:4 sparse a is neither packed, gathered nor stored transposed");
     EXPECT_EQ(refused([](ContractionProblem& p) {
                   p.batch = {1, 2};
               }),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/contraction/in_place.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -95,12 +96,14 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         out.rows = rows_of_enough;
         cut_columns();
     }
+    out.a_in_place = reads_a_in_place(problem, kernels);
     out.row_blocks = parts_of(problem.m, out.rows);
     out.column_splits = parts_of(out.columns, out.split_columns);
     // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
     const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
     out.pack_rows = pack_lines(kernels.height);
-    if (read_again && !problem.a.packed && !too_many) out.a_groups = parts_of(problem.m, out.pack_rows);
+    if (read_again && !problem.a.packed && !out.a_in_place && !too_many)
+        out.a_groups = parts_of(problem.m, out.pack_rows);
     out.partial_sums = !out.depth_inside && out.depth_chunks > 1 &&
                        (problem.custom_epilogue || problem.out.dtype != DType::f32);
     return out;

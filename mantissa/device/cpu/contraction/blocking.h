@@ -20,6 +20,8 @@ struct Blocking {
     /// A chunk of b is packed in `b_groups` items of `pack_columns` columns; none where it comes packed.
     std::int64_t pack_columns = 0;
     std::int64_t b_groups = 0;
+    /// a is read where it lies, and not packed at all.
+    bool a_in_place = false;
     /// So is a chunk of a, [m, depth], in `a_groups` items of `pack_rows` rows, where several blocks read the
     /// same rows of it; else none.
     std::int64_t pack_rows = 0;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
@@ -30,9 +31,18 @@ struct SumsBehind {
     void finish_rows(std::int64_t most);
 };
 
+/// Some of the depth of a tile's rows of a, where they lie in memory: neighbours there, for each row from an
+/// address of its own.
+struct RunInPlace {
+    const std::byte* const* rows = nullptr;  ///< as many as a tile is high; of no row: zeros
+    std::int64_t depth = 0;                  ///< in elements, a multiple of a panel's words
+};
+
 /// One block of sums: c[rows, cols] = (accumulate ? c : 0) + a_panel^T b_panel.
 struct Tile {
-    const void* a = nullptr;  ///< a packed panel of a
+    const void* a = nullptr;           ///< a packed panel of a, unless it is read in place
+    const RunInPlace* runs = nullptr;  ///< for `multiply_in_place`: of all the depth, in its order
+    std::int64_t run_count = 0;
     const void* b = nullptr;  ///< a packed panel of b
     std::int64_t depth = 0;
     float* c = nullptr;
@@ -124,10 +134,16 @@ struct ContractionKernels {
     /// What the standard epilogue calls.
     EpilogueKernel finish = nullptr;
     TileKernel multiply = nullptr;
+    /// The same of rows of a that are read where they lie, of elements as wide as those of a panel; null
+    /// where the kernels only read panels.
+    TileKernel multiply_in_place = nullptr;
     /// null for a type of operand that these kernels do not take
     PanelKernels pack_a = {};
     PanelKernels pack_b = {};
     Conversion conversion = {};
+    /// Panels of a are blocks of so much depth, one after another, each its lines as they are: `height` rows
+    /// of this many elements. 0: they are otherwise.
+    std::int64_t depth_of_blocks = 0;
     /// Panels of a are those of sparse_panel_kernels.h, made of a compressed a.
     bool skips_zeros = false;
     /// For a single row; null where the panels do that too.

@@ -23,6 +23,7 @@ ContractionKernels kernels() {
             .width = Product::width,
             .finish = finish_block_avx512,
             .multiply = Product::template multiply<>,
+            .multiply_in_place = Product::template multiply_in_place<>,
             .pack_a = widened_panels_avx512<height>(),
             .pack_b = widened_panels_avx512<Product::width>(),
             .multiply_row = row_product_avx512()};

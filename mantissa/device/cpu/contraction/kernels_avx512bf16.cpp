@@ -16,6 +16,7 @@ ContractionKernels kernels() {
     kernels.multiply_row = row_product_avx512();
     kernels.finish = finish_block_avx512bf16;
     kernels.multiply = Product::template multiply<>;
+    kernels.multiply_in_place = Product::template multiply_in_place<>;
     kernels.pack_a = paired_panels_avx512<dot_height>();
     kernels.pack_b = paired_panels_avx512<Product::width>();
     return kernels;

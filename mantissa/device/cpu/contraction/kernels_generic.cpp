@@ -30,6 +30,7 @@ ContractionKernels contraction_kernels_generic() {
             .width = Product::width,
             .finish = finish_block_generic,
             .multiply = Product::multiply<>,
+            .multiply_in_place = Product::multiply_in_place<>,
             .pack_a = panels<height>(),
             .pack_b = panels<Product::width>(),
             .multiply_row = row_product_generic()};

@@ -194,7 +194,10 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
     const PanelRange depth = depth_of(chunk, inner), rows = rows_of(block);
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const std::int64_t height = kernels_.height, width = kernels_.width;
-    const std::byte* const panels_a = panels_of_a(chunk, inner, rows, worker_memory);
+    const auto& in_place = c_.matrices.in_place;
+    RowsInPlace::Runs runs;
+    if (in_place) runs = in_place->write(c_.arguments.a, entry_, rows, depth, worker_memory);
+    const std::byte* const panels_a = in_place ? nullptr : panels_of_a(chunk, inner, rows, worker_memory);
     const std::byte* const panels_b = panels_of_b(chunk, inner);
     const Sums sums = sums_of(chunk, rows, columns, worker_memory);
     const bool first = depth_index(chunk, inner) == 0;
@@ -206,7 +209,9 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
     for (std::int64_t j = columns.begin; j < columns.begin + columns.size; j += width)
         for (std::int64_t i = 0; i < rows.size; i += height, ++tile_index) {
             if (foresees) prefetch_next_rows(chunk, block, tile_index, tiles);
-            Tile tile{.a = panels_a + i * line_bytes,
+            Tile tile{.a = in_place ? nullptr : panels_a + i * line_bytes,
+                      .runs = runs.first + i / height * runs.count,
+                      .run_count = runs.count,
                       .b = panels_b + j * line_bytes,
                       .depth = kernels_.panel_depth(depth.size),
                       .ldc = sums.leading,
@@ -218,7 +223,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
             tile.lines_ahead = lines_ahead;
             tile.ahead = panels_b + (j + width + std::min(i / height * lines_ahead, width)) * line_bytes;
             tile.c = sums.each_tile ? sums.first : sums.first + i * sums.leading + (j - columns.begin);
-            kernels_.multiply(tile);
+            (in_place ? kernels_.multiply_in_place : kernels_.multiply)(tile);
             if (last && c_.finish)
                 c_.finish(tile.c, tile.ldc, entry_ * p_.m + rows.begin + i, columns_of(chunk).begin + j,
                           tile.rows, tile.cols, c_.finish_args);

@@ -84,6 +84,8 @@ void OperandPanels::pack(const OperandSource& source, std::int64_t entry, PanelR
 void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, PanelRange lines,
                               PanelRange depth, const PanelChunk& chunk) const {
     if (lines.size == 0 || depth.size == 0) return;
+    if (gathers_blocks() && depth.begin == chunk.depth.begin && depth.size == chunk.depth.size)
+        return pack_blocks(source, entry, lines, depth, chunk);
     if (kernels_.conversion.convert || layout_.two_of_four || layout_.mapped || layout_.window)
         return pack_staged(source, entry, lines, depth, chunk);
     const bool along = form_ == PanelSource::along_depth;
@@ -191,11 +193,34 @@ void OperandPanels::make(const OperandSource& source, std::int64_t entry, PanelR
                          void* to, std::int64_t stride) const {
     if (layout_.mapped) return map(source, entry, lines, depth, to, stride);
     const bool along = form_ == PanelSource::along_depth;
+    gather_window(source, entry, along ? lines : depth, along ? depth : lines,
+                  {static_cast<std::byte*>(to), stride, along ? depth.size : lines.size});
+}
+
+void OperandPanels::gather_window(const OperandSource& source, std::int64_t entry, PanelRange rows,
+                                  PanelRange columns, const GatheredTo& to) const {
     const auto element_bytes = static_cast<std::int64_t>(size_of(layout_.dtype));
     const auto* const images =
         static_cast<const std::byte*>(source.data) + layout_.offset_of(entry, inner_batch_) * element_bytes;
-    gather(*layout_.window, images, element_bytes, along ? lines : depth, along ? depth : lines,
-           static_cast<std::byte*>(to), stride);
+    gather(*layout_.window, images, element_bytes, rows, columns, to);
+}
+
+bool OperandPanels::gathers_blocks() const {
+    const std::int64_t block = kernels_.depth_of_blocks;
+    return is_a_ && block > 0 && layout_.window && form_ == PanelSource::along_depth &&
+           !kernels_.conversion.convert && k_ % block == 0;
+}
+
+void OperandPanels::pack_blocks(const OperandSource& source, std::int64_t entry, PanelRange lines,
+                                PanelRange depth, const PanelChunk& chunk) const {
+    const std::int64_t block = kernels_.depth_of_blocks, line_bytes = kernels_.line_bytes(chunk.depth.size);
+    for (std::int64_t line = 0; line < lines.size; line += panel_size_) {
+        std::byte* const panel = chunk.panels + line * line_bytes;
+        const std::int64_t count = std::min(panel_size_, lines.size - line);
+        if (count < panel_size_) std::memset(panel, 0, static_cast<std::size_t>(panel_size_ * line_bytes));
+        gather_window(source, entry, {lines.begin + line, count}, depth,
+                      {panel, block, block, panel_size_ * block});
+    }
 }
 
 void OperandPanels::map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,

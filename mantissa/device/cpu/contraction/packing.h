@@ -40,6 +40,8 @@ struct PanelChunk {
 /// thread that packs has a fence to set before others read.
 enum class PanelStores { plain, streaming };
 
+struct GatheredTo;
+
 /// One side of a problem as kernels want it: all that its layout means while it is packed. A value, that
 /// refers to neither the problem nor the kernels it was made for.
 class OperandPanels {
@@ -89,6 +91,13 @@ class OperandPanels {
     /// `lines` x `depth` of an operand that is mapped or gathered, stored rows `stride` elements apart.
     void make(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
               std::int64_t stride) const;
+    void gather_window(const OperandSource& source, std::int64_t entry, PanelRange rows, PanelRange columns,
+                       const GatheredTo& to) const;
+    /// Whether what is gathered can go straight into panels.
+    bool gathers_blocks() const;
+    /// pack_part() of such an operand, a whole chunk of the depth.
+    void pack_blocks(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
+                     const PanelChunk& chunk) const;
     /// What becomes of `lines` x `depth` of a mapped operand, stored rows `stride` elements apart.
     void map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
              std::int64_t stride) const;

@@ -24,14 +24,15 @@ struct PanelProduct {
     template <int Used>
     using Sums = typename Lanes::Sums[Height][Used];
 
-    template <int Used>
-    [[gnu::always_inline]] static inline void step(const std::byte* a, const std::byte* b, Sums<Used>& sums) {
+    /// `word_of(i)`: where the word of row i is.
+    template <int Used, class WordOf>
+    [[gnu::always_inline]] static inline void step(WordOf word_of, const std::byte* b, Sums<Used>& sums) {
         typename Lanes::Words columns[Used];
 #pragma GCC unroll 4
         for (int v = 0; v < Used; ++v) columns[v] = Lanes::load_words(b + v * Lanes::width * word_bytes);
 #pragma GCC unroll 16
         for (int i = 0; i < Height; ++i) {
-            const std::byte* const word = a + i * word_bytes;
+            const std::byte* const word = word_of(i);
             if (i < Lanes::rows_broadcast_by_fma) {
 #pragma GCC unroll 4
                 for (int v = 0; v < Used; ++v)
@@ -106,9 +107,11 @@ struct PanelProduct {
         for (; k + 4 <= steps; k += 4, a += 4 * a_step, b += 4 * b_step, ahead += 64) {
             __builtin_prefetch(ahead, 0, 2);
 #pragma GCC unroll 4
-            for (int s = 0; s < 4; ++s) step<Used>(a + s * a_step, b + s * b_step, sums);
+            for (int s = 0; s < 4; ++s)
+                step<Used>([&](int i) { return a + s * a_step + i * word_bytes; }, b + s * b_step, sums);
         }
-        for (; k < steps; ++k, a += a_step, b += b_step) step<Used>(a, b, sums);
+        for (; k < steps; ++k, a += a_step, b += b_step)
+            step<Used>([&](int i) { return a + i * word_bytes; }, b, sums);
         store<Used>(tile, sums);
     }
 
@@ -117,6 +120,44 @@ struct PanelProduct {
         if constexpr (Used > 1)
             if (tile.cols <= Lanes::width * (Used - 1)) return multiply<Used - 1>(tile);
         multiply_columns<Used>(tile);
+    }
+
+    /// The products of one run: row i at rows[i].
+    template <int Used>
+    [[gnu::always_inline]] static inline const std::byte* add_run(const RunInPlace& run, const std::byte* b,
+                                                                  const std::byte*& ahead, Sums<Used>& sums) {
+        constexpr std::int64_t b_step = width * word_bytes;
+        const std::byte* rows[Height];
+#pragma GCC unroll 16
+        for (int i = 0; i < Height; ++i) rows[i] = run.rows[i];
+        const std::int64_t steps = run.depth / Lanes::depth_of_word;
+        std::int64_t k = 0;
+        for (; k + 4 <= steps; k += 4, b += 4 * b_step, ahead += 64) {
+            __builtin_prefetch(ahead, 0, 2);
+#pragma GCC unroll 4
+            for (int s = 0; s < 4; ++s)
+                step<Used>([&](int i) { return rows[i] + (k + s) * word_bytes; }, b + s * b_step, sums);
+        }
+        for (; k < steps; ++k, b += b_step)
+            step<Used>([&](int i) { return rows[i] + k * word_bytes; }, b, sums);
+        return b;
+    }
+
+    template <int Used = Vectors>
+    static void multiply_in_place(const Tile& tile) {
+        if constexpr (Used > 1)
+            if (tile.cols <= Lanes::width * (Used - 1)) return multiply_in_place<Used - 1>(tile);
+        prefetch_sums(tile);
+        Sums<Used> sums;
+#pragma GCC unroll 16
+        for (int i = 0; i < Height; ++i)
+#pragma GCC unroll 4
+            for (int v = 0; v < Used; ++v) sums[i][v] = Lanes::zero();
+        const auto* b = static_cast<const std::byte*>(tile.b);
+        const auto* ahead = static_cast<const std::byte*>(tile.ahead);
+        for (std::int64_t run = 0; run < tile.run_count; ++run)
+            b = add_run<Used>(tile.runs[run], b, ahead, sums);
+        store<Used>(tile, sums);
     }
 };
 

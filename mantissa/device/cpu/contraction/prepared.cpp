@@ -61,6 +61,9 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
     packed_a = shares_a ? whole_lines(chunk_bytes * rounded_up(problem.m, kernels.height)) : 0;
     partial = blocking.partial_sums ? whole_lines(problem.m * blocking.columns * 4) : 0;
     block_of_a = problem.a.packed || shares_a ? 0 : whole_lines(line_bytes * blocking.rows);
+    if (blocking.a_in_place)
+        block_of_a = whole_lines(
+            static_cast<std::int64_t>(RowsInPlace(problem, kernels).bytes(blocking.rows, blocking.depth)));
     const std::int64_t tile = kernels.height * kernels.width * 4;
     block_of_sums = whole_lines(blocking.depth_inside ? blocking.rows * blocking.split_columns * 4 : tile);
     sums_of_strips = kernels.interleaves() ? whole_lines(2 * tile + blocking.rows * kernels.width * 4) : 0;
@@ -75,7 +78,9 @@ PreparedMatrices::PreparedMatrices(const ContractionProblem& problem, const Cont
     : blocking(blocking_of(problem, kernels)),
       layout(problem, blocking, kernels),
       a(problem, Side::a, kernels, blocking.a_groups > 0 ? layout.stores() : PanelStores::plain),
-      b(problem, Side::b, kernels, layout.stores()) {}
+      b(problem, Side::b, kernels, layout.stores()) {
+    if (blocking.a_in_place) in_place.emplace(problem, kernels);
+}
 
 std::size_t PreparedMatrices::workspace_bytes(int threads) const {
     const auto workers = static_cast<std::size_t>(threads);

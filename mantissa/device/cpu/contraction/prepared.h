@@ -5,9 +5,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <variant>
 
 #include "mantissa/device/cpu/contraction/blocking.h"
+#include "mantissa/device/cpu/contraction/in_place.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
 #include "mantissa/device/cpu/contraction/packing.h"
 #include "mantissa/device/cpu/contraction/precondition.h"
@@ -45,6 +47,7 @@ struct PreparedMatrices {
     Blocking blocking;
     WorkspaceLayout layout;
     OperandPanels a, b;
+    std::optional<RowsInPlace> in_place;  ///< instead of panels of a
 };
 
 /// How single rows of a meet b as it lies in memory (row_run.h). In FP32 and one after another, a row lies in

@@ -7,13 +7,46 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
+/// Rows whose places are known at a time.
+constexpr std::int64_t most_rows = 64;
+
+/// Where the window of a row begins: a pixel, perhaps outside of the image, and its element.
+struct Corner {
+    std::int64_t row, column, element;
+};
+
+/// Those of `count` rows from `first` on.
+void find_corners(const ImageWindow& window, std::int64_t first, std::int64_t count, Corner* corners) {
+    const ImageWindow::Axis &down = window.vertical, &across = window.horizontal;
+    std::int64_t j = first % across.rows, i = first / across.rows % down.rows;
+    std::int64_t image = first / window.rows_of_image() * window.image_pitch;
+    for (std::int64_t row = 0; row < count; ++row) {
+        const std::int64_t h = down.pixel(i, 0), w = across.pixel(j, 0);
+        corners[row] = {h, w, image + h * down.pitch + w * across.pitch};
+        if (++j < across.rows) continue;
+        j = 0;
+        if (++i < down.rows) continue;
+        i = 0;
+        image += window.image_pitch;
+    }
+}
+
 /// Columns that lie behind one another in memory: of one r, and of one s or, where neighbours in the window
 /// are neighbours in the image, of several.
 struct Run {
-    std::int64_t r = 0, s = 0;
-    std::int64_t element = 0;  ///< from channel 0 of s
+    std::int64_t down = 0, across = 0;  ///< from the corner to its first pixel
+    std::int64_t element = 0;           ///< from that pixel's first channel
     std::int64_t length = 0;
 };
+
+void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+    std::int64_t at = 0;
+    for (; at + 64 <= bytes; at += 64) std::memcpy(to + at, from + at, 64);
+    for (; at + 8 <= bytes; at += 8) std::memcpy(to + at, from + at, 8);
+    for (; at < bytes; ++at) to[at] = from[at];
+}
+
+void clear(std::byte* to, std::int64_t bytes) { std::memset(to, 0, static_cast<std::size_t>(bytes)); }
 
 /// Rows and columns of a window, written run by run.
 class Gathering {
@@ -24,52 +57,48 @@ class Gathering {
           bytes_(element_bytes),
           neighbours_(window.horizontal.step == 1 && window.horizontal.pitch == window.channels) {}
 
-    void row(std::int64_t index, PanelRange columns, std::byte* to) const {
+    /// At most so many columns from `column` on that are one run.
+    Run run_at(std::int64_t column, std::int64_t most) const {
+        const std::int64_t of_r = window_.horizontal.columns * window_.channels, in_r = column % of_r;
+        const std::int64_t s = in_r / window_.channels, element = in_r % window_.channels;
+        const std::int64_t all = neighbours_ ? of_r - s * window_.channels : window_.channels;
+        return {.down = column / of_r * window_.vertical.step,
+                .across = s * window_.horizontal.step,
+                .element = element,
+                .length = std::min(most, all - element)};
+    }
+
+    /// The run of each row, rows `leading` elements apart.
+    void write(const Run& run, const Corner* corners, std::int64_t rows, std::byte* to,
+               std::int64_t leading) const {
         const ImageWindow::Axis &down = window_.vertical, &across = window_.horizontal;
-        const std::int64_t j = index % across.rows, i = index / across.rows % down.rows;
-        const std::byte* const image =
-            images_ + index / window_.rows_of_image() * window_.image_pitch * bytes_;
-        for (std::int64_t at = columns.begin; at < columns.begin + columns.size;) {
-            const Run run = run_at(at, columns.begin + columns.size - at);
-            const std::int64_t pixel_row = down.pixel(i, run.r);
+        const std::int64_t from_corner = run.down * down.pitch + run.across * across.pitch + run.element;
+        const std::int64_t last_pixel = neighbours_ ? (run.element + run.length - 1) / window_.channels : 0;
+        for (std::int64_t row = 0; row < rows; ++row, to += leading * bytes_) {
+            const std::int64_t pixel_row = corners[row].row + run.down;
+            const std::int64_t pixel = corners[row].column + run.across;
             if (pixel_row < 0 || pixel_row >= down.pixels)
-                clear(to, run.length);
+                clear(to, run.length * bytes_);
+            else if (pixel >= 0 && pixel + last_pixel < across.pixels)
+                copy_bytes(to, images_ + (corners[row].element + from_corner) * bytes_, run.length * bytes_);
             else
-                copy(image + pixel_row * down.pitch * bytes_, across.pixel(j, run.s), run, to);
-            to += run.length * bytes_;
-            at += run.length;
+                write_beside_edge(run, pixel, corners[row].element + from_corner, to);
         }
     }
 
   private:
-    Run run_at(std::int64_t column, std::int64_t most) const {
-        const std::int64_t of_r = window_.horizontal.columns * window_.channels;
-        Run run{.r = column / of_r};
-        const std::int64_t in_r = column % of_r;
-        run.s = in_r / window_.channels;
-        run.element = in_r % window_.channels;
-        run.length =
-            std::min(most, (neighbours_ ? of_r - run.s * window_.channels : window_.channels) - run.element);
-        return run;
-    }
-
-    void clear(std::byte* to, std::int64_t elements) const {
-        std::memset(to, 0, static_cast<std::size_t>(elements * bytes_));
-    }
-
-    /// What of the run lies in the image, which begins at pixel 0 of `pixels`, and zeros around it.
-    void copy(const std::byte* pixels, std::int64_t pixel, const Run& run, std::byte* to) const {
-        const ImageWindow::Axis& across = window_.horizontal;
-        const std::int64_t end = run.element + run.length;
-        const std::int64_t first = std::clamp(-pixel * window_.channels, run.element, end);
-        const std::int64_t behind =
-            neighbours_ ? (across.pixels - pixel) * window_.channels : (pixel < across.pixels ? end : 0);
-        const std::int64_t last = std::clamp(behind, first, end);
-        if (!neighbours_ && pixel < 0) return clear(to, run.length);
-        clear(to, first - run.element);
-        std::memcpy(to + (first - run.element) * bytes_, pixels + (pixel * across.pitch + first) * bytes_,
-                    static_cast<std::size_t>((last - first) * bytes_));
-        clear(to + (last - run.element) * bytes_, end - last);
+    /// Of pixels of which some lie outside of the image, and all do where one run is one pixel.
+    void write_beside_edge(const Run& run, std::int64_t pixel, std::int64_t element, std::byte* to) const {
+        const std::int64_t end = run.element + run.length, pixels = window_.horizontal.pixels;
+        std::int64_t first = end, last = end;
+        if (neighbours_) {
+            first = std::clamp(-pixel * window_.channels, run.element, end);
+            last = std::clamp((pixels - pixel) * window_.channels, first, end);
+        }
+        clear(to, (first - run.element) * bytes_);
+        copy_bytes(to + (first - run.element) * bytes_, images_ + (element + first - run.element) * bytes_,
+                   (last - first) * bytes_);
+        clear(to + (last - run.element) * bytes_, (end - last) * bytes_);
     }
 
     const ImageWindow& window_;
@@ -87,10 +116,21 @@ std::int64_t elements_of(const ImageWindow& window, std::int64_t rows) {
 }
 
 void gather(const ImageWindow& window, const std::byte* images, std::int64_t element_bytes, PanelRange rows,
-            PanelRange columns, std::byte* to, std::int64_t leading) {
+            PanelRange columns, const GatheredTo& to) {
     const Gathering gathering(window, images, element_bytes);
-    for (std::int64_t row = 0; row < rows.size; ++row)
-        gathering.row(rows.begin + row, columns, to + row * leading * element_bytes);
+    Corner corners[most_rows];
+    for (std::int64_t row = 0; row < rows.size; row += most_rows) {
+        const std::int64_t count = std::min(most_rows, rows.size - row);
+        find_corners(window, rows.begin + row, count, corners);
+        for (std::int64_t column = 0; column < columns.size;) {
+            const std::int64_t block = column / to.block_columns, in_block = column % to.block_columns;
+            const Run run = gathering.run_at(columns.begin + column,
+                                             std::min(columns.size - column, to.block_columns - in_block));
+            const std::int64_t first = block * to.block_elements + row * to.leading + in_block;
+            gathering.write(run, corners, count, to.data + first * element_bytes, to.leading);
+            column += run.length;
+        }
+    }
 }
 
 }  // namespace mantissa::on_cpu

@@ -1,0 +1,105 @@
+#include "mantissa/device/cpu/contraction/in_place.h"
+
+#include <algorithm>
+#include <array>
+#include <new>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/contraction/blocking.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+namespace {
+
+/// Below, a run is a few steps, and its addresses cost as much as its products.
+constexpr std::int64_t least_channels = 16;
+
+/// What rows outside of the image, and those that fill up a tile, are read from.
+constexpr std::int64_t most_run_bytes = 4096;
+alignas(64) constexpr std::array<std::byte, most_run_bytes> zeros{};
+
+/// Of the tiles of all kernels that read in place.
+constexpr std::int64_t most_height = 8;
+
+/// The word of a panel in elements: one of FP32, two of BF16.
+std::int64_t word_of(const ContractionKernels& kernels) { return 4 / kernels.element_bytes; }
+
+}  // namespace
+
+bool reads_a_in_place(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    const MatrixLayout& a = problem.a;
+    if (!kernels.multiply_in_place || kernels.conversion.convert || !a.window) return false;
+    if (kernels.height > most_height || a.transpose == Transpose::yes || a.packed || a.mapped ||
+        a.two_of_four)
+        return false;
+    return static_cast<std::int64_t>(size_of(a.dtype)) == kernels.element_bytes &&
+           a.window->channels >= least_channels && a.window->channels % word_of(kernels) == 0;
+}
+
+RowsInPlace::RowsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels)
+    : window_(problem.a.window.value_or(ImageWindow{})),
+      layout_(problem.a),
+      inner_batch_(problem.batch[1]),
+      height_(kernels.height),
+      element_bytes_(static_cast<std::int64_t>(size_of(problem.a.dtype))) {
+    check(kernels.padded(depth_of_chunks(problem.k, kernels)) * element_bytes_ <= most_run_bytes,
+          "a run in place is no longer than the zeros that stand for one outside of the image");
+}
+
+std::size_t RowsInPlace::bytes(std::int64_t rows, std::int64_t depth) const {
+    const std::int64_t run = static_cast<std::int64_t>(sizeof(RunInPlace)) + height_ * 8;
+    return static_cast<std::size_t>(parts_of(rows, height_) * most_runs(depth) * run);
+}
+
+/// Where the window of a row begins: a pixel, perhaps outside of the image, and its place.
+struct RowsInPlace::Corner {
+    std::int64_t row, column, element;
+    bool exists;
+};
+
+void RowsInPlace::find_corners(std::int64_t first, std::int64_t count, Corner* corners) const {
+    const ImageWindow::Axis &down = window_.vertical, &across = window_.horizontal;
+    for (std::int64_t i = 0; i < height_; ++i) {
+        const std::int64_t row = first + i, h = down.pixel(row / across.rows % down.rows, 0);
+        const std::int64_t w = across.pixel(row % across.rows, 0);
+        corners[i] = {h, w,
+                      row / window_.rows_of_image() * window_.image_pitch + h * down.pitch + w * across.pitch,
+                      i < count};
+    }
+}
+
+RowsInPlace::Runs RowsInPlace::write(const void* a, std::int64_t entry, PanelRange rows, PanelRange depth,
+                                     std::byte* memory) const {
+    const ImageWindow::Axis &down = window_.vertical, &across = window_.horizontal;
+    const auto* const images =
+        static_cast<const std::byte*>(a) + layout_.offset_of(entry, inner_batch_) * element_bytes_;
+    const std::int64_t tiles = parts_of(rows.size, height_), most = tiles * most_runs(depth.size);
+    auto* run = reinterpret_cast<RunInPlace*>(memory);
+    auto* address = reinterpret_cast<const std::byte**>(run + most);
+    Corner corners[most_height];
+    for (std::int64_t line = 0; line < rows.size; line += height_) {
+        find_corners(rows.begin + line, rows.size - line, corners);
+        std::int64_t k = depth.begin, tap = k / window_.channels, channel = k % window_.channels;
+        for (const std::int64_t end = depth.begin + depth.size; k < end; ++run, ++tap, channel = 0) {
+            const std::int64_t h = tap / across.columns * down.step, w = tap % across.columns * across.step;
+            const std::int64_t length = std::min(window_.channels - channel, end - k);
+            *new (run) RunInPlace = {.rows = address, .depth = length};
+            const std::int64_t from_corner = h * down.pitch + w * across.pitch + channel;
+            for (std::int64_t i = 0; i < height_; ++i) {
+                const Corner& corner = corners[i];
+                const auto pixel_row = static_cast<std::uint64_t>(corner.row + h);
+                const auto pixel = static_cast<std::uint64_t>(corner.column + w);
+                // Negative ones are too large, too.
+                const bool inside = corner.exists && pixel_row < static_cast<std::uint64_t>(down.pixels) &&
+                                    pixel < static_cast<std::uint64_t>(across.pixels);
+                *address++ = inside ? images + (corner.element + from_corner) * element_bytes_ : zeros.data();
+            }
+            k += length;
+        }
+    }
+    const auto* const first = reinterpret_cast<const RunInPlace*>(memory);
+    return {first, tiles == 0 ? 0 : (run - first) / tiles};
+}
+
+}  // namespace mantissa::on_cpu

@@ -1,0 +1,160 @@
+// Operands that are gathered from images as they are packed, or read there in place, on every kind of kernel:
+// the product is that of the same matrix written out.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "mantissa/device/cpu/contraction/in_place.h"
+#include "tests/device/contraction_reference.h"
+
+namespace mantissa::on_cpu {
+namespace {
+
+using Axis = ImageWindow::Axis;
+
+struct Case {
+    DType type;
+    std::int64_t images, n, channels, pitch;
+    Axis vertical, horizontal;
+};
+
+/// Images with gaps between pixels, whole numbers, and the matrix that their window is, stored densely.
+struct Gathered {
+    explicit Gathered(const Case& c) {
+        window = {.vertical = c.vertical, .horizontal = c.horizontal, .channels = c.channels};
+        window.horizontal.pitch = c.pitch;
+        window.vertical.pitch = c.horizontal.pixels * c.pitch;
+        window.image_pitch = c.vertical.pixels * window.vertical.pitch;
+        rows = c.images * window.rows_of_image();
+        Operand image(c.type, Transpose::no, 1, c.images * window.image_pitch, {1, 1}, 0);
+        image.fill(Values::whole, 1);
+        pixels.assign(static_cast<const std::byte*>(image.data()),
+                      static_cast<const std::byte*>(image.data()) +
+                          c.images * window.image_pitch * static_cast<std::int64_t>(size_of(c.type)));
+        for (std::int64_t row = 0; row < rows; ++row)
+            for (std::int64_t column = 0; column < window.columns(); ++column)
+                dense.push_back(element(image, row, column));
+    }
+
+    double element(const Operand& image, std::int64_t row, std::int64_t column) const {
+        const std::int64_t j = row % window.horizontal.rows, i = row / window.horizontal.rows;
+        const std::int64_t channel = column % window.channels, tap = column / window.channels;
+        const std::int64_t h =
+            window.vertical.pixel(i % window.vertical.rows, tap / window.horizontal.columns);
+        const std::int64_t w = window.horizontal.pixel(j, tap % window.horizontal.columns);
+        if (h < 0 || h >= window.vertical.pixels || w < 0 || w >= window.horizontal.pixels) return 0;
+        const std::int64_t n = i / window.vertical.rows;
+        return image.get(
+            0, 0, n * window.image_pitch + h * window.vertical.pitch + w * window.horizontal.pitch + channel);
+    }
+
+    ImageWindow window;
+    std::int64_t rows = 0;
+    std::vector<std::byte> pixels;
+    std::vector<double> dense;
+};
+
+/// Gathered as a, as it is and transposed. `how`: a level or a set of kernels.
+template <class How>
+void expect_exact(const Case& c, Transpose transpose, ThreadPool& pool, const How& how) {
+    const Gathered gathered(c);
+    const bool swapped = transpose == Transpose::yes;
+    const std::int64_t columns = gathered.window.columns();
+    const std::int64_t m = swapped ? columns : gathered.rows, k = swapped ? gathered.rows : columns;
+    Operand b(c.type, Transpose::no, k, c.n, {1, 1}, 2);
+    b.fill(Values::whole, 2);
+    ContractionProblem problem{.m = m, .n = c.n, .k = k, .b = b.layout()};
+    problem.a = {.dtype = c.type, .transpose = transpose, .window = gathered.window};
+    problem.out = {.leading = c.n};
+    std::vector<float> out(static_cast<std::size_t>(m * c.n), NAN);
+    contract_in_new_workspace(problem, {.a = gathered.pixels.data(), .b = b.data(), .out = out.data()}, pool,
+                              how);
+    for (std::int64_t i = 0; i < m; ++i)
+        for (std::int64_t j = 0; j < c.n; ++j) {
+            double sum = 0;
+            for (std::int64_t x = 0; x < k; ++x)
+                sum += gathered.dense[static_cast<std::size_t>(swapped ? x * columns + i : i * columns + x)] *
+                       b.get(0, x, j);
+            ASSERT_EQ(out[static_cast<std::size_t>(i * c.n + j)], sum) << "row " << i << ", column " << j;
+        }
+}
+
+/// 3 x 3 with edges on all sides, backward steps, neighbours that are one run, few channels and many.
+std::vector<Case> cases(DType type) {
+    const Axis same{.rows = 6, .columns = 3, .begin = -1, .pixels = 6};
+    const Axis backward{.rows = 5, .columns = 3, .step = -1, .begin = 1, .pixels = 5};
+    const Axis strided{.rows = 3, .columns = 2, .stride = 2, .step = 3, .begin = -2, .pixels = 5};
+    return {{type, 2, 33, 32, 32, same, same},
+            {type, 2, 40, 64, 70, backward, same},
+            {type, 1, 17, 3, 3, same, same},
+            {type, 3, 5, 18, 18, strided, backward},
+            {type, 2, 50, 96, 96, same, strided}};
+}
+
+TEST(ContractionWindow, GivesTheProductOfTheMatrixAtEveryLevel) {
+    ThreadPool pool(2);
+    for (const Isa isa : testable_levels())
+        for (const DType type : {DType::f32, DType::bf16})
+            for (const Case& c : cases(type))
+                for (const Transpose transpose : {Transpose::no, Transpose::yes}) {
+                    SCOPED_TRACE(std::string(name_of(isa)) + " " + std::string(mantissa::name_of(type)));
+                    expect_exact(c, transpose, pool, isa);
+                    if (::testing::Test::HasFatalFailure()) return;
+                }
+}
+
+/// The kernels of BF16 units on their checked twins, whatever this CPU has.
+TEST(ContractionWindow, GivesTheProductOfTheMatrixOnTheTwinsOfUnits) {
+    ThreadPool pool(2);
+    for (const ContractionKernels& twin : {contraction_kernels_dot_twin(), contraction_kernels_tile_twin()})
+        for (const Case& c : cases(DType::bf16))
+            for (const Transpose transpose : {Transpose::no, Transpose::yes}) {
+                expect_exact(c, transpose, pool, twin);
+                if (::testing::Test::HasFatalFailure()) return;
+            }
+}
+
+ContractionProblem problem_of(const Case& c) {
+    const Gathered gathered(c);
+    ContractionProblem problem{.m = gathered.rows, .n = c.n, .k = gathered.window.columns()};
+    problem.a = {.dtype = c.type, .window = gathered.window};
+    problem.b = {.dtype = c.type, .leading = c.n};
+    problem.out = {.leading = c.n};
+    return problem;
+}
+
+TEST(ContractionWindow, IsReadInPlaceWherePixelsHaveChannelsEnough) {
+    const auto in_place = [](const ContractionProblem& problem, const ContractionKernels& kernels) {
+        return reads_a_in_place(problem, kernels);
+    };
+    const ContractionProblem wide = problem_of(cases(DType::f32)[0]), thin = problem_of(cases(DType::f32)[2]);
+    EXPECT_TRUE(in_place(wide, contraction_kernels_generic()));
+    EXPECT_FALSE(in_place(thin, contraction_kernels_generic()));
+    const ContractionProblem pairs = problem_of(cases(DType::bf16)[0]);
+    EXPECT_TRUE(in_place(pairs, contraction_kernels_dot_twin()));
+    EXPECT_FALSE(in_place(pairs, contraction_kernels_generic())) << "they are widened";
+    EXPECT_FALSE(in_place(pairs, contraction_kernels_tile_twin()));
+    ContractionProblem transposed = wide;
+    transposed.a.transpose = Transpose::yes;
+    EXPECT_FALSE(in_place(transposed, contraction_kernels_generic()));
+}
+
+TEST(ContractionWindow, RefusalsGiveTheReason) {
+    const auto refused = [](auto change) {
+        ContractionProblem problem = problem_of(cases(DType::f32)[0]);
+        change(problem);
+        return refusal(problem, Isa::generic);
+    };
+    EXPECT_EQ(refused([](ContractionProblem&) {}), "");
+    EXPECT_NE(refused([](ContractionProblem& p) { p.k = 7; }).find("its window has 288 columns"),
+              std::string::npos);
+    EXPECT_NE(refused([](ContractionProblem& p) { p.a.window->channels = 0; }).find("an extent below 1"),
+              std::string::npos);
+    EXPECT_EQ(refused([](ContractionProblem& p) { p.a.mapped = true; }),
+              "a cannot be mapped and gathered at once");
+    EXPECT_EQ(refused([](ContractionProblem& p) { p.out.window = p.a.window; }),
+              "only a and b can be gathered, not the output or the residual");
+}
+
+}  // namespace
+}  // namespace mantissa::on_cpu
