@@ -47,7 +47,8 @@ struct RungReport {
     std::int64_t peak_bytes = 0;    ///< planned: state, arena and inputs
     double build_milliseconds = 0;  ///< from tracing to the plan
     std::vector<double> losses = {};
-    double loss_tolerance = 0;  ///< how far they may lie from the first rung's
+    /// How far they may lie from the first rung's; infinite where batch norms amplify every rounding.
+    double loss_tolerance = 0;
     std::vector<std::string> matmul_kernels = {};
     std::vector<std::string> attention_kernels = {};  ///< empty where attention runs as its parts
     std::vector<std::string> loss_kernels = {};       ///< empty where the logits exist whole
@@ -97,7 +98,7 @@ double loss_tolerance_of(const Policy& policy);
 /// Runs the ladder on batches of LadderOptions::trainer's size. A rung that changes nothing in this model is
 /// skipped, with the reason in the report. Throws UserError for an unknown rung, if the memory does not
 /// suffice, if no rung is left, if a rung would run on other kernels than its own, or if its losses leave
-/// those of the first by more than its tolerance.
+/// those of the first by more than its tolerance; of models with batch norms they are not judged.
 LadderReport run_ladder(Device& device, const BatchSource& batches, const LadderOptions& options);
 
 /// The report as a table for people.

@@ -76,7 +76,10 @@ std::string ladder_table(const LadderReport& report) {
             rung.build_milliseconds, rung.losses.front(), rung.losses.back());
     for (const SkippedRung& rung : report.skipped)
         text += fmt::format("{:<9} does not apply: {}\n", rung.name, rung.reason);
-    text += "\nlosses\n";
+    text +=
+        std::isinf(report.rungs.front().loss_tolerance)
+            ? "\nlosses, not held against one another: batch norms over few images amplify every rounding\n"
+            : "\nlosses\n";
     for (const RungReport& rung : report.rungs) text += loss_line(rung);
     text += "kernels of matmul, and of attention and the joint loss where they are one; what was padded\n";
     for (const RungReport& rung : report.rungs) {
@@ -128,7 +131,7 @@ std::string ladder_json(const LadderReport& report) {
                                  {"peak_bytes", rung.peak_bytes},
                                  {"build_ms", number(rung.build_milliseconds)},
                                  {"losses", rung.losses},
-                                 {"loss_tolerance", rung.loss_tolerance},
+                                 {"loss_tolerance", number(rung.loss_tolerance)},
                                  {"bounds",
                                   {{"compute", number(rung.roofline.share_of(Bound::compute))},
                                    {"memory", number(rung.roofline.share_of(Bound::memory))},

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/data/synthetic_images.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/models/gpt2.h"
@@ -75,6 +77,25 @@ TEST(Ladder, NicePadsAnUglyVocabularyAndKeepsTheLosses) {
     EXPECT_TRUE(json["rungs"][0]["padded"].empty());
     EXPECT_EQ(json["rungs"][1]["padded"],
               nlohmann::json::parse(R"([{"name": "wte.weight", "rows": 253, "padded_rows": 256}])"));
+}
+
+/// Losses behind batch norms are shown and not judged.
+TEST(Ladder, TakesNetworksForPictures) {
+    const auto device = make_cpu_device({.threads = 1});
+    const nn::ImageSizes sizes{.classes = 10, .image = 32, .width = 4};
+    for (const auto& [name, judged] : {std::pair{"ResNet50", false}, {"VGG19", true}}) {
+        LadderOptions options{
+            .rungs = {"fp32", "bf16"}, .model = nn::image_model(name, sizes).model, .trainer = {.batch = 2}};
+        options.steps = 2, options.repeats = 1;
+        const LadderReport report = run_ladder(*device, SyntheticImages(sizes, 1), options);
+        ASSERT_EQ(report.rungs.size(), 2u);
+        EXPECT_EQ(std::isinf(report.rungs[1].loss_tolerance), !judged);
+        const std::string table = ladder_table(report);
+        EXPECT_EQ(table.find("losses, not held against one another") == std::string::npos, judged);
+        EXPECT_NE(table.find("images/s"), std::string::npos);
+        const auto json = nlohmann::json::parse(ladder_json(report));
+        EXPECT_EQ(json["rungs"][1]["loss_tolerance"].is_null(), !judged);
+    }
 }
 
 /// The table of a ladder of one rung beside peaks that are known before it.
