@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <limits>
 #include <memory>
 
 #include "cli/output_file.h"
@@ -65,14 +66,16 @@ std::vector<TrainerOptions> trainers_of(const Options& options, const Target& ta
     return trainers;
 }
 
-void require_positive(const Options& options) {
+void require_counts(const Options& options) {
+    constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const std::pair<const char*, std::int64_t> given[] = {
         {"--batch-size", options.size.batch},
         {"--num-warmup-batches", options.size.warmup_batches},
         {"--num-batches-per-iter", options.size.batches},
         {"--num-iters", options.size.iterations}};
     for (const auto& [option, value] : given)
-        if (value < 1) throw UserError(fmt::format("{} must be 1 or more, got {}", option, value));
+        if (value < 1 || value > most)
+            throw UserError(fmt::format("{} must be 1 or more, and at most {}, got {}", option, most, value));
 }
 
 /// Fewer images than the tutorial's, where their number was not given, and fewer batches, where theirs were
@@ -98,7 +101,7 @@ void choose_size(const Options& options, Device& device, BenchOptions& bench) {
 }
 
 void run(const Options& options) {
-    require_positive(options);
+    require_counts(options);
     BenchOptions bench;
     if (!nn::is_image_model(options.run.model))
         throw UserError(fmt::format("--model: there is no network '{}'; there are: {}", options.run.model,

@@ -41,6 +41,16 @@ void require_positive(const char* option, std::int64_t value) {
     if (value < 1) throw UserError(fmt::format("{} must be 1 or more, got {}", option, value));
 }
 
+void require_fit(const TrainingPlan& plan) {
+    const std::int64_t needed = plan.memory().total(), available = available_memory();
+    if (needed > available)
+        throw UserError(fmt::format(
+            "--batch-size {}: a step of {} in {} needs {:.2f} GB, {:.2f} GB are available; give fewer, or a "
+            "smaller --image-size or --width",
+            plan.options().batch, plan.model().name, plan.options().pipeline.policy.name,
+            static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9));
+}
+
 class Bench {
   public:
     Bench(Device& device, const BatchSource& batches, const BenchOptions& options)
@@ -80,6 +90,7 @@ class Bench {
             plans.emplace_back(device_, options_.model, std::move(trainer));
             pointers.push_back(&plans.back());
         }
+        for (const TrainingPlan* plan : pointers) require_fit(*plan);
         memory_ = allocate_training_memory(pointers);
         for (TrainingPlan& plan : plans) {
             BenchResult result{.precision = plan.options().pipeline.policy.name};

@@ -108,10 +108,12 @@ TEST(BenchCommand, WrongOptionsAreNamedInOneLine) {
          "--image-size: ResNet50: the image size must be 32 or more, and at most 16384, got 31"},
         {"--classes 1", "--classes: ResNet50: the classes must be 2 or more, and at most 16777216, got 1"},
         {"--width 7", "--width: ResNet50: the width must be even, got 7"},
-        {"--batch-size 0", "--batch-size must be 1 or more, got 0"},
-        {"--num-warmup-batches 0", "--num-warmup-batches must be 1 or more, got 0"},
-        {"--num-batches-per-iter -1", "--num-batches-per-iter must be 1 or more, got -1"},
-        {"--num-iters 0", "--num-iters must be 1 or more, got 0"},
+        {"--batch-size 0", "--batch-size must be 1 or more, and at most 2147483647, got 0"},
+        {"--num-warmup-batches 0", "--num-warmup-batches must be 1 or more, and at most 2147483647, got 0"},
+        {"--num-batches-per-iter -1",
+         "--num-batches-per-iter must be 1 or more, and at most 2147483647, got -1"},
+        {"--num-iters 0", "--num-iters must be 1 or more, and at most 2147483647, got 0"},
+        {"--num-iters 3000000000", "--num-iters must be 1 or more, and at most 2147483647, got 3000000000"},
         {"--policy bf16 --mixed-prec", "--policy bf16 says the precision; leave out --mixed-prec"},
         {"--policy bf16 --disable-tf32", "--policy bf16 says the precision; leave out --disable-tf32"},
         {"--compare --mixed-prec", "--compare runs every precision; leave out --mixed-prec"},
@@ -121,6 +123,16 @@ TEST(BenchCommand, WrongOptionsAreNamedInOneLine) {
         EXPECT_EQ(ran.status, 2) << ran.output;
         EXPECT_EQ(last_line(ran.output), "mantissa: " + expected) << given;
     }
+}
+
+TEST(BenchCommand, ABatchThatDoesNotFitTheMemoryIsRefusedBeforeItIsTaken) {
+    const Ran ran = run("bench --batch-size 1000000 --policy bf16 --quiet");
+    EXPECT_EQ(ran.status, 2) << ran.output;
+    const std::string line = last_line(ran.output);
+    EXPECT_TRUE(line.starts_with("mantissa: --batch-size 1000000: a step of ResNet50 in bf16 needs "))
+        << line;
+    EXPECT_TRUE(line.ends_with(" GB are available; give fewer, or a smaller --image-size or --width"))
+        << line;
 }
 
 }  // namespace

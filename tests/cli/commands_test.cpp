@@ -75,7 +75,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"train --accumulate 0", 2, "--accumulate must be 1 or more micro-steps"},
         {"frobnicate", 2,
          "there is no command 'frobnicate'; there are: ladder, train, generate, explain, "
-         "lint, peaks, numerics, tokenize"},
+         "lint, peaks, numerics, bench, tokenize"},
         {"lint --model gpt3", 1, "there is no model 'gpt3'; there are gpt2-tiny"},
         {"lint --batch 0", 2, "--batch must be 1 or more, got 0"},
         {"lint --repeats 0", 2, "--repeats must be 1 or more, got 0"},
