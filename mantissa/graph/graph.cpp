@@ -99,6 +99,16 @@ void Graph::add_update(int state, Value value) {
     updates_.push_back({state, value});
 }
 
+void Graph::replace_update(int state, Value value) {
+    drop_update(state);
+    add_update(state, value);
+}
+
+void Graph::drop_update(int state) {
+    const auto dropped = std::erase_if(updates_, [&](const Update& update) { return update.state == state; });
+    check(dropped == 1, "an update that is dropped was there");
+}
+
 std::vector<Type> Graph::input_types(const Node& node) const {
     std::vector<Type> types;
     types.reserve(node.inputs.size());

@@ -65,7 +65,8 @@ struct State {
         optimizer,
         gradient,
         cache,
-        derived  ///< follows from parameters: made at start, rewritten with them, never saved
+        running,  ///< a statistic of the batches seen: good steps update it, nothing differentiates by it
+        derived   ///< follows from parameters: made at start, rewritten with them, never saved
     } kind = Kind::parameter;
     std::string name;
     Type type;
@@ -88,6 +89,11 @@ struct Result {
     Value value;
 };
 
+/// Whether a model's file holds it: what was learned, and what was seen.
+inline bool is_weight(const State& state) {
+    return state.kind == State::Kind::parameter || state.kind == State::Kind::running;
+}
+
 class Graph {
   public:
     /// Adds an operation and infers its types. Throws UserError, naming the operation and where it was
@@ -101,6 +107,10 @@ class Graph {
     void add_result(std::string name, Value value);
     /// At the end of a run the state takes this value. One update a state.
     void add_update(int state, Value value);
+    /// The state that had an update takes this value instead.
+    void replace_update(int state, Value value);
+    /// The state that had an update stays as it is.
+    void drop_update(int state);
 
     std::size_t size() const { return nodes_.size(); }
     const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }

@@ -1,17 +1,27 @@
 #include "mantissa/nn/layers.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+
 namespace mantissa::inline v0::nn {
 
 namespace {
 constexpr Initializer zeros{.kind = Initializer::Kind::constant, .mean = 0};
 constexpr Initializer ones{.kind = Initializer::Kind::constant, .mean = 1};
+
+std::string in_scope(const Graph& graph, std::string_view name) {
+    const std::string& scope = graph.origin.scope;
+    return scope.empty() ? std::string(name) : scope + "." + std::string(name);
+}
+
 }  // namespace
 
 Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer) {
-    const std::string& scope = graph.origin.scope;
-    const std::string full = scope.empty() ? std::string(name) : scope + "." + std::string(name);
     return {graph, graph.add_state({.kind = State::Kind::parameter,
-                                    .name = full,
+                                    .name = in_scope(graph, name),
                                     .type = {DType::f32, std::move(shape)},
                                     .initializer = initializer})};
 }
@@ -38,6 +48,51 @@ Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& optio
     const Tensor bias = options.bias ? parameter(graph, "bias", {x.dim(-1)}, zeros)
                                      : constant(graph, 0.0, DType::f32, {x.dim(-1)});
     return mantissa::layer_norm(x, weight, bias, options.epsilon, at);
+}
+
+namespace {
+
+/// A state that follows the batches, in the graph's scope.
+Tensor running_statistic(Graph& graph, std::string_view name, std::int64_t channels,
+                         const Initializer& initializer) {
+    return {graph, graph.add_state({.kind = State::Kind::running,
+                                    .name = in_scope(graph, name),
+                                    .type = {DType::f32, {channels}},
+                                    .initializer = initializer})};
+}
+
+/// At the end of a step the state follows the statistic of its batch, if the step is a good one: see
+/// train/running_statistics.h.
+void follow(Tensor running, Tensor statistic, double momentum) {
+    Graph& graph = running.graph();
+    const OriginScope update(graph, Origin{.scope = graph.origin.scope, .stage = Stage::update});
+    const Tensor blended = call1("running_average", {running, statistic}, {{"momentum", momentum}});
+    graph.add_update(graph.state_of(running.value().node), blended.value());
+}
+
+}  // namespace
+
+Tensor batch_norm(Graph& graph, Tensor x, const Mode& mode, const BatchNormOptions& options,
+                  Tensor::Where at) {
+    const std::int64_t channels = x.dim(-1);
+    const Tensor weight = parameter(graph, "weight", {channels}, ones);
+    const Tensor bias = parameter(graph, "bias", {channels}, zeros);
+    const Tensor mean = running_statistic(graph, "running_mean", channels, zeros);
+    const Tensor variance = running_statistic(graph, "running_var", channels, ones);
+    if (!mode.is_training())
+        return normalize(x, weight, bias, {.mean = mean, .variance = variance}, options.epsilon, at);
+    const BatchNormed normed = mantissa::batch_norm(x, weight, bias, options.epsilon, at);
+    const std::int64_t elements = x.shape().elements() / std::max<std::int64_t>(channels, 1);
+    if (options.unbiased && elements < 2)
+        throw UserError(fmt::format(
+            "batch_norm in {}: an unbiased variance needs two elements a channel or more, got {}; train on "
+            "more, or set BatchNormOptions::unbiased to false",
+            graph.origin.scope, x.type().text()));
+    const double count = static_cast<double>(elements);
+    follow(mean, normed.mean, options.momentum);
+    follow(variance, options.unbiased ? normed.variance * (count / (count - 1)) : normed.variance,
+           options.momentum);
+    return normed.y;
 }
 
 Tensor dropout(Tensor x, double rate, const Mode& mode, Tensor::Where at) {

@@ -31,6 +31,20 @@ struct LayerNormOptions {
 Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options = {},
                   Tensor::Where at = Tensor::Where::current());
 
+struct BatchNormOptions {
+    double epsilon = 1e-5;
+    double momentum = 0.1;  ///< the share of a batch in the running statistics, as PyTorch counts it
+    /// The running variance is of batch variances divided by n - 1, as PyTorch has it; else by n, as Keras.
+    bool unbiased = true;
+};
+
+/// Over all axes but the last: weight (starting at 1) and bias (at 0) of [C], under the graph's scope.
+/// Training normalises by the batch and blends its statistics into the states running_mean (starting at 0)
+/// and running_var (at 1); evaluation normalises by these. Throws UserError for a momentum outside [0, 1],
+/// and while training for an unbiased variance of one element a channel.
+Tensor batch_norm(Graph& graph, Tensor x, const Mode& mode, const BatchNormOptions& options = {},
+                  Tensor::Where at = Tensor::Where::current());
+
 /// While training: zero with probability `rate`, else x / (1 - rate). In evaluation x itself.
 Tensor dropout(Tensor x, double rate, const Mode& mode, Tensor::Where at = Tensor::Where::current());
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "mantissa/train/running_statistics.h"
+
 namespace mantissa::inline v0 {
 
 namespace {
@@ -45,6 +47,7 @@ Totals add_up(Graph& graph, Tensor loss, const std::vector<ParameterGradient>& g
 TraceUpdate add_to_gradients() {
     return [](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
         const Totals totals = add_up(graph, loss, gradients);
+        blend_into_kept(graph);
         graph.add_update(totals.loss.state, totals.loss.value.value());
         for (const Total& total : totals.gradients) graph.add_update(total.state, total.value.value());
     };
@@ -57,6 +60,7 @@ TraceUpdate with_added_gradients(TraceUpdate update) {
         std::vector<ParameterGradient> sums;
         for (std::size_t i = 0; i < gradients.size(); ++i)
             sums.push_back({gradients[i].state, totals.gradients[i].value});
+        blend_with_kept(graph);
         update(graph, totals.loss.value, sums);
         const OriginScope clearing(graph, Origin{.scope = "", .stage = Stage::update});
         const auto clear = [&](const Total& total) {

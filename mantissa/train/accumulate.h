@@ -7,7 +7,8 @@
 
 namespace mantissa::inline v0 {
 
-/// The update of the first graph: adds gradients (in FP32) and loss to their states. No results.
+/// The update of the first graph: adds gradients (in FP32) and loss to their states, and blends running
+/// statistics in theirs (running_statistics.h). No results.
 TraceUpdate add_to_gradients();
 
 /// The update of the second: `update` is given what was added up and this micro-step's own; then the states

@@ -52,7 +52,7 @@ std::vector<const Plan*> Generator::plans() const {
 std::vector<State> Generator::parameters() const {
     std::vector<State> states;
     for (const State& state : token_plan_->graph().states())
-        if (state.kind == State::Kind::parameter) states.push_back(state);
+        if (is_weight(state)) states.push_back(state);
     return states;
 }
 
@@ -61,7 +61,7 @@ std::int64_t Generator::bytes() const {
     for (const Plan* plan : plans()) bytes = std::max(bytes, plan->memory().arena_bytes);
     for (const Plan* plan : plans()) bytes += plan->constant_bytes() + plan->input_bytes();
     for (const State& state : token_plan_->graph().states())
-        if (state.kind != State::Kind::parameter) bytes += align_up(state.type.bytes());
+        if (!is_weight(state)) bytes += align_up(state.type.bytes());
     return bytes;
 }
 

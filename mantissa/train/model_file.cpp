@@ -43,7 +43,7 @@ std::string ModelFile::source() const {
 
 void ModelFile::load(StateBlock& state) const {
     // The weights are the same whatever the sequences are.
-    read_weights(views(), specs_of(state, State::Kind::parameter), model_.on_sequences(1).files, source(),
+    read_weights(views(), specs_of(state, is_weight), model_.on_sequences(1).files, source(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
                      state.write(parameter.name, value);
                  });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/train/running_statistics.h"
 
 namespace mantissa::inline v0 {
 
@@ -57,6 +58,7 @@ TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions&
             optimizer.update(graph, parameter, shared);
         }
         if (done) graph.add_update(graph.find_state(steps), select(shared.apply, shared.step, done).value());
+        apply_running_statistics(graph, shared.apply);
         update_loss_scale(graph, shared.apply, scaling);
         graph.add_result("loss", loss.value());
         // A result is a computed value, which keeps its place until it is read.

@@ -34,9 +34,9 @@ Optimizer clipped(Optimizer optimizer, double norm);
 
 /// Adds the input `learning_rate` (f32 scalar); the states of the optimizer; and the results `loss`,
 /// `gradient_norm` (f32 scalars) and `applied` (bool). If the loss or any element of a gradient is not
-/// finite, nothing is updated, to the bit, no step is counted, and `applied` is false. Throws UserError for a
-/// clip that is negative or not finite in FP32. Gradients that come with a loss scale are divided by it; see
-/// loss_scale.h.
+/// finite, nothing is updated, running statistics among it, to the bit, no step is counted, and `applied` is
+/// false. Throws UserError for a clip that is negative or not finite in FP32. Gradients that come with a loss
+/// scale are divided by it; see loss_scale.h.
 TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions& scaling = {});
 
 // For the files of optimizers.

@@ -176,7 +176,7 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
     require_checkpoint_place(directory);
     std::uint64_t bytes = 0;
     for (const State& state : plan.step().graph().states())
-        if (state.kind == State::Kind::parameter || state.kind == State::Kind::optimizer)
+        if (is_weight(state) || is_of_optimizer(state))
             bytes += static_cast<std::uint64_t>(state.type.bytes());
     const AtomicDirectory probe(directory, bytes);  // is removed again, since nothing commits it
 }
@@ -188,10 +188,9 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                     {"inputs", record.inputs}};
     if (!record.options.empty()) state["options"] = record.options;
     const WeightFiles& files = trainer.model().files;
-    const std::vector<TensorToWrite> model =
-        stored_weights(tensors_of(trainer.state(), State::Kind::parameter), files);
+    const std::vector<TensorToWrite> model = stored_weights(tensors_of(trainer.state(), is_weight), files);
     // Gradients that are added up are not saved: between steps, the only time when a run is, they are zero.
-    const std::vector<TensorToWrite> optimizer = tensors_of(trainer.state(), State::Kind::optimizer);
+    const std::vector<TensorToWrite> optimizer = tensors_of(trainer.state(), is_of_optimizer);
     std::map<std::string, std::string> texts = files.texts;
     texts.insert(record.texts.begin(), record.texts.end());
     texts["state.json"] = state.dump(2) + "\n";
@@ -242,8 +241,8 @@ std::string resume_training(const std::filesystem::path& directory, Trainer& tra
         require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
     StateBlock& block = trainer.state();
     const std::vector<TensorView> optimizer =
-        optimizer_values(loaded.optimizer, specs_of(block, State::Kind::optimizer), resume);
-    read_weights(loaded.model.views(), specs_of(block, State::Kind::parameter), trainer.model().files,
+        optimizer_values(loaded.optimizer, specs_of(block, is_of_optimizer), resume);
+    read_weights(loaded.model.views(), specs_of(block, is_weight), trainer.model().files,
                  loaded.model.path().string(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
                      block.write(parameter.name, value);

@@ -83,5 +83,77 @@ TEST(Layers, ANameThatIsTakenIsRefused) {
     }
 }
 
+TEST(Layers, BatchNormFollowsItsBatchesWhileTraining) {
+    Graph graph;
+    const Mode mode = Mode::training(graph);
+    const OriginScope block(graph, "layer1.0.bn2");
+    const Tensor y = batch_norm(graph, input(graph, {2, 3, 3, 5}), mode, {.momentum = 0.25});
+    EXPECT_EQ(y.shape(), (Shape{2, 3, 3, 5}));
+    EXPECT_EQ(graph.node(y.value().node).op->name, "batch_norm");
+    ASSERT_EQ(graph.states().size(), 4u);
+    expect_parameter(graph.states()[0], "layer1.0.bn2.weight", {5}, constant_of(1));
+    expect_parameter(graph.states()[1], "layer1.0.bn2.bias", {5}, constant_of(0));
+    const auto expect_running = [&](std::size_t index, const char* name, double start) {
+        const State& state = graph.states()[index];
+        EXPECT_EQ(state.kind, State::Kind::running);
+        EXPECT_EQ(state.name, name);
+        EXPECT_EQ(state.type, (Type{DType::f32, {5}}));
+        EXPECT_EQ(state.initializer.mean, start);
+    };
+    expect_running(2, "layer1.0.bn2.running_mean", 0);
+    expect_running(3, "layer1.0.bn2.running_var", 1);
+    ASSERT_EQ(graph.updates().size(), 2u);
+    for (const Update& update : graph.updates()) {
+        const Node& node = graph.node(update.value.node);
+        EXPECT_EQ(node.op->name, "running_average");
+        EXPECT_EQ(node.attributes.number("momentum"), 0.25);
+        EXPECT_EQ(node.origin.stage, Stage::update);
+    }
+}
+
+TEST(Layers, BatchNormInEvaluationReadsWhatItFollowed) {
+    Graph graph;
+    const Tensor y = batch_norm(graph, input(graph, {2, 1}), Mode(), {.epsilon = 0.5});
+    EXPECT_TRUE(graph.updates().empty());
+    const ReferenceRun run(
+        graph,
+        {{"x", {5, 9}}, {"weight", {3}}, {"bias", {10}}, {"running_mean", {4}}, {"running_var", {3.5}}});
+    EXPECT_EQ(run[y.value()].values, (std::vector<double>{1 / 2.0 * 3 + 10, 5 / 2.0 * 3 + 10}));
+}
+
+TEST(Layers, TheRunningVarianceIsUnbiasedUnlessAskedOtherwise) {
+    for (const bool unbiased : {true, false}) {
+        Graph graph;
+        const Mode mode = Mode::training(graph);
+        batch_norm(graph, input(graph, {2, 1}), mode, {.momentum = 1, .unbiased = unbiased});
+        const ReferenceFeed feed{
+            {"x", {1, 5}}, {"weight", {1}}, {"bias", {0}}, {"running_mean", {0}}, {"running_var", {1}}};
+        ReferenceFeed next = ReferenceRun(graph, feed).next(feed);
+        EXPECT_EQ(next["running_mean"], (std::vector<double>{3}));
+        EXPECT_EQ(next["running_var"], (std::vector<double>{unbiased ? 8.0 : 4.0}));
+    }
+}
+
+TEST(Layers, BatchNormRefusesWhatHasNoStatistic) {
+    const auto error = [](const BatchNormOptions& options) -> std::string {
+        Graph graph;
+        const Mode mode = Mode::training(graph);
+        const OriginScope scope(graph, "bn1");
+        try {
+            batch_norm(graph, input(graph, {1, 3}), mode, options);
+        } catch (const UserError& thrown) {
+            return thrown.what();
+        }
+        return "";
+    };
+    EXPECT_NE(error({}).find("batch_norm in bn1: an unbiased variance needs two elements a channel or more, "
+                             "got f32[1, 3]; train on more, or set BatchNormOptions::unbiased to false"),
+              std::string::npos)
+        << error({});
+    EXPECT_EQ(error({.unbiased = false}), "");
+    EXPECT_NE(error({.momentum = 1.5, .unbiased = false}).find("momentum must lie between 0 and 1, got 1.5"),
+              std::string::npos);
+}
+
 }  // namespace
 }  // namespace mantissa::nn

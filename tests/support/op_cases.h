@@ -300,6 +300,7 @@ inline std::vector<OpCase> reduction_cases() {
         add("over the last axis", {3, 4, 7}, {2}, true);
         add("over everything", {3, 5, 2}, {0, 1, 2}, false);
         add("over the ends", {3, 4, 5}, {0, 2}, false);
+        add("over pixels", {2, 2, 3, 17}, {1, 2}, false);
         add("over nothing", {3, 4}, {}, false);
     }
     return cases;
@@ -645,6 +646,16 @@ inline std::vector<OpCase> activation_cases() {
     return cases;
 }
 
+inline OpCase running_average_case() {
+    return {"running_average",
+            "running_average",
+            {f32({19}), f32({19})},
+            [](Graph& g, In x) {
+                return call(g, "running_average", x, {{"momentum", 0.1}});
+            },
+            {2, 4}};
+}
+
 /// Rows of images are added one after another; scales are known to some roundings of their own. Of 16 bits, y
 /// between two numbers may become either: with beta added, it may be small beside what was rounded.
 inline std::vector<OpCase> batch_norm_cases() {
@@ -680,6 +691,7 @@ inline std::vector<OpCase> batch_norm_cases() {
                          [=](Graph& g, In in) { return call(g, "normalize", in, epsilon); },
                          {8, 4, 2}});
     }
+    cases.push_back(running_average_case());
     return cases;
 }
 

@@ -138,6 +138,22 @@ std::vector<Tensor> normalize_gradient(const GradientCall& c) {
         c.attributes);
 }
 
+/// before, statistic -> (1 - momentum) before + momentum statistic: PyTorch's momentum, which is 1 less that
+/// of Keras.
+std::vector<Type> running_average_types(const OpCall& call) {
+    expect_dtype(call, 0, DType::f32);
+    expect(call.inputs[1] == call.inputs[0], "the statistic must be {}, got {}", call.inputs[0].text(),
+           call.inputs[1].text());
+    const double momentum = call.attributes.number("momentum");
+    expect(momentum >= 0 && momentum <= 1, "the momentum must lie between 0 and 1, got {}", momentum);
+    return {call.inputs[0]};
+}
+
+std::vector<Tensor> running_average_definition(const DefinitionCall& call) {
+    const double momentum = call.attributes.number("momentum");
+    return {call.inputs[0] * (1 - momentum) + call.inputs[1] * momentum};
+}
+
 constexpr std::string_view no_second = "second derivatives are not taken";
 
 }  // namespace
@@ -174,6 +190,14 @@ std::span<const Op> batch_normalization_ops() {
          .fuser = FuserClass::elementwise,
          .flops = flops_per_input<3>,
          .definition = normalize_definition},
+        {.name = "running_average",
+         .least_inputs = 2,
+         .most_inputs = 2,
+         .types = running_average_types,
+         .no_gradient = "it is an update, through which nothing is differentiated",
+         .fuser = FuserClass::elementwise,
+         .flops = flops_per_input<3>,
+         .definition = running_average_definition},
     };
     return rows;
 }

@@ -1,6 +1,8 @@
-// Binds pools, batch normalisation, relu and its gradient to their operations.
+// Binds pools, batch normalisation, relu and its gradient, and sums over pixels to their operations.
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -222,7 +224,56 @@ Launch prepare_batch_norm_grad(const Problem& problem, const Bound& b) {
     };
 }
 
+/// Rows that are added one after another in FP32: more than the pixels of any image that is averaged whole.
+constexpr std::int64_t most_pixels = 4096;
+
+/// A sum over neighbouring axes between others, as of an image's pixels: x [outer, pixels, C] -> [outer, C].
+struct PixelSum {
+    std::int64_t outer = 1, pixels = 1, channels = 1;
+};
+
+/// Nothing unless the axes are such.
+std::optional<PixelSum> pixel_sum_of(const Problem& problem) {
+    const Shape& x = problem.inputs[0].shape;
+    std::vector<std::int64_t> axes = problem.attributes.list("axes");
+    std::sort(axes.begin(), axes.end());
+    if (axes.empty() || axes.front() == 0 || axes.back() == x.rank() - 1) return std::nullopt;
+    if (axes.back() - axes.front() + 1 != static_cast<std::int64_t>(axes.size())) return std::nullopt;
+    PixelSum sum;
+    for (int axis = 0; axis < x.rank(); ++axis)
+        (axis < axes.front() ? sum.outer : axis <= axes.back() ? sum.pixels : sum.channels) *= x[axis];
+    return sum;
+}
+
+std::string refuse_unless_pixels(const Problem& problem) {
+    const std::optional<PixelSum> sum = pixel_sum_of(problem);
+    if (!sum) return "it sums over neighbouring axes between others";
+    if (problem.outputs[0].dtype != DType::f32)
+        return fmt::format("it writes f32, not {}", name_of(problem.outputs[0].dtype));
+    if (sum->pixels > most_pixels)
+        return fmt::format("it adds up to {} terms in a row, not {}", most_pixels, sum->pixels);
+    return "";
+}
+
+Launch prepare_pixel_sum(const Problem& problem, const Bound& b) {
+    return [b, sum = *pixel_sum_of(problem), dtype = problem.inputs[0].dtype](const Operands& o) {
+        constexpr std::int64_t columns_of_part = 1024;
+        const std::int64_t C = sum.channels, parts = blocks_of(C, columns_of_part);
+        const std::int64_t image_bytes = sum.pixels * C * static_cast<std::int64_t>(size_of(dtype));
+        b.pool.for_each_block(sum.outer * parts, [&](std::int64_t block, int) {
+            const std::int64_t image = block / parts, first = block % parts * columns_of_part;
+            ColumnSum part;
+            part.rows = sum.pixels;
+            part.channels = C;
+            part.x = {o.inputs[0] + image * image_bytes, dtype};
+            b.rows.element.column_sum(part, {0, sum.pixels}, {first, std::min(C, first + columns_of_part)},
+                                      o.output<float>(0) + image * C + first);
+        });
+    };
+}
+
 std::int64_t no_workspace(const Problem&) { return 0; }
+std::string refuse_nothing(const Problem&) { return ""; }
 
 struct Binding {
     const char* op;
@@ -230,9 +281,10 @@ struct Binding {
     std::int64_t (*workspace)(const Problem&) = no_workspace;
     /// Operands that it reads in FP32 only: scales and statistics.
     std::vector<std::size_t> f32_inputs = {};
-    DType sums = DType::f32;
+    std::string (*refuse)(const Problem&) = refuse_nothing;
 
     std::string refusal(const Problem& problem) const {
+        if (std::string reason = refuse(problem); !reason.empty()) return reason;
         for (std::size_t i : f32_inputs)
             if (problem.inputs[i].dtype != DType::f32)
                 return fmt::format("operand {} must be f32, got {}", i, problem.inputs[i].text());
@@ -255,7 +307,8 @@ const Binding bindings[] = {
     {"adaptive_average_pool2d_grad", prepare_average_pool_grad},
     {"relu", prepare_relu},
     {"relu_grad", prepare_relu_grad},
-    {"moments", prepare_moments, moments_bytes, {}},
+    {"sum", prepare_pixel_sum, no_workspace, {}, refuse_unless_pixels},
+    {"moments", prepare_moments, moments_bytes},
     {"batch_norm", prepare_batch_norm, batch_norm_bytes, {1, 2}},
     {"normalize",
      prepare_normalize,
@@ -283,7 +336,6 @@ void add_image_kernels(KernelTable& table, const Context& context) {
                  [&kernels, &rows, &binding, &pool = context.pool](const Problem& problem) {
                      return binding.prepare(problem, {kernels, rows, pool});
                  },
-             .sums = binding.sums,
              .workspace = binding.workspace});
 }
 
