@@ -9,6 +9,7 @@
 
 #include "cli/output_file.h"
 #include "cli/run_options.h"
+#include "cli/training_data.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/converge.h"
 
@@ -49,11 +50,11 @@ void run(const Options& options) {
     ProgressLine progress(options.run.quiet);
     converge.progress = [&](const std::string& what) { progress.show(what); };
     const auto device = open_device(options.run);
-    const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::bytes);
-    const ConvergeReport report =
-        run_converge(*device, whole_text(corpus, converge.model, converge.trainer.batch), converge);
+    const TrainingData data = open_training_data(options.run, converge.model, converge.trainer.batch,
+                                                 CorpusOptions::Untokenized::bytes);
+    const ConvergeReport report = run_converge(*device, *data.batches, converge);
     progress.clear();
-    fmt::print("{}\n{}", corpus.description, converge_table(report));
+    fmt::print("{}\n{}", data.description, converge_table(report));
     write_output(options.run.json, converge_json(report));
     write_output(options.html, converge_html(report, options.command));
     std::fflush(stdout);  // what was found stands before what is concluded

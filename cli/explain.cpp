@@ -13,6 +13,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
+#include "mantissa/data/synthetic_images.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/memory_fit.h"
@@ -67,8 +68,9 @@ void print_what_would_fit(const Options& options, const Policy& policy, const Me
     if (memory.total() <= available) return;
     const TrainingPlan plan(device, training_model(options.run),
                             in_policy(options.run, policy, device.target()));
-    fmt::print("{}", fit_table(what_would_fit(plan, available, language_model(options.run).on_sequences),
-                               memory.state, available));
+    const auto at_length = nn::is_image_model(options.run.model) ? std::function<nn::Model(std::int64_t)>()
+                                                                 : language_model(options.run).on_sequences;
+    fmt::print("{}", fit_table(what_would_fit(plan, available, at_length), memory.state, available));
 }
 
 /// Plans a step and allocates nothing.
@@ -79,11 +81,28 @@ Explanation explain_policy(const RunOptions& options, const Policy& policy, Devi
 }
 
 /// Tokens without a text: a roofline depends on sizes, not on what the words are.
-std::vector<std::int32_t> some_tokens(std::int64_t count, std::int64_t vocabulary) {
-    std::vector<std::int32_t> tokens;
-    for (std::int64_t i = 0; i < count; ++i)
-        tokens.push_back(static_cast<std::int32_t>(i * 7919 % vocabulary));
-    return tokens;
+class SomeTokens final : public BatchSource {
+  public:
+    explicit SomeTokens(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
+
+    void fill(std::uint64_t, std::int64_t, std::span<const std::span<std::byte>> inputs) const override {
+        for (const std::span<std::byte> bytes : inputs) {
+            const std::span tokens(reinterpret_cast<std::int32_t*>(bytes.data()), bytes.size() / 4);
+            for (std::size_t i = 0; i < tokens.size(); ++i)
+                tokens[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * 7919 % vocabulary_);
+        }
+    }
+    std::uint64_t steps_per_epoch() const override { return 1; }
+    std::string description() const override { return "tokens without a text"; }
+
+  private:
+    std::int64_t vocabulary_;
+};
+
+std::unique_ptr<const BatchSource> some_batches(const RunOptions& options) {
+    if (nn::is_image_model(options.model))
+        return std::make_unique<SyntheticImages>(options.pictures, options.seed);
+    return std::make_unique<SomeTokens>(language_model(options).vocabulary);
 }
 
 /// The largest peaks, measured here and kept from earlier. Copying where there is memory for it beyond the
@@ -107,15 +126,15 @@ void run_roofline(const Options& options, Device& device) {
     const TrainerOptions settings =
         in_policy(options.run, policy_for(options.run, device.target()), device.target());
     Trainer trainer(device, training_model(options.run), settings);
-    const std::vector<std::int32_t> tokens =
-        some_tokens(trainer.plan().units_per_step(), language_model(options.run).vocabulary);
+    BatchBuffer buffer(trainer.model(), settings.batch);
+    const Batch batch = buffer.fill(*some_batches(options.run), 0);
     ProgressLine progress(options.run.quiet);
     std::vector<ProfiledStep> steps;
     const Stopwatch watch;
     for (int step = -warm_up; step < least || (step < most && watch.seconds() < enough_seconds); ++step) {
         progress.show(fmt::format("step {} of at most {}", step + warm_up + 1, warm_up + most));
         Profile profile;
-        const StepResult result = trainer.step({tokens, tokens}, 1e-4, &profile);
+        const StepResult result = trainer.step(batch, 1e-4, &profile);
         if (step >= 0) steps.push_back({std::move(profile), result.seconds});
     }
     const ProfiledStep typical = median_step(steps);

@@ -9,6 +9,7 @@
 
 #include "cli/output_file.h"
 #include "cli/run_options.h"
+#include "cli/training_data.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/quantities.h"
@@ -54,11 +55,11 @@ void run(const Options& options) {
     ladder.known_peaks = kept.peaks();
     ladder.known_from = kept.place();
     if (options.choose_batch) choose_batch(*device, ladder);
-    const Corpus corpus = open_corpus(options.run, CorpusOptions::Untokenized::train);
-    fmt::print("{}\n", corpus.description);
+    const TrainingData data = open_training_data(options.run, ladder.model, ladder.trainer.batch,
+                                                 CorpusOptions::Untokenized::train);
+    fmt::print("{}\n", data.description);
     std::fflush(stdout);
-    const LadderReport report =
-        run_ladder(*device, whole_text(corpus, ladder.model, ladder.trainer.batch), ladder);
+    const LadderReport report = run_ladder(*device, *data.batches, ladder);
     kept.raise(report.peaks);
     progress.clear();
     fmt::print("{}", ladder_table(report));

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/bench.h"
 #include "cli/explain.h"
 #include "cli/generate.h"
 #include "cli/interrupted.h"
@@ -161,6 +162,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_lint_command(app);
     mantissa::cli::add_peaks_command(app);
     mantissa::cli::add_numerics_command(app, typed);
+    mantissa::cli::add_bench_command(app);
     mantissa::cli::add_tokenize_command(app);
     refuse_numbers_out_of_range(app);
     try {

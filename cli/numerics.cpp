@@ -8,6 +8,7 @@
 #include "cli/converge.h"
 #include "cli/output_file.h"
 #include "cli/run_options.h"
+#include "cli/training_data.h"
 #include "mantissa/report/numerics.h"
 
 namespace mantissa::cli {
@@ -24,9 +25,10 @@ void run(const Options& given) {
     TrainerOptions settings = trainer_options(options);
     settings.pipeline.policy = find_policy("fp32");
     const auto device = open_device(options);
-    const Corpus corpus = open_corpus(options, CorpusOptions::Untokenized::bytes);
     const nn::Model model = model_to_train(options);
-    const TextWindows batches = whole_text(corpus, model, settings.batch);
+    const TrainingData data =
+        open_training_data(options, model, settings.batch, CorpusOptions::Untokenized::bytes);
+    const BatchSource& batches = *data.batches;
     BatchBuffer buffer(model, settings.batch);
     Trainer trainer(*device, model, settings);
     ProgressLine progress(options.quiet);
@@ -37,7 +39,7 @@ void run(const Options& given) {
     progress.clear();
     const NumericsReport report =
         measure_numerics(trainer, buffer.fill(batches, static_cast<std::uint64_t>(options.steps)));
-    fmt::print("{}\n{}", corpus.description + "\n", numerics_table(report));
+    fmt::print("{}\n{}", data.description + "\n", numerics_table(report));
     write_output(options.json, numerics_json(report));
     write_output(given.html, numerics_html(report, given.command));
 }

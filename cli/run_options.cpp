@@ -47,13 +47,25 @@ std::string not_zero(const std::string& given) {
 
 }  // namespace
 
-void add_model_options(CLI::App& command, RunOptions& options) {
-    command
-        .add_option("--model", options.model,
-                    fmt::format("One of {}", fmt::join(nn::language_model_names(), ", ")))
+void add_picture_options(CLI::App& command, nn::ImageSizes& sizes) {
+    command.add_option("--image-size", sizes.image, "Rows and columns of pixels of a picture")
         ->capture_default_str();
+    command.add_option("--classes", sizes.classes, "Classes of pictures")->capture_default_str();
+    command
+        .add_option("--width", sizes.width, "Channels of the first convolution; all others are in proportion")
+        ->capture_default_str();
+}
+
+void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
+    std::string names = fmt::format("One of {}", fmt::join(nn::language_model_names(), ", "));
+    if (use == ModelUse::any)
+        names += fmt::format("; for pictures {}", fmt::join(nn::image_model_names(), ", "));
+    command.add_option("--model", options.model, names)->capture_default_str();
     add_size_options(command, options.sizes);
-    command.add_option("--batch", options.batch, "Sequences of a step (train: of a micro-step)")
+    if (use == ModelUse::any) add_picture_options(command, options.pictures);
+    command
+        .add_option("--batch", options.batch,
+                    use == ModelUse::any ? "Sequences, or pictures, of a step" : "Sequences of a micro-step")
         ->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)")
         ->check(not_zero);
@@ -112,8 +124,8 @@ void add_recompute_option(CLI::App& command, RunOptions& options) {
         ->type_name("WHAT");
 }
 
-void add_run_options(CLI::App& command, RunOptions& options) {
-    add_model_options(command, options);
+void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
+    add_model_options(command, options, use);
     add_machine_options(command, options);
     command.add_option("--steps", options.steps, "Steps of training")->capture_default_str();
     command
@@ -181,7 +193,44 @@ constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
 
+namespace {
+
+/// What was given for a language model is not left out without a word.
+void refuse_text_options(const RunOptions& options) {
+    if (options.sizes != nn::ModelSizes{} || options.sequence != 0)
+        throw UserError(
+            fmt::format("--model {}: its sizes are --image-size, --classes and --width; the others are of "
+                        "language models",
+                        options.model));
+    if (!options.text.empty() || !options.tokens.empty() || !options.tokenizer.empty())
+        throw UserError(fmt::format("--model {}: trains on pictures, not on --text, --tokens or --tokenizer",
+                                    options.model));
+}
+
+}  // namespace
+
+std::optional<nn::Model> picture_network(const RunOptions& options) {
+    if (!nn::is_image_model(options.model)) {
+        if (options.pictures != nn::ImageSizes{})
+            throw UserError(fmt::format("--image-size, --classes and --width are of {}, got --model {}",
+                                        fmt::join(nn::image_model_names(), ", "), options.model));
+        return {};
+    }
+    refuse_text_options(options);
+    const auto checked = [&](const char* option, const nn::ImageSizes& sizes) {
+        try {
+            return nn::image_model(options.model, sizes).model;
+        } catch (const UserError& error) {
+            throw UserError(fmt::format("{}: {}", option, error.what()));
+        }
+    };
+    checked("--image-size", {.image = options.pictures.image});
+    checked("--classes", {.classes = options.pictures.classes});
+    return checked("--width", options.pictures);
+}
+
 nn::Model training_model(const RunOptions& options) {
+    if (const std::optional<nn::Model> network = picture_network(options)) return *network;
     if (options.sequence < 0 || options.sequence > most)
         throw UserError(
             fmt::format("--sequence must be 1 or more, and at most {}, got {}", most, options.sequence));
@@ -190,6 +239,8 @@ nn::Model training_model(const RunOptions& options) {
 }
 
 nn::Model model_to_train(const RunOptions& options) {
+    // The networks for pictures are small beside what their pictures take.
+    if (std::optional<nn::Model> network = picture_network(options)) return *network;
     constexpr double bytes_of_each = 16;  // FP32: itself, its gradient and two moments
     const nn::LanguageModel model = language_model(options);
     const double needed = bytes_of_each * static_cast<double>(model.parameters);
@@ -200,10 +251,6 @@ nn::Model model_to_train(const RunOptions& options) {
             "give fewer --layers, --channels or --vocabulary, or a smaller --model",
             model.name, model.parameters, needed / 1e9, available / 1e9));
     return training_model(options);
-}
-
-TextWindows whole_text(const Corpus& corpus, const nn::Model& model, std::int64_t batch) {
-    return {corpus.stream, corpus.stream.all(), model.units_per_example, {.batch = batch}};
 }
 
 TrainerOptions trainer_options(const RunOptions& options) {

@@ -10,7 +10,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/corpus.h"
-#include "mantissa/data/text_windows.h"
+#include "mantissa/nn/image_model.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/train/trainer.h"
 
@@ -24,6 +24,7 @@ struct RunOptions {
     std::string model = "gpt2-tiny";
     std::optional<nn::LanguageModel> from_files;  ///< in place of --model: that of other people's files
     nn::ModelSizes sizes;                         ///< in place of the model's own
+    nn::ImageSizes pictures;                      ///< of a network for pictures
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
@@ -40,9 +41,13 @@ struct RunOptions {
 };
 
 /// Adds options to a command, with `options`' values as defaults: all of them, --policy and --passes apart.
-void add_run_options(CLI::App& command, RunOptions& options);
+/// Models of which families --model takes.
+enum class ModelUse : std::uint8_t { any, language };
+void add_run_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);
 // Parts of them, for commands that do not train.
-void add_model_options(CLI::App& command, RunOptions& options);
+void add_model_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);
+/// --image-size, --classes and --width.
+void add_picture_options(CLI::App& command, nn::ImageSizes& sizes);
 void add_machine_options(CLI::App& command, RunOptions& options);
 void add_seed_option(CLI::App& command, RunOptions& options, const char* what);
 /// Those in which a model can be trained, or all.
@@ -55,15 +60,19 @@ void add_recompute_option(CLI::App& command, RunOptions& options);
 /// Throws UserError if --device is none that this build has.
 std::unique_ptr<Device> open_device(const RunOptions& options);
 
-/// The corpus of --text, --tokens and --tokenizer.
+/// The corpus of --text, --tokens and --tokenizer, for a language model.
 Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized);
 
 /// The model of --model, with the sizes that were given. Throws UserError for one that is not known, or sizes
 /// that make none.
 nn::LanguageModel language_model(const RunOptions& options);
 
-/// The same, in training on sequences of --sequence. Throws UserError for a sequence that is not positive or
-/// too long.
+/// The network for pictures of --model, of the sizes that were given; none if it names another model. Throws
+/// UserError, beginning with the option, for sizes that make none, and for options of language models.
+std::optional<nn::Model> picture_network(const RunOptions& options);
+
+/// The same, or the language model in training on sequences of --sequence. Throws UserError for a sequence
+/// that is not positive or too long.
 nn::Model training_model(const RunOptions& options);
 
 /// The same, where it is going to be trained. Throws UserError where parameters, gradients and moments alone
@@ -72,9 +81,6 @@ nn::Model model_to_train(const RunOptions& options);
 
 /// What the options say of a trainer. Throws UserError for a batch or number of steps that is not positive.
 TrainerOptions trainer_options(const RunOptions& options);
-
-/// The batches of a model that reads a text from front to back.
-TextWindows whole_text(const Corpus& corpus, const nn::Model& model, std::int64_t batch);
 
 /// The policy or the simulation asked for, or bf16 where the machine has a BF16 matrix unit and fp32 where
 /// not. Throws UserError for a simulation under another policy than fp32.

@@ -20,6 +20,7 @@
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/text_windows.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/profile_table.h"

@@ -234,7 +234,7 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
 }  // namespace
 
 void add_train_options(CLI::App& command, TrainOptions& options) {
-    add_run_options(command, options.run);
+    add_run_options(command, options.run, ModelUse::language);
     add_policy_option(command, options.run);
     add_simulate_option(command, options.run);
     add_passes_option(command, options.run);

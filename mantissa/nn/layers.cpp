@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "mantissa/base/error.h"
 
@@ -26,19 +27,38 @@ Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initial
                                     .initializer = initializer})};
 }
 
+Initializer glorot_uniform(std::int64_t inputs, std::int64_t outputs) {
+    return {.kind = Initializer::Kind::uniform,
+            .mean = 0,
+            .limit = std::sqrt(6.0 / static_cast<double>(inputs + outputs))};
+}
+
 Tensor linear(Tensor x, std::string_view name, const LinearOptions& options, Tensor::Where at) {
     Graph& graph = x.graph();
     const OriginScope scope(graph, name);
     const std::int64_t inputs = x.dim(-1);
     const Tensor weight = parameter(
         graph, "weight", {options.outputs, inputs},
-        {.kind = Initializer::Kind::normal, .mean = 0, .standard_deviation = options.standard_deviation});
+        options.weight.value_or(Initializer{
+            .kind = Initializer::Kind::normal, .mean = 0, .standard_deviation = options.standard_deviation}));
     MatmulOptions matmul_options{.transpose_b = true};
     if (options.bias) matmul_options.bias = parameter(graph, "bias", {options.outputs}, zeros);
     const Tensor rows = reshape(x, {-1, inputs}, at);  // [rows, C]
     Shape shape = x.shape();
     shape[-1] = options.outputs;
     return reshape(matmul(rows, weight, matmul_options, at), shape, at);
+}
+
+Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options, Tensor::Where at) {
+    Graph& graph = x.graph();
+    const OriginScope scope(graph, name);
+    const auto [rows, columns] = options.window;
+    const std::int64_t pixels = rows * columns, channels = x.dim(-1), pad = options.padding;
+    const Tensor filter = parameter(graph, "weight", {rows, columns, channels, options.outputs},
+                                    glorot_uniform(pixels * channels, pixels * options.outputs));
+    Conv2dOptions convolution{.stride = options.stride, .padding = {pad, pad, pad, pad}};
+    if (options.bias) convolution.bias = parameter(graph, "bias", {options.outputs}, zeros);
+    return mantissa::conv2d(x, filter, convolution, at);
 }
 
 Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options, Tensor::Where at) {

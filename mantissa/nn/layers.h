@@ -1,6 +1,9 @@
 // Layers: functions that create their parameters under a name and record what they do.
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,14 +15,32 @@ namespace mantissa::inline v0::nn {
 /// Throws UserError if the name is taken.
 Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer);
 
+/// Uniform in +-sqrt(6 / (inputs + outputs)), where a filter's are those of each of its pixels. Glorot,
+/// Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
+Initializer glorot_uniform(std::int64_t inputs, std::int64_t outputs);
+
 struct LinearOptions {
     std::int64_t outputs = 0;
     double standard_deviation = 0.02;  ///< of the weight's initial values; the bias starts at 0
     bool bias = true;
+    std::optional<Initializer> weight = {};  ///< how the weight starts, if not with such normal numbers
 };
 
 /// y = x W^T + b over the last axis: x [..., C], weight [outputs, C], bias [outputs], y [..., outputs].
 Tensor linear(Tensor x, std::string_view name, const LinearOptions& options,
+              Tensor::Where at = Tensor::Where::current());
+
+struct Conv2dLayerOptions {
+    std::int64_t outputs = 0;                     // K
+    std::array<std::int64_t, 2> window = {3, 3};  // R, S
+    std::array<std::int64_t, 2> stride = {1, 1};
+    std::int64_t padding = 0;  ///< on each side
+    bool bias = true;          ///< which starts at 0
+};
+
+/// x [B, H, W, C] -> [B, (H + 2 padding - R) / stride + 1, ..., K]: weight [R, S, C, K], which starts as
+/// glorot_uniform has it, and bias [K].
+Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options,
               Tensor::Where at = Tensor::Where::current());
 
 struct LayerNormOptions {

@@ -12,6 +12,7 @@
 #include "mantissa/passes/plan_memory.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/median.h"
+#include "mantissa/report/step_estimate.h"
 #include "mantissa/report/unit_peak.h"
 
 namespace mantissa::inline v0 {
@@ -369,17 +370,6 @@ struct PlannedLadder {
     std::int64_t memory = 0, arena = 0;
 };
 
-/// What a step takes: products at half of their unit's peak, and each byte that the step holds moved twelve
-/// times, as records of several machines have it within a factor of 1.5.
-double seconds_of_step(const TrainingPlan& plan, const Peaks& peaks, const Target& target) {
-    constexpr double share_of_unit = 0.5, moves = 12;
-    double unit = peaks.fastest();
-    for (const std::string& kernel : plan.step().kernels_of("matmul"))
-        unit = std::min(unit, unit_peak(kernel, peaks, target));
-    const double bytes = moves * static_cast<double>(plan.memory().total());
-    return plan.flops_per_step() / (share_of_unit * unit) + (peaks.copy > 0 ? bytes / peaks.copy : 0);
-}
-
 PlannedLadder planned_ladder(Device& device, const LadderOptions& options, std::int64_t batch) {
     PlannedLadder ladder;
     for (const std::string& name : options.rungs) {
@@ -389,7 +379,7 @@ PlannedLadder planned_ladder(Device& device, const LadderOptions& options, std::
         ladder.memory = std::max(ladder.memory, plan.memory().total());
         ladder.arena = std::max(ladder.arena, plan.memory().arena);
         ladder.seconds += static_cast<double>(options.steps + options.repeats) *
-                          seconds_of_step(plan, options.known_peaks, device.target());
+                          estimated_seconds(plan, options.known_peaks, device.target());
     }
     return ladder;
 }

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Times the same training step of the networks for pictures in mantissa and in PyTorch, interleaved.
+
+    bench/peers/networks_step.py [--models ResNet50v1.5,VGG19,DenseNet121] [--batch 16] [--image-size 224] [--repeats 3]
+                                 [--steps 3] [--policies fp32,bf16]
+
+Contenders: `mantissa bench` in each policy; PyTorch as it comes (FP32, NCHW), channels-last in FP32, and channels-last
+with CPU autocast to BF16 and torch.compile. All train on noise with SGD at 0.01, as many threads each. --only NAME,...
+leaves the others out.
+
+Each repeat runs every contender once, one after another, each in a process of its own: two steps that are not counted
+(first touch of memory, compilation) and then --steps that are. The table has images a second by the median of all
+counted steps, their spread (median absolute deviation), the most memory that a process held, and the first loss: weights
+and noise are drawn by each contender for itself, so first losses are alike and not the same. That the arithmetic is the
+same is what bench/peers/networks_fixture.py is for. Needs `pip install torch`, and a C++ compiler for torch.compile.
+"""
+import argparse
+import json
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import torch
+
+import networks_plain
+
+UNCOUNTED = 2
+TORCH = {"torch default": (torch.contiguous_format, False), "torch channels-last": (torch.channels_last, False),
+         "torch best": (torch.channels_last, True)}
+
+
+def torch_step(options, name):
+    """A function that makes one step and returns its loss."""
+    layout, best = TORCH[name]
+    model = networks_plain.draw(networks_plain.network(options.measure_model), 1).to(memory_format=layout)
+    images, targets = networks_plain.synthetic_batch(options.batch, options.image_size, 1000, 1)
+    images = images.contiguous(memory_format=layout)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    forward = lambda: torch.nn.functional.cross_entropy(model(images).float(), targets)
+    run_forward = torch.compile(forward, dynamic=False) if best else forward
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=best):
+            loss = run_forward()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return step
+
+
+def peak_resident_bytes():
+    status = pathlib.Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
+
+
+def measure_torch(options):
+    """Runs as a process of its own and prints what the parent reads."""
+    torch.set_num_threads(options.threads)
+    begin = time.perf_counter()
+    step = torch_step(options, options.measure)
+    seconds, losses = [], []
+    for _ in range(UNCOUNTED + options.steps):
+        losses.append(step())
+        seconds.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+    print(json.dumps({"seconds": seconds[UNCOUNTED:], "loss": losses[0], "bytes": peak_resident_bytes(),
+                      "first": seconds[0]}))
+
+
+def ask_torch(options, model, name):
+    command = [sys.executable, __file__, "--measure", name, "--measure-model", model, "--batch", options.batch,
+               "--image-size", options.image_size, "--steps", options.steps, "--threads", options.threads]
+    ran = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(ran.stdout.splitlines()[-1])
+
+
+def ask_mantissa(options, model, policy, folder):
+    path = folder / "bench.json"
+    command = [options.program, "bench", "--model", model, "--batch-size", options.batch, "--image-size",
+               options.image_size, "--num-warmup-batches", UNCOUNTED, "--num-batches-per-iter", 1, "--num-iters",
+               options.steps, "--policy", policy, "--threads", options.threads, "--json", path, "--quiet"]
+    begin = time.perf_counter()
+    ran = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, command))}: status {ran.returncode}\n{ran.stdout}{ran.stderr}")
+    whole = time.perf_counter() - begin
+    report = json.loads(path.read_text())
+    result = report["results"][0]
+    seconds = [options.batch / rate for rate in result["images_per_second"]]
+    return {"seconds": seconds, "loss": result["losses"][0], "bytes": report["peak_resident_bytes"],
+            "first": whole - sum(seconds)}
+
+
+def print_table(options, model, answers):
+    print(f"\n{model}, {options.batch} x {options.image_size} x {options.image_size}")
+    print(f"{'contender':20} {'img/s':>8} {'ms a step':>10} {'spread':>8} {'memory MB':>10} {'first loss':>11}")
+    for name, runs in answers.items():
+        times = [1e3 * seconds for run in runs for seconds in run["seconds"]]
+        median = statistics.median(times)
+        spread = statistics.median(abs(ms - median) for ms in times)
+        memory = max(run["bytes"] for run in runs) / 1e6
+        print(f"{name:20} {1e3 * options.batch / median:8.2f} {median:10.1f} {spread:8.1f} {memory:10.0f} "
+              f"{runs[0]['loss']:11.4f}")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--program", default="build/mantissa")
+    parser.add_argument("--models", default="ResNet50v1.5,VGG19,DenseNet121")
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=3, help="counted steps of a contender in a repeat")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--policies", default="fp32,bf16", help="of mantissa")
+    parser.add_argument("--only", help="contenders, by name: 'mantissa bf16,torch best'")
+    parser.add_argument("--measure", choices=TORCH, help=argparse.SUPPRESS)
+    parser.add_argument("--measure-model", choices=networks_plain.NAMES, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main():
+    options = parse()
+    if options.measure:
+        measure_torch(options)
+        return 0
+    names = [f"mantissa {policy}" for policy in options.policies.split(",")] + list(TORCH)
+    if options.only:
+        names = options.only.split(",")
+    print(f"{options.threads} threads, PyTorch {torch.__version__}, {options.repeats} interleaved repeats of "
+          f"{options.steps} steps")
+    with tempfile.TemporaryDirectory() as folder:
+        for model in options.models.split(","):
+            answers = {name: [] for name in names}
+            for repeat in range(options.repeats):
+                for name in names:
+                    answer = (ask_torch(options, model, name) if name in TORCH
+                              else ask_mantissa(options, model, name.split()[1], pathlib.Path(folder)))
+                    answers[name].append(answer)
+                    print(f"{model}, repeat {repeat}: {name:20} "
+                          f"{' '.join(f'{1e3 * seconds:.0f}' for seconds in answer['seconds'])} ms; before them "
+                          f"{answer['first']:.1f} s", flush=True)
+            print_table(options, model, answers)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,190 @@
+#include "cli/bench.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <memory>
+
+#include "cli/output_file.h"
+#include "cli/planning_device.h"
+#include "cli/run_options.h"
+#include "mantissa/base/error.h"
+#include "mantissa/data/synthetic_images.h"
+#include "mantissa/report/bench.h"
+#include "mantissa/report/kept_peaks.h"
+#include "mantissa/report/quantities.h"
+#include "mantissa/train/sgd.h"
+#include "mantissa/train/weights.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+struct Options {
+    RunOptions run;
+    BenchSize size;
+    std::string from, save;  ///< weights; empty: none
+    bool chooses_batch = true;
+    FreeBenchSize free;
+    bool mixed_precision = false, disable_tf32 = false, compare = false;
+};
+
+/// What the tutorial's options stand for. TF32 unless it is switched off, here or in the environment.
+std::vector<std::string> precisions_of(const Options& options, const Target& target) {
+    const std::string& policy = options.run.policy;
+    if (options.compare) {
+        if (!policy.empty() || options.mixed_precision)
+            throw UserError(fmt::format("--compare runs every precision; leave out {}",
+                                        policy.empty() ? "--mixed-prec" : "--policy"));
+        std::vector<std::string> names = policy_names();
+        if (options.disable_tf32 || !target.cannot_multiply_tf32.empty()) std::erase(names, "tf32");
+        return names;
+    }
+    if (!policy.empty()) {
+        if (options.mixed_precision || options.disable_tf32)
+            throw UserError(fmt::format("--policy {} says the precision; leave out {}", policy,
+                                        options.mixed_precision ? "--mixed-prec" : "--disable-tf32"));
+        return {find_policy(policy).name};
+    }
+    if (options.mixed_precision) return {"fp16"};
+    return {options.disable_tf32 || !target.cannot_multiply_tf32.empty() ? "fp32" : "tf32"};
+}
+
+std::vector<TrainerOptions> trainers_of(const Options& options, const Target& target) {
+    std::vector<TrainerOptions> trainers;
+    for (const std::string& name : precisions_of(options, target)) {
+        TrainerOptions& trainer = trainers.emplace_back();
+        trainer.optimizer = sgd();
+        trainer.seed = options.run.seed;
+        trainer.pipeline.policy = find_policy(name);
+        trainer.loss_scale = default_loss_scale(trainer.pipeline.policy);
+        choose_passes(options.run, target, trainer.pipeline);
+    }
+    return trainers;
+}
+
+void require_positive(const Options& options) {
+    const std::pair<const char*, std::int64_t> given[] = {
+        {"--batch-size", options.size.batch},
+        {"--num-warmup-batches", options.size.warmup_batches},
+        {"--num-batches-per-iter", options.size.batches},
+        {"--num-iters", options.size.iterations}};
+    for (const auto& [option, value] : given)
+        if (value < 1) throw UserError(fmt::format("{} must be 1 or more, got {}", option, value));
+}
+
+/// Fewer images than the tutorial's, where their number was not given, and fewer batches, where theirs were
+/// not: a CPU would run for hours.
+void choose_size(const Options& options, Device& device, BenchOptions& bench) {
+    if (options.chooses_batch) {
+        PlanningDevice planning(device);
+        bench.size.batch = fitting_batch(planning, bench);
+    }
+    bench.free = options.free;
+    bench.settled = [&bench](const BenchSize& size, double seconds) {
+        fmt::print(
+            "{} iterations of {} batches{}: about {}\n", size.iterations, size.batches,
+            bench.precisions.size() > 1 ? fmt::format(" in {} precisions", bench.precisions.size()) : "",
+            duration_text(seconds));
+        if (const BenchSize tutorial; size != tutorial)
+            fmt::print(
+                "the tutorial's are --batch-size {} --num-warmup-batches {} --num-batches-per-iter {} "
+                "--num-iters {}\n",
+                tutorial.batch, tutorial.warmup_batches, tutorial.batches, tutorial.iterations);
+        std::fflush(stdout);
+    };
+}
+
+void run(const Options& options) {
+    require_positive(options);
+    BenchOptions bench;
+    if (!nn::is_image_model(options.run.model))
+        throw UserError(fmt::format("--model: there is no network '{}'; there are: {}", options.run.model,
+                                    fmt::join(nn::image_model_names(), ", ")));
+    bench.model = *picture_network(options.run);
+    bench.size = options.size;
+    const auto device = open_device(options.run);
+    bench.precisions = trainers_of(options, device->target());
+    KeptPeaks kept(*device, peaks_file());
+    choose_size(options, *device, bench);
+    fmt::print("Model: {}\nBatch size: {}\n", bench.model.name, bench.size.batch);
+    if (!options.compare) fmt::print("Precision: {}\n", bench.precisions.front().pipeline.policy.name);
+    std::fflush(stdout);
+
+    if (!options.from.empty())
+        bench.start = [&](StateBlock& state) { load_weights(bench.model, options.from, state); };
+    if (!options.save.empty())
+        bench.finish = [&](const StateBlock& state) { save_weights(bench.model, state, options.save); };
+    ProgressLine progress(options.run.quiet);
+    bench.share_of_peak = [&](double rate) { return kept.share_of_fastest(rate); };
+    bench.progress = [&](const std::string& what) { progress.show(what); };
+    bench.line = [&](const std::string& precision, const std::string& line) {
+        progress.clear();
+        fmt::print("{}{}\n", options.compare ? fmt::format("{:<6}", precision) : "", line);
+        std::fflush(stdout);
+    };
+    const BenchReport report =
+        run_bench(*device, SyntheticImages(options.run.pictures, options.run.seed), bench);
+    progress.clear();
+    fmt::print("\n{}", bench_table(report));
+    write_output(options.run.json, bench_json(report));
+}
+
+void add_network_options(CLI::App& command, Options& options) {
+    command
+        .add_option("--model", options.run.model,
+                    fmt::format("One of {}", fmt::join(nn::image_model_names(), ", ")))
+        ->capture_default_str();
+    add_picture_options(command, options.run.pictures);
+}
+
+void add_precision_options(CLI::App& command, Options& options) {
+    command.add_flag("--mixed-prec", options.mixed_precision, "FP16 with a loss scale");
+    command.add_flag("--disable-tf32", options.disable_tf32,
+                     "Multiply in FP32, not in TF32, what is not FP16");
+    command.add_option("--policy", options.run.policy,
+                       fmt::format("Formats to compute in, in place of these two: {} (default: tf32)",
+                                   fmt::join(policy_names(), ", ")));
+    command.add_flag("--compare", options.compare,
+                     "All precisions in turns on one state, as the tutorial's table");
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app) {
+    const auto options = std::make_shared<Options>();
+    options->run.model = "ResNet50";
+    CLI::App* command = app.add_subcommand(
+        "bench", "Train a network for pictures on synthetic data, as the mixed-precision tutorial does");
+    add_network_options(*command, *options);
+    CLI::Option* batch = command->add_option("--batch-size", options->size.batch, "Images of a batch");
+    batch->default_str("16, or fewer where the memory is short");
+    command
+        ->add_option("--num-warmup-batches", options->size.warmup_batches,
+                     "Batches before the clock runs, whose losses are printed")
+        ->capture_default_str();
+    CLI::Option* batches =
+        command->add_option("--num-batches-per-iter", options->size.batches, "Batches of an iteration");
+    CLI::Option* iterations = command->add_option("--num-iters", options->size.iterations, "Iterations");
+    for (CLI::Option* option : {batches, iterations})
+        option->default_str("10, or fewer, so that all takes about five minutes");
+    add_precision_options(*command, *options);
+    command
+        ->add_option("--from", options->from,
+                     "Begin with weights of torchvision's state dict, a safetensors file (default: drawn)")
+        ->type_name("FILE");
+    add_output_file(*command, "--save", options->save, "Write the weights at the end as such a file");
+    add_passes_option(*command, options->run);
+    add_machine_options(*command, options->run);
+    add_seed_option(*command, options->run, "Of weights, images and classes");
+    command->add_flag("--quiet", options->run.quiet, "Print no progress");
+    command->callback([options, batch, batches, iterations] {
+        options->chooses_batch = batch->count() == 0;
+        options->free = {.batches = batches->count() == 0, .iterations = iterations->count() == 0};
+        run(*options);
+    });
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,24 @@
+#include "cli/training_data.h"
+
+#include "mantissa/data/synthetic_images.h"
+#include "mantissa/data/text_windows.h"
+
+namespace mantissa::cli {
+
+TrainingData open_training_data(const RunOptions& options, const nn::Model& model, std::int64_t batch,
+                                CorpusOptions::Untokenized untokenized) {
+    TrainingData data;
+    if (nn::is_image_model(options.model)) {
+        data.batches = std::make_unique<SyntheticImages>(options.pictures, options.seed);
+        data.description = data.batches->description();
+        return data;
+    }
+    data.corpus = std::make_unique<Corpus>(open_corpus(options, untokenized));
+    data.description = data.corpus->description;
+    const TokenStream& stream = data.corpus->stream;
+    data.batches = std::make_unique<TextWindows>(stream, stream.all(), model.units_per_example,
+                                                 BatchOptions{.batch = batch});
+    return data;
+}
+
+}  // namespace mantissa::cli

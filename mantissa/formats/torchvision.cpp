@@ -1,0 +1,23 @@
+#include "mantissa/formats/torchvision.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+StoredWeight stored_there(const TensorSpec& parameter) {
+    if (parameter.shape.size() == 4) return {parameter.name, {.axes = {3, 2, 0, 1}}};
+    if (parameter.name != "classifier.0.weight" || parameter.shape.size() != 2) return {parameter.name, {}};
+    const std::int64_t channels = parameter.shape[1] / (vgg_pixels * vgg_pixels);
+    return {parameter.name,
+            {.axes = {0, 3, 1, 2}, .seen_as = {parameter.shape[0], vgg_pixels, vgg_pixels, channels}}};
+}
+
+bool is_count(std::string_view name) { return name.ends_with(".num_batches_tracked"); }
+
+}  // namespace
+
+WeightFiles torchvision_files(const std::string& network) {
+    return {.kind = "a state dict of torchvision's " + network, .stored = stored_there, .ignored = is_count};
+}
+
+}  // namespace mantissa

@@ -1,0 +1,101 @@
+#include "mantissa/nn/image_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "mantissa/base/error.h"
+#include "mantissa/formats/torchvision.h"
+#include "mantissa/nn/models/densenet.h"
+#include "mantissa/nn/models/resnet.h"
+#include "mantissa/nn/models/vgg.h"
+
+namespace mantissa::inline v0::nn {
+
+namespace {
+
+/// The stages of each network halve an image five times.
+constexpr std::int64_t smallest_image = 32;
+/// Far beyond what fits a memory, and few enough that elements can be counted.
+constexpr std::int64_t largest_image = 16384, most_channels = 16384, most_classes = 1 << 24;
+
+struct Family {
+    const char* name;
+    ImageModel (*make)(const ImageSizes&);
+};
+
+constexpr Family families[] = {
+    {"ResNet50", [](const ImageSizes& sizes) { return resnet_model({.sizes = sizes}); }},
+    {"ResNet50v1.5",
+     [](const ImageSizes& sizes) {
+         return resnet_model({.name = "ResNet50v1.5", .version = ResNetVersion::v1_5, .sizes = sizes});
+     }},
+    {"VGG19", [](const ImageSizes& sizes) { return vgg_model({.sizes = sizes}); }},
+    {"DenseNet121", [](const ImageSizes& sizes) { return densenet_model({.sizes = sizes}); }}};
+
+bool is_same_word(std::string_view a, std::string_view b) {
+    return std::ranges::equal(a, b, [](char x, char y) {
+        return std::tolower(static_cast<unsigned char>(x)) == std::tolower(static_cast<unsigned char>(y));
+    });
+}
+
+const Family* find_family(std::string_view name) {
+    for (const Family& family : families)
+        if (is_same_word(family.name, name)) return &family;
+    return nullptr;
+}
+
+}  // namespace
+
+void validate(const ImageSizes& sizes, std::string_view model) {
+    const auto require = [&](const char* what, std::int64_t least, std::int64_t most, std::int64_t got) {
+        if (got < least || got > most)
+            throw UserError(fmt::format("{}: {} must be {} or more, and at most {}, got {}", model, what,
+                                        least, most, got));
+    };
+    require("the classes", 2, most_classes, sizes.classes);
+    require("the image size", smallest_image, largest_image, sizes.image);
+    require("the width", 2, most_channels, sizes.width);
+    if (sizes.width % 2 != 0)
+        throw UserError(fmt::format("{}: the width must be even, got {}", model, sizes.width));
+}
+
+ImageModel make_image_model(std::string name, const ImageSizes& sizes, Configuration configuration,
+                            std::function<Tensor(Tensor images, const Mode& mode)> logits) {
+    validate(sizes, name);
+    ImageModel made{.sizes = sizes};
+    made.logits = std::move(logits);
+    Model& model = made.model;
+    model.name = std::move(name);
+    model.unit = "images";
+    model.inputs = {{"images", DType::f32, {sizes.image, sizes.image, 3}}, {"targets", DType::i32, {}}};
+    model.loss = [logits = made.logits](Graph& graph, std::span<const Tensor> inputs, const Mode& mode) {
+        const Tensor scores = logits(inputs[0], mode);
+        const OriginScope scope(graph, "loss");
+        return cross_entropy(scores, inputs[1]);
+    };
+    model.configuration = {{"classes", sizes.classes}, {"image_size", sizes.image}, {"width", sizes.width}};
+    for (Setting& setting : configuration) model.configuration.push_back(std::move(setting));
+    model.files = torchvision_files(model.name);
+    return made;
+}
+
+std::vector<std::string> image_model_names() {
+    std::vector<std::string> names;
+    for (const Family& family : families) names.emplace_back(family.name);
+    return names;
+}
+
+bool is_image_model(std::string_view name) { return find_family(name) != nullptr; }
+
+ImageModel image_model(std::string_view name, const ImageSizes& sizes) {
+    const Family* family = find_family(name);
+    if (!family)
+        throw UserError(fmt::format("there is no network '{}'; there are: {}", name,
+                                    fmt::join(image_model_names(), ", ")));
+    return family->make(sizes);
+}
+
+}  // namespace mantissa::nn

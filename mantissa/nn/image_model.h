@@ -1,0 +1,52 @@
+// Networks that say what is on a picture, as values, by name.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/nn/model.h"
+
+namespace mantissa::inline v0::nn {
+
+/// What the networks have in common; as published unless said otherwise.
+struct ImageSizes {
+    std::int64_t classes = 1000;
+    std::int64_t image = 224;  // H = W
+    /// Channels of the first convolution. All other layers' are in proportion.
+    std::int64_t width = 64;
+
+    bool operator==(const ImageSizes&) const = default;
+};
+
+/// Throws UserError, naming the model, for less than two classes, an image smaller than 32 pixels, a width
+/// that is odd or less than 2, and for sizes far beyond any memory.
+void validate(const ImageSizes& sizes, std::string_view model);
+
+struct ImageModel {
+    ImageSizes sizes;
+    /// In training: inputs `images` f32 [H, W, 3] and `targets` i32 [], the class; its loss is the
+    /// cross-entropy.
+    Model model = {};
+    /// images [B, H, W, 3] -> [B, classes].
+    std::function<Tensor(Tensor images, const Mode& mode)> logits = {};
+};
+
+/// The model of a network whose logits are known. `configuration`: what else must be equal to resume.
+ImageModel make_image_model(std::string name, const ImageSizes& sizes, Configuration configuration,
+                            std::function<Tensor(Tensor images, const Mode& mode)> logits);
+
+/// ResNet50, ResNet50v1.5, VGG19, DenseNet121.
+std::vector<std::string> image_model_names();
+
+/// Whether the name is one of them, whatever the case of its letters.
+bool is_image_model(std::string_view name);
+
+/// The network of that name. Throws UserError, naming those there are, for another name, and as validate
+/// does.
+ImageModel image_model(std::string_view name, const ImageSizes& sizes = {});
+
+}  // namespace mantissa::nn

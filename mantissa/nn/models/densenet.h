@@ -1,0 +1,32 @@
+// DenseNet: each layer reads what all layers of its block before it made. Huang, Liu, van der Maaten,
+// Weinberger, "Densely connected convolutional networks", 2016; bottleneck layers, and transitions that halve
+// the channels (DenseNet-BC), as Keras and torchvision have them. The growth rate is half the width.
+//
+// Parameters of 1,000 classes: 7,978,856. Keras counts 8,062,504, with the 83,648 running means and variances
+// of its 121 batch norms.
+//
+// Parameters carry torchvision's names: features.conv0.weight, features.norm0.weight,
+// features.denseblock1.denselayer1.norm1.weight, features.transition1.conv.weight, classifier.weight...
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "mantissa/nn/image_model.h"
+
+namespace mantissa::inline v0::nn {
+
+struct DenseNetConfig {
+    std::string name = "DenseNet121";
+    std::array<std::int64_t, 4> layers = {6, 12, 24, 16};  ///< of each block; 1 or more
+    ImageSizes sizes = {};
+};
+
+/// Throws UserError, naming the model, for sizes that make none.
+ImageModel densenet_model(const DenseNetConfig& config);
+
+/// images [B, H, W, 3] -> [B, classes].
+Tensor densenet_logits(const DenseNetConfig& config, Tensor images, const Mode& mode = {});
+
+}  // namespace mantissa::nn

@@ -1,0 +1,36 @@
+// Residual networks of bottleneck blocks. He, Zhang, Ren, Sun, "Deep residual learning for image
+// recognition", 2015; identity or projection shortcuts, option B.
+//
+// v1 as Keras has it (its ResNet50): a block's first 1x1 convolution has the stride, convolutions have
+// biases. v1.5 as torchvision has it (its resnet50): the 3x3 convolution has the stride, convolutions have
+// none. Parameters of 1,000 classes: v1 25,583,592, v1.5 25,557,032. Keras counts 25,636,712 of v1, with the
+// 53,120 running means and variances of its 53 batch norms.
+//
+// Parameters carry torchvision's names: conv1.weight, bn1.weight, layer1.0.conv1.weight,
+// layer1.0.downsample.0.weight, fc.weight...
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "mantissa/nn/image_model.h"
+
+namespace mantissa::inline v0::nn {
+
+enum class ResNetVersion : std::uint8_t { v1, v1_5 };
+
+struct ResNetConfig {
+    std::string name = "ResNet50";
+    ResNetVersion version = ResNetVersion::v1;
+    std::array<std::int64_t, 4> blocks = {3, 4, 6, 3};  ///< of each stage; 1 or more
+    ImageSizes sizes = {};
+};
+
+/// Throws UserError, naming the model, for sizes that make none.
+ImageModel resnet_model(const ResNetConfig& config);
+
+/// images [B, H, W, 3] -> [B, classes].
+Tensor resnet_logits(const ResNetConfig& config, Tensor images, const Mode& mode = {});
+
+}  // namespace mantissa::nn

@@ -1,0 +1,198 @@
+#include "mantissa/report/bench.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <numeric>
+#include <optional>
+
+#include "mantissa/base/clock.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/system_memory.h"
+#include "mantissa/report/step_estimate.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+/// One precision while the benchmark runs.
+struct RunningPrecision {
+    std::string name;
+    Trainer trainer;
+    BenchResult result;
+    double last_seconds = 0;  ///< of its last step
+};
+
+double mean_of(const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+/// 1.96 standard deviations of all values, not of a sample of more, as the tutorial's script has it.
+double interval_of(const std::vector<double>& values) {
+    const double mean = mean_of(values);
+    double squares = 0;
+    for (const double value : values) squares += (value - mean) * (value - mean);
+    return 1.96 * std::sqrt(squares / static_cast<double>(values.size()));
+}
+
+void require_positive(const char* option, std::int64_t value) {
+    if (value < 1) throw UserError(fmt::format("{} must be 1 or more, got {}", option, value));
+}
+
+class Bench {
+  public:
+    Bench(Device& device, const BatchSource& batches, const BenchOptions& options)
+        : device_(device),
+          options_(options),
+          size_(options.size),
+          buffer_(options.model, options.size.batch),
+          batches_(batches) {}
+
+    BenchReport run() {
+        allocate();
+        batch_ = buffer_.fill(batches_, 0);  // once the step is known to fit the memory
+        const Stopwatch watch;
+        for (RunningPrecision& running : running_) warm_up(running);
+        settle_size(options_.most_seconds - watch.seconds());
+        for (std::int64_t i = 0; i < size_.iterations; ++i)
+            for (RunningPrecision& running : running_) iterate(running, i);
+        if (options_.finish) options_.finish(*memory_->state);
+        return report();
+    }
+
+  private:
+    void say(const std::string& what) const {
+        if (options_.progress) options_.progress(what);
+    }
+
+    void line(const RunningPrecision& running, const std::string& text) const {
+        if (options_.line) options_.line(running.name, text);
+    }
+
+    void allocate() {
+        std::deque<TrainingPlan> plans;
+        std::vector<const TrainingPlan*> pointers;
+        for (TrainerOptions trainer : options_.precisions) {
+            say(trainer.pipeline.policy.name + ": building");
+            trainer.batch = size_.batch;
+            plans.emplace_back(device_, options_.model, std::move(trainer));
+            pointers.push_back(&plans.back());
+        }
+        memory_ = allocate_training_memory(pointers);
+        for (TrainingPlan& plan : plans) {
+            BenchResult result{.precision = plan.options().pipeline.policy.name};
+            result.peak_bytes = plan.memory().total();
+            result.build_milliseconds = plan.build_milliseconds();
+            result.kernels = contraction_kernels(plan.step());
+            running_.push_back({result.precision, Trainer(std::move(plan), memory_), std::move(result)});
+        }
+    }
+
+    float step(RunningPrecision& running) {
+        const StepResult result = running.trainer.step(*batch_, options_.learning_rate);
+        running.last_seconds = result.seconds;
+        if (!std::isfinite(result.loss))
+            throw UserError(fmt::format("{}: the loss of batch {} is not finite", running.name,
+                                        running.trainer.steps_done()));
+        return result.loss;
+    }
+
+    /// Each precision alone from the seed, so that their losses can be compared.
+    void warm_up(RunningPrecision& running) {
+        memory_->state->initialize(running.trainer.plan().options().seed);
+        if (options_.start) options_.start(*memory_->state);
+        for (std::int64_t i = 0; i < size_.warmup_batches; ++i) {
+            say(fmt::format("{}: warm-up, batch {} of {}", running.name, i + 1, size_.warmup_batches));
+            running.result.losses.push_back(static_cast<double>(step(running)));
+            line(running, fmt::format("loss: {:.4f}", running.result.losses.back()));
+        }
+    }
+
+    void settle_size(double seconds_left) {
+        if (!options_.free.batches && !options_.free.iterations) return;
+        double batch_seconds = 0;
+        for (const RunningPrecision& running : running_) batch_seconds += running.last_seconds;
+        size_ = affordable_size(size_, options_.free, batch_seconds, seconds_left);
+        if (options_.settled)
+            options_.settled(size_, batch_seconds * static_cast<double>(size_.iterations * size_.batches));
+    }
+
+    void iterate(RunningPrecision& running, std::int64_t index) {
+        say(fmt::format("{}: iteration {} of {}", running.name, index + 1, size_.iterations));
+        const Stopwatch watch;
+        for (std::int64_t i = 0; i < size_.batches; ++i) step(running);
+        const double images = static_cast<double>(size_.batch * size_.batches);
+        running.result.rates.push_back(images / watch.seconds());
+        line(running, fmt::format("Iter #{}: {:.1f} img/sec", index, running.result.rates.back()));
+    }
+
+    BenchReport report() {
+        const TrainingPlan& first = running_.front().trainer.plan();
+        BenchReport report{.target = device_.target(),
+                           .model = reported(first.model(), first.facts(), size_.batch),
+                           .optimizer = first.options().optimizer.name,
+                           .size = size_,
+                           .results = {}};
+        for (RunningPrecision& running : running_) {
+            BenchResult& result = running.result;
+            const TrainingPlan& plan = running.trainer.plan();
+            result.rate = mean_of(result.rates);
+            result.interval = interval_of(result.rates);
+            result.speedup = result.rate / running_.front().result.rate;
+            if (options_.share_of_peak)
+                result.mfu = options_.share_of_peak(plan.facts().flops_per_example * result.rate);
+            result.skipped_steps = running.trainer.loss_scale().skipped;
+            line(running, fmt::format("Img/sec: {:.1f} +-{:.1f}", result.rate, result.interval));
+            report.results.push_back(std::move(result));
+        }
+        return report;
+    }
+
+    Device& device_;
+    const BenchOptions& options_;
+    BenchSize size_;  // less of the options' once the warm-up is over
+    BatchBuffer buffer_;
+    const BatchSource& batches_;
+    std::optional<Batch> batch_;  // the same in every step, as the tutorial's
+    std::shared_ptr<TrainingMemory> memory_;
+    std::deque<RunningPrecision> running_;  // a deque: trainers stay where they are
+};
+
+}  // namespace
+
+BenchReport run_bench(Device& device, const BatchSource& batches, const BenchOptions& options) {
+    if (options.precisions.empty()) throw UserError("no precision was asked for");
+    require_positive("--batch-size", options.size.batch);
+    require_positive("--num-warmup-batches", options.size.warmup_batches);
+    require_positive("--num-batches-per-iter", options.size.batches);
+    require_positive("--num-iters", options.size.iterations);
+    return Bench(device, batches, options).run();
+}
+
+std::int64_t fitting_batch(Device& device, const BenchOptions& options) {
+    const auto fits = [&](std::int64_t batch) {
+        return std::ranges::all_of(options.precisions, [&](TrainerOptions trainer) {
+            trainer.batch = batch;
+            const TrainingPlan plan(device, options.model, std::move(trainer));
+            return plan.memory().total() <= available_memory();
+        });
+    };
+    std::int64_t batch = 16;
+    while (batch > 1 && !fits(batch)) batch /= 2;
+    return batch;
+}
+
+BenchSize affordable_size(BenchSize size, const FreeBenchSize& free, double batch_seconds, double seconds) {
+    constexpr std::int64_t fewest_iterations = 3;
+    const double most = static_cast<double>(size.iterations * size.batches);
+    const auto affordable = static_cast<std::int64_t>(std::clamp(seconds / batch_seconds, 0.0, most));
+    if (free.batches) size.batches = std::clamp<std::int64_t>(affordable / size.iterations, 1, size.batches);
+    if (free.iterations)
+        size.iterations = std::clamp(affordable / size.batches, std::min(fewest_iterations, size.iterations),
+                                     size.iterations);
+    return size;
+}
+
+}  // namespace mantissa

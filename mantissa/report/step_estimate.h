@@ -1,0 +1,17 @@
+// About how long a training step takes, from its plan and the machine's peaks: to choose sizes by, not to
+// report.
+#pragma once
+
+#include "mantissa/report/unit_peak.h"
+#include "mantissa/train/training_plan.h"
+
+namespace mantissa::inline v0 {
+
+/// Products at half of their unit's peak, and each byte that the step holds moved twelve times, as records of
+/// several machines have it within a factor of 1.5. Without a peak of copying the bytes cost nothing.
+double estimated_seconds(const TrainingPlan& plan, const Peaks& peaks, const Target& target);
+
+/// The kernels of the step's contractions, each once: matrix multiplies and convolutions.
+std::vector<std::string> contraction_kernels(const Plan& plan);
+
+}  // namespace mantissa

@@ -1,0 +1,243 @@
+// The networks for pictures against PyTorch: logits, loss, every gradient, running statistics and 20 steps of
+// SGD with momentum, as bench/peers/networks_fixture.py computes them in FP64. This oracle shares nothing
+// with the op table. The small networks have all layers of their originals; the originals themselves are
+// compared where the script was run with --full.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/formats/safetensors.h"
+#include "mantissa/nn/models/densenet.h"
+#include "mantissa/nn/models/resnet.h"
+#include "mantissa/nn/models/vgg.h"
+#include "mantissa/train/sgd.h"
+#include "mantissa/train/state_tensors.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t batch = 2;
+
+/// What PyTorch computed of one network.
+class Fixture {
+  public:
+    explicit Fixture(const fs::path& path) : file_(path) {}
+
+    double number(const char* name) const { return std::stod(file_.metadata().at(name)); }
+    std::int64_t size(const char* name) const { return std::stoll(file_.metadata().at(name)); }
+
+    nn::ImageModel model() const {
+        const nn::ImageSizes sizes{
+            .classes = size("classes"), .image = size("image"), .width = size("width")};
+        const std::string name = file_.metadata().at("network");
+        if (name == "VGG19") return nn::vgg_model({.hidden = size("hidden"), .sizes = sizes});
+        return nn::image_model(name, sizes);
+    }
+
+    template <class T>
+    std::vector<T> values(const std::string& name) const {
+        const TensorView view = file_.view(name);
+        std::vector<T> values(byte_count(view.dtype, view.shape) / sizeof(T));
+        std::memcpy(values.data(), view.data, values.size() * sizeof(T));
+        return values;
+    }
+
+    /// The tensors of these names behind a prefix, as the model has them: through the rules of its files.
+    std::map<std::string, std::vector<float>> weights(const std::string& prefix,
+                                                      const std::vector<TensorSpec>& specs,
+                                                      const nn::Model& model) const {
+        std::vector<TensorView> views;
+        for (const TensorSpec& spec : specs) {
+            views.push_back(file_.view(prefix + spec.name));
+            views.back().name = spec.name;
+        }
+        std::map<std::string, std::vector<float>> values;
+        read_weights(views, specs, model.files, file_.path().string(),
+                     [&](const TensorSpec& spec, std::span<const std::byte> bytes) {
+                         std::vector<float>& to = values[spec.name];
+                         to.resize(bytes.size() / sizeof(float));
+                         std::memcpy(to.data(), bytes.data(), bytes.size());
+                     });
+        return values;
+    }
+
+  private:
+    SafetensorsFile file_;
+};
+
+bool is_parameter(const State& state) { return state.kind == State::Kind::parameter; }
+
+void load(StateBlock& state, const Fixture& fixture, const nn::Model& model) {
+    for (const auto& [name, values] : fixture.weights("", specs_of(state, is_weight), model))
+        state.write(name, std::as_bytes(std::span(values)));
+}
+
+float largest_of(const std::vector<float>& values) {
+    float largest = 0;
+    for (const float value : values) largest = std::max(largest, std::abs(value));
+    return largest;
+}
+
+/// The largest difference of a state's tensor as a share of the expected tensor's largest element, or of a
+/// thousandth of the largest of all: a gradient that is zero but for rounding has no size of its own.
+struct Distance {
+    double share = 0;
+    std::string where = {};
+};
+Distance distance_of(const std::map<std::string, std::vector<float>>& expected,
+                     const std::function<std::vector<float>(const std::string&)>& got) {
+    float floor = 0;
+    for (const auto& [name, values] : expected) floor = std::max(floor, largest_of(values) / 1000);
+    Distance worst;
+    for (const auto& [name, values] : expected) {
+        const std::vector<float> ours = got(name);
+        EXPECT_EQ(ours.size(), values.size()) << name;
+        const double size = static_cast<double>(std::max(largest_of(values), floor));
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const double share =
+                std::abs(static_cast<double>(ours[i]) - static_cast<double>(values[i])) / size;
+            if (!(share <= worst.share)) worst = {std::isnan(share) ? INFINITY : share, name};
+        }
+    }
+    return worst;
+}
+
+/// How far a run is from the fixture's.
+struct Distances {
+    double first_loss = 0, losses = 0;
+    Distance gradients = {}, after = {};
+};
+
+Distances train(const Fixture& fixture, const std::string& policy, double rate_factor = 1) {
+    const auto device = make_cpu_device({.threads = 2});
+    const nn::Model model = fixture.model().model;
+    TrainerOptions options;
+    options.optimizer = sgd({.momentum = fixture.number("momentum")});
+    options.batch = batch;
+    options.pipeline = all_passes(*device, find_policy(policy));
+    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    Trainer trainer(*device, model, options);
+    StateBlock& state = trainer.state();
+    state.initialize(1);
+    load(state, fixture, model);
+    const auto images = fixture.values<float>("images");
+    const auto targets = fixture.values<std::int32_t>("targets");
+    Distances distances;
+    for (const double expected : fixture.values<double>("losses")) {
+        const bool is_first = trainer.steps_done() == 0;
+        const StepResult result =
+            trainer.step({images, targets}, rate_factor * fixture.number("learning_rate"));
+        // A loss scale may come down first.
+        EXPECT_TRUE(result.applied || policy == "fp16");
+        const double difference = std::abs(static_cast<double>(result.loss) - expected);
+        distances.losses = std::max(distances.losses, difference / expected);
+        if (!is_first) continue;
+        distances.first_loss = difference;
+        // Momentum begins as the gradient itself.
+        distances.gradients =
+            distance_of(fixture.weights("grad.", specs_of(state, is_parameter), model),
+                        [&](const std::string& name) { return state.read_f32("sgd.momentum." + name); });
+    }
+    distances.after = distance_of(fixture.weights("after.", specs_of(state, is_weight), model),
+                                  [&](const std::string& name) { return state.read_f32(name); });
+    return distances;
+}
+
+/// A correct engine may be four times as far from FP64 as PyTorch's own FP32 is, since it adds in another
+/// order.
+double allowed(const Fixture& fixture, const char* what) { return std::max(1e-5, 4 * fixture.number(what)); }
+
+void expect_as_pytorch(const Fixture& fixture) {
+    const Distances distances = train(fixture, "fp32");
+    EXPECT_LE(distances.losses, allowed(fixture, "fp32.losses"));
+    EXPECT_LE(distances.gradients.share, allowed(fixture, "fp32.grad.")) << distances.gradients.where;
+    EXPECT_LE(distances.after.share, allowed(fixture, "fp32.after.")) << distances.after.where;
+}
+
+/// Logits of the training pass, by the forward graph alone.
+double logits_distance(const Fixture& fixture) {
+    const auto device = make_cpu_device({.threads = 2});
+    const nn::ImageModel model = fixture.model();
+    const std::int64_t image = model.sizes.image;
+    const auto trace = [&](Graph& graph) {
+        const Tensor images(graph, graph.add_input("images", {DType::f32, {batch, image, image, 3}}));
+        return model.logits(images, nn::Mode::training(graph));
+    };
+    const Plan plan(build_evaluation(trace, pipeline_on(*device, {}), "logits").graph, *device);
+    StateBlock state(*device, plan.graph().states());
+    load(state, fixture, model.model);
+    const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
+    std::memset(arena->data(), 0xff, arena->size());  // NaN: what is read unwritten shows
+    Execution execution(plan, state, *arena);
+    const auto pixels = fixture.values<float>("images");
+    execution.set_input("images", std::span<const float>(pixels));
+    execution.run();
+    const std::vector<std::byte> bytes = execution.read_result("logits");
+    std::vector<float> logits(bytes.size() / sizeof(float));
+    std::memcpy(logits.data(), bytes.data(), bytes.size());
+    return distance_of({{"logits", fixture.values<float>("logits")}},
+                       [&](const std::string&) { return logits; })
+        .share;
+}
+
+constexpr const char* names[] = {"resnet50", "resnet50v1.5", "vgg19", "densenet121"};
+
+Fixture small(const std::string& name) {
+    return Fixture(fs::path(MANTISSA_SOURCE_DIR "/tests/fixtures") / (name + ".safetensors"));
+}
+
+TEST(NetworksAgainstPyTorch, Logits) {
+    for (const char* name : names) {
+        const Fixture fixture = small(name);
+        EXPECT_LE(logits_distance(fixture), allowed(fixture, "fp32.logits")) << name;
+    }
+}
+
+TEST(NetworksAgainstPyTorch, LossesGradientsStatisticsAndTwentySteps) {
+    for (const char* name : names) {
+        SCOPED_TRACE(name);
+        expect_as_pytorch(small(name));
+    }
+}
+
+TEST(NetworksAgainstPyTorch, ALearningRateOffByOnePercentIsCaught) {
+    for (const char* name : names) {
+        const Fixture fixture = small(name);
+        EXPECT_GT(train(fixture, "fp32", 1.01).losses, allowed(fixture, "fp32.losses")) << name;
+    }
+}
+
+/// Shorter formats, with the losses of the first steps within their class.
+TEST(NetworksAgainstPyTorch, LossesOfEachPolicy) {
+    const std::map<std::string, double> classes = {{"tf32", 5e-3}, {"fp16", 5e-3}, {"bf16", 2e-2}};
+    for (const char* name : names)
+        for (const auto& [policy, tolerance] : classes) {
+            const Fixture fixture = small(name);
+            EXPECT_LE(train(fixture, policy).first_loss, tolerance) << name << " " << policy;
+        }
+}
+
+TEST(NetworksAgainstPyTorchSlow, OfTheirOwnSizes) {
+    const fs::path folder = fs::path(MANTISSA_BINARY_DIR) / "peers";
+    int compared = 0;
+    for (const char* name : names) {
+        SCOPED_TRACE(name);
+        const fs::path path = folder / (std::string(name) + ".safetensors");
+        if (!fs::exists(path)) continue;
+        const Fixture fixture(path);
+        EXPECT_LE(logits_distance(fixture), allowed(fixture, "fp32.logits"));
+        expect_as_pytorch(fixture);
+        ++compared;
+    }
+    if (compared == 0) GTEST_SKIP() << "run bench/peers/networks_fixture.py --full first";
+}
+
+}  // namespace
+}  // namespace mantissa
