@@ -311,6 +311,8 @@ class LadderRun {
                         .build_milliseconds = plan.build_milliseconds(),
                         .losses = running.losses,
                         .loss_tolerance = running.rung.loss_tolerance,
+                        .policy = plan.options().pipeline.policy.name,
+                        .passes = chosen_passes(plan.options().pipeline),
                         .matmul_kernels = plan.step().kernels_of("matmul"),
                         .attention_kernels = plan.step().kernels_of("attention"),
                         .loss_kernels = plan.step().kernels_of("linear_cross_entropy"),

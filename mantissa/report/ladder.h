@@ -47,7 +47,9 @@ struct RungReport {
     std::int64_t peak_bytes = 0;    ///< planned: state, arena and inputs
     double build_milliseconds = 0;  ///< from tracing to the plan
     std::vector<double> losses = {};
-    double loss_tolerance = 0;  ///< how far they may lie from the first rung's
+    double loss_tolerance = 0;             ///< how far they may lie from the first rung's
+    std::string policy = {};               ///< what it computes in
+    std::vector<std::string> passes = {};  ///< the optional ones that it ran
     std::vector<std::string> matmul_kernels = {};
     std::vector<std::string> attention_kernels = {};  ///< empty where attention runs as its parts
     std::vector<std::string> loss_kernels = {};       ///< empty where the logits exist whole

@@ -1,6 +1,7 @@
 // The ladder on a model with an ugly vocabulary: the rung `nice` pads it, says so, and keeps the losses.
 #include "mantissa/report/ladder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -75,6 +76,28 @@ TEST(Ladder, NicePadsAnUglyVocabularyAndKeepsTheLosses) {
     EXPECT_TRUE(json["rungs"][0]["padded"].empty());
     EXPECT_EQ(json["rungs"][1]["padded"],
               nlohmann::json::parse(R"([{"name": "wte.weight", "rows": 253, "padded_rows": 256}])"));
+}
+
+TEST(Ladder, NamesTheFastestRungAndHowToTrainWithIt) {
+    LadderReport report;
+    report.model.unit = "tokens";
+    for (const double milliseconds : {30.0, 10.0, 20.0}) {
+        RungReport rung;
+        rung.name = fmt::format("rung{}", milliseconds);
+        rung.milliseconds = milliseconds;
+        rung.units_per_second = 1e4 / milliseconds;
+        rung.losses = {1.0};
+        rung.policy = "bf16";
+        if (milliseconds == 10) rung.passes = {"simplify", "fuse"};
+        report.rungs.push_back(rung);
+    }
+    const std::string table = ladder_table(report);
+    EXPECT_TRUE(table.ends_with(
+        "fastest here: rung10, 1,000 tokens/s; to train so: --policy bf16 --passes simplify,fuse\n"))
+        << table;
+    const auto json = nlohmann::json::parse(ladder_json(report));
+    EXPECT_EQ(json["fastest"]["rung"], "rung10");
+    EXPECT_EQ(json["fastest"]["passes"].size(), 2u);
 }
 
 /// The table of a ladder of one rung beside peaks that are known before it.
