@@ -320,6 +320,8 @@ class LadderRun {
                         .build_milliseconds = plan.build_milliseconds(),
                         .losses = running.losses,
                         .loss_tolerance = judges_losses() ? running.rung.loss_tolerance : INFINITY,
+                        .policy = plan.options().pipeline.policy.name,
+                        .passes = chosen_passes(plan.options().pipeline),
                         .matmul_kernels = plan.step().kernels_of("matmul"),
                         .attention_kernels = plan.step().kernels_of("attention"),
                         .loss_kernels = plan.step().kernels_of("linear_cross_entropy"),

@@ -49,6 +49,8 @@ struct RungReport {
     std::vector<double> losses = {};
     /// How far they may lie from the first rung's; infinite where batch norms amplify every rounding.
     double loss_tolerance = 0;
+    std::string policy = {};               ///< what it computes in
+    std::vector<std::string> passes = {};  ///< the optional ones that it ran
     std::vector<std::string> matmul_kernels = {};
     std::vector<std::string> attention_kernels = {};  ///< empty where attention runs as its parts
     std::vector<std::string> loss_kernels = {};       ///< empty where the logits exist whole

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -51,6 +52,19 @@ std::string loss_line(const RungReport& rung) {
     return line + "\n";
 }
 
+/// The rung that takes the least time; there is one.
+const RungReport& fastest_of(const LadderReport& report) {
+    return *std::ranges::min_element(report.rungs, {}, &RungReport::milliseconds);
+}
+
+/// What to type for its speed.
+std::string fastest_line(const LadderReport& report) {
+    const RungReport& rung = fastest_of(report);
+    return fmt::format("fastest here: {}, {} {}/s; to train so: --policy {} --passes {}\n", rung.name,
+                       grouped(rung.units_per_second), report.model.unit, rung.policy,
+                       rung.passes.empty() ? "none" : fmt::format("{}", fmt::join(rung.passes, ",")));
+}
+
 }  // namespace
 
 std::string ladder_table(const LadderReport& report) {
@@ -98,6 +112,7 @@ std::string ladder_table(const LadderReport& report) {
                                   : fmt::format(" + {:.1f} to measure the peak of copying, which training "
                                                 "does not need",
                                                 megabytes(report.scratch_bytes)));
+    if (!report.rungs.empty()) text += fastest_line(report);
     return text;
 }
 
@@ -141,6 +156,10 @@ std::string ladder_json(const LadderReport& report) {
                                    {"attention", rung.attention_kernels},
                                    {"linear_cross_entropy", rung.loss_kernels}}},
                                  {"padded", padding_json(rung)}});
+    if (!report.rungs.empty()) {
+        const RungReport& fastest = fastest_of(report);
+        json["fastest"] = {{"rung", fastest.name}, {"policy", fastest.policy}, {"passes", fastest.passes}};
+    }
     json["skipped"] = nlohmann::ordered_json::array();
     for (const SkippedRung& rung : report.skipped)
         json["skipped"].push_back({{"name", rung.name}, {"reason", rung.reason}});

@@ -120,7 +120,7 @@ TEST(Gradients, TiesAreSharedAsWritten) {
 }
 
 TEST(Gradients, OfGradientCompositesEqualTheMachinesOwn) {
-    // The one gradient composite written by hand: the same as differentiating softmax's definition.
+    // Those written by hand: the same as differentiating the definitions.
     Graph graph;
     const Tensor x(graph, graph.add_input("x", {DType::f32, {4, 9}})),
         dy(graph, graph.add_input("dy", {DType::f32, {4, 9}}));
@@ -131,6 +131,29 @@ TEST(Gradients, OfGradientCompositesEqualTheMachinesOwn) {
                                    {"dy", testing::values_of(testing::f32({4, 9}), 2)}});
     for (std::size_t i = 0; i < 36; ++i)
         EXPECT_NEAR(run[by_hand.value()].values[i], run[by_machine.value()].values[i], 1e-15);
+}
+
+TEST(Gradients, OfBatchNormEqualTheMachinesOwn) {
+    Graph graph;
+    const auto input = [&](const char* name, Shape shape) {
+        return Tensor(graph, graph.add_input(name, {DType::f32, std::move(shape)}));
+    };
+    const Tensor x = input("x", {3, 2, 4, 5}), dy = input("dy", {3, 2, 4, 5}), gamma = input("gamma", {5});
+    const Attributes epsilon{{"epsilon", 1e-5}};
+    const Tensor beta = constant(graph, 0.0, DType::f32, {5});
+    const auto y = call(graph, "batch_norm", std::vector{x, gamma, beta}, epsilon);
+    const auto by_hand = call(graph, "batch_norm_grad", std::vector{dy, x, gamma, y[1], y[3]}, epsilon);
+    const auto by_machine = differentiate_definition(
+        {.op = "batch_norm", .inputs = {x, gamma, beta}, .cotangents = {dy, {}, {}, {}}, .saved = {}}, graph,
+        epsilon);
+    const ReferenceRun run(graph, {{"x", testing::values_of(testing::f32(x.shape()), 1)},
+                                   {"dy", testing::values_of(testing::f32(dy.shape()), 2)},
+                                   {"gamma", testing::values_of(testing::f32({5}), 3)}});
+    for (std::size_t operand = 0; operand < 3; ++operand) {
+        const std::vector<double>& machine = run[by_machine[operand].value()].values;
+        for (std::size_t i = 0; i < machine.size(); ++i)
+            EXPECT_NEAR(run[by_hand[operand].value()].values[i], machine[i], 1e-13) << operand << ", " << i;
+    }
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The ladder on a model with an ugly vocabulary: the rung `nice` pads it, says so, and keeps the losses.
 #include "mantissa/report/ladder.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -96,6 +97,28 @@ TEST(Ladder, TakesNetworksForPictures) {
         const auto json = nlohmann::json::parse(ladder_json(report));
         EXPECT_EQ(json["rungs"][1]["loss_tolerance"].is_null(), !judged);
     }
+}
+
+TEST(Ladder, NamesTheFastestRungAndHowToTrainWithIt) {
+    LadderReport report;
+    report.model.unit = "tokens";
+    for (const double milliseconds : {30.0, 10.0, 20.0}) {
+        RungReport rung;
+        rung.name = fmt::format("rung{}", milliseconds);
+        rung.milliseconds = milliseconds;
+        rung.units_per_second = 1e4 / milliseconds;
+        rung.losses = {1.0};
+        rung.policy = "bf16";
+        if (milliseconds == 10) rung.passes = {"simplify", "fuse"};
+        report.rungs.push_back(rung);
+    }
+    const std::string table = ladder_table(report);
+    EXPECT_TRUE(table.ends_with(
+        "fastest here: rung10, 1,000 tokens/s; to train so: --policy bf16 --passes simplify,fuse\n"))
+        << table;
+    const auto json = nlohmann::json::parse(ladder_json(report));
+    EXPECT_EQ(json["fastest"]["rung"], "rung10");
+    EXPECT_EQ(json["fastest"]["passes"].size(), 2u);
 }
 
 /// The table of a ladder of one rung beside peaks that are known before it.

@@ -98,21 +98,20 @@ std::vector<Type> batch_norm_grad_types(const OpCall& call) {
     return {x, call.inputs[2], call.inputs[2]};
 }
 
-/// In FP32 all the way, so that the parts of dx are added before they are rounded. What is differentiated by
-/// are leaves: where layers share a scale, x depends on it by way of an earlier layer, which is not this
-/// operation's path.
+/// Written by hand: made by the machine it would also keep the centered values and the scaled gradient for
+/// its last step, where dy and x, which are there anyway, are enough. That step subtracts x from the mean,
+/// and not the mean from x, so that it makes the difference again instead of waiting for the one that the
+/// sums are of.
 std::vector<Tensor> batch_norm_grad_definition(const DefinitionCall& call) {
-    const Tensor dy = as_f32(call.inputs[0]), x = stop_gradient(as_f32(call.inputs[1])),
-                 gamma = stop_gradient(as_f32(call.inputs[2]));
+    const Tensor dy = as_f32(call.inputs[0]), x = as_f32(call.inputs[1]), gamma = as_f32(call.inputs[2]);
     const Tensor mean = call.inputs[3], reciprocal = call.inputs[4];
-    const Tensor beta = constant(call.graph, 0.0, gamma.dtype(), gamma.shape());  // changes no gradient
-    const std::vector<Tensor> gradients = differentiate_definition({.op = "batch_norm",
-                                                                    .inputs = {x, gamma, beta},
-                                                                    .cotangents = {dy, {}, {}, {}},
-                                                                    .saved = {{1, mean}, {3, reciprocal}}},
-                                                                   call.graph, call.attributes);
+    const std::vector<std::int64_t> axes = all_axes_but_last(x);
+    const double share = 1.0 / static_cast<double>(x.shape().elements() / x.dim(-1));
+    const Tensor dbeta = sum(dy, axes), with_centered = sum(dy * (x - mean), axes);
+    const Tensor slope = with_centered * (reciprocal * reciprocal) * share;
+    const Tensor dx = (dy - dbeta * share + (mean - x) * slope) * (gamma * reciprocal);
     const DType scale = call.inputs[2].dtype();
-    return {cast(gradients[0], call.inputs[1].dtype()), cast(gradients[1], scale), cast(gradients[2], scale)};
+    return {cast(dx, call.inputs[1].dtype()), cast(with_centered * reciprocal, scale), cast(dbeta, scale)};
 }
 
 /// x, gamma, beta, mean, variance -> y.
