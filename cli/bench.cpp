@@ -27,6 +27,7 @@ struct Options {
     RunOptions run;
     BenchSize size;
     std::string from, save;  ///< weights; empty: none
+    std::string html, command;
     bool chooses_batch = true;
     FreeBenchSize free;
     bool mixed_precision = false, disable_tf32 = false, compare = false;
@@ -133,6 +134,7 @@ void run(const Options& options) {
     progress.clear();
     fmt::print("\n{}", bench_table(report));
     write_output(options.run.json, bench_json(report));
+    write_output(options.html, bench_html(report, options.command));
 }
 
 void add_network_options(CLI::App& command, Options& options) {
@@ -156,8 +158,9 @@ void add_precision_options(CLI::App& command, Options& options) {
 
 }  // namespace
 
-void add_bench_command(CLI::App& app) {
+void add_bench_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<Options>();
+    options->command = typed;
     options->run.model = "ResNet50";
     CLI::App* command = app.add_subcommand(
         "bench", "Train a network for pictures on synthetic data, as the mixed-precision tutorial does");
@@ -181,6 +184,8 @@ void add_bench_command(CLI::App& app) {
     add_output_file(*command, "--save", options->save, "Write the weights at the end as such a file");
     add_passes_option(*command, options->run);
     add_machine_options(*command, options->run);
+    add_output_file(*command, "--html", options->html,
+                    "Write it as a page: rates beside the A100's, each iteration");
     add_seed_option(*command, options->run, "Of weights, images and classes");
     command->add_flag("--quiet", options->run.quiet, "Print no progress");
     command->callback([options, batch, batches, iterations] {

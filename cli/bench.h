@@ -1,12 +1,15 @@
 // `mantissa bench`: the mixed-precision tutorial's benchmark of networks for pictures.
 #pragma once
 
+#include <string>
+
 namespace CLI {
 class App;
 }
 
 namespace mantissa::cli {
 
-void add_bench_command(CLI::App& app);
+/// `typed`: the command line, which the page repeats.
+void add_bench_command(CLI::App& app, const std::string& typed);
 
 }  // namespace mantissa::cli

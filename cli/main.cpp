@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_lint_command(app);
     mantissa::cli::add_peaks_command(app);
     mantissa::cli::add_numerics_command(app, typed);
-    mantissa::cli::add_bench_command(app);
+    mantissa::cli::add_bench_command(app, typed);
     mantissa::cli::add_tokenize_command(app);
     refuse_numbers_out_of_range(app);
     try {

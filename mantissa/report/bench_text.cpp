@@ -7,37 +7,19 @@
 #include "mantissa/base/system_memory.h"
 #include "mantissa/base/version.h"
 #include "mantissa/report/bench.h"
+#include "mantissa/report/bench_published.h"
 #include "mantissa/report/quantities.h"
 
 namespace mantissa::inline v0 {
 
 namespace {
 
-/// A row of the tutorial's table: batch 128 at 224 x 224 on one A100.
-struct PublishedRow {
-    std::string_view model, precision;
-    double rate, speedup, loss;
-};
-
-constexpr PublishedRow a100_rows[] = {
-    {"ResNet50", "fp32", 455.9, 1.00, 7.45765},    {"ResNet50", "tf32", 750.6, 1.65, 7.45651},
-    {"ResNet50", "fp16", 1087.6, 2.38, 7.45703},   {"VGG19", "fp32", 212.7, 1.00, 6.90778},
-    {"VGG19", "tf32", 550.3, 2.59, 6.90778},       {"VGG19", "fp16", 1099.8, 5.17, 6.90625},
-    {"DenseNet121", "fp32", 391.9, 1.00, 6.96142}, {"DenseNet121", "tf32", 591.5, 1.51, 6.96145},
-    {"DenseNet121", "fp16", 876.2, 2.24, 6.96094}};
-
-const PublishedRow* published(const std::string& model, const std::string& precision) {
-    for (const PublishedRow& row : a100_rows)
-        if (row.model == model && row.precision == precision) return &row;
-    return nullptr;
-}
-
 std::string row_of(const BenchReport& report, const BenchResult& result) {
     std::string text =
         fmt::format("{:<13} {:<9} {:>8.1f} {:>6.1f} {:>7.2f}x {:>8.4f} {:>6.0f} MB {:>5.1f} %",
                     report.model.name, result.precision, result.rate, result.interval, result.speedup,
                     result.losses.front(), megabytes(result.peak_bytes), 100 * result.mfu);
-    if (const PublishedRow* row = published(report.model.name, result.precision))
+    if (const PublishedBench* row = published_bench(report.model.name, result.precision))
         return text + fmt::format("  | {:>7.1f} {:>7.2f}x {:>9.5f}\n", row->rate, row->speedup, row->loss);
     return text + fmt::format("  | {:>7} {:>8} {:>9}\n", "-", "-", "-");
 }

@@ -117,7 +117,9 @@ std::string losses(const LadderReport& report) {
                         fmt::format("{:.5f}", rung.losses.back()),
                         fmt::format("{:+.5f}", rung.losses[furthest] - first.losses[furthest]),
                         fmt::format("{}", furthest),
-                        fmt::format("{}", std::max(rung.loss_tolerance, first.loss_tolerance))});
+                        std::isinf(rung.loss_tolerance)
+                            ? std::string("not judged")
+                            : fmt::format("{}", std::max(rung.loss_tolerance, first.loss_tolerance))});
         if (r == 0) continue;
         std::vector<double> distance;
         for (std::size_t i = 0; i < rung.losses.size(); ++i)
@@ -126,7 +128,7 @@ std::string losses(const LadderReport& report) {
     }
     std::string text =
         "<h2>Losses</h2>\n<p class='note'>Every rung starts from the same weights and reads the "
-        "same text. Curves that lie on one another are drawn inside one another.</p>\n" +
+        "same batches. Curves that lie on one another are drawn inside one another.</p>\n" +
         html::nested_curves(losses, "loss");
     if (!differences.empty()) text += html::curves(differences, "loss minus that of " + first.name);
     return text + html::table({"rung", "first loss", "last loss", "furthest from " + first.name, "at step",

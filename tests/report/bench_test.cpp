@@ -10,6 +10,7 @@
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/sgd.h"
+#include "tests/support/html_page.h"
 
 namespace mantissa {
 namespace {
@@ -63,6 +64,24 @@ TEST(Bench, RunsWhatWasAskedForAndSaysIt) {
     EXPECT_EQ(json["results"][1]["precision"], "bf16");
     EXPECT_EQ(json["results"][1]["images_per_second"].size(), 3u);
     EXPECT_EQ(json["batch"], 3);
+}
+
+TEST(Bench, ItsPageHasEveryFigureWithItsUnit) {
+    BenchReport report;
+    report.target.name = "A <CPU> & more";
+    report.model = {.name = "ResNet50", .parameters = 25583592, .batch = 16, .examples = "16 images"};
+    BenchResult fp32, bf16;
+    fp32.precision = "fp32", fp32.rate = 5.25, fp32.interval = 0.25;
+    bf16.precision = "bf16", bf16.rate = 12.5, bf16.speedup = 2.381;
+    fp32.rates = {5, 5.5}, bf16.rates = {12, 13};
+    fp32.losses = {7.45}, bf16.losses = {7.46};
+    fp32.peak_bytes = 1'500'000'000;
+    report.results = {fp32, bf16};
+    const std::string page = bench_html(report, "mantissa bench --html 'a<b>'");
+    EXPECT_EQ(fault_of_page(page), "");
+    for (const char* part : {"5.2 img/s, 1.00x", "12.5 img/s, 2.38x", "455.9 img/s, 1.00x", "7.45765",
+                             "7.45000", "1,500", "25,583,592", "A &lt;CPU&gt; &amp; more", "a&lt;b&gt;"})
+        EXPECT_NE(page.find(part), std::string::npos) << part;
 }
 
 TEST(Bench, TheLossOfTheSameBatchFalls) {
