@@ -146,6 +146,8 @@ class Bench {
                            .optimizer = first.options().optimizer.name,
                            .size = size_,
                            .results = {}};
+        for (const State& state : first.step().graph().states())
+            if (state.kind == State::Kind::running) report.statistics += state.type.shape.elements();
         for (RunningPrecision& running : running_) {
             BenchResult& result = running.result;
             const TrainingPlan& plan = running.trainer.plan();

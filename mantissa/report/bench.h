@@ -65,6 +65,7 @@ struct BenchResult {
 struct BenchReport {
     Target target;
     ReportedModel model;
+    std::int64_t statistics = 0;  ///< running means and variances, which Keras counts as parameters
     std::string optimizer;
     BenchSize size;  ///< that was run
     std::vector<BenchResult> results;

@@ -27,9 +27,14 @@ std::string row_of(const BenchReport& report, const BenchResult& result) {
 }  // namespace
 
 std::string bench_table(const BenchReport& report) {
-    std::string text = fmt::format("{}, {} parameters, {} a batch, {}\n", report.model.name,
-                                   grouped(static_cast<double>(report.model.parameters)),
-                                   report.model.examples, report.optimizer);
+    std::string text = fmt::format(
+        "{}, {} parameters{}, {} a batch, {}\n", report.model.name,
+        grouped(static_cast<double>(report.model.parameters)),
+        report.statistics == 0
+            ? std::string()
+            : fmt::format(" ({} with running statistics, as Keras counts)",
+                          grouped(static_cast<double>(report.model.parameters + report.statistics))),
+        report.model.examples, report.optimizer);
     text +=
         fmt::format("{}, {}, {} threads\n\n", report.target.name, report.target.isa, report.target.threads);
     text += fmt::format("{:<13} {:<9} {:>8} {:>6} {:>8} {:>8} {:>9} {:>7}  | {:>7} {:>8} {:>9}\n", "model",
@@ -53,7 +58,9 @@ std::string bench_json(const BenchReport& report) {
     json["commit"] = commit();
     json["machine"] = {
         {"cpu", report.target.name}, {"isa", report.target.isa}, {"threads", report.target.threads}};
-    json["model"] = {{"name", report.model.name}, {"parameters", report.model.parameters}};
+    json["model"] = {{"name", report.model.name},
+                     {"parameters", report.model.parameters},
+                     {"running_statistics", report.statistics}};
     json["optimizer"] = report.optimizer;
     json["batch"] = report.size.batch;
     json["warmup_batches"] = report.size.warmup_batches;

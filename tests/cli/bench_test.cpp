@@ -29,6 +29,10 @@ TEST(BenchCommand, PrintsTheTutorialsLines) {
         "Iter #0: \\d+\\.\\d img/sec\nIter #1: \\d+\\.\\d img/sec\nImg/sec: \\d+\\.\\d \\+-\\d+\\.\\d\n");
     EXPECT_TRUE(std::regex_search(ran.output, lines)) << ran.output;
     EXPECT_EQ(ran.output.find("the tutorial's are"), std::string::npos) << "all sizes were given";
+    EXPECT_NE(
+        ran.output.find("ResNet50, 26,005 parameters (27,665 with running statistics, as Keras counts)"),
+        std::string::npos)
+        << ran.output;
 }
 
 TEST(BenchCommand, SizesThatWereNotGivenAreSaid) {
