@@ -183,6 +183,11 @@ std::function<void(const std::string&, const Graph&)> dump_into(const std::strin
 }  // namespace
 
 nn::LanguageModel language_model(const RunOptions& options) {
+    if (!options.from_files && nn::is_image_model(options.model))
+        throw UserError(
+            fmt::format("--model {}: is for pictures, which this command does not read; bench trains it on "
+                        "synthetic ones",
+                        options.model));
     return options.from_files ? *options.from_files : nn::language_model(options.model, options.sizes);
 }
 

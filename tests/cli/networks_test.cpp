@@ -1,0 +1,57 @@
+// Commands that take networks for pictures as they take language models, and what they say of options that
+// belong to the other kind.
+#include <gtest/gtest.h>
+
+#include "tests/cli/run_program.h"
+
+namespace mantissa {
+namespace {
+
+using testing::last_line;
+using testing::Ran;
+using testing::run;
+
+const std::string small = " --image-size 32 --classes 5 --width 4 --batch 2 ";
+
+TEST(NetworksForPictures, AreTakenByEachCommandThatLooksAtAStep) {
+    const std::pair<std::string, std::string> cases[] = {
+        {"explain --model ResNet50 --policy bf16", "bf16 list: conv2d"},
+        {"explain --model VGG19 --policy fp32 --roofline --quiet", "conv2d_filter_gradient"},
+        {"lint --model DenseNet121 --no-measure", "DenseNet121, 2 images a step"},
+        {"numerics --model VGG19 --steps 1 --quiet", "conv2d_filter_gradient"},
+        {"numerics converge --model VGG19 --steps 2 --seeds 2 --policies fp32,bf16 --quiet",
+         "all agree with fp32"},
+        {"ladder --model VGG19 --rungs fp32,bf16 --steps 1 --repeats 1 --quiet", "images/s"}};
+    for (const auto& [command, expected] : cases) {
+        const Ran ran = run(command + small);
+        EXPECT_EQ(ran.status, 0) << command << "\n" << ran.output;
+        EXPECT_NE(ran.output.find(expected), std::string::npos) << command << "\n" << ran.output;
+    }
+}
+
+TEST(NetworksForPictures, OptionsOfTheOtherKindAreRefusedByTheirNames) {
+    const std::pair<std::string, std::string> cases[] = {
+        {"explain --model ResNet50 --layers 3",
+         "--model ResNet50: its sizes are --image-size, --classes and --width; the others are of language "
+         "models"},
+        {"lint --model VGG19 --sequence 64",
+         "--model VGG19: its sizes are --image-size, --classes and --width; the others are of language "
+         "models"},
+        {"ladder --model VGG19 --text /etc/hostname",
+         "--model VGG19: trains on pictures, not on --text, --tokens or --tokenizer"},
+        {"explain --model gpt2-tiny --image-size 64",
+         "--image-size, --classes and --width are of ResNet50, ResNet50v1.5, VGG19, DenseNet121, got --model "
+         "gpt2-tiny"},
+        {"train --model ResNet50",
+         "--model ResNet50: is for pictures, which this command does not read; bench trains it on synthetic "
+         "ones"},
+        {"explain --model VGG19 --width 3", "--width: VGG19: the width must be even, got 3"}};
+    for (const auto& [command, expected] : cases) {
+        const Ran ran = run(command);
+        EXPECT_EQ(ran.status, 2) << ran.output;
+        EXPECT_EQ(last_line(ran.output), "mantissa: " + expected) << command;
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
