@@ -123,6 +123,7 @@ def main():
             status = status or int(bool(fault))
             continue
         reached = {f"fp32.{prefix}": distance for prefix, (distance, _) in distances.items()}
+        path.parent.mkdir(parents=True, exist_ok=True)
         metadata = {**sizes, **reached, "network": name, "batch": BATCH, "image": IMAGE, "steps": STEPS, "momentum": MOMENTUM,
                     "learning_rate": LEARNING_RATES[name], "made_by": "bench/peers/networks_fixture.py"}
         write_safetensors(path, tensors, {key: str(value) for key, value in metadata.items()})
