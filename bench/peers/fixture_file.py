@@ -11,15 +11,15 @@ TYPES = {name: dtype for dtype, name in NAMES.items()}
 
 def write_safetensors(path, tensors, metadata):
     """Eight-byte tensors must come first: then every tensor lies at a multiple of its element's size."""
-    header, data = {"__metadata__": metadata}, b""
+    header, parts, end = {"__metadata__": metadata}, [], 0
     for name, value in tensors.items():
-        raw = value.contiguous().numpy().tobytes()
+        parts.append(value.contiguous().numpy().tobytes())
         header[name] = {"dtype": NAMES[value.dtype], "shape": list(value.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
+                        "data_offsets": [end, end + len(parts[-1])]}
+        end += len(parts[-1])
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+    path.write_bytes(b"".join([struct.pack("<Q", len(text)), text, *parts]))
 
 
 def read_safetensors(path):
