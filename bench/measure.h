@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
+#include <functional>
 #include <vector>
 
 #include "mantissa/base/buffer.h"
@@ -23,6 +24,20 @@ inline double cpu_seconds() {
     timespec time{};
     ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
     return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+/// What one thread does is timed by its own CPU clock, which other programs on the machine do not stretch
+/// (though they take memory bandwidth and cache); what several do, by the wall's.
+inline double seconds_now(int threads) {
+    timespec now{};
+    ::clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+inline double seconds_of(int threads, const std::function<void()>& work) {
+    const double start = seconds_now(threads);
+    work();
+    return seconds_now(threads) - start;
 }
 
 inline double median(std::vector<double> values) {

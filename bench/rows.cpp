@@ -9,7 +9,6 @@
 //
 //   bench_rows [--benchmark_filter=avx512.*/2/]     names are LEVEL/THREADS/KERNEL
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <algorithm>
 #include <functional>
@@ -368,20 +367,6 @@ std::vector<Kernel> all_kernels() {
     add_update_kernels(all);
     add_movement_kernels(all);
     return all;
-}
-
-/// What one thread does is timed by its own CPU clock, which other programs on the machine do not stretch
-/// (though they take memory bandwidth and cache); what several do, by the wall's.
-double seconds_now(int threads) {
-    timespec now{};
-    ::clock_gettime(threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double seconds_of(int threads, const std::function<void()>& work) {
-    const double start = seconds_now(threads);
-    work();
-    return seconds_now(threads) - start;
 }
 
 /// Seconds a byte of `calls` calls that move `bytes` each.

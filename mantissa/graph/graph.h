@@ -42,6 +42,13 @@ struct Origin {
     std::optional<DType> precision = {};  ///< forced by the model's code; see PrecisionScope
 };
 
+// Rules of a node that computes again what another computes, so as not to keep it: what `explain` says of it.
+// The two are never made one.
+inline constexpr std::string_view recomputed_rule = "recomputed";
+/// Of a definition that walks twice over its operands: no kernel computes both, for it would write the second
+/// for the second walk.
+inline constexpr std::string_view second_walk_rule = "recomputed in a second walk";
+
 struct Node {
     const Op* op = nullptr;
     std::vector<Value> inputs;

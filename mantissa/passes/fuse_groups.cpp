@@ -196,7 +196,23 @@ std::string Grouping::nest_reason(const Nodes& group) const {
     return make_nest(graph_, group, [&](Value value) { return from_source(value); }).reason();
 }
 
+/// Whether what belongs to a second walk over memory stands beside its twin of the first, which would write
+/// it for the second after all.
+bool Grouping::joins_two_walks(const Nodes& group) const {
+    const auto is_twin = [&](const Node& second, NodeId id) {
+        const Node& node = graph_.node(id);
+        return node.origin.rule != second_walk_rule && node.op == second.op && node.inputs == second.inputs &&
+               node.attributes == second.attributes;
+    };
+    return std::any_of(group.begin(), group.end(), [&](NodeId id) {
+        const Node& node = graph_.node(id);
+        return node.origin.rule == second_walk_rule &&
+               std::any_of(group.begin(), group.end(), [&](NodeId other) { return is_twin(node, other); });
+    });
+}
+
 std::string Grouping::refuse_group(const Nodes& group) {
+    if (joins_two_walks(group)) return "it is computed again in a second walk, not beside the first";
     if (depends_on_itself(group)) return "something between it and the nodes beside it is no part of a nest";
     const OrReason<Nest> nest = make_nest(graph_, group, [&](Value value) { return from_source(value); });
     if (!nest) return nest.reason();

@@ -46,6 +46,7 @@ class Grouping {
     /// do, are joined where nothing lies between them.
     void join_stages();
     bool any_recomputed(const Nodes& group) const;
+    bool joins_two_walks(const Nodes& group) const;
     std::set<int> groups_of_another_stage(NodeId id) const;
     /// Counts the operations of a node made of constants and counters alone; false if it is not one.
     bool note_source(NodeId id);

@@ -16,9 +16,6 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// What explain says of a node that computes again, in place of the rule that its twin shows.
-constexpr std::string_view recomputed_rule = "recomputed";
-
 /// The operation whose outputs a name stands for.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 3> operations = {
     {{"gelu", "gelu"}, {"norm", "layer_norm"}, {"softmax", "softmax"}}};
@@ -126,7 +123,9 @@ class Recompute {
 
 }  // namespace
 
-bool is_recomputed(const Node& node) { return node.origin.rule == recomputed_rule; }
+bool is_recomputed(const Node& node) {
+    return node.origin.rule == recomputed_rule || node.origin.rule == second_walk_rule;
+}
 
 std::vector<std::string> recomputable() {
     std::vector<std::string> names;

@@ -32,7 +32,8 @@ struct Recomputation {
 /// Throws UserError if `what` names something else.
 Recomputation recompute(const Graph& graph, const std::set<std::string>& what);
 
-/// Whether a node, or the composite that it comes from, was added by recompute().
+/// Whether a node, or the composite that it comes from, was added by recompute(), or by a definition that
+/// computes again what it could have kept.
 bool is_recomputed(const Node& node);
 
 /// Throws UserError if one of the names is none of recomputable().

@@ -62,6 +62,22 @@ TEST(ImagesPlan, NothingThatMovesMuchIsAPlainLoop) {
         }
 }
 
+TEST(ImagesPlan, NoImageIsKeptInFp32WhereActivationsAreShorter) {
+    const auto device = make_cpu_device({.threads = 2});
+    for (const char* policy : {"bf16", "fp16"})
+        for (const bool every_pass : ways()) {
+            const TrainingPlan plan = plan_of(*device, policy, every_pass);
+            const Graph& graph = plan.step().graph();
+            for (const PlannedNode& node : plan.step().nodes()) {
+                if (graph.node(node.node).inputs.empty()) continue;
+                // The mean over the last image, 4 x 4, is of FP32, and small.
+                for (const Type& type : graph.node(node.node).outputs)
+                    EXPECT_FALSE(type.dtype == DType::f32 && type.shape.elements() > B * 4 * 4 * 64)
+                        << policy << (every_pass ? " fused: " : ": ") << print(graph, node.node);
+            }
+        }
+}
+
 TEST(ImagesPlan, StatisticsAreMadeInOneWalkWhateverIsFused) {
     if (ways().size() == 1) GTEST_SKIP() << codegen::Compiler::refusal();
     const auto device = make_cpu_device({.threads = 2});

@@ -98,20 +98,23 @@ std::vector<Type> batch_norm_grad_types(const OpCall& call) {
     return {x, call.inputs[2], call.inputs[2]};
 }
 
-/// Written by hand: made by the machine it would also keep the centered values and the scaled gradient for
-/// its last step, where dy and x, which are there anyway, are enough. That step subtracts x from the mean,
-/// and not the mean from x, so that it makes the difference again instead of waiting for the one that the
-/// sums are of.
+/// Written by hand, as softmax_grad is: the machine's own keeps centered and scaled values of every element
+/// between the sums and dx, two images in FP32. Here dx begins anew with dy and x as they are stored.
 std::vector<Tensor> batch_norm_grad_definition(const DefinitionCall& call) {
-    const Tensor dy = as_f32(call.inputs[0]), x = as_f32(call.inputs[1]), gamma = as_f32(call.inputs[2]);
     const Tensor mean = call.inputs[3], reciprocal = call.inputs[4];
-    const std::vector<std::int64_t> axes = all_axes_but_last(x);
-    const double share = 1.0 / static_cast<double>(x.shape().elements() / x.dim(-1));
-    const Tensor dbeta = sum(dy, axes), with_centered = sum(dy * (x - mean), axes);
-    const Tensor slope = with_centered * (reciprocal * reciprocal) * share;
-    const Tensor dx = (dy - dbeta * share + (mean - x) * slope) * (gamma * reciprocal);
-    const DType scale = call.inputs[2].dtype();
-    return {cast(dx, call.inputs[1].dtype()), cast(with_centered * reciprocal, scale), cast(dbeta, scale)};
+    const auto dy = [&] { return as_f32(call.inputs[0]); };
+    const auto centered = [&] { return as_f32(call.inputs[1]) - mean; };
+    const std::vector<std::int64_t> axes = all_axes_but_last(call.inputs[1]);
+    const Tensor first = dy(), sum_dy = sum(first, axes), dgamma = sum(first * centered(), axes) * reciprocal;
+    const DType scale_dtype = call.inputs[2].dtype();
+    const std::vector<Tensor> sums = {cast(dgamma, scale_dtype), cast(sum_dy, scale_dtype)};
+    Origin again = call.graph.origin;
+    again.rule = second_walk_rule;
+    const OriginScope scope(call.graph, std::move(again));
+    const double share = static_cast<double>(mean.dim(0)) / static_cast<double>(first.shape().elements());
+    const Tensor slope = dgamma * reciprocal * share, scale = reciprocal * as_f32(call.inputs[2]);
+    const Tensor dx = ((dy() - sum_dy * share) - centered() * slope) * scale;
+    return {cast(dx, call.inputs[1].dtype()), sums[0], sums[1]};
 }
 
 /// x, gamma, beta, mean, variance -> y.
@@ -128,7 +131,8 @@ std::vector<Tensor> normalize_definition(const DefinitionCall& call) {
                        rsqrt(variance + call.attributes.number("epsilon")))};
 }
 
-/// By leaves, as in batch_norm_grad.
+/// What it is differentiated by are leaves: where layers share a scale, x depends on it by way of an earlier
+/// layer, which is not this operation's path.
 std::vector<Tensor> normalize_gradient(const GradientCall& c) {
     std::vector<Tensor> leaves;
     for (const Tensor& input : c.inputs) leaves.push_back(stop_gradient(input));

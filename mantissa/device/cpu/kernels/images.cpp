@@ -257,16 +257,16 @@ std::string refuse_unless_pixels(const Problem& problem) {
 
 Launch prepare_pixel_sum(const Problem& problem, const Bound& b) {
     return [b, sum = *pixel_sum_of(problem), dtype = problem.inputs[0].dtype](const Operands& o) {
-        constexpr std::int64_t columns_of_part = 1024;
-        const std::int64_t C = sum.channels, parts = blocks_of(C, columns_of_part);
+        constexpr std::int64_t columns_at_once = 1024;
+        const std::int64_t C = sum.channels, parts = blocks_of(C, columns_at_once);
         const std::int64_t image_bytes = sum.pixels * C * static_cast<std::int64_t>(size_of(dtype));
         b.pool.for_each_block(sum.outer * parts, [&](std::int64_t block, int) {
-            const std::int64_t image = block / parts, first = block % parts * columns_of_part;
+            const std::int64_t image = block / parts, first = block % parts * columns_at_once;
             ColumnSum part;
             part.rows = sum.pixels;
             part.channels = C;
             part.x = {o.inputs[0] + image * image_bytes, dtype};
-            b.rows.element.column_sum(part, {0, sum.pixels}, {first, std::min(C, first + columns_of_part)},
+            b.rows.element.column_sum(part, {0, sum.pixels}, {first, std::min(C, first + columns_at_once)},
                                       o.output<float>(0) + image * C + first);
         });
     };

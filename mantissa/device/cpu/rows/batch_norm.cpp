@@ -15,14 +15,13 @@ constexpr std::int64_t float_bytes = sizeof(float);
 
 std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
 
-/// Columns and elements of a part: 128 KB of FP32, which stay in L2 for the second walk over them, in runs of
-/// 1 KB of each row.
-constexpr std::int64_t part_columns = 256;
+/// Elements of a part: 128 KB of FP32, which stay in L2 for the second walk over them, in runs of 1 KB of
+/// each row.
 constexpr std::int64_t part_elements = 32 << 10;
 
 /// At most 1,024 rows, so that sums in FP32 stay short.
 std::int64_t part_rows(std::int64_t channels) {
-    return std::min<std::int64_t>(part_elements / std::min(channels, part_columns), 1024);
+    return std::min<std::int64_t>(part_elements / std::min(channels, columns_of_part), 1024);
 }
 
 std::int64_t row_parts(std::int64_t rows, std::int64_t channels) {
@@ -32,11 +31,11 @@ std::int64_t row_parts(std::int64_t rows, std::int64_t channels) {
 /// body(rows, columns, which part of the rows) for each part, on all threads.
 void for_each_part(ThreadPool& pool, std::int64_t rows, std::int64_t channels,
                    FunctionRef<void(Range, Range, std::int64_t)> body) {
-    const std::int64_t of_columns = blocks_of(channels, part_columns), height = part_rows(channels);
+    const std::int64_t of_columns = blocks_of(channels, columns_of_part), height = part_rows(channels);
     pool.for_each_block(row_parts(rows, channels) * of_columns, [&](std::int64_t block, int) {
-        const std::int64_t row_part = block / of_columns, column = block % of_columns * part_columns;
+        const std::int64_t row_part = block / of_columns, column = block % of_columns * columns_of_part;
         body({row_part * height, std::min(rows, (row_part + 1) * height)},
-             {column, std::min(channels, column + part_columns)}, row_part);
+             {column, std::min(channels, column + columns_of_part)}, row_part);
     });
 }
 

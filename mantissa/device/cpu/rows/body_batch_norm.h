@@ -42,9 +42,13 @@ void moments_part(const Moments& p, Range rows, Range columns, float* off_first,
     clear(squares, count);
     with_type(p.x.type, [&](auto* type) {
         const auto* x = as(p.x, type);
-        const auto* first_row = x + rows.first * p.channels;
+        float first_row[columns_of_part];  // widened once
+        for_lanes(count, [&](std::int64_t c, auto extent) MANTISSA_BODY {
+            store(first_row + c, load(x + rows.first * p.channels + columns.first + c, extent), extent,
+                  false);
+        });
         const auto difference = [&](std::int64_t at, std::int64_t column, auto extent) MANTISSA_BODY {
-            return Lanes::subtract(load(x + at, extent), load(first_row + column, extent));
+            return Lanes::subtract(load(x + at, extent), load(first_row + column - columns.first, extent));
         };
         add_columns(p.channels, rows, columns, off_first,
                     [&](std::int64_t at, std::int64_t column, auto extent) MANTISSA_BODY {

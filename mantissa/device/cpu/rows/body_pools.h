@@ -7,53 +7,45 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-// Whole numbers below 256 as lanes and as bytes. Compilers make two instructions of each loop.
-template <class Extent>
-MANTISSA_LANES Float load_bytes(const std::uint8_t* from, Extent extent) {
-    float widened[16] = {};
-    for (int i = 0; i < lanes_in(extent); ++i) widened[i] = static_cast<float>(from[i]);
-    return Lanes::load(widened);
-}
-template <class Extent>
-MANTISSA_LANES void store_bytes(std::uint8_t* to, Float a, Extent extent) {
-    float whole[16];
-    Lanes::store(whole, a);
-    for (int i = 0; i < lanes_in(extent); ++i)
-        to[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(whole[i]));
-}
-
-/// A maximum so far, and which element it was.
+/// A maximum so far, and which element it was. The first of equals stays, and the first NaN.
 struct Largest {
     Float value, index;
 
-    /// The first of equals stays, and the first NaN.
     [[gnu::always_inline]] inline void meet(Float x, Float at) {
-        const Lanes::Mask stays = Lanes::is_nan(value);
-        const Float next = Lanes::select(stays, value, x), next_at = Lanes::select(stays, index, at);
-        const Lanes::Mask larger = Lanes::less(value, next), nan = Lanes::is_nan(next);
-        value = Lanes::select(larger, next, Lanes::select(nan, next, value));
-        index = Lanes::select(larger, next_at, Lanes::select(nan, next_at, index));
+        const Lanes::Mask wins = ImageLanes::wins(x, value);
+        value = Lanes::select(wins, x, value);
+        index = Lanes::select(wins, at, index);
     }
 };
 
-/// One pixel of the output. `x` is the image.
+/// One pixel of the output. `x` is the image. Elements of the window are counted as lanes, by additions.
 template <class X>
 void max_pool_pixel(const PoolShape& s, const PoolSpan& rows, const PoolSpan& columns, const X* x, X* y,
                     std::uint8_t* index, bool stream) {
     const std::int64_t C = s.channels;
-    const auto element = [&](std::int64_t h, std::int64_t w) MANTISSA_BODY {
-        return Lanes::constant(static_cast<float>((h - rows.start) * s.window_columns + (w - columns.start)));
-    };
+    const std::int64_t before =
+        (rows.first - rows.start) * s.window_columns + (columns.first - columns.start);
+    const Float first = Lanes::constant(static_cast<float>(before)), one = Lanes::constant(1.0f);
+    // From the last element of one row to the first of the next.
+    const Float left_out =
+        Lanes::constant(static_cast<float>(s.window_columns - (columns.last - columns.first)));
     for_lanes(C, [&](std::int64_t c, auto extent) MANTISSA_BODY {
-        const X* from = x + c;
-        const auto at = [&](std::int64_t h, std::int64_t w)
-                            MANTISSA_BODY { return load(from + (h * s.columns + w) * C, extent); };
-        Largest largest{at(rows.first, columns.first), element(rows.first, columns.first)};
-        for (std::int64_t h = rows.first; h < rows.last; ++h)
-            for (std::int64_t w = columns.first + (h == rows.first ? 1 : 0); w < columns.last; ++w)
-                largest.meet(at(h, w), element(h, w));
+        const X* row = x + (rows.first * s.columns + columns.first) * C + c;
+        Largest largest{load(row, extent), first};
+        Float at = first;
+        for (std::int64_t h = rows.first; h < rows.last; ++h) {
+            const X* from = row;
+            for (std::int64_t w = columns.first; w < columns.last; ++w) {
+                // The first element of all meets itself, which changes nothing.
+                largest.meet(load(from, extent), at);
+                at = Lanes::add(at, one);
+                from += C;
+            }
+            at = Lanes::add(at, left_out);
+            row += s.columns * C;
+        }
         store(y + c, largest.value, extent, stream);
-        store_bytes(index + c, largest.index, extent);
+        ImageLanes::store(index + c, largest.index, lanes_in(extent));
     });
 }
 
@@ -102,11 +94,58 @@ void average_pool_rows(const AveragePool& p, Range range, Stores stores) {
     Lanes::fence();
 }
 
+/// The windows that a pixel lies in, each with the element of it that the pixel is.
+struct OwnWindows {
+    /// A window has up to 256 elements, so that a pixel lies in as many windows at most.
+    std::int64_t outputs[256];
+    std::uint8_t elements[256];
+    int count = 0;
+
+    void find(const PoolShape& s, std::int64_t row, std::int64_t w) {
+        const PoolOutputs rows = s.row_outputs[row % s.rows], columns = s.column_outputs[w];
+        const std::int64_t image = row / s.rows * s.output_rows, h = row % s.rows;
+        count = 0;
+        for (std::int64_t p = rows.first; p < rows.last; ++p)
+            for (std::int64_t q = columns.first; q < columns.last; ++q) {
+                const std::int64_t element =
+                    (h - s.row_spans[p].start) * s.window_columns + (w - s.column_spans[q].start);
+                outputs[count] = ((image + p) * s.output_columns + q) * s.channels;
+                elements[count++] = static_cast<std::uint8_t>(element);
+            }
+    }
+};
+
+void max_pool_grad_rows(const MaxPoolGrad& p, Range range, Stores stores) {
+    const PoolShape& s = p.shape;
+    OwnWindows own;
+    with_type(p.dy.type, [&](auto* type) {
+        const auto* dy = as(p.dy, type);
+        const Float zero = Lanes::constant(0.0f);
+        for (std::int64_t row = range.first; row < range.last; ++row)
+            for (std::int64_t w = 0; w < s.columns; ++w) {
+                own.find(s, row, w);
+                auto* dx = as(p.dx, type) + (row * s.columns + w) * s.channels;
+                for_stored_lanes(dx, s.channels, may_stream(stores, dx),
+                                 [&](std::int64_t c, auto extent) MANTISSA_BODY {
+                                     Float sum = zero;
+                                     for (int i = 0; i < own.count; ++i) {
+                                         const std::int64_t at = own.outputs[i] + c;
+                                         const Lanes::Mask is_own =
+                                             ImageLanes::are(p.index + at, lanes_in(extent), own.elements[i]);
+                                         const Float d = load(dy + at, extent);
+                                         sum = Lanes::add(sum, Lanes::select(is_own, d, zero));
+                                     }
+                                     return sum;
+                                 });
+            }
+    });
+    Lanes::fence();
+}
+
 /// One pixel of the image: what it gets of every window that it lies in, in their order.
-/// share(output, row span, column span, channel, extent) is that of one, outputs counted from `output`.
-template <class DX, class Share>
-MANTISSA_LANES void gather_pixel(const PoolShape& s, std::int64_t row, std::int64_t w, DX* dx, bool stream,
-                                 Share share) {
+template <class DX>
+void average_pool_grad_pixel(const PoolShape& s, std::int64_t row, std::int64_t w, const DX* dy, DX* dx,
+                             bool stream) {
     const PoolOutputs rows = s.row_outputs[row % s.rows], columns = s.column_outputs[w];
     const std::int64_t image = row / s.rows * s.output_rows;
     for_stored_lanes(dx, s.channels, stream, [&](std::int64_t c, auto extent) MANTISSA_BODY {
@@ -114,49 +153,21 @@ MANTISSA_LANES void gather_pixel(const PoolShape& s, std::int64_t row, std::int6
         for (std::int64_t p = rows.first; p < rows.last; ++p)
             for (std::int64_t q = columns.first; q < columns.last; ++q) {
                 const std::int64_t output = ((image + p) * s.output_columns + q) * s.channels + c;
-                sum = Lanes::add(sum, share(output, s.row_spans[p], s.column_spans[q], extent));
+                const Float count =
+                    Lanes::constant(static_cast<float>(s.row_spans[p].count * s.column_spans[q].count));
+                sum = Lanes::add(sum, Lanes::divide(load(dy + output, extent), count));
             }
         return sum;
     });
 }
 
-void max_pool_grad_rows(const MaxPoolGrad& p, Range range, Stores stores) {
-    const PoolShape& s = p.shape;
-    with_type(p.dy.type, [&](auto* type) {
-        const auto* dy = as(p.dy, type);
-        const Float zero = Lanes::constant(0.0f);
-        for (std::int64_t row = range.first; row < range.last; ++row)
-            for (std::int64_t w = 0; w < s.columns; ++w) {
-                auto* dx = as(p.dx, type) + (row * s.columns + w) * s.channels;
-                gather_pixel(s, row, w, dx, may_stream(stores, dx),
-                             [&](std::int64_t output, const PoolSpan& rows, const PoolSpan& columns,
-                                 auto extent) MANTISSA_BODY {
-                                 const Float own = Lanes::constant(static_cast<float>(
-                                     (row % s.rows - rows.start) * s.window_columns + (w - columns.start)));
-                                 const Float index = load_bytes(p.index + output, extent);
-                                 const Float d = load(dy + output, extent);
-                                 return Lanes::select(Lanes::less(index, own), zero,
-                                                      Lanes::select(Lanes::less(own, index), zero, d));
-                             });
-            }
-    });
-    Lanes::fence();
-}
-
 void average_pool_grad_rows(const AveragePoolGrad& p, Range range, Stores stores) {
     const PoolShape& s = p.shape;
     with_type(p.dy.type, [&](auto* type) {
-        const auto* dy = as(p.dy, type);
         for (std::int64_t row = range.first; row < range.last; ++row)
             for (std::int64_t w = 0; w < s.columns; ++w) {
                 auto* dx = as(p.dx, type) + (row * s.columns + w) * s.channels;
-                gather_pixel(s, row, w, dx, may_stream(stores, dx),
-                             [&](std::int64_t output, const PoolSpan& rows, const PoolSpan& columns,
-                                 auto extent) MANTISSA_BODY {
-                                 const Float count =
-                                     Lanes::constant(static_cast<float>(rows.count * columns.count));
-                                 return Lanes::divide(load(dy + output, extent), count);
-                             });
+                average_pool_grad_pixel(s, row, w, as(p.dy, type), dx, may_stream(stores, dx));
             }
     });
     Lanes::fence();

@@ -1,5 +1,5 @@
 // Pools and batch normalisation for AVX2 and FMA.
-#include "mantissa/device/cpu/rows/lanes_avx2.h"
+#include "mantissa/device/cpu/rows/image_lanes_avx2.h"
 // The lanes come first: the bodies are written in terms of them.
 #include "mantissa/device/cpu/rows/body_table_image.h"
 

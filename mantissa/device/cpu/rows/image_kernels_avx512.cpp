@@ -1,5 +1,5 @@
 // Pools and batch normalisation for AVX-512 (F, BW, DQ, VL).
-#include "mantissa/device/cpu/rows/lanes_avx512.h"
+#include "mantissa/device/cpu/rows/image_lanes_avx512.h"
 // The lanes come first: the bodies are written in terms of them.
 #include "mantissa/device/cpu/rows/body_table_image.h"
 

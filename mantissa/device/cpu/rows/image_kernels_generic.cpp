@@ -1,5 +1,5 @@
 // Pools and batch normalisation in plain C++, for any machine.
-#include "mantissa/device/cpu/rows/lanes_generic.h"
+#include "mantissa/device/cpu/rows/image_lanes_generic.h"
 // The lanes come first: the bodies are written in terms of them.
 #include "mantissa/device/cpu/rows/body_table_image.h"
 

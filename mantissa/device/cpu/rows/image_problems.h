@@ -59,6 +59,9 @@ struct ReluGrad {
     View dx = {};       // [count]
 };
 
+/// Columns of which a part of a sum over rows has at most so many.
+inline constexpr std::int64_t columns_of_part = 256;
+
 /// The mean and the biased variance of each channel, and 1 / sqrt(variance + eps).
 struct Moments {
     std::int64_t rows = 0;  ///< of [rows, C]: all axes but the last

@@ -1,0 +1,28 @@
+// What kernels over images need of AVX-512 beside lanes_avx512.h: comparisons of maxima, and bytes.
+#pragma once
+
+#include "mantissa/device/cpu/rows/lanes_avx512.h"
+
+namespace mantissa::inline v0::on_cpu {
+namespace {
+
+struct ImageLanes {
+    /// Where x takes the place of a maximum: it is larger, or the first NaN.
+    MANTISSA_LANES Lanes::Mask wins(Lanes::Float x, Lanes::Float maximum) {
+        const Lanes::Mask number = _mm512_cmp_ps_mask(maximum, maximum, _CMP_ORD_Q);
+        return _mm512_mask_cmp_ps_mask(number, x, maximum, _CMP_NLE_UQ);
+    }
+    /// Which of `count` bytes are `value`; the other lanes are not set.
+    MANTISSA_LANES Lanes::Mask are(const std::uint8_t* from, int count, std::uint8_t value) {
+        const __mmask16 part = Lanes::first(count);
+        return _mm_mask_cmpeq_epi8_mask(part, _mm_maskz_loadu_epi8(part, from),
+                                        _mm_set1_epi8(static_cast<char>(value)));
+    }
+    /// `count` whole numbers from 0 to 255 as bytes.
+    MANTISSA_LANES void store(std::uint8_t* to, Lanes::Float a, int count) {
+        _mm_mask_storeu_epi8(to, Lanes::first(count), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(a)));
+    }
+};
+
+}  // namespace
+}  // namespace mantissa::on_cpu
