@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "cli/output_file.h"
+#include "cli/print_error.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
@@ -109,10 +110,10 @@ struct Model {
 void announce(const Options& options, const Model& model, const Policy& policy) {
     if (options.run.quiet) return;
     const Target& target = model.device.target();
-    fmt::print(stderr, "{}: {}, {} parameters; {}, {} tokens; policy {}; {}, {} threads\n",
-               options.checkpoint, model.config().name, model.config().parameters,
-               model.tokenizer.parts().source, model.tokenizer.vocabulary(), policy.name, target.isa,
-               target.threads);
+    print_error(fmt::format("{}: {}, {} parameters; {}, {} tokens; policy {}; {}, {} threads\n",
+                            options.checkpoint, model.config().name, model.config().parameters,
+                            model.tokenizer.parts().source, model.tokenizer.vocabulary(), policy.name,
+                            target.isa, target.threads));
 }
 
 std::unique_ptr<Generator> make_generator(const Model& model, const Policy& policy,
@@ -150,7 +151,7 @@ nlohmann::ordered_json run_prompt(const Options& options, const Model& model, co
             stderr, "{}; ended by {}{}\n", speed_text(policy, prompt, generated), name_of(generated.end),
             generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.config().context) : "");
     if (options.profile && !generator->profile().empty())
-        fmt::print(stderr, "{}", profile_table(generator->token_plan(), generator->profile()));
+        print_error(fmt::format("{}", profile_table(generator->token_plan(), generator->profile())));
     return report_of(options, policy, model.config(), prompt.size(), generated, text);
 }
 
@@ -176,7 +177,7 @@ nlohmann::ordered_json run_validation(const Options& options, const Model& model
         const auto generator = make_generator(model, policies[1], prompt);
         const Generated generated =
             generate(*generator, prompt, generate_options(options, model.tokenizer), [](TokenId) {});
-        if (!options.run.quiet) fmt::print(stderr, "{}\n", speed_text(policies[1], prompt, generated));
+        if (!options.run.quiet) print_error(fmt::format("{}\n", speed_text(policies[1], prompt, generated)));
         all.back()["generated_tokens_per_second"] = generated.tokens_per_second();
     }
     return all;
@@ -186,7 +187,7 @@ void run(const Options& options) {
     validate(options);
     const auto device = open_device(options.run);
     const ModelFile file(options.checkpoint);
-    if (!file.warning().empty()) fmt::print(stderr, "mantissa: warning: {}\n", file.warning());
+    if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
     const Tokenizer tokenizer = open_tokenizer(options, file);
     const Policy policy = policy_for(options.run, device->target());
     StateBlock parameters(*device, Generator(*device, file.model(), 1).parameters());

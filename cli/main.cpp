@@ -19,13 +19,16 @@
 #include <vector>
 
 #include "cli/bench.h"
+#include "cli/command_line.h"
 #include "cli/explain.h"
 #include "cli/generate.h"
 #include "cli/interrupted.h"
 #include "cli/ladder.h"
 #include "cli/lint.h"
 #include "cli/numerics.h"
+#include "cli/output_file.h"
 #include "cli/peaks.h"
+#include "cli/print_error.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
 #include "mantissa/base/error.h"
@@ -82,21 +85,6 @@ std::string unknown_option(const CLI::App& app) {
     return "";
 }
 
-/// The parser takes a whole number that is too large for the largest there is.
-void refuse_numbers_out_of_range(CLI::App& app) {
-    const auto check = [](const std::string& given) {
-        std::int64_t value = 0;
-        const char* const first = given.data() + (given.starts_with('+') ? 1 : 0);
-        const auto [end, error] = std::from_chars(first, given.data() + given.size(), value);
-        return error == std::errc::result_out_of_range ? fmt::format("{} is out of range; at most {}", given,
-                                                                     std::numeric_limits<std::int64_t>::max())
-                                                       : std::string();
-    };
-    for (CLI::App* command : app.get_subcommands({}))
-        for (CLI::Option* option : command->get_options())
-            if (option->get_type_name() == "INT" || option->get_type_name() == "UINT") option->check(check);
-}
-
 /// The command line as a shell would take it again.
 std::string command_line(int argc, char** argv) {
     constexpr const char* plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+,./:@%";
@@ -137,7 +125,7 @@ int run(CLI::App& app, int argc, char** argv) {
     } catch (const CLI::ExtrasError& error) {
         const std::string wrong = unknown_option(app);
         if (wrong.empty()) return exit_after(app, error);
-        fmt::print(stderr, "mantissa: {}\n", wrong);
+        mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
         return 2;
     } catch (const CLI::ParseError& error) {
         return exit_after(app, error);
@@ -149,6 +137,7 @@ int run(CLI::App& app, int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    mantissa::cli::open_standard_streams();
     std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, which names it
     CLI::App app("mantissa: a mixed-precision training engine", "mantissa");
     app.require_subcommand(1);
@@ -164,24 +153,31 @@ int main(int argc, char** argv) {
     mantissa::cli::add_numerics_command(app, typed);
     mantissa::cli::add_bench_command(app, typed);
     mantissa::cli::add_tokenize_command(app);
-    refuse_numbers_out_of_range(app);
+    mantissa::cli::check_values(app);
     try {
+        if (const std::string wrong = mantissa::cli::not_utf8({argv, static_cast<std::size_t>(argc)});
+            !wrong.empty()) {
+            mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
+            return 2;
+        }
+        if (mantissa::cli::asks_for_json_on_standard_output({argv, static_cast<std::size_t>(argc)}))
+            mantissa::cli::keep_standard_output_for_files();
         if (const std::string wrong = argc > 1 && argv[1][0] != '-' ? unknown_command(app, argv[1]) : "";
             !wrong.empty()) {
-            fmt::print(stderr, "mantissa: {}\n", wrong);
+            mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
             return 2;
         }
         return run(app, argc, argv);
     } catch (const mantissa::cli::Interrupted& interrupted) {
-        fmt::print(stderr, "mantissa: {}\n", interrupted.what());
+        mantissa::cli::print_error(fmt::format("mantissa: {}\n", interrupted.what()));
         return interrupted.exit_status();
     } catch (const std::bad_alloc&) {
-        fmt::print(stderr,
-                   "mantissa: out of memory: the system refused some, or a limit did (ulimit -v, a control "
-                   "group); give a smaller model, batch or text, or raise the limit\n");
+        mantissa::cli::print_error(fmt::format(
+            "mantissa: out of memory: the system refused some, or a limit did (ulimit -v, a control "
+            "group); give a smaller model, batch or text, or raise the limit\n"));
         return 1;
     } catch (const std::exception& error) {
-        fmt::print(stderr, "mantissa: {}\n", error.what());
+        mantissa::cli::print_error(fmt::format("mantissa: {}\n", error.what()));
         return exit_status_of(error.what());
     }
 }

@@ -1,11 +1,15 @@
 #include "cli/output_file.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
@@ -38,6 +42,19 @@ void require_writable(const std::string& option, const fs::path& path) {
     }
 }
 
+/// Standard output, where it is kept for files; else -1.
+int kept_output = -1;
+
+void write_to_kept_output(const std::string& text) {
+    for (std::size_t at = 0; at < text.size();) {
+        const ssize_t done = ::write(kept_output, text.data() + at, text.size() - at);
+        if (done < 0 && errno == EINTR) continue;
+        if (done <= 0)
+            throw UserError(fmt::format("standard output: cannot be written: {}", std::strerror(errno)));
+        at += static_cast<std::size_t>(done);
+    }
+}
+
 }  // namespace
 
 CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::string& path,
@@ -48,8 +65,23 @@ CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::st
     });
 }
 
+bool asks_for_json_on_standard_output(std::span<char* const> words) {
+    for (std::size_t i = 0; i < words.size(); ++i)
+        if (std::string_view(words[i]) == "--json=-" ||
+            (i > 0 && std::string_view(words[i]) == "-" && std::string_view(words[i - 1]) == "--json"))
+            return true;
+    return false;
+}
+
+void keep_standard_output_for_files() {
+    std::fflush(stdout);
+    kept_output = ::dup(STDOUT_FILENO);
+    ::dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
 void write_output(const std::string& path, const std::string& text) {
     if (path.empty()) return;
+    if (path == "-" && kept_output >= 0) return write_to_kept_output(text);
     if (is_stream(path)) {
         std::fflush(stdout);  // what was printed comes first where both are one
         std::ofstream stream(path == "-" ? "/dev/stdout" : path);

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "cli/output_file.h"
+#include "cli/print_error.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
@@ -376,9 +377,9 @@ void ProgressLine::show(const std::string& text) {
     constexpr double seconds_between_lines = 10;
     if (!shown_) return;
     if (terminal_) {
-        fmt::print(stderr, "\r\033[K{}", text);
+        print_error(fmt::format("\r\033[K{}", text));
     } else if (!written_ || since_line_.seconds() >= seconds_between_lines) {
-        fmt::print(stderr, "mantissa: {}\n", text);
+        print_error(fmt::format("mantissa: {}\n", text));
         since_line_ = {};
     }
     std::fflush(stderr);
@@ -387,7 +388,7 @@ void ProgressLine::show(const std::string& text) {
 
 void ProgressLine::clear() {
     if (!written_ || !terminal_) return;
-    fmt::print(stderr, "\r\033[K");
+    print_error(fmt::format("\r\033[K"));
     written_ = false;
 }
 

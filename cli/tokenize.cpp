@@ -17,7 +17,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
+#include "cli/print_error.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/thread_pool.h"
@@ -48,7 +50,7 @@ class ProgressLine {
   public:
     explicit ProgressLine(const Options& options) : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
     ~ProgressLine() {
-        if (shown_ && last_ >= 0) fmt::print(stderr, "\r\033[K");
+        if (shown_ && last_ >= 0) print_error(fmt::format("\r\033[K"));
     }
     ProgressLine(const ProgressLine&) = delete;
     ProgressLine& operator=(const ProgressLine&) = delete;
@@ -57,7 +59,7 @@ class ProgressLine {
         const int percent = static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total));
         if (!shown_ || percent == last_) return;
         last_ = percent;
-        fmt::print(stderr, "\r\033[K{} {} %", stage, percent);
+        print_error(fmt::format("\r\033[K{} {} %", stage, percent));
         std::fflush(stderr);
     }
 
@@ -253,6 +255,14 @@ void decode(const Options& options) {
     decode_file(tokenizer, options.decode[0]);
 }
 
+void require_outputs_apart(const Options& options) {
+    std::vector<NamedFile> inputs{{"--encode", options.encode}, {"--count", options.count}};
+    for (const std::string& text : options.train) inputs.push_back({"--train", text});
+    std::vector<NamedFile> outputs{{"--json", options.json}};
+    if (!options.encode.empty()) outputs.push_back({"--out", options.out});
+    require_apart(outputs, inputs);
+}
+
 }  // namespace
 
 void add_tokenize_command(CLI::App& app) {
@@ -284,6 +294,7 @@ void add_tokenize_command(CLI::App& app) {
         ->check(CLI::PositiveNumber);
     command->add_flag("--quiet", options->quiet, "Print no summary and no progress");
     command->callback([options] {
+        require_outputs_apart(*options);
         if (!options->train.empty()) return train(*options);
         if (!options->encode.empty()) return encode(*options);
         if (!options->decode.empty()) return decode(*options);

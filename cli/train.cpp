@@ -12,6 +12,7 @@
 
 #include "cli/interrupted.h"
 #include "cli/output_file.h"
+#include "cli/print_error.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "cli/train_views.h"
@@ -207,7 +208,7 @@ class Run {
 
     void begin_with_published_weights() {
         const ModelFile file(options_.from);
-        if (!file.warning().empty()) fmt::print(stderr, "mantissa: warning: {}\n", file.warning());
+        if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
         file.load(trainer_->state());
         fmt::print("begun with the weights of {}\n", options_.from);
     }
@@ -219,14 +220,16 @@ class Run {
         if (options_.run.quiet) return;
         if (!options_.log.empty() && options_.resume.empty() && fs::exists(options_.log, ignored) &&
             fs::is_regular_file(options_.log, ignored) && fs::file_size(options_.log, ignored) > 0)
-            fmt::print(stderr, "mantissa: {} holds the lines of another run, which this one replaces\n",
-                       options_.log);
+            print_error(fmt::format("mantissa: {} holds the lines of another run, which this one replaces\n",
+                                    options_.log));
         if (options_.checkpoint.empty())
-            fmt::print(stderr, "mantissa: what is trained will not be saved; --checkpoint DIR saves it\n");
+            print_error(
+                fmt::format("mantissa: what is trained will not be saved; --checkpoint DIR saves it\n"));
         else if (fs::exists(fs::path(options_.checkpoint) / "state.json", ignored) && saved_at_ < 0)
-            fmt::print(stderr,
-                       "mantissa: {} holds a checkpoint of another run; the first save moves it to {}\n",
-                       options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string());
+            print_error(fmt::format(
+                "mantissa: {} holds a checkpoint of another run; the first save moves it to {}, the second "
+                "replaces it there\n",
+                options_.checkpoint, AtomicDirectory::previous_of(options_.checkpoint).string()));
     }
 
     void print_summary() const {
@@ -241,14 +244,14 @@ class Run {
 
     void resume() {
         const std::string warning = resume_training(options_.resume, *trainer_, record(), options_.changes);
-        if (!warning.empty()) fmt::print(stderr, "mantissa: warning: {}\n", warning);
+        if (!warning.empty()) print_error(fmt::format("mantissa: warning: {}\n", warning));
         const std::int64_t done = trainer_->steps_done();
         fmt::print("resumed from {} after step {}\n", options_.resume, done - 1);
         if (done >= options_.run.steps)
-            fmt::print(stderr,
-                       "mantissa: warning: {} has made {} steps; --steps {} counts from the first, so there "
-                       "is none to make\n",
-                       options_.resume, done, options_.run.steps);
+            print_error(fmt::format(
+                "mantissa: warning: {} has made {} steps; --steps {} counts from the first, so there "
+                "is none to make\n",
+                options_.resume, done, options_.run.steps));
         std::error_code ignored;
         if (std::filesystem::equivalent(options_.resume, options_.checkpoint, ignored)) saved_at_ = done;
         first_step_ = done;
@@ -292,10 +295,10 @@ class Run {
         if (settings_.loss_scale.kind == LossScaleOptions::Kind::dynamic) return;
         const Underflow underflow = trainer_->underflow(batch);
         if (underflow.share() < 0.001) return;
-        fmt::print(stderr,
-                   "mantissa: warning: at loss scale {:g}, {:.1f} % of the gradients' elements become zero "
-                   "when they are cast to f16; --loss-scale dynamic, or a larger number, keeps them\n",
-                   trainer_->loss_scale().scale, 100 * underflow.share());
+        print_error(fmt::format(
+            "mantissa: warning: at loss scale {:g}, {:.1f} % of the gradients' elements become zero "
+            "when they are cast to f16; --loss-scale dynamic, or a larger number, keeps them\n",
+            trainer_->loss_scale().scale, 100 * underflow.share()));
     }
 
     TextWindows validation_batches() const {
@@ -330,8 +333,8 @@ class Run {
         try {
             save();
         } catch (const UserError& error) {
-            fmt::print(stderr, "mantissa: warning: after step {} nothing was saved: {}\n",
-                       trainer_->steps_done() - 1, error.what());
+            print_error(fmt::format("mantissa: warning: after step {} nothing was saved: {}\n",
+                                    trainer_->steps_done() - 1, error.what()));
         }
     }
 

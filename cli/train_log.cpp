@@ -4,6 +4,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 
 #include "mantissa/base/error.h"
 
@@ -19,8 +22,27 @@ constexpr auto replace = nlohmann::json::error_handler_t::replace;
 TrainLog::TrainLog(const std::string& model, const std::string& policy)
     : report_({{"command", "train"}, {"model", model}, {"policy", policy}}) {}
 
+namespace {
+
+/// Where a full disk cut the last line short, what is there of it goes: it belongs to no step.
+void drop_cut_line(const std::string& path) {
+    std::error_code none;
+    if (!std::filesystem::is_regular_file(path, none)) return;
+    std::ifstream file(path, std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    if (text.empty() || text.back() == '\n') return;
+    const std::size_t last = text.rfind('\n');
+    std::filesystem::resize_file(path, last == std::string::npos ? 0 : last + 1, none);
+}
+
+}  // namespace
+
 void TrainLog::open(const std::string& path, Start start) {
     path_ = path;
+    std::error_code none;
+    if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none))
+        lock_.emplace(path + ".lock", path);
+    if (start == Start::append) drop_cut_line(path);
     file_.reset(std::fopen(path.c_str(), start == Start::append ? "a" : "w"));
     if (!file_) throw UserError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
 }

@@ -6,8 +6,10 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "mantissa/base/lock_file.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::cli {
@@ -51,6 +53,7 @@ class TrainLog {
     nlohmann::ordered_json report_;
     nlohmann::ordered_json step_;
     std::string path_;
+    std::optional<LockFile> lock_;  ///< two runs would write over one another's lines
     std::unique_ptr<std::FILE, Close> file_;
 };
 

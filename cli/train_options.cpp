@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <limits>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_files.h"
@@ -124,6 +125,8 @@ void complete_options(CLI::App& command, TrainOptions& options) {
                 "--tokenizer DIR",
                 options.from));
     }
+    options.resume = place_of_checkpoint("--resume", options.resume);
+    options.checkpoint = place_of_checkpoint("--checkpoint", options.checkpoint);
     if (!options.resume.empty()) recall(command, options);
     options.typed = options_to_remember(command);
 }
@@ -143,6 +146,15 @@ void validate_loop(const TrainOptions& options) {
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
     if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
+    std::vector<NamedFile> inputs;
+    for (const std::string& text : options.run.text) inputs.push_back({"--text", text});
+    for (const std::string& tokens : options.run.tokens) inputs.push_back({"--tokens", tokens});
+    inputs.push_back({"--tokenizer", options.run.tokenizer});
+    require_apart({{"--log", options.log},
+                   {"--json", options.run.json},
+                   {"--html", options.views.html},
+                   {"--trace", options.views.trace}},
+                  inputs, {options.checkpoint, options.resume, options.from});
 }
 
 namespace {

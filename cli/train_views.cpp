@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "cli/output_file.h"
+#include "cli/print_error.h"
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/report/quantities.h"
@@ -127,8 +128,12 @@ StepResult TrainViews::traced_step(Trainer& trainer, const Batch& batch, double 
         trainer.step_run_by(batch, learning_rate, [&](Execution& each, bool) { recorder.run(each); });
     const Timeline timeline = recorder.finish();
     if (profile) *profile = timeline.runs.back().launches;
-    write_output(options_.trace, step_trace(timeline, run_, fmt::format("step {}", step_)));
     traced_step_ = -1;
+    try {
+        write_output(options_.trace, step_trace(timeline, run_, fmt::format("step {}", step_)));
+    } catch (const UserError& error) {  // the training is worth more
+        print_error(fmt::format("mantissa: warning: --trace {}\n", error.what()));
+    }
     return result;
 }
 
@@ -197,7 +202,7 @@ void TrainViews::end_step() {
         write_page(TrainingState::runs);
     } catch (const UserError& error) {
         // What cannot be written now may be at the end, and is no reason to stop.
-        if (!warned_) fmt::print(stderr, "mantissa: warning: --html: {}\n", error.what());
+        if (!warned_) print_error(fmt::format("mantissa: warning: --html: {}\n", error.what()));
         warned_ = true;
     }
     since_page_.emplace();
@@ -206,9 +211,9 @@ void TrainViews::end_step() {
 void TrainViews::end() {
     if (page_) write_page(TrainingState::ended);
     if (traced_step_ >= 0)
-        fmt::print(stderr,
-                   "mantissa: warning: --trace {}: nothing was written, since the run ended before step {}\n",
-                   options_.trace, traced_step_);
+        print_error(fmt::format(
+            "mantissa: warning: --trace {}: nothing was written, since the run ended before step {}\n",
+            options_.trace, traced_step_));
 }
 
 void TrainViews::write_page(TrainingState state) {

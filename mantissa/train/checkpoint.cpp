@@ -190,7 +190,10 @@ LoadedCheckpoint read_settled_checkpoint(const fs::path& directory) {
 
 }  // namespace
 
-void require_checkpoint_place(const fs::path& directory) {
+namespace {
+
+/// Nothing but a checkpoint lies at `directory`, if anything does.
+void require_only_checkpoint(const fs::path& directory) {
     if (!fs::exists(directory)) return;
     if (!fs::is_directory(directory)) refuse(directory, "is a file, expected a directory for a checkpoint");
     Manifest listed;
@@ -211,6 +214,13 @@ void require_checkpoint_place(const fs::path& directory) {
                             "choose another directory or move that away",
                             name));
     }
+}
+
+}  // namespace
+
+void require_checkpoint_place(const fs::path& directory) {
+    require_only_checkpoint(directory);
+    require_only_checkpoint(AtomicDirectory::previous_of(directory));  // which a save replaces, too
 }
 
 void save_checkpoint(const fs::path& directory, const CheckpointToSave& checkpoint) {

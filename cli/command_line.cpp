@@ -1,0 +1,141 @@
+#include "cli/command_line.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/unicode.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_utf8(std::string_view text) {
+    for (std::size_t at = 0; at < text.size();) {
+        const Utf8Step step = decode_utf8(text, at);
+        if (step.code_point == Utf8Step::invalid) return false;
+        at += step.length;
+    }
+    return true;
+}
+
+/// The bytes that are not ASCII as \xNN.
+std::string escaped(std::string_view text) {
+    std::string out;
+    for (const char c : text)
+        out += static_cast<unsigned char>(c) < 0x80 ? std::string(1, c)
+                                                    : fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    return out;
+}
+
+std::string wrong_number(const std::string& given) {
+    const std::size_t sign = given.starts_with('+') || given.starts_with('-') ? 1 : 0;
+    const std::string_view digits = std::string_view(given).substr(sign);
+    if (digits.size() > 1 && digits[0] == '0' && digits.find_first_not_of("0123456789") == std::string::npos)
+        return fmt::format("{} begins with a zero, which could mean octal; write it without", given);
+    std::int64_t value = 0;
+    const char* const first = given.data() + (given.starts_with('+') ? 1 : 0);
+    const auto [end, error] = std::from_chars(first, given.data() + given.size(), value);
+    return error == std::errc::result_out_of_range ? fmt::format("{} is out of range; at most {}", given,
+                                                                 std::numeric_limits<std::int64_t>::max())
+                                                   : std::string();
+}
+
+/// As after `--checkpoint "$PLACE"` where nothing set PLACE.
+std::string wrong_if_empty(const std::string& given) {
+    return given.empty() ? "the value is empty; give one, or leave the option out" : std::string();
+}
+
+bool is_same_file(const fs::path& a, const fs::path& b) {
+    std::error_code ignored;
+    if (fs::exists(a, ignored) && fs::exists(b, ignored)) return fs::equivalent(a, b, ignored);
+    return fs::weakly_canonical(a, ignored) == fs::weakly_canonical(b, ignored);
+}
+
+bool is_file(const NamedFile& file) {
+    std::error_code ignored;
+    return !file.path.empty() && file.path != "-" &&
+           (!fs::exists(file.path, ignored) || fs::is_regular_file(file.path, ignored));
+}
+
+}  // namespace
+
+void open_standard_streams() {
+    for (int fd = 0; fd <= 2; ++fd)
+        if (::fcntl(fd, F_GETFD) == -1) ::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+}
+
+std::string not_utf8(std::span<char* const> words) {
+    for (const char* word : words)
+        if (!is_utf8(word))
+            return fmt::format(
+                "'{}' is not UTF-8, and could not be written into a checkpoint or a report; rename what it "
+                "names",
+                escaped(word));
+    std::error_code error;
+    const std::string folder = fs::current_path(error).string();
+    return is_utf8(folder) ? ""
+                           : fmt::format(
+                                 "the name of this folder, '{}', is not UTF-8; rename it, or work in "
+                                 "another",
+                                 escaped(folder));
+}
+
+void check_values(CLI::App& app) {
+    for (CLI::App* command : app.get_subcommands({}))
+        for (CLI::Option* option : command->get_options()) {
+            const std::string name = option->get_name();
+            // Text that may be empty, and what turns a simulation off that a checkpoint remembers.
+            const bool may_be_empty = name == "--prompt" || name == "--simulate";
+            if (option->get_items_expected_max() > 0 && !may_be_empty) option->check(wrong_if_empty);
+            if (option->get_type_name() == "INT" || option->get_type_name() == "UINT")
+                option->check(wrong_number);
+        }
+}
+
+void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
+                   const std::vector<fs::path>& checkpoints) {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+        const auto& [option, path] = outputs[i];
+        if (!is_file(outputs[i])) continue;
+        for (const NamedFile& input : inputs)
+            if (is_file(input) && is_same_file(path, input.path))
+                throw UserError(
+                    fmt::format("{} {}: that is what {} reads, and would be written over; name "
+                                "another file",
+                                option, path.string(), input.option));
+        for (std::size_t j = 0; j < i; ++j)
+            if (is_file(outputs[j]) && is_same_file(path, outputs[j].path))
+                throw UserError(fmt::format("{} {}: {} writes there, too; name another file", option,
+                                            path.string(), outputs[j].option));
+        for (const fs::path& checkpoint : checkpoints)
+            if (!checkpoint.empty() && is_same_file(fs::absolute(path).parent_path(), checkpoint))
+                throw UserError(
+                    fmt::format("{} {}: that folder is a checkpoint, which holds nothing else; "
+                                "name another place",
+                                option, path.string()));
+    }
+}
+
+std::string place_of_checkpoint(const std::string& option, const std::string& path) {
+    std::error_code error;
+    const fs::path name = fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path();
+    if (!fs::is_symlink(name, error)) return path;
+    const fs::path place = fs::canonical(name, error);
+    if (error)
+        throw UserError(
+            fmt::format("{} {}: is a link to {}, which is not there; make that folder, or name "
+                        "another place",
+                        option, path, fs::read_symlink(name, error).string()));
+    return place.string();
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,42 @@
+// What is demanded of a command line before anything is done, beyond what its options say of themselves.
+#pragma once
+
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace mantissa::cli {
+
+/// The standard streams are there, if only as /dev/null: else the next file that is opened would be one of
+/// them, and get what is printed.
+void open_standard_streams();
+
+/// The first of the words, or the folder in which the program runs, that is not UTF-8 and so could not be
+/// written into a checkpoint, in words; empty if there is none.
+std::string not_utf8(std::span<char* const> words);
+
+/// Refuses, for all options, empty values, and whole numbers that are out of range or begin with a zero,
+/// which the parser would take as octal.
+void check_values(CLI::App& app);
+
+/// A file that an option names.
+struct NamedFile {
+    std::string option;
+    std::filesystem::path path;
+};
+
+/// Throws UserError, beginning with the option, where an output is also an input or another output, or lies
+/// in one of the folders that hold checkpoints. Empty paths and "-" count for nothing.
+void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
+                   const std::vector<std::filesystem::path>& checkpoints = {});
+
+/// Where a checkpoint lies that `option` names, links followed, so that it is replaced there and locked by
+/// one name. Throws UserError for a link that leads nowhere.
+std::string place_of_checkpoint(const std::string& option, const std::string& path);
+
+}  // namespace mantissa::cli

@@ -1,0 +1,152 @@
+// What a command line could destroy by a slip is refused before anything is done.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/run_program.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::last_line;
+using testing::quoted;
+using testing::Ran;
+using testing::run;
+using testing::run_in_shell;
+
+/// A folder with a text, and how a very small model is trained on it.
+struct Workplace {
+    Workplace() { std::ofstream(text) << std::string(2000, 'x') << "the cat sat on the mat"; }
+
+    std::string place(const std::string& name) const { return (directory / name).string(); }
+    std::string train(const std::string& more) const {
+        return "train --layers 1 --heads 2 --channels 16 --context 16 --vocabulary 256 --batch 2 --threads 1 "
+               "--quiet --text " +
+               quoted(text) + " " + more;
+    }
+
+    TemporaryDirectory directory;
+    std::string text = (directory / "text.txt").string();
+};
+
+std::string content_of(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+TEST(KeptSafe, AnOutputThatIsAnInputIsRefused) {
+    const Workplace work;
+    const std::string before = content_of(work.text);
+    for (const char* option : {"--log", "--json", "--html", "--trace"}) {
+        const Ran ran = run(work.train("--steps 1 " + std::string(option) + " " + work.text));
+        EXPECT_EQ(ran.status, 2) << ran.output;
+        EXPECT_NE(ran.output.find(std::string(option) + " " + work.text + ": that is what --text reads"),
+                  std::string::npos)
+            << ran.output;
+        EXPECT_EQ(content_of(work.text), before);
+    }
+    const std::string log = work.place("log");
+    EXPECT_NE(run(work.train("--steps 1 --log " + log + " --json " + log))
+                  .output.find(": --log writes there, too; name another file"),
+              std::string::npos);
+}
+
+TEST(KeptSafe, AnOutputInACheckpointIsRefused) {
+    const Workplace work;
+    const std::string kept = work.place("kept");
+    ASSERT_EQ(run(work.train("--steps 1 --checkpoint " + kept)).status, 0);
+    const Ran ran = run("train --resume " + kept + " --steps 2 --quiet --log " + kept + "/log.jsonl");
+    EXPECT_EQ(ran.status, 2) << ran.output;
+    EXPECT_FALSE(fs::exists(kept + "/log.jsonl"));
+    EXPECT_EQ(run("train --resume " + kept + " --steps 2 --quiet").status, 0);
+}
+
+TEST(KeptSafe, WhatLiesWhereTheCheckpointBeforeGoesIsNotDeleted) {
+    const Workplace work;
+    fs::create_directory(work.place("kept.previous"));
+    std::ofstream(work.place("kept.previous/thesis.txt")) << "important";
+    const Ran ran = run(work.train("--steps 2 --save-every 1 --checkpoint " + work.place("kept")));
+    EXPECT_EQ(ran.status, 1) << ran.output;
+    EXPECT_NE(ran.output.find("holds \"thesis.txt\", which is no part of a checkpoint"), std::string::npos);
+    EXPECT_EQ(content_of(work.place("kept.previous/thesis.txt")), "important");
+}
+
+TEST(KeptSafe, ANameThatIsNotUtf8IsRefusedBeforeTheFirstStep) {
+    const Workplace work;
+    const std::string text = work.place("t\xff.txt");
+    fs::copy_file(work.text, text);
+    const Ran ran = run(work.train("--steps 1 --tokenizer " + quoted(text)));
+    EXPECT_EQ(ran.status, 2);
+    EXPECT_NE(ran.output.find("t\\xff.txt' is not UTF-8"), std::string::npos) << ran.output;
+}
+
+TEST(KeptSafe, EmptyValuesAndOctalNumbersAreRefused) {
+    const Workplace work;
+    for (const char* option : {"--checkpoint", "--resume", "--from", "--policy", "--text"}) {
+        const Ran ran = run(work.train("--steps 1 " + std::string(option) + " ''"));
+        EXPECT_EQ(ran.status, 2) << option;
+        EXPECT_NE(ran.output.find(std::string(option) + ": the value is empty"), std::string::npos)
+            << ran.output;
+    }
+    EXPECT_NE(run(work.train("--steps 010")).output.find("--steps: 010 begins with a zero"),
+              std::string::npos);
+}
+
+TEST(KeptSafe, ACheckpointBehindALinkStaysThere) {
+    const Workplace work;
+    fs::create_directory(work.place("large"));
+    ASSERT_EQ(run(work.train("--steps 1 --checkpoint " + work.place("large/run"))).status, 0);
+    fs::create_symlink("large/run", work.place("link"));
+    ASSERT_EQ(run("train --resume " + work.place("link") + " --steps 3 --quiet").status, 0);
+    EXPECT_TRUE(fs::is_symlink(work.place("link")));
+    EXPECT_NE(content_of(work.place("large/run/state.json")).find("\"step\": 3"), std::string::npos)
+        << content_of(work.place("large/run/state.json"));
+    fs::create_symlink("nowhere/run", work.place("dangling"));
+    const Ran ran = run(work.train("--steps 1 --checkpoint " + work.place("dangling")));
+    EXPECT_EQ(ran.status, 2) << ran.output;
+    EXPECT_NE(ran.output.find("is a link to nowhere/run, which is not there"), std::string::npos);
+}
+
+TEST(KeptSafe, ACutLineOfALogGoesBeforeLinesAreAdded) {
+    const Workplace work;
+    const std::string kept = work.place("kept"), log = work.place("log.jsonl");
+    ASSERT_EQ(run(work.train("--steps 2 --checkpoint " + kept + " --log " + log)).status, 0);
+    std::ofstream(log, std::ios::app) << R"({"step": 2, "lo)";
+    ASSERT_EQ(run("train --resume " + kept + " --steps 4 --quiet --log " + log).status, 0);
+    std::ifstream lines(log);
+    std::int64_t step = 0;
+    for (std::string line; std::getline(lines, line); ++step)
+        EXPECT_EQ(nlohmann::json::parse(line)["step"], step) << line;
+    EXPECT_EQ(step, 4);
+}
+
+TEST(KeptSafe, ClosedAndFullStandardStreamsAreNoReasonToStop) {
+    const Workplace work;
+    const std::string program = std::string("(") + MANTISSA_BINARY_DIR + "/mantissa ";
+    EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>&-)").status, 0);
+    EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>/dev/full)").status, 0);
+    EXPECT_EQ(run_in_shell(program + "train --stpes 2 2>&-)").status, 2);
+    // The log is not what standard output was.
+    const std::string log = work.place("log.jsonl");
+    EXPECT_EQ(run_in_shell(program + work.train("--steps 2 --log " + log) + " <&- >&-)").status, 0);
+    std::ifstream lines(log);
+    for (std::string line; std::getline(lines, line);) EXPECT_TRUE(nlohmann::json::accept(line)) << line;
+}
+
+TEST(KeptSafe, JsonOnStandardOutputStandsAlone) {
+    const Workplace work;
+    const std::string program = std::string("(") + MANTISSA_BINARY_DIR + "/mantissa ";
+    for (const std::string& command :
+         {work.train("--steps 2 --json -"), std::string("peaks --of a100 --json=-")}) {
+        const Ran ran = run_in_shell(program + command + " 2>/dev/null)");
+        EXPECT_TRUE(nlohmann::json::accept(ran.output)) << ran.output;
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
