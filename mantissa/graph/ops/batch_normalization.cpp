@@ -103,17 +103,18 @@ std::vector<Type> batch_norm_grad_types(const OpCall& call) {
 std::vector<Tensor> batch_norm_grad_definition(const DefinitionCall& call) {
     const Tensor mean = call.inputs[3], reciprocal = call.inputs[4];
     const auto dy = [&] { return as_f32(call.inputs[0]); };
-    const auto centered = [&] { return as_f32(call.inputs[1]) - mean; };
+    const auto x = [&] { return as_f32(call.inputs[1]); };
     const std::vector<std::int64_t> axes = all_axes_but_last(call.inputs[1]);
-    const Tensor first = dy(), sum_dy = sum(first, axes), dgamma = sum(first * centered(), axes) * reciprocal;
+    const Tensor first = dy(), sum_dy = sum(first, axes), sum_dy_x = sum(first * (x() - mean), axes);
     const DType scale_dtype = call.inputs[2].dtype();
-    const std::vector<Tensor> sums = {cast(dgamma, scale_dtype), cast(sum_dy, scale_dtype)};
+    const std::vector<Tensor> sums = {cast(sum_dy_x * reciprocal, scale_dtype), cast(sum_dy, scale_dtype)};
     Origin again = call.graph.origin;
     again.rule = second_walk_rule;
     const OriginScope scope(call.graph, std::move(again));
-    const double share = static_cast<double>(mean.dim(0)) / static_cast<double>(first.shape().elements());
-    const Tensor slope = dgamma * reciprocal * share, scale = reciprocal * as_f32(call.inputs[2]);
-    const Tensor dx = ((dy() - sum_dy * share) - centered() * slope) * scale;
+    const double share = 1.0 / static_cast<double>(first.shape().elements() / mean.dim(0));
+    const Tensor slope = sum_dy_x * (reciprocal * reciprocal) * share;
+    // Added, not subtracted: a product and a sum are rounded once together.
+    const Tensor dx = (dy() - sum_dy * share + (mean - x()) * slope) * (as_f32(call.inputs[2]) * reciprocal);
     return {cast(dx, call.inputs[1].dtype()), sums[0], sums[1]};
 }
 
