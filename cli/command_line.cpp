@@ -74,12 +74,17 @@ void open_standard_streams() {
 }
 
 std::string not_utf8(std::span<char* const> words) {
-    for (const char* word : words)
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        const std::string_view word = words[i];
+        // What a model continues may be any bytes.
+        if (word.starts_with("--prompt=") || (i > 0 && std::string_view(words[i - 1]) == "--prompt"))
+            continue;
         if (!is_utf8(word))
             return fmt::format(
                 "'{}' is not UTF-8, and could not be written into a checkpoint or a report; rename what it "
                 "names",
                 escaped(word));
+    }
     std::error_code error;
     const std::string folder = fs::current_path(error).string();
     return is_utf8(folder) ? ""

@@ -16,8 +16,8 @@ namespace mantissa::cli {
 /// them, and get what is printed.
 void open_standard_streams();
 
-/// The first of the words, or the folder in which the program runs, that is not UTF-8 and so could not be
-/// written into a checkpoint, in words; empty if there is none.
+/// The first of the words but a prompt, or the folder in which the program runs, that is not UTF-8 and so
+/// could not be written into a checkpoint, in words; empty if there is none.
 std::string not_utf8(std::span<char* const> words);
 
 /// Refuses, for all options, empty values, and whole numbers that are out of range or begin with a zero,

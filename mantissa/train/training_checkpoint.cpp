@@ -193,7 +193,8 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
     const std::vector<TensorToWrite> optimizer = tensors_of(trainer.state(), is_of_optimizer);
     std::map<std::string, std::string> texts = files.texts;
     texts.insert(record.texts.begin(), record.texts.end());
-    texts["state.json"] = state.dump(2) + "\n";
+    // A prompt among the options may hold bytes that are no UTF-8, which JSON cannot.
+    texts["state.json"] = state.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     save_checkpoint(directory, {.model = model, .optimizer = optimizer, .texts = std::move(texts)});
 }
 

@@ -83,6 +83,14 @@ TEST(KeptSafe, ANameThatIsNotUtf8IsRefusedBeforeTheFirstStep) {
     const Ran ran = run(work.train("--steps 1 --tokenizer " + quoted(text)));
     EXPECT_EQ(ran.status, 2);
     EXPECT_NE(ran.output.find("t\\xff.txt' is not UTF-8"), std::string::npos) << ran.output;
+    // A prompt may be any bytes, and is no reason to lose what was trained.
+    const std::string kept = work.place("kept");
+    EXPECT_EQ(run(work.train("--steps 1 --prompt 'a\xff"
+                             "b' --checkpoint " +
+                             kept))
+                  .status,
+              0);
+    EXPECT_EQ(run("train --resume " + kept + " --steps 2 --quiet").status, 0);
 }
 
 TEST(KeptSafe, EmptyValuesAndOctalNumbersAreRefused) {
