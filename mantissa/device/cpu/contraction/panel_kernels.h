@@ -89,15 +89,20 @@ struct PanelProduct {
                 __builtin_prefetch(tile.c + i * tile.ldc + column, 1);
     }
 
+    template <int Used>
+    [[gnu::always_inline]] static inline void clear(Sums<Used>& sums) {
+#pragma GCC unroll 16
+        for (int i = 0; i < Height; ++i)
+#pragma GCC unroll 4
+            for (int v = 0; v < Used; ++v) sums[i][v] = Lanes::zero();
+    }
+
     /// The sums of the first `Used` vectors of columns; the last of them may be partial.
     template <int Used>
     static void multiply_columns(const Tile& tile) {
         prefetch_sums(tile);
         Sums<Used> sums;
-#pragma GCC unroll 16
-        for (int i = 0; i < Height; ++i)
-#pragma GCC unroll 4
-            for (int v = 0; v < Used; ++v) sums[i][v] = Lanes::zero();
+        clear<Used>(sums);
         const auto* a = static_cast<const std::byte*>(tile.a);
         const auto* b = static_cast<const std::byte*>(tile.b);
         const auto* ahead = static_cast<const std::byte*>(tile.ahead);
@@ -149,10 +154,7 @@ struct PanelProduct {
             if (tile.cols <= Lanes::width * (Used - 1)) return multiply_in_place<Used - 1>(tile);
         prefetch_sums(tile);
         Sums<Used> sums;
-#pragma GCC unroll 16
-        for (int i = 0; i < Height; ++i)
-#pragma GCC unroll 4
-            for (int v = 0; v < Used; ++v) sums[i][v] = Lanes::zero();
+        clear<Used>(sums);
         const auto* b = static_cast<const std::byte*>(tile.b);
         const auto* ahead = static_cast<const std::byte*>(tile.ahead);
         for (std::int64_t run = 0; run < tile.run_count; ++run)
