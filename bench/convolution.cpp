@@ -5,7 +5,7 @@
 //
 // BENCH_BATCH images (4), BENCH_FORMAT f32, tf32, bf16 or f16 (f32), BENCH_NETWORK (all), BENCH_CALLS (5) of
 // which the median counts, BENCH_THREADS (1), BENCH_LEAST share: shapes above it are not printed (1: all
-// are).
+// are), BENCH_ONLY those whose line begins with this ("14 x  128 ->   32, 3x3, stride 1, dW").
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -207,6 +207,7 @@ class Bench {
             for (const Product product :
                  {Product::forward, Product::input_gradient, Product::filter_gradient}) {
                 if (product == Product::input_gradient && layer.reads_pictures) continue;
+                if (!text_of(layer, product).starts_with(text_option("BENCH_ONLY", ""))) continue;
                 const Measured one = measure(layer, product, count);
                 flops += count * one.flops;
                 seconds += count * one.seconds;
@@ -236,6 +237,12 @@ class Bench {
         return on_cpu::measured_fma_peak(pool_, on_cpu::chosen_isa(), 0.01);
     }
 
+    static std::string text_of(const Layer& layer, Product product) {
+        return fmt::format("{:3} x {:4} -> {:4}, {}x{}, stride {}, {:7}", layer.pixels, layer.channels,
+                           layer.filters, layer.filter, layer.filter, layer.stride,
+                           names[static_cast<int>(product)]);
+    }
+
     Measured measure(const Layer& layer, Product product, int count) {
         Bound bound(*device_, layer, product, batch_, format_);
         bound.run();
@@ -251,12 +258,8 @@ class Bench {
         }
         const Measured out{bound.flops, on_cpu::median(seconds), on_cpu::median(shares)};
         if (out.share < std::atof(text_option("BENCH_LEAST", "2").c_str()))
-            fmt::print(
-                "{:4} x {:4} -> {:4}, {}x{}, stride {}, {:2} times  {:8} {:8.2f} ms {:6.3f} of peak {:8.1f} "
-                "MB  {}\n",
-                layer.pixels, layer.channels, layer.filters, layer.filter, layer.filter, layer.stride, count,
-                names[static_cast<int>(product)], 1e3 * out.seconds, out.share, 1e-6 * bound.bytes,
-                bound.kernel);
+            fmt::print("{} {:2} times {:8.2f} ms {:6.3f} of peak {:8.1f} MB  {}\n", text_of(layer, product),
+                       count, 1e3 * out.seconds, out.share, 1e-6 * bound.bytes, bound.kernel);
         std::fflush(stdout);
         return out;
     }

@@ -235,6 +235,18 @@ TEST(Convolution, OfTheNetworksKindsIsExactOnWholeNumbers) {
     });
 }
 
+/// So few filters, and so many pixels, that the gradient of the filter is cut along its depth.
+TEST(Convolution, OfManyImagesIsExactOnWholeNumbers) {
+    const Conv2dOptions same{.padding = {1, 1, 1, 1}};
+    expect_exact_at_every_level({
+        {{8, 16, 16, 16}, {3, 3, 16, 8}, same},
+        {{9, 17, 17, 5}, {2, 3, 5, 7}, same},
+        {{16, 16, 16, 24}, {1, 1, 24, 12}, {}},
+        {{10, 33, 33, 8}, {3, 3, 8, 8}, {.stride = {2, 2}, .padding = {1, 1, 1, 1}}},
+        {{8, 16, 16, 8}, {3, 3, 4, 6}, {.padding = {1, 1, 1, 1}, .groups = 2}},
+    });
+}
+
 TEST(Convolution, BadOperandsAreNamed) {
     const auto error_of = [](Shape x, Shape filter, const Conv2dOptions& options) -> std::string {
         Graph graph;

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/kernels/depth_shares.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -15,7 +16,9 @@ namespace {
 /// Prepared, with what becomes of rows that do not lie one after another.
 struct BoundPart {
     BoundPart(const ContractionPart& of, Isa isa)
-        : part(of), contraction(prepare_contraction(own_problem(), isa)) {}
+        : part(of),
+          contraction(prepare_contraction(own_problem(), isa)),
+          shares(DepthShares::of(contraction)) {}
 
     /// Where rows lie apart, an epilogue of ours writes them.
     ContractionProblem own_problem() const {
@@ -26,10 +29,15 @@ struct BoundPart {
         return problem;
     }
 
+    std::size_t workspace_bytes(int threads) const {
+        return shares ? shares->workspace_bytes(threads) : contraction.workspace_bytes(threads);
+    }
+
     void launch(const Operands& operands, ThreadPool& pool) const;
 
     ContractionPart part;
     PreparedContraction contraction;
+    std::optional<DepthShares> shares;  ///< in its place
 };
 
 /// What the epilogue of rows that lie apart is given.
@@ -74,8 +82,11 @@ void BoundPart::launch(const Operands& operands, ThreadPool& pool) const {
         }
         if (problem.epilogue.bias)
             arguments.bias = at(operands.inputs[2], group * part.step_of_bias, problem.epilogue.bias_dtype);
-        contract(contraction, arguments, {operands.workspace, contraction.workspace_bytes(pool.threads())},
-                 pool);
+        const std::span workspace(operands.workspace, workspace_bytes(pool.threads()));
+        if (shares)
+            shares->run(arguments, workspace, pool);
+        else
+            contract(contraction, arguments, workspace, pool);
     }
 }
 
@@ -88,7 +99,7 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
     const auto bytes = [=, threads = context.pool.threads()](const Problem& problem) {
         std::size_t most = 0;
         for (const BoundPart& part : bound_parts(problem))
-            most = std::max(most, part.contraction.workspace_bytes(threads));
+            most = std::max(most, part.workspace_bytes(threads));
         return static_cast<std::int64_t>(most);
     };
     const auto refuse = [=](const Problem& problem) {

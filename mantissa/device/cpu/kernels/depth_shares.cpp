@@ -1,0 +1,106 @@
+#include "mantissa/device/cpu/kernels/depth_shares.h"
+
+#include "mantissa/base/whole_units.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+namespace {
+
+// With as many blocks, threads are busy without; twice as many shares are still enough sums each.
+constexpr std::int64_t enough_blocks = 8;
+constexpr std::int64_t most_shares = 16;
+// Some products for each sum that is written, and read again.
+constexpr std::int64_t least_depth = 256;
+// What all shares of the sums may take: of caches, and of the plan's memory.
+constexpr std::int64_t most_bytes = 16 << 20;
+constexpr std::int64_t rows_of_item = 16;
+
+bool only_sums(const ContractionProblem& problem) {
+    const MatrixLayout &a = problem.a, &b = problem.b;
+    const bool epilogue = problem.epilogue.bias || problem.epilogue.residual ||
+                          problem.epilogue.activation != Activation::none || problem.custom_epilogue;
+    return problem.entries() == 1 && problem.store == Store::overwrite && !epilogue && !a.packed &&
+           !b.packed && !a.mapped && !a.two_of_four && !b.window &&
+           (!a.window || a.transpose == Transpose::yes);
+}
+
+/// Steps of the depth that stay together: those of an image, where a is gathered from images.
+std::int64_t unit_of_depth(const ContractionProblem& problem) {
+    return problem.a.window ? problem.a.window->rows_of_image() : 1;
+}
+
+/// 0: it stays whole.
+std::int64_t shares_of(const ContractionProblem& problem, const Blocking& blocking) {
+    if (!only_sums(problem) || blocking.blocks() >= enough_blocks) return 0;
+    const std::int64_t units = problem.k / unit_of_depth(problem);
+    for (std::int64_t shares = enough_blocks; shares <= most_shares; ++shares)
+        if (units % shares == 0 && problem.k / shares >= least_depth &&
+            shares * problem.m * problem.n * 4 <= most_bytes)
+            return shares;
+    return 0;
+}
+
+ContractionProblem problem_of_shares(ContractionProblem problem, std::int64_t shares) {
+    const std::int64_t images = problem.k / unit_of_depth(problem) / shares;
+    problem.batch[1] = shares;
+    problem.k /= shares;
+    MatrixLayout &a = problem.a, &b = problem.b;
+    a.batch_stride[1] = a.window                        ? images * a.window->image_pitch
+                        : a.transpose == Transpose::yes ? problem.k * a.leading
+                                                        : problem.k;
+    b.batch_stride[1] = b.transpose == Transpose::yes ? problem.k : problem.k * b.leading;
+    problem.out = {.leading = problem.n, .batch_stride = {0, problem.m * problem.n}};
+    return problem;
+}
+
+}  // namespace
+
+std::optional<DepthShares> DepthShares::of(const PreparedContraction& whole) {
+    const auto* const matrices = std::get_if<PreparedMatrices>(&whole.way);
+    const std::int64_t shares = matrices ? shares_of(whole.problem, matrices->blocking) : 0;
+    if (shares == 0) return std::nullopt;
+    return DepthShares(whole, shares);
+}
+
+DepthShares::DepthShares(const PreparedContraction& whole, std::int64_t shares)
+    : contraction_(prepare_contraction(problem_of_shares(whole.problem, shares), whole.kernels)),
+      out_(whole.problem.out) {}
+
+std::size_t DepthShares::workspace_bytes(int threads) const {
+    return static_cast<std::size_t>(in_lines(shares() * sums() * 4)) + contraction_.workspace_bytes(threads);
+}
+
+void DepthShares::run(const ContractionArguments& arguments, std::span<std::byte> workspace,
+                      ThreadPool& pool) const {
+    auto* const all_sums = reinterpret_cast<float*>(workspace.data());
+    ContractionArguments of_shares = arguments;
+    of_shares.out = all_sums;
+    contract(contraction_, of_shares,
+             workspace.subspan(static_cast<std::size_t>(in_lines(shares() * sums() * 4))), pool);
+    const std::int64_t m = contraction_.problem.m, n = contraction_.problem.n;
+    const auto element_bytes = static_cast<std::int64_t>(size_of(out_.dtype));
+    pool.for_each_block(parts_of(m, rows_of_item), [&](std::int64_t item, int) {
+        const PanelRange rows = part_of(m, rows_of_item, item);
+        add(all_sums + rows.begin * n, rows.size,
+            static_cast<std::byte*>(arguments.out) + rows.begin * out_.leading * element_bytes);
+    });
+}
+
+void DepthShares::add(float* first, std::int64_t rows, std::byte* out) const {
+    const std::int64_t n = contraction_.problem.n;
+    EpilogueBlock block;
+    block.sums = first;
+    block.ld = block.residual_ld = n;
+    block.rows = rows;
+    block.cols = n;
+    for (std::int64_t share = 1; share < shares(); ++share) {
+        const bool last = share + 1 == shares();
+        block.residual = first + share * sums();
+        block.out = last ? static_cast<void*>(out) : first;
+        block.out_dtype = last ? out_.dtype : DType::f32;
+        block.out_ld = last ? out_.leading : n;
+        contraction_.kernels.finish(block);
+    }
+}
+
+}  // namespace mantissa::on_cpu

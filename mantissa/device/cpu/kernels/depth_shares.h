@@ -1,0 +1,40 @@
+// A contraction of few sums over a long depth, as the gradient of a filter is, has few blocks to give to
+// threads, and each goes through all of the depth. Cut along the depth it is a batch of contractions, each
+// for one thread, whose sums are added in the end, in an order that follows from the shape.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/contraction/contraction.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+class DepthShares {
+  public:
+    /// The contraction in shares; none where it has blocks enough as it is, a depth that is too short or has
+    /// no equal parts, or more to do than to store its sums.
+    static std::optional<DepthShares> of(const PreparedContraction& whole);
+
+    /// Bytes of scratch with so many threads.
+    std::size_t workspace_bytes(int threads) const;
+
+    /// As contract() does it; the workspace is aligned to 64 bytes.
+    void run(const ContractionArguments& arguments, std::span<std::byte> workspace, ThreadPool& pool) const;
+
+  private:
+    DepthShares(const PreparedContraction& whole, std::int64_t shares);
+
+    std::int64_t shares() const { return contraction_.problem.batch[1]; }
+    std::int64_t sums() const { return contraction_.problem.m * contraction_.problem.n; }
+    /// Of so many rows, those of all shares, into those of the first, and from there to `out`.
+    void add(float* first, std::int64_t rows, std::byte* out) const;
+
+    PreparedContraction contraction_;
+    MatrixLayout out_;
+};
+
+}  // namespace mantissa::on_cpu
