@@ -137,6 +137,14 @@ TEST(ContractionWindow, IsReadInPlaceWherePixelsHaveChannelsEnough) {
     ContractionProblem transposed = wide;
     transposed.a.transpose = Transpose::yes;
     EXPECT_FALSE(in_place(transposed, contraction_kernels_generic()));
+    EXPECT_TRUE(reads_a_across(transposed, contraction_kernels_generic()));
+    EXPECT_FALSE(reads_a_across(wide, contraction_kernels_generic()));
+    transposed.a.window->channels = 33;
+    EXPECT_FALSE(reads_a_across(transposed, contraction_kernels_generic())) << "a tile of two taps";
+    ContractionProblem across_pairs = pairs;
+    across_pairs.a.transpose = Transpose::yes;
+    EXPECT_FALSE(reads_a_across(across_pairs, contraction_kernels_dot_twin())) << "pairs lie apart";
+    EXPECT_FALSE(reads_a_across(across_pairs, contraction_kernels_generic())) << "they are widened";
 }
 
 TEST(ContractionWindow, RefusalsGiveTheReason) {

@@ -82,7 +82,7 @@ TEST(DepthShares, AreForFewSumsOverALongDepthOfEqualParts) {
     };
     EXPECT_TRUE(pays({.m = 128, .n = 128, .k = 50176}));
     EXPECT_FALSE(pays({.m = 128, .n = 128, .k = 50177})) << "no equal parts";
-    EXPECT_FALSE(pays({.m = 128, .n = 128, .k = 1024})) << "short";
+    EXPECT_FALSE(pays({.m = 128, .n = 128, .k = 512})) << "short";
     EXPECT_FALSE(pays({.m = 768, .n = 3072, .k = 4096})) << "blocks enough";
     EXPECT_FALSE(pays({.batch = {1, 2}, .m = 128, .n = 128, .k = 50176})) << "a batch as it is";
     ContractionProblem more{.m = 128, .n = 128, .k = 50176};

@@ -96,7 +96,7 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         out.rows = rows_of_enough;
         cut_columns();
     }
-    out.a_in_place = reads_a_in_place(problem, kernels);
+    out.a_in_place = reads_a_in_place(problem, kernels) || reads_a_across(problem, kernels);
     out.row_blocks = parts_of(problem.m, out.rows);
     out.column_splits = parts_of(out.columns, out.split_columns);
     // Column chunks are many passes over a, too, and where k is one chunk they all read the same.

@@ -25,16 +25,25 @@ constexpr std::int64_t most_height = 8;
 /// The word of a panel in elements: one of FP32, two of BF16.
 std::int64_t word_of(const ContractionKernels& kernels) { return 4 / kernels.element_bytes; }
 
+/// Gathered, of elements that are multiplied as they are stored.
+bool is_as_stored(const MatrixLayout& a, const ContractionKernels& kernels) {
+    return a.window && !a.packed && !a.mapped && !a.two_of_four && !kernels.conversion.convert &&
+           static_cast<std::int64_t>(size_of(a.dtype)) == kernels.element_bytes;
+}
+
 }  // namespace
 
 bool reads_a_in_place(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const MatrixLayout& a = problem.a;
-    if (!kernels.multiply_in_place || kernels.conversion.convert || !a.window) return false;
-    if (kernels.height > most_height || a.transpose == Transpose::yes || a.packed || a.mapped ||
-        a.two_of_four)
-        return false;
-    return static_cast<std::int64_t>(size_of(a.dtype)) == kernels.element_bytes &&
-           a.window->channels >= least_channels && a.window->channels % word_of(kernels) == 0;
+    return kernels.multiply_in_place && a.transpose == Transpose::no && is_as_stored(a, kernels) &&
+           kernels.height <= most_height && a.window->channels >= least_channels &&
+           a.window->channels % word_of(kernels) == 0;
+}
+
+bool reads_a_across(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    const MatrixLayout& a = problem.a;
+    return kernels.multiply_across && a.transpose == Transpose::yes && is_as_stored(a, kernels) &&
+           a.window->channels % kernels.height == 0;
 }
 
 RowsInPlace::RowsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels)
@@ -100,6 +109,65 @@ RowsInPlace::Runs RowsInPlace::write(const void* a, std::int64_t entry, PanelRan
     }
     const auto* const first = reinterpret_cast<const RunInPlace*>(memory);
     return {first, tiles == 0 ? 0 : (run - first) / tiles};
+}
+
+ChannelsInPlace::ChannelsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels)
+    : window_(problem.a.window.value_or(ImageWindow{})),
+      layout_(problem.a),
+      inner_batch_(problem.batch[1]),
+      element_bytes_(kernels.element_bytes) {}
+
+std::size_t ChannelsInPlace::bytes(std::int64_t rows, std::int64_t depth) const {
+    const std::int64_t taps = rows / window_.channels + 2;
+    return static_cast<std::size_t>(taps * most_runs(depth)) * sizeof(StepsInPlace);
+}
+
+StepsInPlace ChannelsInPlace::steps_of(std::int64_t tap, std::int64_t output_row, std::int64_t first,
+                                       std::int64_t count) const {
+    const ImageWindow::Axis &down = window_.vertical, &across = window_.horizontal;
+    const std::int64_t h = down.pixel(output_row % down.rows, tap / across.columns);
+    if (h < 0 || h >= down.pixels) return {};
+    // Pixel j stride + offset lies within the image from the first j on, and up to the last.
+    const std::int64_t offset = across.pixel(0, tap % across.columns);
+    const std::int64_t inside = offset < 0 ? parts_of(-offset, across.stride) : 0;
+    const std::int64_t outside =
+        offset < across.pixels ? parts_of(across.pixels - offset, across.stride) : inside;
+    const std::int64_t begin = std::max(first, inside), end = std::min(first + count, outside);
+    if (begin >= end) return {};
+    const std::int64_t element = output_row / down.rows * window_.image_pitch + h * down.pitch +
+                                 (begin * across.stride + offset) * across.pitch;
+    return {.first = element * element_bytes_, .begin = begin - first, .count = end - begin};
+}
+
+ChannelsInPlace::Steps ChannelsInPlace::write(const void* a, std::int64_t entry, PanelRange rows,
+                                              PanelRange depth, std::byte* memory) const {
+    const std::int64_t pixels = window_.horizontal.rows;
+    auto* const first = reinterpret_cast<StepsInPlace*>(memory);
+    StepsInPlace* next = first;
+    const std::int64_t first_tap = rows.begin / window_.channels;
+    const std::int64_t taps =
+        rows.size == 0 ? 0 : (rows.begin + rows.size - 1) / window_.channels + 1 - first_tap;
+    for (std::int64_t tap = first_tap; tap < first_tap + taps; ++tap)
+        for (std::int64_t k = depth.begin, end = depth.begin + depth.size; k < end;) {
+            const std::int64_t count = std::min(pixels - k % pixels, end - k);
+            StepsInPlace* const steps =
+                new (next++) StepsInPlace(steps_of(tap, k / pixels, k % pixels, count));
+            steps->begin += k - depth.begin;
+            k += count;
+        }
+    return {
+        .first = first,
+        .count = taps == 0 ? 0 : (next - first) / taps,
+        .first_row = rows.begin,
+        .images = static_cast<const std::byte*>(a) + layout_.offset_of(entry, inner_batch_) * element_bytes_};
+}
+
+void ChannelsInPlace::place(const Steps& steps, std::int64_t row, Tile& tile) const {
+    const std::int64_t first_tap = steps.first_row / window_.channels, line = steps.first_row + row;
+    tile.a = steps.images + line % window_.channels * element_bytes_;
+    tile.steps = steps.first + (line / window_.channels - first_tap) * steps.count;
+    tile.step_bytes = window_.horizontal.stride * window_.horizontal.pitch * element_bytes_;
+    tile.run_count = steps.count;
 }
 
 }  // namespace mantissa::on_cpu

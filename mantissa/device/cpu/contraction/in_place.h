@@ -1,5 +1,6 @@
-// Reading a gathered a where it lies: a tile's rows are pixels, each of whose channels are neighbours in
-// memory, so that products broadcast them from there and nothing is packed.
+// Reading a gathered a where it lies, so that products broadcast it from there and nothing is packed: a
+// tile's rows are pixels, each of whose channels are neighbours in memory along the depth, or channels, which
+// are neighbours at each pixel that the depth consists of.
 #pragma once
 
 #include <cstddef>
@@ -40,6 +41,42 @@ class RowsInPlace {
     ImageWindow window_;
     MatrixLayout layout_;
     std::int64_t inner_batch_, height_, element_bytes_;
+};
+
+/// Whether a transposed a is: its channels are in whole tiles, which no two taps of the window share.
+bool reads_a_across(const ContractionProblem& problem, const ContractionKernels& kernels);
+
+/// The steps of each tap of the window that the rows of a block belong to, in a chunk of the depth: pixels of
+/// the images, row by row, without those outside. A value, as the runs are.
+class ChannelsInPlace {
+  public:
+    ChannelsInPlace(const ContractionProblem& problem, const ContractionKernels& kernels);
+
+    /// Of so many rows, in a chunk of at most so much depth.
+    std::size_t bytes(std::int64_t rows, std::int64_t depth) const;
+
+    /// Those of every tap of `rows`, `count` a tap.
+    struct Steps {
+        const StepsInPlace* first = nullptr;
+        std::int64_t count = 0;
+        std::int64_t first_row = 0;
+        const std::byte* images = nullptr;
+    };
+    Steps write(const void* a, std::int64_t entry, PanelRange rows, PanelRange depth,
+                std::byte* memory) const;
+
+    /// Lets a tile that begins with row `row` of the block read them.
+    void place(const Steps& steps, std::int64_t row, Tile& tile) const;
+
+  private:
+    std::int64_t most_runs(std::int64_t depth) const { return depth / window_.horizontal.rows + 2; }
+    /// Of tap `tap`, pixels `first` to `first + count` of one row of the output.
+    StepsInPlace steps_of(std::int64_t tap, std::int64_t output_row, std::int64_t first,
+                          std::int64_t count) const;
+
+    ImageWindow window_;
+    MatrixLayout layout_;
+    std::int64_t inner_batch_, element_bytes_;
 };
 
 }  // namespace mantissa::on_cpu

@@ -38,12 +38,21 @@ struct RunInPlace {
     std::int64_t depth = 0;                  ///< in elements, a multiple of a panel's words
 };
 
+/// Some neighbouring steps of the depth for a tile whose rows are neighbours in memory at each of them.
+struct StepsInPlace {
+    std::int64_t first = 0;  ///< from Tile::a to the word of row 0 at the first of them, in bytes
+    std::int64_t begin = 0;  ///< which step of the panel of b that is
+    std::int64_t count = 0;
+};
+
 /// One block of sums: c[rows, cols] = (accumulate ? c : 0) + a_panel^T b_panel.
 struct Tile {
-    const void* a = nullptr;           ///< a packed panel of a, unless it is read in place
-    const RunInPlace* runs = nullptr;  ///< for `multiply_in_place`: of all the depth, in its order
-    std::int64_t run_count = 0;
-    const void* b = nullptr;  ///< a packed panel of b
+    const void* a = nullptr;              ///< a packed panel of a, unless it is read in place
+    const RunInPlace* runs = nullptr;     ///< for `multiply_in_place`: of all the depth, in its order
+    const StepsInPlace* steps = nullptr;  ///< for `multiply_across`: of all of the depth that is not zero
+    std::int64_t step_bytes = 0;          ///< from one step to the next
+    std::int64_t run_count = 0;           ///< of either
+    const void* b = nullptr;              ///< a packed panel of b
     std::int64_t depth = 0;
     float* c = nullptr;
     std::int64_t ldc = 0;
@@ -137,6 +146,8 @@ struct ContractionKernels {
     /// The same of rows of a that are read where they lie, of elements as wide as those of a panel; null
     /// where the kernels only read panels.
     TileKernel multiply_in_place = nullptr;
+    /// The same of steps of the depth at each of which the rows are neighbours.
+    TileKernel multiply_across = nullptr;
     /// null for a type of operand that these kernels do not take
     PanelKernels pack_a = {};
     PanelKernels pack_b = {};

@@ -36,6 +36,7 @@ ContractionKernels contraction_kernels_avx2() {
             .finish = finish_block_avx2,
             .multiply = Product::multiply<>,
             .multiply_in_place = Product::multiply_in_place<>,
+            .multiply_across = Product::multiply_across<>,
             .pack_a = widened_panels_ymm<height>(),
             .pack_b = widened_panels_ymm<Product::width>(),
             .multiply_row = row_product_avx2()};

@@ -24,6 +24,7 @@ ContractionKernels kernels() {
             .finish = finish_block_avx512,
             .multiply = Product::template multiply<>,
             .multiply_in_place = Product::template multiply_in_place<>,
+            .multiply_across = Product::template multiply_across<>,
             .pack_a = widened_panels_avx512<height>(),
             .pack_b = widened_panels_avx512<Product::width>(),
             .multiply_row = row_product_avx512()};

@@ -31,6 +31,7 @@ ContractionKernels contraction_kernels_generic() {
             .finish = finish_block_generic,
             .multiply = Product::multiply<>,
             .multiply_in_place = Product::multiply_in_place<>,
+            .multiply_across = Product::multiply_across<>,
             .pack_a = panels<height>(),
             .pack_b = panels<Product::width>(),
             .multiply_row = row_product_generic()};

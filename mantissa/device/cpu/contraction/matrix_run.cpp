@@ -188,16 +188,52 @@ MatrixRun::Sums MatrixRun::sums_of(std::int64_t chunk, PanelRange rows, PanelRan
     return {.first = mine, .leading = kernels_.width, .each_tile = true};
 }
 
+/// Of a block in a chunk of the depth: panels of a, or where it lies in the images.
+class MatrixRun::RowsOfTiles {
+  public:
+    RowsOfTiles(const MatrixRun& run, std::int64_t chunk, std::int64_t inner, PanelRange rows,
+                std::byte* worker_memory)
+        : run_(run), line_bytes_(run.kernels_.line_bytes(run.depth_of(chunk, inner).size)) {
+        const PanelRange depth = run.depth_of(chunk, inner);
+        const void* const a = run.c_.arguments.a;
+        if (run.c_.matrices.in_place)
+            runs_ = run.c_.matrices.in_place->write(a, run.entry_, rows, depth, worker_memory);
+        else if (run.c_.matrices.across)
+            steps_ = run.c_.matrices.across->write(a, run.entry_, rows, depth, worker_memory);
+        else
+            panels_ = run.panels_of_a(chunk, inner, rows, worker_memory);
+    }
+
+    /// The tile that begins with row `row` of the block.
+    void multiply(std::int64_t row, Tile& tile) const {
+        if (panels_) {
+            tile.a = panels_ + row * line_bytes_;
+            run_.kernels_.multiply(tile);
+        } else if (run_.c_.matrices.across) {
+            run_.c_.matrices.across->place(steps_, row, tile);
+            run_.kernels_.multiply_across(tile);
+        } else {
+            tile.runs = runs_.first + row / run_.kernels_.height * runs_.count;
+            tile.run_count = runs_.count;
+            run_.kernels_.multiply_in_place(tile);
+        }
+    }
+
+  private:
+    const MatrixRun& run_;
+    std::int64_t line_bytes_;
+    const std::byte* panels_ = nullptr;
+    RowsInPlace::Runs runs_;
+    ChannelsInPlace::Steps steps_;
+};
+
 /// `columns` counts from the beginning of the chunk.
 void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int64_t block,
                                 PanelRange columns, std::byte* worker_memory) const {
     const PanelRange depth = depth_of(chunk, inner), rows = rows_of(block);
     const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
     const std::int64_t height = kernels_.height, width = kernels_.width;
-    const auto& in_place = c_.matrices.in_place;
-    RowsInPlace::Runs runs;
-    if (in_place) runs = in_place->write(c_.arguments.a, entry_, rows, depth, worker_memory);
-    const std::byte* const panels_a = in_place ? nullptr : panels_of_a(chunk, inner, rows, worker_memory);
+    const RowsOfTiles rows_of_a(*this, chunk, inner, rows, worker_memory);
     const std::byte* const panels_b = panels_of_b(chunk, inner);
     const Sums sums = sums_of(chunk, rows, columns, worker_memory);
     const bool first = depth_index(chunk, inner) == 0;
@@ -209,10 +245,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
     for (std::int64_t j = columns.begin; j < columns.begin + columns.size; j += width)
         for (std::int64_t i = 0; i < rows.size; i += height, ++tile_index) {
             if (foresees) prefetch_next_rows(chunk, block, tile_index, tiles);
-            Tile tile{.a = in_place ? nullptr : panels_a + i * line_bytes,
-                      .runs = runs.first + i / height * runs.count,
-                      .run_count = runs.count,
-                      .b = panels_b + j * line_bytes,
+            Tile tile{.b = panels_b + j * line_bytes,
                       .depth = kernels_.panel_depth(depth.size),
                       .ldc = sums.leading,
                       .rows = std::min(height, rows.size - i),
@@ -223,7 +256,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
             tile.lines_ahead = lines_ahead;
             tile.ahead = panels_b + (j + width + std::min(i / height * lines_ahead, width)) * line_bytes;
             tile.c = sums.each_tile ? sums.first : sums.first + i * sums.leading + (j - columns.begin);
-            (in_place ? kernels_.multiply_in_place : kernels_.multiply)(tile);
+            rows_of_a.multiply(i, tile);
             if (last && c_.finish)
                 c_.finish(tile.c, tile.ldc, entry_ * p_.m + rows.begin + i, columns_of(chunk).begin + j,
                           tile.rows, tile.cols, c_.finish_args);

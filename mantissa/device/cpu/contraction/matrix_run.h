@@ -69,6 +69,7 @@ class MatrixRun {
         std::int64_t leading;
         bool each_tile = false;
     };
+    class RowsOfTiles;
     Sums sums_of(std::int64_t chunk, PanelRange rows, PanelRange columns, std::byte* worker_memory) const;
     void multiply_panels(std::int64_t chunk, std::int64_t inner, std::int64_t block, PanelRange columns,
                          std::byte* worker_memory) const;

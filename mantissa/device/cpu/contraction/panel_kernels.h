@@ -161,6 +161,40 @@ struct PanelProduct {
             b = add_run<Used>(tile.runs[run], b, ahead, sums);
         store<Used>(tile, sums);
     }
+
+    /// The products of some steps: row i of the first at a + i words.
+    template <int Used>
+    [[gnu::always_inline]] static inline void add_steps(std::int64_t count, const std::byte* a,
+                                                        std::int64_t a_step, const std::byte* b,
+                                                        const std::byte*& ahead, Sums<Used>& sums) {
+        constexpr std::int64_t b_step = width * word_bytes;
+        std::int64_t k = 0;
+        for (; k + 2 <= count; k += 2, a += 2 * a_step, b += 2 * b_step, ahead += 32) {
+            __builtin_prefetch(ahead, 0, 2);
+            step<Used>([&](int i) { return a + i * word_bytes; }, b, sums);
+            step<Used>([&](int i) { return a + a_step + i * word_bytes; }, b + b_step, sums);
+        }
+        if (k < count) step<Used>([&](int i) { return a + i * word_bytes; }, b, sums);
+    }
+
+    template <int Used = Vectors>
+    static void multiply_across(const Tile& tile) {
+        static_assert(Lanes::depth_of_word == 1, "neighbours along the depth are not neighbours in memory");
+        if constexpr (Used > 1)
+            if (tile.cols <= Lanes::width * (Used - 1)) return multiply_across<Used - 1>(tile);
+        prefetch_sums(tile);
+        Sums<Used> sums;
+        clear<Used>(sums);
+        const auto* a = static_cast<const std::byte*>(tile.a);
+        const auto* b = static_cast<const std::byte*>(tile.b);
+        const auto* ahead = static_cast<const std::byte*>(tile.ahead);
+        for (std::int64_t run = 0; run < tile.run_count; ++run) {
+            const StepsInPlace& steps = tile.steps[run];
+            add_steps<Used>(steps.count, a + steps.first, tile.step_bytes,
+                            b + steps.begin * width * word_bytes, ahead, sums);
+        }
+        store<Used>(tile, sums);
+    }
 };
 
 }  // namespace

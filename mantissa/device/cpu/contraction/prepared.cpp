@@ -61,9 +61,13 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
     packed_a = shares_a ? whole_lines(chunk_bytes * rounded_up(problem.m, kernels.height)) : 0;
     partial = blocking.partial_sums ? whole_lines(problem.m * blocking.columns * 4) : 0;
     block_of_a = problem.a.packed || shares_a ? 0 : whole_lines(line_bytes * blocking.rows);
-    if (blocking.a_in_place)
-        block_of_a = whole_lines(
-            static_cast<std::int64_t>(RowsInPlace(problem, kernels).bytes(blocking.rows, blocking.depth)));
+    if (blocking.a_in_place) {
+        const std::size_t addresses =
+            reads_a_across(problem, kernels)
+                ? ChannelsInPlace(problem, kernels).bytes(blocking.rows, blocking.depth)
+                : RowsInPlace(problem, kernels).bytes(blocking.rows, blocking.depth);
+        block_of_a = whole_lines(static_cast<std::int64_t>(addresses));
+    }
     const std::int64_t tile = kernels.height * kernels.width * 4;
     block_of_sums = whole_lines(blocking.depth_inside ? blocking.rows * blocking.split_columns * 4 : tile);
     sums_of_strips = kernels.interleaves() ? whole_lines(2 * tile + blocking.rows * kernels.width * 4) : 0;
@@ -79,7 +83,8 @@ PreparedMatrices::PreparedMatrices(const ContractionProblem& problem, const Cont
       layout(problem, blocking, kernels),
       a(problem, Side::a, kernels, blocking.a_groups > 0 ? layout.stores() : PanelStores::plain),
       b(problem, Side::b, kernels, layout.stores()) {
-    if (blocking.a_in_place) in_place.emplace(problem, kernels);
+    if (reads_a_in_place(problem, kernels)) in_place.emplace(problem, kernels);
+    if (reads_a_across(problem, kernels)) across.emplace(problem, kernels);
 }
 
 std::size_t PreparedMatrices::workspace_bytes(int threads) const {

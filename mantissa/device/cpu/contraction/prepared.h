@@ -47,7 +47,9 @@ struct PreparedMatrices {
     Blocking blocking;
     WorkspaceLayout layout;
     OperandPanels a, b;
-    std::optional<RowsInPlace> in_place;  ///< instead of panels of a
+    // Instead of panels of a:
+    std::optional<RowsInPlace> in_place;
+    std::optional<ChannelsInPlace> across;
 };
 
 /// How single rows of a meet b as it lies in memory (row_run.h). In FP32 and one after another, a row lies in

@@ -6,11 +6,11 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-// With as many blocks, threads are busy without; twice as many shares are still enough sums each.
-constexpr std::int64_t enough_blocks = 8;
-constexpr std::int64_t most_shares = 16;
+// As many blocks keep threads busy, though their sums pass from one to another with each chunk of the depth.
+constexpr std::int64_t enough_blocks = 16;
+constexpr std::int64_t least_shares = 8, most_shares = 16;
 // Some products for each sum that is written, and read again.
-constexpr std::int64_t least_depth = 256;
+constexpr std::int64_t least_depth = 96;
 // What all shares of the sums may take: of caches, and of the plan's memory.
 constexpr std::int64_t most_bytes = 16 << 20;
 constexpr std::int64_t rows_of_item = 16;
@@ -33,7 +33,7 @@ std::int64_t unit_of_depth(const ContractionProblem& problem) {
 std::int64_t shares_of(const ContractionProblem& problem, const Blocking& blocking) {
     if (!only_sums(problem) || blocking.blocks() >= enough_blocks) return 0;
     const std::int64_t units = problem.k / unit_of_depth(problem);
-    for (std::int64_t shares = enough_blocks; shares <= most_shares; ++shares)
+    for (std::int64_t shares = least_shares; shares <= most_shares; ++shares)
         if (units % shares == 0 && problem.k / shares >= least_depth &&
             shares * problem.m * problem.n * 4 <= most_bytes)
             return shares;
