@@ -112,9 +112,10 @@ std::vector<Tensor> batch_norm_grad_definition(const DefinitionCall& call) {
     again.rule = second_walk_rule;
     const OriginScope scope(call.graph, std::move(again));
     const double share = 1.0 / static_cast<double>(first.shape().elements() / mean.dim(0));
-    const Tensor slope = sum_dy_x * (reciprocal * reciprocal) * share;
-    // Added, not subtracted: a product and a sum are rounded once together.
-    const Tensor dx = (dy() - sum_dy * share + (mean - x()) * slope) * (as_f32(call.inputs[2]) * reciprocal);
+    // Added, not subtracted: a product and a sum are rounded once together. And centered as above, so that
+    // fusion knows it for what the first walk has, too, and does not let that write it.
+    const Tensor slope = sum_dy_x * (reciprocal * reciprocal) * -share;
+    const Tensor dx = (dy() - sum_dy * share + (x() - mean) * slope) * (as_f32(call.inputs[2]) * reciprocal);
     return {cast(dx, call.inputs[1].dtype()), sums[0], sums[1]};
 }
 
