@@ -107,6 +107,35 @@ TEST(RowsCopy, IsExact) {
     }
 }
 
+TEST(RowsCopy, MovesRowsAtTheirDistances) {
+    struct Case {
+        std::int64_t rows, bytes, source_stride, target_stride;
+    };
+    for (const Case& c : {Case{1, 300, 300, 400}, Case{700, 128, 896, 128}, Case{333, 64, 64, 192},
+                          Case{50, 70, 90, 77}, Case{3, 300001, 300003, 300001}})
+        check_everywhere([&](const Setting& setting) {
+            const auto extent = [&](std::int64_t stride) { return (c.rows - 1) * stride + c.bytes; };
+            Guarded in(setting, DType::u8, extent(c.source_stride));
+            Guarded out(setting, DType::u8, extent(c.target_stride));
+            for (std::int64_t i = 0; i < extent(c.source_stride); ++i)
+                in.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(i * 7);
+            std::vector<std::byte> wanted = out.bytes();
+            for (std::int64_t row = 0; row < c.rows; ++row)
+                std::copy_n(in.bytes().begin() + row * c.source_stride, c.bytes,
+                            wanted.begin() + row * c.target_stride);
+            copy_rows(setting.kernels,
+                      {.rows = c.rows,
+                       .bytes = c.bytes,
+                       .source_stride = c.source_stride,
+                       .target_stride = c.target_stride,
+                       .source = in.as<void>(),
+                       .target = out.as<void>()},
+                      setting.pool, setting.stores);
+            EXPECT_TRUE(out.bytes() == wanted);
+            return out.bytes();
+        });
+}
+
 TEST(RowsTranspose, IsExact) {
     const std::int64_t sizes[][2] = {{1, 1}, {1, 37}, {16, 16}, {17, 15}, {31, 33}, {129, 48}, {200, 131}};
     for (const auto& [rows, columns] : sizes)

@@ -203,6 +203,35 @@ void copy(const RowKernels& kernels, const Copy& p, ThreadPool& pool, Stores wan
     if (p.source != p.target) move_whole(kernels, p, pool, stores);
 }
 
+void copy_rows(const RowKernels& kernels, const CopyRows& p, ThreadPool& pool, Stores wanted) {
+    ProblemCheck check("copy_rows");
+    check.size("rows", p.rows).size("bytes", p.bytes);
+    check.that(p.source_stride >= p.bytes && p.target_stride >= p.bytes, "rows overlap");
+    check.input("source", p.source, (p.rows - 1) * p.source_stride + p.bytes);
+    check.output("target", p.target, (p.rows - 1) * p.target_stride + p.bytes);
+    const Stores stores = check.finish(wanted);
+    const auto rows_from = [&](std::int64_t row) {
+        return Runs{.source = at(p.source, row * p.source_stride),
+                    .target = at(p.target, row * p.target_stride)};
+    };
+    if (p.bytes > block_bytes) {
+        for (std::int64_t row = 0; row < p.rows; ++row) {
+            const Runs runs = rows_from(row);
+            move_whole(kernels, {.bytes = p.bytes, .source = runs.source, .target = runs.target}, pool,
+                       stores);
+        }
+        return;
+    }
+    for_each_range(pool, p.rows, rows_per_block(2 * p.bytes), [&](Range range, std::int64_t) {
+        Runs runs = rows_from(range.first);
+        runs.bytes = p.bytes;
+        runs.count = range.last - range.first;
+        runs.source_stride = p.source_stride;
+        runs.target_stride = p.target_stride;
+        kernels.element.copy(runs, stores);
+    });
+}
+
 void transpose(const RowKernels& kernels, const TransposedMatrix& p, ThreadPool& pool, Stores wanted) {
     ProblemCheck("transpose").size("rows", p.rows).size("columns", p.columns);
     permute(kernels,

@@ -263,6 +263,16 @@ struct Copy {
     void* target = nullptr;
 };
 
+/// Rows of `bytes` bytes each, at equal distances on either side.
+struct CopyRows {
+    std::int64_t rows = 0;
+    std::int64_t bytes = 0;
+    std::int64_t source_stride = 0;  ///< in bytes
+    std::int64_t target_stride = 0;
+    const void* source = nullptr;
+    void* target = nullptr;
+};
+
 /// target[c, r] = source[r, c], elements of 2 or 4 bytes.
 struct TransposedMatrix {
     std::int64_t rows = 0;

@@ -63,6 +63,7 @@ void column_sum(const RowKernels&, const ColumnSum&, ThreadPool&);
 
 void cast(const RowKernels&, const Cast&, ThreadPool&, Stores = Stores::automatic);
 void copy(const RowKernels&, const Copy&, ThreadPool&, Stores = Stores::automatic);
+void copy_rows(const RowKernels&, const CopyRows&, ThreadPool&, Stores = Stores::automatic);
 void transpose(const RowKernels&, const TransposedMatrix&, ThreadPool&, Stores = Stores::automatic);
 /// Throws InternalError if `axes` is no permutation of 0 ... rank - 1.
 void permute(const RowKernels&, const Permute&, ThreadPool&, Stores = Stores::automatic);
