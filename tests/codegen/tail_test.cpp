@@ -190,6 +190,15 @@ TEST(Tail, OfAConvolutionComputesWhatBothWouldApart) {
                 expect_exact(graph, fmt::format("{}, stride {}", name_of(dtype), stride));
 }
 
+/// 4 MiB of an output and more, of which a tile's columns are whole cache lines, or not.
+TEST(Tail, PastTheCachesComputesWhatBothWouldApart) {
+    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    for (const DType dtype : {DType::f32, DType::bf16})
+        for (const std::int64_t n : {320, 336})
+            expect_exact(exact_tail({1, dtype == DType::f32 ? 3300 : 6600, n, 2}, dtype, dtype == DType::f32),
+                         fmt::format("{}, {} columns", name_of(dtype), n));
+}
+
 TEST(Tail, NamesItsKernel) {
     const auto device = device_at(levels().back());
     if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;

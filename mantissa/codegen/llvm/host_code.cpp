@@ -63,14 +63,11 @@ class HostCode final : public TargetCode {
             b_.CreateMaskedStore(value, address, align, columns.mask);
             return;
         }
-        if (size_of(dtype) < 4) {
-            b_.CreateAlignedStore(value, address, align);
-            return;
-        }
         control_.if_then(
             streamed_[static_cast<std::size_t>(output)],
             [&] {
-                llvm::StoreInst* past = b_.CreateAlignedStore(value, address, llvm::Align(64));
+                const std::uint64_t bytes = value->getType()->getPrimitiveSizeInBits() / 8;
+                llvm::StoreInst* past = b_.CreateAlignedStore(value, address, llvm::Align(bytes));
                 past->setMetadata(
                     llvm::LLVMContext::MD_nontemporal,
                     llvm::MDNode::get(b_.getContext(), llvm::ConstantAsMetadata::get(b_.getInt32(1))));

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/kernels/fused_stores.h"
 #include "mantissa/device/cpu/kernels/fused_sums.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
@@ -51,17 +52,6 @@ std::int64_t domain_of(const Graph& body) {
     return nest->rows * nest->columns;
 }
 
-/// Large outputs go past the caches where their rows start on cache lines.
-std::uint64_t streamed_outputs(const codegen::LoopNest& nest, const Problem& problem) {
-    std::uint64_t streamed = 0;
-    for (std::size_t i = 0; i < problem.outputs.size(); ++i) {
-        const auto row_bytes = nest.columns * static_cast<std::int64_t>(size_of(problem.outputs[i].dtype));
-        if (problem.outputs[i].bytes() >= streaming_bytes && row_bytes % 64 == 0)
-            streamed |= std::uint64_t{1} << i;
-    }
-    return streamed;
-}
-
 /// Whether every load of an operand reads the element that the loops are at, and none comes after `walk`.
 bool read_in_place_until(const codegen::LoopNest& nest, int operand, std::size_t walk) {
     for (std::size_t i = 0; i < nest.steps.size(); ++i) {
@@ -94,7 +84,7 @@ std::vector<std::vector<int>> operands_to_write_over(const codegen::LoopNest& ne
 struct Bound {
     std::shared_ptr<const FusedKernel> kernel;
     Partition partition;
-    std::uint64_t streamed = 0;
+    StreamedOutputs streamed;
     ThreadPool& pool;
 
     void launch(const Operands& operands) const {
@@ -102,13 +92,7 @@ struct Bound {
         check(kernel->function != nullptr, "fused kernels are compiled before they are launched");
         const auto workspace = reinterpret_cast<float*>(operands.workspace);
         float* partial_sums = workspace + pool.threads() * partition.scratch_floats;
-        std::uint64_t aligned = streamed;
-        for (std::size_t i = 0; i < operands.outputs.size(); ++i)
-            // What was just read lies in a cache and is written there.
-            if (reinterpret_cast<std::uintptr_t>(operands.outputs[i]) % 64 != 0 ||
-                std::find(operands.inputs.begin(), operands.inputs.end(), operands.outputs[i]) !=
-                    operands.inputs.end())
-                aligned &= ~(std::uint64_t{1} << i);
+        const std::uint64_t past_caches = streamed.of(operands);
         pool.for_each_block(partition.blocks, [&](std::int64_t block, int worker) {
             codegen::FusedArguments arguments{.inputs = operands.inputs.data(),
                                               .outputs = operands.outputs.data(),
@@ -116,7 +100,7 @@ struct Bound {
             arguments.last = std::min(partition.rows, arguments.first + partition.rows_per_block);
             arguments.scratch = workspace + worker * partition.scratch_floats;
             arguments.partial_sums = partial_sums + block * nest.partial_sums;
-            arguments.streamed = aligned;
+            arguments.streamed = past_caches;
             if (nest.partial_sums > 0) std::fill_n(arguments.partial_sums, nest.partial_sums, 0.0f);
             kernel->function(&arguments);
         });
@@ -140,7 +124,7 @@ void add_fused_kernels(KernelTable& table, const Context& context, codegen::Comp
              const std::shared_ptr<const FusedKernel> kernel = compiler.add(body);
              const Bound bound{.kernel = kernel,
                                .partition = partition_of(kernel->nest, domain_of(body)),
-                               .streamed = streamed_outputs(kernel->nest, problem),
+                               .streamed = StreamedOutputs(problem, kernel->nest.columns),
                                .pool = pool};
              return [bound](const Operands& operands) { bound.launch(operands); };
          },

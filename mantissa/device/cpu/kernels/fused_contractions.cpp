@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cpu/kernels/fused_stores.h"
 #include "mantissa/device/cpu/kernels/fused_sums.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/passes/contraction_tail.h"
@@ -85,7 +87,8 @@ struct BoundTail {
     std::shared_ptr<const codegen::FusedKernel> kernel;
     std::vector<BoundPart> parts;
     std::vector<int> contraction_operands, tail_operands;  // of the fused node
-    std::size_t workspace = 0;                             // of the contraction, in bytes
+    StreamedOutputs streamed;
+    std::size_t workspace = 0;  // of the contraction, in bytes
     ThreadPool& pool;
 
     void launch(const Operands& operands) const;
@@ -97,6 +100,7 @@ struct TailCall {
     const BoundPart* part;
     std::vector<const std::byte*> inputs;  // of the compiled function; the first stands for the sums
     std::byte* const* outputs;
+    std::uint64_t streamed;
     float* partial_sums;
 };
 
@@ -109,6 +113,7 @@ void run_tail(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0
     const std::int64_t block = entry * part.blocks_of_entry + row / part.rows;
     codegen::FusedArguments arguments{
         .inputs = call.inputs.data(), .outputs = call.outputs, .first = row0, .last = row0 + rows};
+    arguments.streamed = call.streamed;
     arguments.partial_sums = call.partial_sums + block * kernel.nest.partial_sums;
     arguments.sums = sums;
     arguments.leading = ld;
@@ -133,6 +138,7 @@ void BoundTail::launch(const Operands& operands) const {
                   .part = nullptr,
                   .inputs = {nullptr},
                   .outputs = operands.outputs.data(),
+                  .streamed = streamed.of(operands),
                   .partial_sums = partial_sums};
     for (int operand : tail_operands)
         call.inputs.push_back(operands.inputs[static_cast<std::size_t>(operand)]);
@@ -166,10 +172,14 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit, codegen:
         const Inner inner(problem);
         std::vector<BoundPart> parts = bound_parts(inner, unit);
         const std::size_t workspace = contraction_workspace(parts, pool);
-        const BoundTail bound{.kernel = compiler.add(inner.body),
+        const std::shared_ptr<const codegen::FusedKernel> kernel = compiler.add(inner.body);
+        // A row is stored tile by tile.
+        const std::int64_t columns = std::gcd(kernel->nest.columns, parts[0].contraction.kernels.width);
+        const BoundTail bound{.kernel = kernel,
                               .parts = std::move(parts),
                               .contraction_operands = inner.operands,
                               .tail_operands = contraction_tail(inner.body)->operands,
+                              .streamed = StreamedOutputs(problem, columns),
                               .workspace = workspace,
                               .pool = pool};
         return [bound](const Operands& operands) { bound.launch(operands); };
