@@ -210,6 +210,7 @@ class Run {
         const ModelFile file(options_.from);
         if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
         file.load(trainer_->state());
+        begun_from_ = file.directory();
         fmt::print("begun with the weights of {}\n", options_.from);
     }
 
@@ -225,7 +226,8 @@ class Run {
         if (options_.checkpoint.empty())
             print_error(
                 fmt::format("mantissa: what is trained will not be saved; --checkpoint DIR saves it\n"));
-        else if (fs::exists(fs::path(options_.checkpoint) / "state.json", ignored) && saved_at_ < 0)
+        else if (fs::exists(fs::path(options_.checkpoint) / "state.json", ignored) && saved_at_ < 0 &&
+                 !begun_from_previous())
             print_error(fmt::format(
                 "mantissa: {} holds a checkpoint of another run; the first save moves it to {}, the second "
                 "replaces it there\n",
@@ -243,8 +245,9 @@ class Run {
     }
 
     void resume() {
-        const std::string warning = resume_training(options_.resume, *trainer_, record(), options_.changes);
-        if (!warning.empty()) print_error(fmt::format("mantissa: warning: {}\n", warning));
+        const Resumed resumed = resume_training(options_.resume, *trainer_, record(), options_.changes);
+        if (!resumed.warning.empty()) print_error(fmt::format("mantissa: warning: {}\n", resumed.warning));
+        begun_from_ = resumed.directory;
         const std::int64_t done = trainer_->steps_done();
         fmt::print("resumed from {} after step {}\n", options_.resume, done - 1);
         if (done >= options_.run.steps)
@@ -253,7 +256,7 @@ class Run {
                 "is none to make\n",
                 options_.resume, done, options_.run.steps));
         std::error_code ignored;
-        if (std::filesystem::equivalent(options_.resume, options_.checkpoint, ignored)) saved_at_ = done;
+        if (std::filesystem::equivalent(begun_from_, options_.checkpoint, ignored)) saved_at_ = done;
         first_step_ = done;
     }
 
@@ -321,7 +324,23 @@ class Run {
         views_.validation(total / static_cast<double>(batches));
     }
 
+    /// Whether the first save would replace what the run began from, and keep what the run left behind.
+    bool begun_from_previous() const {
+        std::error_code ignored;
+        return !options_.checkpoint.empty() &&
+               std::filesystem::equivalent(begun_from_, AtomicDirectory::previous_of(options_.checkpoint),
+                                           ignored);
+    }
+
     void save() {
+        if (begun_from_previous()) {
+            const std::filesystem::path aside = AtomicDirectory::set_aside(options_.checkpoint);
+            if (!aside.empty() && !options_.run.quiet)
+                print_error(
+                    fmt::format("mantissa: {} as it was is now {}; the run began from {}, which stays\n",
+                                options_.checkpoint, aside.string(), begun_from_.string()));
+            begun_from_.clear();
+        }
         save_training(options_.checkpoint, *trainer_, record());
         saved_at_ = trainer_->steps_done();
         fmt::print("saved {} after step {}\n", options_.checkpoint, saved_at_ - 1);
@@ -357,6 +376,7 @@ class Run {
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;
+    std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
     bool tokenizer_was_given_ = corpus_.tokenizer != nullptr;
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0;

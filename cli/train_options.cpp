@@ -7,6 +7,7 @@
 
 #include "cli/command_line.h"
 #include "cli/output_file.h"
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/checkpoint.h"
@@ -101,14 +102,53 @@ void use_tokenizer_of(const std::string& directory, RunOptions& run) {
     if (run.tokenizer.empty() && run.tokens.empty() && holds_tokenizer(directory)) run.tokenizer = directory;
 }
 
+/// A checkpoint that saves put out of their way is gone on from in the place where they lie.
+std::string place_of_saves(const std::string& resume) {
+    const std::filesystem::path target = AtomicDirectory::target_of(resume);
+    return target.empty() ? resume : target.string();
+}
+
+/// The next save of the checkpoint beside it would replace what is saved there.
+void refuse_place_of_previous(const std::string& checkpoint) {
+    if (const std::filesystem::path target = AtomicDirectory::target_of(checkpoint); !target.empty())
+        throw UserError(
+            fmt::format("--checkpoint {}: that is where a save of {} moves the checkpoint before it; name "
+                        "another place",
+                        checkpoint, target.string()));
+}
+
+/// The folder with the tokenizer of the checkpoint, or of the one before it where that one is gone; empty if
+/// it has none.
+std::string own_tokenizer(const std::filesystem::path& checkpoint) {
+    const std::filesystem::path place =
+        std::filesystem::exists(checkpoint) ? checkpoint : AtomicDirectory::previous_of(checkpoint);
+    return holds_tokenizer(place) ? place.string() : "";
+}
+
+/// A model that learnt what the tokens of one tokenizer mean can make nothing of another's.
+void require_own_tokenizer(const TrainOptions& options, const std::string& own, const TypedOptions& saved) {
+    const std::string& given = options.run.tokenizer;
+    if (given.empty()) return;
+    const bool of_bytes = own.empty() && !saved.empty() && !saved.contains("--tokens");
+    if (own.empty() && !of_bytes) return;
+    if (!own.empty() && tokenizer_texts(load_tokenizer(given)) == tokenizer_texts(load_tokenizer(own)))
+        return;
+    throw UserError(fmt::format(
+        "--tokenizer {}: {} was trained {}; leave the option out, or begin another run with its weights by "
+        "--from {}",
+        given, options.resume,
+        of_bytes ? "on bytes" : "with another tokenizer, which lies beside its weights", options.resume));
+}
+
 void recall(CLI::App& command, TrainOptions& options) {
     const TypedOptions saved = saved_options(options.resume);
-    const bool tokenizer_given = command.get_option("--tokenizer")->count() > 0;
+    const std::string own = own_tokenizer(options.resume);
+    require_own_tokenizer(options, own, saved);
     take_over(command, saved);
     if (!saved.empty()) options.changes = Resume::with_changes;
-    if (options.checkpoint.empty()) options.checkpoint = options.resume;
+    if (options.checkpoint.empty()) options.checkpoint = place_of_saves(options.resume);
     // Its own copy, which is there whatever became of the one that it was trained with.
-    if (!tokenizer_given && holds_tokenizer(options.resume)) options.run.tokenizer = options.resume;
+    if (!own.empty()) options.run.tokenizer = own;
     if (!options.from.empty()) options.run.from_files = ModelFile(options.resume).model();
 }
 
@@ -127,6 +167,7 @@ void complete_options(CLI::App& command, TrainOptions& options) {
     }
     options.resume = place_of_checkpoint("--resume", options.resume);
     options.checkpoint = place_of_checkpoint("--checkpoint", options.checkpoint);
+    refuse_place_of_previous(options.checkpoint);
     if (!options.resume.empty()) recall(command, options);
     options.typed = options_to_remember(command);
 }

@@ -173,6 +173,22 @@ fs::path AtomicDirectory::previous_of(const fs::path& target) {
     return with_suffix(without_trailing_slash(target), ".previous");
 }
 
+fs::path AtomicDirectory::target_of(const fs::path& previous) {
+    const fs::path name = without_trailing_slash(previous);
+    return name.extension() == ".previous" ? fs::path(name).replace_extension() : fs::path();
+}
+
+fs::path AtomicDirectory::set_aside(const fs::path& target) {
+    const fs::path from = without_trailing_slash(target);
+    if (!fs::exists(from)) return {};
+    fs::path to = with_suffix(from, ".aside");
+    for (int i = 2; fs::exists(fs::symlink_status(to)); ++i)
+        to = with_suffix(from, fmt::format(".aside-{}", i));
+    rename_or_throw(from, to);
+    sync_directory(parent_of(from));
+    return to;
+}
+
 fs::path AtomicDirectory::lock_of(const fs::path& target) {
     return with_suffix(without_trailing_slash(target), ".lock");
 }
