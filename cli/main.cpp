@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "cli/bench.h"
+#include "cli/bus_error.h"
 #include "cli/command_line.h"
 #include "cli/explain.h"
 #include "cli/generate.h"
@@ -139,6 +140,7 @@ int run(CLI::App& app, int argc, char** argv) {
 int main(int argc, char** argv) {
     mantissa::cli::open_standard_streams();
     std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, which names it
+    mantissa::cli::name_files_cut_short();
     CLI::App app("mantissa: a mixed-precision training engine", "mantissa");
     app.require_subcommand(1);
     app.set_version_flag("--version",

@@ -135,6 +135,9 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
         ->type_name("FILE");
     command.add_option("--tokens", options.tokens, "Token shards instead of text (llm.c, nanoGPT or .npy)")
         ->type_name("FILE");
+    command.add_option(
+        "--tokens-format", options.tokens_format,
+        "Of all these: llmc, raw (16-bit numbers alone) or npy (default: by their first bytes)");
     command
         .add_option("--tokenizer", options.tokenizer,
                     "Tokenizer of the text: a directory, tokenizer.json or .tiktoken (default: train: bytes "
@@ -157,10 +160,26 @@ std::unique_ptr<Device> open_device(const RunOptions& options) {
     return make_cpu_device({.threads = options.threads});
 }
 
+namespace {
+
+TokenFormat token_format(const RunOptions& options) {
+    if (!options.tokens_format) return TokenFormat::detect;
+    if (options.tokens.empty())
+        throw UserError("--tokens-format says how --tokens are stored: give --tokens FILE");
+    try {
+        return mantissa::token_format(*options.tokens_format);
+    } catch (const UserError& error) {
+        throw UserError(fmt::format("--tokens-format: {}", error.what()));
+    }
+}
+
+}  // namespace
+
 Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized) {
     ThreadPool pool(options.threads == 0 ? default_thread_count() : options.threads);
     return mantissa::open_corpus({.texts = {options.text.begin(), options.text.end()},
                                   .tokens = {options.tokens.begin(), options.tokens.end()},
+                                  .tokens_format = token_format(options),
                                   .tokenizer = options.tokenizer,
                                   .untokenized = untokenized,
                                   .model_vocabulary = language_model(options).vocabulary},

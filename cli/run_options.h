@@ -28,8 +28,9 @@ struct RunOptions {
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
-    std::string policy;    ///< empty: the fastest that trains without a loss scale
-    std::string simulate;  ///< empty: nothing is simulated
+    std::string policy;                        ///< empty: the fastest that trains without a loss scale
+    std::string simulate;                      ///< empty: nothing is simulated
+    std::optional<std::string> tokens_format;  ///< of TokenFormat; none: found by the first bytes
     std::string tokenizer, json, dump;
     std::string dump_target;     ///< a GPU, for which --dump writes kernels, too; empty: none
     std::string passes = "all";  ///< names with commas between, or all, or none

@@ -29,6 +29,17 @@ void require_text(std::string_view text, const std::string& name) {
                         name, invalid, looked_at.size()));
 }
 
+bool is_plain_text(std::string_view text) {
+    constexpr std::string_view spaces = "\t\n\v\f\r";
+    for (std::size_t at = 0; at < text.size();) {
+        const Utf8Step step = decode_utf8(text, at);
+        if (step.code_point == Utf8Step::invalid) return step.cut_short;
+        if (step.code_point < ' ' && spaces.find(text[at]) == spaces.npos) return false;
+        at += step.length;
+    }
+    return true;
+}
+
 bool is_read_once(const std::filesystem::path& path) {
     std::error_code ignored;
     return path == "-" ||
