@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -183,6 +185,12 @@ nlohmann::ordered_json run_validation(const Options& options, const Model& model
     return all;
 }
 
+std::string prompt_from_standard_input() {
+    std::string prompt((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+    if (prompt.ends_with('\n')) prompt.pop_back();
+    return prompt;
+}
+
 void run(const Options& options) {
     validate(options);
     const auto device = open_device(options.run);
@@ -214,7 +222,8 @@ void add_generate_command(CLI::App& app) {
         ->add_option("--checkpoint", options->checkpoint,
                      "The model: a directory that train wrote, or with model.safetensors and config.json")
         ->type_name("DIR");
-    command->add_option("--prompt", options->prompt, "The text to continue");
+    command->add_option("--prompt", options->prompt,
+                        "The text to continue; -: standard input, but for the line break at its end");
     command
         ->add_option("--tokenizer", options->run.tokenizer,
                      "Tokenizer: a directory, tokenizer.json or .tiktoken (default: the one beside the "
@@ -242,7 +251,10 @@ void add_generate_command(CLI::App& app) {
         ->type_name("FILE");
     command->add_flag("--profile", options->profile, "Print where the time of the last token went");
     command->add_flag("--quiet", options->run.quiet, "Print the text alone");
-    command->callback([options] { run(*options); });
+    command->callback([options] {
+        if (options->prompt == "-") options->prompt = prompt_from_standard_input();
+        run(*options);
+    });
 }
 
 }  // namespace mantissa::cli

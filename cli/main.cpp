@@ -162,7 +162,7 @@ int main(int argc, char** argv) {
             mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
             return 2;
         }
-        if (mantissa::cli::asks_for_json_on_standard_output({argv, static_cast<std::size_t>(argc)}))
+        if (mantissa::cli::asks_for_file_on_standard_output({argv, static_cast<std::size_t>(argc)}))
             mantissa::cli::keep_standard_output_for_files();
         if (const std::string wrong = argc > 1 && argv[1][0] != '-' ? unknown_command(app, argv[1]) : "";
             !wrong.empty()) {

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "cli/output_file.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::cli {
@@ -38,6 +39,10 @@ void drop_cut_line(const std::string& path) {
 }  // namespace
 
 void TrainLog::open(const std::string& path, Start start) {
+    if (path == "-") {
+        path_ = "standard output";
+        return file_.reset(open_kept_standard_output());
+    }
     path_ = path;
     std::error_code none;
     if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none))

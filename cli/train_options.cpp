@@ -187,6 +187,8 @@ void validate_loop(const TrainOptions& options) {
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
     if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
+    if (options.log == "-" && options.run.json == "-")
+        throw UserError("--log -: --json writes there, too; name a file for one of them");
     std::vector<NamedFile> inputs;
     for (const std::string& text : options.run.text) inputs.push_back({"--text", text});
     for (const std::string& tokens : options.run.tokens) inputs.push_back({"--tokens", tokens});
@@ -279,7 +281,8 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
                     "skipped, and what went wrong named; 0: never stop")
         ->capture_default_str();
     add_output_file(command, "--log", options.log,
-                    "Write a line of JSON a step to this file; after --resume, lines are added");
+                    "Write a line of JSON a step to this file, or to standard output for -; after --resume, "
+                    "lines are added");
     command.add_flag("--profile", options.profile, "Print where the time of the last step went");
     add_view_options(command, options.views);
 }
