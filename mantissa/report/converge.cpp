@@ -192,6 +192,13 @@ std::string underflow_finding(const ConvergeReport& report) {
     return text;
 }
 
+/// Why nothing can be held against this run; empty if something can.
+std::string broken_training(const ConvergedRun& first) {
+    if (!first.gave_up.empty()) return "broke down itself";
+    if (first.losses.empty() || first.mean <= first.losses.front()) return "";
+    return fmt::format("came from a loss of {:.4f} to {:.4f} itself", first.losses.front(), first.mean);
+}
+
 }  // namespace
 
 // A difference that is no number does not agree.
@@ -201,13 +208,17 @@ bool ConvergeReport::all_agree() const {
     return std::all_of(runs.begin(), runs.end(), [](const ConvergedRun& run) { return run.agrees(); });
 }
 
-ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options) {
-    if (options.policies.size() < 2)
-        throw UserError(fmt::format("two precisions or more are compared, got {}", options.policies.size()));
-    for (const Policy& policy : options.policies)
-        if (std::count_if(options.policies.begin(), options.policies.end(),
+void require_comparable(const std::vector<Policy>& policies) {
+    if (policies.size() < 2)
+        throw UserError(fmt::format("two precisions or more are compared, got {}", policies.size()));
+    for (const Policy& policy : policies)
+        if (std::count_if(policies.begin(), policies.end(),
                           [&](const Policy& other) { return other.name == policy.name; }) > 1)
             throw UserError(fmt::format("the policy {} was named twice", policy.name));
+}
+
+ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options) {
+    require_comparable(options.policies);
     if (options.steps < 1) throw UserError(fmt::format("steps must be 1 or more, got {}", options.steps));
     if (options.seeds < 1) throw UserError(fmt::format("seeds must be 1 or more, got {}", options.seeds));
     ConvergeReport report{
@@ -231,6 +242,11 @@ ConvergeReport run_converge(Device& device, const BatchSource& batches, const Co
 
 std::vector<std::string> where_to_look(const ConvergeReport& report) {
     if (report.all_agree()) return {};
+    if (const std::string broken = broken_training(report.runs.front()); !broken.empty())
+        return {fmt::format(
+            "Look at the training, not at the precisions: {}, what the others are held against, {}. Lower "
+            "--learning-rate {:g} until it trains, and compare then.",
+            report.runs.front().policy, broken, report.learning_rate)};
     const auto with = [](const std::string& place, const std::string& finding) {
         return finding.empty() ? place : place + " " + finding;
     };

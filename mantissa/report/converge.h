@@ -67,9 +67,11 @@ struct ConvergeReport {
     bool all_agree() const;
 };
 
-/// Trains under one policy after another, then under the first from other seeds. Throws UserError if there
-/// are fewer than two policies, no steps or no seed, if a policy is named twice, or if the memory does not
-/// suffice.
+/// Throws UserError if there are fewer than two policies, or one is named twice.
+void require_comparable(const std::vector<Policy>& policies);
+
+/// Trains under one policy after another, then under the first from other seeds. Throws UserError as
+/// require_comparable does, if there are no steps or no seed, or if the memory does not suffice.
 ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options);
 
 /// Where to look for the fault, in order, with what the runs say of each place; empty if all agree.

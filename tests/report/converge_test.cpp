@@ -122,6 +122,24 @@ TEST(Converge, ARunThatIsNotFiniteIsGivenUpAndNamed) {
     EXPECT_TRUE(json["runs"][0]["losses"][3].is_null());
     EXPECT_FALSE(json["runs"][0]["agrees"].get<bool>());
     EXPECT_EQ(fault_of_page(converge_html(report, "")), "");
+    const std::vector<std::string> places = where_to_look(report);
+    ASSERT_EQ(places.size(), 1u);
+    EXPECT_EQ(
+        places[0],
+        "Look at the training, not at the precisions: fp32, what the others are held against, broke down "
+        "itself. Lower --learning-rate 1e+38 until it trains, and compare then.");
+}
+
+TEST(Converge, ATrainingThatClimbsSaysNothingOfPrecisions) {
+    ConvergeReport report;
+    report.learning_rate = 1;
+    report.runs = {{.policy = "fp32", .losses = {5, 9}, .mean = 8, .allowed = 0.1},
+                   {.policy = "bf16", .losses = {5, 7}, .mean = 6, .difference = -2, .allowed = 1}};
+    ASSERT_EQ(where_to_look(report).size(), 1u);
+    EXPECT_NE(where_to_look(report)[0].find("came from a loss of 5.0000 to 8.0000 itself"),
+              std::string::npos);
+    report.runs[0].mean = 4;
+    EXPECT_EQ(where_to_look(report).size(), 4u);
 }
 
 TEST(Converge, BadOptionsAreRefused) {
