@@ -161,9 +161,16 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::fail(const char* what, int error) const {
-    if (error != ENOSPC && error != EDQUOT && error != EFBIG) refuse(target_, what, error);
     const std::string needed =
         size_ ? fmt::format("{} bytes needed", size_) : fmt::format("more than {} bytes needed", written_);
+    // What is free on the disk is not what these are about.
+    const char* const bound = error == EFBIG    ? "no file may be so large here; raise the limit (ulimit -f)"
+                              : error == EDQUOT ? "your quota on this disk has no more; free some of it"
+                                                : nullptr;
+    if (bound)
+        throw UserError(fmt::format("{}: {}: {}: {}, but {}, or choose another place", target_.string(), what,
+                                    std::strerror(error), needed, bound));
+    if (error != ENOSPC) refuse(target_, what, error);
     throw UserError(fmt::format("{}: {}: {}: {}, {} free; free some or choose another place",
                                 target_.string(), what, std::strerror(error), needed,
                                 free_bytes(parent_of(target_))));

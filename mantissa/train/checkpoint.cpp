@@ -153,9 +153,7 @@ std::string read_text(const fs::path& path, const ManifestFile& entry) {
 }
 
 LoadedCheckpoint read_checkpoint(const fs::path& directory) {
-    if (!fs::exists(directory)) refuse(directory, "does not exist");
-    if (!fs::exists(directory / manifest_name))
-        refuse(directory, fmt::format("no checkpoint: {} is missing", manifest_name));
+    require_checkpoint(directory);
     const Manifest manifest =
         parse_manifest(MappedFile(directory / manifest_name).text(), (directory / manifest_name).string());
     LoadedCheckpoint loaded{.directory = directory,
@@ -189,6 +187,22 @@ LoadedCheckpoint read_settled_checkpoint(const fs::path& directory) {
 }
 
 }  // namespace
+
+void require_checkpoint(const fs::path& directory) {
+    if (!fs::exists(directory)) refuse(directory, "does not exist");
+    if (!fs::is_directory(directory)) refuse(directory, "is a file, expected the directory of a checkpoint");
+    const auto has = [&](const char* name) { return fs::exists(directory / name); };
+    const char* const missing = !has(manifest_name) ? manifest_name : !has(state_name) ? state_name : nullptr;
+    if (!missing) return;
+    if (has(manifest_name) || has(state_name) || has(optimizer_name))
+        refuse(directory,
+               fmt::format("{} is missing: a checkpoint of which a part was removed, or not copied; "
+                           "copy all of it again",
+                           missing));
+    refuse(directory, has(model_name)
+                          ? "holds weights, but no checkpoint to go on from; --from begins with them"
+                          : "holds no checkpoint");
+}
 
 namespace {
 

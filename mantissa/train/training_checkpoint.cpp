@@ -203,9 +203,8 @@ namespace {
 using SavedOptions = std::map<std::string, std::vector<std::string>>;
 
 SavedOptions options_in(const std::filesystem::path& directory) {
+    require_checkpoint(directory);
     const std::filesystem::path file = directory / "state.json";
-    if (!std::filesystem::exists(file))
-        throw UserError(fmt::format("{}: no checkpoint: state.json is missing", directory.string()));
     const nlohmann::json state = parse_strict_json(read_file(file), file.string());
     if (!state.is_object() || !state.contains("options")) return {};
     try {
