@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/planning_device.h"
 #include "cli/run_options.h"
@@ -48,7 +49,7 @@ std::vector<std::string> precisions_of(const Options& options, const Target& tar
         if (options.mixed_precision || options.disable_tf32)
             throw UserError(fmt::format("--policy {} says the precision; leave out {}", policy,
                                         options.mixed_precision ? "--mixed-prec" : "--disable-tf32"));
-        return {find_policy(policy).name};
+        return {in_option("--policy", [&] { return find_policy(policy); }).name};
     }
     if (options.mixed_precision) return {"fp16"};
     return {options.disable_tf32 || !target.cannot_multiply_tf32.empty() ? "fp32" : "tf32"};

@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
@@ -45,8 +46,11 @@ void run(const Options& options) {
                              .tolerance = options.tolerance,
                              .seeds = options.seeds,
                              .fixed_loss_scale = options.loss_scale};
-    for (const std::string& name : options.policies) converge.policies.push_back(find_policy(name));
-    for (const std::string& format : options.simulate) converge.policies.push_back(simulated(format));
+    for (const std::string& name : options.policies)
+        converge.policies.push_back(in_option("--policies", [&] { return find_policy(name); }));
+    for (const std::string& format : options.simulate)
+        converge.policies.push_back(in_option("--simulate", [&] { return simulated(format); }));
+    in_option("--policies", [&] { require_comparable(converge.policies); });
     ProgressLine progress(options.run.quiet);
     converge.progress = [&](const std::string& what) { progress.show(what); };
     const auto device = open_device(options.run);
@@ -58,6 +62,9 @@ void run(const Options& options) {
     write_output(options.run.json, converge_json(report));
     write_output(options.html, converge_html(report, options.command));
     std::fflush(stdout);  // what was found stands before what is concluded
+    if (const ConvergedRun& first = report.runs.front(); !first.gave_up.empty())
+        throw UserError(
+            fmt::format("{} itself was given up; a lower --learning-rate may help", first.policy));
     if (!report.all_agree())
         throw UserError(fmt::format("not all precisions agree with {}", report.runs.front().policy));
 }
@@ -102,7 +109,8 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         for (const CLI::Option* option : numerics.get_options())
             if (option->count() > 0)
                 throw UserError(
-                    fmt::format("give {} behind converge, which has options of its own", option->get_name()));
+                    fmt::format("{} stands before converge, which has options of its own: give it behind",
+                                option->get_name()));
         options->has_tolerance = tolerance->count() > 0;
         options->has_loss_scale = loss_scale->count() > 0;
         run(*options);

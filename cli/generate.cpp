@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"
@@ -46,15 +47,16 @@ GenerateOptions generate_options(const Options& options, const Tokenizer& tokeni
 
 void validate(const Options& options) {
     if (options.checkpoint.empty())
-        throw UserError("generate needs a model: give --checkpoint DIR, written by train or by another");
+        throw UserError("--checkpoint DIR is missing: which model, written by train or by another?");
     if (options.prompt.empty() && options.validation.empty())
-        throw UserError("generate needs a text to continue: give --prompt TEXT, one character or more");
+        throw UserError("--prompt TEXT is missing: which text, of one character or more, to continue?");
     if (options.top_k && *options.top_k < 1)
         throw UserError(fmt::format(
             "--top-k must be 1 or more tokens, got {}; without it, all are considered", *options.top_k));
     if (options.length < 1)
         throw UserError(fmt::format("--length must be 1 token or more, got {}", options.length));
-    mantissa::validate(SamplingOptions{.temperature = options.temperature});
+    in_option("--temperature",
+              [&] { mantissa::validate(SamplingOptions{.temperature = options.temperature}); });
 }
 
 /// What the options name, or what lies beside the weights, or bytes.

@@ -22,7 +22,8 @@ namespace mantissa::cli {
 
 struct RunOptions {
     std::string model = "gpt2-tiny";
-    std::optional<nn::LanguageModel> from_files;  ///< in place of --model: that of other people's files
+    std::string from;                             ///< a folder with a model and its weights
+    std::optional<nn::LanguageModel> from_files;  ///< that model, in place of --model
     nn::ModelSizes sizes;                         ///< in place of the model's own
     nn::ImageSizes pictures;                      ///< of a network for pictures
     std::string device = "cpu";
@@ -49,6 +50,8 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use = Mode
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);
 /// --image-size, --classes and --width.
 void add_picture_options(CLI::App& command, nn::ImageSizes& sizes);
+/// --from, in place of all that add_model_options says of the model.
+void add_from_option(CLI::App& command, RunOptions& options, const char* what);
 void add_machine_options(CLI::App& command, RunOptions& options);
 void add_seed_option(CLI::App& command, RunOptions& options, const char* what);
 /// Those in which a model can be trained, or all.
@@ -60,6 +63,16 @@ void add_recompute_option(CLI::App& command, RunOptions& options);
 
 /// Throws UserError if --device is none that this build has.
 std::unique_ptr<Device> open_device(const RunOptions& options);
+
+/// The model of --from, if it is given; shows the warning where the checkpoint is damaged and the one before
+/// it was taken. Throws UserError that names the file if there is none, and, naming the option, where the
+/// command line says of the model what its files say.
+void take_model_of_files(const CLI::App& command, RunOptions& options);
+
+/// For --from, where neither tokens nor a tokenizer were given: the tokenizer beside the weights, or bytes if
+/// the checkpoint says that it was trained on them. Throws UserError, beginning with the option, if there is
+/// neither.
+void take_tokenizer_of_files(RunOptions& options);
 
 /// The corpus of --text, --tokens and --tokenizer, for a language model.
 Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized);

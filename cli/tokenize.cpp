@@ -82,13 +82,13 @@ int thread_count(const Options& options) {
 
 Tokenizer required_tokenizer(const Options& options) {
     if (options.tokenizer.empty())
-        throw UserError("tokenize: --tokenizer DIR is missing: which tokenizer should be used?");
+        throw UserError("--tokenizer DIR is missing: which tokenizer should be used?");
     return load_tokenizer(options.tokenizer);
 }
 
 void train(const Options& options) {
     if (options.out.empty())
-        throw UserError("tokenize --train: --out DIR is missing: where should vocab.json and merges.txt go?");
+        throw UserError("--out DIR is missing: where should vocab.json and merges.txt go?");
     const Stopwatch watch;
     const std::vector<std::filesystem::path> paths(options.train.begin(), options.train.end());
     ThreadPool pool(thread_count(options));
@@ -102,7 +102,8 @@ void train(const Options& options) {
         for (const auto& path : paths) bytes += TextFile(path).text().size();
         const PieceCounts counts = count_pieces(paths, pool, observer);
         pieces = counts.size();
-        return train_tokenizer(counts, options.vocabulary, observer);
+        return in_option("--vocabulary",
+                         [&] { return train_tokenizer(counts, options.vocabulary, observer); });
     }();
     write_tokenizer(tokenizer, options.out);
     const double seconds = watch.seconds();
@@ -269,7 +270,7 @@ void decode(const Options& options) {
         return print_text(tokenizer.decode(*ids));
     if (options.decode.size() > 1)
         throw UserError(
-            fmt::format("tokenize --decode: expected token ids, or one file; found {} values, not all of "
+            fmt::format("--decode: expected token ids, or one file; found {} values, not all of "
                         "them numbers",
                         options.decode.size()));
     decode_file(tokenizer, options.decode[0]);

@@ -80,7 +80,7 @@ class Run {
         }
         trainer_ = std::make_unique<Trainer>(std::move(plan));
         if (sampler_) sampler_->allocate(trainer_->state());
-        if (!options.from.empty() && options.resume.empty()) begin_with_published_weights();
+        if (!options.run.from.empty() && options.resume.empty()) begin_with_published_weights();
         if (!options.resume.empty()) resume();
     }
 
@@ -207,11 +207,10 @@ class Run {
     }
 
     void begin_with_published_weights() {
-        const ModelFile file(options_.from);
-        if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
+        const ModelFile file(options_.run.from);
         file.load(trainer_->state());
         begun_from_ = file.directory();
-        fmt::print("begun with the weights of {}\n", options_.from);
+        fmt::print("begun with the weights of {}\n", options_.run.from);
     }
 
     /// A run whose result is lost, or that writes over another's, is said to be one before it begins.
@@ -250,6 +249,9 @@ class Run {
         begun_from_ = resumed.directory;
         const std::int64_t done = trainer_->steps_done();
         fmt::print("resumed from {} after step {}\n", options_.resume, done - 1);
+        if (!options_.not_continued.empty() && !options_.run.quiet)
+            print_error(
+                fmt::format("mantissa: not continued, since not given again: {}\n", options_.not_continued));
         if (done >= options_.run.steps)
             print_error(fmt::format(
                 "mantissa: warning: {} has made {} steps; --steps {} counts from the first, so there "
@@ -263,7 +265,7 @@ class Run {
     /// What the run follows from besides the trainer's options.
     RunRecord record() const {
         RunRecord record;
-        record.inputs = {{"tokens", batches_.description()}, {"learning_rate", schedule_.text()}};
+        record.inputs = {{"tokens", batches_text_}, {"learning_rate", schedule_.text()}};
         if (corpus_.tokenizer && tokenizer_was_given_) record.texts = tokenizer_texts(*corpus_.tokenizer);
         record.options = options_.typed;
         return record;
@@ -369,6 +371,8 @@ class Run {
     TokenSplit split_;
     nn::Model model_;
     TextWindows batches_;
+    /// Read once: a save needs it though the files may be gone by then.
+    const std::string batches_text_ = batches_.description();
     std::optional<TextWindows> validation_;
     BatchBuffer buffer_, validation_buffer_;
     std::unique_ptr<Trainer> trainer_;
@@ -381,7 +385,8 @@ class Run {
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0;
     std::string non_finite_;  ///< of the last bad step
-    TrainLog log_{model_.name, std::string(policy_.name)};
+    TrainLog log_{model_.name, std::string(policy_.name),
+                  options_.run.json.empty() ? TrainLog::Keep::nothing : TrainLog::Keep::steps};
     TrainViews views_{options_.views};
 };
 

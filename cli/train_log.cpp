@@ -20,8 +20,8 @@ constexpr auto replace = nlohmann::json::error_handler_t::replace;
 
 }  // namespace
 
-TrainLog::TrainLog(const std::string& model, const std::string& policy)
-    : report_({{"command", "train"}, {"model", model}, {"policy", policy}}) {}
+TrainLog::TrainLog(const std::string& model, const std::string& policy, Keep keep)
+    : keep_(keep), report_({{"command", "train"}, {"model", model}, {"policy", policy}}) {}
 
 namespace {
 
@@ -93,7 +93,8 @@ void TrainLog::validation(double loss, std::uint64_t batches) {
                loss, batches);
     std::fflush(stdout);
     step_["validation_loss"] = loss;
-    report_["validation"].push_back({{"step", step_["step"]}, {"loss", loss}, {"batches", batches}});
+    if (keep_ == Keep::steps)
+        report_["validation"].push_back({{"step", step_["step"]}, {"loss", loss}, {"batches", batches}});
 }
 
 void TrainLog::sample(const std::string& text) {
@@ -105,7 +106,7 @@ void TrainLog::sample(const std::string& text) {
 }
 
 void TrainLog::end_step() {
-    report_["steps"].push_back(step_);
+    if (keep_ == Keep::steps) report_["steps"].push_back(step_);
     if (!file_) return;
     const std::string line = step_.dump(-1, ' ', false, replace) + "\n";
     if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0)

@@ -28,7 +28,10 @@ class TrainLog {
   public:
     enum class Start : std::uint8_t { anew, append };
 
-    TrainLog(const std::string& model, const std::string& policy);
+    /// Whether each step is kept until the end, about half a KB, for json().
+    enum class Keep : std::uint8_t { steps, nothing };
+
+    TrainLog(const std::string& model, const std::string& policy, Keep keep);
 
     /// Lets lines also go to this file, one a step. Throws UserError if it cannot be written.
     void open(const std::string& path, Start start);
@@ -42,7 +45,7 @@ class TrainLog {
     /// Nothing more belongs to the step: its line goes to the file.
     void end_step();
 
-    /// The report of the whole run.
+    /// The report of the whole run, whose steps were kept.
     std::string json(std::int64_t peak_resident_bytes);
 
   private:
@@ -50,6 +53,7 @@ class TrainLog {
         void operator()(std::FILE* file) const { std::fclose(file); }
     };
 
+    Keep keep_;
     nlohmann::ordered_json report_;
     nlohmann::ordered_json step_;
     std::string path_;

@@ -138,7 +138,7 @@ TEST(KeptSafe, ANameThatIsNotUtf8IsRefusedBeforeTheFirstStep) {
     EXPECT_NE(ran.output.find("t\\xff.txt' is not UTF-8"), std::string::npos) << ran.output;
     // A prompt may be any bytes, and is no reason to lose what was trained.
     const std::string kept = work.place("kept");
-    EXPECT_EQ(run(work.train("--steps 1 --prompt 'a\xff"
+    EXPECT_EQ(run(work.train("--steps 1 --sample-every 2 --prompt 'a\xff"
                              "b' --checkpoint " +
                              kept))
                   .status,
@@ -192,6 +192,14 @@ TEST(KeptSafe, ClosedAndFullStandardStreamsAreNoReasonToStop) {
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>&-)").status, 0);
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>/dev/full)").status, 0);
     EXPECT_EQ(run_in_shell(program + "train --stpes 2 2>&-)").status, 2);
+    // What nobody got is no success, and said of standard output, whoever notices first.
+    for (const char* much_and_little : {"explain --model gpt2-tiny", "peaks --of a100"}) {
+        const Ran ran = run_in_shell(program + much_and_little + " 2>&1 >/dev/full)");
+        EXPECT_EQ(ran.status, 1);
+        EXPECT_EQ(last_line(ran.output),
+                  "mantissa: standard output cannot be written (No space left on device); what was printed "
+                  "there is not whole");
+    }
     // The log is not what standard output was.
     const std::string log = work.place("log.jsonl");
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2 --log " + log) + " <&- >&-)").status, 0);
