@@ -25,6 +25,7 @@ constexpr const char* manifest_name = "manifest.json";
 constexpr const char* model_name = "model.safetensors";
 constexpr const char* optimizer_name = "optimizer.safetensors";
 constexpr const char* state_name = "state.json";
+constexpr const char* config_name = "config.json";
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& reason) {
     throw UserError(path.string() + ": " + reason);
@@ -216,11 +217,13 @@ void require_only_checkpoint(const fs::path& directory) {
     } catch (const UserError&) {
         // Missing or damaged: the fixed names below remain.
     }
+    const bool ours = fs::exists(directory / state_name);  // others write no such file beside config.json
     const std::vector<std::string> tokenizers = tokenizer_file_names();  // put there by hand, perhaps
     for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
         const std::string name = entry.path().filename().string();
         const bool known = name == manifest_name || name == model_name || name == optimizer_name ||
-                           name == state_name || std::ranges::find(tokenizers, name) != tokenizers.end();
+                           name == state_name || (ours && name == config_name) ||
+                           std::ranges::find(tokenizers, name) != tokenizers.end();
         if (!known && !listed.contains(name))
             refuse(
                 directory,

@@ -77,7 +77,7 @@ TEST(TrainKept, TokensThatAreCutShortLoseNoStep) {
         .write(reinterpret_cast<const char*>(tokens.data()), std::streamsize{2} * 100'000);
     const Ran ran = testing::run_in_shell(
         "(" + endless + place + " --tokens " + shard + " --log " + log + " & run=$!; until [ -s " + log +
-        " ]; do sleep 0.1; done; truncate -s 3000 " + shard + "; wait $run)");
+        " ] || ! kill -0 $run 2> /dev/null; do sleep 0.1; done; truncate -s 3000 " + shard + "; wait $run)");
     EXPECT_EQ(ran.status, 1) << ran.output;
     EXPECT_NE(last_line(ran.output).find(shard + ": was cut short while it was read"), std::string::npos)
         << last_line(ran.output);

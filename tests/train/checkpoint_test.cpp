@@ -103,9 +103,12 @@ TEST(Checkpoint, SavesOverADamagedOne) {
     const TemporaryDirectory directory;
     const fs::path path = directory / "ckpt";
     save_checkpoint(path, ExampleCheckpoint(1).to_save());
-    for (const char* name : {"manifest.json", "config.json"}) fs::remove(path / name);
+    fs::remove(path / "manifest.json");
     save_checkpoint(path, ExampleCheckpoint(2).to_save());
     EXPECT_EQ(step_of(load_checkpoint(path)), 2);
+    // What others wrote has a config.json, too, and no state.json.
+    for (const char* name : {"manifest.json", "state.json"}) fs::remove(path / name);
+    EXPECT_NE(save_error(path, ExampleCheckpoint(3)).find("holds \"config.json\""), std::string::npos);
 }
 
 TEST(Checkpoint, DoesNotReplaceWhatIsNoCheckpoint) {
