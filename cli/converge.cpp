@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
@@ -51,6 +52,8 @@ void run(const Options& options) {
     for (const std::string& format : options.simulate)
         converge.policies.push_back(in_option("--simulate", [&] { return simulated(format); }));
     in_option("--policies", [&] { require_comparable(converge.policies); });
+    if (options.has_loss_scale && std::ranges::none_of(converge.policies, &Policy::needs_loss_scale))
+        throw UserError("--loss-scale is of fp16, which is none of --policies; leave it out");
     ProgressLine progress(options.run.quiet);
     converge.progress = [&](const std::string& what) { progress.show(what); };
     const auto device = open_device(options.run);
@@ -105,13 +108,15 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
     CLI::Option* loss_scale = command->add_option(
         "--loss-scale", options->loss_scale, "A number that stays, for fp16 (default: dynamic, from 65536)");
     add_output_file(*command, "--html", options->html, "Write it as a page, with the curves");
-    command->callback([options, tolerance, loss_scale, &numerics] {
+    command->callback([options, command, tolerance, loss_scale, &numerics] {
         for (const CLI::Option* option : numerics.get_options())
             if (option->count() > 0)
                 throw UserError(
                     fmt::format("{} stands before converge, which has options of its own: give it behind",
                                 option->get_name()));
         options->has_tolerance = tolerance->count() > 0;
+        if (options->has_tolerance && command->get_option("--seeds")->count() > 0)
+            throw UserError("--seeds finds what --tolerance says; give one of them");
         options->has_loss_scale = loss_scale->count() > 0;
         run(*options);
     });

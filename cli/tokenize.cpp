@@ -276,6 +276,19 @@ void decode(const Options& options) {
     decode_file(tokenizer, options.decode[0]);
 }
 
+/// Throws UserError for an option that does nothing for what is to be done.
+void require_used(const CLI::App& command, const Options& options) {
+    const auto refuse = [&](bool unused, const char* option, const char* belongs_to) {
+        if (unused && command.get_option(option)->count() > 0)
+            throw UserError(fmt::format("{} is of {}; leave it out", option, belongs_to));
+    };
+    const bool train = !options.train.empty(), decode = !options.decode.empty();
+    refuse(!train, "--vocabulary", "--train");
+    refuse(train, "--tokenizer", "--encode, --decode and --count");
+    refuse(decode || !options.count.empty(), "--out", "--train and --encode");
+    refuse(decode, "--json", "--train, --encode and --count");
+}
+
 void require_outputs_apart(const Options& options) {
     std::vector<NamedFile> inputs{{"--encode", options.encode}, {"--count", options.count}};
     for (const std::string& text : options.train) inputs.push_back({"--train", text});
@@ -317,7 +330,8 @@ void add_tokenize_command(CLI::App& app) {
     command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")
         ->check(CLI::PositiveNumber);
     command->add_flag("--quiet", options->quiet, "Print no summary and no progress");
-    command->callback([options] {
+    command->callback([options, command] {
+        require_used(*command, *options);
         require_outputs_apart(*options);
         if (!options->train.empty()) return train(*options);
         if (!options->encode.empty()) return encode(*options);

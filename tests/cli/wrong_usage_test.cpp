@@ -82,6 +82,18 @@ TEST(WrongUsage, WhatDoesNothingIsRefused) {
         {"--prompt x", "--prompt is of samples; give --sample-every, too"},
         {"--tokens-format raw", "--tokens-format says how --tokens are stored: give --tokens FILE"},
     };
+    const std::pair<const char*, const char*> of_others[] = {
+        {"tokenize --count x --tokenizer x --vocabulary 300", "--vocabulary is of --train; leave it out"},
+        {"tokenize --train x --out x --tokenizer x", "--tokenizer is of --encode, --decode and --count"},
+        {"tokenize --decode 1 --tokenizer x --out x", "--out is of --train and --encode"},
+        {"numerics converge --seeds 2 --tolerance 1", "--seeds finds what --tolerance says"},
+        {"numerics converge --policies fp32,bf16 --loss-scale 8", "--loss-scale is of fp16"},
+    };
+    for (const auto& [arguments, says] : of_others) {
+        const Ran ran = run(arguments);
+        EXPECT_EQ(ran.status, 2) << ran.output;
+        EXPECT_EQ(last_line(ran.output).find(std::string("mantissa: ") + says), 0u) << ran.output;
+    }
     for (const auto& [arguments, says] : wrong) {
         const Ran ran = run(std::string("train --steps 1 ") + arguments);
         EXPECT_EQ(ran.status, 2) << ran.output;
