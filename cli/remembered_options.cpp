@@ -16,12 +16,12 @@ namespace mantissa::cli {
 namespace {
 
 /// Of one run and not of the next.
-constexpr std::array<std::string_view, 15> of_this_run = {
-    "--help",       "--resume",      "--checkpoint", "--log",         "--json",
-    "--html",       "--tensorboard", "--trace",      "--dump",        "--profile",
-    "--pass-times", "--quiet",       "--threads",    "--dump-target", "--device"};
+constexpr std::array<std::string_view, 16> of_this_run = {
+    "--help",        "--resume",      "--checkpoint", "--log",         "--json",       "--html",
+    "--tensorboard", "--trace",       "--dump",       "--profile",     "--pass-times", "--quiet",
+    "--threads",     "--dump-target", "--device",     "--read-threads"};
 
-constexpr std::array<std::string_view, 3> files = {"--text", "--tokens", "--tokenizer"};
+constexpr std::array<std::string_view, 4> files = {"--text", "--tokens", "--tokenizer", "--images"};
 
 bool holds(const auto& names, const std::string& name) {
     return std::ranges::find(names, name) != std::end(names);

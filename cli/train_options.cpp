@@ -90,7 +90,7 @@ namespace {
 /// Sizes and --model would say of a model what its files say already.
 void require_no_model_options(const CLI::App& command) {
     for (const char* name : {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary",
-                             "--dropout", "--no-bias", "--resume"})
+                             "--dropout", "--no-bias", "--resume", "--images"})
         if (command.get_option(name)->count() > 0)
             throw UserError(
                 fmt::format("--from takes model and weights from files: give it without {}", name));
@@ -128,10 +128,14 @@ void complete_options(CLI::App& command, TrainOptions& options) {
     options.resume = place_of_checkpoint("--resume", options.resume);
     options.checkpoint = place_of_checkpoint("--checkpoint", options.checkpoint);
     if (!options.resume.empty()) recall(command, options);
+    require_images(command, options.images);
     options.typed = options_to_remember(command);
 }
 
 void validate_loop(const TrainOptions& options) {
+    if (options.images.directory.empty() && nn::is_image_model(options.run.model))
+        throw UserError(
+            fmt::format("--model {}: is for pictures; give them as --images DIR", options.run.model));
     for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
                                       {options.validate_every, "--validate-every"},
                                       {options.sample_every, "--sample-every"},
@@ -150,6 +154,7 @@ void validate_loop(const TrainOptions& options) {
     for (const std::string& text : options.run.text) inputs.push_back({"--text", text});
     for (const std::string& tokens : options.run.tokens) inputs.push_back({"--tokens", tokens});
     inputs.push_back({"--tokenizer", options.run.tokenizer});
+    inputs.push_back({"--images", options.images.directory});
     require_apart({{"--log", options.log},
                    {"--json", options.run.json},
                    {"--html", options.views.html},
@@ -176,7 +181,7 @@ void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
 void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option("--accumulate", options.accumulate,
-                    "Micro-steps whose gradients make up a step, each of --batch sequences")
+                    "Micro-steps whose gradients make up a step, each of --batch sequences or pictures")
         ->capture_default_str();
     command.add_option("--min-learning-rate", options.min_learning_rate,
                        "At the last step, reached by a cosine (default: --learning-rate, so constant)");
@@ -196,8 +201,8 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
 void add_loop_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option("--order", options.order,
-                    "random: windows of the text, each once an epoch, cut at other places in each; "
-                    "sequential: from front to back")
+                    "random: windows of the text, each once an epoch, cut at other places in each, or "
+                    "pictures, each once an epoch; sequential: from front to back")
         ->capture_default_str();
     command
         .add_option("--checkpoint", options.checkpoint,
@@ -219,13 +224,13 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     command.add_option("--print-every", options.print_every, "Print the line of every so many steps")
         ->capture_default_str();
     command
-        .add_option(
-            "--validate-every", options.validate_every,
-            "Steps between validations on the last tenth of the text, then kept from training; 0: never")
+        .add_option("--validate-every", options.validate_every,
+                    "Steps between validations on the last tenth of the text, or on the pictures of val/, of "
+                    "test_batch.bin or a tenth of each class, then kept from training; 0: never")
         ->capture_default_str();
     command
         .add_option("--validate-batches", options.validate_batches,
-                    "Batches of a validation, from the beginning of that tenth; 0: all of it")
+                    "Batches of a validation, from the beginning of what is kept; 0: all of it")
         ->capture_default_str();
     command
         .add_option("--sample-every", options.sample_every,
@@ -246,7 +251,8 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
 }  // namespace
 
 void add_train_options(CLI::App& command, TrainOptions& options) {
-    add_run_options(command, options.run, ModelUse::language);
+    add_run_options(command, options.run);
+    add_picture_data_options(command, options.images);
     add_policy_option(command, options.run);
     add_simulate_option(command, options.run);
     add_passes_option(command, options.run);

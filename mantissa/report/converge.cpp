@@ -44,6 +44,10 @@ class Training {
                 options_.progress(
                     fmt::format("{}{}: step {} of {}", run_.policy, seed_text_, i + 1, options_.steps));
             step(i);
+            if (is_due(i)) {
+                run_.accuracies.push_back(options_.accuracy(trainer_));
+                run_.accuracy_steps.push_back(static_cast<double>(i));
+            }
         }
         run_.loss_scale = trainer_.loss_scale().scale;
         if (run_.gave_up.empty() && run_.scaled)
@@ -59,6 +63,12 @@ class Training {
         settings.pipeline.policy = policy;
         settings.loss_scale = loss_scale_of(options, policy);
         return settings;
+    }
+
+    /// Of the trainings that only say how far losses lie apart, no accuracy is asked for.
+    bool is_due(std::int64_t step) const {
+        return options_.accuracy && options_.validate_every > 0 && seed_text_.empty() &&
+               ((step + 1) % options_.validate_every == 0 || step + 1 == options_.steps);
     }
 
     Batch batch_at(std::int64_t step) { return buffer_.fill(batches_, static_cast<std::uint64_t>(step)); }

@@ -28,6 +28,10 @@ struct ConvergeOptions {
     int seeds = 3;                                          ///< 1: the ladder's tolerances alone
     double fixed_loss_scale = 0;                            ///< for policies that need one; 0: dynamic
     std::function<void(const std::string&)> progress = {};  ///< called with what is being done
+    /// The share of held-out examples that a trainer's model gets right, and how often it is asked for: after
+    /// every so many steps of each precision, and after its last. Reported and not judged.
+    std::function<double(Trainer&)> accuracy = {};
+    std::int64_t validate_every = 0;  ///< 0: never
 };
 
 struct ConvergedRun {
@@ -43,6 +47,8 @@ struct ConvergedRun {
     double loss_scale = 1;            ///< after the last step
     std::int64_t skipped = 0;         ///< steps whose gradients were not finite at the scale of the moment
     double lost = 0;  ///< share of the gradients that became zero when they were cast, at the end
+    std::vector<double> accuracies = {};      ///< of held-out examples
+    std::vector<double> accuracy_steps = {};  ///< after which each was found
 
     bool agrees() const;
 };

@@ -32,7 +32,7 @@ TrainingPoint point_of(std::int64_t step, double loss) {
     point.loss = loss;
     point.learning_rate = 1e-3;
     point.gradient_norm = 2;
-    point.tokens_per_second = 12345;
+    point.units_per_second = 12345;
     point.mfu = 0.25;
     return point;
 }
