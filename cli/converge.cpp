@@ -27,8 +27,17 @@ struct Options {
     bool has_tolerance = false, has_loss_scale = false;
     std::string html, command;
     PictureDataOptions images;
-    std::int64_t validate_every = 0;
+    double min_learning_rate = -1;  ///< negative: the same as the learning rate
+    std::int64_t warmup = 0, validate_every = 0;
 };
+
+LearningRateSchedule schedule_of(const Options& options) {
+    const double peak = options.run.learning_rate;
+    return {.peak = peak,
+            .least = options.min_learning_rate < 0 ? peak : options.min_learning_rate,
+            .warmup = options.warmup,
+            .steps = options.run.steps};
+}
 
 void validate(const Options& options) {
     if (options.has_tolerance && !(options.tolerance >= 0))
@@ -87,7 +96,7 @@ void run(const Options& options) {
                              .model = data.model(),
                              .trainer = trainer_options(options.run),
                              .steps = options.run.steps,
-                             .learning_rate = options.run.learning_rate,
+                             .learning_rate = schedule_of(options),
                              .tolerance = options.tolerance,
                              .seeds = options.seeds,
                              .fixed_loss_scale = options.loss_scale};
@@ -119,6 +128,10 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         "where one does not agree with the first");
     add_run_options(*command, options->run);
     add_picture_data_options(*command, options->images);
+    command->add_option("--min-learning-rate", options->min_learning_rate,
+                        "At the last step, reached by a cosine (default: --learning-rate, so constant)");
+    command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")
+        ->capture_default_str();
     command
         ->add_option("--validate-every", options->validate_every,
                      "With --images: steps between validations of each precision, whose accuracies are shown "

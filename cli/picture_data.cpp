@@ -111,12 +111,13 @@ std::string description_of(const PictureData& data, const PictureBatchOptions& o
 }
 
 int read_threads_of(const PictureDataOptions& options, const RunOptions& run) {
-    if (options.read_threads < 0 || options.read_threads > most_read_threads)
-        throw UserError(fmt::format("--read-threads must be 1 or more, and at most {}, got {}",
-                                    most_read_threads, options.read_threads));
-    if (options.read_threads > 0) return static_cast<int>(options.read_threads);
     const int threads = run.threads > 0 ? run.threads : default_thread_count();
-    return (threads + threads_per_reader - 1) / threads_per_reader;
+    const std::int64_t chosen =
+        options.read_threads.value_or((threads + threads_per_reader - 1) / threads_per_reader);
+    if (chosen < 1 || chosen > most_read_threads)
+        throw UserError(fmt::format("--read-threads must be 1 or more, and at most {}, got {}",
+                                    most_read_threads, chosen));
+    return static_cast<int>(chosen);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ struct PictureDataOptions {
     std::vector<std::string> augment = {"crop", "mirror"};
     std::vector<float> mean, deviation;  ///< empty: as the format of the pictures has them
     std::string bad = "stop";
-    std::int64_t read_threads = 0;  ///< 0: as many as the machine's threads suggest
+    std::optional<std::int64_t> read_threads;  ///< none: as many as the machine's threads suggest
 };
 
 /// Adds --images and those that say how its pictures are read and cut.

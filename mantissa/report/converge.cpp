@@ -75,7 +75,7 @@ class Training {
 
     void step(std::int64_t index) {
         const Batch batch = batch_at(index);
-        const StepResult result = trainer_.step(batch, options_.learning_rate);
+        const StepResult result = trainer_.step(batch, options_.learning_rate.at(index));
         run_.losses.push_back(static_cast<double>(result.loss));
         if (result.applied) {
             bad_in_a_row_ = 0;
@@ -87,7 +87,7 @@ class Training {
         const bool searching = scaling.kind == LossScaleOptions::Kind::dynamic &&
                                trainer_.loss_scale().scale > scaling.floor && std::isfinite(result.loss);
         if (searching || ++bad_in_a_row_ < bad_steps) return;
-        const auto found = trainer_.first_non_finite(batch, options_.learning_rate);
+        const auto found = trainer_.first_non_finite(batch, options_.learning_rate.at(index));
         run_.gave_up = fmt::format("{} steps in a row were not finite, the last at step {}: {}", bad_steps,
                                    index, found ? found->text() : "nothing was found when it was run again");
     }
@@ -219,6 +219,7 @@ ConvergeReport run_converge(Device& device, const BatchSource& batches, const Co
                           [&](const Policy& other) { return other.name == policy.name; }) > 1)
             throw UserError(fmt::format("the policy {} was named twice", policy.name));
     if (options.steps < 1) throw UserError(fmt::format("steps must be 1 or more, got {}", options.steps));
+    validate(options.learning_rate);
     if (options.seeds < 1) throw UserError(fmt::format("seeds must be 1 or more, got {}", options.seeds));
     ConvergeReport report{
         .model = reported(options.model, nn::facts_of(options.model), options.trainer.batch),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mantissa/report/reported_model.h"
+#include "mantissa/train/schedule.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
@@ -20,7 +21,7 @@ struct ConvergeOptions {
     nn::Model model = {};
     TrainerOptions trainer = {};  ///< of all; policy and loss scale apart
     std::int64_t steps = 20;
-    double learning_rate = 1e-3;
+    LearningRateSchedule learning_rate = {};  ///< of so many steps
     /// How far the mean of the last losses may lie from the first's; negative: as far as those of the first
     /// precision lie apart for `seeds` initial weights, or the ladder's tolerance of the policy if that is
     /// more.
@@ -64,7 +65,7 @@ struct ConvergeReport {
     ReportedModel model;
     std::int64_t steps = 0;
     std::uint64_t seed = 0;
-    double learning_rate = 0;
+    LearningRateSchedule learning_rate = {};
     std::int64_t averaged =
         1;  ///< losses at the end whose mean is judged: a quarter of the steps, at most 20
     SeedSpread spread = {};

@@ -80,8 +80,8 @@ std::string every_loss(const ConvergeReport& report) {
 std::string converge_html(const ConvergeReport& report, const std::string& command) {
     const std::string body = fmt::format(
         "<p>The same weights and batches in each precision: {} a step, {} steps, learning "
-        "rate {:g}, seed {}. Losses are those before each update.</p>\n",
-        report.model.examples, report.steps, report.learning_rate, report.seed);
+        "rate {}, seed {}. Losses are those before each update.</p>\n",
+        report.model.examples, report.steps, report.learning_rate.text(), report.seed);
     return html::page(
         fmt::format("{} in {} precisions", report.model.name, report.runs.size()),
         body + summary(report) + fault(report) + charts(report) + every_loss(report) + html::footer(command));

@@ -87,8 +87,8 @@ std::string verdict(const ConvergeReport& report) {
 
 std::string converge_table(const ConvergeReport& report) {
     std::string text =
-        fmt::format("{}, {} a step, {} steps, learning rate {:g}, seed {}\n\n", report.model.name,
-                    report.model.examples, report.steps, report.learning_rate, report.seed) +
+        fmt::format("{}, {} a step, {} steps, learning rate {}, seed {}\n\n", report.model.name,
+                    report.model.examples, report.steps, report.learning_rate.text(), report.seed) +
         loss_lines(report) + accuracy_lines(report);
     const std::string& first = report.runs.front().policy;
     text += "\n" + spread_text(report);
@@ -121,7 +121,9 @@ std::string converge_json(const ConvergeReport& report) {
                                    {"sequence", report.model.units_per_example},
                                    {"steps", report.steps},
                                    {"seed", report.seed},
-                                   {"learning_rate", report.learning_rate},
+                                   {"learning_rate", report.learning_rate.peak},
+                                   {"min_learning_rate", report.learning_rate.least},
+                                   {"warmup", report.learning_rate.warmup},
                                    {"averaged", report.averaged},
                                    {"spread",
                                     {{"seeds", report.spread.seeds},
