@@ -139,13 +139,13 @@ TEST(PictureSets, Cifar10sFilesAreRead) {
     EXPECT_EQ(picture.height, 32);
     // Row 2, column 3 of the record whose tone is 9.
     const std::size_t at = (2 * 32 + 3) * 3;
-    EXPECT_EQ(picture.pixels[at], 13);
-    EXPECT_EQ(picture.pixels[at + 1], 63);
-    EXPECT_EQ(picture.pixels[at + 2], 113);
+    EXPECT_EQ(picture.pixels[at], 22);
+    EXPECT_EQ(picture.pixels[at + 1], 72);
+    EXPECT_EQ(picture.pixels[at + 2], 122);
     std::filesystem::remove(directory / "batches.meta.txt");
     EXPECT_EQ(open_pictures(directory.path(), {}).training.classes.size(), 10u);
     // The same names and other pixels are other pictures.
-    const std::string before = split.training.description();
+    const std::string before = open_pictures(directory.path(), {}).training.description();
     write_file(directory / "data_batch_2.bin", cifar_record(1, 6));
     EXPECT_NE(open_pictures(directory.path(), {}).training.description(), before);
 }

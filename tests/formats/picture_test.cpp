@@ -136,6 +136,10 @@ TEST(Jpeg, DamageIsNamed) {
               "my.file: damaged JPEG: Premature end of JPEG file");
     EXPECT_EQ(refusal(whole.substr(0, 20)), "my.file: damaged JPEG: Premature end of JPEG file");
     EXPECT_EQ(refusal(whole + "and more behind it"), "decoded");
+    // Bytes that belong to nothing, before a marker, cost no pixel.
+    std::string stray = whole;
+    stray.insert(whole.find("\xff\xc0"), "ab");
+    EXPECT_EQ(decode(stray).pixels, decode(whole).pixels);
 }
 
 TEST(Jpeg, AHugeOneIsRefusedByItsHeader) {

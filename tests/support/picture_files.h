@@ -120,11 +120,11 @@ inline std::string jpeg_of(int height, int width, const Samples& samples) {
 }
 #endif
 
-/// A record of CIFAR-10: a class, and pixels that follow from `tone`.
+/// A record of CIFAR-10: a class, and at row y, column x of plane c the byte 50 c + 2 y + 3 x + tone.
 inline std::string cifar_record(int label, int tone) {
     std::string record(1, static_cast<char>(label));
     for (int i = 0; i < 3072; ++i)
-        record += static_cast<char>((i / 1024 * 50 + i % 1024 / 32 * 2 + tone) & 0xff);
+        record += static_cast<char>((i / 1024 * 50 + i % 1024 / 32 * 2 + i % 32 * 3 + tone) & 0xff);
     return record;
 }
 

@@ -69,13 +69,17 @@ TEST(PictureScores, AreThoseOfTheTrainersNetworkAsItIs) {
         trainer_options.pipeline = all_passes(*device, find_policy(policy));
         Trainer trainer(*device, network.model, trainer_options);
         PictureScorer scorer(trainer, network);
+        const auto evaluated = [&] {
+            return static_cast<double>(trainer.evaluate(buffer.fill(validation, 0)));
+        };
+        // Before the trainer has made anything of its parameters.
         const double before = scorer.score(validation, 1, 1).loss();
+        EXPECT_NEAR(before, evaluated(), 1e-5 * std::abs(before)) << policy;
         for (std::uint64_t step = 0; step < 3; ++step) trainer.step(buffer.fill(training, step), 1e-2);
         const PictureScores scores = scorer.score(validation, 1, 2);
         EXPECT_EQ(scores.pictures, 4);
         EXPECT_NE(scores.loss(), before) << policy;
-        const double expected = static_cast<double>(trainer.evaluate(buffer.fill(validation, 0)));
-        EXPECT_NEAR(scores.loss(), expected, 1e-5 * std::abs(expected)) << policy;
+        EXPECT_NEAR(scores.loss(), evaluated(), 1e-5 * std::abs(scores.loss())) << policy;
         // The second batch has three pictures and a row of none.
         EXPECT_EQ(scorer.score(validation, 9, 1).pictures, 7);
     }
