@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/thread_pool.h"
+#include "mantissa/data/picture_folders.h"
 
 namespace mantissa::cli {
 
@@ -160,6 +162,21 @@ void require_images(const CLI::App& command, const PictureDataOptions& options) 
                              "--bad-pictures", "--read-threads"})
         if (command.get_option(name)->count() > 0)
             throw UserError(fmt::format("{} says how pictures are read: give them as --images DIR", name));
+}
+
+void require_outside(const PictureDataOptions& options, const std::vector<NamedFile>& folders) {
+    namespace fs = std::filesystem;
+    std::error_code none;
+    const fs::path pictures = fs::weakly_canonical(options.directory, none);
+    if (options.directory.empty() || !fs::is_directory(pictures, none) || holds_cifar10(pictures)) return;
+    for (const auto& [option, path] : folders) {
+        if (path.empty()) continue;
+        const fs::path place = fs::weakly_canonical(fs::absolute(path), none);
+        if (std::ranges::mismatch(pictures, place).in1 == pictures.end())
+            throw UserError(fmt::format(
+                "{} {}: lies in the folder of --images, where each folder is a class; name another place",
+                option, path.string()));
+    }
 }
 
 std::unique_ptr<const PictureData> open_picture_data(const PictureDataOptions& options, const RunOptions& run,

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/run_options.h"
 #include "mantissa/data/picture_batches.h"
 
@@ -30,6 +31,10 @@ void add_picture_data_options(CLI::App& command, PictureDataOptions& options);
 
 /// Throws UserError, naming the option, where one of these was given to the command and no pictures were.
 void require_images(const CLI::App& command, const PictureDataOptions& options);
+
+/// Throws UserError, beginning with the option, for a folder that is to be written and lies among the folders
+/// of pictures: the next start would take it for a class.
+void require_outside(const PictureDataOptions& options, const std::vector<NamedFile>& folders);
 
 /// What is trained on, and what is not; the network for it.
 struct PictureData {

@@ -150,11 +150,13 @@ void validate_loop(const TrainOptions& options) {
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
     if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
+    require_outside(options.images, {{"--checkpoint", options.checkpoint},
+                                     {"--tensorboard", options.views.tensorboard},
+                                     {"--dump", options.run.dump}});
     std::vector<NamedFile> inputs;
     for (const std::string& text : options.run.text) inputs.push_back({"--text", text});
     for (const std::string& tokens : options.run.tokens) inputs.push_back({"--tokens", tokens});
     inputs.push_back({"--tokenizer", options.run.tokenizer});
-    inputs.push_back({"--images", options.images.directory});
     require_apart({{"--log", options.log},
                    {"--json", options.run.json},
                    {"--html", options.views.html},

@@ -161,6 +161,12 @@ TEST(TrainPictures, FoldersOfPicturesAreTrainedOn) {
     const Ran ran =
         run("train --images " + folders(directory) + small + "--batch 4 --steps 2 --validate-every 2");
     EXPECT_EQ(ran.status, 0) << ran.output;
+    const std::string inside = (directory / "set" / "ck").string();
+    EXPECT_EQ(
+        last_line(
+            run("train --images " + (directory / "set").string() + small + "--checkpoint " + inside).output),
+        "mantissa: --checkpoint " + inside +
+            ": lies in the folder of --images, where each folder is a class; name another place");
     EXPECT_NE(ran.output.find("22 pictures of 2 classes, 5 steps an epoch, 2 held out for "
                               "validation\nresized to 36, 32 x 32 cut"),
               std::string::npos)
