@@ -50,7 +50,7 @@ class TextInput final : public TrainInput {
     }
 
     void add_to(RunRecord& record) const override {
-        record.inputs["tokens"] = batches_.description();
+        record.inputs["tokens"] = batches_text_;
         if (tokenizer_was_given_) record.texts = tokenizer_texts(*corpus_.tokenizer);
     }
 
@@ -78,6 +78,8 @@ class TextInput final : public TrainInput {
     TokenSplit split_;
     nn::Model model_;
     TextWindows batches_;
+    /// Read once: a save needs it though the files may be gone by then.
+    const std::string batches_text_ = batches_.description();
     std::optional<TextWindows> validation_;
     BatchBuffer buffer_, validation_buffer_;
 };
