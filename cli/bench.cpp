@@ -108,7 +108,8 @@ void run(const Options& options) {
     if (!nn::is_image_model(options.run.model))
         throw UserError(fmt::format("--model: there is no network '{}'; there are: {}", options.run.model,
                                     fmt::join(nn::image_model_names(), ", ")));
-    bench.model = *picture_network(options.run);
+    const nn::ImageModel network = *picture_network(options.run);
+    bench.model = network.model;
     bench.size = options.size;
     const auto device = open_device(options.run);
     bench.precisions = trainers_of(options, device->target());
@@ -130,8 +131,7 @@ void run(const Options& options) {
         fmt::print("{}{}\n", options.compare ? fmt::format("{:<6}", precision) : "", line);
         std::fflush(stdout);
     };
-    const BenchReport report =
-        run_bench(*device, SyntheticImages(options.run.pictures, options.run.seed), bench);
+    const BenchReport report = run_bench(*device, SyntheticImages(network.sizes, options.run.seed), bench);
     progress.clear();
     fmt::print("\n{}", bench_table(report));
     write_output(options.run.json, bench_json(report));

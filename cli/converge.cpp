@@ -10,10 +10,12 @@
 
 #include "cli/command_line.h"
 #include "cli/output_file.h"
+#include "cli/picture_data.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/converge.h"
+#include "mantissa/train/picture_scores.h"
 
 namespace mantissa::cli {
 
@@ -26,7 +28,18 @@ struct Options {
     int seeds = 3;
     bool has_tolerance = false, has_loss_scale = false;
     std::string html, command;
+    PictureDataOptions images;
+    double min_learning_rate = -1;  ///< negative: the same as the learning rate
+    std::int64_t warmup = 0, validate_every = 0;
 };
+
+LearningRateSchedule schedule_of(const Options& options) {
+    const double peak = options.run.learning_rate;
+    return {.peak = peak,
+            .least = options.min_learning_rate < 0 ? peak : options.min_learning_rate,
+            .warmup = options.warmup,
+            .steps = options.run.steps};
+}
 
 void validate(const Options& options) {
     if (options.has_tolerance && !(options.tolerance >= 0))
@@ -36,14 +49,56 @@ void validate(const Options& options) {
         throw UserError(fmt::format("--loss-scale must be above 0, got {}", options.loss_scale));
 }
 
+/// Pictures of --images, or what the model else trains on here.
+class Data {
+  public:
+    explicit Data(const Options& options) : every_(options.validate_every) {
+        if (every_ < 0)
+            throw UserError(fmt::format("--validate-every must be 0 (never) or more steps, got {}", every_));
+        const TrainerOptions trainer = trainer_options(options.run);
+        if (!options.images.directory.empty()) {
+            const BatchOptions batches{
+                .batch = trainer.batch, .order = BatchOrder::random, .seed = trainer.seed};
+            pictures_ = open_picture_data(options.images, options.run, batches, every_ > 0);
+            return;
+        }
+        if (every_ > 0)
+            throw UserError("--validate-every counts pictures that are named right: give --images DIR");
+        model_ = model_to_train(options.run);
+        data_ = open_training_data(options.run, model_, trainer.batch, CorpusOptions::Untokenized::bytes);
+    }
+
+    const nn::Model& model() const { return pictures_ ? pictures_->network.model : model_; }
+    const BatchSource& batches() const { return pictures_ ? *pictures_->training : *data_.batches; }
+    const std::string& description() const { return pictures_ ? pictures_->description : data_.description; }
+
+    void validate(ConvergeOptions& converge) const {
+        if (every_ == 0) return;
+        converge.validate_every = every_;
+        converge.accuracy = [this](Trainer& trainer) {
+            const PictureBatches& held_out = *pictures_->validation;
+            return PictureScorer(trainer, pictures_->network)
+                .score(held_out, held_out.steps_per_epoch(), pictures_->read_threads)
+                .top1_share();
+        };
+    }
+
+  private:
+    std::int64_t every_;
+    std::unique_ptr<const PictureData> pictures_;  // null: the others
+    nn::Model model_;
+    TrainingData data_;
+};
+
 /// Throws UserError, once all is printed and written, where one does not agree.
 void run(const Options& options) {
     validate(options);
+    const Data data(options);
     ConvergeOptions converge{.policies = {},
-                             .model = model_to_train(options.run),
+                             .model = data.model(),
                              .trainer = trainer_options(options.run),
                              .steps = options.run.steps,
-                             .learning_rate = options.run.learning_rate,
+                             .learning_rate = schedule_of(options),
                              .tolerance = options.tolerance,
                              .seeds = options.seeds,
                              .fixed_loss_scale = options.loss_scale};
@@ -57,11 +112,10 @@ void run(const Options& options) {
     ProgressLine progress(options.run.quiet);
     converge.progress = [&](const std::string& what) { progress.show(what); };
     const auto device = open_device(options.run);
-    const TrainingData data = open_training_data(options.run, converge.model, converge.trainer.batch,
-                                                 CorpusOptions::Untokenized::bytes);
-    const ConvergeReport report = run_converge(*device, *data.batches, converge);
+    data.validate(converge);
+    const ConvergeReport report = run_converge(*device, data.batches(), converge);
     progress.clear();
-    fmt::print("{}\n{}", data.description, converge_table(report));
+    fmt::print("{}\n{}", data.description(), converge_table(report));
     write_output(options.run.json, converge_json(report));
     write_output(options.html, converge_html(report, options.command));
     std::fflush(stdout);  // what was found stands before what is concluded
@@ -83,6 +137,16 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         "Train the same model in several precisions and hold their losses against one another; ends with 1 "
         "where one does not agree with the first");
     add_run_options(*command, options->run);
+    add_picture_data_options(*command, options->images);
+    command->add_option("--min-learning-rate", options->min_learning_rate,
+                        "At the last step, reached by a cosine (default: --learning-rate, so constant)");
+    command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")
+        ->capture_default_str();
+    command
+        ->add_option("--validate-every", options->validate_every,
+                     "With --images: steps between validations of each precision, whose accuracies are shown "
+                     "and not judged; 0: never")
+        ->capture_default_str();
     command
         ->add_option(
             "--policies", options->policies,
@@ -108,7 +172,8 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
     CLI::Option* loss_scale = command->add_option(
         "--loss-scale", options->loss_scale, "A number that stays, for fp16 (default: dynamic, from 65536)");
     add_output_file(*command, "--html", options->html, "Write it as a page, with the curves");
-    command->callback([options, command, tolerance, loss_scale, &numerics] {
+    command->callback([options, tolerance, loss_scale, command, &numerics] {
+        require_images(*command, options->images);
         for (const CLI::Option* option : numerics.get_options())
             if (option->count() > 0)
                 throw UserError(

@@ -102,7 +102,8 @@ class SomeTokens final : public BatchSource {
 
 std::unique_ptr<const BatchSource> some_batches(const RunOptions& options) {
     if (nn::is_image_model(options.model))
-        return std::make_unique<SyntheticImages>(options.pictures, options.seed);
+        return std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.pictures),
+                                                 options.seed);
     return std::make_unique<SomeTokens>(language_model(options).vocabulary);
 }
 

@@ -16,15 +16,15 @@ namespace mantissa::cli {
 namespace {
 
 /// Of one run and not of the next.
-constexpr std::array<std::string_view, 11> of_this_run = {
-    "--help",    "--resume",     "--checkpoint", "--json",        "--trace", "--dump",
-    "--profile", "--pass-times", "--quiet",      "--dump-target", "--device"};
+constexpr std::array<std::string_view, 12> of_this_run = {
+    "--help",    "--resume",     "--checkpoint", "--json",        "--trace",  "--dump",
+    "--profile", "--pass-times", "--quiet",      "--dump-target", "--device", "--read-threads"};
 
 /// Of one run, too, but likely to be wanted of the next: remembered to be named.
 constexpr std::array<std::string_view, 4> of_the_run_before = {"--log", "--html", "--tensorboard",
                                                                "--threads"};
 
-constexpr std::array<std::string_view, 6> files = {"--text", "--tokens",      "--tokenizer",
+constexpr std::array<std::string_view, 7> files = {"--text", "--tokens",      "--tokenizer", "--images",
                                                    "--log",  "--tensorboard", "--html"};
 
 bool holds(const auto& names, const std::string& name) {

@@ -53,13 +53,13 @@ std::string not_zero(const std::string& given) {
 
 }  // namespace
 
-void add_picture_options(CLI::App& command, nn::ImageSizes& sizes) {
-    command.add_option("--image-size", sizes.image, "Rows and columns of pixels of a picture")
-        ->capture_default_str();
-    command.add_option("--classes", sizes.classes, "Classes of pictures")->capture_default_str();
-    command
-        .add_option("--width", sizes.width, "Channels of the first convolution; all others are in proportion")
-        ->capture_default_str();
+void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes) {
+    command.add_option("--image-size", sizes.image,
+                       "Rows and columns of pixels of a picture (default: the network's own, 224 or 32)");
+    command.add_option("--classes", sizes.classes,
+                       "Classes of pictures, in place of the network's own number");
+    command.add_option("--width", sizes.width,
+                       "Channels of the first convolution, the same; all others are in proportion");
 }
 
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
@@ -70,8 +70,9 @@ void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
     add_size_options(command, options.sizes);
     if (use == ModelUse::any) add_picture_options(command, options.pictures);
     command
-        .add_option("--batch", options.batch,
-                    use == ModelUse::any ? "Sequences, or pictures, of a step" : "Sequences of a micro-step")
+        .add_option(
+            "--batch", options.batch,
+            use == ModelUse::any ? "Sequences, or pictures, of a micro-step" : "Sequences of a micro-step")
         ->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)")
         ->check(not_zero);
@@ -185,7 +186,7 @@ bool is_of_bytes(const std::filesystem::path& checkpoint) {
 void take_model_of_files(const CLI::App& command, RunOptions& options) {
     if (options.from.empty()) return;
     for (const char* name : {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary",
-                             "--dropout", "--no-bias", "--resume"})
+                             "--dropout", "--no-bias", "--resume", "--images"})
         if (const CLI::Option* option = command.get_option_no_throw(name); option && option->count() > 0)
             throw UserError(
                 fmt::format("--from takes model and weights from files: give it without {}", name));
@@ -301,16 +302,17 @@ void refuse_text_options(const RunOptions& options) {
 
 }  // namespace
 
-std::optional<nn::Model> picture_network(const RunOptions& options) {
+std::optional<nn::ImageModel> picture_network(const RunOptions& options) {
     if (!nn::is_image_model(options.model)) {
-        if (options.pictures != nn::ImageSizes{})
+        if (options.pictures != nn::GivenImageSizes{})
             throw UserError(fmt::format("--image-size, --classes and --width are of {}, got --model {}",
                                         fmt::join(nn::image_model_names(), ", "), options.model));
         return {};
     }
     refuse_text_options(options);
-    const auto checked = [&](const char* option, const nn::ImageSizes& sizes) {
-        return in_option(option, [&] { return nn::image_model(options.model, sizes).model; });
+    const auto checked = [&](const char* option, const nn::GivenImageSizes& given) {
+        return in_option(
+            option, [&] { return nn::image_model(options.model, nn::image_sizes(options.model, given)); });
     };
     checked("--image-size", {.image = options.pictures.image});
     checked("--classes", {.classes = options.pictures.classes});
@@ -318,7 +320,7 @@ std::optional<nn::Model> picture_network(const RunOptions& options) {
 }
 
 nn::Model training_model(const RunOptions& options) {
-    if (const std::optional<nn::Model> network = picture_network(options)) return *network;
+    if (const std::optional<nn::ImageModel> network = picture_network(options)) return network->model;
     if (options.sequence < 0 || options.sequence > most)
         throw UserError(
             fmt::format("--sequence must be 1 or more, and at most {}, got {}", most, options.sequence));
@@ -330,7 +332,7 @@ nn::Model training_model(const RunOptions& options) {
 
 nn::Model model_to_train(const RunOptions& options) {
     // The networks for pictures are small beside what their pictures take.
-    if (std::optional<nn::Model> network = picture_network(options)) return *network;
+    if (const std::optional<nn::ImageModel> network = picture_network(options)) return network->model;
     constexpr double bytes_of_each = 16;  // FP32: itself, its gradient and two moments
     const nn::LanguageModel model = language_model(options);
     const double needed = bytes_of_each * static_cast<double>(model.parameters);

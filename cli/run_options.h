@@ -25,7 +25,7 @@ struct RunOptions {
     std::string from;                             ///< a folder with a model and its weights
     std::optional<nn::LanguageModel> from_files;  ///< that model, in place of --model
     nn::ModelSizes sizes;                         ///< in place of the model's own
-    nn::ImageSizes pictures;                      ///< of a network for pictures
+    nn::GivenImageSizes pictures;                 ///< in place of those of a network for pictures
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
@@ -49,7 +49,7 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use = Mode
 // Parts of them, for commands that do not train.
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);
 /// --image-size, --classes and --width.
-void add_picture_options(CLI::App& command, nn::ImageSizes& sizes);
+void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes);
 /// --from, in place of all that add_model_options says of the model.
 void add_from_option(CLI::App& command, RunOptions& options, const char* what);
 void add_machine_options(CLI::App& command, RunOptions& options);
@@ -83,7 +83,7 @@ nn::LanguageModel language_model(const RunOptions& options);
 
 /// The network for pictures of --model, of the sizes that were given; none if it names another model. Throws
 /// UserError, beginning with the option, for sizes that make none, and for options of language models.
-std::optional<nn::Model> picture_network(const RunOptions& options);
+std::optional<nn::ImageModel> picture_network(const RunOptions& options);
 
 /// The same, or the language model in training on sequences of --sequence. Throws UserError for a sequence
 /// that is not positive or too long.

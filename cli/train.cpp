@@ -13,6 +13,7 @@
 #include "cli/interrupted.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
+#include "cli/train_input.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "cli/train_views.h"
@@ -20,9 +21,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
-#include "mantissa/data/byte_tokenizer.h"
-#include "mantissa/data/text_windows.h"
-#include "mantissa/data/tokenizer_files.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/profile_table.h"
 #include "mantissa/report/quantities.h"
@@ -57,19 +55,9 @@ class Run {
           device_(open_device(options.run)),
           policy_(policy_for(options.run, device_->target())),
           settings_(trainer_of(options, device_->target(), policy_)),
-          corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
-          peaks_(*device_, peaks_file()),
-          split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
-                                            : TokenSplit{corpus_.stream.all(), {}}),
-          model_(model_to_train(options.run)),
-          batches_(corpus_.stream, split_.train, model_.units_per_example,
-                   {.batch = settings_.batch,
-                    .accumulate = settings_.accumulate,
-                    .order = order_of(options),
-                    .seed = settings_.seed}),
-          buffer_(model_, settings_.batch, settings_.accumulate),
-          validation_buffer_(model_, settings_.batch) {
-        if (options.validate_every > 0) validation_.emplace(validation_batches());
+          input_(open_train_input(options, settings_)),
+          model_(input_->model()),
+          peaks_(*device_, peaks_file()) {
         if (options.sample_every > 0) plan_samples();
         TrainingPlan plan(*device_, model_, settings_);
         dump(plan);
@@ -79,6 +67,7 @@ class Run {
             checkpoint_lock_.emplace(AtomicDirectory::lock_of(options.checkpoint), options.checkpoint);
         }
         trainer_ = std::make_unique<Trainer>(std::move(plan));
+        input_->prepare(*trainer_);
         if (sampler_) sampler_->allocate(trainer_->state());
         if (!options.run.from.empty() && options.resume.empty()) begin_with_published_weights();
         if (!options.resume.empty()) resume();
@@ -89,7 +78,7 @@ class Run {
         if (!options_.log.empty())
             log_.open(options_.log,
                       options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
-        views_.begin(*trainer_, corpus_.description, options_.run.steps);
+        views_.begin(*trainer_, input_->description(), options_.run.steps);
         listen_to_signals();
         make_steps();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
@@ -132,14 +121,10 @@ class Run {
     bool gave_up() const { return options_.bad_steps > 0 && bad_in_a_row_ >= options_.bad_steps; }
 
     void plan_samples() {
-        if (!corpus_.tokenizer && !options_.run.tokens.empty())
-            throw UserError(
-                "--sample-every prints text, but nothing says what text these tokens stand for; "
-                "give --tokenizer DIR");
-        if (!corpus_.tokenizer) corpus_.tokenizer = std::make_unique<Tokenizer>(byte_tokenizer());
+        const Tokenizer& tokenizer = input_->tokenizer();
         SamplerOptions sampler = options_.sampler;
         sampler.seed = options_.run.seed;
-        sampler_.emplace(*device_, language_model(options_.run), *corpus_.tokenizer, sampler);
+        sampler_.emplace(*device_, language_model(options_.run), tokenizer, sampler);
     }
 
     /// What was trained is saved, whatever went wrong beside it, such as a log on a full disk.
@@ -174,10 +159,11 @@ class Run {
     }
 
     void print_header(const TrainingPlan& plan) const {
-        const MemoryUse memory = plan.memory();
+        MemoryUse memory = plan.memory();
+        memory.inputs += input_->bytes();
         const std::int64_t samples = sampler_ ? sampler_->bytes() : 0;
         const Target& target = device_->target();
-        fmt::print("{}\n", corpus_.description);
+        fmt::print("{}\n", input_->description());
         const std::string micro_steps =
             settings_.accumulate == 1 ? "" : fmt::format("{} x ", settings_.accumulate);
         fmt::print("{}, {} parameters, {}{} a step, {}{}, {}, {} threads\n", model_.name,
@@ -234,6 +220,7 @@ class Run {
     }
 
     void print_summary() const {
+        if (const std::string remark = input_->remark(); !remark.empty()) fmt::print("{}\n", remark);
         const double seconds = since_start_.seconds();
         const auto steps = static_cast<double>(trainer_->steps_done() - first_step_);
         if (steps == 0) return;
@@ -265,14 +252,14 @@ class Run {
     /// What the run follows from besides the trainer's options.
     RunRecord record() const {
         RunRecord record;
-        record.inputs = {{"tokens", batches_text_}, {"learning_rate", schedule_.text()}};
-        if (corpus_.tokenizer && tokenizer_was_given_) record.texts = tokenizer_texts(*corpus_.tokenizer);
+        record.inputs["learning_rate"] = schedule_.text();
+        input_->add_to(record);
         record.options = options_.typed;
         return record;
     }
 
     void train_step(std::int64_t index) {
-        const Batch batch = buffer_.fill(batches_, static_cast<std::uint64_t>(index));
+        const Batch batch = input_->batch(index);
         if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow(batch);
         const double rate = schedule_.at(index);
         StepRecord record;
@@ -287,7 +274,7 @@ class Run {
             record.non_finite = non_finite_;
         }
         const TrainingPlan& plan = trainer_->plan();
-        record.tokens_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
+        record.units_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
         record.mfu = peaks_.share_of_fastest(plan.flops_per_step() / record.result.seconds);
         const bool last = trainer_->steps_done() == options_.run.steps;
         const bool due = index % options_.print_every == 0 || last || !record.result.applied;
@@ -306,24 +293,10 @@ class Run {
             trainer_->loss_scale().scale, 100 * underflow.share()));
     }
 
-    TextWindows validation_batches() const {
-        try {
-            return {corpus_.stream, split_.validation, model_.units_per_example, {.batch = settings_.batch}};
-        } catch (const UserError& error) {
-            throw UserError(fmt::format("--validate-every takes the last tenth of {}", error.what()));
-        }
-    }
-
-    /// Over all whole batches of the validation text, or as many as were asked for.
     void validate_model() {
-        std::uint64_t batches = validation_->steps_per_epoch();
-        if (options_.validate_batches > 0)
-            batches = std::min(batches, static_cast<std::uint64_t>(options_.validate_batches));
-        double total = 0;
-        for (std::uint64_t i = 0; i < batches; ++i)
-            total += static_cast<double>(trainer_->evaluate(validation_buffer_.fill(*validation_, i)));
-        log_.validation(total / static_cast<double>(batches), batches);
-        views_.validation(total / static_cast<double>(batches));
+        const Validation result = input_->validate(*trainer_);
+        log_.validation(result);
+        views_.validation(result);
     }
 
     /// Whether the first save would replace what the run began from, and keep what the run left behind.
@@ -365,38 +338,37 @@ class Run {
     std::unique_ptr<Device> device_;
     Policy policy_;
     TrainerOptions settings_;
-    Corpus corpus_;
+    std::unique_ptr<TrainInput> input_;
+    const nn::Model& model_;
     KeptPeaks peaks_;
     const double peak_at_start_ = peaks_.peaks().fastest();
-    TokenSplit split_;
-    nn::Model model_;
-    TextWindows batches_;
-    /// Read once: a save needs it though the files may be gone by then.
-    const std::string batches_text_ = batches_.description();
-    std::optional<TextWindows> validation_;
-    BatchBuffer buffer_, validation_buffer_;
     std::unique_ptr<Trainer> trainer_;
     Profile profile_;
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;
     std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
-    bool tokenizer_was_given_ = corpus_.tokenizer != nullptr;
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0;
     std::string non_finite_;  ///< of the last bad step
-    TrainLog log_{model_.name, std::string(policy_.name),
+    TrainLog log_{model_, std::string(policy_.name),
                   options_.run.json.empty() ? TrainLog::Keep::nothing : TrainLog::Keep::steps};
     TrainViews views_{options_.views};
 };
 
 }  // namespace
 
+std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings) {
+    return options.images.directory.empty() ? open_text_input(options, settings)
+                                            : open_picture_input(options, settings);
+}
+
 void add_train_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<TrainOptions>();
     options->views.command = typed;
     options->run.steps = 100;
-    CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
+    CLI::App* command =
+        app.add_subcommand("train", "Train a model on text or pictures and print a line a step");
     add_train_options(*command, *options);
     command->callback([options, command] {
         complete_options(*command, *options);

@@ -156,7 +156,8 @@ std::string own_tokenizer(const std::filesystem::path& checkpoint) {
 void require_own_tokenizer(const TrainOptions& options, const std::string& own, const TypedOptions& saved) {
     const std::string& given = options.run.tokenizer;
     if (given.empty()) return;
-    const bool of_bytes = own.empty() && !saved.empty() && !saved.contains("--tokens");
+    const bool of_bytes =
+        own.empty() && !saved.empty() && !saved.contains("--tokens") && !saved.contains("--images");
     if (own.empty() && !of_bytes) return;
     if (!own.empty() && tokenizer_texts(load_tokenizer(given)) == tokenizer_texts(load_tokenizer(own)))
         return;
@@ -191,10 +192,14 @@ void complete_options(CLI::App& command, TrainOptions& options) {
     options.checkpoint = place_of_checkpoint("--checkpoint", options.checkpoint);
     refuse_place_of_previous(options.checkpoint);
     if (!options.resume.empty()) recall(command, options);
+    require_images(command, options.images);
     options.typed = options_to_remember(command);
 }
 
 void validate_loop(const TrainOptions& options) {
+    if (options.images.directory.empty() && nn::is_image_model(options.run.model))
+        throw UserError(
+            fmt::format("--model {}: is for pictures; give them as --images DIR", options.run.model));
     for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
                                       {options.validate_every, "--validate-every"},
                                       {options.sample_every, "--sample-every"},
@@ -214,6 +219,9 @@ void validate_loop(const TrainOptions& options) {
     if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
     if (options.log == "-" && options.run.json == "-")
         throw UserError("--log -: --json writes there, too; name a file for one of them");
+    require_outside(options.images, {{"--checkpoint", options.checkpoint},
+                                     {"--tensorboard", options.views.tensorboard},
+                                     {"--dump", options.run.dump}});
     std::vector<NamedFile> inputs;
     for (const std::string& text : options.run.text) inputs.push_back({"--text", text});
     for (const std::string& tokens : options.run.tokens) inputs.push_back({"--tokens", tokens});
@@ -244,7 +252,7 @@ void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
 void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option("--accumulate", options.accumulate,
-                    "Micro-steps whose gradients make up a step, each of --batch sequences")
+                    "Micro-steps whose gradients make up a step, each of --batch sequences or pictures")
         ->capture_default_str();
     command.add_option("--min-learning-rate", options.min_learning_rate,
                        "What a cosine from --learning-rate would reach at the step after the last, as in "
@@ -265,8 +273,8 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
 void add_loop_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option("--order", options.order,
-                    "random: windows of the text, each once an epoch, cut at other places in each; "
-                    "sequential: from front to back")
+                    "random: windows of the text, each once an epoch, cut at other places in each, or "
+                    "pictures, each once an epoch; sequential: from front to back")
         ->capture_default_str();
     command
         .add_option("--checkpoint", options.checkpoint,
@@ -286,13 +294,13 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     command.add_option("--print-every", options.print_every, "Print the line of every so many steps")
         ->capture_default_str();
     command
-        .add_option(
-            "--validate-every", options.validate_every,
-            "Steps between validations on the last tenth of the text, then kept from training; 0: never")
+        .add_option("--validate-every", options.validate_every,
+                    "Steps between validations on the last tenth of the text, or on the pictures of val/, of "
+                    "test_batch.bin or a tenth of each class, then kept from training; 0: never")
         ->capture_default_str();
     command
         .add_option("--validate-batches", options.validate_batches,
-                    "Batches of a validation, from the beginning of that tenth; 0: all of it")
+                    "Batches of a validation, from the beginning of what is kept; 0: all of it")
         ->capture_default_str();
     command
         .add_option("--sample-every", options.sample_every,
@@ -314,7 +322,8 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
 }  // namespace
 
 void add_train_options(CLI::App& command, TrainOptions& options) {
-    add_run_options(command, options.run, ModelUse::language);
+    add_run_options(command, options.run);
+    add_picture_data_options(command, options.images);
     add_policy_option(command, options.run);
     add_simulate_option(command, options.run);
     add_passes_option(command, options.run);

@@ -110,7 +110,8 @@ TEST(Converge, ARunThatDisagreesGetsTheOrderOfLooking) {
 TEST(Converge, ARunThatIsNotFiniteIsGivenUpAndNamed) {
     ConvergeOptions options = small({find_policy("fp32"), find_policy("bf16")});
     options.steps = 9;
-    options.learning_rate = 1e38;  // the first update makes weights with which no loss is finite
+    options.learning_rate.peak = options.learning_rate.least =
+        1e38;  // the first update makes weights with which no loss is finite
     const ConvergeReport report = converged(options);
     for (const ConvergedRun& run : report.runs) {
         EXPECT_EQ(run.losses.size(), 4u);
@@ -132,7 +133,7 @@ TEST(Converge, ARunThatIsNotFiniteIsGivenUpAndNamed) {
 
 TEST(Converge, ATrainingThatClimbsSaysNothingOfPrecisions) {
     ConvergeReport report;
-    report.learning_rate = 1;
+    report.learning_rate.peak = 1;
     report.runs = {{.policy = "fp32", .losses = {5, 9}, .mean = 8, .allowed = 0.1},
                    {.policy = "bf16", .losses = {5, 7}, .mean = 6, .difference = -2, .allowed = 1}};
     ASSERT_EQ(where_to_look(report).size(), 1u);
@@ -166,7 +167,6 @@ ConvergeReport written_report() {
         .model = {.name = "tiny <&>", .batch = 2, .unit = "tokens", .examples = "2 x 32 tokens"},
         .steps = 3,
         .seed = 7,
-        .learning_rate = 0.001,
         .runs = {}};
     report.spread = {.seeds = {7, 8}, .means = {1.5, 1.53}, .largest = 0.03};
     report.runs = {{.policy = "fp32", .losses = {3, 2, 1.5}, .mean = 1.5},
