@@ -180,7 +180,7 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
                     fmt::format("{} stands before converge, which has options of its own: give it behind",
                                 option->get_name()));
         options->has_tolerance = tolerance->count() > 0;
-        if (options->has_tolerance && command->get_option("--seeds")->count() > 0)
+        if (options->has_tolerance && options->seeds > 1 && command->get_option("--seeds")->count() > 0)
             throw UserError("--seeds finds what --tolerance says; give one of them");
         options->has_loss_scale = loss_scale->count() > 0;
         run(*options);
