@@ -8,6 +8,7 @@
 #include <limits>
 #include <memory>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/planning_device.h"
 #include "cli/run_options.h"
@@ -48,7 +49,7 @@ std::vector<std::string> precisions_of(const Options& options, const Target& tar
         if (options.mixed_precision || options.disable_tf32)
             throw UserError(fmt::format("--policy {} says the precision; leave out {}", policy,
                                         options.mixed_precision ? "--mixed-prec" : "--disable-tf32"));
-        return {find_policy(policy).name};
+        return {in_option("--policy", [&] { return find_policy(policy); }).name};
     }
     if (options.mixed_precision) return {"fp16"};
     return {options.disable_tf32 || !target.cannot_multiply_tf32.empty() ? "fp32" : "tf32"};
@@ -107,7 +108,8 @@ void run(const Options& options) {
     if (!nn::is_image_model(options.run.model))
         throw UserError(fmt::format("--model: there is no network '{}'; there are: {}", options.run.model,
                                     fmt::join(nn::image_model_names(), ", ")));
-    bench.model = *picture_network(options.run);
+    const nn::ImageModel network = *picture_network(options.run);
+    bench.model = network.model;
     bench.size = options.size;
     const auto device = open_device(options.run);
     bench.precisions = trainers_of(options, device->target());
@@ -129,8 +131,7 @@ void run(const Options& options) {
         fmt::print("{}{}\n", options.compare ? fmt::format("{:<6}", precision) : "", line);
         std::fflush(stdout);
     };
-    const BenchReport report =
-        run_bench(*device, SyntheticImages(options.run.pictures, options.run.seed), bench);
+    const BenchReport report = run_bench(*device, SyntheticImages(network.sizes, options.run.seed), bench);
     progress.clear();
     fmt::print("\n{}", bench_table(report));
     write_output(options.run.json, bench_json(report));

@@ -94,6 +94,10 @@ std::string not_utf8(std::span<char* const> words) {
                                  escaped(folder));
 }
 
+void refuse_value(std::string_view option, std::string_view reason) {
+    throw UserError(reason.starts_with("--") ? std::string(reason) : fmt::format("{}: {}", option, reason));
+}
+
 void check_values(CLI::App& app) {
     for (CLI::App* command : app.get_subcommands({}))
         for (CLI::Option* option : command->get_options()) {

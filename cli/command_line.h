@@ -4,7 +4,10 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "mantissa/base/error.h"
 
 namespace CLI {
 class App;
@@ -23,6 +26,19 @@ std::string not_utf8(std::span<char* const> words);
 /// Refuses, for all options, empty values, and whole numbers that are out of range or begin with a zero,
 /// which the parser would take as octal.
 void check_values(CLI::App& app);
+
+/// Throws UserError with the option before the reason: the command line is wrong, not what it names.
+[[noreturn]] void refuse_value(std::string_view option, std::string_view reason);
+
+/// What `read` makes of the value of an option; a UserError of it is that of refuse_value.
+template <class Read>
+auto in_option(std::string_view option, const Read& read) {
+    try {
+        return read();
+    } catch (const UserError& error) {
+        refuse_value(option, error.what());
+    }
+}
 
 /// A file that an option names.
 struct NamedFile {

@@ -4,14 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
+#include "cli/picture_data.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/converge.h"
+#include "mantissa/train/picture_scores.h"
 
 namespace mantissa::cli {
 
@@ -24,7 +28,18 @@ struct Options {
     int seeds = 3;
     bool has_tolerance = false, has_loss_scale = false;
     std::string html, command;
+    PictureDataOptions images;
+    double min_learning_rate = -1;  ///< negative: the same as the learning rate
+    std::int64_t warmup = 0, validate_every = 0;
 };
+
+LearningRateSchedule schedule_of(const Options& options) {
+    const double peak = options.run.learning_rate;
+    return {.peak = peak,
+            .least = options.min_learning_rate < 0 ? peak : options.min_learning_rate,
+            .warmup = options.warmup,
+            .steps = options.run.steps};
+}
 
 void validate(const Options& options) {
     if (options.has_tolerance && !(options.tolerance >= 0))
@@ -34,30 +49,79 @@ void validate(const Options& options) {
         throw UserError(fmt::format("--loss-scale must be above 0, got {}", options.loss_scale));
 }
 
+/// Pictures of --images, or what the model else trains on here.
+class Data {
+  public:
+    explicit Data(const Options& options) : every_(options.validate_every) {
+        if (every_ < 0)
+            throw UserError(fmt::format("--validate-every must be 0 (never) or more steps, got {}", every_));
+        const TrainerOptions trainer = trainer_options(options.run);
+        if (!options.images.directory.empty()) {
+            const BatchOptions batches{
+                .batch = trainer.batch, .order = BatchOrder::random, .seed = trainer.seed};
+            pictures_ = open_picture_data(options.images, options.run, batches, every_ > 0);
+            return;
+        }
+        if (every_ > 0)
+            throw UserError("--validate-every counts pictures that are named right: give --images DIR");
+        model_ = model_to_train(options.run);
+        data_ = open_training_data(options.run, model_, trainer.batch, CorpusOptions::Untokenized::bytes);
+    }
+
+    const nn::Model& model() const { return pictures_ ? pictures_->network.model : model_; }
+    const BatchSource& batches() const { return pictures_ ? *pictures_->training : *data_.batches; }
+    const std::string& description() const { return pictures_ ? pictures_->description : data_.description; }
+
+    void validate(ConvergeOptions& converge) const {
+        if (every_ == 0) return;
+        converge.validate_every = every_;
+        converge.accuracy = [this](Trainer& trainer) {
+            const PictureBatches& held_out = *pictures_->validation;
+            return PictureScorer(trainer, pictures_->network)
+                .score(held_out, held_out.steps_per_epoch(), pictures_->read_threads)
+                .top1_share();
+        };
+    }
+
+  private:
+    std::int64_t every_;
+    std::unique_ptr<const PictureData> pictures_;  // null: the others
+    nn::Model model_;
+    TrainingData data_;
+};
+
 /// Throws UserError, once all is printed and written, where one does not agree.
 void run(const Options& options) {
     validate(options);
+    const Data data(options);
     ConvergeOptions converge{.policies = {},
-                             .model = model_to_train(options.run),
+                             .model = data.model(),
                              .trainer = trainer_options(options.run),
                              .steps = options.run.steps,
-                             .learning_rate = options.run.learning_rate,
+                             .learning_rate = schedule_of(options),
                              .tolerance = options.tolerance,
                              .seeds = options.seeds,
                              .fixed_loss_scale = options.loss_scale};
-    for (const std::string& name : options.policies) converge.policies.push_back(find_policy(name));
-    for (const std::string& format : options.simulate) converge.policies.push_back(simulated(format));
+    for (const std::string& name : options.policies)
+        converge.policies.push_back(in_option("--policies", [&] { return find_policy(name); }));
+    for (const std::string& format : options.simulate)
+        converge.policies.push_back(in_option("--simulate", [&] { return simulated(format); }));
+    in_option("--policies", [&] { require_comparable(converge.policies); });
+    if (options.has_loss_scale && std::ranges::none_of(converge.policies, &Policy::needs_loss_scale))
+        throw UserError("--loss-scale is of fp16, which is none of --policies; leave it out");
     ProgressLine progress(options.run.quiet);
     converge.progress = [&](const std::string& what) { progress.show(what); };
     const auto device = open_device(options.run);
-    const TrainingData data = open_training_data(options.run, converge.model, converge.trainer.batch,
-                                                 CorpusOptions::Untokenized::bytes);
-    const ConvergeReport report = run_converge(*device, *data.batches, converge);
+    data.validate(converge);
+    const ConvergeReport report = run_converge(*device, data.batches(), converge);
     progress.clear();
-    fmt::print("{}\n{}", data.description, converge_table(report));
+    fmt::print("{}\n{}", data.description(), converge_table(report));
     write_output(options.run.json, converge_json(report));
     write_output(options.html, converge_html(report, options.command));
     std::fflush(stdout);  // what was found stands before what is concluded
+    if (const ConvergedRun& first = report.runs.front(); !first.gave_up.empty())
+        throw UserError(
+            fmt::format("{} itself was given up; a lower --learning-rate may help", first.policy));
     if (!report.all_agree())
         throw UserError(fmt::format("not all precisions agree with {}", report.runs.front().policy));
 }
@@ -73,6 +137,16 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         "Train the same model in several precisions and hold their losses against one another; ends with 1 "
         "where one does not agree with the first");
     add_run_options(*command, options->run);
+    add_picture_data_options(*command, options->images);
+    command->add_option("--min-learning-rate", options->min_learning_rate,
+                        "At the last step, reached by a cosine (default: --learning-rate, so constant)");
+    command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")
+        ->capture_default_str();
+    command
+        ->add_option("--validate-every", options->validate_every,
+                     "With --images: steps between validations of each precision, whose accuracies are shown "
+                     "and not judged; 0: never")
+        ->capture_default_str();
     command
         ->add_option(
             "--policies", options->policies,
@@ -98,12 +172,16 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
     CLI::Option* loss_scale = command->add_option(
         "--loss-scale", options->loss_scale, "A number that stays, for fp16 (default: dynamic, from 65536)");
     add_output_file(*command, "--html", options->html, "Write it as a page, with the curves");
-    command->callback([options, tolerance, loss_scale, &numerics] {
+    command->callback([options, tolerance, loss_scale, command, &numerics] {
+        require_images(*command, options->images);
         for (const CLI::Option* option : numerics.get_options())
             if (option->count() > 0)
                 throw UserError(
-                    fmt::format("give {} behind converge, which has options of its own", option->get_name()));
+                    fmt::format("{} stands before converge, which has options of its own: give it behind",
+                                option->get_name()));
         options->has_tolerance = tolerance->count() > 0;
+        if (options->has_tolerance && options->seeds > 1 && command->get_option("--seeds")->count() > 0)
+            throw UserError("--seeds finds what --tolerance says; give one of them");
         options->has_loss_scale = loss_scale->count() > 0;
         run(*options);
     });

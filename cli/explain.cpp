@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/planning_device.h"
 #include "cli/run_options.h"
@@ -101,7 +102,8 @@ class SomeTokens final : public BatchSource {
 
 std::unique_ptr<const BatchSource> some_batches(const RunOptions& options) {
     if (nn::is_image_model(options.model))
-        return std::make_unique<SyntheticImages>(options.pictures, options.seed);
+        return std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.pictures),
+                                                 options.seed);
     return std::make_unique<SomeTokens>(language_model(options).vocabulary);
 }
 
@@ -155,7 +157,10 @@ void print_difference(const Options& options, Device& device) {
     if (options.roofline || !options.html.empty() || !options.trace.empty() || !options.run.json.empty())
         throw UserError(
             "--diff prints a difference and does nothing else: no --roofline, --json, --html or --trace");
-    const Policy first = find_policy(options.difference[0]), second = find_policy(options.difference[1]);
+    const auto compared = [&](std::size_t index) {
+        return in_option("--diff", [&] { return find_policy(options.difference.at(index)); });
+    };
+    const Policy first = compared(0), second = compared(1);
     const bool inference = !first.weights.empty() || !second.weights.empty();
     const auto of = [&](const Policy& policy) {
         return inference ? explain_inference(options.run, policy, device)
@@ -195,6 +200,8 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
         "explain", "Print what each operation is stored, multiplied and summed in, and why");
     RunOptions& run_options = options->run;
     add_model_options(*command, run_options);
+    add_from_option(*command, run_options,
+                    "Whose model: a checkpoint, or model.safetensors and config.json as published");
     add_policy_option(*command, run_options, PolicyUse::any);
     add_simulate_option(*command, run_options);
     add_passes_option(*command, run_options);
@@ -221,7 +228,8 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
         ->type_name("GB");
     command->add_flag("--nodes", options->nodes, "A line for each node rather than for each kind");
     const CLI::Option* passes = command->get_option("--passes");
-    command->callback([options, passes] {
+    command->callback([options, command, passes] {
+        take_model_of_files(*command, options->run);
         // Which operations are fused into one differs from policy to policy; what each is done in does not.
         if (!options->difference.empty() && passes->count() == 0) options->run.passes = "simplify";
         run(*options);

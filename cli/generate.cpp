@@ -4,10 +4,13 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <iostream>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/run_options.h"
@@ -44,15 +47,16 @@ GenerateOptions generate_options(const Options& options, const Tokenizer& tokeni
 
 void validate(const Options& options) {
     if (options.checkpoint.empty())
-        throw UserError("generate needs a model: give --checkpoint DIR, written by train or by another");
+        throw UserError("--checkpoint DIR is missing: which model, written by train or by another?");
     if (options.prompt.empty() && options.validation.empty())
-        throw UserError("generate needs a text to continue: give --prompt TEXT, one character or more");
+        throw UserError("--prompt TEXT is missing: which text, of one character or more, to continue?");
     if (options.top_k && *options.top_k < 1)
         throw UserError(fmt::format(
             "--top-k must be 1 or more tokens, got {}; without it, all are considered", *options.top_k));
     if (options.length < 1)
         throw UserError(fmt::format("--length must be 1 token or more, got {}", options.length));
-    mantissa::validate(SamplingOptions{.temperature = options.temperature});
+    in_option("--temperature",
+              [&] { mantissa::validate(SamplingOptions{.temperature = options.temperature}); });
 }
 
 /// What the options name, or what lies beside the weights, or bytes.
@@ -183,6 +187,12 @@ nlohmann::ordered_json run_validation(const Options& options, const Model& model
     return all;
 }
 
+std::string prompt_from_standard_input() {
+    std::string prompt((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
+    if (prompt.ends_with('\n')) prompt.pop_back();
+    return prompt;
+}
+
 void run(const Options& options) {
     validate(options);
     const auto device = open_device(options.run);
@@ -214,7 +224,8 @@ void add_generate_command(CLI::App& app) {
         ->add_option("--checkpoint", options->checkpoint,
                      "The model: a directory that train wrote, or with model.safetensors and config.json")
         ->type_name("DIR");
-    command->add_option("--prompt", options->prompt, "The text to continue");
+    command->add_option("--prompt", options->prompt,
+                        "The text to continue; -: standard input, but for the line break at its end");
     command
         ->add_option("--tokenizer", options->run.tokenizer,
                      "Tokenizer: a directory, tokenizer.json or .tiktoken (default: the one beside the "
@@ -242,7 +253,10 @@ void add_generate_command(CLI::App& app) {
         ->type_name("FILE");
     command->add_flag("--profile", options->profile, "Print where the time of the last token went");
     command->add_flag("--quiet", options->run.quiet, "Print the text alone");
-    command->callback([options] { run(*options); });
+    command->callback([options] {
+        if (options->prompt == "-") options->prompt = prompt_from_standard_input();
+        run(*options);
+    });
 }
 
 }  // namespace mantissa::cli

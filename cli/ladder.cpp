@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
+#include "mantissa/base/error.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/quantities.h"
@@ -45,12 +47,19 @@ void run(const Options& options) {
     ladder.trainer = trainer_options(options.run);
     ladder.steps = options.run.steps;
     ladder.repeats = options.repeats;
+    if (ladder.repeats < 1)
+        throw UserError(fmt::format("--repeats must be 1 or more, got {}", ladder.repeats));
     ladder.learning_rate = options.run.learning_rate;
     ProgressLine progress(options.run.quiet);
     ladder.progress = [&](const std::string& what) { progress.show(what); };
 
     const auto device = open_device(options.run);
     ladder.rungs = options.rungs.empty() ? default_rungs(device->target()) : split_at_commas(options.rungs);
+    const std::vector<std::string> known = ladder_rungs();
+    for (const std::string& rung : ladder.rungs)
+        if (std::ranges::find(known, rung) == known.end())
+            throw UserError(
+                fmt::format("--rungs: there is no rung '{}'; there are: {}", rung, fmt::join(known, ", ")));
     KeptPeaks kept(*device, peaks_file());
     ladder.known_peaks = kept.peaks();
     ladder.known_from = kept.place();

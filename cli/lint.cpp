@@ -59,13 +59,18 @@ void add_lint_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand(
         "lint", "Name ugly sizes in a model, what to make of them, and what that gains on this machine");
     add_model_options(*command, options->run);
+    add_from_option(*command, options->run,
+                    "Whose model: a checkpoint, or model.safetensors and config.json as published");
     add_policy_option(*command, options->run);
     add_machine_options(*command, options->run);
     command->add_option("--repeats", options->repeats, "Times that each size is measured")
         ->capture_default_str();
     command->add_flag("--no-measure", options->no_measure, "Measure nothing");
     command->add_flag("--quiet", options->run.quiet, "Print no progress");
-    command->callback([options] { run(*options); });
+    command->callback([options, command] {
+        take_model_of_files(*command, options->run);
+        run(*options);
+    });
 }
 
 }  // namespace mantissa::cli

@@ -2,13 +2,16 @@
 // where the command line is wrong, a word or a value; with 128 and the number of the signal that interrupted
 // it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <limits>
@@ -16,9 +19,11 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cli/bench.h"
+#include "cli/bus_error.h"
 #include "cli/command_line.h"
 #include "cli/explain.h"
 #include "cli/generate.h"
@@ -36,16 +41,6 @@
 
 namespace {
 
-/// What is wrong with the first word, where it is no command; else nothing.
-std::string unknown_command(const CLI::App& app, const std::string& word) {
-    std::string names;
-    for (const CLI::App* command : app.get_subcommands({})) {
-        if (command->get_name() == word) return "";
-        names += (names.empty() ? "" : ", ") + command->get_name();
-    }
-    return fmt::format("there is no command '{}'; there are: {}", word, names);
-}
-
 /// How many characters must be added, removed or replaced to make one word of the other.
 std::size_t edits_between(std::string_view a, std::string_view b) {
     std::vector<std::size_t> row(b.size() + 1);
@@ -61,26 +56,60 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
     return row.back();
 }
 
-/// The option of the command that is most like one that it does not have; none where nothing is.
-std::string most_like(const CLI::App& command, const std::string& word) {
+/// That of the names which is most like a word; none where nothing is.
+std::string most_like(const std::vector<std::string>& names, const std::string& word) {
     std::string best;
     std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
-    for (const CLI::Option* option : command.get_options())
-        if (const std::size_t edits = edits_between(word, option->get_name()); edits < least)
-            least = edits, best = option->get_name();
+    for (const std::string& name : names)
+        if (const std::size_t edits = edits_between(word, name); edits < least) least = edits, best = name;
     return best;
 }
 
-/// What is wrong with the first word that the command does not know.
+std::string did_you_mean(const std::vector<std::string>& names, const std::string& word) {
+    const std::string like = most_like(names, word);
+    return like.empty() ? "" : fmt::format("; did you mean {}?", like);
+}
+
+std::vector<std::string> commands_of(const CLI::App& app) {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands({}))
+        if (!command->get_name().empty()) names.push_back(command->get_name());
+    return names;
+}
+
+/// What is wrong with the first word, where it is no command; else nothing.
+std::string unknown_command(const CLI::App& app, const std::string& word) {
+    const std::vector<std::string> names = commands_of(app);
+    if (std::ranges::find(names, word) != names.end()) return "";
+    const std::string like = did_you_mean(names, word);
+    return like.empty() ? fmt::format("there is no command '{}'; there are: {}", word, fmt::join(names, ", "))
+                        : fmt::format("there is no command '{}'{}", word, like);
+}
+
+/// The options of a command, with those of its groups.
+std::vector<std::string> options_of(const CLI::App& command) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
+    for (const CLI::App* group : command.get_subcommands({}))
+        if (group->get_name().empty())
+            for (const CLI::Option* option : group->get_options()) names.push_back(option->get_name());
+    return names;
+}
+
+/// What is wrong with the first word that the command does not know; nothing if it knows all.
 std::string unknown_option(const CLI::App& app) {
-    const CLI::App& command = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
+    const CLI::App* command = &app;
+    std::string name = app.get_name();
+    while (!command->get_subcommands().empty()) {
+        command = command->get_subcommands().front();
+        name += " " + command->get_name();
+    }
     for (const std::string& word : app.remaining(true)) {
-        const std::string name = word.substr(0, word.find('='));
-        if (!name.starts_with("-"))
-            return fmt::format("{} takes no word '{}'; options begin with --", command.get_name(), word);
-        const std::string like = most_like(command, name);
-        return fmt::format("{} has no option {}{}; `mantissa {} --help` lists them", command.get_name(), name,
-                           like.empty() ? "" : "; did you mean " + like + "?", command.get_name());
+        const std::string option = word.substr(0, word.find('='));
+        if (!option.starts_with("-"))
+            return fmt::format("{} takes no word '{}'; options begin with --", command->get_name(), word);
+        return fmt::format("{} has no option {}{}; `{} --help` lists them", command->get_name(), option,
+                           did_you_mean(options_of(*command), option), name);
     }
     return "";
 }
@@ -106,7 +135,9 @@ std::string command_line(int argc, char** argv) {
 void require_printed() {
     std::cout.flush();
     if (std::fflush(stdout) != 0 || std::ferror(stdout) || !std::cout)
-        throw mantissa::UserError("standard output cannot be written; what was printed there is not whole");
+        throw mantissa::UserError(
+            fmt::format("standard output cannot be written ({}); what was printed there is not whole",
+                        std::strerror(errno)));
 }
 
 /// The status that CLI11's help, version or complaint about wrong usage ends with, once it is printed.
@@ -119,16 +150,25 @@ int exit_after(const CLI::App& app, const CLI::ParseError& error) {
 /// What is wrong with the command line begins with the option that is wrong.
 int exit_status_of(std::string_view message) { return message.starts_with("--") ? 2 : 1; }
 
-int run(CLI::App& app, int argc, char** argv) {
+/// The words of the command line, the first apart; `help COMMAND` is `COMMAND --help`.
+std::vector<std::string> words_of(int argc, char** argv) {
+    std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+    if (!words.empty() && words.front() == "help") {
+        words.erase(words.begin());
+        words.emplace_back("--help");
+    }
+    return words;
+}
+
+int run(CLI::App& app, const std::vector<std::string>& words) {
     try {
-        app.parse(argc, argv);
-    } catch (const CLI::ExtrasError& error) {
-        const std::string wrong = unknown_option(app);
+        app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // takes them from the back
+    } catch (const CLI::ParseError& error) {
+        // What is missing may be what was misspelt.
+        const std::string wrong = error.get_exit_code() == 0 ? "" : unknown_option(app);
         if (wrong.empty()) return exit_after(app, error);
         mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
         return 2;
-    } catch (const CLI::ParseError& error) {
-        return exit_after(app, error);
     }
     require_printed();
     return 0;
@@ -139,9 +179,10 @@ int run(CLI::App& app, int argc, char** argv) {
 int main(int argc, char** argv) {
     mantissa::cli::open_standard_streams();
     std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, which names it
+    mantissa::cli::name_files_cut_short();
     CLI::App app("mantissa: a mixed-precision training engine", "mantissa");
     app.require_subcommand(1);
-    app.set_version_flag("--version",
+    app.set_version_flag("-V,--version",
                          fmt::format("mantissa {} ({})", mantissa::version(), mantissa::commit()));
     const std::string typed = command_line(argc, argv);
     mantissa::cli::add_ladder_command(app, typed);
@@ -160,14 +201,16 @@ int main(int argc, char** argv) {
             mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
             return 2;
         }
-        if (mantissa::cli::asks_for_json_on_standard_output({argv, static_cast<std::size_t>(argc)}))
+        if (mantissa::cli::asks_for_file_on_standard_output({argv, static_cast<std::size_t>(argc)}))
             mantissa::cli::keep_standard_output_for_files();
-        if (const std::string wrong = argc > 1 && argv[1][0] != '-' ? unknown_command(app, argv[1]) : "";
+        const std::vector<std::string> words = words_of(argc, argv);
+        if (const std::string wrong =
+                words.empty() || words[0].starts_with('-') ? "" : unknown_command(app, words[0]);
             !wrong.empty()) {
             mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
             return 2;
         }
-        return run(app, argc, argv);
+        return run(app, words);
     } catch (const mantissa::cli::Interrupted& interrupted) {
         mantissa::cli::print_error(fmt::format("mantissa: {}\n", interrupted.what()));
         return interrupted.exit_status();
@@ -175,6 +218,15 @@ int main(int argc, char** argv) {
         mantissa::cli::print_error(fmt::format(
             "mantissa: out of memory: the system refused some, or a limit did (ulimit -v, a control "
             "group); give a smaller model, batch or text, or raise the limit\n"));
+        return 1;
+    } catch (const std::system_error& error) {
+        // What prints does not know what it prints to.
+        mantissa::cli::print_error(
+            std::ferror(stdout)
+                ? fmt::format("mantissa: standard output cannot be written ({}); what was printed there is "
+                              "not whole\n",
+                              error.code().message())
+                : fmt::format("mantissa: {}\n", error.what()));
         return 1;
     } catch (const std::exception& error) {
         mantissa::cli::print_error(fmt::format("mantissa: {}\n", error.what()));

@@ -10,6 +10,7 @@
 #include "cli/run_options.h"
 #include "cli/training_data.h"
 #include "mantissa/report/numerics.h"
+#include "mantissa/train/model_file.h"
 
 namespace mantissa::cli {
 
@@ -31,6 +32,7 @@ void run(const Options& given) {
     const BatchSource& batches = *data.batches;
     BatchBuffer buffer(model, settings.batch);
     Trainer trainer(*device, model, settings);
+    if (!options.from.empty()) ModelFile(options.from).load(trainer.state());
     ProgressLine progress(options.quiet);
     for (std::int64_t step = 0; step < options.steps; ++step) {
         progress.show(fmt::format("step {} of {}", step + 1, options.steps));
@@ -54,11 +56,17 @@ void add_numerics_command(CLI::App& app, const std::string& typed) {
         "numerics",
         "Hold the numbers of a training step against the ranges of formats, after some steps in FP32");
     add_run_options(*command, options->run);
+    add_from_option(*command, options->run,
+                    "Begin with these weights instead of random ones: a checkpoint, or model.safetensors and "
+                    "config.json as published; with the tokenizer beside them");
     add_output_file(*command, "--html", options->html,
                     "Write it as a page, with a histogram of every tensor");
     add_converge_command(*command, typed);
     command->callback([options, command] {
-        if (command->get_subcommands().empty()) run(*options);
+        if (!command->get_subcommands().empty()) return;
+        take_model_of_files(*command, options->run);
+        take_tokenizer_of_files(options->run);
+        run(*options);
     });
 }
 

@@ -65,11 +65,12 @@ CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::st
     });
 }
 
-bool asks_for_json_on_standard_output(std::span<char* const> words) {
+bool asks_for_file_on_standard_output(std::span<char* const> words) {
     for (std::size_t i = 0; i < words.size(); ++i)
-        if (std::string_view(words[i]) == "--json=-" ||
-            (i > 0 && std::string_view(words[i]) == "-" && std::string_view(words[i - 1]) == "--json"))
-            return true;
+        for (const std::string_view option : {"--json", "--log"})
+            if (std::string_view(words[i]) == fmt::format("{}=-", option) ||
+                (i > 0 && std::string_view(words[i]) == "-" && words[i - 1] == option))
+                return true;
     return false;
 }
 
@@ -77,6 +78,13 @@ void keep_standard_output_for_files() {
     std::fflush(stdout);
     kept_output = ::dup(STDOUT_FILENO);
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
+}
+
+std::FILE* open_kept_standard_output() {
+    const int fd = ::dup(kept_output >= 0 ? kept_output : STDOUT_FILENO);
+    std::FILE* const file = fd < 0 ? nullptr : ::fdopen(fd, "w");
+    if (!file) throw UserError(fmt::format("standard output: cannot be written: {}", std::strerror(errno)));
+    return file;
 }
 
 void write_output(const std::string& path, const std::string& text) {

@@ -1,6 +1,7 @@
 // Files that a command writes when its work is done. That they can be written is seen before it begins.
 #pragma once
 
+#include <cstdio>
 #include <span>
 #include <string>
 
@@ -16,12 +17,15 @@ namespace mantissa::cli {
 CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::string& path,
                              const std::string& what);
 
-/// Whether the words hold `--json -`.
-bool asks_for_json_on_standard_output(std::span<char* const> words);
+/// Whether the words hold `--json -` or `--log -`.
+bool asks_for_file_on_standard_output(std::span<char* const> words);
 
 /// From now on standard output gets what is written to "-" alone; what is printed for people goes to standard
 /// error.
 void keep_standard_output_for_files();
+
+/// What is kept so, to be written to bit by bit. Throws UserError if the system has no more files to open.
+std::FILE* open_kept_standard_output();
 
 /// Writes the file, whole or not at all; into what is no file, as /dev/stdout or a pipe, straight. Nothing
 /// for an empty path.

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/run_options.h"
 #include "mantissa/device/device.h"
@@ -22,8 +23,9 @@ struct Options {
 };
 
 void run(const Options& options) {
-    const FormatPeaks peaks =
-        options.of.empty() ? open_device(options.machine)->measure_formats() : accelerator_peaks(options.of);
+    const FormatPeaks peaks = options.of.empty()
+                                  ? open_device(options.machine)->measure_formats()
+                                  : in_option("--of", [&] { return accelerator_peaks(options.of); });
     fmt::print("{}", peaks_table(peaks));
     write_output(options.machine.json, peaks_json(peaks));
 }

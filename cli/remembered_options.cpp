@@ -16,12 +16,16 @@ namespace mantissa::cli {
 namespace {
 
 /// Of one run and not of the next.
-constexpr std::array<std::string_view, 15> of_this_run = {
-    "--help",       "--resume",      "--checkpoint", "--log",         "--json",
-    "--html",       "--tensorboard", "--trace",      "--dump",        "--profile",
-    "--pass-times", "--quiet",       "--threads",    "--dump-target", "--device"};
+constexpr std::array<std::string_view, 12> of_this_run = {
+    "--help",    "--resume",     "--checkpoint", "--json",        "--trace",  "--dump",
+    "--profile", "--pass-times", "--quiet",      "--dump-target", "--device", "--read-threads"};
 
-constexpr std::array<std::string_view, 3> files = {"--text", "--tokens", "--tokenizer"};
+/// Of one run, too, but likely to be wanted of the next: remembered to be named.
+constexpr std::array<std::string_view, 4> of_the_run_before = {"--log", "--html", "--tensorboard",
+                                                               "--threads"};
+
+constexpr std::array<std::string_view, 7> files = {"--text", "--tokens",      "--tokenizer", "--images",
+                                                   "--log",  "--tensorboard", "--html"};
 
 bool holds(const auto& names, const std::string& name) {
     return std::ranges::find(names, name) != std::end(names);
@@ -46,7 +50,7 @@ void take_over(CLI::App& command, const TypedOptions& remembered) {
     for (const auto& [name, values] : remembered) {
         CLI::Option* const option = command.get_option_no_throw(name);
         if (!option) throw UserError(fmt::format("the checkpoint remembers {}, which there is not", name));
-        if (option->count() > 0 || holds(of_this_run, name)) continue;
+        if (option->count() > 0 || holds(of_this_run, name) || holds(of_the_run_before, name)) continue;
         try {
             option->add_result(values);
             option->run_callback();
@@ -55,6 +59,14 @@ void take_over(CLI::App& command, const TypedOptions& remembered) {
                                         error.what()));
         }
     }
+}
+
+std::string not_taken_over(const CLI::App& command, const TypedOptions& remembered) {
+    std::string text;
+    for (const auto& [name, values] : remembered)
+        if (holds(of_the_run_before, name) && command.get_option(name)->count() == 0)
+            text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, fmt::join(values, " "));
+    return text;
 }
 
 }  // namespace mantissa::cli

@@ -5,20 +5,25 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <memory>
 
+#include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/data/tokenizer_files.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/recompute.h"
+#include "mantissa/train/model_file.h"
 #include "mantissa/train/schedule.h"
+#include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::cli {
 
@@ -48,13 +53,13 @@ std::string not_zero(const std::string& given) {
 
 }  // namespace
 
-void add_picture_options(CLI::App& command, nn::ImageSizes& sizes) {
-    command.add_option("--image-size", sizes.image, "Rows and columns of pixels of a picture")
-        ->capture_default_str();
-    command.add_option("--classes", sizes.classes, "Classes of pictures")->capture_default_str();
-    command
-        .add_option("--width", sizes.width, "Channels of the first convolution; all others are in proportion")
-        ->capture_default_str();
+void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes) {
+    command.add_option("--image-size", sizes.image,
+                       "Rows and columns of pixels of a picture (default: the network's own, 224 or 32)");
+    command.add_option("--classes", sizes.classes,
+                       "Classes of pictures, in place of the network's own number");
+    command.add_option("--width", sizes.width,
+                       "Channels of the first convolution, the same; all others are in proportion");
 }
 
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
@@ -65,11 +70,16 @@ void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
     add_size_options(command, options.sizes);
     if (use == ModelUse::any) add_picture_options(command, options.pictures);
     command
-        .add_option("--batch", options.batch,
-                    use == ModelUse::any ? "Sequences, or pictures, of a step" : "Sequences of a micro-step")
+        .add_option(
+            "--batch", options.batch,
+            use == ModelUse::any ? "Sequences, or pictures, of a micro-step" : "Sequences of a micro-step")
         ->capture_default_str();
     command.add_option("--sequence", options.sequence, "Tokens of a sequence (default: the model's context)")
         ->check(not_zero);
+}
+
+void add_from_option(CLI::App& command, RunOptions& options, const char* what) {
+    command.add_option("--from", options.from, what)->type_name("DIR");
 }
 
 void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
@@ -135,6 +145,9 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
         ->type_name("FILE");
     command.add_option("--tokens", options.tokens, "Token shards instead of text (llm.c, nanoGPT or .npy)")
         ->type_name("FILE");
+    command.add_option(
+        "--tokens-format", options.tokens_format,
+        "Of all these: llmc, raw (16-bit numbers alone) or npy (default: by their first bytes)");
     command
         .add_option("--tokenizer", options.tokenizer,
                     "Tokenizer of the text: a directory, tokenizer.json or .tiktoken (default: train: bytes "
@@ -154,13 +167,65 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
 std::unique_ptr<Device> open_device(const RunOptions& options) {
     if (options.device != "cpu")
         throw UserError(fmt::format("--device {}: this build has cpu only", options.device));
+    if (options.threads < 0)
+        refuse_value("--threads", fmt::format("must be 1 or more, got {}", options.threads));
     return make_cpu_device({.threads = options.threads});
 }
 
+namespace {
+
+/// Whether this program trained the model on bytes.
+bool is_of_bytes(const std::filesystem::path& checkpoint) {
+    if (!std::filesystem::exists(checkpoint / "state.json")) return false;
+    const auto saved = saved_options(checkpoint);
+    return !saved.empty() && !saved.contains("--tokens");
+}
+
+}  // namespace
+
+void take_model_of_files(const CLI::App& command, RunOptions& options) {
+    if (options.from.empty()) return;
+    for (const char* name : {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary",
+                             "--dropout", "--no-bias", "--resume", "--images"})
+        if (const CLI::Option* option = command.get_option_no_throw(name); option && option->count() > 0)
+            throw UserError(
+                fmt::format("--from takes model and weights from files: give it without {}", name));
+    const ModelFile file(options.from);
+    if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
+    options.from = file.directory().string();
+    options.from_files = file.model();
+}
+
+void take_tokenizer_of_files(RunOptions& options) {
+    if (options.from.empty()) return;
+    if (!options.tokenizer.empty() || !options.tokens.empty()) return;
+    if (holds_tokenizer(options.from))
+        options.tokenizer = options.from;
+    else if (!is_of_bytes(options.from))
+        throw UserError(fmt::format(
+            "--from {}: there is no tokenizer beside the weights; give the one they were trained with as "
+            "--tokenizer DIR",
+            options.from));
+}
+
+namespace {
+
+TokenFormat token_format(const RunOptions& options) {
+    if (!options.tokens_format) return TokenFormat::detect;
+    if (options.tokens.empty())
+        throw UserError("--tokens-format says how --tokens are stored: give --tokens FILE");
+    return in_option("--tokens-format", [&] { return mantissa::token_format(*options.tokens_format); });
+}
+
+}  // namespace
+
 Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized) {
+    if (!options.text.empty() && !options.tokens.empty())
+        throw UserError("--text and --tokens exclude one another; give one of them");
     ThreadPool pool(options.threads == 0 ? default_thread_count() : options.threads);
     return mantissa::open_corpus({.texts = {options.text.begin(), options.text.end()},
                                   .tokens = {options.tokens.begin(), options.tokens.end()},
+                                  .tokens_format = token_format(options),
                                   .tokenizer = options.tokenizer,
                                   .untokenized = untokenized,
                                   .model_vocabulary = language_model(options).vocabulary},
@@ -183,13 +248,35 @@ std::function<void(const std::string&, const Graph&)> dump_into(const std::strin
 
 }  // namespace
 
+namespace {
+
+/// The sizes that were given, as their options.
+std::string given_sizes(const nn::ModelSizes& sizes) {
+    std::vector<std::string> given;
+    const auto add = [&](const auto& size, const char* option) {
+        if (size) given.emplace_back(option);
+    };
+    add(sizes.layers, "--layers");
+    add(sizes.heads, "--heads");
+    add(sizes.channels, "--channels");
+    add(sizes.context, "--context");
+    add(sizes.vocabulary, "--vocabulary");
+    add(sizes.dropout, "--dropout");
+    return fmt::format("{}", fmt::join(given, ", "));
+}
+
+}  // namespace
+
 nn::LanguageModel language_model(const RunOptions& options) {
     if (!options.from_files && nn::is_image_model(options.model))
         throw UserError(
             fmt::format("--model {}: is for pictures, which this command does not read; bench trains it on "
                         "synthetic ones",
                         options.model));
-    return options.from_files ? *options.from_files : nn::language_model(options.model, options.sizes);
+    if (options.from_files) return *options.from_files;
+    in_option("--model", [&] { return nn::language_model(options.model); });
+    return in_option(given_sizes(options.sizes),
+                     [&] { return nn::language_model(options.model, options.sizes); });
 }
 
 namespace {
@@ -215,20 +302,17 @@ void refuse_text_options(const RunOptions& options) {
 
 }  // namespace
 
-std::optional<nn::Model> picture_network(const RunOptions& options) {
+std::optional<nn::ImageModel> picture_network(const RunOptions& options) {
     if (!nn::is_image_model(options.model)) {
-        if (options.pictures != nn::ImageSizes{})
+        if (options.pictures != nn::GivenImageSizes{})
             throw UserError(fmt::format("--image-size, --classes and --width are of {}, got --model {}",
                                         fmt::join(nn::image_model_names(), ", "), options.model));
         return {};
     }
     refuse_text_options(options);
-    const auto checked = [&](const char* option, const nn::ImageSizes& sizes) {
-        try {
-            return nn::image_model(options.model, sizes).model;
-        } catch (const UserError& error) {
-            throw UserError(fmt::format("{}: {}", option, error.what()));
-        }
+    const auto checked = [&](const char* option, const nn::GivenImageSizes& given) {
+        return in_option(
+            option, [&] { return nn::image_model(options.model, nn::image_sizes(options.model, given)); });
     };
     checked("--image-size", {.image = options.pictures.image});
     checked("--classes", {.classes = options.pictures.classes});
@@ -236,17 +320,19 @@ std::optional<nn::Model> picture_network(const RunOptions& options) {
 }
 
 nn::Model training_model(const RunOptions& options) {
-    if (const std::optional<nn::Model> network = picture_network(options)) return *network;
+    if (const std::optional<nn::ImageModel> network = picture_network(options)) return network->model;
     if (options.sequence < 0 || options.sequence > most)
         throw UserError(
             fmt::format("--sequence must be 1 or more, and at most {}, got {}", most, options.sequence));
     const nn::LanguageModel model = language_model(options);
-    return model.on_sequences(options.sequence == 0 ? model.context : options.sequence);
+    return in_option("--sequence", [&] {
+        return model.on_sequences(options.sequence == 0 ? model.context : options.sequence);
+    });
 }
 
 nn::Model model_to_train(const RunOptions& options) {
     // The networks for pictures are small beside what their pictures take.
-    if (std::optional<nn::Model> network = picture_network(options)) return *network;
+    if (const std::optional<nn::ImageModel> network = picture_network(options)) return network->model;
     constexpr double bytes_of_each = 16;  // FP32: itself, its gradient and two moments
     const nn::LanguageModel model = language_model(options);
     const double needed = bytes_of_each * static_cast<double>(model.parameters);
@@ -268,6 +354,7 @@ TrainerOptions trainer_options(const RunOptions& options) {
     trainer.batch = options.batch;
     trainer.seed = options.seed;
     trainer.pipeline.recompute = {options.recompute.begin(), options.recompute.end()};
+    in_option("--recompute", [&] { check_recomputable(trainer.pipeline.recompute); });
     trainer.pipeline.dump = dump_into(options.dump);
     return trainer;
 }
@@ -278,8 +365,12 @@ void choose_passes(const RunOptions& options, const Target& target, PipelineOpti
         names = runnable_passes(target, pipeline.policy);
     } else if (options.passes != "none") {
         names = split_at_commas(options.passes);
+        for (const char* word : {"all", "none"})
+            if (std::ranges::find(names, word) != names.end())
+                throw UserError(fmt::format("--passes {}: {} stands alone; name the passes, or only {}",
+                                            options.passes, word, word));
     }
-    mantissa::choose_passes(pipeline, names);
+    in_option("--passes", [&] { mantissa::choose_passes(pipeline, names); });
 }
 
 std::vector<std::string> split_at_commas(const std::string& text) {
@@ -299,9 +390,9 @@ Policy policy_for(const RunOptions& options, const Target& target) {
             throw UserError(fmt::format(
                 "--simulate rounds what FP32 multiplies; with --policy {} nothing is left to round",
                 options.policy));
-        return simulated(options.simulate);
+        return in_option("--simulate", [&] { return simulated(options.simulate); });
     }
-    if (!options.policy.empty()) return find_policy(options.policy);
+    if (!options.policy.empty()) return in_option("--policy", [&] { return find_policy(options.policy); });
     return find_policy(target.matrix_unit_bf16 ? "bf16" : "fp32");
 }
 

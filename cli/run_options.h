@@ -22,14 +22,16 @@ namespace mantissa::cli {
 
 struct RunOptions {
     std::string model = "gpt2-tiny";
-    std::optional<nn::LanguageModel> from_files;  ///< in place of --model: that of other people's files
+    std::string from;                             ///< a folder with a model and its weights
+    std::optional<nn::LanguageModel> from_files;  ///< that model, in place of --model
     nn::ModelSizes sizes;                         ///< in place of the model's own
-    nn::ImageSizes pictures;                      ///< of a network for pictures
+    nn::GivenImageSizes pictures;                 ///< in place of those of a network for pictures
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
-    std::string policy;    ///< empty: the fastest that trains without a loss scale
-    std::string simulate;  ///< empty: nothing is simulated
+    std::string policy;                        ///< empty: the fastest that trains without a loss scale
+    std::string simulate;                      ///< empty: nothing is simulated
+    std::optional<std::string> tokens_format;  ///< of TokenFormat; none: found by the first bytes
     std::string tokenizer, json, dump;
     std::string dump_target;     ///< a GPU, for which --dump writes kernels, too; empty: none
     std::string passes = "all";  ///< names with commas between, or all, or none
@@ -47,7 +49,9 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use = Mode
 // Parts of them, for commands that do not train.
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);
 /// --image-size, --classes and --width.
-void add_picture_options(CLI::App& command, nn::ImageSizes& sizes);
+void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes);
+/// --from, in place of all that add_model_options says of the model.
+void add_from_option(CLI::App& command, RunOptions& options, const char* what);
 void add_machine_options(CLI::App& command, RunOptions& options);
 void add_seed_option(CLI::App& command, RunOptions& options, const char* what);
 /// Those in which a model can be trained, or all.
@@ -60,6 +64,16 @@ void add_recompute_option(CLI::App& command, RunOptions& options);
 /// Throws UserError if --device is none that this build has.
 std::unique_ptr<Device> open_device(const RunOptions& options);
 
+/// The model of --from, if it is given; shows the warning where the checkpoint is damaged and the one before
+/// it was taken. Throws UserError that names the file if there is none, and, naming the option, where the
+/// command line says of the model what its files say.
+void take_model_of_files(const CLI::App& command, RunOptions& options);
+
+/// For --from, where neither tokens nor a tokenizer were given: the tokenizer beside the weights, or bytes if
+/// the checkpoint says that it was trained on them. Throws UserError, beginning with the option, if there is
+/// neither.
+void take_tokenizer_of_files(RunOptions& options);
+
 /// The corpus of --text, --tokens and --tokenizer, for a language model.
 Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized);
 
@@ -69,7 +83,7 @@ nn::LanguageModel language_model(const RunOptions& options);
 
 /// The network for pictures of --model, of the sizes that were given; none if it names another model. Throws
 /// UserError, beginning with the option, for sizes that make none, and for options of language models.
-std::optional<nn::Model> picture_network(const RunOptions& options);
+std::optional<nn::ImageModel> picture_network(const RunOptions& options);
 
 /// The same, or the language model in training on sequences of --sequence. Throws UserError for a sequence
 /// that is not positive or too long.

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <iterator>
@@ -15,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/command_line.h"
@@ -22,6 +22,7 @@
 #include "cli/print_error.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_file.h"
@@ -81,13 +82,13 @@ int thread_count(const Options& options) {
 
 Tokenizer required_tokenizer(const Options& options) {
     if (options.tokenizer.empty())
-        throw UserError("tokenize: --tokenizer DIR is missing: which tokenizer should be used?");
+        throw UserError("--tokenizer DIR is missing: which tokenizer should be used?");
     return load_tokenizer(options.tokenizer);
 }
 
 void train(const Options& options) {
     if (options.out.empty())
-        throw UserError("tokenize --train: --out DIR is missing: where should vocab.json and merges.txt go?");
+        throw UserError("--out DIR is missing: where should vocab.json and merges.txt go?");
     const Stopwatch watch;
     const std::vector<std::filesystem::path> paths(options.train.begin(), options.train.end());
     ThreadPool pool(thread_count(options));
@@ -101,7 +102,8 @@ void train(const Options& options) {
         for (const auto& path : paths) bytes += TextFile(path).text().size();
         const PieceCounts counts = count_pieces(paths, pool, observer);
         pieces = counts.size();
-        return train_tokenizer(counts, options.vocabulary, observer);
+        return in_option("--vocabulary",
+                         [&] { return train_tokenizer(counts, options.vocabulary, observer); });
     }();
     write_tokenizer(tokenizer, options.out);
     const double seconds = watch.seconds();
@@ -210,17 +212,19 @@ void encode(const Options& options) {
 
 /// Ids as --decode takes them: numbers with spaces or commas between them.
 std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
+    constexpr std::string_view separators = " ,\n\r\t";
     std::vector<TokenId> ids;
     const char* at = text.data();
     const char* const end = at + text.size();
     while (at != end) {
-        if (*at == ' ' || *at == ',' || *at == '\n') {
+        if (separators.find(*at) != separators.npos) {
             ++at;
             continue;
         }
         TokenId id = 0;
         const auto parsed = std::from_chars(at, end, id);
-        if (parsed.ec != std::errc() || (parsed.ptr != end && !std::strchr(" ,\n", *parsed.ptr)))
+        if (parsed.ec != std::errc() ||
+            (parsed.ptr != end && separators.find(*parsed.ptr) == separators.npos))
             return std::nullopt;
         ids.push_back(id);
         at = parsed.ptr;
@@ -230,7 +234,24 @@ std::optional<std::vector<TokenId>> parse_ids(std::string_view text) {
 
 void print_text(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
-void decode_file(const Tokenizer& tokenizer, const std::filesystem::path& path) {
+/// The text of --decode - or of a file of printed ids; none where the file holds other than text.
+std::optional<std::string> printed_ids(const std::string& path) {
+    if (is_read_once(path)) return std::string(TextFile(path).text());
+    const MappedFile file(path);
+    if (file.size() == 0 || !is_plain_text(file.text())) return std::nullopt;
+    return std::string(file.text());
+}
+
+void decode_file(const Tokenizer& tokenizer, const std::string& path) {
+    if (const std::optional<std::string> text = printed_ids(path)) {
+        const std::optional<std::vector<TokenId>> ids = parse_ids(*text);
+        if (!ids || ids->empty())
+            throw UserError(fmt::format(
+                "{}: is text, but no token ids; expected numbers with spaces, commas or line breaks between "
+                "them, or a file of token shards",
+                path == "-" ? "standard input" : path));
+        return print_text(tokenizer.decode(*ids));
+    }
     const TokenFile file(path);
     check_tokenizer_of(path, tokenizer);
     file.check_vocabulary(tokenizer.vocabulary());
@@ -249,10 +270,23 @@ void decode(const Options& options) {
         return print_text(tokenizer.decode(*ids));
     if (options.decode.size() > 1)
         throw UserError(
-            fmt::format("tokenize --decode: expected token ids, or one file; found {} values, not all of "
+            fmt::format("--decode: expected token ids, or one file; found {} values, not all of "
                         "them numbers",
                         options.decode.size()));
     decode_file(tokenizer, options.decode[0]);
+}
+
+/// Throws UserError for an option that does nothing for what is to be done.
+void require_used(const CLI::App& command, const Options& options) {
+    const auto refuse = [&](bool unused, const char* option, const char* belongs_to) {
+        if (unused && command.get_option(option)->count() > 0)
+            throw UserError(fmt::format("{} is of {}; leave it out", option, belongs_to));
+    };
+    const bool train = !options.train.empty(), decode = !options.decode.empty();
+    refuse(!train, "--vocabulary", "--train");
+    refuse(train, "--tokenizer", "--encode, --decode and --count");
+    refuse(decode || !options.count.empty(), "--out", "--train and --encode");
+    refuse(decode, "--json", "--train, --encode and --count");
 }
 
 void require_outputs_apart(const Options& options) {
@@ -273,7 +307,10 @@ void add_tokenize_command(CLI::App& app) {
     action->add_option("--train", options->train, "Train on these text files")->type_name("TEXT");
     action->add_option("--encode", options->encode, "Encode a text file (- for standard input)")
         ->type_name("TEXT");
-    action->add_option("--decode", options->decode, "Print the text of a token file, or of the ids given")
+    action
+        ->add_option(
+            "--decode", options->decode,
+            "Print the text of a token file, of a text of ids (- for standard input), or of the ids given")
         ->type_name("FILE|IDS");
     action->add_option("--count", options->count, "Count the tokens of a text file (- for standard input)")
         ->type_name("TEXT");
@@ -293,7 +330,8 @@ void add_tokenize_command(CLI::App& app) {
     command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")
         ->check(CLI::PositiveNumber);
     command->add_flag("--quiet", options->quiet, "Print no summary and no progress");
-    command->callback([options] {
+    command->callback([options, command] {
+        require_used(*command, *options);
         require_outputs_apart(*options);
         if (!options->train.empty()) return train(*options);
         if (!options->encode.empty()) return encode(*options);

@@ -13,6 +13,7 @@
 #include "cli/interrupted.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
+#include "cli/train_input.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
 #include "cli/train_views.h"
@@ -20,9 +21,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/base/system_memory.h"
-#include "mantissa/data/byte_tokenizer.h"
-#include "mantissa/data/text_windows.h"
-#include "mantissa/data/tokenizer_files.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/profile_table.h"
 #include "mantissa/report/quantities.h"
@@ -57,19 +55,9 @@ class Run {
           device_(open_device(options.run)),
           policy_(policy_for(options.run, device_->target())),
           settings_(trainer_of(options, device_->target(), policy_)),
-          corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
-          peaks_(*device_, peaks_file()),
-          split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
-                                            : TokenSplit{corpus_.stream.all(), {}}),
-          model_(model_to_train(options.run)),
-          batches_(corpus_.stream, split_.train, model_.units_per_example,
-                   {.batch = settings_.batch,
-                    .accumulate = settings_.accumulate,
-                    .order = order_of(options),
-                    .seed = settings_.seed}),
-          buffer_(model_, settings_.batch, settings_.accumulate),
-          validation_buffer_(model_, settings_.batch) {
-        if (options.validate_every > 0) validation_.emplace(validation_batches());
+          input_(open_train_input(options, settings_)),
+          model_(input_->model()),
+          peaks_(*device_, peaks_file()) {
         if (options.sample_every > 0) plan_samples();
         TrainingPlan plan(*device_, model_, settings_);
         dump(plan);
@@ -79,8 +67,9 @@ class Run {
             checkpoint_lock_.emplace(AtomicDirectory::lock_of(options.checkpoint), options.checkpoint);
         }
         trainer_ = std::make_unique<Trainer>(std::move(plan));
+        input_->prepare(*trainer_);
         if (sampler_) sampler_->allocate(trainer_->state());
-        if (!options.from.empty() && options.resume.empty()) begin_with_published_weights();
+        if (!options.run.from.empty() && options.resume.empty()) begin_with_published_weights();
         if (!options.resume.empty()) resume();
     }
 
@@ -89,7 +78,7 @@ class Run {
         if (!options_.log.empty())
             log_.open(options_.log,
                       options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
-        views_.begin(*trainer_, corpus_.description, options_.run.steps);
+        views_.begin(*trainer_, input_->description(), options_.run.steps);
         listen_to_signals();
         make_steps();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
@@ -132,14 +121,10 @@ class Run {
     bool gave_up() const { return options_.bad_steps > 0 && bad_in_a_row_ >= options_.bad_steps; }
 
     void plan_samples() {
-        if (!corpus_.tokenizer && !options_.run.tokens.empty())
-            throw UserError(
-                "--sample-every prints text, but nothing says what text these tokens stand for; "
-                "give --tokenizer DIR");
-        if (!corpus_.tokenizer) corpus_.tokenizer = std::make_unique<Tokenizer>(byte_tokenizer());
+        const Tokenizer& tokenizer = input_->tokenizer();
         SamplerOptions sampler = options_.sampler;
         sampler.seed = options_.run.seed;
-        sampler_.emplace(*device_, language_model(options_.run), *corpus_.tokenizer, sampler);
+        sampler_.emplace(*device_, language_model(options_.run), tokenizer, sampler);
     }
 
     /// What was trained is saved, whatever went wrong beside it, such as a log on a full disk.
@@ -174,10 +159,11 @@ class Run {
     }
 
     void print_header(const TrainingPlan& plan) const {
-        const MemoryUse memory = plan.memory();
+        MemoryUse memory = plan.memory();
+        memory.inputs += input_->bytes();
         const std::int64_t samples = sampler_ ? sampler_->bytes() : 0;
         const Target& target = device_->target();
-        fmt::print("{}\n", corpus_.description);
+        fmt::print("{}\n", input_->description());
         const std::string micro_steps =
             settings_.accumulate == 1 ? "" : fmt::format("{} x ", settings_.accumulate);
         fmt::print("{}, {} parameters, {}{} a step, {}{}, {}, {} threads\n", model_.name,
@@ -207,10 +193,10 @@ class Run {
     }
 
     void begin_with_published_weights() {
-        const ModelFile file(options_.from);
-        if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
+        const ModelFile file(options_.run.from);
         file.load(trainer_->state());
-        fmt::print("begun with the weights of {}\n", options_.from);
+        begun_from_ = file.directory();
+        fmt::print("begun with the weights of {}\n", options_.run.from);
     }
 
     /// A run whose result is lost, or that writes over another's, is said to be one before it begins.
@@ -225,7 +211,8 @@ class Run {
         if (options_.checkpoint.empty())
             print_error(
                 fmt::format("mantissa: what is trained will not be saved; --checkpoint DIR saves it\n"));
-        else if (fs::exists(fs::path(options_.checkpoint) / "state.json", ignored) && saved_at_ < 0)
+        else if (fs::exists(fs::path(options_.checkpoint) / "state.json", ignored) && saved_at_ < 0 &&
+                 !begun_from_previous())
             print_error(fmt::format(
                 "mantissa: {} holds a checkpoint of another run; the first save moves it to {}, the second "
                 "replaces it there\n",
@@ -233,6 +220,7 @@ class Run {
     }
 
     void print_summary() const {
+        if (const std::string remark = input_->remark(); !remark.empty()) fmt::print("{}\n", remark);
         const double seconds = since_start_.seconds();
         const auto steps = static_cast<double>(trainer_->steps_done() - first_step_);
         if (steps == 0) return;
@@ -243,31 +231,35 @@ class Run {
     }
 
     void resume() {
-        const std::string warning = resume_training(options_.resume, *trainer_, record(), options_.changes);
-        if (!warning.empty()) print_error(fmt::format("mantissa: warning: {}\n", warning));
+        const Resumed resumed = resume_training(options_.resume, *trainer_, record(), options_.changes);
+        if (!resumed.warning.empty()) print_error(fmt::format("mantissa: warning: {}\n", resumed.warning));
+        begun_from_ = resumed.directory;
         const std::int64_t done = trainer_->steps_done();
         fmt::print("resumed from {} after step {}\n", options_.resume, done - 1);
+        if (!options_.not_continued.empty() && !options_.run.quiet)
+            print_error(
+                fmt::format("mantissa: not continued, since not given again: {}\n", options_.not_continued));
         if (done >= options_.run.steps)
             print_error(fmt::format(
                 "mantissa: warning: {} has made {} steps; --steps {} counts from the first, so there "
                 "is none to make\n",
                 options_.resume, done, options_.run.steps));
         std::error_code ignored;
-        if (std::filesystem::equivalent(options_.resume, options_.checkpoint, ignored)) saved_at_ = done;
+        if (std::filesystem::equivalent(begun_from_, options_.checkpoint, ignored)) saved_at_ = done;
         first_step_ = done;
     }
 
     /// What the run follows from besides the trainer's options.
     RunRecord record() const {
         RunRecord record;
-        record.inputs = {{"tokens", batches_.description()}, {"learning_rate", schedule_.text()}};
-        if (corpus_.tokenizer && tokenizer_was_given_) record.texts = tokenizer_texts(*corpus_.tokenizer);
+        record.inputs["learning_rate"] = schedule_.text();
+        input_->add_to(record);
         record.options = options_.typed;
         return record;
     }
 
     void train_step(std::int64_t index) {
-        const Batch batch = buffer_.fill(batches_, static_cast<std::uint64_t>(index));
+        const Batch batch = input_->batch(index);
         if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow(batch);
         const double rate = schedule_.at(index);
         StepRecord record;
@@ -282,7 +274,7 @@ class Run {
             record.non_finite = non_finite_;
         }
         const TrainingPlan& plan = trainer_->plan();
-        record.tokens_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
+        record.units_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
         record.mfu = peaks_.share_of_fastest(plan.flops_per_step() / record.result.seconds);
         const bool last = trainer_->steps_done() == options_.run.steps;
         const bool due = index % options_.print_every == 0 || last || !record.result.applied;
@@ -301,27 +293,29 @@ class Run {
             trainer_->loss_scale().scale, 100 * underflow.share()));
     }
 
-    TextWindows validation_batches() const {
-        try {
-            return {corpus_.stream, split_.validation, model_.units_per_example, {.batch = settings_.batch}};
-        } catch (const UserError& error) {
-            throw UserError(fmt::format("--validate-every takes the last tenth of {}", error.what()));
-        }
+    void validate_model() {
+        const Validation result = input_->validate(*trainer_);
+        log_.validation(result);
+        views_.validation(result);
     }
 
-    /// Over all whole batches of the validation text, or as many as were asked for.
-    void validate_model() {
-        std::uint64_t batches = validation_->steps_per_epoch();
-        if (options_.validate_batches > 0)
-            batches = std::min(batches, static_cast<std::uint64_t>(options_.validate_batches));
-        double total = 0;
-        for (std::uint64_t i = 0; i < batches; ++i)
-            total += static_cast<double>(trainer_->evaluate(validation_buffer_.fill(*validation_, i)));
-        log_.validation(total / static_cast<double>(batches), batches);
-        views_.validation(total / static_cast<double>(batches));
+    /// Whether the first save would replace what the run began from, and keep what the run left behind.
+    bool begun_from_previous() const {
+        std::error_code ignored;
+        return !options_.checkpoint.empty() &&
+               std::filesystem::equivalent(begun_from_, AtomicDirectory::previous_of(options_.checkpoint),
+                                           ignored);
     }
 
     void save() {
+        if (begun_from_previous()) {
+            const std::filesystem::path aside = AtomicDirectory::set_aside(options_.checkpoint);
+            if (!aside.empty() && !options_.run.quiet)
+                print_error(
+                    fmt::format("mantissa: {} as it was is now {}; the run began from {}, which stays\n",
+                                options_.checkpoint, aside.string(), begun_from_.string()));
+            begun_from_.clear();
+        }
         save_training(options_.checkpoint, *trainer_, record());
         saved_at_ = trainer_->steps_done();
         fmt::print("saved {} after step {}\n", options_.checkpoint, saved_at_ - 1);
@@ -344,34 +338,37 @@ class Run {
     std::unique_ptr<Device> device_;
     Policy policy_;
     TrainerOptions settings_;
-    Corpus corpus_;
+    std::unique_ptr<TrainInput> input_;
+    const nn::Model& model_;
     KeptPeaks peaks_;
     const double peak_at_start_ = peaks_.peaks().fastest();
-    TokenSplit split_;
-    nn::Model model_;
-    TextWindows batches_;
-    std::optional<TextWindows> validation_;
-    BatchBuffer buffer_, validation_buffer_;
     std::unique_ptr<Trainer> trainer_;
     Profile profile_;
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;
-    bool tokenizer_was_given_ = corpus_.tokenizer != nullptr;
+    std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0;
     std::string non_finite_;  ///< of the last bad step
-    TrainLog log_{model_.name, std::string(policy_.name)};
+    TrainLog log_{model_, std::string(policy_.name),
+                  options_.run.json.empty() ? TrainLog::Keep::nothing : TrainLog::Keep::steps};
     TrainViews views_{options_.views};
 };
 
 }  // namespace
 
+std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings) {
+    return options.images.directory.empty() ? open_text_input(options, settings)
+                                            : open_picture_input(options, settings);
+}
+
 void add_train_command(CLI::App& app, const std::string& typed) {
     const auto options = std::make_shared<TrainOptions>();
     options->views.command = typed;
     options->run.steps = 100;
-    CLI::App* command = app.add_subcommand("train", "Train a model on text and print a line a step");
+    CLI::App* command =
+        app.add_subcommand("train", "Train a model on text or pictures and print a line a step");
     add_train_options(*command, *options);
     command->callback([options, command] {
         complete_options(*command, *options);

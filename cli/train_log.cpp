@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "cli/output_file.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::cli {
@@ -19,8 +20,10 @@ constexpr auto replace = nlohmann::json::error_handler_t::replace;
 
 }  // namespace
 
-TrainLog::TrainLog(const std::string& model, const std::string& policy)
-    : report_({{"command", "train"}, {"model", model}, {"policy", policy}}) {}
+TrainLog::TrainLog(const nn::Model& model, const std::string& policy, Keep keep)
+    : keep_(keep),
+      unit_(model.unit),
+      report_({{"command", "train"}, {"model", model.name}, {"policy", policy}}) {}
 
 namespace {
 
@@ -38,6 +41,10 @@ void drop_cut_line(const std::string& path) {
 }  // namespace
 
 void TrainLog::open(const std::string& path, Start start) {
+    if (path == "-") {
+        path_ = "standard output";
+        return file_.reset(open_kept_standard_output());
+    }
     path_ = path;
     std::error_code none;
     if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none))
@@ -65,10 +72,9 @@ void TrainLog::step(const StepRecord& record, Print print) {
     const StepResult& result = record.result;
     if (print == Print::yes)
         fmt::print(
-            "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} tokens/s | MFU {:.1f} "
-            "%{}\n",
+            "step {:5d} | loss {:.6f} | lr {:.4e} | norm {:.4f} | {:.2f} ms | {:.0f} {}/s | MFU {:.1f} %{}\n",
             record.step, result.loss, record.learning_rate, result.gradient_norm, result.seconds * 1e3,
-            record.tokens_per_second, 100 * record.mfu, remarks(record));
+            record.units_per_second, unit_, 100 * record.mfu, remarks(record));
     if (std::fflush(stdout) != 0)
         throw UserError(fmt::format("standard output: cannot be written: {}", std::strerror(errno)));
     step_ = {{"step", record.step},
@@ -77,18 +83,29 @@ void TrainLog::step(const StepRecord& record, Print print) {
              {"gradient_norm", result.gradient_norm},
              {"applied", result.applied},
              {"ms", result.seconds * 1e3},
-             {"tokens_per_second", record.tokens_per_second},
+             {unit_ + "_per_second", record.units_per_second},
              {"mfu", record.mfu},
              {"loss_scale", record.loss_scale.scale}};
     if (!record.non_finite.empty()) step_["non_finite"] = record.non_finite;
 }
 
-void TrainLog::validation(double loss, std::uint64_t batches) {
-    fmt::print("step {:5d} | validation loss {:.6f} over {} batches\n", step_["step"].get<std::int64_t>(),
-               loss, batches);
+void TrainLog::validation(const Validation& result) {
+    const auto step = step_["step"].get<std::int64_t>();
+    nlohmann::ordered_json report = {{"step", step}, {"loss", result.loss}, {"batches", result.batches}};
+    step_["validation_loss"] = result.loss;
+    if (const std::optional<PictureScores>& scores = result.scores) {
+        fmt::print("step {:5d} | validation loss {:.6f} | top 1 {:.2f} % | top 5 {:.2f} % of {} pictures\n",
+                   step, result.loss, 100 * scores->top1_share(), 100 * scores->top5_share(),
+                   scores->pictures);
+        step_["validation_top1"] = report["top1"] = scores->top1_share();
+        step_["validation_top5"] = report["top5"] = scores->top5_share();
+        report["pictures"] = scores->pictures;
+    } else {
+        fmt::print("step {:5d} | validation loss {:.6f} over {} batches\n", step, result.loss,
+                   result.batches);
+    }
     std::fflush(stdout);
-    step_["validation_loss"] = loss;
-    report_["validation"].push_back({{"step", step_["step"]}, {"loss", loss}, {"batches", batches}});
+    if (keep_ == Keep::steps) report_["validation"].push_back(report);
 }
 
 void TrainLog::sample(const std::string& text) {
@@ -100,7 +117,7 @@ void TrainLog::sample(const std::string& text) {
 }
 
 void TrainLog::end_step() {
-    report_["steps"].push_back(step_);
+    if (keep_ == Keep::steps) report_["steps"].push_back(step_);
     if (!file_) return;
     const std::string line = step_.dump(-1, ' ', false, replace) + "\n";
     if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0)

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "cli/validation.h"
 #include "mantissa/base/lock_file.h"
 #include "mantissa/train/trainer.h"
 
@@ -18,7 +19,7 @@ struct StepRecord {
     std::int64_t step = 0;
     StepResult result;
     double learning_rate = 0;
-    double tokens_per_second = 0;
+    double units_per_second = 0;  ///< of the model: tokens, images
     double mfu = 0;
     Trainer::LossScaleState loss_scale;  ///< after the step
     std::string non_finite;              ///< what was not finite, if the step was not applied
@@ -28,7 +29,10 @@ class TrainLog {
   public:
     enum class Start : std::uint8_t { anew, append };
 
-    TrainLog(const std::string& model, const std::string& policy);
+    /// Whether each step is kept until the end, about half a KB, for json().
+    enum class Keep : std::uint8_t { steps, nothing };
+
+    TrainLog(const nn::Model& model, const std::string& policy, Keep keep);
 
     /// Lets lines also go to this file, one a step. Throws UserError if it cannot be written.
     void open(const std::string& path, Start start);
@@ -37,12 +41,12 @@ class TrainLog {
 
     /// Takes the step down and prints its line, if it is to; what belongs to the same step may follow.
     void step(const StepRecord& record, Print print = Print::yes);
-    void validation(double loss, std::uint64_t batches);
+    void validation(const Validation& result);
     void sample(const std::string& text);
     /// Nothing more belongs to the step: its line goes to the file.
     void end_step();
 
-    /// The report of the whole run.
+    /// The report of the whole run, whose steps were kept.
     std::string json(std::int64_t peak_resident_bytes);
 
   private:
@@ -50,6 +54,8 @@ class TrainLog {
         void operator()(std::FILE* file) const { std::fclose(file); }
     };
 
+    Keep keep_;
+    std::string unit_;
     nlohmann::ordered_json report_;
     nlohmann::ordered_json step_;
     std::string path_;

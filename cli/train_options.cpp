@@ -1,12 +1,17 @@
 #include "cli/train_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <initializer_list>
 #include <limits>
+#include <string_view>
 
 #include "cli/command_line.h"
 #include "cli/output_file.h"
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/train/checkpoint.h"
@@ -16,14 +21,24 @@ namespace mantissa::cli {
 
 LearningRateSchedule schedule_of(const TrainOptions& options) {
     const double peak = options.run.learning_rate;
-    const LearningRateSchedule schedule{
-        .peak = peak,
-        .least = options.min_learning_rate < 0 ? peak : options.min_learning_rate,
-        .warmup = options.warmup,
-        .steps = options.run.steps};
+    const LearningRateSchedule schedule{.peak = peak,
+                                        .least = options.min_learning_rate.value_or(peak),
+                                        .warmup = options.warmup,
+                                        .steps = options.run.steps};
     validate(schedule);
     return schedule;
 }
+
+namespace {
+
+/// What was given now must do something; what a checkpoint remembers may not matter any more.
+void refuse_ignored(const TrainOptions& options, std::initializer_list<const char*> names,
+                    std::string_view belongs_to) {
+    for (const char* name : names)
+        if (options.given.contains(name)) throw UserError(fmt::format("{} is of {}", name, belongs_to));
+}
+
+}  // namespace
 
 LossScaleOptions loss_scale_of(const TrainOptions& options, const Policy& policy) {
     LossScaleOptions scaling = options.scaling;
@@ -44,23 +59,45 @@ LossScaleOptions loss_scale_of(const TrainOptions& options, const Policy& policy
             throw UserError(
                 fmt::format("--loss-scale is dynamic, none or a number, got '{}'", options.loss_scale));
     }
-    validate(scaling);
+    if (scaling.kind != LossScaleOptions::Kind::dynamic) {
+        refuse_ignored(options, {"--loss-scale-start", "--loss-scale-interval", "--loss-scale-floor"},
+                       "a dynamic loss scale; give --loss-scale dynamic, or leave it out");
+        in_option("--loss-scale", [&] { validate(scaling); });
+        return scaling;
+    }
+    in_option("--loss-scale-start", [&] {
+        validate(LossScaleOptions{.kind = LossScaleOptions::Kind::fixed, .initial = scaling.initial});
+    });
+    in_option("--loss-scale-floor", [&] {
+        validate(LossScaleOptions{.kind = scaling.kind, .initial = scaling.initial, .floor = scaling.floor});
+    });
+    in_option("--loss-scale-interval", [&] { validate(scaling); });
     return scaling;
 }
 
 namespace {
 
+Optimizer adamw_of(const TrainOptions& options) {
+    refuse_ignored(options, {"--momentum", "--nesterov"}, "--optimizer sgd; give that, or leave it out");
+    AdamWOptions chosen{.beta1 = options.betas.at(0), .beta2 = options.betas.at(1)};
+    in_option("--betas", [&] { return adamw(chosen); });
+    chosen.weight_decay = options.weight_decay.value_or(chosen.weight_decay);
+    return in_option("--weight-decay", [&] { return adamw(chosen); });
+}
+
+Optimizer sgd_of(const TrainOptions& options) {
+    refuse_ignored(options, {"--betas"}, "--optimizer adamw; give that, or leave it out");
+    SgdOptions chosen{.momentum = options.momentum, .weight_decay = 0, .decay_matrices_only = true};
+    in_option("--momentum", [&] { return sgd(chosen); });
+    chosen.nesterov = options.nesterov;
+    in_option("--nesterov", [&] { return sgd(chosen); });
+    chosen.weight_decay = options.weight_decay.value_or(0);
+    return in_option("--weight-decay", [&] { return sgd(chosen); });
+}
+
 Optimizer optimizer_of(const TrainOptions& options) {
-    if (options.optimizer == "adamw") {
-        AdamWOptions chosen{.beta1 = options.betas.at(0), .beta2 = options.betas.at(1)};
-        chosen.weight_decay = options.weight_decay.value_or(chosen.weight_decay);
-        return adamw(chosen);
-    }
-    if (options.optimizer == "sgd")
-        return sgd({.momentum = options.momentum,
-                    .nesterov = options.nesterov,
-                    .weight_decay = options.weight_decay.value_or(0),
-                    .decay_matrices_only = true});
+    if (options.optimizer == "adamw") return adamw_of(options);
+    if (options.optimizer == "sgd") return sgd_of(options);
     throw UserError(fmt::format("--optimizer is adamw or sgd, got '{}'", options.optimizer));
 }
 
@@ -72,7 +109,12 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
         throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
     trainer.accumulate = options.accumulate;
-    trainer.optimizer = clipped(optimizer_of(options), options.clip);
+    trainer.optimizer = in_option("--clip", [&] { return clipped(optimizer_of(options), options.clip); });
+    if (!policy.weights.empty())
+        throw UserError(
+            fmt::format("--policy {} is for inference only, since whole numbers have no gradient; "
+                        "train in {}, and give it to generate",
+                        policy.name, fmt::join(policy_names(), ", ")));
     trainer.loss_scale = loss_scale_of(options, policy);
     trainer.pipeline.policy = policy;
     choose_passes(options.run, target, trainer.pipeline);
@@ -87,51 +129,77 @@ BatchOrder order_of(const TrainOptions& options) {
 
 namespace {
 
-/// Sizes and --model would say of a model what its files say already.
-void require_no_model_options(const CLI::App& command) {
-    for (const char* name : {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary",
-                             "--dropout", "--no-bias", "--resume"})
-        if (command.get_option(name)->count() > 0)
-            throw UserError(
-                fmt::format("--from takes model and weights from files: give it without {}", name));
+/// A checkpoint that saves put out of their way is gone on from in the place where they lie.
+std::string place_of_saves(const std::string& resume) {
+    const std::filesystem::path target = AtomicDirectory::target_of(resume);
+    return target.empty() ? resume : target.string();
 }
 
-/// The files beside the weights are the tokenizer that they were trained with.
-void use_tokenizer_of(const std::string& directory, RunOptions& run) {
-    if (run.tokenizer.empty() && run.tokens.empty() && holds_tokenizer(directory)) run.tokenizer = directory;
+/// The next save of the checkpoint beside it would replace what is saved there.
+void refuse_place_of_previous(const std::string& checkpoint) {
+    if (const std::filesystem::path target = AtomicDirectory::target_of(checkpoint); !target.empty())
+        throw UserError(
+            fmt::format("--checkpoint {}: that is where a save of {} moves the checkpoint before it; name "
+                        "another place",
+                        checkpoint, target.string()));
+}
+
+/// The folder with the tokenizer of the checkpoint, or of the one before it where that one is gone; empty if
+/// it has none.
+std::string own_tokenizer(const std::filesystem::path& checkpoint) {
+    const std::filesystem::path place =
+        std::filesystem::exists(checkpoint) ? checkpoint : AtomicDirectory::previous_of(checkpoint);
+    return holds_tokenizer(place) ? place.string() : "";
+}
+
+/// A model that learnt what the tokens of one tokenizer mean can make nothing of another's.
+void require_own_tokenizer(const TrainOptions& options, const std::string& own, const TypedOptions& saved) {
+    const std::string& given = options.run.tokenizer;
+    if (given.empty()) return;
+    const bool of_bytes =
+        own.empty() && !saved.empty() && !saved.contains("--tokens") && !saved.contains("--images");
+    if (own.empty() && !of_bytes) return;
+    if (!own.empty() && tokenizer_texts(load_tokenizer(given)) == tokenizer_texts(load_tokenizer(own)))
+        return;
+    throw UserError(fmt::format(
+        "--tokenizer {}: {} was trained {}; leave the option out, or begin another run with its weights by "
+        "--from {}",
+        given, options.resume,
+        of_bytes ? "on bytes" : "with another tokenizer, which lies beside its weights", options.resume));
 }
 
 void recall(CLI::App& command, TrainOptions& options) {
     const TypedOptions saved = saved_options(options.resume);
-    const bool tokenizer_given = command.get_option("--tokenizer")->count() > 0;
+    const std::string own = own_tokenizer(options.resume);
+    require_own_tokenizer(options, own, saved);
     take_over(command, saved);
+    options.not_continued = not_taken_over(command, saved);
     if (!saved.empty()) options.changes = Resume::with_changes;
-    if (options.checkpoint.empty()) options.checkpoint = options.resume;
+    if (options.checkpoint.empty()) options.checkpoint = place_of_saves(options.resume);
     // Its own copy, which is there whatever became of the one that it was trained with.
-    if (!tokenizer_given && holds_tokenizer(options.resume)) options.run.tokenizer = options.resume;
-    if (!options.from.empty()) options.run.from_files = ModelFile(options.resume).model();
+    if (!own.empty()) options.run.tokenizer = own;
+    if (!options.run.from.empty()) options.run.from_files = ModelFile(options.resume).model();
 }
 
 }  // namespace
 
 void complete_options(CLI::App& command, TrainOptions& options) {
-    if (!options.from.empty()) {
-        require_no_model_options(command);
-        options.run.from_files = ModelFile(options.from).model();
-        use_tokenizer_of(options.from, options.run);
-        if (options.run.tokenizer.empty() && options.run.tokens.empty())
-            throw UserError(fmt::format(
-                "--from {}: there is no tokenizer beside the weights; give the one they were trained with as "
-                "--tokenizer DIR",
-                options.from));
-    }
+    for (const CLI::Option* option : command.get_options())
+        if (option->count() > 0) options.given.insert(option->get_name());
+    take_model_of_files(command, options.run);
+    take_tokenizer_of_files(options.run);
     options.resume = place_of_checkpoint("--resume", options.resume);
     options.checkpoint = place_of_checkpoint("--checkpoint", options.checkpoint);
+    refuse_place_of_previous(options.checkpoint);
     if (!options.resume.empty()) recall(command, options);
+    require_images(command, options.images);
     options.typed = options_to_remember(command);
 }
 
 void validate_loop(const TrainOptions& options) {
+    if (options.images.directory.empty() && nn::is_image_model(options.run.model))
+        throw UserError(
+            fmt::format("--model {}: is for pictures; give them as --images DIR", options.run.model));
     for (const auto& [value, name] : {std::pair{options.save_every, "--save-every"},
                                       {options.validate_every, "--validate-every"},
                                       {options.sample_every, "--sample-every"},
@@ -143,9 +211,17 @@ void validate_loop(const TrainOptions& options) {
     if (options.validate_batches < 0)
         throw UserError(fmt::format("--validate-batches must be 0 (all of the held-out text) or more, got {}",
                                     options.validate_batches));
+    if (options.validate_every == 0)
+        refuse_ignored(options, {"--validate-batches"}, "validations; give --validate-every, too");
+    if (options.sample_every == 0) refuse_ignored(options, {"--prompt"}, "samples; give --sample-every, too");
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
     if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
+    if (options.log == "-" && options.run.json == "-")
+        throw UserError("--log -: --json writes there, too; name a file for one of them");
+    require_outside(options.images, {{"--checkpoint", options.checkpoint},
+                                     {"--tensorboard", options.views.tensorboard},
+                                     {"--dump", options.run.dump}});
     std::vector<NamedFile> inputs;
     for (const std::string& text : options.run.text) inputs.push_back({"--text", text});
     for (const std::string& tokens : options.run.tokens) inputs.push_back({"--tokens", tokens});
@@ -154,7 +230,7 @@ void validate_loop(const TrainOptions& options) {
                    {"--json", options.run.json},
                    {"--html", options.views.html},
                    {"--trace", options.views.trace}},
-                  inputs, {options.checkpoint, options.resume, options.from});
+                  inputs, {options.checkpoint, options.resume, options.run.from});
 }
 
 namespace {
@@ -176,10 +252,11 @@ void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
 void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option("--accumulate", options.accumulate,
-                    "Micro-steps whose gradients make up a step, each of --batch sequences")
+                    "Micro-steps whose gradients make up a step, each of --batch sequences or pictures")
         ->capture_default_str();
     command.add_option("--min-learning-rate", options.min_learning_rate,
-                       "At the last step, reached by a cosine (default: --learning-rate, so constant)");
+                       "What a cosine from --learning-rate would reach at the step after the last, as in "
+                       "PyTorch (default: --learning-rate, so constant)");
     command.add_option("--warmup", options.warmup, "Steps over which the learning rate rises")
         ->capture_default_str();
     command.add_option("--optimizer", options.optimizer, "adamw or sgd")->capture_default_str();
@@ -196,8 +273,8 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
 void add_loop_options(CLI::App& command, TrainOptions& options) {
     command
         .add_option("--order", options.order,
-                    "random: windows of the text, each once an epoch, cut at other places in each; "
-                    "sequential: from front to back")
+                    "random: windows of the text, each once an epoch, cut at other places in each, or "
+                    "pictures, each once an epoch; sequential: from front to back")
         ->capture_default_str();
     command
         .add_option("--checkpoint", options.checkpoint,
@@ -211,21 +288,19 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
             "Go on from this checkpoint, to the same bits, with the options it was made with, and save "
             "there; options that are given take the place of those")
         ->type_name("DIR");
-    command
-        .add_option("--from", options.from,
+    add_from_option(command, options.run,
                     "Begin with these weights instead of random ones: model.safetensors and config.json as "
-                    "published, or a checkpoint; with the tokenizer beside them")
-        ->type_name("DIR");
+                    "published, or a checkpoint; with the tokenizer beside them");
     command.add_option("--print-every", options.print_every, "Print the line of every so many steps")
         ->capture_default_str();
     command
-        .add_option(
-            "--validate-every", options.validate_every,
-            "Steps between validations on the last tenth of the text, then kept from training; 0: never")
+        .add_option("--validate-every", options.validate_every,
+                    "Steps between validations on the last tenth of the text, or on the pictures of val/, of "
+                    "test_batch.bin or a tenth of each class, then kept from training; 0: never")
         ->capture_default_str();
     command
         .add_option("--validate-batches", options.validate_batches,
-                    "Batches of a validation, from the beginning of that tenth; 0: all of it")
+                    "Batches of a validation, from the beginning of what is kept; 0: all of it")
         ->capture_default_str();
     command
         .add_option("--sample-every", options.sample_every,
@@ -238,7 +313,8 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
                     "skipped, and what went wrong named; 0: never stop")
         ->capture_default_str();
     add_output_file(command, "--log", options.log,
-                    "Write a line of JSON a step to this file; after --resume, lines are added");
+                    "Write a line of JSON a step to this file, or to standard output for -; after --resume, "
+                    "lines are added");
     command.add_flag("--profile", options.profile, "Print where the time of the last step went");
     add_view_options(command, options.views);
 }
@@ -246,7 +322,8 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
 }  // namespace
 
 void add_train_options(CLI::App& command, TrainOptions& options) {
-    add_run_options(command, options.run, ModelUse::language);
+    add_run_options(command, options.run);
+    add_picture_data_options(command, options.images);
     add_policy_option(command, options.run);
     add_simulate_option(command, options.run);
     add_passes_option(command, options.run);

@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "cli/picture_data.h"
 #include "cli/remembered_options.h"
 #include "cli/run_options.h"
 #include "cli/train_sampler.h"
@@ -25,25 +27,27 @@ namespace mantissa::cli {
 
 struct TrainOptions {
     RunOptions run;
+    PictureDataOptions images;
     std::string optimizer = "adamw";
     std::vector<double> betas = {0.9, 0.95};  ///< of AdamW
     double momentum = 0;                      ///< of SGD
     bool nesterov = false;
     std::optional<double> weight_decay;
     double clip = 0;
-    double min_learning_rate = -1;  ///< negative: the same as the learning rate
+    std::optional<double> min_learning_rate;  ///< none: the same as the learning rate
     std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0, sample_every = 0;
     std::int64_t validate_batches = 0;  ///< 0: as many as the held-out text makes
     std::int64_t bad_steps = 3;
     std::string order = "random";
     SamplerOptions sampler;
     std::string checkpoint, resume, log;
-    std::string from;  ///< published weights to begin with
     std::int64_t print_every = 1;
     /// Of a run that is resumed: whether options may differ, since all others were taken over.
     Resume changes = Resume::as_it_was;
-    TypedOptions typed;      ///< what the checkpoint is to remember
-    std::string loss_scale;  ///< "dynamic", "none" or a number; empty: as the policy needs
+    TypedOptions typed;           ///< what the checkpoint is to remember
+    std::set<std::string> given;  ///< on this command line, by name
+    std::string not_continued;    ///< of the run that is resumed, as it was typed; empty: nothing
+    std::string loss_scale;       ///< "dynamic", "none" or a number; empty: as the policy needs
     LossScaleOptions scaling;
     bool profile = false;
     ViewOptions views;

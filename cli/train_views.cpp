@@ -43,12 +43,12 @@ ValueHistogram histogram_of(const Execution& execution, Value value) {
     return histogram;
 }
 
-std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& plan, const std::string& text) {
+std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& plan, const std::string& data) {
     const TrainerOptions& options = plan.options();
     const Target& target = plan.device().target();
     std::string batch = nn::batch_text(plan.model(), options.batch);
     if (options.accumulate > 1) batch = fmt::format("{} x {}", options.accumulate, batch);
-    return {{"text", text},
+    return {{plan.model().unit == "images" ? "pictures" : "text", data},
             {"model", fmt::format("{}, {} parameters", plan.model().name,
                                   grouped(static_cast<double>(plan.facts().parameters)))},
             {"a step", batch},
@@ -94,10 +94,11 @@ void add_view_options(CLI::App& command, ViewOptions& options) {
         "Write the run as a page, every 10 seconds and at the end: curves, samples, and what it is");
 }
 
-void TrainViews::begin(const Trainer& trainer, const std::string& text, std::int64_t steps) {
+void TrainViews::begin(const Trainer& trainer, const std::string& data, std::int64_t steps) {
     const TrainingPlan& plan = trainer.plan();
     const std::int64_t first = trainer.steps_done();
     scales_loss_ = plan.options().loss_scale.kind != LossScaleOptions::Kind::none;
+    unit_ = plan.model().unit;
     run_ = fmt::format("{}, {}, {}", plan.model().name, nn::batch_text(plan.model(), plan.options().batch),
                        plan.options().pipeline.policy.name);
     if (!options_.trace.empty() && first < steps) traced_step_ = std::min(first + untraced_steps, steps - 1);
@@ -107,7 +108,8 @@ void TrainViews::begin(const Trainer& trainer, const std::string& text, std::int
     run.model = plan.model().name;
     run.command = options_.command;
     run.steps = steps;
-    run.facts = facts_of(plan, text);
+    run.unit = unit_;
+    run.facts = facts_of(plan, data);
     page_.emplace(std::move(run));
     since_begin_.restart();
 }
@@ -161,7 +163,7 @@ void TrainViews::made(const StepRecord& record) {
         events_->add_scalar("optimizer/learning_rate", record.learning_rate);
         events_->add_scalar("optimizer/gradient_norm", static_cast<double>(result.gradient_norm));
         if (scales_loss_) events_->add_scalar("optimizer/loss_scale", record.loss_scale.scale);
-        events_->add_scalar("speed/tokens_per_second", record.tokens_per_second);
+        events_->add_scalar(fmt::format("speed/{}_per_second", unit_), record.units_per_second);
         events_->add_scalar("speed/mfu", record.mfu);
     }
     if (!page_) return;
@@ -170,15 +172,21 @@ void TrainViews::made(const StepRecord& record) {
     point.loss = static_cast<double>(result.loss);
     point.learning_rate = record.learning_rate;
     point.gradient_norm = static_cast<double>(result.gradient_norm);
-    point.tokens_per_second = record.tokens_per_second;
+    point.units_per_second = record.units_per_second;
     point.mfu = record.mfu;
     point.applied = result.applied;
     page_->add(point);
 }
 
-void TrainViews::validation(double loss) {
-    if (events_) events_->add_scalar("loss/validation", loss);
-    if (page_) page_->add_validation(loss);
+void TrainViews::validation(const Validation& result) {
+    if (events_) events_->add_scalar("loss/validation", result.loss);
+    if (page_) page_->add_validation(result.loss);
+    if (!result.scores) return;
+    if (events_) {
+        events_->add_scalar("accuracy/top1", result.scores->top1_share());
+        events_->add_scalar("accuracy/top5", result.scores->top5_share());
+    }
+    if (page_) page_->add_accuracy(result.scores->top1_share(), result.scores->top5_share());
 }
 
 void TrainViews::sample(const std::string& text) {

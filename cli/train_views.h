@@ -31,16 +31,16 @@ class TrainViews {
   public:
     explicit TrainViews(const ViewOptions& options) : options_(options) {}
 
-    /// Before the first step. `text`: what is trained on; `steps`: at which the run ends. Throws UserError
+    /// Before the first step. `data`: what is trained on; `steps`: at which the run ends. Throws UserError
     /// where a file cannot be written.
-    void begin(const Trainer& trainer, const std::string& text, std::int64_t steps);
+    void begin(const Trainer& trainer, const std::string& data, std::int64_t steps);
 
     /// Trainer::step, looked into where that is due.
     StepResult step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile);
 
     // In this order, for each step. Where a file cannot be written any more, end_step throws UserError.
     void made(const StepRecord& record);
-    void validation(double loss);
+    void validation(const Validation& result);
     void sample(const std::string& text);
     void end_step();
 
@@ -57,6 +57,7 @@ class TrainViews {
     std::optional<EventFile> events_;
     std::optional<TrainingPage> page_;
     std::string run_;                ///< in a line
+    std::string unit_;               ///< of the model
     std::int64_t traced_step_ = -1;  ///< that is to be traced; -1: none
     bool histograms_due_ = false, scales_loss_ = false, warned_ = false;
     std::int64_t step_ = 0;  ///< that was made last

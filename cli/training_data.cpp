@@ -9,7 +9,8 @@ TrainingData open_training_data(const RunOptions& options, const nn::Model& mode
                                 CorpusOptions::Untokenized untokenized) {
     TrainingData data;
     if (nn::is_image_model(options.model)) {
-        data.batches = std::make_unique<SyntheticImages>(options.pictures, options.seed);
+        data.batches =
+            std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.pictures), options.seed);
         data.description = data.batches->description();
         return data;
     }

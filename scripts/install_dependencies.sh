@@ -14,6 +14,8 @@ HEADERS=(
     "nlohmann/json.hpp nlohmann-json3-dev"
     "CLI/CLI.hpp libcli11-dev"
     "xxhash.h libxxhash-dev"
+    "jpeglib.h libjpeg-dev"
+    "png.h libpng-dev"
     "llvm-19/llvm/IR/Module.h llvm-19-dev"
     "gtest/gtest.h libgtest-dev"
     "benchmark/benchmark.h libbenchmark-dev"

@@ -161,9 +161,16 @@ void AtomicFile::commit() {
 }
 
 void AtomicFile::fail(const char* what, int error) const {
-    if (error != ENOSPC && error != EDQUOT && error != EFBIG) refuse(target_, what, error);
     const std::string needed =
         size_ ? fmt::format("{} bytes needed", size_) : fmt::format("more than {} bytes needed", written_);
+    // What is free on the disk is not what these are about.
+    const char* const bound = error == EFBIG    ? "no file may be so large here; raise the limit (ulimit -f)"
+                              : error == EDQUOT ? "your quota on this disk has no more; free some of it"
+                                                : nullptr;
+    if (bound)
+        throw UserError(fmt::format("{}: {}: {}: {}, but {}, or choose another place", target_.string(), what,
+                                    std::strerror(error), needed, bound));
+    if (error != ENOSPC) refuse(target_, what, error);
     throw UserError(fmt::format("{}: {}: {}: {}, {} free; free some or choose another place",
                                 target_.string(), what, std::strerror(error), needed,
                                 free_bytes(parent_of(target_))));
@@ -171,6 +178,22 @@ void AtomicFile::fail(const char* what, int error) const {
 
 fs::path AtomicDirectory::previous_of(const fs::path& target) {
     return with_suffix(without_trailing_slash(target), ".previous");
+}
+
+fs::path AtomicDirectory::target_of(const fs::path& previous) {
+    const fs::path name = without_trailing_slash(previous);
+    return name.extension() == ".previous" ? fs::path(name).replace_extension() : fs::path();
+}
+
+fs::path AtomicDirectory::set_aside(const fs::path& target) {
+    const fs::path from = without_trailing_slash(target);
+    if (!fs::exists(from)) return {};
+    fs::path to = with_suffix(from, ".aside");
+    for (int i = 2; fs::exists(fs::symlink_status(to)); ++i)
+        to = with_suffix(from, fmt::format(".aside-{}", i));
+    rename_or_throw(from, to);
+    sync_directory(parent_of(from));
+    return to;
 }
 
 fs::path AtomicDirectory::lock_of(const fs::path& target) {

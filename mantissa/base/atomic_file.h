@@ -65,6 +65,11 @@ class AtomicDirectory {
     void commit();
 
     static std::filesystem::path previous_of(const std::filesystem::path& target);
+    /// The directory whose previous_of this is, going by the name; empty if it is no such name.
+    static std::filesystem::path target_of(const std::filesystem::path& previous);
+    /// Renames what lies at `target` to TARGET.aside, or TARGET.aside-2, -3 ..., the first that is free, so
+    /// that the next commit() leaves TARGET.previous as it is. The new name; empty if nothing is there.
+    static std::filesystem::path set_aside(const std::filesystem::path& target);
     /// The LockFile by which those who put directories there keep one another out.
     static std::filesystem::path lock_of(const std::filesystem::path& target);
 

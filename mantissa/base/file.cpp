@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "mantissa/base/error.h"
@@ -16,35 +19,70 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Closes the descriptor when it goes out of scope.
-struct Descriptor {
-    int fd;
-    ~Descriptor() {
-        if (fd >= 0) ::close(fd);
-    }
-};
-
 [[noreturn]] void fail(const std::filesystem::path& path, const char* what, int error) {
     throw UserError(fmt::format("{}: {}: {}", path.string(), what, std::strerror(error)));
 }
 
+/// Opens a regular file for reading and finds its size.
+std::pair<int, std::uint64_t> open_to_read(const std::filesystem::path& path) {
+    const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (fd < 0) fail(path, "cannot open", errno);
+    struct stat status {};
+    const int error = ::fstat(fd, &status) != 0 ? errno : 0;
+    if (error == 0 && S_ISREG(status.st_mode)) return {fd, static_cast<std::uint64_t>(status.st_size)};
+    ::close(fd);
+    if (error != 0) fail(path, "cannot read its size", error);
+    throw UserError(fmt::format("{}: expected a regular file", path.string()));
+}
+
+/// A mapping and its file's name, for mapped_file_at: a slot is free while its name is null.
+struct Mapping {
+    std::atomic<const char*> name = nullptr;
+    std::atomic<const std::byte*> begin = nullptr;
+    std::atomic<std::size_t> size = 0;
+};
+
+/// More are mapped without being known by name.
+std::array<Mapping, 256> mappings;
+
+void add_mapping(const std::byte* begin, std::size_t size, const char* name) {
+    for (Mapping& mapping : mappings) {
+        const char* free = nullptr;
+        if (!mapping.name.compare_exchange_strong(free, name)) continue;
+        mapping.size = size;
+        mapping.begin = begin;
+        return;
+    }
+}
+
+void remove_mapping(const std::byte* begin) {
+    for (Mapping& mapping : mappings)
+        if (mapping.begin == begin) {
+            mapping.begin = nullptr;
+            mapping.name = nullptr;
+            return;
+        }
+}
+
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path) {
-    const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
-    if (file.fd < 0) fail(path, "cannot open", errno);
-    struct stat status {};
-    if (::fstat(file.fd, &status) != 0) fail(path, "cannot read its size", errno);
-    if (!S_ISREG(status.st_mode)) throw UserError(fmt::format("{}: expected a regular file", path.string()));
-    size_ = static_cast<std::size_t>(status.st_size);
-    if (size_ == 0) return;  // an empty mapping is an error to the system, not to us
-    void* mapping = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.fd, 0);
-    if (mapping == MAP_FAILED) fail(path, "cannot map into memory", errno);
+MappedFile::MappedFile(const std::filesystem::path& path)
+    : name_(std::make_unique<std::string>(path.string())) {
+    const auto [fd, size] = open_to_read(path);
+    size_ = static_cast<std::size_t>(size);
+    // An empty mapping is an error to the system, not to us.
+    void* const mapping = size_ == 0 ? nullptr : ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, fd, 0);
+    const int error = errno;
+    ::close(fd);
+    if (mapping == MAP_FAILED) fail(path, "cannot map into memory", error);
     data_ = static_cast<const std::byte*>(mapping);
+    if (data_) add_mapping(data_, size_, name_->c_str());
 }
 
 MappedFile::~MappedFile() {
-    if (data_) ::munmap(const_cast<std::byte*>(data_), size_);
+    if (!data_) return;
+    remove_mapping(data_);
+    ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
 void MappedFile::release() const {
@@ -52,12 +90,49 @@ void MappedFile::release() const {
 }
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : name_(std::move(other.name_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+    std::swap(name_, other.name_);
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     return *this;
+}
+
+const char* mapped_file_at(const void* address) noexcept {
+    const auto* const at = static_cast<const std::byte*>(address);
+    for (const Mapping& mapping : mappings) {
+        const std::byte* const begin = mapping.begin;
+        if (begin && begin <= at && at < begin + mapping.size) return mapping.name;
+    }
+    return nullptr;
+}
+
+OpenFile::OpenFile(const std::filesystem::path& path) : path_(path) {
+    std::tie(fd_, size_) = open_to_read(path);
+}
+
+OpenFile::~OpenFile() {
+    if (fd_ >= 0) ::close(fd_);
+}
+
+OpenFile::OpenFile(OpenFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
+
+void OpenFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
+    while (!bytes.empty()) {
+        const ssize_t done = ::pread(fd_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (done < 0 && errno == EINTR) continue;
+        if (done < 0) fail(path_, "cannot be read", errno);
+        if (done == 0)
+            throw UserError(fmt::format(
+                "{}: was cut short while it was read: it had {} bytes, of which those from {} on are gone",
+                path_.string(), size_, offset));
+        offset += static_cast<std::uint64_t>(done);
+        bytes = bytes.subspan(static_cast<std::size_t>(done));
+    }
 }
 
 std::string read_file(const std::filesystem::path& path) { return std::string(MappedFile(path).text()); }

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,8 +27,33 @@ class MappedFile {
     void release() const;
 
   private:
+    std::unique_ptr<const std::string> name_;  // stays where it is when the file is moved
     const std::byte* data_ = nullptr;
     std::size_t size_ = 0;
+};
+
+/// The file whose mapping holds the address, if it is one of a MappedFile; else null. A signal handler may
+/// call it: reading a mapping of a file that was cut short meanwhile raises SIGBUS.
+const char* mapped_file_at(const void* address) noexcept;
+
+/// A file that is read here and there, for as long as it may take: one that is cut short meanwhile is an
+/// error and no signal.
+class OpenFile {
+  public:
+    /// Throws UserError if `path` cannot be opened or is not a regular file.
+    explicit OpenFile(const std::filesystem::path& path);
+    ~OpenFile();
+    OpenFile(OpenFile&& other) noexcept;
+    OpenFile& operator=(OpenFile&&) = delete;
+
+    std::uint64_t size() const { return size_; }  ///< when it was opened
+    /// The bytes from `offset` on. Throws UserError if they cannot be read, or are not there any more.
+    void read(std::uint64_t offset, std::span<std::byte> bytes) const;
+
+  private:
+    std::filesystem::path path_;
+    int fd_ = -1;
+    std::uint64_t size_ = 0;
 };
 
 /// The whole file. Throws UserError if it cannot be read.

@@ -86,7 +86,8 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
     }
     if (!options.tokens.empty()) {
         check_token_origin(options.tokens, tokenizer.get());
-        TokenStream stream(options.tokens, {.vocabulary = options.model_vocabulary});
+        TokenStream stream(options.tokens,
+                           {.format = options.tokens_format, .vocabulary = options.model_vocabulary});
         std::string description = stream.description();
         return {std::move(stream), std::move(tokenizer), std::move(description)};
     }

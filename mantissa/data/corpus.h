@@ -16,7 +16,8 @@ struct CorpusOptions {
     std::vector<std::filesystem::path>
         texts;  ///< text files; empty, with no token files: english_text_files()
     std::vector<std::filesystem::path> tokens;  ///< token shards instead of texts
-    std::filesystem::path tokenizer;            ///< empty: see `untokenized`
+    TokenFormat tokens_format = TokenFormat::detect;
+    std::filesystem::path tokenizer;  ///< empty: see `untokenized`
     /// What becomes of text for which no tokenizer is given.
     enum class Untokenized : std::uint8_t {
         bytes,  ///< its bytes are the tokens

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <iterator>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/system_memory.h"
 #include "mantissa/data/tokenizer_split.h"
 #include "mantissa/data/unicode.h"
 
@@ -29,6 +29,17 @@ void require_text(std::string_view text, const std::string& name) {
                         name, invalid, looked_at.size()));
 }
 
+bool is_plain_text(std::string_view text) {
+    constexpr std::string_view spaces = "\t\n\v\f\r";
+    for (std::size_t at = 0; at < text.size();) {
+        const Utf8Step step = decode_utf8(text, at);
+        if (step.code_point == Utf8Step::invalid) return step.cut_short;
+        if (step.code_point < ' ' && spaces.find(text[at]) == spaces.npos) return false;
+        at += step.length;
+    }
+    return true;
+}
+
 bool is_read_once(const std::filesystem::path& path) {
     std::error_code ignored;
     return path == "-" ||
@@ -36,16 +47,40 @@ bool is_read_once(const std::filesystem::path& path) {
             !std::filesystem::is_directory(path, ignored));
 }
 
+namespace {
+
+/// Of what never ends, the beginning is seen not to be text, or the memory not to suffice.
+std::string read_to_its_end(const std::filesystem::path& path, const std::string& name) {
+    constexpr std::size_t at_once = std::size_t{1} << 20;
+    const auto most = static_cast<std::size_t>(available_memory() / 2);
+    std::ifstream stream(path == "-" ? "/dev/stdin" : path, std::ios::binary);
+    std::string text;
+    while (stream) {
+        const std::size_t before = text.size();
+        text.resize(before + at_once);
+        stream.read(text.data() + before, at_once);
+        text.resize(before + static_cast<std::size_t>(stream.gcount()));
+        if (before == 0) require_text(text, name);
+        if (text.size() > most)
+            throw UserError(
+                fmt::format("{}: has more than {} bytes, half of the memory that is available; write "
+                            "it to a file and name that",
+                            name, most));
+    }
+    if (stream.bad()) throw UserError(fmt::format("{}: cannot be read", name));
+    return text;
+}
+
+}  // namespace
+
 TextFile::TextFile(const std::filesystem::path& path) {
     const std::string name = path == "-" ? "standard input" : path.string();
     if (is_read_once(path)) {
-        std::ifstream stream(path == "-" ? "/dev/stdin" : path);
-        read_.assign(std::istreambuf_iterator<char>(stream), {});
-        if (stream.bad()) throw UserError(fmt::format("{}: cannot be read", name));
+        read_ = read_to_its_end(path, name);
     } else {
         file_.emplace(path);
+        require_text(file_->text(), name);
     }
-    require_text(text(), name);
 }
 
 std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes) {

@@ -17,6 +17,10 @@ namespace mantissa::inline v0 {
 /// byte, or is for more than a tenth not UTF-8.
 void require_text(std::string_view text, const std::string& name);
 
+/// Whether the text is UTF-8 throughout, but for a character that its end cuts, and holds no control
+/// characters but white space.
+bool is_plain_text(std::string_view text);
+
 /// Whether the text at this path can be read but once: standard input, for which "-" stands, a pipe or a
 /// device.
 bool is_read_once(const std::filesystem::path& path);

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/text_file.h"
 #include "mantissa/formats/npy.h"
 
 namespace mantissa::inline v0 {
@@ -71,10 +73,20 @@ std::string_view name_of(TokenFormat format) {
     return "?";
 }
 
+TokenFormat token_format(std::string_view name) {
+    constexpr std::array formats{TokenFormat::detect, TokenFormat::llmc, TokenFormat::raw, TokenFormat::npy};
+    for (const TokenFormat format : formats)
+        if (name_of(format) == name) return format;
+    throw UserError(fmt::format("there is no format of tokens '{}'; there are detect, llmc, raw, npy", name));
+}
+
 TokenFile::TokenFile(const std::filesystem::path& path, TokenFormat format)
     : path_(path), file_(path), format_(format) {
     if (file_.size() == 0) refuse(path_, "is empty; expected tokens");
-    if (format_ == TokenFormat::detect) format_ = detect(file_.bytes());
+    if (format_ == TokenFormat::detect) {
+        format_ = detect(head(llmc::header_bytes));
+        if (format_ == TokenFormat::raw) require_no_text();
+    }
     if (format_ == TokenFormat::llmc) open_llmc();
     if (format_ == TokenFormat::raw) open_raw();
     if (format_ == TokenFormat::npy) open_npy();
@@ -84,8 +96,24 @@ TokenFile::TokenFile(const std::filesystem::path& path, TokenFormat format)
         check_vocabulary(std::int64_t{1} << 31);
 }
 
+std::vector<std::byte> TokenFile::head(std::size_t bytes) const {
+    std::vector<std::byte> head(std::min<std::uint64_t>(bytes, file_.size()));
+    file_.read(0, head);
+    return head;
+}
+
+/// Sixteen bits that are two characters each, all the way: nobody's tokens.
+void TokenFile::require_no_text() const {
+    const std::vector<std::byte> bytes = head(std::size_t{1} << 16);
+    if (is_plain_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
+        refuse(path_,
+               "is text, expected token numbers; give it as --text, or make tokens of it by tokenize "
+               "--encode; if its bytes are meant as raw 16-bit tokens, say --tokens-format raw");
+}
+
 void TokenFile::open_llmc() {
-    const std::byte* header = file_.bytes().data();
+    const std::vector<std::byte> header_bytes = head(llmc::header_bytes);
+    const std::byte* header = header_bytes.data();
     if (file_.size() < llmc::header_bytes)
         refuse(path_, fmt::format("shard cut short: {} bytes, the header alone has {}", file_.size(),
                                   llmc::header_bytes));
@@ -106,19 +134,19 @@ void TokenFile::open_llmc() {
                                   file_.size() < bytes ? "cut short" : "with extra bytes", count, bytes,
                                   file_.size()));
     element_ = wide ? Element::u32 : Element::u16;
-    data_ = header + llmc::header_bytes;
+    data_ = llmc::header_bytes;
     size_ = static_cast<std::uint64_t>(count);
 }
 
 void TokenFile::open_raw() {
     if (file_.size() % 2 != 0)
         refuse(path_, fmt::format("{} bytes, expected an even number for raw 16-bit tokens", file_.size()));
-    data_ = file_.bytes().data();
     size_ = file_.size() / 2;
 }
 
 void TokenFile::open_npy() {
-    const NpyArray array = parse_npy(file_.bytes(), path_.string());
+    const MappedFile whole(path_);
+    const NpyArray array = parse_npy(whole.bytes(), path_.string());
     if (array.shape.size() != 1)
         refuse(path_,
                fmt::format("array of {} dimensions, expected one dimension of tokens", array.shape.size()));
@@ -133,40 +161,68 @@ void TokenFile::open_npy() {
     if (found == std::end(elements))
         refuse(path_, fmt::format("elements of type {}, expected tokens as u1, u2, u4, i4 or i8", type));
     element_ = found->second;
-    data_ = array.data.data();
+    data_ = static_cast<std::uint64_t>(array.data.data() - whole.bytes().data());
     size_ = array.count;
 }
 
-std::int64_t TokenFile::token(std::uint64_t index) const {
-    switch (element_) {
-        case Element::u8:
-            return load<std::uint8_t>(data_ + index);
-        case Element::u16:
-            return load<std::uint16_t>(data_ + 2 * index);
-        case Element::u32:
-            return load<std::uint32_t>(data_ + 4 * index);
-        case Element::i32:
-            return load<std::int32_t>(data_ + 4 * index);
-        case Element::i64:
-            return load<std::int64_t>(data_ + 8 * index);
+namespace {
+
+/// Each number of the bytes, as the element that it is.
+template <class Element, class Visit>
+void visit_elements(std::span<const std::byte> bytes, std::uint64_t position, Visit& visit) {
+    for (std::size_t at = 0; at < bytes.size(); at += sizeof(Element))
+        visit(position++, load<Element>(bytes.data() + at));
+}
+
+}  // namespace
+
+template <class Visit>
+void TokenFile::visit(std::uint64_t begin, std::uint64_t count, Visit visit) const {
+    constexpr std::uint64_t at_once = 1 << 16;
+    const std::size_t width = element_ == Element::u8    ? 1
+                              : element_ == Element::u16 ? 2
+                              : element_ == Element::i64 ? 8
+                                                         : 4;
+    std::vector<std::byte> bytes;
+    for (const std::uint64_t end = begin + count; begin < end; begin += bytes.size() / width) {
+        bytes.resize(std::min(at_once, end - begin) * width);
+        file_.read(data_ + begin * width, bytes);
+        switch (element_) {
+            case Element::u8:
+                visit_elements<std::uint8_t>(bytes, begin, visit);
+                break;
+            case Element::u16:
+                visit_elements<std::uint16_t>(bytes, begin, visit);
+                break;
+            case Element::u32:
+                visit_elements<std::uint32_t>(bytes, begin, visit);
+                break;
+            case Element::i32:
+                visit_elements<std::int32_t>(bytes, begin, visit);
+                break;
+            case Element::i64:
+                visit_elements<std::int64_t>(bytes, begin, visit);
+                break;
+        }
     }
-    return 0;
 }
 
 void TokenFile::copy(std::uint64_t begin, std::span<std::int32_t> out) const {
     check(begin <= size_ && out.size() <= size_ - begin, "tokens are read within their file");
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<std::int32_t>(token(begin + i));
+    visit(begin, out.size(), [&](std::uint64_t position, std::int64_t token) {
+        out[position - begin] = static_cast<std::int32_t>(token);
+    });
 }
 
 void TokenFile::check_vocabulary(std::int64_t vocabulary) const {
-    const auto fits = [&](std::uint64_t i) { return token(i) >= 0 && token(i) < vocabulary; };
-    for (std::uint64_t i = 0; i < size_; ++i)
-        if (!fits(i)) [[unlikely]]
+    visit(0, size_, [&](std::uint64_t position, std::int64_t token) {
+        if (token < 0 || token >= vocabulary) [[unlikely]]
             refuse(path_,
                    fmt::format(
                        "token {} at position {} is outside the vocabulary of {}; was it made with another "
                        "tokenizer?",
-                       token(i), i, vocabulary));
+                       token, position, vocabulary));
+    });
 }
 
 }  // namespace mantissa

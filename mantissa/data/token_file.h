@@ -1,10 +1,11 @@
-// One file of token numbers, mapped into memory and checked before use.
+// One file of token numbers, checked before use.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mantissa/base/file.h"
 
@@ -19,6 +20,8 @@ enum class TokenFormat : std::uint8_t {
 
 /// "llmc"... as the option spells it.
 std::string_view name_of(TokenFormat format);
+/// The format of that name. Throws UserError, naming those there are, for another.
+TokenFormat token_format(std::string_view name);
 
 namespace llmc {
 inline constexpr std::int32_t magic = 20240520, version = 1;                // GPT-2: uint16 tokens
@@ -30,7 +33,7 @@ inline constexpr std::size_t header_bytes = 1024;
 class TokenFile {
   public:
     /// Checks magic numbers, version and length, and the range of the numbers where their type could exceed
-    /// it.
+    /// it. Text is refused where the format was to be detected.
     explicit TokenFile(const std::filesystem::path& path, TokenFormat format = TokenFormat::detect);
 
     const std::filesystem::path& path() const { return path_; }
@@ -48,13 +51,18 @@ class TokenFile {
     void open_llmc();
     void open_raw();
     void open_npy();
-    std::int64_t token(std::uint64_t index) const;
+    void require_no_text() const;
+    /// The first bytes, at most so many.
+    std::vector<std::byte> head(std::size_t bytes) const;
+    /// Calls `visit` with the position and the number of every token of the range.
+    template <class Visit>
+    void visit(std::uint64_t begin, std::uint64_t count, Visit visit) const;
 
     std::filesystem::path path_;
-    MappedFile file_;
+    OpenFile file_;
     TokenFormat format_ = TokenFormat::raw;
     Element element_ = Element::u16;
-    const std::byte* data_ = nullptr;
+    std::uint64_t data_ = 0;  // where in the file the tokens begin
     std::uint64_t size_ = 0;
 };
 

@@ -24,7 +24,11 @@ constexpr std::int64_t largest_image = 16384, most_channels = 16384, most_classe
 struct Family {
     const char* name;
     ImageModel (*make)(const ImageSizes&);
+    ImageSizes published = {};
 };
+
+/// CIFAR-10's.
+constexpr ImageSizes of_small_pictures{.classes = 10, .image = 32, .width = 16};
 
 constexpr Family families[] = {
     {"ResNet50", [](const ImageSizes& sizes) { return resnet_model({.sizes = sizes}); }},
@@ -33,7 +37,19 @@ constexpr Family families[] = {
          return resnet_model({.name = "ResNet50v1.5", .version = ResNetVersion::v1_5, .sizes = sizes});
      }},
     {"VGG19", [](const ImageSizes& sizes) { return vgg_model({.sizes = sizes}); }},
-    {"DenseNet121", [](const ImageSizes& sizes) { return densenet_model({.sizes = sizes}); }}};
+    {"DenseNet121", [](const ImageSizes& sizes) { return densenet_model({.sizes = sizes}); }},
+    {"ResNet20",
+     [](const ImageSizes& sizes) {
+         return resnet_model(
+             {.name = "ResNet20", .version = ResNetVersion::cifar, .blocks = {3, 3, 3}, .sizes = sizes});
+     },
+     of_small_pictures},
+    {"ResNet56",
+     [](const ImageSizes& sizes) {
+         return resnet_model(
+             {.name = "ResNet56", .version = ResNetVersion::cifar, .blocks = {9, 9, 9}, .sizes = sizes});
+     },
+     of_small_pictures}};
 
 bool is_same_word(std::string_view a, std::string_view b) {
     return std::ranges::equal(a, b, [](char x, char y) {
@@ -45,6 +61,14 @@ const Family* find_family(std::string_view name) {
     for (const Family& family : families)
         if (is_same_word(family.name, name)) return &family;
     return nullptr;
+}
+
+const Family& family_of(std::string_view name) {
+    const Family* family = find_family(name);
+    if (!family)
+        throw UserError(fmt::format("there is no network '{}'; there are: {}", name,
+                                    fmt::join(image_model_names(), ", ")));
+    return *family;
 }
 
 }  // namespace
@@ -90,12 +114,15 @@ std::vector<std::string> image_model_names() {
 
 bool is_image_model(std::string_view name) { return find_family(name) != nullptr; }
 
-ImageModel image_model(std::string_view name, const ImageSizes& sizes) {
-    const Family* family = find_family(name);
-    if (!family)
-        throw UserError(fmt::format("there is no network '{}'; there are: {}", name,
-                                    fmt::join(image_model_names(), ", ")));
-    return family->make(sizes);
+ImageSizes image_sizes(std::string_view name, const GivenImageSizes& given) {
+    const ImageSizes& published = family_of(name).published;
+    return {.classes = given.classes.value_or(published.classes),
+            .image = given.image.value_or(published.image),
+            .width = given.width.value_or(published.width)};
 }
+
+ImageModel image_model(std::string_view name) { return image_model(name, image_sizes(name)); }
+
+ImageModel image_model(std::string_view name, const ImageSizes& sizes) { return family_of(name).make(sizes); }
 
 }  // namespace mantissa::nn

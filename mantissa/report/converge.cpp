@@ -44,6 +44,10 @@ class Training {
                 options_.progress(
                     fmt::format("{}{}: step {} of {}", run_.policy, seed_text_, i + 1, options_.steps));
             step(i);
+            if (is_due(i)) {
+                run_.accuracies.push_back(options_.accuracy(trainer_));
+                run_.accuracy_steps.push_back(static_cast<double>(i));
+            }
         }
         run_.loss_scale = trainer_.loss_scale().scale;
         if (run_.gave_up.empty() && run_.scaled)
@@ -61,11 +65,17 @@ class Training {
         return settings;
     }
 
+    /// Of the trainings that only say how far losses lie apart, no accuracy is asked for.
+    bool is_due(std::int64_t step) const {
+        return options_.accuracy && options_.validate_every > 0 && seed_text_.empty() &&
+               ((step + 1) % options_.validate_every == 0 || step + 1 == options_.steps);
+    }
+
     Batch batch_at(std::int64_t step) { return buffer_.fill(batches_, static_cast<std::uint64_t>(step)); }
 
     void step(std::int64_t index) {
         const Batch batch = batch_at(index);
-        const StepResult result = trainer_.step(batch, options_.learning_rate);
+        const StepResult result = trainer_.step(batch, options_.learning_rate.at(index));
         run_.losses.push_back(static_cast<double>(result.loss));
         if (result.applied) {
             bad_in_a_row_ = 0;
@@ -77,7 +87,7 @@ class Training {
         const bool searching = scaling.kind == LossScaleOptions::Kind::dynamic &&
                                trainer_.loss_scale().scale > scaling.floor && std::isfinite(result.loss);
         if (searching || ++bad_in_a_row_ < bad_steps) return;
-        const auto found = trainer_.first_non_finite(batch, options_.learning_rate);
+        const auto found = trainer_.first_non_finite(batch, options_.learning_rate.at(index));
         run_.gave_up = fmt::format("{} steps in a row were not finite, the last at step {}: {}", bad_steps,
                                    index, found ? found->text() : "nothing was found when it was run again");
     }
@@ -192,6 +202,13 @@ std::string underflow_finding(const ConvergeReport& report) {
     return text;
 }
 
+/// Why nothing can be held against this run; empty if something can.
+std::string broken_training(const ConvergedRun& first) {
+    if (!first.gave_up.empty()) return "broke down itself";
+    if (first.losses.empty() || first.mean <= first.losses.front()) return "";
+    return fmt::format("came from a loss of {:.4f} to {:.4f} itself", first.losses.front(), first.mean);
+}
+
 }  // namespace
 
 // A difference that is no number does not agree.
@@ -201,14 +218,19 @@ bool ConvergeReport::all_agree() const {
     return std::all_of(runs.begin(), runs.end(), [](const ConvergedRun& run) { return run.agrees(); });
 }
 
-ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options) {
-    if (options.policies.size() < 2)
-        throw UserError(fmt::format("two precisions or more are compared, got {}", options.policies.size()));
-    for (const Policy& policy : options.policies)
-        if (std::count_if(options.policies.begin(), options.policies.end(),
+void require_comparable(const std::vector<Policy>& policies) {
+    if (policies.size() < 2)
+        throw UserError(fmt::format("two precisions or more are compared, got {}", policies.size()));
+    for (const Policy& policy : policies)
+        if (std::count_if(policies.begin(), policies.end(),
                           [&](const Policy& other) { return other.name == policy.name; }) > 1)
             throw UserError(fmt::format("the policy {} was named twice", policy.name));
+}
+
+ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options) {
+    require_comparable(options.policies);
     if (options.steps < 1) throw UserError(fmt::format("steps must be 1 or more, got {}", options.steps));
+    validate(options.learning_rate);
     if (options.seeds < 1) throw UserError(fmt::format("seeds must be 1 or more, got {}", options.seeds));
     ConvergeReport report{
         .model = reported(options.model, nn::facts_of(options.model), options.trainer.batch),
@@ -231,6 +253,11 @@ ConvergeReport run_converge(Device& device, const BatchSource& batches, const Co
 
 std::vector<std::string> where_to_look(const ConvergeReport& report) {
     if (report.all_agree()) return {};
+    if (const std::string broken = broken_training(report.runs.front()); !broken.empty())
+        return {fmt::format(
+            "Look at the training, not at the precisions: {}, what the others are held against, {}. Lower "
+            "--learning-rate {:g} until it trains, and compare then.",
+            report.runs.front().policy, broken, report.learning_rate.peak)};
     const auto with = [](const std::string& place, const std::string& finding) {
         return finding.empty() ? place : place + " " + finding;
     };

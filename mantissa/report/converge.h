@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mantissa/report/reported_model.h"
+#include "mantissa/train/schedule.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
@@ -20,7 +21,7 @@ struct ConvergeOptions {
     nn::Model model = {};
     TrainerOptions trainer = {};  ///< of all; policy and loss scale apart
     std::int64_t steps = 20;
-    double learning_rate = 1e-3;
+    LearningRateSchedule learning_rate = {};  ///< of so many steps
     /// How far the mean of the last losses may lie from the first's; negative: as far as those of the first
     /// precision lie apart for `seeds` initial weights, or the ladder's tolerance of the policy if that is
     /// more.
@@ -28,6 +29,10 @@ struct ConvergeOptions {
     int seeds = 3;                                          ///< 1: the ladder's tolerances alone
     double fixed_loss_scale = 0;                            ///< for policies that need one; 0: dynamic
     std::function<void(const std::string&)> progress = {};  ///< called with what is being done
+    /// The share of held-out examples that a trainer's model gets right, and how often it is asked for: after
+    /// every so many steps of each precision, and after its last. Reported and not judged.
+    std::function<double(Trainer&)> accuracy = {};
+    std::int64_t validate_every = 0;  ///< 0: never
 };
 
 struct ConvergedRun {
@@ -43,6 +48,8 @@ struct ConvergedRun {
     double loss_scale = 1;            ///< after the last step
     std::int64_t skipped = 0;         ///< steps whose gradients were not finite at the scale of the moment
     double lost = 0;  ///< share of the gradients that became zero when they were cast, at the end
+    std::vector<double> accuracies = {};      ///< of held-out examples
+    std::vector<double> accuracy_steps = {};  ///< after which each was found
 
     bool agrees() const;
 };
@@ -58,7 +65,7 @@ struct ConvergeReport {
     ReportedModel model;
     std::int64_t steps = 0;
     std::uint64_t seed = 0;
-    double learning_rate = 0;
+    LearningRateSchedule learning_rate = {};
     std::int64_t averaged =
         1;  ///< losses at the end whose mean is judged: a quarter of the steps, at most 20
     SeedSpread spread = {};
@@ -67,9 +74,11 @@ struct ConvergeReport {
     bool all_agree() const;
 };
 
-/// Trains under one policy after another, then under the first from other seeds. Throws UserError if there
-/// are fewer than two policies, no steps or no seed, if a policy is named twice, or if the memory does not
-/// suffice.
+/// Throws UserError if there are fewer than two policies, or one is named twice.
+void require_comparable(const std::vector<Policy>& policies);
+
+/// Trains under one policy after another, then under the first from other seeds. Throws UserError as
+/// require_comparable does, if there are no steps or no seed, or if the memory does not suffice.
 ConvergeReport run_converge(Device& device, const BatchSource& batches, const ConvergeOptions& options);
 
 /// Where to look for the fault, in order, with what the runs say of each place; empty if all agree.

@@ -14,10 +14,11 @@ namespace {
 
 std::string charts(const ConvergeReport& report) {
     const ConvergedRun& first = report.runs.front();
-    std::vector<html::Curve> losses, differences;
+    std::vector<html::Curve> losses, differences, accuracies;
     for (std::size_t r = 0; r < report.runs.size(); ++r) {
         const ConvergedRun& run = report.runs[r];
         losses.push_back({run.policy, run.losses, r});
+        accuracies.push_back({run.policy, run.accuracies, r, run.accuracy_steps});
         if (r == 0) continue;
         std::vector<double> difference;
         for (std::size_t i = 0; i < std::min(run.losses.size(), first.losses.size()); ++i)
@@ -27,7 +28,11 @@ std::string charts(const ConvergeReport& report) {
     return "<h2>Losses</h2>\n<p class='note'>Curves that lie on one another are drawn inside one "
            "another.</p>\n" +
            html::nested_curves(losses, "loss") +
-           html::curves(differences, "loss minus that of " + first.policy);
+           html::curves(differences, "loss minus that of " + first.policy) +
+           (first.accuracies.empty()
+                ? ""
+                : "<h2>Validation</h2>\n" +
+                      html::nested_curves(accuracies, "accuracy on validation pictures"));
 }
 
 std::string summary(const ConvergeReport& report) {
@@ -38,12 +43,13 @@ std::string summary(const ConvergeReport& report) {
                         fmt::format("{}", run.furthest_step), fmt::format("{}", run.skipped),
                         run.scaled ? fmt::format("{:g}", run.loss_scale) : "-",
                         run.scaled ? percent(run.lost) : "-",
+                        run.accuracies.empty() ? "-" : percent(run.accuracies.back()),
                         run.agrees()          ? "agrees"
                         : run.gave_up.empty() ? "does not agree"
                                               : "given up: " + run.gave_up});
     return html::table({"policy", fmt::format("mean of the last {} losses", report.averaged),
                         "from " + report.runs.front().policy, "allowed", "one step furthest", "at step",
-                        "steps skipped", "loss scale", "gradients lost", ""},
+                        "steps skipped", "loss scale", "gradients lost", "accuracy", ""},
                        rows) +
            "<p>" + html::escaped(verdict(report)) + ".</p>\n";
 }
@@ -73,9 +79,9 @@ std::string every_loss(const ConvergeReport& report) {
 
 std::string converge_html(const ConvergeReport& report, const std::string& command) {
     const std::string body = fmt::format(
-        "<p>The same weights and text in each precision: {} a step, {} steps, learning "
-        "rate {:g}, seed {}. Losses are those before each update.</p>\n",
-        report.model.examples, report.steps, report.learning_rate, report.seed);
+        "<p>The same weights and batches in each precision: {} a step, {} steps, learning "
+        "rate {}, seed {}. Losses are those before each update.</p>\n",
+        report.model.examples, report.steps, report.learning_rate.text(), report.seed);
     return html::page(
         fmt::format("{} in {} precisions", report.model.name, report.runs.size()),
         body + summary(report) + fault(report) + charts(report) + every_loss(report) + html::footer(command));

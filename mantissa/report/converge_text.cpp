@@ -49,6 +49,21 @@ std::string spread_text(const ConvergeReport& report) {
                        fmt::join(spread.seeds, ", "), fmt::join(spread.means, ", "), spread.largest);
 }
 
+/// A line for each validation; empty without one.
+std::string accuracy_lines(const ConvergeReport& report) {
+    if (report.runs.front().accuracies.empty()) return "";
+    std::string text = fmt::format("\n{:>6}  validation accuracy\n", "step");
+    for (std::size_t i = 0; i < report.runs.front().accuracies.size(); ++i) {
+        text += fmt::format("{:>6}", report.runs.front().accuracy_steps[i]);
+        for (const ConvergedRun& run : report.runs)
+            text += fmt::format(" {:>14}", i < run.accuracies.size()
+                                               ? fmt::format("{:.2f} %", 100 * run.accuracies[i])
+                                               : "-");
+        text += "\n";
+    }
+    return text;
+}
+
 }  // namespace
 
 std::string verdict(const ConvergeReport& report) {
@@ -72,9 +87,9 @@ std::string verdict(const ConvergeReport& report) {
 
 std::string converge_table(const ConvergeReport& report) {
     std::string text =
-        fmt::format("{}, {} a step, {} steps, learning rate {:g}, seed {}\n\n", report.model.name,
-                    report.model.examples, report.steps, report.learning_rate, report.seed) +
-        loss_lines(report);
+        fmt::format("{}, {} a step, {} steps, learning rate {}, seed {}\n\n", report.model.name,
+                    report.model.examples, report.steps, report.learning_rate.text(), report.seed) +
+        loss_lines(report) + accuracy_lines(report);
     const std::string& first = report.runs.front().policy;
     text += "\n" + spread_text(report);
     text += fmt::format("\n{:<14} {:>13} {:>14} {:>9} {:>22} {:>8} {:>8} {:>11}  {}\n", "policy",
@@ -106,7 +121,9 @@ std::string converge_json(const ConvergeReport& report) {
                                    {"sequence", report.model.units_per_example},
                                    {"steps", report.steps},
                                    {"seed", report.seed},
-                                   {"learning_rate", report.learning_rate},
+                                   {"learning_rate", report.learning_rate.peak},
+                                   {"min_learning_rate", report.learning_rate.least},
+                                   {"warmup", report.learning_rate.warmup},
                                    {"averaged", report.averaged},
                                    {"spread",
                                     {{"seeds", report.spread.seeds},
@@ -118,6 +135,8 @@ std::string converge_json(const ConvergeReport& report) {
         for (const double loss : run.losses) losses.push_back(number(loss));
         json["runs"].push_back({{"policy", run.policy},
                                 {"losses", std::move(losses)},
+                                {"accuracies", run.accuracies},
+                                {"accuracy_steps", run.accuracy_steps},
                                 {"mean_of_last", number(run.mean)},
                                 {"difference", number(run.difference)},
                                 {"furthest", number(run.furthest)},

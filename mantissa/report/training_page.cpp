@@ -68,7 +68,7 @@ void TrainingPage::add(const TrainingPoint& point) {
     loss_.add(step, point.loss);
     learning_rate_.add(step, point.learning_rate);
     gradient_norm_.add(step, point.gradient_norm);
-    tokens_per_second_.add(step, point.tokens_per_second);
+    units_per_second_.add(step, point.units_per_second);
 }
 
 void TrainingPage::add_validation(double loss) {
@@ -78,6 +78,14 @@ void TrainingPage::add_validation(double loss) {
         best_validation_ = loss;
         best_validation_step_ = last_.step;
     }
+}
+
+void TrainingPage::add_accuracy(double top1, double top5) {
+    const auto step = static_cast<double>(last_.step);
+    top1_.add(step, top1);
+    top5_.add(step, top5);
+    last_top1_ = top1;
+    best_top1_ = std::max(best_top1_, top1);
 }
 
 void TrainingPage::add_sample(std::string text) {
@@ -110,9 +118,12 @@ std::string TrainingPage::numbers() const {
     if (best_validation_step_ >= 0)
         text += number("validation loss", fmt::format("{:.4f}", last_validation_)) +
                 number("least", fmt::format("{:.4f} at step {}", best_validation_, best_validation_step_));
+    if (best_top1_ >= 0)
+        text += number("validation accuracy", percent(last_top1_)) + number("most", percent(best_top1_));
     text += number("learning rate", fmt::format("{:.4g}", last_.learning_rate)) +
             number("gradient norm", fmt::format("{:.4f}", last_.gradient_norm)) +
-            number("tokens a second", grouped(last_.tokens_per_second)) + number("MFU", percent(last_.mfu));
+            number((run_.unit + " a second").c_str(), grouped(last_.units_per_second)) +
+            number("MFU", percent(last_.mfu));
     if (skipped_ > 0) text += number("steps skipped, as not finite", fmt::format("{}", skipped_));
     return "<p class='key'>" + text + "</p>\n";
 }
@@ -120,14 +131,19 @@ std::string TrainingPage::numbers() const {
 std::string TrainingPage::charts() const {
     if (made_ == 0) return "";
     const std::vector<html::Curve> losses = this->losses(0);
+    const std::string speed = run_.unit + " a second";
+    std::string accuracy;
+    if (best_top1_ >= 0)
+        accuracy = chart("accuracy on validation pictures",
+                         {curve_of("top 1", top1_.points(), 0), curve_of("top 5", top5_.points(), 1)});
     return "<h2>Loss</h2>\n<div class='broad'>\n" + html::curves(losses, "loss") +
            "</div>\n<div class='narrow'>\n" + html::curves(losses, "loss", half_page) +
-           "</div>\n<div class='columns'>\n" +
+           "</div>\n<div class='columns'>\n" + accuracy +
            chart("loss, second half", this->losses((loss_.first_step() + loss_.last_step()) / 2)) +
            chart("learning rate", {curve_of("learning rate", learning_rate_.points(), 2)}) +
            chart("gradient norm, before clipping", with_means("gradient norm", gradient_norm_, 4, 1),
                  of_norms) +
-           chart("tokens a second", with_means("tokens a second", tokens_per_second_, 6, 1)) + "</div>\n";
+           chart(speed, with_means(speed, units_per_second_, 6, 1)) + "</div>\n";
 }
 
 std::vector<html::Curve> TrainingPage::losses(double from_step) const {

@@ -15,14 +15,15 @@ namespace mantissa::inline v0 {
 /// What stays the same over a run.
 struct TrainingRun {
     std::string model, command;
-    std::int64_t steps = 0;  ///< at which the run ends, counted from the first ever
+    std::string unit = "tokens";  ///< what throughput counts
+    std::int64_t steps = 0;       ///< at which the run ends, counted from the first ever
     /// What else there is to say, as pairs of what it is and text.
     std::vector<std::pair<std::string, std::string>> facts;
 };
 
 struct TrainingPoint {
     std::int64_t step = 0;
-    double loss = 0, learning_rate = 0, gradient_norm = 0, tokens_per_second = 0, mfu = 0;
+    double loss = 0, learning_rate = 0, gradient_norm = 0, units_per_second = 0, mfu = 0;
     bool applied = true;
 };
 
@@ -35,6 +36,8 @@ class TrainingPage {
     void add(const TrainingPoint& point);
     /// Of the step that was added last.
     void add_validation(double loss);
+    /// Of the same: shares of examples whose class was the first guess, was among the first five.
+    void add_accuracy(double top1, double top5);
     void add_sample(std::string text);
 
     /// The page as of now. While the run goes on it loads itself again. `time`: when, in words; `seconds`:
@@ -55,9 +58,10 @@ class TrainingPage {
     TrainingRun run_;
     TrainingPoint last_ = {};
     std::int64_t made_ = 0, skipped_ = 0;  // steps
-    ThinnedCurve loss_, learning_rate_, gradient_norm_, tokens_per_second_, validation_;
+    ThinnedCurve loss_, learning_rate_, gradient_norm_, units_per_second_, validation_, top1_, top5_;
     double last_validation_ = 0, best_validation_ = 0;
     std::int64_t best_validation_step_ = -1;
+    double last_top1_ = 0, best_top1_ = -1;  ///< negative: none was added
     std::deque<Sample> samples_;
 };
 

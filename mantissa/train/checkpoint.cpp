@@ -25,6 +25,7 @@ constexpr const char* manifest_name = "manifest.json";
 constexpr const char* model_name = "model.safetensors";
 constexpr const char* optimizer_name = "optimizer.safetensors";
 constexpr const char* state_name = "state.json";
+constexpr const char* config_name = "config.json";
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& reason) {
     throw UserError(path.string() + ": " + reason);
@@ -153,9 +154,7 @@ std::string read_text(const fs::path& path, const ManifestFile& entry) {
 }
 
 LoadedCheckpoint read_checkpoint(const fs::path& directory) {
-    if (!fs::exists(directory)) refuse(directory, "does not exist");
-    if (!fs::exists(directory / manifest_name))
-        refuse(directory, fmt::format("no checkpoint: {} is missing", manifest_name));
+    require_checkpoint(directory);
     const Manifest manifest =
         parse_manifest(MappedFile(directory / manifest_name).text(), (directory / manifest_name).string());
     LoadedCheckpoint loaded{.directory = directory,
@@ -190,6 +189,22 @@ LoadedCheckpoint read_settled_checkpoint(const fs::path& directory) {
 
 }  // namespace
 
+void require_checkpoint(const fs::path& directory) {
+    if (!fs::exists(directory)) refuse(directory, "does not exist");
+    if (!fs::is_directory(directory)) refuse(directory, "is a file, expected the directory of a checkpoint");
+    const auto has = [&](const char* name) { return fs::exists(directory / name); };
+    const char* const missing = !has(manifest_name) ? manifest_name : !has(state_name) ? state_name : nullptr;
+    if (!missing) return;
+    if (has(manifest_name) || has(state_name) || has(optimizer_name))
+        refuse(directory,
+               fmt::format("{} is missing: a checkpoint of which a part was removed, or not copied; "
+                           "copy all of it again",
+                           missing));
+    refuse(directory, has(model_name)
+                          ? "holds weights, but no checkpoint to go on from; --from begins with them"
+                          : "holds no checkpoint");
+}
+
 namespace {
 
 /// Nothing but a checkpoint lies at `directory`, if anything does.
@@ -202,11 +217,13 @@ void require_only_checkpoint(const fs::path& directory) {
     } catch (const UserError&) {
         // Missing or damaged: the fixed names below remain.
     }
+    const bool ours = fs::exists(directory / state_name);  // others write no such file beside config.json
     const std::vector<std::string> tokenizers = tokenizer_file_names();  // put there by hand, perhaps
     for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
         const std::string name = entry.path().filename().string();
         const bool known = name == manifest_name || name == model_name || name == optimizer_name ||
-                           name == state_name || std::ranges::find(tokenizers, name) != tokenizers.end();
+                           name == state_name || (ours && name == config_name) ||
+                           std::ranges::find(tokenizers, name) != tokenizers.end();
         if (!known && !listed.contains(name))
             refuse(
                 directory,

@@ -12,6 +12,10 @@
 
 namespace mantissa::inline v0 {
 
+/// Throws UserError, saying what is there instead and what to do, unless `directory` has the files of a
+/// checkpoint.
+void require_checkpoint(const std::filesystem::path& directory);
+
 struct CheckpointToSave {
     /// model.safetensors: names and shapes as in the file (for GPT-2, what stored_weights gives by
     /// hf_gpt2_files).

@@ -17,7 +17,7 @@ bool holds(const fs::path& directory, const char* name) { return fs::exists(dire
 }  // namespace
 
 ModelFile::ModelFile(const fs::path& directory) : directory_(directory) {
-    if (holds(directory, "manifest.json") ||
+    if (holds(directory, "manifest.json") || holds(directory, "state.json") ||
         (!fs::exists(directory) && fs::exists(AtomicDirectory::previous_of(directory)))) {
         checkpoint_ = load_checkpoint(directory);
         directory_ = checkpoint_->directory;

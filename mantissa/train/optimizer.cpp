@@ -28,16 +28,21 @@ GradientScale gradient_scale(Tensor stored_norm, double clip, const LossScaleOpt
     return {.scale = loss_scale ? clipped * unscale : clipped, .norm = norm};
 }
 
+void require_clip(double clip) {
+    require_option(clip == 0 || is_positive_in_fp32(clip),
+                   "clip must be 0 (off), or positive and finite in FP32", clip);
+}
+
 }  // namespace
 
 Optimizer clipped(Optimizer optimizer, double norm) {
+    require_clip(norm);
     optimizer.clip = norm;
     return optimizer;
 }
 
 TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions& scaling) {
-    require_option(optimizer.clip == 0 || is_positive_in_fp32(optimizer.clip),
-                   "clip must be 0 (off), or positive and finite in FP32", optimizer.clip);
+    require_clip(optimizer.clip);
     validate(scaling);
     return [optimizer, scaling](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
         const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});

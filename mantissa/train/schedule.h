@@ -8,11 +8,13 @@ namespace mantissa::inline v0 {
 
 struct LearningRateSchedule {
     double peak = 1e-3;
-    double least = 1e-3;      ///< at the last step; equal to `peak`: constant after the warm-up
+    double least = 1e-3;      ///< where the cosine ends; equal to `peak`: constant after the warm-up
     std::int64_t warmup = 0;  ///< steps: the first has peak / warmup, the last of them peak
     std::int64_t steps = 1;   ///< of the whole training
 
-    /// The rate of step 0, 1, ...; `least` beyond the last. As in GPT-2's and nanoGPT's recipes.
+    /// The rate of step 0, 1, ... Half a cosine's period is `steps` - `warmup` steps long, so that `least` is
+    /// the rate of step `steps`, the first that is not made, and of all beyond: nanoGPT's and llm.c's
+    /// formula, and that of PyTorch's CosineAnnealingLR with T_max = `steps` where there is no warm-up.
     double at(std::int64_t step) const;
     /// The schedule in words; two that are equal at every step have one text.
     std::string text() const;

@@ -20,10 +20,11 @@ void require_memory(const TrainingPlan& plan, const MemoryUse& memory) {
     const auto gigabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / gigabyte; };
     throw UserError(fmt::format(
         "{} at {} needs {:.2f} GB ({:.2f} state, {:.2f} activations and gradients), {:.2f} GB are "
-        "available; use a smaller --batch, --sequence or --model; explain prints what needs less, as "
-        "--recompute does",
+        "available; use a smaller --batch, {} or --model; explain prints what needs less, as --recompute "
+        "does",
         plan.model().name, nn::batch_text(plan.model(), plan.options().batch), gigabytes(memory.total()),
-        gigabytes(memory.state), gigabytes(memory.arena), gigabytes(available)));
+        gigabytes(memory.state), gigabytes(memory.arena), gigabytes(available),
+        plan.model().unit == "images" ? "--image-size" : "--sequence"));
 }
 
 /// Memory for a plan beside an arena that it shares where that is large enough; null then. What is alive in a

@@ -203,9 +203,8 @@ namespace {
 using SavedOptions = std::map<std::string, std::vector<std::string>>;
 
 SavedOptions options_in(const std::filesystem::path& directory) {
+    require_checkpoint(directory);
     const std::filesystem::path file = directory / "state.json";
-    if (!std::filesystem::exists(file))
-        throw UserError(fmt::format("{}: no checkpoint: state.json is missing", directory.string()));
     const nlohmann::json state = parse_strict_json(read_file(file), file.string());
     if (!state.is_object() || !state.contains("options")) return {};
     try {
@@ -229,8 +228,8 @@ SavedOptions saved_options(const std::filesystem::path& directory) {
     }
 }
 
-std::string resume_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record,
-                            Resume resume) {
+Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record,
+                        Resume resume) {
     const LoadedCheckpoint loaded = load_checkpoint(directory);
     const std::string source = (loaded.directory / "state.json").string();
     const nlohmann::json state = parse_strict_json(loaded.texts.at("state.json"), source);
@@ -260,7 +259,7 @@ std::string resume_training(const std::filesystem::path& directory, Trainer& tra
         warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
                                                       fmt::join(differences.changeable, "; ")));
     if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
-    return fmt::format("{}", fmt::join(warnings, "; "));
+    return {loaded.directory, fmt::format("{}", fmt::join(warnings, "; "))};
 }
 
 }  // namespace mantissa

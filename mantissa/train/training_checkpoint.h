@@ -41,12 +41,18 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
 /// checkpoint.
 std::map<std::string, std::vector<std::string>> saved_options(const std::filesystem::path& directory);
 
-/// Puts the trainer where a checkpoint was saved. Returns an empty text, or a warning to show: that the
-/// checkpoint was damaged and the one before it was taken, that other passes or instructions compute from
-/// here on, whose roundings are others, or that it goes on from other inputs or with changes. Throws
-/// UserError, the trainer untouched, if there is none, or, naming every difference that may not be, if it is
-/// of another configuration.
-std::string resume_training(const std::filesystem::path& directory, Trainer& trainer,
-                            const RunRecord& record = {}, Resume resume = Resume::as_it_was);
+/// What a run goes on from.
+struct Resumed {
+    std::filesystem::path directory;  ///< the checkpoint, or the one before it
+    /// Empty, or to be shown: that the checkpoint was damaged and the one before it was taken, that other
+    /// passes or instructions compute from here on, whose roundings are others, or that it goes on from other
+    /// inputs or with changes.
+    std::string warning;
+};
+
+/// Puts the trainer where a checkpoint was saved. Throws UserError, the trainer untouched, if there is none,
+/// or, naming every difference that may not be, if it is of another configuration.
+Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer,
+                        const RunRecord& record = {}, Resume resume = Resume::as_it_was);
 
 }  // namespace mantissa

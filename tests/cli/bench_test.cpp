@@ -107,7 +107,8 @@ TEST(BenchCommand, WeightsGoOutAndInUnderTorchvisionsNames) {
 TEST(BenchCommand, WrongOptionsAreNamedInOneLine) {
     const std::pair<std::string, std::string> cases[] = {
         {"--model ResNet5",
-         "--model: there is no network 'ResNet5'; there are: ResNet50, ResNet50v1.5, VGG19, DenseNet121"},
+         "--model: there is no network 'ResNet5'; there are: ResNet50, ResNet50v1.5, VGG19, DenseNet121, "
+         "ResNet20, ResNet56"},
         {"--image-size 31",
          "--image-size: ResNet50: the image size must be 32 or more, and at most 16384, got 31"},
         {"--classes 1", "--classes: ResNet50: the classes must be 2 or more, and at most 16777216, got 1"},

@@ -35,65 +35,66 @@ TEST(Commands, BadInputGetsOneClearLine) {
     std::ofstream{empty};
     std::ofstream(binary) << std::string(5000, '\0');
     const BadInput inputs[] = {
-        {"ladder --rungs fp31", 1, "there is no rung 'fp31'; there are: fp32"},
-        {"ladder --model gpt3", 1, "there is no model 'gpt3'; there are gpt2-tiny"},
+        {"ladder --rungs fp31", 2, "there is no rung 'fp31'; there are: fp32"},
+        {"ladder --model gpt3", 2, "there is no model 'gpt3'; there are gpt2-tiny"},
         {"ladder --batch 0", 2, "--batch must be 1 or more, got 0"},
         {"ladder --batch -3", 2, "--batch must be 1 or more, got -3"},
         {"ladder --batch 100000000", 1, "100000000"},
         {"ladder --batch 100000000000000000000", 2, "100000000000000000000 is out of range"},
-        {"ladder --model gpt2-tiny --sequence 300", 1,
+        {"ladder --model gpt2-tiny --sequence 300", 2,
          "gpt2-tiny has a context of 256 tokens, a sequence of 300 does not fit"},
-        {"train --heads 3", 1, "128 channels cannot be shared by 3 heads"},
-        {"train --layers 0", 1, "a model's layers must be between 1 and 1000, got 0"},
-        {"train --dropout 1", 1, "dropout must lie in [0, 1), got 1"},
+        {"train --heads 3", 2, "128 channels cannot be shared by 3 heads"},
+        {"train --layers 0", 2, "a model's layers must be between 1 and 1000, got 0"},
+        {"train --dropout 1", 2, "dropout must lie in [0, 1), got 1"},
         {"train --channels 1048576 --layers 1000", 1,
          "gpt2-1000x1048576 has 13194153972203520 parameters, which with gradients and moments need"},
         {"train --validate-batches -1", 2,
          "--validate-batches must be 0 (all of the held-out text) or more, got -1"},
         {"train --order alphabetical", 2, "--order is random or sequential, got 'alphabetical'"},
         {"train --optimizer adam", 2, "--optimizer is adamw or sgd, got 'adam'"},
-        {"train --optimizer sgd --nesterov", 1, "esterov"},
+        {"train --optimizer sgd --nesterov", 2, "esterov"},
         {"ladder --steps 0", 2, "--steps must be 1 or more, got 0"},
         {"ladder --frobnicate", 2, "--frobnicate"},
         {"ladder --device tpu", 2, "--device tpu: this build has cpu only"},
         {"ladder --text /no/such/file.txt", 1, "/no/such/file.txt"},
         {"explain --memory -3", 2, "--memory must be 0 GB (what is available) or more, got -3"},
-        {"train --passes differentiate", 1,
+        {"train --passes differentiate", 2,
          "there is no optional pass 'differentiate'; there are: match_attention, chunk_loss, simplify, pad, "
          "lay_out, fuse"},
-        {"train --threads -1", 1, "threads"},
+        {"train --threads -1", 2, "threads"},
         {"train --dump-target sm_80", 2,
          "--dump-target says for which GPU --dump writes kernels: give --dump DIR"},
         {"train --learning-rate -1", 2, "--learning-rate must be 0 or more and finite in FP32, got -1"},
         {"train --learning-rate inf", 2, "--learning-rate must be 0 or more and finite in FP32, got inf"},
         {"train --learning-rate 1e39", 2, "--learning-rate must be 0 or more and finite in FP32, got 1e+39"},
-        {"train --weight-decay inf", 1, "weight decay must be 0 or more and finite in FP32, got inf"},
-        {"train --clip inf", 1, "clip must be 0 (off), or positive and finite in FP32, got inf"},
-        {"train --clip 1e-40", 1, "clip must be 0 (off), or positive and finite in FP32, got 1e-40"},
-        {"train --betas 0.9 1.5", 1, "betas must lie in [0, 1), got 1.5"},
-        {"train --betas 0.9 0.99999999999", 1, "betas must lie in [0, 1), got 0.99999999999"},
+        {"train --weight-decay inf", 2, "weight decay must be 0 or more and finite in FP32, got inf"},
+        {"train --clip inf", 2, "clip must be 0 (off), or positive and finite in FP32, got inf"},
+        {"train --clip 1e-40", 2, "clip must be 0 (off), or positive and finite in FP32, got 1e-40"},
+        {"train --betas 0.9 1.5", 2, "betas must lie in [0, 1), got 1.5"},
+        {"train --betas 0.9 0.99999999999", 2, "betas must lie in [0, 1), got 0.99999999999"},
         {"train --accumulate 0", 2, "--accumulate must be 1 or more micro-steps"},
         {"frobnicate", 2,
          "there is no command 'frobnicate'; there are: ladder, train, generate, explain, "
          "lint, peaks, numerics, bench, tokenize"},
-        {"lint --model gpt3", 1, "there is no model 'gpt3'; there are gpt2-tiny"},
+        {"lint --model gpt3", 2, "there is no model 'gpt3'; there are gpt2-tiny"},
         {"lint --batch 0", 2, "--batch must be 1 or more, got 0"},
         {"lint --repeats 0", 2, "--repeats must be 1 or more, got 0"},
-        {"lint --policy bf17", 1, "bf17"},
-        {"lint --sequence 2000", 1, "a sequence of 2000 does not fit"},
+        {"lint --policy bf17", 2, "bf17"},
+        {"lint --sequence 2000", 2, "a sequence of 2000 does not fit"},
         {"lint gpt2-1558m", 2, "gpt2-1558m"},
         {"explain --diff fp32 bf16 --json x.json", 2, "--diff prints a difference and does nothing else"},
         {"explain --trace x.json", 2, "--trace shows times: it needs --roofline"},
-        {"train --simulate fp8", 1, "there is no format 'fp8' to simulate; there are tf32, bf16, fp16"},
-        {"train --simulate int8", 1, "there is no format 'int8' to simulate; there are tf32, bf16, fp16"},
+        {"train --simulate fp8", 2, "there is no format 'fp8' to simulate; there are tf32, bf16, fp16"},
+        {"train --simulate int8", 2, "there is no format 'int8' to simulate; there are tf32, bf16, fp16"},
         {"train --simulate bf16 --policy bf16", 2, "--simulate rounds what FP32 multiplies"},
-        {"numerics converge --policies fp32", 1, "two precisions or more are compared, got 1"},
-        {"numerics converge --policies fp32,fp8", 1, "there is no policy 'fp8'"},
+        {"numerics converge --policies fp32", 2, "two precisions or more are compared, got 1"},
+        {"numerics converge --policies fp32,fp8", 2, "there is no policy 'fp8'"},
         {"numerics converge --tolerance -1", 2, "--tolerance must be 0 or more, got -1"},
         {"numerics converge --seeds 0", 2, "--seeds must be 1 or more, got 0"},
         {"numerics converge --loss-scale 0", 2, "--loss-scale must be above 0, got 0"},
-        {"numerics --steps 3 converge", 1, "give --steps behind converge"},
-        {"peaks --of b17", 1, "there is no accelerator 'b17'; there are: a100, h100, h200"},
+        {"numerics --steps 3 converge", 2,
+         "--steps stands before converge, which has options of its own: give it behind"},
+        {"peaks --of b17", 2, "there is no accelerator 'b17'; there are: a100, h100, h200"},
         {"peaks --device tpu", 2, "--device tpu: this build has cpu only"},
         {"", 2, "subcommand"},
     };
@@ -110,7 +111,8 @@ TEST(Commands, BadInputGetsOneClearLine) {
     }
     EXPECT_NE(run("train --text " + empty).output.find("empty.txt"), std::string::npos);
     EXPECT_NE(run("train --text " + binary).output.find("binary.bin"), std::string::npos);
-    EXPECT_NE(run("train --text " + empty + " --tokens " + empty).output.find("use --text or --tokens"),
+    EXPECT_NE(run("train --text " + empty + " --tokens " + empty)
+                  .output.find("--text and --tokens exclude one another"),
               std::string::npos);
 }
 
@@ -599,10 +601,10 @@ TEST(Commands, GenerateNamesBadInputInOneLine) {
               0);
     const std::string generate = "generate --checkpoint " + checkpoint + " ";
     const BadInput inputs[] = {
-        {"generate --prompt x", 1, "generate needs a model: give --checkpoint DIR"},
+        {"generate --prompt x", 2, "--checkpoint DIR is missing"},
         {"generate --prompt x --checkpoint /no/such", 1, "/no/such: does not exist"},
         {"generate --prompt x --checkpoint /usr", 1, "/usr: holds no model"},
-        {"train --steps 1 --policy int8", 1, "policy int8 is for inference only"},
+        {"train --steps 1 --policy int8", 2, "--policy int8 is for inference only"},
     };
     for (const BadInput& input : inputs) {
         const Ran ran = run(input.arguments);
@@ -610,8 +612,8 @@ TEST(Commands, GenerateNamesBadInputInOneLine) {
         EXPECT_NE(last_line(ran.output).find(input.says), std::string::npos) << ran.output;
     }
     const std::pair<std::string, const char*> options[] = {
-        {"", "generate needs a text to continue: give --prompt TEXT"},
-        {"--prompt ''", "generate needs a text to continue: give --prompt TEXT"},
+        {"", "--prompt TEXT is missing"},
+        {"--prompt ''", "--prompt TEXT is missing"},
         {"--prompt x --top-k 0", "--top-k must be 1 or more tokens, got 0"},
         {"--prompt x --top-k -2", "--top-k must be 1 or more tokens, got -2"},
         {"--prompt x --temperature -1",

@@ -24,10 +24,10 @@ struct Workplace {
     Workplace() { std::ofstream(text) << std::string(2000, 'x') << "the cat sat on the mat"; }
 
     std::string place(const std::string& name) const { return (directory / name).string(); }
-    std::string train(const std::string& more) const {
-        return "train --layers 1 --heads 2 --channels 16 --context 16 --vocabulary 256 --batch 2 --threads 1 "
-               "--quiet --text " +
-               quoted(text) + " " + more;
+    std::string train(const std::string& more, int vocabulary = 256) const {
+        return "train --layers 1 --heads 2 --channels 16 --context 16 --batch 2 --threads 1 --quiet "
+               "--vocabulary " +
+               std::to_string(vocabulary) + " --text " + quoted(text) + " " + more;
     }
 
     TemporaryDirectory directory;
@@ -76,6 +76,59 @@ TEST(KeptSafe, WhatLiesWhereTheCheckpointBeforeGoesIsNotDeleted) {
     EXPECT_EQ(content_of(work.place("kept.previous/thesis.txt")), "important");
 }
 
+std::int64_t step_of(const std::string& checkpoint) {
+    return nlohmann::json::parse(content_of(checkpoint + "/state.json"))["step"].get<std::int64_t>();
+}
+
+TEST(KeptSafe, WhatARunBeganFromStandsBesideItsFirstSave) {
+    const Workplace work;
+    const std::string kept = work.place("kept");
+    ASSERT_EQ(run(work.train("--steps 2 --save-every 1 --checkpoint " + kept)).status, 0);
+    const Ran back = run("train --resume " + kept + ".previous --steps 3 --save-every 0");
+    ASSERT_EQ(back.status, 0) << back.output;
+    EXPECT_NE(back.output.find(kept + " as it was is now " + kept + ".aside"), std::string::npos);
+    EXPECT_EQ(step_of(kept), 3);
+    EXPECT_EQ(step_of(kept + ".previous"), 1);
+    EXPECT_EQ(step_of(kept + ".aside"), 2);
+    // Sent back by damage, it keeps what it was sent back to, and what is damaged, too.
+    fs::resize_file(kept + "/model.safetensors", 1000);
+    ASSERT_EQ(run("train --quiet --resume " + kept + " --steps 4").status, 0);
+    EXPECT_EQ(step_of(kept), 4);
+    EXPECT_EQ(step_of(kept + ".previous"), 1);
+    EXPECT_EQ(step_of(kept + ".aside-2"), 3);
+}
+
+TEST(KeptSafe, ACheckpointKeepsTheTokenizerThatItLearnt) {
+    const Workplace work;
+    const std::string own = work.place("own"), same = work.place("same"), other = work.place("other");
+    const std::string tokenize = "tokenize --train " + work.text + " --quiet --vocabulary ";
+    ASSERT_EQ(run(tokenize + "258 --out " + own).status, 0);
+    ASSERT_EQ(run(tokenize + "258 --out " + same).status, 0);
+    ASSERT_EQ(run(tokenize + "259 --out " + other).status, 0);
+    const std::string kept = work.place("kept"), of_bytes = work.place("of_bytes");
+    ASSERT_EQ(run(work.train("--steps 1 --tokenizer " + own + " --checkpoint " + kept, 300)).status, 0);
+    ASSERT_EQ(run(work.train("--steps 1 --checkpoint " + of_bytes, 300)).status, 0);
+    const std::string merges = content_of(kept + "/merges.txt");
+    EXPECT_EQ(run("train --quiet --steps 2 --resume " + kept + " --tokenizer " + same).status, 0);
+    for (const std::string& place : {kept, of_bytes}) {
+        const Ran ran = run("train --quiet --steps 3 --resume " + place + " --tokenizer " + other);
+        EXPECT_EQ(ran.status, 2) << ran.output;
+        EXPECT_NE(ran.output.find("--tokenizer " + other + ": " + place + " was trained "), std::string::npos)
+            << ran.output;
+    }
+    EXPECT_EQ(content_of(kept + "/merges.txt"), merges);
+}
+
+TEST(KeptSafe, TheNextSaveOfAnotherReplacesNoRun) {
+    const Workplace work;
+    const std::string kept = work.place("kept");
+    const Ran ran = run(work.train("--steps 1 --checkpoint " + kept + ".previous/"));
+    EXPECT_EQ(ran.status, 2) << ran.output;
+    EXPECT_NE(ran.output.find("that is where a save of " + kept + " moves the checkpoint before it"),
+              std::string::npos)
+        << ran.output;
+}
+
 TEST(KeptSafe, ANameThatIsNotUtf8IsRefusedBeforeTheFirstStep) {
     const Workplace work;
     const std::string text = work.place("t\xff.txt");
@@ -85,7 +138,7 @@ TEST(KeptSafe, ANameThatIsNotUtf8IsRefusedBeforeTheFirstStep) {
     EXPECT_NE(ran.output.find("t\\xff.txt' is not UTF-8"), std::string::npos) << ran.output;
     // A prompt may be any bytes, and is no reason to lose what was trained.
     const std::string kept = work.place("kept");
-    EXPECT_EQ(run(work.train("--steps 1 --prompt 'a\xff"
+    EXPECT_EQ(run(work.train("--steps 1 --sample-every 2 --prompt 'a\xff"
                              "b' --checkpoint " +
                              kept))
                   .status,
@@ -139,6 +192,14 @@ TEST(KeptSafe, ClosedAndFullStandardStreamsAreNoReasonToStop) {
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>&-)").status, 0);
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2") + " 2>/dev/full)").status, 0);
     EXPECT_EQ(run_in_shell(program + "train --stpes 2 2>&-)").status, 2);
+    // What nobody got is no success, and said of standard output, whoever notices first.
+    for (const char* much_and_little : {"explain --model gpt2-tiny", "peaks --of a100"}) {
+        const Ran ran = run_in_shell(program + much_and_little + " 2>&1 >/dev/full)");
+        EXPECT_EQ(ran.status, 1);
+        EXPECT_EQ(last_line(ran.output),
+                  "mantissa: standard output cannot be written (No space left on device); what was printed "
+                  "there is not whole");
+    }
     // The log is not what standard output was.
     const std::string log = work.place("log.jsonl");
     EXPECT_EQ(run_in_shell(program + work.train("--steps 2 --log " + log) + " <&- >&-)").status, 0);

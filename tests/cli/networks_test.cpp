@@ -40,11 +40,8 @@ TEST(NetworksForPictures, OptionsOfTheOtherKindAreRefusedByTheirNames) {
         {"ladder --model VGG19 --text /etc/hostname",
          "--model VGG19: trains on pictures, not on --text, --tokens or --tokenizer"},
         {"explain --model gpt2-tiny --image-size 64",
-         "--image-size, --classes and --width are of ResNet50, ResNet50v1.5, VGG19, DenseNet121, got --model "
-         "gpt2-tiny"},
-        {"train --model ResNet50",
-         "--model ResNet50: is for pictures, which this command does not read; bench trains it on synthetic "
-         "ones"},
+         "--image-size, --classes and --width are of ResNet50, ResNet50v1.5, VGG19, DenseNet121, ResNet20, "
+         "ResNet56, got --model gpt2-tiny"},
         {"explain --model VGG19 --width 3", "--width: VGG19: the width must be even, got 3"}};
     for (const auto& [command, expected] : cases) {
         const Ran ran = run(command);

@@ -137,6 +137,54 @@ TEST(TrainAgain, BeginsWithPublishedWeights) {
     }
 }
 
+TEST(TrainAgain, BeginsWithAModelOfBytes) {
+    const TemporaryDirectory directory;
+    const std::string text = write_text(directory / "my.txt"), place = (directory / "ck").string();
+    const std::string rest = " --batch 1 --sequence 16 --steps 1 --quiet --text " + text;
+    ASSERT_EQ(run("train --checkpoint " + place + rest).status, 0);
+    const Ran begun = run("train --from " + place + rest);
+    EXPECT_EQ(begun.status, 0) << begun.output;
+    EXPECT_NE(begun.output.find(" tokens, a byte each"), std::string::npos) << begun.output;
+}
+
+TEST(TrainAgain, NamesWhatIsNotContinued) {
+    const TemporaryDirectory directory;
+    const std::string text = write_text(directory / "my.txt"), place = (directory / "ck").string(),
+                      log = (directory / "log.jsonl").string();
+    ASSERT_EQ(run("train --batch 1 --sequence 16 --steps 1 --threads 1 --log " + log + " --checkpoint " +
+                  place + " --text " + text)
+                  .status,
+              0);
+    const std::string said = "mantissa: not continued, since not given again: ";
+    EXPECT_NE(run("train --steps 2 --resume " + place).output.find(said + "--log " + log + " --threads 1\n"),
+              std::string::npos);
+    // It was not given again, so the run that goes on now is one without it.
+    EXPECT_EQ(run("train --steps 3 --resume " + place).output.find(said), std::string::npos);
+}
+
+TEST(TrainAgain, ReportsTakeAModelFromItsCheckpoint) {
+    const TemporaryDirectory directory;
+    const std::string text = write_text(directory / "my.txt"), place = (directory / "ck").string();
+    ASSERT_EQ(
+        run("train --layers 1 --heads 2 --channels 16 --context 16 --vocabulary 256 --batch 1 --steps 40 "
+            "--learning-rate 1e-2 --quiet --text " +
+            text + " --checkpoint " + place)
+            .status,
+        0);
+    for (const char* command : {"explain --batch 1 --from ", "lint --no-measure --from "}) {
+        const Ran ran = run(command + place);
+        EXPECT_EQ(ran.status, 0) << ran.output;
+        EXPECT_EQ(ran.output.find("ck"), 0u) << ran.output;
+        EXPECT_EQ(run(command + place + " --layers 2").status, 2);
+    }
+    // Which weights were drawn does not matter where others take their place.
+    const std::string numerics = "numerics --batch 1 --steps 1 --quiet --text " + text + " --from " + place;
+    const Ran one = run(numerics + " --seed 1"), other = run(numerics + " --seed 2");
+    EXPECT_EQ(one.status, 0) << one.output;
+    EXPECT_NE(one.output.find("ck, step 1: "), std::string::npos) << one.output;
+    EXPECT_EQ(one.output, other.output);
+}
+
 TEST(TrainAgain, SaysWhatIsNotKept) {
     const TemporaryDirectory directory;
     const std::string train = "train --batch 1 --sequence 16 --steps 1 ", place = (directory / "ck").string();

@@ -1,8 +1,10 @@
 // What was trained is kept, whatever goes wrong beside it.
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <vector>
 
 #include "mantissa/base/lock_file.h"
 #include "tests/cli/run_program.h"
@@ -64,6 +66,42 @@ TEST(TrainKept, ATerminalThatIsClosedLosesNoStep) {
     EXPECT_EQ(ran.status, 129) << ran.output;
     EXPECT_NE(last_line(ran.output).find("interrupted after step"), std::string::npos) << ran.output;
     EXPECT_TRUE(std::filesystem::exists(place + "/manifest.json")) << ran.output;
+}
+
+TEST(TrainKept, TokensThatAreCutShortLoseNoStep) {
+    const TemporaryDirectory directory;
+    const std::string place = (directory / "ck").string(), shard = (directory / "tokens.bin").string(),
+                      log = (directory / "log.jsonl").string();
+    const std::vector<std::uint16_t> tokens(100'000, 7);
+    std::ofstream(shard, std::ios::binary)
+        .write(reinterpret_cast<const char*>(tokens.data()), std::streamsize{2} * 100'000);
+    const Ran ran = testing::run_in_shell(
+        "(" + endless + place + " --tokens " + shard + " --log " + log + " & run=$!; until [ -s " + log +
+        " ] || ! kill -0 $run 2> /dev/null; do sleep 0.1; done; truncate -s 3000 " + shard + "; wait $run)");
+    EXPECT_EQ(ran.status, 1) << ran.output;
+    EXPECT_NE(last_line(ran.output).find(shard + ": was cut short while it was read"), std::string::npos)
+        << last_line(ran.output);
+    EXPECT_EQ(ran.output.find("nothing was saved"), std::string::npos);
+    EXPECT_TRUE(std::filesystem::exists(place + "/manifest.json"));
+}
+
+/// The number of megabytes that a run of very small steps held at most.
+double megabytes_of(int steps) {
+    const Ran ran =
+        run("train --layers 1 --heads 1 --channels 8 --context 4 --vocabulary 256 --batch 1 --threads 1 "
+            "--policy fp32 --quiet --steps " +
+            std::to_string(steps));
+    const std::string label = "memory at most: ";
+    const std::size_t at = ran.output.find(label);
+    EXPECT_NE(at, std::string::npos) << ran.output;
+    return at == std::string::npos ? 0 : std::stod(ran.output.substr(at + label.size()));
+}
+
+TEST(TrainKept, StepsThatNoReportAsksForAreNot) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "sanitizers hold memory of their own";
+#endif
+    EXPECT_LE(megabytes_of(8000), megabytes_of(100) + 2) << "half a KB a step would be 4 MB";
 }
 
 TEST(TrainKept, ARunThatDiesBeforeItLogsIsNotWaitedFor) {

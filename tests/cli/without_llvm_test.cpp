@@ -1,10 +1,12 @@
-// The program of a build without LLVM: everything but the rungs that compile works, and says what is missing.
+// The program of a build without LLVM, libjpeg and libpng: everything but the rungs that compile and what
+// reads such pictures works, and says what is missing.
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "mantissa/codegen/compiler.h"
 #include "tests/cli/run_program.h"
+#include "tests/support/picture_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -71,6 +73,27 @@ TEST(WithoutLlvm, Explains) {
     const Ran fused = run("explain --passes fuse" + small);
     EXPECT_EQ(fused.status, 1) << fused.output;
     EXPECT_NE(last_line(fused.output).find(reason), std::string::npos) << fused.output;
+}
+
+TEST(WithoutLlvm, PicturesThatNeedALibraryAreRefusedAndCifar10sAreNot) {
+    if (!codegen::Compiler::refusal().empty()) GTEST_SKIP() << "this build has no such program";
+    const TemporaryDirectory directory;
+    for (int i = 0; i < 4; ++i)
+        testing::write_file(directory / "set" / (i < 2 ? "a" : "b") / (std::to_string(i) + ".png"),
+                            testing::png_of(2, 2, testing::smooth_picture(2, 2)));
+    const std::string train = "train --model ResNet20 --width 2 --batch 2 --steps 1 --images ";
+    const Ran png = run(train + (directory / "set").string());
+    EXPECT_EQ(png.status, 1) << png.output;
+    EXPECT_NE(
+        last_line(png.output)
+            .find(
+                ".png: this build reads no PNG: libpng was missing when it was built (libpng-dev on Debian)"),
+        std::string::npos)
+        << png.output;
+    testing::write_file(directory / "cifar" / "data_batch_1.bin",
+                        testing::cifar_record(0, 0) + testing::cifar_record(1, 0));
+    const Ran cifar = run(train + (directory / "cifar").string());
+    EXPECT_EQ(cifar.status, 0) << cifar.output;
 }
 
 }  // namespace

@@ -47,6 +47,83 @@ TEST(WrongUsage, AValueThatIsWrongEndsAsAWordThatIsWrong) {
     EXPECT_EQ(run("train --text /nowhere/at/all").status, 1);
 }
 
+TEST(WrongUsage, AWrongValueOfAnyOptionEndsAsOfAnyOther) {
+    const std::pair<const char*, const char*> wrong[] = {
+        {"bench --policy fp33", "--policy: there is no policy 'fp33'"},
+        {"train --clip -1", "--clip: clip must be 0 (off)"},
+        {"train --recompute nothing", "--recompute: 'nothing' cannot be recomputed"},
+        {"train --passes all,fuse", "--passes all,fuse: all stands alone"},
+        {"train --loss-scale 1e40", "--loss-scale: the loss scale must lie between"},
+        {"train --policy fp16 --loss-scale-interval 0", "--loss-scale-interval: the interval"},
+        {"explain --diff fp32 fp33", "--diff: there is no policy 'fp33'"},
+        {"ladder --repeats 0", "--repeats must be 1 or more, got 0"},
+        {"generate --prompt x --checkpoint x --temperature -1", "--temperature: the temperature"},
+        {"tokenize --train x", "--out DIR is missing"},
+        {"tokenize --count x", "--tokenizer DIR is missing"},
+    };
+    for (const auto& [arguments, says] : wrong) {
+        const Ran ran = run(arguments);
+        EXPECT_EQ(ran.status, 2) << ran.output;
+        EXPECT_EQ(last_line(ran.output).find(std::string("mantissa: ") + says), 0u) << ran.output;
+    }
+}
+
+TEST(WrongUsage, WhatDoesNothingIsRefused) {
+    const std::pair<const char*, const char*> wrong[] = {
+        {"--min-learning-rate -1",
+         "--min-learning-rate must lie between 0 and --learning-rate 0.001, got -1"},
+        {"--momentum 0.9", "--momentum is of --optimizer sgd"},
+        {"--nesterov", "--nesterov is of --optimizer sgd"},
+        {"--optimizer sgd --betas 0.9 0.9", "--betas is of --optimizer adamw"},
+        {"--policy fp32 --loss-scale-start 8", "--loss-scale-start is of a dynamic loss scale"},
+        {"--policy fp16 --loss-scale 8 --loss-scale-floor 2",
+         "--loss-scale-floor is of a dynamic loss scale"},
+        {"--validate-batches 3", "--validate-batches is of validations; give --validate-every, too"},
+        {"--prompt x", "--prompt is of samples; give --sample-every, too"},
+        {"--tokens-format raw", "--tokens-format says how --tokens are stored: give --tokens FILE"},
+    };
+    const std::pair<const char*, const char*> of_others[] = {
+        {"tokenize --count x --tokenizer x --vocabulary 300", "--vocabulary is of --train; leave it out"},
+        {"tokenize --train x --out x --tokenizer x", "--tokenizer is of --encode, --decode and --count"},
+        {"tokenize --decode 1 --tokenizer x --out x", "--out is of --train and --encode"},
+        {"numerics converge --seeds 2 --tolerance 1", "--seeds finds what --tolerance says"},
+        {"numerics converge --policies fp32,bf16 --loss-scale 8", "--loss-scale is of fp16"},
+    };
+    for (const auto& [arguments, says] : of_others) {
+        const Ran ran = run(arguments);
+        EXPECT_EQ(ran.status, 2) << ran.output;
+        EXPECT_EQ(last_line(ran.output).find(std::string("mantissa: ") + says), 0u) << ran.output;
+    }
+    for (const auto& [arguments, says] : wrong) {
+        const Ran ran = run(std::string("train --steps 1 ") + arguments);
+        EXPECT_EQ(ran.status, 2) << ran.output;
+        EXPECT_EQ(last_line(ran.output).find(std::string("mantissa: ") + says), 0u) << ran.output;
+    }
+}
+
+TEST(WrongUsage, NamesTheCommandThatWasProbablyMeant) {
+    EXPECT_EQ(last_line(run("trian --steps 1").output),
+              "mantissa: there is no command 'trian'; did you mean train?");
+    EXPECT_EQ(last_line(run("tokenize --trian my.txt").output),
+              "mantissa: tokenize has no option --trian; did you mean --train?; `mantissa tokenize --help` "
+              "lists them");
+    EXPECT_EQ(last_line(run("numerics converge --polices fp32").output),
+              "mantissa: converge has no option --polices; did you mean --policies?; `mantissa numerics "
+              "converge --help` lists them");
+    EXPECT_EQ(last_line(run("--vresion").output),
+              "mantissa: mantissa has no option --vresion; did you mean --version?; `mantissa --help` lists "
+              "them");
+}
+
+TEST(WrongUsage, HelpAndVersionMayBeAskedForInEachWay) {
+    EXPECT_EQ(run("help").output, run("--help").output);
+    EXPECT_EQ(run("help").status, 0);
+    EXPECT_EQ(run("help train").output, run("train --help").output);
+    EXPECT_EQ(run("help numerics converge").output, run("numerics converge --help").output);
+    EXPECT_EQ(run("help trian").status, 2);
+    EXPECT_EQ(run("-V").output, run("--version").output);
+}
+
 /// Memory that a limit refuses is an error with words, wherever it is asked for.
 TEST(WrongUsage, ALimitOfTheAddressSpaceIsNoCrash) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -95,6 +95,40 @@ TEST_F(Shards, CutShortOrTooLong) {
               "shape (3) of 2-byte elements needs 6 bytes, the file has 5 after its header");
 }
 
+TEST_F(Shards, CutShortWhileTheyAreRead) {
+    const Tokens many(100'000, 7);
+    write_token_shard(directory / "t.bin", many);
+    const TokenFile file(directory / "t.bin");
+    fs::resize_file(directory / "t.bin", 2024);
+    Tokens read(500);
+    file.copy(0, read);
+    EXPECT_EQ(read, Tokens(500, 7));
+    try {
+        file.copy(400, read);
+        ADD_FAILURE() << "tokens that are not there were read";
+    } catch (const UserError& error) {
+        EXPECT_EQ(
+            error.what(),
+            (directory / "t.bin").string() +
+                ": was cut short while it was read: it had 201024 bytes, of which those from 2024 on are "
+                "gone");
+    }
+}
+
+TEST_F(Shards, TextIsNoTokens) {
+    const std::string text = "Die Wahrheit ist dem Menschen zumutbar..\n\xc3\xa4 ";
+    const std::string message =
+        "is text, expected token numbers; give it as --text, or make tokens of it by tokenize --encode; if "
+        "its bytes are meant as raw 16-bit tokens, say --tokens-format raw";
+    EXPECT_EQ(refusal(text), message);
+    EXPECT_EQ(refusal(text + "x"), message) << "an odd number of bytes is not what is wrong";
+    std::string much;
+    while (much.size() < 100'000) much += text;
+    EXPECT_EQ(refusal(much), message) << "the last character looked at may be cut";
+    EXPECT_EQ(refusal(text, TokenFormat::raw), "accepted");
+    EXPECT_EQ(refusal(text + std::string("\0\1", 2)), "accepted");
+}
+
 TEST_F(Shards, WrongMagicNumber) {
     EXPECT_EQ(refusal(llmc_file(20240521, 1, 3, three)),
               "wrong magic number 20240521, expected 20240520 (or 20240801 for uint32 tokens)");

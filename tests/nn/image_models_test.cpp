@@ -48,10 +48,9 @@ struct Published {
 };
 
 /// Keras counts both of ResNet50 and DenseNet121: 25,636,712 and 8,062,504.
-constexpr Published published[] = {{"ResNet50", 25'583'592, 53'120},
-                                   {"ResNet50v1.5", 25'557'032, 53'120},
-                                   {"VGG19", 143'667'240, 0},
-                                   {"DenseNet121", 7'978'856, 83'648}};
+constexpr Published published[] = {{"ResNet50", 25'583'592, 53'120}, {"ResNet50v1.5", 25'557'032, 53'120},
+                                   {"VGG19", 143'667'240, 0},        {"DenseNet121", 7'978'856, 83'648},
+                                   {"ResNet20", 269'722, 1'376},     {"ResNet56", 853'018, 4'064}};
 
 TEST(ImageModels, HaveAsManyParametersAsThoseThatWerePublished) {
     for (const Published& expected : published) {
@@ -63,8 +62,9 @@ TEST(ImageModels, HaveAsManyParametersAsThoseThatWerePublished) {
 
 TEST(ImageModels, DoTheArithmeticThatWasPublished) {
     // Multiply-adds of a forward pass, in 10^9: Keras's stride in the 1x1 convolution does less.
-    const std::map<std::string, double> billions = {
-        {"ResNet50", 3.86}, {"ResNet50v1.5", 4.09}, {"VGG19", 19.63}, {"DenseNet121", 2.83}};
+    const std::map<std::string, double> billions = {{"ResNet50", 3.86},   {"ResNet50v1.5", 4.09},
+                                                    {"VGG19", 19.63},     {"DenseNet121", 2.83},
+                                                    {"ResNet20", 0.0406}, {"ResNet56", 0.1250}};
     for (const auto& [name, expected] : billions) {
         const Model model = image_model(name).model;
         // A step does each product three times; of the first layer there is no gradient of the input.
@@ -122,6 +122,31 @@ TEST(ImageModels, StartAsKerasStartsThem) {
         }
 }
 
+TEST(ImageModels, ASmallResNetHalvesTwiceAndAddsNoParametersBesideItsBlocks) {
+    Graph graph;
+    const Tensor images(graph, graph.add_input("images", {DType::f32, {2, 32, 32, 3}}));
+    const ImageModel model = image_model("ResNet20");
+    EXPECT_EQ(model.sizes, (ImageSizes{.classes = 10, .image = 32, .width = 16}));
+    EXPECT_EQ(model.logits(images, {}).type(), (Type{DType::f32, {2, 10}}));
+    std::vector<Shape> sums;
+    for (std::size_t i = 0; i < graph.size(); ++i) {
+        const Node& node = graph.node(static_cast<NodeId>(i));
+        if (node.op->name == "add" && node.outputs[0].shape.rank() == 4)
+            sums.push_back(node.outputs[0].shape);
+    }
+    ASSERT_GE(sums.size(), 9u);
+    EXPECT_EQ(sums.front(), (Shape{2, 32, 32, 16}));
+    EXPECT_EQ(sums.back(), (Shape{2, 8, 8, 64}));
+    EXPECT_FALSE(states_of(model.model).contains("layer2.0.downsample.0.weight"));
+}
+
+TEST(ImageModels, SizesThatAreGivenTakeThePlaceOfTheNetworksOwn) {
+    EXPECT_EQ(image_sizes("resnet50"), ImageSizes{});
+    EXPECT_EQ(image_sizes("ResNet20", {.classes = 3}), (ImageSizes{.classes = 3, .image = 32, .width = 16}));
+    EXPECT_EQ(image_sizes("VGG19", {.image = 64, .width = 8}),
+              (ImageSizes{.classes = 1000, .image = 64, .width = 8}));
+}
+
 TEST(ImageModels, ResNetsDifferInWhereTheStrideIs) {
     for (const ResNetVersion version : {ResNetVersion::v1, ResNetVersion::v1_5}) {
         Graph graph;
@@ -152,8 +177,10 @@ TEST(ImageModels, TakeAnySizeThatMakesOne) {
 }
 
 TEST(ImageModels, RefuseSizesThatMakeNoneInOneLine) {
-    EXPECT_EQ(refusal("ResNet5", {}),
-              "there is no network 'ResNet5'; there are: ResNet50, ResNet50v1.5, VGG19, DenseNet121");
+    EXPECT_EQ(
+        refusal("ResNet5", {}),
+        "there is no network 'ResNet5'; there are: ResNet50, ResNet50v1.5, VGG19, DenseNet121, ResNet20, "
+        "ResNet56");
     EXPECT_EQ(refusal("VGG19", {.classes = 1}),
               "VGG19: the classes must be 2 or more, and at most 16777216, got 1");
     EXPECT_EQ(refusal("ResNet50", {.image = 31}),

@@ -147,7 +147,7 @@ TEST(AnyModel, IsResumedToTheSameBits) {
             train(first, 4);
             const TemporaryDirectory directory;
             save_training(directory / "run", first);
-            EXPECT_EQ(resume_training(directory / "run", second), "");
+            EXPECT_EQ(resume_training(directory / "run", second).warning, "");
             train(second, 9);
             EXPECT_TRUE(states(second) == states(whole)) << each.model.name << " under " << policy;
         }

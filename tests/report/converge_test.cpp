@@ -110,7 +110,8 @@ TEST(Converge, ARunThatDisagreesGetsTheOrderOfLooking) {
 TEST(Converge, ARunThatIsNotFiniteIsGivenUpAndNamed) {
     ConvergeOptions options = small({find_policy("fp32"), find_policy("bf16")});
     options.steps = 9;
-    options.learning_rate = 1e38;  // the first update makes weights with which no loss is finite
+    options.learning_rate.peak = options.learning_rate.least =
+        1e38;  // the first update makes weights with which no loss is finite
     const ConvergeReport report = converged(options);
     for (const ConvergedRun& run : report.runs) {
         EXPECT_EQ(run.losses.size(), 4u);
@@ -122,6 +123,24 @@ TEST(Converge, ARunThatIsNotFiniteIsGivenUpAndNamed) {
     EXPECT_TRUE(json["runs"][0]["losses"][3].is_null());
     EXPECT_FALSE(json["runs"][0]["agrees"].get<bool>());
     EXPECT_EQ(fault_of_page(converge_html(report, "")), "");
+    const std::vector<std::string> places = where_to_look(report);
+    ASSERT_EQ(places.size(), 1u);
+    EXPECT_EQ(
+        places[0],
+        "Look at the training, not at the precisions: fp32, what the others are held against, broke down "
+        "itself. Lower --learning-rate 1e+38 until it trains, and compare then.");
+}
+
+TEST(Converge, ATrainingThatClimbsSaysNothingOfPrecisions) {
+    ConvergeReport report;
+    report.learning_rate.peak = 1;
+    report.runs = {{.policy = "fp32", .losses = {5, 9}, .mean = 8, .allowed = 0.1},
+                   {.policy = "bf16", .losses = {5, 7}, .mean = 6, .difference = -2, .allowed = 1}};
+    ASSERT_EQ(where_to_look(report).size(), 1u);
+    EXPECT_NE(where_to_look(report)[0].find("came from a loss of 5.0000 to 8.0000 itself"),
+              std::string::npos);
+    report.runs[0].mean = 4;
+    EXPECT_EQ(where_to_look(report).size(), 4u);
 }
 
 TEST(Converge, BadOptionsAreRefused) {
@@ -148,7 +167,6 @@ ConvergeReport written_report() {
         .model = {.name = "tiny <&>", .batch = 2, .unit = "tokens", .examples = "2 x 32 tokens"},
         .steps = 3,
         .seed = 7,
-        .learning_rate = 0.001,
         .runs = {}};
     report.spread = {.seeds = {7, 8}, .means = {1.5, 1.53}, .largest = 0.03};
     report.runs = {{.policy = "fp32", .losses = {3, 2, 1.5}, .mean = 1.5},

@@ -32,9 +32,26 @@ TrainingPoint point_of(std::int64_t step, double loss) {
     point.loss = loss;
     point.learning_rate = 1e-3;
     point.gradient_norm = 2;
-    point.tokens_per_second = 12345;
+    point.units_per_second = 12345;
     point.mfu = 0.25;
     return point;
+}
+
+TEST(TrainingPage, ShowsTheAccuracyOfANetworkForPictures) {
+    TrainingRun run = run_of(3);
+    run.unit = "images";
+    TrainingPage page(run);
+    EXPECT_FALSE(has(page.html(TrainingState::runs, "now", 1), "accuracy"));
+    for (int step = 0; step < 3; ++step) {
+        page.add(point_of(step, 1));
+        page.add_validation(0.5);
+        page.add_accuracy(step == 1 ? 0.75 : 0.5, 1);
+    }
+    const std::string html = page.html(TrainingState::ended, "now", 3);
+    EXPECT_EQ(fault_of_page(html), "");
+    for (const char* part : {"validation accuracy <b>50.0 %</b>", "most <b>75.0 %</b>",
+                             "top 1, step 1: 0.75<", "top 5, step 2: 1<", "images a second, step 2: 12345<"})
+        EXPECT_TRUE(has(html, part)) << part;
 }
 
 TEST(TrainingPage, HoldsEveryPointOfAShortRun) {

@@ -11,7 +11,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ("bash", "cat", "cut", "dirname", "env", "grep", "head", "mkdir", "mktemp", "nproc", "rm", "sed", "sleep", "sort", "tail", "tee",
          "touch", "flock", "basename")
-ALL_PACKAGES = "cmake ninja-build python3 g++ libfmt-dev nlohmann-json3-dev libcli11-dev libxxhash-dev llvm-19-dev libgtest-dev " \
+ALL_PACKAGES = "cmake ninja-build python3 g++ libfmt-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libjpeg-dev libpng-dev llvm-19-dev libgtest-dev " \
                "libbenchmark-dev"
 
 

@@ -92,18 +92,23 @@ TEST(Checkpoint, GoesBackToThePreviousOneAndSaysSo) {
     EXPECT_EQ(loaded.warning, path.string() + ": does not exist; went back to the checkpoint before it, " +
                                   path.string() + ".previous");
     fs::remove(directory / "ckpt.previous" / "state.json");
-    EXPECT_EQ(load_error(path),
-              path.string() + ": does not exist; nor is the checkpoint before it whole: " + path.string() +
-                  ".previous/state.json: cannot open: No such file or directory");
+    EXPECT_EQ(
+        load_error(path),
+        path.string() + ": does not exist; nor is the checkpoint before it whole: " + path.string() +
+            ".previous: state.json is missing: a checkpoint of which a part was removed, or not copied; copy "
+            "all of it again");
 }
 
 TEST(Checkpoint, SavesOverADamagedOne) {
     const TemporaryDirectory directory;
     const fs::path path = directory / "ckpt";
     save_checkpoint(path, ExampleCheckpoint(1).to_save());
-    for (const char* name : {"manifest.json", "config.json"}) fs::remove(path / name);
+    fs::remove(path / "manifest.json");
     save_checkpoint(path, ExampleCheckpoint(2).to_save());
     EXPECT_EQ(step_of(load_checkpoint(path)), 2);
+    // What others wrote has a config.json, too, and no state.json.
+    for (const char* name : {"manifest.json", "state.json"}) fs::remove(path / name);
+    EXPECT_NE(save_error(path, ExampleCheckpoint(3)).find("holds \"config.json\""), std::string::npos);
 }
 
 TEST(Checkpoint, DoesNotReplaceWhatIsNoCheckpoint) {
@@ -125,8 +130,19 @@ TEST(Checkpoint, DoesNotReplaceWhatIsNoCheckpoint) {
 TEST(Checkpoint, NamesWhatIsMissing) {
     const TemporaryDirectory directory;
     EXPECT_EQ(load_error(directory / "none"), (directory / "none").string() + ": does not exist");
-    EXPECT_EQ(load_error(directory.path()),
-              directory.path().string() + ": no checkpoint: manifest.json is missing");
+    EXPECT_EQ(load_error(directory.path()), directory.path().string() + ": holds no checkpoint");
+    const fs::path path = directory / "ckpt";
+    save_checkpoint(path, ExampleCheckpoint(1).to_save());
+    const std::string part =
+        " is missing: a checkpoint of which a part was removed, or not copied; copy all of it again";
+    fs::rename(path / "manifest.json", directory / "m");
+    EXPECT_EQ(load_error(path), path.string() + ": manifest.json" + part);
+    fs::rename(directory / "m", path / "manifest.json");
+    fs::remove(path / "state.json");
+    EXPECT_EQ(load_error(path), path.string() + ": state.json" + part);
+    for (const char* name : {"manifest.json", "optimizer.safetensors"}) fs::remove(path / name);
+    EXPECT_EQ(load_error(path),
+              path.string() + ": holds weights, but no checkpoint to go on from; --from begins with them");
     CheckpointToSave without_state;
     EXPECT_THROW(save_checkpoint(directory / "c", without_state), InternalError);
 }
@@ -247,7 +263,7 @@ TEST(Checkpoint, WriteThatFailsMidwayChangesNothing) {
             const std::string message = save_error(path, ExampleCheckpoint(2, 64));
             ::_exit(std::regex_match(message,
                                      std::regex(".*: cannot reserve space: File too large: [1-9][0-9]* bytes "
-                                                "needed, [1-9][0-9]* free; .*"))
+                                                "needed, but no file may be so large here; .*"))
                         ? 0
                         : 1);
         }

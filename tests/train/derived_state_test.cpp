@@ -101,8 +101,8 @@ TEST(DerivedState, IsNeitherSavedNorNeededToResume) {
         save_training(place, whole);
         // From files of a run without derived states, too: they are nothing that a checkpoint knows.
         Trainer plain = gpt2_trainer(*device, options_of(c, false));
-        EXPECT_EQ(resume_training(place, resumed), "");
-        EXPECT_EQ(resume_training(place, plain), "");
+        EXPECT_EQ(resume_training(place, resumed).warning, "");
+        EXPECT_EQ(resume_training(place, plain).warning, "");
         for (int i = 1; i < 3; ++i) {
             const float loss = step(whole, i).loss;
             EXPECT_EQ(step(resumed, i).loss, loss) << c.policy;

@@ -94,7 +94,7 @@ TEST(Resume, SaysThatOtherPassesRoundOtherwise) {
     options.pipeline.match_attention = true;
     options.pipeline.recompute = {"gelu"};
     Trainer second = gpt2_trainer(*device, options);
-    const std::string warning = resume_training(directory / "run", second);
+    const std::string warning = resume_training(directory / "run", second).warning;
     EXPECT_EQ(second.steps_done(), 2);
     EXPECT_EQ(states(second), states(first));
     for (const char* part : {R"(passes = ["simplify"], this run has ["match_attention","simplify"])",
@@ -109,9 +109,9 @@ TEST(Resume, SaysThatItGoesOnFromOtherInputs) {
     Trainer first = gpt2_trainer(*device, options_with(0)), second = gpt2_trainer(*device, options_with(0));
     RunRecord record{.inputs = {{"tokens", "1000"}, {"learning_rate", "0.001"}}};
     save_training(directory / "run", first, record);
-    EXPECT_EQ(resume_training(directory / "run", second, record), "");
+    EXPECT_EQ(resume_training(directory / "run", second, record).warning, "");
     record.inputs["tokens"] = "900";
-    const std::string warning = resume_training(directory / "run", second, record);
+    const std::string warning = resume_training(directory / "run", second, record).warning;
     EXPECT_NE(warning.find(R"(it was trained with tokens = "1000", this run has "900"; it goes on with)"),
               std::string::npos)
         << warning;
@@ -148,7 +148,7 @@ TEST(Resume, GoesOnWithChangesWhereTheyAreMeant) {
     changed.pipeline.policy = find_policy("fp16");
     changed.loss_scale = default_loss_scale(changed.pipeline.policy);
     Trainer trainer = gpt2_trainer(*device, changed);
-    const std::string warning = resume_training(directory / "run", trainer, {}, Resume::with_changes);
+    const std::string warning = resume_training(directory / "run", trainer, {}, Resume::with_changes).warning;
     for (const char* part : {"adamw.weight_decay = 0.1, this run has 0.5", R"(policy = "fp32")", "as asked"})
         EXPECT_NE(warning.find(part), std::string::npos) << warning;
     EXPECT_EQ(trainer.steps_done(), 2);
@@ -180,7 +180,7 @@ TEST(Resume, GoesOnToTheSameBits) {
         const std::vector<float> losses = train(whole, 9);
         train(first, 4);
         save_training(directory / "run", first);
-        EXPECT_EQ(resume_training(directory / "run", second), "");
+        EXPECT_EQ(resume_training(directory / "run", second).warning, "");
         EXPECT_EQ(second.steps_done(), 4);
         EXPECT_EQ(train(second, 9), std::vector<float>(losses.begin() + 4, losses.end()));
         EXPECT_EQ(states(second), states(whole));
@@ -262,7 +262,7 @@ TEST(Resume, ACheckpointThatNamesItsGpt2AndNoMoreIsResumed) {
     }
     Trainer resumed = gpt2_trainer(*device, options_with(0.25)),
             other = gpt2_trainer(*device, options_with(0.5));
-    EXPECT_EQ(resume_training(directory / "old", resumed), "");
+    EXPECT_EQ(resume_training(directory / "old", resumed).warning, "");
     EXPECT_EQ(states(resumed), states(saved));
     EXPECT_THROW(resume_training(directory / "old", other), UserError);
 }

@@ -1,0 +1,204 @@
+#include "cli/picture_data.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/data/picture_folders.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+/// One thread that reads for so many that compute.
+constexpr int threads_per_reader = 4;
+constexpr std::int64_t most_read_threads = 1024;
+
+bool is_cifar10(const PictureSplit& split) { return split.format == PictureSplit::Format::cifar10; }
+
+bool augments(const PictureDataOptions& options, const char* how) {
+    return std::ranges::find(options.augment, how) != options.augment.end();
+}
+
+void require_augment(const PictureDataOptions& options) {
+    for (const std::string& how : options.augment)
+        if (how != "crop" && how != "mirror" && !(how == "none" && options.augment.size() == 1))
+            throw UserError(
+                fmt::format("--augment is crop, mirror, both with a comma between, or none, got '{}'",
+                            fmt::join(options.augment, ",")));
+}
+
+BadPicture bad_picture_of(const PictureDataOptions& options) {
+    if (options.bad == "stop") return BadPicture::stop;
+    if (options.bad == "skip") return BadPicture::skip;
+    throw UserError(fmt::format("--bad-pictures is stop or skip, got '{}'", options.bad));
+}
+
+PixelStatistics pixels_of(const PictureDataOptions& options, const PictureSplit& split) {
+    PixelStatistics pixels = is_cifar10(split) ? cifar10_pixels : imagenet_pixels;
+    std::copy(options.mean.begin(), options.mean.end(), pixels.mean.begin());
+    std::copy(options.deviation.begin(), options.deviation.end(), pixels.deviation.begin());
+    for (std::size_t i = 0; i < 3; ++i) {
+        if (!std::isfinite(pixels.mean[i]))
+            throw UserError(fmt::format("--mean must be three numbers, got {}", pixels.mean[i]));
+        if (!(std::isfinite(pixels.deviation[i]) && pixels.deviation[i] > 0))
+            throw UserError(
+                fmt::format("--deviation must be three numbers above 0, got {}", pixels.deviation[i]));
+    }
+    return pixels;
+}
+
+/// Pictures of CIFAR-10 are taken as they are, with black around them in training, those of folders a little
+/// larger than what is cut out of them: what is common for each.
+PictureBatchOptions batch_options(const PictureDataOptions& options, const PictureSplit& split,
+                                  std::int64_t image, const BatchOptions& batches) {
+    const std::int64_t larger = is_cifar10(split) ? image : image + image / 7;
+    PictureBatchOptions chosen{.batches = batches,
+                               .cut = {.image = image,
+                                       .resize = options.resize.value_or(larger),
+                                       .pixels = pixels_of(options, split)},
+                               .random_place = augments(options, "crop"),
+                               .random_mirror = augments(options, "mirror"),
+                               .padding = options.padding.value_or(is_cifar10(split) ? image / 8 : 0),
+                               .bad = bad_picture_of(options)};
+    if (chosen.cut.resize < image || chosen.cut.resize > most_pixels)
+        throw UserError(fmt::format("--resize must be --image-size, {}, or more, and at most {}, got {}",
+                                    image, most_pixels, chosen.cut.resize));
+    if (chosen.padding < 0 || chosen.padding > image)
+        throw UserError(
+            fmt::format("--crop-padding must be 0 to --image-size, {}, got {}", image, chosen.padding));
+    return chosen;
+}
+
+/// With as many classes as the pictures have, unless more were asked for.
+nn::ImageModel network_for(const PictureSplit& split, const RunOptions& run, const std::string& directory) {
+    if (!nn::is_image_model(run.model))
+        throw UserError(fmt::format("--images needs a network for pictures as --model: {}; got {}",
+                                    fmt::join(nn::image_model_names(), ", "), run.model));
+    const auto classes = static_cast<std::int64_t>(split.training.classes.size());
+    RunOptions sized = run;
+    if (!sized.pictures.classes) sized.pictures.classes = classes;
+    if (*sized.pictures.classes < classes)
+        throw UserError(fmt::format("--classes {}: {} has {} classes; leave it out, or give as many",
+                                    *sized.pictures.classes, directory, classes));
+    return *picture_network(sized);
+}
+
+std::string description_of(const PictureData& data, const PictureBatchOptions& options,
+                           const std::string& directory) {
+    const PictureSplit& split = data.split;
+    const PictureCut& cut = options.cut;
+    std::string text =
+        fmt::format("{}: {} pictures of {} classes, {} steps an epoch", directory, split.training.count(),
+                    split.training.classes.size(), data.training->steps_per_epoch());
+    if (const std::uint64_t kept = split.validation.count())
+        text += fmt::format(", {} {} for validation", kept, split.held_out ? "held out" : "more");
+    if (split.other_files > 0)
+        text += fmt::format("; {} files that are neither .jpg nor .png left out", split.other_files);
+    text += fmt::format("\nresized to {}, {} x {} cut {}{}{}, means {} deviations {}", cut.resize, cut.image,
+                        cut.image, options.random_place ? "at random places" : "out of the middle",
+                        options.random_place && options.padding > 0
+                            ? fmt::format(" with {} of black around", options.padding)
+                            : "",
+                        options.random_mirror ? ", mirrored at random" : "", fmt::join(cut.pixels.mean, " "),
+                        fmt::join(cut.pixels.deviation, " "));
+    return text;
+}
+
+int read_threads_of(const PictureDataOptions& options, const RunOptions& run) {
+    const int threads = run.threads > 0 ? run.threads : default_thread_count();
+    const std::int64_t chosen =
+        options.read_threads.value_or((threads + threads_per_reader - 1) / threads_per_reader);
+    if (chosen < 1 || chosen > most_read_threads)
+        throw UserError(fmt::format("--read-threads must be 1 or more, and at most {}, got {}",
+                                    most_read_threads, chosen));
+    return static_cast<int>(chosen);
+}
+
+}  // namespace
+
+void add_picture_data_options(CLI::App& command, PictureDataOptions& options) {
+    command
+        .add_option("--images", options.directory,
+                    "Train a network for pictures (--model) on these: a folder a class with JPEG and PNG "
+                    "files, such folders in train/ and val/, or CIFAR-10's binary files")
+        ->type_name("DIR");
+    command.add_option("--resize", options.resize,
+                       "Pixels of a picture's shorter side before --image-size is cut out of it (default: "
+                       "8/7 of that; CIFAR-10: as many)");
+    command.add_option("--crop-padding", options.padding,
+                       "Pixels of black around it when it is cut at random (default: 0; CIFAR-10: 1/8 of "
+                       "--image-size)");
+    command
+        .add_option("--augment", options.augment,
+                    "What is random in training, with commas between, of crop (where it is cut) and mirror "
+                    "(left and right change places); none: cut out of the middle, as in validation")
+        ->delimiter(',')
+        ->capture_default_str();
+    command
+        .add_option("--mean", options.mean,
+                    "Of red, green and blue, from 0 to 1: subtracted (default: ImageNet's or CIFAR-10's)")
+        ->expected(3);
+    command.add_option("--deviation", options.deviation, "The same: divided by")->expected(3);
+    command
+        .add_option("--bad-pictures", options.bad,
+                    "What becomes of a picture that cannot be decoded: stop, once all is saved, or skip and "
+                    "count it")
+        ->capture_default_str();
+    command.add_option("--read-threads", options.read_threads,
+                       "Threads that read pictures ahead (default: one for four of --threads)");
+}
+
+void require_images(const CLI::App& command, const PictureDataOptions& options) {
+    if (!options.directory.empty()) return;
+    for (const char* name : {"--resize", "--crop-padding", "--augment", "--mean", "--deviation",
+                             "--bad-pictures", "--read-threads"})
+        if (command.get_option(name)->count() > 0)
+            throw UserError(fmt::format("{} says how pictures are read: give them as --images DIR", name));
+}
+
+void require_outside(const PictureDataOptions& options, const std::vector<NamedFile>& folders) {
+    namespace fs = std::filesystem;
+    std::error_code none;
+    const fs::path pictures = fs::weakly_canonical(options.directory, none);
+    if (options.directory.empty() || !fs::is_directory(pictures, none) || holds_cifar10(pictures)) return;
+    for (const auto& [option, path] : folders) {
+        if (path.empty()) continue;
+        const fs::path place = fs::weakly_canonical(fs::absolute(path), none);
+        if (std::ranges::mismatch(pictures, place).in1 == pictures.end())
+            throw UserError(fmt::format(
+                "{} {}: lies in the folder of --images, where each folder is a class; name another place",
+                option, path.string()));
+    }
+}
+
+std::unique_ptr<const PictureData> open_picture_data(const PictureDataOptions& options, const RunOptions& run,
+                                                     const BatchOptions& batches, bool hold_out) {
+    require_augment(options);
+    auto data = std::make_unique<PictureData>();
+    data->read_threads = read_threads_of(options, run);
+    PictureSplit& split = data->split;
+    split = open_pictures(options.directory, {.hold_out = hold_out, .seed = run.seed});
+    data->network = network_for(split, run, options.directory);
+    PictureBatchOptions chosen = batch_options(options, split, data->network.sizes.image, batches);
+    try {
+        data->training = std::make_unique<PictureBatches>(split.training, chosen);
+    } catch (const UserError& error) {
+        throw UserError(fmt::format("--batch: {}", error.what()));
+    }
+    data->description = description_of(*data, chosen, options.directory);
+    if (split.validation.count() == 0) return data;
+    chosen.use = PictureBatchOptions::Use::validation;
+    chosen.batches.accumulate = 1;
+    data->validation = std::make_unique<PictureBatches>(split.validation, chosen);
+    return data;
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,46 @@
+// What `train` trains on, whatever it is: batches step by step, and a validation on what is kept from them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "cli/train_options.h"
+#include "cli/validation.h"
+#include "mantissa/data/tokenizer.h"
+#include "mantissa/train/trainer.h"
+#include "mantissa/train/training_checkpoint.h"
+
+namespace mantissa::cli {
+
+class TrainInput {
+  public:
+    virtual ~TrainInput() = default;
+
+    virtual const nn::Model& model() const = 0;
+    /// In a line, for people.
+    virtual std::string description() const = 0;
+    /// Bytes that it will hold beside what the trainer plans.
+    virtual std::int64_t bytes() const { return 0; }
+    /// Takes what validations need, so that it is not lacking later. Throws UserError if there is not so
+    /// much.
+    virtual void prepare(const Trainer&) {}
+    /// Of a step, good until the next call. Throws UserError where something cannot be read.
+    virtual Batch batch(std::int64_t step) = 0;
+    /// On what was kept for it; prepare() was called.
+    virtual Validation validate(Trainer& trainer) = 0;
+    /// Adds what the run follows from.
+    virtual void add_to(RunRecord& record) const = 0;
+    /// For samples. Throws UserError where there is none, or the model writes no text.
+    virtual const Tokenizer& tokenizer() = 0;
+    /// What there is to say at the end; empty: nothing.
+    virtual std::string remark() const { return ""; }
+};
+
+/// The text, the tokens or the pictures of the options. Throws UserError as their readers do.
+std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings);
+
+std::unique_ptr<TrainInput> open_text_input(const TrainOptions& options, const TrainerOptions& settings);
+std::unique_ptr<TrainInput> open_picture_input(const TrainOptions& options, const TrainerOptions& settings);
+
+}  // namespace mantissa::cli

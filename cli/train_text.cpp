@@ -1,0 +1,93 @@
+// Text and tokens as what `train` trains on.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/train_input.h"
+#include "mantissa/base/error.h"
+#include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/text_windows.h"
+#include "mantissa/data/tokenizer_files.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+class TextInput final : public TrainInput {
+  public:
+    TextInput(const TrainOptions& options, const TrainerOptions& settings)
+        : options_(options),
+          corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
+          tokenizer_was_given_(corpus_.tokenizer != nullptr),
+          split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
+                                            : TokenSplit{corpus_.stream.all(), {}}),
+          model_(model_to_train(options.run)),
+          batches_(corpus_.stream, split_.train, model_.units_per_example,
+                   {.batch = settings.batch,
+                    .accumulate = settings.accumulate,
+                    .order = order_of(options),
+                    .seed = settings.seed}),
+          buffer_(model_, settings.batch, settings.accumulate),
+          validation_buffer_(model_, settings.batch) {
+        if (options.validate_every > 0) validation_.emplace(validation_batches(settings.batch));
+    }
+
+    const nn::Model& model() const override { return model_; }
+    std::string description() const override { return corpus_.description; }
+    Batch batch(std::int64_t step) override {
+        return buffer_.fill(batches_, static_cast<std::uint64_t>(step));
+    }
+
+    /// Over all whole batches of the validation text, or as many as were asked for.
+    Validation validate(Trainer& trainer) override {
+        Validation result{.batches = validation_.value().steps_per_epoch()};
+        if (options_.validate_batches > 0)
+            result.batches = std::min(result.batches, static_cast<std::uint64_t>(options_.validate_batches));
+        for (std::uint64_t i = 0; i < result.batches; ++i)
+            result.loss += static_cast<double>(trainer.evaluate(validation_buffer_.fill(*validation_, i)));
+        result.loss /= static_cast<double>(result.batches);
+        return result;
+    }
+
+    void add_to(RunRecord& record) const override {
+        record.inputs["tokens"] = batches_text_;
+        if (tokenizer_was_given_) record.texts = tokenizer_texts(*corpus_.tokenizer);
+    }
+
+    const Tokenizer& tokenizer() override {
+        if (!corpus_.tokenizer && !options_.run.tokens.empty())
+            throw UserError(
+                "--sample-every prints text, but nothing says what text these tokens stand for; "
+                "give --tokenizer DIR");
+        if (!corpus_.tokenizer) corpus_.tokenizer = std::make_unique<Tokenizer>(byte_tokenizer());
+        return *corpus_.tokenizer;
+    }
+
+  private:
+    TextWindows validation_batches(std::int64_t batch) const {
+        try {
+            return {corpus_.stream, split_.validation, model_.units_per_example, {.batch = batch}};
+        } catch (const UserError& error) {
+            throw UserError(fmt::format("--validate-every takes the last tenth of {}", error.what()));
+        }
+    }
+
+    const TrainOptions& options_;
+    Corpus corpus_;
+    bool tokenizer_was_given_;
+    TokenSplit split_;
+    nn::Model model_;
+    TextWindows batches_;
+    /// Read once: a save needs it though the files may be gone by then.
+    const std::string batches_text_ = batches_.description();
+    std::optional<TextWindows> validation_;
+    BatchBuffer buffer_, validation_buffer_;
+};
+
+}  // namespace
+
+std::unique_ptr<TrainInput> open_text_input(const TrainOptions& options, const TrainerOptions& settings) {
+    return std::make_unique<TextInput>(options, settings);
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,111 @@
+#include "mantissa/data/cifar10.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/picture_folders.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_classes = 256;  // a byte says which
+
+/// A line each; the published file ends in an empty one. Without the file the classes are numbers.
+std::vector<std::string> class_names(const fs::path& directory) {
+    constexpr int published = 10;
+    const fs::path file = directory / "batches.meta.txt";
+    std::vector<std::string> names;
+    if (!fs::exists(file)) {
+        for (int i = 0; i < published; ++i) names.push_back(std::to_string(i));
+        return names;
+    }
+    std::string line;
+    for (const char c : read_file(file) + "\n") {
+        if (c != '\n') {
+            if (c != '\r') line += c;
+            continue;
+        }
+        if (!line.empty()) names.push_back(std::move(line));
+        line.clear();
+    }
+    if (names.empty() || names.size() > most_classes)
+        throw UserError(fmt::format("{}: expected the name of a class a line, 1 to {}, got {}", file.string(),
+                                    most_classes, names.size()));
+    return names;
+}
+
+std::vector<fs::path> batch_files(const fs::path& directory) {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(directory)) {
+        const std::string name = entry.path().filename().string();
+        if (name.starts_with("data_batch_") && name.ends_with(".bin")) files.push_back(entry.path());
+    }
+    std::sort(files.begin(), files.end());
+    return files;
+}
+
+fs::path test_file(const fs::path& directory) { return directory / "test_batch.bin"; }
+
+void require_records(const fs::path& path, std::size_t bytes) {
+    if (bytes == 0 || bytes % cifar10_record_bytes != 0)
+        throw UserError(
+            fmt::format("{}: {} bytes are no whole number of CIFAR-10's records of {} bytes; the file is cut "
+                        "short or of another kind",
+                        path.string(), bytes, cifar10_record_bytes));
+}
+
+PictureSet set_of(const std::vector<fs::path>& paths, const std::vector<std::string>& classes) {
+    PictureSet set{.classes = classes};
+    std::vector<MappedFile> files;
+    for (const fs::path& path : paths) {
+        const std::span<const std::byte> bytes = files.emplace_back(path).bytes();
+        require_records(path, bytes.size());
+        const auto file = static_cast<std::uint32_t>(set.files.size());
+        set.files.push_back(path.string());
+        for (std::size_t at = 0, record = 0; at < bytes.size(); at += cifar10_record_bytes, ++record) {
+            const auto label = std::to_integer<std::uint32_t>(bytes[at]);
+            if (label >= classes.size())
+                throw UserError(fmt::format("{}, record {}: class {}, but there are {}, from 0 on",
+                                            path.string(), record, label, classes.size()));
+            set.pictures.push_back({file, static_cast<std::uint32_t>(record), static_cast<int>(label)});
+        }
+    }
+    set.records = std::make_shared<const std::vector<MappedFile>>(std::move(files));
+    return set;
+}
+
+}  // namespace
+
+bool holds_cifar10(const fs::path& directory) {
+    return fs::exists(test_file(directory)) || !batch_files(directory).empty();
+}
+
+PictureSplit open_cifar10(const fs::path& directory) {
+    const std::vector<fs::path> batches = batch_files(directory);
+    if (batches.empty())
+        throw UserError(fmt::format("{}: there is test_batch.bin but no data_batch_1.bin to train on",
+                                    directory.string()));
+    const std::vector<std::string> classes = class_names(directory);
+    PictureSplit split{
+        .training = set_of(batches, classes), .validation = {}, .format = PictureSplit::Format::cifar10};
+    if (fs::exists(test_file(directory))) split.validation = set_of({test_file(directory)}, classes);
+    return split;
+}
+
+Picture cifar10_picture(std::span<const std::byte> file, std::uint32_t record) {
+    constexpr std::size_t plane = cifar10_side * cifar10_side;
+    const auto pixels = file.subspan(record * cifar10_record_bytes + 1, 3 * plane);
+    Picture picture{.height = cifar10_side, .width = cifar10_side};
+    picture.pixels.resize(3 * plane);
+    for (std::size_t channel = 0; channel < 3; ++channel)
+        for (std::size_t i = 0; i < plane; ++i)
+            picture.pixels[3 * i + channel] = std::to_integer<std::uint8_t>(pixels[channel * plane + i]);
+    return picture;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,81 @@
+// Batches of the pictures of a set, as a network for pictures takes them: decoded, cut and normalised. What a
+// row of a batch is follows from seed, step and row alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "mantissa/data/batch.h"
+#include "mantissa/data/picture_cut.h"
+#include "mantissa/data/picture_set.h"
+
+namespace mantissa::inline v0 {
+
+/// What becomes of a picture that cannot be decoded.
+enum class BadPicture : std::uint8_t {
+    stop,  ///< it is an error
+    skip   ///< the next that can be decoded takes its place; in validation, it is left out
+};
+
+struct PictureBatchOptions {
+    BatchOptions batches = {};
+    PictureCut cut = {};
+    /// Training: every picture once an epoch. Validation: every picture once, cut out of the middle; rows
+    /// behind the last picture are zeros of the class no_class.
+    enum class Use : std::uint8_t { training, validation } use = Use::training;
+    // Of training.
+    bool random_place = true;  ///< where a picture is cut; else in the middle
+    bool random_mirror = true;
+    std::int64_t padding = 0;  ///< pixels of black around it, with a random place
+    BadPicture bad = BadPicture::stop;
+};
+
+class PictureBatches final : public BatchSource {
+  public:
+    static constexpr std::int32_t no_class = -1;
+
+    /// `set` must outlive this. Throws UserError if a step of training takes more pictures than there are.
+    PictureBatches(const PictureSet& set, const PictureBatchOptions& options);
+
+    /// The inputs of nn::image_model: `images` f32 [B, H, W, 3] and `targets` i32 [B]. Throws UserError for a
+    /// picture that cannot be decoded, or where all are skipped.
+    void fill(std::uint64_t step, std::int64_t micro_step,
+              std::span<const std::span<std::byte>> inputs) const override;
+    /// Row `row` of all N B of a step: writes f32 [H, W, 3] and gives the class. From any number of threads.
+    std::int32_t fill_row(std::uint64_t step, std::uint64_t row, std::span<float> pixels) const;
+
+    std::uint64_t rows_per_step() const { return per_step_; }
+    std::int64_t values_per_row() const { return 3 * options_.cut.image * options_.cut.image; }
+    /// In validation rounded up.
+    std::uint64_t steps_per_epoch() const override;
+    std::string description() const override;
+    const PictureSet& set() const { return *set_; }
+
+    /// Why pictures were skipped that the first so many steps would have taken, each once, and none that was
+    /// given before.
+    std::vector<std::string> take_skipped(std::uint64_t steps) const;
+
+  private:
+    std::int32_t fill_from(std::uint64_t index, const CutPlace& place, std::span<float> pixels) const;
+    bool is_bad(std::uint64_t index, std::uint64_t step) const;
+    void skip(std::uint64_t index, std::uint64_t step, const std::string& why) const;
+    CutPlace place_of(std::uint64_t step, std::uint64_t row) const;
+
+    const PictureSet* set_;
+    PictureBatchOptions options_;
+    std::uint64_t per_step_;
+
+    struct Skipped {
+        std::string why;
+        std::uint64_t step = 0;  ///< the first that would have taken it
+        bool told = false;
+    };
+    /// What was found on the way; no batch depends on when.
+    mutable std::mutex mutex_;
+    mutable std::map<std::uint64_t, Skipped> skipped_;  ///< by index of the picture
+};
+
+}  // namespace mantissa

@@ -1,0 +1,39 @@
+// Batches of pictures made ahead of the step that takes them, on threads of their own.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "mantissa/data/picture_batches.h"
+
+namespace mantissa::inline v0 {
+
+struct PictureReaderOptions {
+    int threads = 1;
+    int ahead = 2;  ///< steps whose pictures may lie ready, beside those of the step that was taken last
+    /// The steps that will be taken.
+    std::uint64_t first = 0, end = std::numeric_limits<std::uint64_t>::max();
+};
+
+class PictureReader {
+  public:
+    /// Begins to read; `batches` must outlive this.
+    PictureReader(const PictureBatches& batches, const PictureReaderOptions& options);
+    /// Stops, once each thread is done with the picture that it is at.
+    ~PictureReader();
+
+    /// The inputs of the next step, [N, B, H, W, 3] and [N, B], as soon as they are there; good until the
+    /// next call. Throws what a thread threw at a picture of this step, the first of the step, and again at
+    /// each call.
+    Batch next();
+
+    /// Bytes that a reader of these batches holds.
+    static std::int64_t bytes(const PictureBatches& batches, int ahead = PictureReaderOptions{}.ahead);
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,173 @@
+// What is found in a folder of pictures, and what is said of folders that hold none or the wrong ones.
+#include "mantissa/data/picture_set.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "tests/support/picture_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+using testing::cifar_record;
+using testing::write_file;
+
+/// Nothing decodes them here.
+void write_pictures(const std::filesystem::path& folder, int count) {
+    for (int i = 0; i < count; ++i) write_file(folder / (std::to_string(i) + ".png"), "picture");
+}
+
+std::string refusal(const std::filesystem::path& directory, bool hold_out = false) {
+    try {
+        open_pictures(directory, {.hold_out = hold_out});
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "opened";
+}
+
+TEST(PictureSets, AFolderIsAClass) {
+    const TemporaryDirectory directory;
+    write_pictures(directory / "dog", 2);
+    write_file(directory / "cat" / "b.JPEG", "");
+    write_file(directory / "cat" / "more" / "a.jpg", "");
+    write_file(directory / "cat" / "notes.txt", "");
+    write_file(directory / "cat" / ".hidden.png", "");
+    write_file(directory / ".cache" / "a.png", "");
+    const PictureSplit split = open_pictures(directory.path(), {});
+    EXPECT_EQ(split.training.classes, (std::vector<std::string>{"cat", "dog"}));
+    ASSERT_EQ(split.training.count(), 4u);
+    EXPECT_EQ(split.training.name(0), (directory / "cat" / "b.JPEG").string());
+    EXPECT_EQ(split.training.name(1), (directory / "cat" / "more" / "a.jpg").string());
+    EXPECT_EQ(split.training.pictures[1].label, 0);
+    EXPECT_EQ(split.training.pictures[3].label, 1);
+    EXPECT_EQ(split.other_files, 1u);
+    EXPECT_EQ(split.validation.count(), 0u);
+}
+
+TEST(PictureSets, TrainAndValAreTakenWhereTheyAre) {
+    const TemporaryDirectory directory;
+    for (const char* name : {"train/cat", "train/dog", "val/dog"}) write_pictures(directory / name, 3);
+    const PictureSplit split = open_pictures(directory.path(), {.hold_out = true});
+    EXPECT_EQ(split.training.count(), 6u);
+    ASSERT_EQ(split.validation.count(), 3u);
+    EXPECT_EQ(split.validation.pictures[0].label, 1);
+    EXPECT_FALSE(split.held_out);
+    // A class may have the name of a part.
+    const TemporaryDirectory vehicles;
+    for (const char* name : {"train", "car"}) write_pictures(vehicles / name, 1);
+    EXPECT_EQ(open_pictures(vehicles.path(), {}).training.classes,
+              (std::vector<std::string>{"car", "train"}));
+}
+
+TEST(PictureSets, ATenthOfEachClassIsHeldOut) {
+    const TemporaryDirectory directory;
+    write_pictures(directory / "cat", 57);
+    write_pictures(directory / "dog", 20);
+    write_pictures(directory / "rare", 9);
+    const PictureSplit split = open_pictures(directory.path(), {.hold_out = true, .seed = 3});
+    std::multiset<std::int32_t> labels;
+    std::set<std::string> names;
+    for (std::uint64_t i = 0; i < split.validation.count(); ++i) {
+        labels.insert(split.validation.pictures[i].label);
+        names.insert(split.validation.name(i));
+    }
+    EXPECT_EQ(labels.count(0), 5u);
+    EXPECT_EQ(labels.count(1), 2u);
+    EXPECT_EQ(labels.count(2), 0u);
+    for (std::uint64_t i = 0; i < split.training.count(); ++i) names.insert(split.training.name(i));
+    EXPECT_EQ(names.size(), 86u);
+    EXPECT_EQ(open_pictures(directory.path(), {.hold_out = true, .seed = 3}).validation.pictures,
+              split.validation.pictures);
+    EXPECT_NE(open_pictures(directory.path(), {.hold_out = true, .seed = 4}).validation.pictures,
+              split.validation.pictures);
+}
+
+TEST(PictureSets, WhatIsMissingIsNamed) {
+    const TemporaryDirectory directory;
+    const std::string root = directory.path().string();
+    EXPECT_EQ(refusal(root + "/none"), root + "/none: does not exist; a folder of pictures was expected");
+    write_file(directory / "file", "");
+    EXPECT_EQ(refusal(root + "/file"), root + "/file: is no folder; a folder of pictures was expected");
+    const std::string expected =
+        ": no picture is there: expected a folder a class with .jpg, .jpeg or .png files, such folders in "
+        "train/ and val/, or CIFAR-10's data_batch_1.bin";
+    EXPECT_EQ(refusal(root), root + expected);
+    write_pictures(directory / "cat", 2);
+    EXPECT_EQ(refusal(root), root + ": only the class cat is there; two are the least to tell apart");
+    std::filesystem::create_directory(directory / "dog");
+    EXPECT_EQ(refusal(root), root +
+                                 "/dog: a class without a picture (.jpg, .jpeg or .png); put some there, or "
+                                 "remove the folder");
+    write_pictures(directory / "dog", 2);
+    EXPECT_EQ(refusal(root), "opened");
+    EXPECT_EQ(refusal(root, true), root +
+                                       ": validation takes a tenth of each class, but none has 10 pictures; "
+                                       "give more, or a folder val/ beside train/");
+}
+
+TEST(PictureSets, AClassThatOnlyValidationHasIsNamed) {
+    const TemporaryDirectory directory;
+    const std::string root = directory.path().string();
+    write_pictures(directory / "val" / "bird", 1);
+    EXPECT_EQ(refusal(root), root + ": val/ is there, but no train/ with a folder a class");
+    for (const char* name : {"train/cat", "train/dog"}) write_pictures(directory / name, 1);
+    EXPECT_EQ(refusal(root), root + "/val/bird: a class that is only there: " + root +
+                                 "/train has no folder of that name, so nothing teaches it");
+    std::filesystem::remove_all(directory / "val" / "bird");
+    EXPECT_EQ(refusal(root), root +
+                                 "/val: no picture is there; put a folder a class, or remove val/ to have a "
+                                 "tenth of train/ held out");
+}
+
+TEST(PictureSets, Cifar10sFilesAreRead) {
+    const TemporaryDirectory directory;
+    write_file(directory / "data_batch_1.bin", cifar_record(3, 0) + cifar_record(0, 9));
+    write_file(directory / "data_batch_2.bin", cifar_record(1, 5));
+    write_file(directory / "test_batch.bin", cifar_record(2, 7));
+    write_file(directory / "batches.meta.txt", "a\r\nb\nc\nd\n\n");
+    const PictureSplit split = open_pictures(directory.path(), {.hold_out = true});
+    EXPECT_EQ(split.training.classes, (std::vector<std::string>{"a", "b", "c", "d"}));
+    ASSERT_EQ(split.training.count(), 3u);
+    EXPECT_EQ(split.validation.count(), 1u);
+    EXPECT_EQ(split.training.name(1), (directory / "data_batch_1.bin").string() + ", record 1");
+    EXPECT_EQ(split.training.pictures[1].label, 0);
+    const Picture picture = read_picture(split.training, 1);
+    EXPECT_EQ(picture.height, 32);
+    // Row 2, column 3 of the record whose tone is 9.
+    const std::size_t at = (2 * 32 + 3) * 3;
+    EXPECT_EQ(picture.pixels[at], 22);
+    EXPECT_EQ(picture.pixels[at + 1], 72);
+    EXPECT_EQ(picture.pixels[at + 2], 122);
+    std::filesystem::remove(directory / "batches.meta.txt");
+    EXPECT_EQ(open_pictures(directory.path(), {}).training.classes.size(), 10u);
+    // The same names and other pixels are other pictures.
+    const std::string before = open_pictures(directory.path(), {}).training.description();
+    write_file(directory / "data_batch_2.bin", cifar_record(1, 6));
+    EXPECT_NE(open_pictures(directory.path(), {}).training.description(), before);
+}
+
+TEST(PictureSets, FaultsInCifar10sFilesAreNamed) {
+    const TemporaryDirectory directory;
+    const std::string root = directory.path().string(), file = root + "/data_batch_1.bin";
+    write_file(root + "/test_batch.bin", cifar_record(0, 0));
+    EXPECT_EQ(refusal(root), root + ": there is test_batch.bin but no data_batch_1.bin to train on");
+    for (const std::string& cut : {cifar_record(0, 0).substr(1), cifar_record(0, 0) + "x"}) {
+        write_file(file, cut);
+        EXPECT_EQ(refusal(root),
+                  file + ": " + std::to_string(cut.size()) +
+                      " bytes are no whole number of CIFAR-10's records of 3073 bytes; the file is cut short "
+                      "or of another kind");
+    }
+    write_file(file, cifar_record(0, 0) + cifar_record(10, 0));
+    EXPECT_EQ(refusal(root), file + ", record 1: class 10, but there are 10, from 0 on");
+    write_file(root + "/batches.meta.txt", "\n");
+    EXPECT_EQ(refusal(root),
+              root + "/batches.meta.txt: expected the name of a class a line, 1 to 256, got 0");
+}
+
+}  // namespace
+}  // namespace mantissa

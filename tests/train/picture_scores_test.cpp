@@ -1,0 +1,89 @@
+// Loss and accuracy of a network for pictures on pictures that it did not learn from.
+#include "mantissa/train/picture_scores.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "tests/support/picture_files.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+
+PictureScores scores_of(const std::vector<double>& scores, std::int32_t label) {
+    PictureScores result;
+    result.add(scores, label);
+    return result;
+}
+
+TEST(PictureScores, CountTheFirstGuessAndTheFirstFive) {
+    const std::vector<double> scores{6, 5, 4, 3, 2, 1, 0};
+    EXPECT_EQ(scores_of(scores, 0).top1, 1);
+    EXPECT_EQ(scores_of(scores, 1).top1, 0);
+    EXPECT_EQ(scores_of(scores, 4).top5, 1);
+    EXPECT_EQ(scores_of(scores, 5).top5, 0);
+    // Of equal scores one is the first guess, the same for all.
+    EXPECT_EQ(scores_of({1, 1, 0}, 0).top1, 1);
+    EXPECT_EQ(scores_of({1, 1, 0}, 1).top1, 0);
+    EXPECT_NEAR(scores_of({0, std::log(3.0)}, 1).total_loss, std::log(4.0 / 3), 1e-12);
+    EXPECT_NEAR(scores_of({1000, 1000}, 1).total_loss, std::log(2.0), 1e-12);
+    PictureScores two = scores_of(scores, 0);
+    two.add(scores, 6);
+    EXPECT_EQ(two.top1_share(), 0.5);
+    EXPECT_EQ(two.top5_share(), 0.5);
+}
+
+TEST(PictureScores, WhatIsNoNumberIsNeverRight) {
+    for (const std::int32_t label : {0, 1, 2}) {
+        EXPECT_EQ(scores_of({nan, nan, nan}, label).top1, 0);
+        EXPECT_EQ(scores_of({nan, nan, nan}, label).top5, 0);
+    }
+    EXPECT_EQ(scores_of({2, nan, 1}, 0).top1, 0);
+    EXPECT_EQ(scores_of({nan, 2, 1}, 0).top1, 0);
+    EXPECT_TRUE(std::isnan(scores_of({2, nan, 1}, 0).total_loss));
+}
+
+TEST(PictureScores, AreThoseOfTheTrainersNetworkAsItIs) {
+    const TemporaryDirectory directory;
+    std::string records;
+    for (int i = 0; i < 7; ++i) records += testing::cifar_record(i % 3, 11 * i);
+    testing::write_file(directory / "data_batch_1.bin", records);
+    const PictureSet set = open_pictures(directory.path(), {}).training;
+    PictureBatchOptions options{.batches = {.batch = 4},
+                                .cut = {.image = 32, .resize = 32, .pixels = cifar10_pixels}};
+    const PictureBatches training(set, options);
+    options.use = PictureBatchOptions::Use::validation;
+    const PictureBatches validation(set, options);
+    const nn::ImageModel network = nn::image_model("ResNet20", {.classes = 10, .image = 32, .width = 4});
+    const auto device = make_cpu_device({});
+    BatchBuffer buffer(network.model, 4);
+    for (const char* policy : {"fp32", "bf16"}) {
+        TrainerOptions trainer_options{.batch = 4};
+        trainer_options.pipeline = all_passes(*device, find_policy(policy));
+        Trainer trainer(*device, network.model, trainer_options);
+        PictureScorer scorer(trainer, network);
+        const auto evaluated = [&] {
+            return static_cast<double>(trainer.evaluate(buffer.fill(validation, 0)));
+        };
+        // Before the trainer has made anything of its parameters.
+        const double before = scorer.score(validation, 1, 1).loss();
+        EXPECT_NEAR(before, evaluated(), 1e-5 * std::abs(before)) << policy;
+        for (std::uint64_t step = 0; step < 3; ++step) trainer.step(buffer.fill(training, step), 1e-2);
+        const PictureScores scores = scorer.score(validation, 1, 2);
+        EXPECT_EQ(scores.pictures, 4);
+        EXPECT_NE(scores.loss(), before) << policy;
+        EXPECT_NEAR(scores.loss(), evaluated(), 1e-5 * std::abs(scores.loss())) << policy;
+        // The second batch has three pictures and a row of none.
+        EXPECT_EQ(scorer.score(validation, 9, 1).pictures, 7);
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
