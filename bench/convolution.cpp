@@ -5,7 +5,8 @@
 //
 // BENCH_BATCH images (4), BENCH_FORMAT f32, tf32, bf16 or f16 (f32), BENCH_NETWORK (all), BENCH_CALLS (5) of
 // which the median counts, BENCH_THREADS (1), BENCH_LEAST share: shapes above it are not printed (1: all
-// are), BENCH_ONLY those whose line begins with this ("14 x  128 ->   32, 3x3, stride 1, dW").
+// are), BENCH_LIST (0) 1: their names and how often they are there, none is run; BENCH_ONLY those whose line
+// begins with this ("14 x  128 ->   32, 3x3, stride 1, dW").
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -208,6 +209,10 @@ class Bench {
                  {Product::forward, Product::input_gradient, Product::filter_gradient}) {
                 if (product == Product::input_gradient && layer.reads_pictures) continue;
                 if (!text_of(layer, product).starts_with(text_option("BENCH_ONLY", ""))) continue;
+                if (on_cpu::option("BENCH_LIST", 0) != 0) {
+                    fmt::print("{} {:2} times\n", text_of(layer, product), count);
+                    continue;
+                }
                 const Measured one = measure(layer, product, count);
                 flops += count * one.flops;
                 seconds += count * one.seconds;
@@ -215,6 +220,7 @@ class Bench {
                 by_product[product].first += count * one.seconds * one.share;
                 by_product[product].second += count * one.seconds;
             }
+        if (flops == 0) return;
         fmt::print("{}: share of peak {:.3f}", name, seconds_at_peak / seconds);
         for (const auto& [product, times] : by_product)
             fmt::print(", {} {:.3f}", names[static_cast<int>(product)], times.first / times.second);
