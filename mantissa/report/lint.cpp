@@ -14,8 +14,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// In the order in which they are reported. Convolutions have no rows here: the op table has none of them
-/// yet.
+/// In the order in which they are reported.
 constexpr LintRule rules[] = {
     {.size = "vocabulary",
      .gain = LintGain::result,
@@ -26,6 +25,20 @@ constexpr LintRule rules[] = {
      .multiple = 64,
      .why = "64 BF16 numbers are two whole cache lines, and tiles take 16 columns and 32 terms of a sum at a "
             "time: of other sizes each row of every contraction has a rest"},
+    {.size = "few filters",
+     .multiple = 32,
+     .why =
+         "a panel of columns is 32 or 48 wide: a convolution of fewer channels fills a part of it, and each "
+         "number that is read is used so few times that memory is what it waits for"},
+    {.size = "filters",
+     .multiple = 8,
+     .why =
+         "eight 16-bit numbers are the 16 bytes of a load: pixels of other channels begin anywhere, and are "
+         "copied before they are multiplied; matrix units of GPUs take no fewer"},
+    {.size = "groups",
+     .multiple = 1,
+     .why = "each group is a convolution of its own with few channels; a whole one does more work in less "
+            "time for each FLOP, and a 1x1 beside it is what depthwise ones are made up with"},
     {.size = "heads",
      .multiple = 4,
      .why = "attention is shared out by heads: an odd number leaves one of two, four or eight workers "
@@ -73,9 +86,18 @@ struct ParameterProduct {
     }
 };
 
+/// A convolution with a parameter as its filters.
+struct ParameterConvolution {
+    std::string parameter;
+    LintProbe probe;
+    std::int64_t groups = 1;
+    bool reads_input = false;  ///< its images are given: their channels are no choice
+};
+
 /// What rules look at, read off the graph.
 struct Sizes {
     std::vector<ParameterProduct> products;
+    std::vector<ParameterConvolution> convolutions;
     std::vector<NodeId> attention;
 };
 
@@ -87,6 +109,7 @@ class Reading {
         for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
             const std::string_view op = graph_.node(id).op->name;
             if (op == "matmul" || op == "linear_cross_entropy") read_product(id);
+            if (op == "conv2d") read_convolution(id);
             if (op == "attention") sizes_.attention.push_back(id);
         }
         return std::move(sizes_);
@@ -120,6 +143,24 @@ class Reading {
         sizes_.products.push_back(std::move(product));
     }
 
+    void read_convolution(NodeId id) {
+        const Node& node = graph_.node(id);
+        const std::string name = parameter_of(node.inputs[1]);
+        if (name.empty()) return;
+        const Type &x = graph_.type(node.inputs[0]), &filter = graph_.type(node.inputs[1]);
+        Value images = node.inputs[0];
+        while (graph_.node(images.node).op->name == "cast") images = graph_.node(images.node).inputs[0];
+        sizes_.convolutions.push_back(
+            {.parameter = name,
+             .probe = {.kind = LintProbe::Kind::convolution,
+                       .extents = {x.shape[0], x.shape[1], x.shape[2], x.shape[3], filter.shape[0],
+                                   filter.shape[1], filter.shape[3]},
+                       .dtype = x.dtype,
+                       .attributes = node.attributes},
+             .groups = node.attributes.integer("groups"),
+             .reads_input = graph_.node(images.node).op->name == "input"});
+    }
+
     /// Whether a loss reads the value, over views and casts.
     bool becomes_logits(Value value) const {
         const std::vector<NodeId>& users = uses_.of(value);
@@ -145,6 +186,7 @@ class Linter {
         for (const ParameterProduct& product : sizes_.products)
             if (product.classes) look_at_vocabulary(product);
         look_at_channels();
+        for (const ParameterConvolution& convolution : sizes_.convolutions) look_at_convolution(convolution);
         for (const NodeId id : sizes_.attention) look_at_attention(id);
         look_at_batch();
         std::stable_sort(findings_.begin(), findings_.end(),
@@ -213,6 +255,36 @@ class Linter {
             }
     }
 
+    void look_at_convolution(const ParameterConvolution& convolution) {
+        if (convolution.groups > 1) return look_at_groups(convolution);
+        constexpr std::size_t channels = 3, filters = 6;
+        for (const std::size_t axis : {channels, filters}) {
+            if (axis == channels && convolution.reads_input) continue;
+            const std::int64_t is = convolution.probe.extents[axis];
+            const LintRule& few = rule_of("few filters");
+            const LintRule& rule = is < few.multiple ? few : rule_of("filters");
+            if (is % rule.multiple == 0) continue;
+            LintFinding& finding = found(rule, is, convolution.parameter);
+            if (finding.change_to != 0) continue;
+            finding.change_to = nearest_multiple(is, rule.multiple);
+            finding.ugly = finding.nice = convolution.probe;
+            for (const std::size_t each : {channels, filters})
+                if (finding.ugly.extents[each] == is && !(each == channels && convolution.reads_input))
+                    finding.nice.extents[each] = finding.change_to;
+        }
+    }
+
+    void look_at_groups(const ParameterConvolution& convolution) {
+        LintFinding& finding = found(rule_of("groups"), convolution.groups, convolution.parameter);
+        if (finding.change_to != 0) return;
+        finding.change_to = 1;
+        finding.note = fmt::format("of {} channels and {} filters each",
+                                   convolution.probe.extents[3] / convolution.groups,
+                                   convolution.probe.extents[6] / convolution.groups);
+        finding.ugly = finding.nice = convolution.probe;
+        finding.nice.attributes = finding.nice.attributes.with("groups", std::int64_t{1});
+    }
+
     void look_at_attention(NodeId id) {
         const Node& node = graph_.node(id);
         const std::vector<Type> types = graph_.input_types(node);
@@ -261,10 +333,11 @@ class Linter {
                                                finding.change_to * size, heads * size);
     }
 
-    /// Rows of an item of the batch, and so of the nice batch, follow the nice sequence.
+    /// Rows of an item of the batch, and so of the nice batch, follow the nice sequence. Beside convolutions,
+    /// whose rows are pixels, the few products of a network for pictures do not count.
     void look_at_batch() {
         const LintRule& rule = rule_of("batch");
-        if (sizes_.products.empty() || graph_.inputs().empty()) return;
+        if (sizes_.products.empty() || !sizes_.convolutions.empty() || graph_.inputs().empty()) return;
         const Shape& input = graph_.node(graph_.inputs()[0]).outputs[0].shape;
         const ParameterProduct& product = sizes_.products[0];
         if (input.rank() == 0 || input[0] == 0 || product.m % input[0] != 0) return;

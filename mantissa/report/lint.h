@@ -1,5 +1,6 @@
-// Ugly sizes of a model: extents of its contractions and attention that leave a rest in the blocks which
-// kernels work in; where they are, what to make of them and why, and what that gains on this machine.
+// Ugly sizes of a model: extents of its contractions, convolutions and attention that leave a rest in the
+// blocks which kernels work in; where they are, what to make of them and why, and what that gains on this
+// machine.
 //
 // Read off the operations of a graph, so of any model. A rule is a row of data.
 #pragma once
@@ -34,8 +35,9 @@ std::span<const LintRule> lint_rules();
 
 /// Work in which a size shows, made with inputs of its own.
 struct LintProbe {
-    enum class Kind : std::uint8_t { contraction, attention } kind = Kind::contraction;
-    /// Contraction: M, N, K of [M, K] times [N, K] transposed. Attention: B, H, T, D.
+    enum class Kind : std::uint8_t { contraction, attention, convolution } kind = Kind::contraction;
+    /// Contraction: M, N, K of [M, K] times [N, K] transposed. Attention: B, H, T, D. Convolution: N, H, W,
+    /// C, R, S, K of images [N, H, W, C] and filters [R, S, C / groups, K].
     std::vector<std::int64_t> extents = {};
     DType dtype = DType::f32;
     Attributes attributes = {};  ///< of the operation in the model
@@ -67,9 +69,9 @@ struct LintFinding {
 /// it is one operation (passes/match_attention.h).
 std::vector<LintFinding> lint(const Graph& graph, const Target& target);
 
-/// Times the work of a finding at both sizes in turns. Contractions with at most 512 rows, since more rows
-/// repeat what these show. The gain is the median over the turns. Throws UserError if there is not enough
-/// memory.
+/// Times the work of a finding at both sizes in turns. Contractions with at most 512 rows, and convolutions
+/// of at most 16,384 pixels or one image, since more repeat what these show. The gain is the median over the
+/// turns. Throws UserError if there is not enough memory.
 LintMeasurement measure_lint(Device& device, const LintFinding& finding, int repeats);
 
 /// The measurement that such times of the turns make, in milliseconds; `arithmetic`: the FLOPs of the nice

@@ -20,6 +20,7 @@ namespace {
 
 /// Enough for every kernel's blocks; with the 50,257 classes of GPT-2 124M half a second on two cores.
 constexpr std::int64_t most_rows = 512;
+constexpr std::int64_t most_pixels = 16384;
 
 Tensor input(Graph& graph, const char* name, DType dtype, Shape shape) {
     return {graph, graph.add_input(name, {dtype, std::move(shape)})};
@@ -39,6 +40,26 @@ void record_contraction(Graph& graph, const LintProbe& probe) {
         "dw", matmul(dy, x, {.transpose_a = true, .output = DType::f32, .multiply = multiply}).value());
 }
 
+/// The convolution and both gradients, that of the filter in FP32.
+void record_convolution(Graph& graph, const LintProbe& probe) {
+    const std::vector<std::int64_t>& e = probe.extents;
+    const std::int64_t groups = probe.attributes.integer("groups");
+    const Tensor x = input(graph, "x", probe.dtype, {e[0], e[1], e[2], e[3]});
+    const Tensor filter = input(graph, "filter", probe.dtype, {e[4], e[5], e[3] / groups, e[6]});
+    const Tensor y = call1("conv2d", {x, filter}, probe.attributes);
+    graph.add_result("y", y.value());
+    const Tensor dy = input(graph, "dy", probe.dtype, y.shape());
+    graph.add_result("dx", call1("conv2d_input_gradient", {dy, filter},
+                                 probe.attributes.with("extents", std::vector<std::int64_t>{e[1], e[2]}))
+                               .value());
+    graph.add_result(
+        "dfilter",
+        call1(
+            "conv2d_filter_gradient", {x, dy},
+            probe.attributes.with("window", std::vector<std::int64_t>{e[4], e[5]}).with("output", DType::f32))
+            .value());
+}
+
 void record_attention(Graph& graph, const LintProbe& probe) {
     const Shape shape(probe.extents);
     std::vector<Tensor> operands;
@@ -54,10 +75,17 @@ void record_attention(Graph& graph, const LintProbe& probe) {
 
 Graph record(const LintProbe& probe) {
     Graph graph;
-    if (probe.kind == LintProbe::Kind::contraction)
-        record_contraction(graph, probe);
-    else
-        record_attention(graph, probe);
+    switch (probe.kind) {
+        case LintProbe::Kind::contraction:
+            record_contraction(graph, probe);
+            break;
+        case LintProbe::Kind::convolution:
+            record_convolution(graph, probe);
+            break;
+        case LintProbe::Kind::attention:
+            record_attention(graph, probe);
+            break;
+    }
     return graph;
 }
 
@@ -119,6 +147,9 @@ class RunningProbe {
 LintProbe shortened(LintProbe probe, const LintProbe& other) {
     if (probe.kind == LintProbe::Kind::contraction && probe.extents[0] == other.extents[0])
         probe.extents[0] = std::min(probe.extents[0], most_rows);
+    if (probe.kind == LintProbe::Kind::convolution)
+        probe.extents[0] = std::clamp<std::int64_t>(most_pixels / (probe.extents[1] * probe.extents[2]), 1,
+                                                    probe.extents[0]);
     return probe;
 }
 

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/image_model.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
@@ -89,6 +90,57 @@ TEST(Lint, ReadsAnyGraph) {
     EXPECT_EQ(findings[0].where, Sizes{"second.weight"});
     EXPECT_EQ(findings[1].where, Sizes{"first.weight"});
     EXPECT_EQ(findings[2].note, "with 1 rows each, 112 in all");
+}
+
+/// Pictures of 3 channels through three convolutions, of which the second has groups.
+Graph convolutions(std::int64_t first, std::int64_t second, std::int64_t groups, DType dtype = DType::f32) {
+    Graph graph;
+    const auto filter = [&](const char* name, std::vector<std::int64_t> shape) {
+        State state;
+        state.name = name;
+        state.type = {dtype, Shape(std::move(shape))};
+        return Tensor(graph, graph.add_state(std::move(state)));
+    };
+    const Tensor x(graph, graph.add_input("images", {dtype, {2, 12, 10, 3}}));
+    const Tensor a = conv2d(x, filter("a", {3, 3, 3, first}), {.padding = {1, 1, 1, 1}});
+    const Tensor b =
+        conv2d(a, filter("b", {3, 3, first / groups, first}), {.stride = {2, 2}, .groups = groups});
+    graph.add_result("y", conv2d(b, filter("c", {1, 1, first, second})).value());
+    return graph;
+}
+
+TEST(Lint, ReadsConvolutions) {
+    const std::vector<LintFinding> findings = lint(convolutions(20, 44, 4), {});
+    ASSERT_EQ(sizes(findings), (Sizes{"few filters 20 -> 32", "filters 44 -> 48", "groups 4 -> 1"}));
+    EXPECT_EQ(findings[0].where, (Sizes{"a", "c"}));
+    EXPECT_EQ(findings[0].nice.extents, (std::vector<std::int64_t>{2, 12, 10, 3, 3, 3, 32}))
+        << "the pictures' channels stay";
+    EXPECT_EQ(findings[1].where, Sizes{"c"});
+    EXPECT_EQ(findings[1].nice.extents[6], 48);
+    EXPECT_EQ(findings[2].where, Sizes{"b"});
+    EXPECT_EQ(findings[2].note, "of 5 channels and 5 filters each");
+    EXPECT_EQ(findings[2].nice.attributes.integer("groups"), 1);
+    EXPECT_TRUE(lint(convolutions(32, 40, 1), {}).empty());
+}
+
+TEST(Lint, TheBatchOfANetworkForPicturesIsNoFinding) {
+    const auto network = [](Graph& graph) {
+        const Tensor images(graph, graph.add_input("images", {DType::f32, {3, 32, 32, 3}}));
+        const nn::ImageModel model = nn::image_model("ResNet20", {.classes = 128, .image = 32, .width = 32});
+        return mean(model.logits(images, {}), {0, 1});
+    };
+    EXPECT_TRUE(lint(build_evaluation(network, {.policy = find_policy("fp32")}).graph, {}).empty());
+}
+
+TEST(Lint, MeasuresConvolutions) {
+    const auto device = make_cpu_device({.threads = 1});
+    for (const DType dtype : {DType::f32, DType::bf16})
+        for (const LintFinding& finding : lint(convolutions(20, 44, 4, dtype), device->target())) {
+            const LintMeasurement measured = measure_lint(*device, finding, 3);
+            EXPECT_GT(measured.ugly_milliseconds, 0) << finding.rule->size;
+            EXPECT_GT(measured.nice_milliseconds, 0) << finding.rule->size;
+            EXPECT_GT(measured.gain, 0) << finding.rule->size;
+        }
 }
 
 TEST(Lint, HeadsThatNoOtherNumberSharesKeepTheirSize) {
