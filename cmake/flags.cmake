@@ -39,6 +39,19 @@ function(mantissa_set_instruction_sets)
   endforeach()
 endfunction()
 
+# Leaves out of a list of sources those of libraries that are not there, or the stand-ins for those that are.
+function(mantissa_choose_picture_sources sources)
+  foreach(kind IN ITEMS JPEG PNG)
+    string(TOLOWER ${kind} name)
+    if(MANTISSA_${kind})
+      list(FILTER ${sources} EXCLUDE REGEX "/formats/${name}_without_library\\.cpp$")
+    else()
+      list(FILTER ${sources} EXCLUDE REGEX "/formats/${name}\\.cpp$")
+    endif()
+  endforeach()
+  set(${sources} ${${sources}} PARENT_SCOPE)
+endfunction()
+
 # Compiles headers of other people and of the C++ library once for all sources of a target. None of ours: a change of
 # one would compile everything anew. Every source names what it uses all the same, which the preset no-llvm shows.
 function(mantissa_precompile target)
