@@ -10,10 +10,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     try {
         const mantissa::Picture picture =
             mantissa::decode_picture({reinterpret_cast<const std::byte*>(data), size}, "fuzz", enough);
-        mantissa::check(picture.height > 0 && picture.width > 0 &&
-                            picture.pixels.size() ==
-                                static_cast<std::size_t>(picture.height * picture.width * 3),
-                        "there are as many pixels as the sides say");
+        mantissa::check(
+            picture.height > 0 && picture.width > 0 &&
+                picture.pixels.size() == static_cast<std::size_t>(picture.height * picture.width * 3),
+            "there are as many pixels as the sides say");
     } catch (const mantissa::UserError&) {
         return 0;
     }
