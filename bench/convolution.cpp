@@ -143,10 +143,11 @@ class Bound {
         const std::vector<Type> types = graph.input_types(node);
         const Problem problem{*node.op, types, node.outputs, node.attributes};
         for (const Kernel& each : device.kernels(node.op->name)) {
-            if (!each.refusal(problem).empty()) continue;
+            const OrReason<PreparedKernel> prepared = each.prepare(problem);
+            if (!prepared) continue;
             kernel = each.name;
-            launch_ = each.prepare(problem);
-            workspace_ = Buffer(static_cast<std::size_t>(each.workspace(problem)) + 64);
+            launch_ = prepared->launch;
+            workspace_ = Buffer(static_cast<std::size_t>(prepared->workspace) + 64);
             break;
         }
         for (const Type& type : types) memory_.push_back(filled(type));

@@ -24,7 +24,7 @@ namespace mantissa::cli {
 
 namespace {
 
-struct Options {
+struct BenchCommand {
     RunOptions run;
     BenchSize size;
     std::string from, save;  ///< weights; empty: none
@@ -35,7 +35,7 @@ struct Options {
 };
 
 /// What the tutorial's options stand for. TF32 unless it is switched off, here or in the environment.
-std::vector<std::string> precisions_of(const Options& options, const Target& target) {
+std::vector<std::string> precisions_of(const BenchCommand& options, const Target& target) {
     const std::string& policy = options.run.policy;
     if (options.compare) {
         if (!policy.empty() || options.mixed_precision)
@@ -55,7 +55,7 @@ std::vector<std::string> precisions_of(const Options& options, const Target& tar
     return {options.disable_tf32 || !target.cannot_multiply_tf32.empty() ? "fp32" : "tf32"};
 }
 
-std::vector<TrainerOptions> trainers_of(const Options& options, const Target& target) {
+std::vector<TrainerOptions> trainers_of(const BenchCommand& options, const Target& target) {
     std::vector<TrainerOptions> trainers;
     for (const std::string& name : precisions_of(options, target)) {
         TrainerOptions& trainer = trainers.emplace_back();
@@ -68,7 +68,7 @@ std::vector<TrainerOptions> trainers_of(const Options& options, const Target& ta
     return trainers;
 }
 
-void require_counts(const Options& options) {
+void require_counts(const BenchCommand& options) {
     constexpr std::int64_t most = std::numeric_limits<std::int32_t>::max();
     const std::pair<const char*, std::int64_t> given[] = {
         {"--batch-size", options.size.batch},
@@ -82,7 +82,7 @@ void require_counts(const Options& options) {
 
 /// Fewer images than the tutorial's, where their number was not given, and fewer batches, where theirs were
 /// not: a CPU would run for hours.
-void choose_size(const Options& options, Device& device, BenchOptions& bench) {
+void choose_size(const BenchCommand& options, Device& device, BenchOptions& bench) {
     if (options.chooses_batch) {
         PlanningDevice planning(device);
         bench.size.batch = fitting_batch(planning, bench);
@@ -102,7 +102,7 @@ void choose_size(const Options& options, Device& device, BenchOptions& bench) {
     };
 }
 
-void run(const Options& options) {
+void run(const BenchCommand& options) {
     require_counts(options);
     BenchOptions bench;
     if (!nn::is_image_model(options.run.model))
@@ -138,7 +138,7 @@ void run(const Options& options) {
     write_output(options.html, bench_html(report, options.command));
 }
 
-void add_network_options(CLI::App& command, Options& options) {
+void add_network_options(CLI::App& command, BenchCommand& options) {
     command
         .add_option("--model", options.run.model,
                     fmt::format("One of {}", fmt::join(nn::image_model_names(), ", ")))
@@ -146,7 +146,7 @@ void add_network_options(CLI::App& command, Options& options) {
     add_picture_options(command, options.run.pictures);
 }
 
-void add_precision_options(CLI::App& command, Options& options) {
+void add_precision_options(CLI::App& command, BenchCommand& options) {
     command.add_flag("--mixed-prec", options.mixed_precision, "FP16 with a loss scale");
     command.add_flag("--disable-tf32", options.disable_tf32,
                      "Multiply in FP32, not in TF32, what is not FP16");
@@ -160,7 +160,7 @@ void add_precision_options(CLI::App& command, Options& options) {
 }  // namespace
 
 void add_bench_command(CLI::App& app, const std::string& typed) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<BenchCommand>();
     options->command = typed;
     options->run.model = "ResNet50";
     CLI::App* command = app.add_subcommand(

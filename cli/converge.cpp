@@ -21,7 +21,7 @@ namespace mantissa::cli {
 
 namespace {
 
-struct Options {
+struct ConvergeCommand {
     RunOptions run;
     std::vector<std::string> policies = {"fp32", "tf32", "bf16", "fp16"}, simulate;
     double tolerance = -1, loss_scale = 0;
@@ -33,7 +33,7 @@ struct Options {
     std::int64_t warmup = 0, validate_every = 0;
 };
 
-LearningRateSchedule schedule_of(const Options& options) {
+LearningRateSchedule schedule_of(const ConvergeCommand& options) {
     const double peak = options.run.learning_rate;
     return {.peak = peak,
             .least = options.min_learning_rate < 0 ? peak : options.min_learning_rate,
@@ -41,7 +41,7 @@ LearningRateSchedule schedule_of(const Options& options) {
             .steps = options.run.steps};
 }
 
-void validate(const Options& options) {
+void validate(const ConvergeCommand& options) {
     if (options.has_tolerance && !(options.tolerance >= 0))
         throw UserError(fmt::format("--tolerance must be 0 or more, got {}", options.tolerance));
     if (options.seeds < 1) throw UserError(fmt::format("--seeds must be 1 or more, got {}", options.seeds));
@@ -52,7 +52,7 @@ void validate(const Options& options) {
 /// Pictures of --images, or what the model else trains on here.
 class Data {
   public:
-    explicit Data(const Options& options) : every_(options.validate_every) {
+    explicit Data(const ConvergeCommand& options) : every_(options.validate_every) {
         if (every_ < 0)
             throw UserError(fmt::format("--validate-every must be 0 (never) or more steps, got {}", every_));
         const TrainerOptions trainer = trainer_options(options.run);
@@ -91,7 +91,7 @@ class Data {
 };
 
 /// Throws UserError, once all is printed and written, where one does not agree.
-void run(const Options& options) {
+void run(const ConvergeCommand& options) {
     validate(options);
     const Data data(options);
     ConvergeOptions converge{.policies = {},
@@ -129,7 +129,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_converge_command(CLI::App& numerics, const std::string& typed) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<ConvergeCommand>();
     options->command = typed;
     options->run.steps = 20;
     CLI::App* command = numerics.add_subcommand(

@@ -13,7 +13,6 @@
 #include "cli/run_options.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/system_memory.h"
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/kept_peaks.h"
@@ -24,7 +23,7 @@ namespace mantissa::cli {
 
 namespace {
 
-struct Options {
+struct ExplainCommand {
     RunOptions run;
     std::vector<std::string> difference;
     std::string html, trace, command;
@@ -62,10 +61,10 @@ Explanation explain_step(const TrainingPlan& plan) {
 }
 
 /// Where the step takes more memory than there is, what would take less.
-void print_what_would_fit(const Options& options, const Policy& policy, const MemoryAtPeak& memory,
+void print_what_would_fit(const ExplainCommand& options, const Policy& policy, const MemoryAtPeak& memory,
                           Device& device) {
     const std::int64_t available =
-        options.memory > 0 ? static_cast<std::int64_t>(options.memory * 1e9) : available_memory();
+        options.memory > 0 ? static_cast<std::int64_t>(options.memory * 1e9) : device.free_memory();
     if (memory.total() <= available) return;
     const TrainingPlan plan(device, training_model(options.run),
                             in_policy(options.run, policy, device.target()));
@@ -111,7 +110,7 @@ std::unique_ptr<const BatchSource> some_batches(const RunOptions& options) {
 /// caches, else in what there is.
 Peaks peaks_of(Device& device) {
     const std::int64_t bytes = std::min(copy_scratch_bytes(device.target()),
-                                        std::max(std::int64_t{64} << 20, available_memory() / 4));
+                                        std::max(std::int64_t{64} << 20, device.free_memory() / 4));
     const auto scratch = device.allocate(static_cast<std::size_t>(bytes), "bandwidth measurement");
     Peaks measured = device.measure_peaks(*scratch);
     KeptPeaks kept(device, peaks_file());
@@ -122,7 +121,7 @@ Peaks peaks_of(Device& device) {
 
 /// Runs a step again and again: two that allocate and warm up, then some, of whose times a launch's is the
 /// median; fewer where they are long.
-void run_roofline(const Options& options, Device& device) {
+void run_roofline(const ExplainCommand& options, Device& device) {
     constexpr int warm_up = 2, least = 3, most = 7;
     constexpr double enough_seconds = 10;
     const TrainerOptions settings =
@@ -153,7 +152,7 @@ void run_roofline(const Options& options, Device& device) {
 }
 
 /// A policy for inference is held against what the other does in inference.
-void print_difference(const Options& options, Device& device) {
+void print_difference(const ExplainCommand& options, Device& device) {
     if (options.roofline || !options.html.empty() || !options.trace.empty() || !options.run.json.empty())
         throw UserError(
             "--diff prints a difference and does nothing else: no --roofline, --json, --html or --trace");
@@ -169,7 +168,7 @@ void print_difference(const Options& options, Device& device) {
     fmt::print("{}", explain_difference(of(first), of(second)));
 }
 
-void run(const Options& options) {
+void run(const ExplainCommand& options) {
     if (!(options.memory >= 0))
         throw UserError(
             fmt::format("--memory must be 0 GB (what is available) or more, got {:g}", options.memory));
@@ -191,7 +190,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_explain_command(CLI::App& app, const std::string& typed) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<ExplainCommand>();
     options->command = typed;
     options->run.steps = 1;
     options->run.model = "gpt2-124m";

@@ -27,7 +27,7 @@ namespace mantissa::cli {
 
 namespace {
 
-struct Options {
+struct GenerateCommand {
     RunOptions run;  // device, threads, tokenizer, seed, json, quiet
     std::string checkpoint, prompt, validation;
     double temperature = 1;
@@ -36,16 +36,16 @@ struct Options {
     bool profile = false;
 };
 
-GenerateOptions generate_options(const Options& options, const Tokenizer& tokenizer) {
+GenerateOptions generate_options(const GenerateCommand& options, const Tokenizer& tokenizer) {
     return {.sampling = {.temperature = options.temperature,
                          .top_k = options.top_k.value_or(0),
                          .tokens = tokenizer.vocabulary(),
                          .seed = options.run.seed},
             .length = options.length,
-            .last_token = tokenizer.special("<|endoftext|>")};
+            .last_token = tokenizer.end_of_text()};
 }
 
-void validate(const Options& options) {
+void validate(const GenerateCommand& options) {
     if (options.checkpoint.empty())
         throw UserError("--checkpoint DIR is missing: which model, written by train or by another?");
     if (options.prompt.empty() && options.validation.empty())
@@ -60,7 +60,7 @@ void validate(const Options& options) {
 }
 
 /// What the options name, or what lies beside the weights, or bytes.
-Tokenizer open_tokenizer(const Options& options, const ModelFile& file) {
+Tokenizer open_tokenizer(const GenerateCommand& options, const ModelFile& file) {
     Tokenizer tokenizer = !options.run.tokenizer.empty()      ? load_tokenizer(options.run.tokenizer)
                           : holds_tokenizer(file.directory()) ? load_tokenizer(file.directory())
                                                               : byte_tokenizer();
@@ -81,9 +81,9 @@ double prompt_tokens_per_second(std::size_t tokens, const Generated& generated) 
     return static_cast<double>(tokens) / generated.prompt_seconds;
 }
 
-nlohmann::ordered_json report_of(const Options& options, const Policy& policy, const nn::LanguageModel& model,
-                                 std::size_t prompt_tokens, const Generated& generated,
-                                 const std::string& text) {
+nlohmann::ordered_json report_of(const GenerateCommand& options, const Policy& policy,
+                                 const nn::LanguageModel& model, std::size_t prompt_tokens,
+                                 const Generated& generated, const std::string& text) {
     return {{"command", "generate"},
             {"model", {{"name", model.name}, {"parameters", model.parameters}}},
             {"prompt", options.prompt},
@@ -111,7 +111,7 @@ struct Model {
     const nn::LanguageModel& config() const { return file.model(); }
 };
 
-void announce(const Options& options, const Model& model, const Policy& policy) {
+void announce(const GenerateCommand& options, const Model& model, const Policy& policy) {
     if (options.run.quiet) return;
     const Target& target = model.device.target();
     print_error(fmt::format("{}: {}, {} parameters; {}, {} tokens; policy {}; {}, {} threads\n",
@@ -135,8 +135,8 @@ std::string speed_text(const Policy& policy, const std::vector<TokenId>& prompt,
         prompt_tokens_per_second(prompt.size(), generated), generated.prompt_seconds * 1e3);
 }
 
-nlohmann::ordered_json run_prompt(const Options& options, const Model& model, const Policy& policy) {
-    const std::vector<TokenId> prompt = model.tokenizer.encode(options.prompt);
+nlohmann::ordered_json run_prompt(const GenerateCommand& options, const Model& model, const Policy& policy) {
+    const std::vector<TokenId> prompt = model.tokenizer.encode_whole(options.prompt);
     const auto generator = make_generator(model, policy, prompt);
     announce(options, model, policy);
     StreamDecoder decoder(model.tokenizer);
@@ -161,8 +161,8 @@ nlohmann::ordered_json run_prompt(const Options& options, const Model& model, co
 
 /// The perplexity of the validation text, and beside that of a quantised model that of BF16, with how fast
 /// each continues the prompt, if there is one.
-nlohmann::ordered_json run_validation(const Options& options, const Model& model, const Policy& policy,
-                                      const std::vector<TokenId>& text) {
+nlohmann::ordered_json run_validation(const GenerateCommand& options, const Model& model,
+                                      const Policy& policy, const std::vector<TokenId>& text) {
     std::vector<Policy> policies{policy};
     if (!policy.weights.empty()) policies.push_back(find_policy("bf16"));
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
@@ -177,7 +177,7 @@ nlohmann::ordered_json run_validation(const Options& options, const Model& model
                        {"tokens_per_second", found.tokens_per_second()}});
     }
     if (policies.size() > 1 && !options.prompt.empty()) {
-        const std::vector<TokenId> prompt = model.tokenizer.encode(options.prompt);
+        const std::vector<TokenId> prompt = model.tokenizer.encode_whole(options.prompt);
         const auto generator = make_generator(model, policies[1], prompt);
         const Generated generated =
             generate(*generator, prompt, generate_options(options, model.tokenizer), [](TokenId) {});
@@ -193,7 +193,7 @@ std::string prompt_from_standard_input() {
     return prompt;
 }
 
-void run(const Options& options) {
+void run(const GenerateCommand& options) {
     validate(options);
     const auto device = open_device(options.run);
     const ModelFile file(options.checkpoint);
@@ -204,7 +204,7 @@ void run(const Options& options) {
     file.load(parameters);
     const Model model{*device, file, tokenizer, parameters};
     std::vector<TokenId> text;
-    if (!options.validation.empty()) text = tokenizer.encode(TextFile(options.validation).text());
+    if (!options.validation.empty()) text = tokenizer.encode_whole(TextFile(options.validation).text());
     nlohmann::ordered_json report = {{"command", "generate"}, {"policy", policy.name}};
     if (options.prompt.empty())
         announce(options, model, policy);
@@ -218,7 +218,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_generate_command(CLI::App& app) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<GenerateCommand>();
     CLI::App* command = app.add_subcommand("generate", "Continue a prompt with a trained model");
     command
         ->add_option("--checkpoint", options->checkpoint,
@@ -233,7 +233,7 @@ void add_generate_command(CLI::App& app) {
         ->type_name("DIR");
     command
         ->add_option("--length", options->length,
-                     "Tokens to generate; <|endoftext|> ends the text earlier, "
+                     "Tokens to generate; <|endoftext|>, or </s>, ends the text earlier, "
                      "and so does a full context")
         ->capture_default_str();
     command

@@ -20,7 +20,7 @@ namespace mantissa::cli {
 
 namespace {
 
-struct Options {
+struct LadderCommand {
     RunOptions run;
     std::string rungs;  ///< empty: default_rungs()
     std::string html, command;
@@ -41,7 +41,7 @@ void choose_batch(Device& device, LadderOptions& ladder) {
     std::fflush(stdout);
 }
 
-void run(const Options& options) {
+void run(const LadderCommand& options) {
     LadderOptions ladder;
     ladder.model = model_to_train(options.run);
     ladder.trainer = trainer_options(options.run);
@@ -79,7 +79,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_ladder_command(CLI::App& app, const std::string& typed) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<LadderCommand>();
     options->command = typed;
     options->run.model = "gpt2-124m";
     options->run.steps = 5;

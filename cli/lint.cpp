@@ -14,7 +14,7 @@ namespace mantissa::cli {
 
 namespace {
 
-struct Options {
+struct LintCommand {
     RunOptions run;
     int repeats = 5;
     bool no_measure = false;
@@ -26,7 +26,7 @@ Graph forward_pass(const nn::Model& model, const TrainerOptions& settings) {
     return build_evaluation(trace, {.policy = settings.pipeline.policy, .match_attention = true}).graph;
 }
 
-void run(const Options& options) {
+void run(const LintCommand& options) {
     if (options.repeats < 1)
         throw UserError(fmt::format("--repeats must be 1 or more, got {}", options.repeats));
     TrainerOptions settings = trainer_options(options.run);
@@ -52,7 +52,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_lint_command(CLI::App& app) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<LintCommand>();
     options->run.model = "gpt2-124m";
     options->run.steps = 1;
     options->run.batch = 4;

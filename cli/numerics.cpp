@@ -16,12 +16,12 @@ namespace mantissa::cli {
 
 namespace {
 
-struct Options {
+struct NumericsCommand {
     RunOptions run;
     std::string html, command;
 };
 
-void run(const Options& given) {
+void run(const NumericsCommand& given) {
     const RunOptions& options = given.run;
     TrainerOptions settings = trainer_options(options);
     settings.pipeline.policy = find_policy("fp32");
@@ -49,7 +49,7 @@ void run(const Options& given) {
 }  // namespace
 
 void add_numerics_command(CLI::App& app, const std::string& typed) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<NumericsCommand>();
     options->command = typed;
     options->run.steps = 10;
     CLI::App* command = app.add_subcommand(

@@ -17,12 +17,12 @@ namespace mantissa::cli {
 
 namespace {
 
-struct Options {
+struct PeaksCommand {
     RunOptions machine;
     std::string of;  ///< empty: of this machine
 };
 
-void run(const Options& options) {
+void run(const PeaksCommand& options) {
     const FormatPeaks peaks = options.of.empty()
                                   ? open_device(options.machine)->measure_formats()
                                   : in_option("--of", [&] { return accelerator_peaks(options.of); });
@@ -33,7 +33,7 @@ void run(const Options& options) {
 }  // namespace
 
 void add_peaks_command(CLI::App& app) {
-    const auto options = std::make_shared<Options>();
+    const auto options = std::make_shared<PeaksCommand>();
     CLI::App* command =
         app.add_subcommand("peaks", "Print the rate of every number format, theoretical and measured");
     command->add_option("--of", options->of,

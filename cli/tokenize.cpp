@@ -36,7 +36,7 @@ namespace mantissa::cli {
 
 namespace {
 
-struct Options {
+struct TokenizeCommand {
     std::vector<std::string> train;
     std::string encode, count;
     std::vector<std::string> decode;
@@ -49,7 +49,8 @@ struct Options {
 /// One line on standard error that is written over, and only where somebody watches.
 class ProgressLine {
   public:
-    explicit ProgressLine(const Options& options) : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
+    explicit ProgressLine(const TokenizeCommand& options)
+        : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
     ~ProgressLine() {
         if (shown_ && last_ >= 0) print_error(fmt::format("\r\033[K"));
     }
@@ -70,23 +71,23 @@ class ProgressLine {
 };
 
 /// What the command says: a line for people, the same for machines where --json asks for it.
-void report(const Options& options, const std::string& line, const nlohmann::json& json) {
+void report(const TokenizeCommand& options, const std::string& line, const nlohmann::json& json) {
     if (!options.quiet && !line.empty()) fmt::print("{}\n", line);
     // A path may hold bytes that are no UTF-8, which JSON cannot.
     write_output(options.json, json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-int thread_count(const Options& options) {
+int thread_count(const TokenizeCommand& options) {
     return options.threads > 0 ? options.threads : default_thread_count();
 }
 
-Tokenizer required_tokenizer(const Options& options) {
+Tokenizer required_tokenizer(const TokenizeCommand& options) {
     if (options.tokenizer.empty())
         throw UserError("--tokenizer DIR is missing: which tokenizer should be used?");
     return load_tokenizer(options.tokenizer);
 }
 
-void train(const Options& options) {
+void train(const TokenizeCommand& options) {
     if (options.out.empty())
         throw UserError("--out DIR is missing: where should vocab.json and merges.txt go?");
     const Stopwatch watch;
@@ -118,7 +119,7 @@ void train(const Options& options) {
 }
 
 /// Encodes for --encode and --count: what becomes of the tokens is the sink's business.
-std::uint64_t encode_all(const Options& options, const Tokenizer& tokenizer, std::string_view text,
+std::uint64_t encode_all(const TokenizeCommand& options, const Tokenizer& tokenizer, std::string_view text,
                          FunctionRef<void(std::span<const TokenId>)> sink) {
     ThreadPool pool(thread_count(options));
     ProgressLine line(options);
@@ -138,7 +139,7 @@ struct Counted {
     std::vector<std::filesystem::path> shards;
 };
 
-void report_count(const Options& options, const Counted& counted) {
+void report_count(const TokenizeCommand& options, const Counted& counted) {
     const double ratio = static_cast<double>(counted.bytes) / static_cast<double>(counted.tokens);
     nlohmann::json json = {{"tokens", counted.tokens},
                            {"bytes", counted.bytes},
@@ -158,7 +159,7 @@ void report_count(const Options& options, const Counted& counted) {
            json);
 }
 
-void count(const Options& options) {
+void count(const TokenizeCommand& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
     const TextFile input(options.count);
     const Stopwatch watch;
@@ -167,7 +168,7 @@ void count(const Options& options) {
 }
 
 /// Writes the shards of --out and the record of what they were made of; the names of the shards.
-std::vector<std::filesystem::path> write_shards(const Options& options, const Tokenizer& tokenizer,
+std::vector<std::filesystem::path> write_shards(const TokenizeCommand& options, const Tokenizer& tokenizer,
                                                 std::string_view text, std::uint64_t& tokens) {
     const std::filesystem::path out = options.out;
     if (!out.has_filename() || out.filename() == "." || out.filename() == "..")
@@ -193,7 +194,7 @@ std::vector<std::filesystem::path> write_shards(const Options& options, const To
     return shards;
 }
 
-void encode(const Options& options) {
+void encode(const TokenizeCommand& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
     const TextFile input(options.encode);
     const Stopwatch watch;
@@ -264,7 +265,7 @@ void decode_file(const Tokenizer& tokenizer, const std::string& path) {
     }
 }
 
-void decode(const Options& options) {
+void decode(const TokenizeCommand& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
     if (const auto ids = parse_ids(fmt::format("{}", fmt::join(options.decode, " "))))
         return print_text(tokenizer.decode(*ids));
@@ -277,7 +278,7 @@ void decode(const Options& options) {
 }
 
 /// Throws UserError for an option that does nothing for what is to be done.
-void require_used(const CLI::App& command, const Options& options) {
+void require_used(const CLI::App& command, const TokenizeCommand& options) {
     const auto refuse = [&](bool unused, const char* option, const char* belongs_to) {
         if (unused && command.get_option(option)->count() > 0)
             throw UserError(fmt::format("{} is of {}; leave it out", option, belongs_to));
@@ -289,7 +290,7 @@ void require_used(const CLI::App& command, const Options& options) {
     refuse(decode, "--json", "--train, --encode and --count");
 }
 
-void require_outputs_apart(const Options& options) {
+void require_outputs_apart(const TokenizeCommand& options) {
     std::vector<NamedFile> inputs{{"--encode", options.encode}, {"--count", options.count}};
     for (const std::string& text : options.train) inputs.push_back({"--train", text});
     std::vector<NamedFile> outputs{{"--json", options.json}};
@@ -300,7 +301,7 @@ void require_outputs_apart(const Options& options) {
 }  // namespace
 
 void add_tokenize_command(CLI::App& app) {
-    auto options = std::make_shared<Options>();
+    auto options = std::make_shared<TokenizeCommand>();
     CLI::App* command = app.add_subcommand(
         "tokenize", "Train a byte-level BPE tokenizer, or encode, decode and count text with one");
     auto* action = command->add_option_group("action", "What to do, exactly one of");

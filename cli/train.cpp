@@ -55,7 +55,7 @@ class Run {
           device_(open_device(options.run)),
           policy_(policy_for(options.run, device_->target())),
           settings_(trainer_of(options, device_->target(), policy_)),
-          input_(open_train_input(options, settings_)),
+          input_(open_train_input(options, settings_, reads_ahead() ? 2 : 1)),
           model_(input_->model()),
           peaks_(*device_, peaks_file()) {
         if (options.sample_every > 0) plan_samples();
@@ -258,14 +258,34 @@ class Run {
         return record;
     }
 
+    /// Whether the next step's batch is read, and brought to the device, while a step works.
+    bool reads_ahead() const { return device_->target().overlaps_copies; }
+
+    /// What cannot be read is an error of the step that needs it.
+    void read_ahead(std::int64_t index) {
+        if (!reads_ahead() || index >= options_.run.steps) return;
+        try {
+            next_ = {index, input_->batch(index)};
+            trainer_->bring(next_->batch);
+        } catch (const std::exception&) {
+            next_.reset();  // it is read again then, and fails again
+        }
+    }
+
+    Batch batch_of(std::int64_t index) {
+        if (next_ && next_->step == index) return next_->batch;
+        return input_->batch(index);
+    }
+
     void train_step(std::int64_t index) {
-        const Batch batch = input_->batch(index);
+        const Batch batch = batch_of(index);
         if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow(batch);
         const double rate = schedule_.at(index);
         StepRecord record;
         record.step = index;
         record.learning_rate = rate;
-        record.result = views_.step(*trainer_, batch, rate, options_.profile ? &profile_ : nullptr);
+        record.result = views_.step(*trainer_, batch, rate, options_.profile ? &profile_ : nullptr,
+                                    [&] { read_ahead(index + 1); });
         bad_in_a_row_ = is_bad(record.result) ? bad_in_a_row_ + 1 : 0;
         record.loss_scale = trainer_->loss_scale();
         if (is_bad(record.result)) {
@@ -343,6 +363,11 @@ class Run {
     KeptPeaks peaks_;
     const double peak_at_start_ = peaks_.peaks().fastest();
     std::unique_ptr<Trainer> trainer_;
+    struct NextBatch {
+        std::int64_t step;
+        Batch batch;
+    };
+    std::optional<NextBatch> next_;  ///< that was read ahead
     Profile profile_;
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
@@ -358,9 +383,10 @@ class Run {
 
 }  // namespace
 
-std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings) {
-    return options.images.directory.empty() ? open_text_input(options, settings)
-                                            : open_picture_input(options, settings);
+std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings,
+                                             int kept) {
+    return options.images.directory.empty() ? open_text_input(options, settings, kept)
+                                            : open_picture_input(options, settings, kept);
 }
 
 void add_train_command(CLI::App& app, const std::string& typed) {

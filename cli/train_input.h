@@ -25,7 +25,8 @@ class TrainInput {
     /// Takes what validations need, so that it is not lacking later. Throws UserError if there is not so
     /// much.
     virtual void prepare(const Trainer&) {}
-    /// Of a step, good until the next call. Throws UserError where something cannot be read.
+    /// Of a step, good until as many more were asked for as are kept. Throws UserError where something cannot
+    /// be read.
     virtual Batch batch(std::int64_t step) = 0;
     /// On what was kept for it; prepare() was called.
     virtual Validation validate(Trainer& trainer) = 0;
@@ -37,10 +38,14 @@ class TrainInput {
     virtual std::string remark() const { return ""; }
 };
 
-/// The text, the tokens or the pictures of the options. Throws UserError as their readers do.
-std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings);
+/// The text, the tokens or the pictures of the options; so many batches are kept. Throws UserError as their
+/// readers do.
+std::unique_ptr<TrainInput> open_train_input(const TrainOptions& options, const TrainerOptions& settings,
+                                             int kept);
 
-std::unique_ptr<TrainInput> open_text_input(const TrainOptions& options, const TrainerOptions& settings);
-std::unique_ptr<TrainInput> open_picture_input(const TrainOptions& options, const TrainerOptions& settings);
+std::unique_ptr<TrainInput> open_text_input(const TrainOptions& options, const TrainerOptions& settings,
+                                            int kept);
+std::unique_ptr<TrainInput> open_picture_input(const TrainOptions& options, const TrainerOptions& settings,
+                                               int kept);
 
 }  // namespace mantissa::cli

@@ -95,10 +95,25 @@ Optimizer sgd_of(const TrainOptions& options) {
     return in_option("--weight-decay", [&] { return sgd(chosen); });
 }
 
-Optimizer optimizer_of(const TrainOptions& options) {
+Optimizer muon_of(const TrainOptions& options, const Policy& policy) {
+    refuse_ignored(options, {"--nesterov"}, "--optimizer sgd; Muon's momentum is Nesterov's always");
+    MuonOptions chosen;
+    if (options.momentum != 0) chosen.momentum = options.momentum;
+    in_option("--momentum", [&] { return muon(chosen); });
+    chosen.others.beta1 = options.betas.at(0);
+    chosen.others.beta2 = options.betas.at(1);
+    in_option("--betas", [&] { return muon(chosen); });
+    chosen.weight_decay = options.weight_decay.value_or(chosen.weight_decay);
+    chosen.others.weight_decay = chosen.weight_decay;
+    chosen.in_bf16 = policy.name == "bf16";
+    return in_option("--weight-decay", [&] { return muon(chosen); });
+}
+
+Optimizer optimizer_of(const TrainOptions& options, const Policy& policy) {
     if (options.optimizer == "adamw") return adamw_of(options);
     if (options.optimizer == "sgd") return sgd_of(options);
-    throw UserError(fmt::format("--optimizer is adamw or sgd, got '{}'", options.optimizer));
+    if (options.optimizer == "muon") return muon_of(options, policy);
+    throw UserError(fmt::format("--optimizer is adamw, sgd or muon, got '{}'", options.optimizer));
 }
 
 }  // namespace
@@ -109,7 +124,8 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
         throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
     trainer.accumulate = options.accumulate;
-    trainer.optimizer = in_option("--clip", [&] { return clipped(optimizer_of(options), options.clip); });
+    trainer.optimizer =
+        in_option("--clip", [&] { return clipped(optimizer_of(options, policy), options.clip); });
     if (!policy.weights.empty())
         throw UserError(
             fmt::format("--policy {} is for inference only, since whole numbers have no gradient; "
@@ -259,12 +275,18 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
                        "PyTorch (default: --learning-rate, so constant)");
     command.add_option("--warmup", options.warmup, "Steps over which the learning rate rises")
         ->capture_default_str();
-    command.add_option("--optimizer", options.optimizer, "adamw or sgd")->capture_default_str();
-    command.add_option("--betas", options.betas, "Of AdamW")->expected(2)->capture_default_str();
-    command.add_option("--momentum", options.momentum, "Of SGD")->capture_default_str();
+    command
+        .add_option("--optimizer", options.optimizer,
+                    "adamw, sgd, or muon for matrices of hidden layers beside adamw")
+        ->capture_default_str();
+    command.add_option("--betas", options.betas, "Of AdamW, and of what Muon leaves to it")
+        ->expected(2)
+        ->capture_default_str();
+    command.add_option("--momentum", options.momentum, "Of SGD, or of Muon (there 0.95 if 0)")
+        ->capture_default_str();
     command.add_flag("--nesterov", options.nesterov, "SGD looks ahead by its momentum");
     command.add_option("--weight-decay", options.weight_decay,
-                       "On matrices (default: 0.1 with AdamW, 0 with SGD)");
+                       "On matrices (default: 0.1 with AdamW and Muon, 0 with SGD)");
     command.add_option("--clip", options.clip, "Scale gradients down to this norm; 0: never")
         ->capture_default_str();
 }

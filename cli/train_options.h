@@ -14,6 +14,7 @@
 #include "cli/train_views.h"
 #include "mantissa/train/adamw.h"
 #include "mantissa/train/loss_scale.h"
+#include "mantissa/train/muon.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/sgd.h"
 #include "mantissa/train/trainer.h"

@@ -16,8 +16,9 @@ namespace {
 
 class PictureInput final : public TrainInput {
   public:
-    PictureInput(const TrainOptions& options, const TrainerOptions& settings)
+    PictureInput(const TrainOptions& options, const TrainerOptions& settings, int kept)
         : options_(options),
+          kept_(kept),
           data_(open_picture_data(options.images, options.run,
                                   {.batch = settings.batch,
                                    .accumulate = settings.accumulate,
@@ -29,7 +30,7 @@ class PictureInput final : public TrainInput {
     std::string description() const override { return data_->description; }
 
     std::int64_t bytes() const override {
-        std::int64_t bytes = PictureReader::bytes(*data_->training);
+        std::int64_t bytes = PictureReader::bytes(*data_->training, {.kept = kept_});
         if (options_.validate_every > 0) bytes += PictureReader::bytes(*data_->validation);
         return bytes;
     }
@@ -43,7 +44,8 @@ class PictureInput final : public TrainInput {
         if (!reader_ || wanted != next_step_)
             reader_.emplace(
                 *data_->training,
-                PictureReaderOptions{.threads = data_->read_threads, .first = wanted, .end = last_step()});
+                PictureReaderOptions{
+                    .threads = data_->read_threads, .kept = kept_, .first = wanted, .end = last_step()});
         next_step_ = wanted + 1;
         const Batch batch = reader_->next();
         tell_skipped(*data_->training, next_step_);
@@ -91,6 +93,7 @@ class PictureInput final : public TrainInput {
     }
 
     const TrainOptions& options_;
+    const int kept_;
     std::unique_ptr<const PictureData> data_;
     std::string description_ = data_->training->description();
     std::optional<PictureReader> reader_;
@@ -100,8 +103,9 @@ class PictureInput final : public TrainInput {
 
 }  // namespace
 
-std::unique_ptr<TrainInput> open_picture_input(const TrainOptions& options, const TrainerOptions& settings) {
-    return std::make_unique<PictureInput>(options, settings);
+std::unique_ptr<TrainInput> open_picture_input(const TrainOptions& options, const TrainerOptions& settings,
+                                               int kept) {
+    return std::make_unique<PictureInput>(options, settings, kept);
 }
 
 }  // namespace mantissa::cli

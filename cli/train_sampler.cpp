@@ -6,7 +6,7 @@ TrainSampler::TrainSampler(Device& device, const nn::LanguageModel& model, const
                            const SamplerOptions& options)
     : tokenizer_(tokenizer),
       options_(options),
-      prompt_(tokenizer.encode(options.prompt)),
+      prompt_(tokenizer.encode_whole(options.prompt)),
       generator_(device, model, static_cast<std::int64_t>(prompt_.size())) {}
 
 std::string TrainSampler::sample() {
@@ -14,7 +14,7 @@ std::string TrainSampler::sample() {
     std::string text = options_.prompt;
     const GenerateOptions options{.sampling = {.tokens = tokenizer_.vocabulary(), .seed = options_.seed},
                                   .length = options_.length,
-                                  .last_token = tokenizer_.special("<|endoftext|>")};
+                                  .last_token = tokenizer_.end_of_text()};
     generate(generator_, prompt_, options, [&](TokenId token) { text += decoder.push(token); });
     return text + decoder.finish();
 }

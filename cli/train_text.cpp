@@ -1,6 +1,8 @@
 // Text and tokens as what `train` trains on.
 #include <fmt/format.h>
 
+#include <vector>
+
 #include <algorithm>
 
 #include "cli/train_input.h"
@@ -15,7 +17,7 @@ namespace {
 
 class TextInput final : public TrainInput {
   public:
-    TextInput(const TrainOptions& options, const TrainerOptions& settings)
+    TextInput(const TrainOptions& options, const TrainerOptions& settings, int kept)
         : options_(options),
           corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
           tokenizer_was_given_(corpus_.tokenizer != nullptr),
@@ -27,7 +29,7 @@ class TextInput final : public TrainInput {
                     .accumulate = settings.accumulate,
                     .order = order_of(options),
                     .seed = settings.seed}),
-          buffer_(model_, settings.batch, settings.accumulate),
+          buffers_(static_cast<std::size_t>(kept), {model_, settings.batch, settings.accumulate}),
           validation_buffer_(model_, settings.batch) {
         if (options.validate_every > 0) validation_.emplace(validation_batches(settings.batch));
     }
@@ -35,7 +37,8 @@ class TextInput final : public TrainInput {
     const nn::Model& model() const override { return model_; }
     std::string description() const override { return corpus_.description; }
     Batch batch(std::int64_t step) override {
-        return buffer_.fill(batches_, static_cast<std::uint64_t>(step));
+        taken_ = (taken_ + 1) % buffers_.size();
+        return buffers_[taken_].fill(batches_, static_cast<std::uint64_t>(step));
     }
 
     /// Over all whole batches of the validation text, or as many as were asked for.
@@ -81,13 +84,16 @@ class TextInput final : public TrainInput {
     /// Read once: a save needs it though the files may be gone by then.
     const std::string batches_text_ = batches_.description();
     std::optional<TextWindows> validation_;
-    BatchBuffer buffer_, validation_buffer_;
+    std::vector<BatchBuffer> buffers_;  // of the batches that are kept
+    std::size_t taken_ = 0;             // the last of them
+    BatchBuffer validation_buffer_;
 };
 
 }  // namespace
 
-std::unique_ptr<TrainInput> open_text_input(const TrainOptions& options, const TrainerOptions& settings) {
-    return std::make_unique<TextInput>(options, settings);
+std::unique_ptr<TrainInput> open_text_input(const TrainOptions& options, const TrainerOptions& settings,
+                                            int kept) {
+    return std::make_unique<TextInput>(options, settings, kept);
 }
 
 }  // namespace mantissa::cli

@@ -114,13 +114,17 @@ void TrainViews::begin(const Trainer& trainer, const std::string& data, std::int
     since_begin_.restart();
 }
 
-StepResult TrainViews::step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile) {
+StepResult TrainViews::step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile,
+                            FunctionRef<void()> meanwhile) {
     step_ = trainer.steps_done();
     if (events_ && options_.histogram_every > 0 && step_ % options_.histogram_every == 0)
         histograms_due_ = true;  // of this step, or of the next where this one is traced
     if (step_ == traced_step_) return traced_step(trainer, batch, learning_rate, profile);
     if (histograms_due_) return shown_step(trainer, batch, learning_rate, profile);
-    return trainer.step(batch, learning_rate, profile);
+    if (profile) return trainer.step(batch, learning_rate, profile);
+    trainer.start(batch, learning_rate);
+    meanwhile();
+    return trainer.finish();
 }
 
 StepResult TrainViews::traced_step(Trainer& trainer, const Batch& batch, double learning_rate,

@@ -8,6 +8,7 @@
 
 #include "cli/train_log.h"
 #include "mantissa/base/clock.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/formats/tensorboard.h"
 #include "mantissa/report/training_page.h"
 
@@ -35,8 +36,9 @@ class TrainViews {
     /// where a file cannot be written.
     void begin(const Trainer& trainer, const std::string& data, std::int64_t steps);
 
-    /// Trainer::step, looked into where that is due.
-    StepResult step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile);
+    /// Trainer::step, looked into where that is due; where not, `meanwhile` is called while the device works.
+    StepResult step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile,
+                    FunctionRef<void()> meanwhile);
 
     // In this order, for each step. Where a file cannot be written any more, end_step throws UserError.
     void made(const StepRecord& record);

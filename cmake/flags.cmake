@@ -4,7 +4,9 @@
 
 add_library(mantissa_flags INTERFACE)
 target_compile_options(mantissa_flags INTERFACE
-  -Wall -Wextra -Wconversion -Wshadow -Wno-sign-conversion
+  -Wall -Wextra -Wconversion -Wno-sign-conversion
+  # Compiled together, a name in one source hides a local one of another; the preset no-llvm looks for what is meant.
+  $<$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>:-Wshadow>
   # GCC 12 warns without cause in std::string's operator+ (GCC bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
   # Contraction into FMA is written out where it is wanted, so that every instruction set rounds alike.
@@ -50,6 +52,38 @@ function(mantissa_choose_picture_sources sources)
     endif()
   endforeach()
   set(${sources} ${${sources}} PARENT_SCOPE)
+endfunction()
+
+# Compiles the sources of a folder as one, or in equal parts of at most 16: what they include and instantiate alike is
+# compiled once. So names that are local to a file must differ within a folder.
+function(mantissa_compile_together target)
+  if(NOT MANTISSA_COMPILE_TOGETHER)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # GCC takes what a source says of its own types for what a header says of everybody's.
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  get_target_property(sources ${target} SOURCES)
+  set(folders "")
+  foreach(source IN LISTS sources)
+    get_filename_component(folder ${source} DIRECTORY)
+    file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${folder})
+    string(REPLACE "/" "_" folder ${folder})
+    list(APPEND folders ${folder})
+    list(APPEND sources_of_${folder} ${source})
+  endforeach()
+  list(REMOVE_DUPLICATES folders)
+  foreach(folder IN LISTS folders)
+    list(LENGTH sources_of_${folder} count)
+    math(EXPR parts "(${count} + 15) / 16")
+    math(EXPR size "(${count} + ${parts} - 1) / ${parts}")
+    set(index 0)
+    foreach(source IN LISTS sources_of_${folder})
+      math(EXPR part "${index} / ${size}")
+      math(EXPR index "${index} + 1")
+      set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${part})
+    endforeach()
+  endforeach()
 endfunction()
 
 # Compiles headers of other people and of the C++ library once for all sources of a target. None of ours: a change of

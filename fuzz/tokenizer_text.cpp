@@ -1,5 +1,5 @@
-// Any bytes as text: split, cut, encoded and decoded they come back, whole and in parts, and what a stream
-// decoder gives is valid UTF-8.
+// Any bytes as text: split by each rule, cut, encoded and decoded they come back, whole and in parts, and
+// what a stream decoder gives is valid UTF-8.
 #include <cstdint>
 #include <string>
 
@@ -9,9 +9,10 @@
 
 namespace {
 
-mantissa::Tokenizer make_tokenizer() {
+mantissa::Tokenizer make_tokenizer(mantissa::Split split) {
     mantissa::TokenizerParts parts;
     parts.source = "fuzz";
+    parts.split = split;
     for (int byte = 0; byte < 256; ++byte) parts.tokens.emplace_back(1, static_cast<char>(byte));
     constexpr std::pair<int, int> merges[] = {{'a', 'a'}, {'a', 'b'}, {' ', 'a'}, {0xE4, 0xB8}, {256, 256}};
     for (const auto& [left, right] : merges) {
@@ -25,16 +26,12 @@ void require(bool holds) {
     if (!holds) __builtin_trap();
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-    static const mantissa::Tokenizer tokenizer = make_tokenizer();
-    const std::string_view text(reinterpret_cast<const char*>(data), size);
+void try_text(const mantissa::Tokenizer& tokenizer, std::string_view text) {
     const auto ids = tokenizer.encode(text);
     require(tokenizer.decode(ids) == text);
 
     std::vector<mantissa::TokenId> in_parts;
-    for (const std::string_view part : mantissa::cut_text(text, 8))
+    for (const std::string_view part : mantissa::cut_text(text, 8, tokenizer.parts().split))
         for (const auto id : tokenizer.encode(part)) in_parts.push_back(id);
     require(in_parts == ids);
 
@@ -47,5 +44,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         require(step.code_point != mantissa::Utf8Step::invalid);
         at += step.length;
     }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    using enum mantissa::Split;
+    static const mantissa::Tokenizer tokenizers[] = {make_tokenizer(gpt2), make_tokenizer(llama3),
+                                                     make_tokenizer(before_each_space),
+                                                     make_tokenizer(nowhere)};
+    for (const auto& tokenizer : tokenizers) try_text(tokenizer, {reinterpret_cast<const char*>(data), size});
     return 0;
 }

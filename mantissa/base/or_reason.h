@@ -36,6 +36,7 @@ class OrReason {
         check_value();
         return std::get<Value>(answer_);
     }
+    Value* operator->() { return &**this; }
     const Value* operator->() const { return &**this; }
 
   private:

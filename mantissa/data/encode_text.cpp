@@ -17,7 +17,7 @@ constexpr std::size_t parts_per_thread = 4;
 }  // namespace
 
 void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink) {
-    const auto parts = cut_text(text, part_bytes);
+    const auto parts = cut_text(text, part_bytes, tokenizer.parts().split);
     std::vector<Encoder> encoders;
     for (int i = 0; i < pool.threads(); ++i) encoders.emplace_back(tokenizer);
     const std::size_t batch = parts_per_thread * static_cast<std::size_t>(pool.threads());

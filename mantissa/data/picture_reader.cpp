@@ -23,10 +23,10 @@ struct Slot {
 }  // namespace
 
 /// Rows are handed out in the order of the steps, so a ring of slots holds all that is being made. Beside
-/// those ahead, one is the caller's.
+/// those ahead, the last that were taken are the caller's.
 struct PictureReader::State {
     const PictureBatches& batches;
-    const std::uint64_t rows, end_row;
+    const std::uint64_t rows, end_row, kept;
 
     std::mutex mutex = {};
     std::condition_variable_any room = {};
@@ -42,10 +42,12 @@ struct PictureReader::State {
           end_row(options.end > std::numeric_limits<std::uint64_t>::max() / rows
                       ? std::numeric_limits<std::uint64_t>::max()
                       : options.end * rows),
+          kept(static_cast<std::uint64_t>(options.kept)),
           taken(options.first),
           next_row(options.first * rows) {
-        check(options.threads > 0 && options.ahead > 0, "somebody reads, and has room for it");
-        slots.resize(static_cast<std::size_t>(options.ahead) + 1);
+        check(options.threads > 0 && options.ahead > 0 && options.kept > 0,
+              "somebody reads, and has room for it");
+        slots.resize(static_cast<std::size_t>(options.ahead + options.kept));
         for (Slot& slot : slots) {
             slot.pixels.resize(static_cast<std::size_t>(rows) *
                                static_cast<std::size_t>(source.values_per_row()));
@@ -57,8 +59,8 @@ struct PictureReader::State {
 
     Slot& slot_of(std::uint64_t step) { return slots[static_cast<std::size_t>(step % slots.size())]; }
 
-    /// The slot of the step before `taken` is the caller's until the next call.
-    bool has_room() const { return next_row < end_row && next_row / rows + 1 < taken + slots.size(); }
+    /// The slots of the steps right before `taken` are the caller's.
+    bool has_room() const { return next_row < end_row && next_row / rows + kept < taken + slots.size(); }
 
     void work(const std::stop_token& stop) {
         std::unique_lock lock(mutex);
@@ -95,8 +97,8 @@ struct PictureReader::State {
         Slot& slot = slot_of(taken);
         ready.wait(lock, [&] { return slot.made == rows; });
         if (slot.error) std::rethrow_exception(slot.error);
-        // What the caller had until now is free for the last step ahead.
-        Slot& returned = slot_of(taken + slots.size() - 1);
+        // The first that the caller had until now is free for the last step ahead.
+        Slot& returned = slot_of(taken + slots.size() - kept);
         returned.made = 0;
         ++taken;
         lock.unlock();
@@ -112,9 +114,9 @@ PictureReader::~PictureReader() = default;
 
 Batch PictureReader::next() { return state_->next(); }
 
-std::int64_t PictureReader::bytes(const PictureBatches& batches, int ahead) {
+std::int64_t PictureReader::bytes(const PictureBatches& batches, const PictureReaderOptions& options) {
     const auto pixels = static_cast<std::int64_t>(sizeof(float)) * batches.values_per_row();
-    return (ahead + 1) * static_cast<std::int64_t>(batches.rows_per_step()) *
+    return (options.ahead + options.kept) * static_cast<std::int64_t>(batches.rows_per_step()) *
            (pixels + static_cast<std::int64_t>(sizeof(std::int32_t)));
 }
 

@@ -11,7 +11,8 @@ namespace mantissa::inline v0 {
 
 struct PictureReaderOptions {
     int threads = 1;
-    int ahead = 2;  ///< steps whose pictures may lie ready, beside those of the step that was taken last
+    int ahead = 2;  ///< steps whose pictures may lie ready, beside those that were taken
+    int kept = 1;   ///< steps that were taken last and whose pictures are still good
     /// The steps that will be taken.
     std::uint64_t first = 0, end = std::numeric_limits<std::uint64_t>::max();
 };
@@ -23,13 +24,13 @@ class PictureReader {
     /// Stops, once each thread is done with the picture that it is at.
     ~PictureReader();
 
-    /// The inputs of the next step, [N, B, H, W, 3] and [N, B], as soon as they are there; good until the
-    /// next call. Throws what a thread threw at a picture of this step, the first of the step, and again at
-    /// each call.
+    /// The inputs of the next step, [N, B, H, W, 3] and [N, B], as soon as they are there; good until `kept`
+    /// more were taken. Throws what a thread threw at a picture of this step, the first of the step, and
+    /// again at each call.
     Batch next();
 
     /// Bytes that a reader of these batches holds.
-    static std::int64_t bytes(const PictureBatches& batches, int ahead = PictureReaderOptions{}.ahead);
+    static std::int64_t bytes(const PictureBatches& batches, const PictureReaderOptions& options = {});
 
   private:
     struct State;

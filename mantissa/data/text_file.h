@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/base/file.h"
+#include "mantissa/data/tokenizer_split.h"
 
 namespace mantissa::inline v0 {
 
@@ -40,6 +41,7 @@ class TextFile {
 
 /// The text in parts of about `part_bytes`, cut where the tokenizer's split rule allows it (safe_cut), so
 /// that the tokens of the parts one after the other are those of the whole. Follows from the text alone.
-std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes);
+std::vector<std::string_view> cut_text(std::string_view text, std::size_t part_bytes,
+                                       Split split = Split::gpt2);
 
 }  // namespace mantissa

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "mantissa/base/error.h"
@@ -30,13 +31,13 @@ namespace {
     throw UserError(fmt::format("{}: the tokenizer disagrees with itself: {}", parts.source, how));
 }
 
-/// Indexes the ordinary tokens by their bytes; true in `special` marks the others.
+/// Indexes the ordinary tokens by their bytes; true in `others` marks the rest.
 std::unordered_map<std::string_view, TokenId> index_tokens(const TokenizerParts& parts,
-                                                           const std::vector<bool>& special) {
+                                                           const std::vector<bool>& others) {
     std::unordered_map<std::string_view, TokenId> index;
     index.reserve(parts.tokens.size());
     for (std::size_t id = 0; id < parts.tokens.size(); ++id) {
-        if (special[id]) continue;
+        if (others[id]) continue;
         if (parts.tokens[id].empty()) disagree(parts, fmt::format("token {} is empty", id));
         const auto [known, fresh] = index.emplace(parts.tokens[id], static_cast<TokenId>(id));
         if (!fresh) disagree(parts, fmt::format("tokens {} and {} are the same bytes", known->second, id));
@@ -94,6 +95,35 @@ void add_all_splits(const std::unordered_map<std::string_view, TokenId>& by_byte
     for (const auto& entry : entries) pairs.insert(entry);
 }
 
+/// The tokens of single bytes: those of the fallback, or those that are a byte.
+std::array<TokenId, 256> find_byte_tokens(const TokenizerParts& parts,
+                                          const std::unordered_map<std::string_view, TokenId>& by_bytes) {
+    std::array<TokenId, 256> tokens{};
+    if (!parts.byte_fallback.empty()) {
+        check(parts.byte_fallback.size() == tokens.size(), "there are 256 bytes to fall back to");
+        std::ranges::copy(parts.byte_fallback, tokens.begin());
+        return tokens;
+    }
+    for (unsigned byte = 0; byte < 256; ++byte) {
+        const char c = static_cast<char>(byte);
+        const auto token = by_bytes.find(std::string_view(&c, 1));
+        if (token == by_bytes.end())
+            disagree(parts,
+                     fmt::format("no token stands for the byte 0x{:02X}; a byte-level tokenizer has all 256",
+                                 byte));
+        tokens[byte] = token->second;
+    }
+    return tokens;
+}
+
+/// Whether an ordinary token holds a space behind something else: then it could span a cut before spaces.
+bool any_spans_a_space(const std::unordered_map<std::string_view, TokenId>& by_bytes) {
+    return std::ranges::any_of(by_bytes, [](const auto& token) {
+        const std::size_t first = token.first.find_first_not_of(' ');
+        return first != token.first.npos && token.first.find(' ', first) != token.first.npos;
+    });
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(TokenizerParts parts) {
@@ -101,16 +131,16 @@ Tokenizer::Tokenizer(TokenizerParts parts) {
     tables->parts = std::move(parts);
     const TokenizerParts& kept = tables->parts;
     check(kept.tokens.size() < std::numeric_limits<TokenId>::max(), "token ids fit in 31 bits");
-    tables->by_bytes = index_tokens(kept, mark_specials(kept));
-    for (unsigned byte = 0; byte < 256; ++byte) {
-        const char c = static_cast<char>(byte);
-        const auto token = tables->by_bytes.find(std::string_view(&c, 1));
-        if (token == tables->by_bytes.end())
-            disagree(kept,
-                     fmt::format("no token stands for the byte 0x{:02X}; a byte-level tokenizer has all 256",
-                                 byte));
-        tables->byte_tokens[byte] = token->second;
-    }
+    std::vector<bool> others = mark_specials(kept);
+    for (const TokenId id : kept.first_tokens)
+        if (!within(id, kept.tokens.size()))
+            disagree(kept, fmt::format("texts begin with token {}, outside the vocabulary of {}", id,
+                                       kept.tokens.size()));
+    for (const TokenId id : kept.byte_fallback) others[static_cast<std::size_t>(id)] = true;
+    tables->by_bytes = index_tokens(kept, others);
+    tables->byte_tokens = find_byte_tokens(kept, tables->by_bytes);
+    if (kept.split == Split::nowhere && !any_spans_a_space(tables->by_bytes))
+        tables->parts.split = Split::before_spaces;
     if (kept.rank_is_id)
         add_all_splits(tables->by_bytes, tables->pairs);
     else
@@ -138,6 +168,18 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
     return ids;
 }
 
+std::vector<TokenId> Tokenizer::encode_whole(std::string_view text) const {
+    std::vector<TokenId> ids = parts().first_tokens;
+    Encoder(*this).encode(text, ids);
+    return ids;
+}
+
+std::optional<TokenId> Tokenizer::end_of_text() const {
+    for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>"})
+        if (const auto token = special(name)) return token;
+    return std::nullopt;
+}
+
 std::string_view Tokenizer::token_bytes(TokenId id) const {
     if (id < 0 || id >= vocabulary())
         throw UserError(
@@ -150,6 +192,7 @@ std::string_view Tokenizer::token_bytes(TokenId id) const {
 std::string Tokenizer::decode(std::span<const TokenId> ids) const {
     std::string text;
     for (const TokenId id : ids) text += token_bytes(id);
+    if (parts().strip_first_space && text.starts_with(' ')) text.erase(0, 1);
     return text;
 }
 

@@ -1,7 +1,9 @@
-// Byte-level BPE as GPT-2's: a vocabulary of byte strings, and merges that are applied in order of rank
-// within the pieces of tokenizer_split.h. Text to token ids and back; reading, writing and training are
-// elsewhere (tokenizer_files.h, tokenizer_train.h). Source: openai/gpt-2, src/encoder.py; Sennrich et al.
-// 2016.
+// BPE: a vocabulary of byte strings, and merges that are applied in order of rank within the pieces of
+// tokenizer_split.h. Byte-level as GPT-2's and LLaMA 3's, where merges begin with single bytes; or as
+// SentencePiece's, of LLaMA 1 and 2, where they begin with characters, and what the vocabulary lacks falls
+// back to a token for each of its bytes. Text to token ids and back; reading, writing and training are
+// elsewhere (tokenizer_files.h, tokenizer_train.h). Sources: openai/gpt-2, src/encoder.py; Sennrich et al.
+// 2016; Kudo, Richardson 2018.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +13,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "mantissa/data/tokenizer_split.h"
 
 namespace mantissa::inline v0 {
 
@@ -28,6 +32,14 @@ struct SpecialToken {
     TokenId id;
 };
 
+/// Whether a text gets a space before it.
+enum class PrefixSpace : std::uint8_t {
+    never,
+    unless_there,           ///< where it does not begin with one; behind a special token, too
+    unless_there_at_start,  ///< the same, but behind no special token
+    always                  ///< one more; behind a special token, too
+};
+
 /// What a tokenizer is made from.
 struct TokenizerParts {
     std::string source;               ///< file or directory, for messages
@@ -38,8 +50,15 @@ struct TokenizerParts {
     bool rank_is_id = false;
     /// A piece that is a token as a whole is taken as it is, even if the merges would not build it.
     bool whole_pieces = false;
-    /// Text that does not begin with a space gets one.
-    bool add_prefix_space = false;
+    Split split = Split::gpt2;
+    PrefixSpace prefix_space = PrefixSpace::never;
+    /// The tokens of the 256 bytes, which stand for what the others lack: merges begin with characters, and
+    /// U+2581 is a space. Empty: merges begin with bytes.
+    std::vector<TokenId> byte_fallback = {};
+    /// Decoded text loses a space at its start.
+    bool strip_first_space = false;
+    /// Tokens with which every text begins, such as <s>: whoever encodes a whole text puts them before it.
+    std::vector<TokenId> first_tokens = {};
 };
 
 /// Whether "<|endoftext|>" in a text is that token or thirteen characters.
@@ -55,7 +74,7 @@ class Tokenizer {
   public:
     /// Throws UserError, naming `parts.source`, if the parts disagree: a byte without a token, a token twice,
     /// a merge of tokens that do not make up its result, a pair with two ranks, a special token that is
-    /// empty.
+    /// empty. A text that need not be cut is cut all the same where no token could span the cut.
     explicit Tokenizer(TokenizerParts parts);
     ~Tokenizer();
     Tokenizer(Tokenizer&&) noexcept;
@@ -66,12 +85,16 @@ class Tokenizer {
     TokenId vocabulary() const;
     /// The id of the special token of this text.
     std::optional<TokenId> special(std::string_view text) const;
+    /// The special token that ends a text, by the names that it has: <|endoftext|>, </s>, <|end_of_text|>.
+    std::optional<TokenId> end_of_text() const;
 
     /// The tokens of `text`, which may hold any bytes. For many texts an Encoder is faster.
     std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+    /// The same behind the tokens with which every text begins.
+    std::vector<TokenId> encode_whole(std::string_view text) const;
 
-    /// The bytes of the tokens, which need not be valid UTF-8. Throws UserError if an id is not below
-    /// vocabulary().
+    /// The bytes of the tokens of a whole text, which need not be valid UTF-8. Throws UserError if an id is
+    /// not below vocabulary().
     std::string decode(std::span<const TokenId> ids) const;
     std::string_view token_bytes(TokenId id) const;
 

@@ -8,16 +8,16 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_split.h"
 #include "mantissa/data/tokenizer_tables.h"
+#include "mantissa/data/unicode.h"
 
 namespace mantissa::inline v0 {
 
-void merge_short_piece(std::string_view piece, const PairTable& pairs, const std::array<TokenId, 256>& bytes,
-                       std::vector<TokenId>& ids) {
+void merge_short_piece(std::span<const TokenId> piece, const PairTable& pairs, std::vector<TokenId>& ids) {
     // Tokens that are left, and for each the merge with its right neighbour.
     std::array<TokenId, longest_short_piece> token;
     std::array<const PairTable::Entry*, longest_short_piece> joined;
     std::size_t count = piece.size();
-    for (std::size_t i = 0; i < count; ++i) token[i] = bytes[static_cast<unsigned char>(piece[i])];
+    std::ranges::copy(piece, token.begin());
     for (std::size_t i = 0; i + 1 < count; ++i) joined[i] = &pairs.find(token[i], token[i + 1]);
     while (count > 1) {
         std::size_t best = 0;
@@ -37,14 +37,13 @@ void merge_short_piece(std::string_view piece, const PairTable& pairs, const std
 
 namespace {
 
-/// The tokens of a long piece as a doubly linked list over their first bytes' places.
+/// The tokens of a long piece as a doubly linked list over their first places.
 class LinkedPiece {
   public:
-    LinkedPiece(std::string_view piece, const PairTable& pairs, const std::array<TokenId, 256>& bytes)
+    LinkedPiece(std::span<const TokenId> piece, const PairTable& pairs)
         : pairs_(pairs), links_(piece.size()) {
         check(piece.size() < none, "a piece is shorter than 4 GiB");
-        for (std::uint32_t i = 0; i < links_.size(); ++i)
-            links_[i] = {bytes[static_cast<unsigned char>(piece[i])], i - 1, i + 1};
+        for (std::uint32_t i = 0; i < links_.size(); ++i) links_[i] = {piece[i], i - 1, i + 1};
         links_.back().next = none;  // and links_[0].previous is 0 - 1 = none
         std::vector<std::uint64_t> first;
         first.reserve(piece.size());
@@ -112,9 +111,8 @@ class LinkedPiece {
 
 }  // namespace
 
-void merge_long_piece(std::string_view piece, const PairTable& pairs, const std::array<TokenId, 256>& bytes,
-                      std::vector<TokenId>& ids) {
-    LinkedPiece linked(piece, pairs, bytes);
+void merge_long_piece(std::span<const TokenId> piece, const PairTable& pairs, std::vector<TokenId>& ids) {
+    LinkedPiece linked(piece, pairs);
     linked.merge_all();
     linked.append_to(ids);
 }
@@ -149,16 +147,37 @@ struct Encoder::State {
 
     const Tokenizer::Tables* tables;
     std::vector<CachedPiece> cache = std::vector<CachedPiece>(std::size_t{1} << slot_bits);
+    std::vector<TokenId> unmerged = {};  // of the piece at hand
 
-    void merge(std::string_view piece, std::vector<TokenId>& ids) const {
+    /// One token for each byte; or for each character, or for each byte of one that the vocabulary lacks.
+    void begin_piece(std::string_view piece) {
+        unmerged.clear();
+        const auto add_bytes = [&](std::string_view bytes) {
+            for (const char byte : bytes)
+                unmerged.push_back(tables->byte_tokens[static_cast<unsigned char>(byte)]);
+        };
+        if (tables->parts.byte_fallback.empty()) return add_bytes(piece);
+        for (std::size_t at = 0; at < piece.size();) {
+            const std::string_view character = piece.substr(at, decode_utf8(piece, at).length);
+            const auto token = tables->by_bytes.find(character);
+            if (token != tables->by_bytes.end())
+                unmerged.push_back(token->second);
+            else
+                add_bytes(character);
+            at += character.size();
+        }
+    }
+
+    void merge(std::string_view piece, std::vector<TokenId>& ids) {
         if (tables->parts.whole_pieces) {
             if (const auto token = tables->by_bytes.find(piece); token != tables->by_bytes.end()) {
                 ids.push_back(token->second);
                 return;
             }
         }
-        const auto merge = piece.size() <= longest_short_piece ? merge_short_piece : merge_long_piece;
-        merge(piece, tables->pairs, tables->byte_tokens, ids);
+        begin_piece(piece);
+        const auto merge = unmerged.size() <= longest_short_piece ? merge_short_piece : merge_long_piece;
+        merge(unmerged, tables->pairs, ids);
     }
 
     void encode_piece(std::string_view piece, std::vector<TokenId>& ids) {
@@ -180,18 +199,49 @@ struct Encoder::State {
         std::copy(ids.begin() + before, ids.end(), slot.ids.begin());
     }
 
+    /// Where a text without special tokens stands.
+    enum class Place : std::uint8_t { at_start, behind_special, continues };
+
+    bool gets_space(std::string_view text, Place place) const {
+        if (place == Place::continues) return false;
+        switch (tables->parts.prefix_space) {
+            case PrefixSpace::never:
+                return false;
+            case PrefixSpace::unless_there:
+                return text[0] != ' ';
+            case PrefixSpace::unless_there_at_start:
+                return text[0] != ' ' && place == Place::at_start;
+            case PrefixSpace::always:
+                return true;
+        }
+        return false;
+    }
+
     /// Text without special tokens.
-    void encode_plain(std::string_view text, bool continues, std::vector<TokenId>& ids) {
+    void encode_plain(std::string_view text, Place place, std::vector<TokenId>& ids) {
         if (text.empty()) return;
-        if (tables->parts.add_prefix_space && !continues && text[0] != ' ') {
+        // U+2581 stands for a space in SentencePiece's vocabularies, and so in texts.
+        constexpr std::string_view visible_space = "\xE2\x96\x81";
+        if (!tables->parts.byte_fallback.empty() && text.find(visible_space) != text.npos) {
+            std::string spaced;
+            for (std::size_t at = 0; at < text.size();) {
+                const std::size_t found = std::min(text.find(visible_space, at), text.size());
+                spaced += text.substr(at, found - at);
+                if (found < text.size()) spaced += ' ';
+                at = found + visible_space.size();
+            }
+            return encode_plain(spaced, place, ids);
+        }
+        const Split split = tables->parts.split;
+        if (gets_space(text, place)) {
             // A copy, but only of as much as the space can have to do with.
             std::string head(1, ' ');
-            head += text.substr(0, safe_cut(text, 1));
-            encode_plain(head, true, ids);
+            head += text.substr(0, safe_cut(text, 1, split));
+            encode_plain(head, Place::continues, ids);
             text.remove_prefix(head.size() - 1);
         }
         for (std::size_t begin = 0; begin < text.size();) {
-            const std::size_t end = piece_end(text, begin);
+            const std::size_t end = piece_end(text, begin, split);
             encode_piece(text.substr(begin, end - begin), ids);
             begin = end;
         }
@@ -241,17 +291,17 @@ class SpecialFinder {
 }  // namespace
 
 void Encoder::encode(std::string_view text, std::vector<TokenId>& ids, const EncodeOptions& options) {
-    if (options.specials == SpecialsInText::as_text)
-        return state_->encode_plain(text, options.continues, ids);
+    using enum State::Place;
+    State::Place place = options.continues ? continues : at_start;
+    if (options.specials == SpecialsInText::as_text) return state_->encode_plain(text, place, ids);
     SpecialFinder finder(text, state_->tables->parts.specials);
-    bool continues = options.continues;
     for (std::size_t begin = 0; begin < text.size();) {
         const auto found = finder.next(begin);
-        state_->encode_plain(text.substr(begin, found.at - begin), continues, ids);
+        state_->encode_plain(text.substr(begin, found.at - begin), place, ids);
         if (!found.token) break;
         ids.push_back(found.token->id);
         begin = found.at + found.token->text.size();
-        continues = false;
+        place = behind_special;
     }
 }
 

@@ -124,7 +124,8 @@ std::string merges_text(const TokenizerParts& parts) {
 
 /// Whether vocab.json and merges.txt say all of it.
 bool fits_pair(const TokenizerParts& parts) {
-    return !parts.rank_is_id && !parts.whole_pieces && !parts.add_prefix_space;
+    return !parts.rank_is_id && !parts.whole_pieces && parts.split == Split::gpt2 &&
+           parts.prefix_space == PrefixSpace::never && parts.first_tokens.empty();
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ struct NamedText {
 /// merge, or, in angle brackets, special; each id below the number of tokens must be used.
 Tokenizer parse_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges);
 
-/// tokenizer.json, with merges as strings or as pairs. Of the models only BPE, of the pre-tokenizers only
-/// ByteLevel with its regular expression.
+/// tokenizer.json, with merges as strings or as pairs. Of the models only BPE: byte-level, cut as GPT-2 and
+/// LLaMA 3 cut, or with byte_fallback, as SentencePiece's vocabularies are converted.
 Tokenizer parse_tokenizer_json(const NamedText& json);
 
 /// A line for each token: base64 of its bytes, a space, its rank, which is its id. The format names no split

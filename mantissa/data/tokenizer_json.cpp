@@ -1,11 +1,12 @@
-// tokenizer.json of Hugging Face's tokenizers: the part of it that is byte-level BPE as GPT-2's. Field names
-// after tokenizers/src/models/bpe/serialization.rs and pre_tokenizers/byte_level.rs.
+// tokenizer.json of Hugging Face's tokenizers: the part of it that is BPE, byte-level as GPT-2's and LLaMA
+// 3's or with byte_fallback as SentencePiece's. Field names after tokenizers/src/models/bpe/serialization.rs.
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_files.h"
+#include "mantissa/data/tokenizer_json_pipeline.h"
 #include "mantissa/data/tokenizer_vocabulary.h"
 #include "mantissa/formats/strict_json.h"
 
@@ -14,13 +15,6 @@ namespace mantissa::inline v0 {
 namespace {
 
 using Json = nlohmann::json;
-
-/// The member, or null where it is absent: the format's defaults are all null, false or empty.
-const Json& member_or_null(const Json& object, const char* key) {
-    static const Json null;
-    const auto found = object.find(key);
-    return found == object.end() ? null : *found;
-}
 
 class Reader {
   public:
@@ -31,45 +25,35 @@ class Reader {
     }
 
     TokenizerParts read() {
-        require_component("normalizer", {});
-        require_component("post_processor", "ByteLevel");
-        require_component("decoder", "ByteLevel");
         require_absent(root_, "truncation", "truncation");
         require_absent(root_, "padding", "padding");
-        read_model(require_member(root_, "model", name_, "top level"));
+        const Json& model = require_member(root_, "model", name_, "top level");
+        const bool falls_back = flag(model, "byte_fallback", "model.byte_fallback");
+        const bool ignores_merges = flag(model, "ignore_merges", "model.ignore_merges");
+        if (falls_back && ignores_merges) unsupported("ignore_merges beside byte_fallback");
+        const TokenizerPipeline pipeline =
+            read_tokenizer_pipeline(root_, falls_back ? TokenizerKind::text : TokenizerKind::bytes, name_);
+        read_model(model);
         read_added_tokens();
-        TokenizerParts parts = std::move(spelled_).finish();
-        parts.whole_pieces = flag(root_["model"], "ignore_merges", "model.ignore_merges", false);
-        parts.add_prefix_space = read_pre_tokenizer();
+        TokenizerParts parts =
+            std::move(spelled_).finish(falls_back       ? SpelledVocabulary::Spelling::text
+                                       : ignores_merges ? SpelledVocabulary::Spelling::whole_bytes
+                                                        : SpelledVocabulary::Spelling::bytes);
+        parts.split = pipeline.split;
+        parts.prefix_space = pipeline.prefix_space;
+        parts.strip_first_space = pipeline.strip_first_space;
+        parts.first_tokens = pipeline.first_tokens;
         return parts;
     }
 
   private:
     [[noreturn]] void unsupported(const std::string& what) const {
-        throw UserError(
-            fmt::format("{}: {} is not supported: mantissa reads byte-level BPE as GPT-2's", name_, what));
+        throw UserError(fmt::format(
+            "{}: {} is not supported: mantissa reads BPE, byte-level or with byte_fallback", name_, what));
     }
 
-    std::string type_of(const Json& component, const char* what) const {
-        return require_string(require_member(component, "type", name_, what), name_,
-                              fmt::format("{}.type", what));
-    }
-
-    bool flag(const Json& object, const char* key, const std::string& what, bool absent) const {
-        const Json& value = member_or_null(object, key);
-        if (value.is_null()) return absent;
-        if (!value.is_boolean())
-            throw UserError(
-                fmt::format("{}: {}: expected true or false, found {}", name_, what, json_excerpt(value)));
-        return value.get<bool>();
-    }
-
-    /// The top-level component `key` is null or, if that is not empty, of `type`.
-    void require_component(const char* key, std::string_view type) const {
-        const Json& component = member_or_null(root_, key);
-        if (component.is_null()) return;
-        const std::string found = type_of(component, key);
-        if (found != type) unsupported(fmt::format("the {} {}", key, found));
+    bool flag(const Json& object, const char* key, const std::string& what) const {
+        return read_flag(object, key, false, name_, what);
     }
 
     void require_absent(const Json& object, const char* key, const std::string& what) const {
@@ -78,26 +62,14 @@ class Reader {
         unsupported(value.is_structured() ? what : fmt::format("{} = {}", what, json_excerpt(value)));
     }
 
-    /// Whether a space is put before the text.
-    bool read_pre_tokenizer() const {
-        const Json& component = require_member(root_, "pre_tokenizer", name_, "top level");
-        if (component.is_null()) unsupported("a tokenizer without pre_tokenizer");
-        const std::string type = type_of(component, "pre_tokenizer");
-        if (type != "ByteLevel") unsupported(fmt::format("the pre_tokenizer {}", type));
-        if (!flag(component, "use_regex", "pre_tokenizer.use_regex", true))
-            unsupported("pre_tokenizer.use_regex = false");
-        return flag(component, "add_prefix_space", "pre_tokenizer.add_prefix_space", true);
-    }
-
     void read_model(const Json& model) {
         // Files older than the field hold BPE; a model of another type lacks merges.
         const Json& type = member_or_null(model, "type");
         if (!type.is_null() && require_string(type, name_, "model.type") != "BPE")
             unsupported("the model " + type.get<std::string>());
-        for (const char* key :
-             {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
+        for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
             require_absent(model, key, fmt::format("model.{}", key));
-        // unk_token and fuse_unk say nothing here: with all 256 bytes in the vocabulary nothing is unknown.
+        // unk_token and fuse_unk say nothing here: with tokens for all 256 bytes nothing is unknown.
         spelled_.add_all(require_member(model, "vocab", name_, "model"), "model.vocab");
         read_merges(require_member(model, "merges", name_, "model"));
     }
@@ -140,7 +112,7 @@ class Reader {
             const std::string what = fmt::format("the added token {}", quoted_excerpt(text));
             for (const char* key : {"lstrip", "rstrip", "single_word"})
                 require_absent(token, key, fmt::format("{} with {}", what, key));
-            if (!flag(token, "special", what + " special", false))
+            if (!flag(token, "special", what + " special"))
                 unsupported(what + ", which is not special but found in any text,");
             spelled_.add_special(text, id);
         }

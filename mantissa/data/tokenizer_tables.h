@@ -3,6 +3,7 @@
 
 #include <array>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
@@ -52,14 +53,12 @@ struct Tokenizer::Tables {
     PairTable pairs;
 };
 
-/// Applies the merges of `tables` to one piece and appends what remains to `ids`. Declared here so that
-/// tests can compare its two ways; the encoder chooses by length.
-void merge_short_piece(std::string_view piece, const PairTable& pairs, const std::array<TokenId, 256>& bytes,
-                       std::vector<TokenId>& ids);
-void merge_long_piece(std::string_view piece, const PairTable& pairs, const std::array<TokenId, 256>& bytes,
-                      std::vector<TokenId>& ids);
+/// Applies merges to the tokens of one piece, one a byte or a character, and appends what remains to `ids`.
+/// Declared here so that tests can compare its two ways; the encoder chooses by length.
+void merge_short_piece(std::span<const TokenId> piece, const PairTable& pairs, std::vector<TokenId>& ids);
+void merge_long_piece(std::span<const TokenId> piece, const PairTable& pairs, std::vector<TokenId>& ids);
 
-/// Up to this many bytes the quadratic merge_short_piece is the faster one.
+/// Up to this many tokens the quadratic merge_short_piece is the faster one.
 inline constexpr std::size_t longest_short_piece = 64;
 
 }  // namespace mantissa

@@ -69,7 +69,7 @@ void refuse_other_split_rules(const NamedText& ranks, std::size_t lines) {
         if (lines == known.lines)
             throw UserError(
                 fmt::format("{}: {} tokens are those of {}, which splits text by another rule than "
-                            "GPT-2's; that rule is not supported",
+                            "GPT-2's; this format says no rule: use its tokenizer.json",
                             ranks.name, lines, known.name));
 }
 

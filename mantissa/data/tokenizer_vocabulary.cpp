@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/tokenizer_alphabet.h"
@@ -107,30 +109,83 @@ std::vector<const std::string*> SpelledVocabulary::spellings_by_id() const {
     return spellings;
 }
 
-TokenizerParts SpelledVocabulary::finish() && {
+std::string SpelledVocabulary::bytes_of_token(std::size_t id, const std::string& spelling,
+                                              bool may_stand_alone) const {
+    auto bytes = read_spelling(spelling);
+    if (!bytes)
+        fail(fmt::format("token {} ({}) is not spelled in the byte-level alphabet", id,
+                         quoted_excerpt(spelling)));
+    if (!may_stand_alone && bytes->size() != 1)
+        fail(
+            fmt::format("the tokenizer disagrees with itself: token {} ({}) is in the vocabulary but no "
+                        "merge makes it",
+                        id, quoted_excerpt(spelling)));
+    return *bytes;
+}
+
+namespace {
+
+/// The byte of "<0x0A>", or nothing.
+std::optional<unsigned> byte_of(std::string_view spelling) {
+    if (spelling.size() != 6 || !spelling.starts_with("<0x") || spelling[5] != '>') return std::nullopt;
+    unsigned byte = 0;
+    const char* const last = spelling.data() + 5;
+    const auto [end, error] = std::from_chars(spelling.data() + 3, last, byte, 16);
+    return error == std::errc{} && end == last ? std::optional(byte) : std::nullopt;
+}
+
+/// U+2581 becomes a space.
+std::string with_spaces(const std::string& spelling) {
+    constexpr std::string_view visible = "\xE2\x96\x81";
+    std::string text = spelling;
+    for (std::size_t at = text.find(visible); at != text.npos; at = text.find(visible, at + 1))
+        text.replace(at, visible.size(), " ");
+    return text;
+}
+
+}  // namespace
+
+void SpelledVocabulary::read_text(const std::vector<const std::string*>& spellings,
+                                  const std::vector<bool>& special, TokenizerParts& parts) const {
+    parts.byte_fallback.assign(256, -1);
+    for (std::size_t id = 0; id < spellings.size(); ++id) {
+        const std::string& spelling = *spellings[id];
+        if (special[id]) {
+            parts.tokens.push_back(spelling);
+        } else if (const auto byte = byte_of(spelling)) {
+            parts.byte_fallback[*byte] = static_cast<TokenId>(id);
+            parts.tokens.emplace_back(1, static_cast<char>(*byte));
+        } else {
+            if (spelling.find(' ') != spelling.npos)
+                fail(fmt::format("token {} ({}) holds a space, which is spelled U+2581", id,
+                                 quoted_excerpt(spelling)));
+            parts.tokens.push_back(with_spaces(spelling));
+        }
+    }
+    for (std::size_t byte = 0; byte < 256; ++byte)
+        if (parts.byte_fallback[byte] < 0)
+            fail(fmt::format("byte_fallback needs a token for every byte, and <0x{:02X}> is missing", byte));
+}
+
+TokenizerParts SpelledVocabulary::finish(Spelling spelled) && {
     const auto spellings = spellings_by_id();
     std::vector<bool> merged(spellings.size()), special(spellings.size());
     for (const Merge& merge : merges_) merged[merge.result] = true;
     for (const SpecialToken& token : specials_) special[token.id] = true;
 
     TokenizerParts parts;
-    for (std::size_t id = 0; id < spellings.size(); ++id) {
+    if (spelled == Spelling::text) read_text(spellings, special, parts);
+    for (std::size_t id = 0; spelled != Spelling::text && id < spellings.size(); ++id) {
         const std::string& spelling = *spellings[id];
-        auto bytes = special[id] ? spelling : read_spelling(spelling);
         if (!special[id] && !merged[id] && in_angle_brackets(spelling)) {
             specials_.push_back({spelling, static_cast<TokenId>(id)});
-            bytes = spelling;
-        } else if (!bytes) {
-            fail(fmt::format("token {} ({}) is not spelled in the byte-level alphabet", id,
-                             quoted_excerpt(spelling)));
-        } else if (!special[id] && !merged[id] && bytes->size() != 1) {
-            fail(
-                fmt::format("the tokenizer disagrees with itself: token {} ({}) is in the vocabulary but no "
-                            "merge makes it",
-                            id, quoted_excerpt(spelling)));
+            special[id] = true;
         }
-        parts.tokens.push_back(std::move(*bytes));
+        parts.tokens.push_back(
+            special[id] ? spelling
+                        : bytes_of_token(id, spelling, merged[id] || spelled == Spelling::whole_bytes));
     }
+    parts.whole_pieces = spelled == Spelling::whole_bytes;
     parts.source = std::move(source_);
     parts.merges = std::move(merges_);
     parts.specials = std::move(specials_);

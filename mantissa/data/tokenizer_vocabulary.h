@@ -26,9 +26,15 @@ class SpelledVocabulary {
     /// is no token.
     void add_merge(std::string_view left, std::string_view right, const std::string& where);
 
-    /// Checks that ids run from 0 without a gap and that each ordinary token is a byte or some merge's
-    /// result. What is neither and stands in angle brackets is special.
-    TokenizerParts finish() &&;
+    /// How the ordinary tokens of a file are spelled, and what must be true of them.
+    enum class Spelling : std::uint8_t {
+        bytes,        ///< in the byte-level alphabet; each is a byte or some merge's result
+        whole_bytes,  ///< in that alphabet; taken whole where a piece is one, so no merge need make them
+        text          ///< as they are, U+2581 for a space, <0x00> to <0xFF> for bytes
+    };
+    /// Checks that ids run from 0 without a gap and that tokens are as their spelling asks. What no merge
+    /// makes and stands in angle brackets is special, unless it is text.
+    TokenizerParts finish(Spelling spelling = Spelling::bytes) &&;
 
   private:
     struct TextHash {
@@ -40,6 +46,9 @@ class SpelledVocabulary {
     void add(const std::string& spelling, std::uint64_t id);
     TokenId require(std::string_view spelling, const std::string& where) const;
     std::vector<const std::string*> spellings_by_id() const;
+    std::string bytes_of_token(std::size_t id, const std::string& spelling, bool may_stand_alone) const;
+    void read_text(const std::vector<const std::string*>& spellings, const std::vector<bool>& special,
+                   TokenizerParts& parts) const;
 
     std::string source_;
     std::unordered_map<std::string, TokenId, TextHash, std::equal_to<>> ids_;

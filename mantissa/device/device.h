@@ -1,4 +1,4 @@
-// What a device must offer: memory, copies, kernels to choose from, launches and events. Nothing above this
+// What a device must offer: memory, copies, kernels to choose from, programs and events. Nothing above this
 // room includes a device's own headers.
 #pragma once
 
@@ -9,8 +9,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
+#include "mantissa/base/or_reason.h"
 #include "mantissa/device/format_peaks.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/target.h"
@@ -23,6 +25,20 @@ class DeviceMemory {
     virtual ~DeviceMemory() = default;
     virtual std::byte* data() const = 0;
     virtual std::size_t size() const = 0;
+};
+
+/// Memory of the host that copies may be queued from and to, freed with the object.
+class HostMemory {
+  public:
+    virtual ~HostMemory() = default;
+    virtual std::span<std::byte> bytes() const = 0;
+};
+
+/// What is queued in one runs in the order in which it was queued, beside what is queued in the other but for
+/// where one is told to wait.
+enum class Queue : std::uint8_t {
+    work,    ///< programs, and copies that follow on them
+    copies,  ///< between the host's memory and the device's
 };
 
 /// One operation to be done: what kernels are chosen by.
@@ -49,24 +65,63 @@ struct Operands {
     }
 };
 
-/// A kernel bound to its problem: everything is decided but the addresses.
+/// A kernel prepared for its problem: everything is decided but the addresses.
 using Launch = std::function<void(const Operands&)>;
+
+/// A launch and the memory that it works on: all addresses are the device's.
+struct BoundLaunch {
+    const Launch* launch = nullptr;  ///< must outlive the program
+    std::vector<std::span<const std::byte>> inputs;
+    std::vector<std::span<std::byte>> outputs;
+    std::span<std::byte> workspace = {};
+};
+
+/// A copy within the device's memory.
+struct BoundCopy {
+    std::span<const std::byte> from;
+    std::byte* to = nullptr;
+};
+
+using BoundStep = std::variant<BoundLaunch, BoundCopy>;
+
+/// Steps bound to memory, to be run again and again: one list of calls, or one graph of a GPU. What is
+/// queued, as work, may not be done, nor have begun, when the call returns. A program and its memory must
+/// outlive it.
+class Program {
+  public:
+    virtual ~Program() = default;
+    /// Queues all steps.
+    virtual void run() = 0;
+    /// Queues one step, for those who look at what it made, or when it was made.
+    virtual void run_step(std::size_t step) = 0;
+};
+
+/// What a kernel computes with.
+struct Arithmetic {
+    /// What it multiplies matrices as, written as in device/format_peaks.h; empty: it multiplies none.
+    std::string multiply = {};
+    /// What it adds in, where it adds terms of FP32 or shorter.
+    DType sums = DType::f32;
+    /// What does it: a level of instruction sets, or a matrix unit as Target::bf16_unit names it.
+    std::string unit = {};
+};
+
+/// A kernel's answer to a problem that it takes.
+struct PreparedKernel {
+    Launch launch;
+    /// Bytes of scratch that a launch needs.
+    std::int64_t workspace = 0;
+    /// By output: operands of its size over which it may be written, since each element is read, for the last
+    /// time, before anything is written there. Empty: none for any.
+    std::vector<std::vector<int>> may_write_over = {};
+};
 
 /// A kernel on offer. Kernels of one operation stand in order of preference.
 struct Kernel {
-    std::string name;  ///< as reports call it: "f32 gemm avx512 8x48"
-    /// Why it cannot do a problem; empty if it can.
-    std::function<std::string(const Problem&)> refusal = [](const Problem&) { return std::string(); };
-    std::function<Launch(const Problem&)> prepare;
-    /// What it adds in, where it adds terms of FP32 or shorter.
-    DType sums = DType::f32;
-    /// Bytes of scratch that a launch needs.
-    std::function<std::int64_t(const Problem&)> workspace = [](const Problem&) { return std::int64_t{0}; };
-    /// By output: operands of its size over which it may be written, since each element is read, for the last
-    /// time, before anything is written there. Empty: none for any.
-    std::function<std::vector<std::vector<int>>(const Problem&)> may_write_over = [](const Problem&) {
-        return std::vector<std::vector<int>>();
-    };
+    std::string name;  ///< as reports call it: "gemm bf16*bf16+f32 amx"
+    Arithmetic arithmetic = {};
+    /// Ready for a problem, or why it cannot do it.
+    std::function<OrReason<PreparedKernel>(const Problem&)> prepare;
 };
 
 /// A kernel made in process, for people.
@@ -78,7 +133,7 @@ struct KernelListing {
     std::string assembly;
 };
 
-/// A point in the order of launches, with the time at which the device passed it.
+/// A point in what was queued, with the time at which the device passed it.
 class Event {
   public:
     virtual ~Event() = default;
@@ -108,11 +163,18 @@ class Device {
     /// In order of preference; empty if the device has none for the operation.
     virtual std::span<const Kernel> kernels(std::string_view op) const = 0;
 
-    /// Zeroed memory. Throws UserError, naming `purpose`, if there is not enough.
+    /// Memory that holds anything. Throws UserError, naming `purpose`, if there is not enough.
     virtual std::unique_ptr<DeviceMemory> allocate(std::size_t bytes, const char* purpose) = 0;
+    /// Memory that holds zeros.
+    virtual std::unique_ptr<DeviceMemory> allocate_zeroed(std::size_t bytes, const char* purpose) = 0;
+
+    /// Bytes that may still be allocated.
+    virtual std::int64_t free_memory() const = 0;
+
+    /// Copies between the host's memory and the device's, after all work that was queued before, and done
+    /// when they return.
     virtual void copy_to_device(std::byte* to, std::span<const std::byte> from) = 0;
     virtual void copy_to_host(std::span<std::byte> to, const std::byte* from) = 0;
-    virtual void copy_on_device(std::byte* to, const std::byte* from, std::size_t bytes) = 0;
 
     /// Takes about a tenth of a second. `scratch` is written over; it should be several times the last cache.
     virtual Peaks measure_peaks(DeviceMemory& scratch) = 0;
@@ -126,12 +188,24 @@ class Device {
     /// Peaks of every format, with what the device's facts let one expect. Takes seconds.
     virtual FormatPeaks measure_formats() = 0;
 
-    /// Launches run one after another in the order given; they may return before they are done.
-    virtual void launch(const Launch& launch, const Operands& operands) = 0;
-    virtual std::unique_ptr<Event> record() = 0;
+    /// The steps in the order in which they run.
+    virtual std::unique_ptr<Program> bind(std::span<const BoundStep> steps) = 0;
+    /// Memory of the host for copies that are queued. Throws UserError, naming `purpose`, if there is not
+    /// enough.
+    virtual std::unique_ptr<HostMemory> allocate_on_host(std::size_t bytes, const char* purpose) = 0;
+    /// Queues a copy. The host's bytes lie in such memory and are read, or written, at any time until the
+    /// device has passed an event that was queued behind it.
+    virtual void queue_to_device(Queue queue, std::byte* to, std::span<const std::byte> from) = 0;
+    virtual void queue_to_host(Queue queue, std::span<std::byte> to, const std::byte* from) = 0;
+
+    /// Queues an event behind all that was queued there before.
+    virtual std::unique_ptr<Event> record(Queue queue) = 0;
+    std::unique_ptr<Event> record() { return record(Queue::work); }
+    /// What is queued there from now on begins when the device has passed the event.
+    virtual void queue_wait(Queue queue, const Event& event) = 0;
     /// Returns when the device has passed the event.
     virtual void wait(const Event& event) = 0;
-    /// Between two events that were both waited for.
+    /// Between two events that the device has passed.
     virtual double seconds_between(const Event& first, const Event& second) = 0;
 
     /// Whether it is recorded when each thread works, where threads of the host do what is launched. At first

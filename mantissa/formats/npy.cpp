@@ -18,7 +18,7 @@ using namespace std::string_view_literals;
 
 constexpr std::size_t max_header = 10'000;  // NumPy's own readers stop there
 
-[[noreturn]] void refuse(const std::string& source, const std::string& reason) {
+[[noreturn]] void refuse_array(const std::string& source, const std::string& reason) {
     throw UserError(source + ": " + reason);
 }
 
@@ -46,7 +46,7 @@ class HeaderParser {
     static constexpr std::array keys = {"descr"sv, "fortran_order"sv, "shape"sv};
 
     [[noreturn]] void fail(const std::string& reason) const {
-        refuse(source_, fmt::format(".npy header, character {}: {}", at_, reason));
+        refuse_array(source_, fmt::format(".npy header, character {}: {}", at_, reason));
     }
     char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
     void skip_spaces() {
@@ -140,18 +140,18 @@ bool is_npy(std::span<const std::byte> file) {
 
 NpyArray parse_npy(std::span<const std::byte> file, const std::string& source) {
     const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
-    if (!is_npy(file)) refuse(source, "not a .npy file: does not begin with \\x93NUMPY");
-    if (text.size() < 12) refuse(source, ".npy header cut short");
+    if (!is_npy(file)) refuse_array(source, "not a .npy file: does not begin with \\x93NUMPY");
+    if (text.size() < 12) refuse_array(source, ".npy header cut short");
     const auto byte = [&](std::size_t i) { return static_cast<std::size_t>(file[i]); };
     if (byte(6) < 1 || byte(6) > 3 || byte(7) != 0)
-        refuse(source,
-               fmt::format(".npy format version {}.{}; 1.0, 2.0 and 3.0 can be read", byte(6), byte(7)));
+        refuse_array(
+            source, fmt::format(".npy format version {}.{}; 1.0, 2.0 and 3.0 can be read", byte(6), byte(7)));
     const std::size_t begin = byte(6) == 1 ? 10 : 12;
     std::size_t length = byte(8) | byte(9) << 8;
     if (begin == 12) length |= byte(10) << 16 | byte(11) << 24;
     if (length > max_header)
-        refuse(source, fmt::format(".npy header of {} bytes, the limit is {}", length, max_header));
-    if (length > text.size() - begin) refuse(source, ".npy header cut short");
+        refuse_array(source, fmt::format(".npy header of {} bytes, the limit is {}", length, max_header));
+    if (length > text.size() - begin) refuse_array(source, ".npy header cut short");
     NpyArray array = HeaderParser(text.substr(begin, length), source).parse();
     array.count = 1;
     std::uint64_t bytes = 0;
@@ -161,10 +161,11 @@ NpyArray parse_npy(std::span<const std::byte> file, const std::string& source) {
     fits = fits && !__builtin_mul_overflow(array.count, array.item_size, &bytes);
     array.data = file.subspan(begin + length);
     if (!fits || bytes != array.data.size())
-        refuse(source,
-               fmt::format("shape ({}) of {}-byte elements needs {} bytes, the file has {} after its header",
-                           fmt::join(array.shape, ", "), array.item_size,
-                           fits ? std::to_string(bytes) : "more than 2^64", array.data.size()));
+        refuse_array(
+            source,
+            fmt::format("shape ({}) of {}-byte elements needs {} bytes, the file has {} after its header",
+                        fmt::join(array.shape, ", "), array.item_size,
+                        fits ? std::to_string(bytes) : "more than 2^64", array.data.size()));
     return array;
 }
 

@@ -114,8 +114,15 @@ AttentionExtents attention_extents(const AttentionLayout& layout, std::span<cons
         const std::size_t tensor = part_of(layout, name).tensor;
         return heads_of_stored(layout.operands[tensor].axes, operands[tensor].shape);
     };
-    const Shape q = heads('q');
-    return {q[0], q[1], q[2], heads('k')[2], q[3]};
+    const Shape q = heads('q'), k = heads('k');
+    return {q[0], q[1], q[2], k[2], q[3], k[1]};
+}
+
+Shape operand_shape(const AttentionTensor& tensor, const AttentionExtents& e) {
+    const bool has_queries = tensor.holds.find('q') != std::string::npos;
+    const Shape heads{e.sequences, has_queries ? e.heads : e.key_heads, has_queries ? e.queries : e.keys,
+                      e.head_size};
+    return stored_shape(tensor.axes, heads, static_cast<std::int64_t>(tensor.holds.size()));
 }
 
 }  // namespace mantissa

@@ -60,11 +60,14 @@ struct AttentionStrides {
 };
 AttentionStrides strides_of(const std::string& axes, const Shape& stored, std::int64_t part = 0);
 
-/// B, H, T (queries), S (keys) and D.
+/// B, H, T (queries), S (keys), D, and G, the heads of keys and values: H / G heads of queries in a row read
+/// the same ones.
 struct AttentionExtents {
-    std::int64_t sequences = 0, heads = 0, queries = 0, keys = 0, head_size = 0;
+    std::int64_t sequences = 0, heads = 0, queries = 0, keys = 0, head_size = 0, key_heads = 0;
 };
 /// Extents of an attention whose tensors of queries, keys and values have these types.
 AttentionExtents attention_extents(const AttentionLayout& layout, std::span<const Type> operands);
+/// The shape of a tensor of queries, keys and values in an attention of these extents.
+Shape operand_shape(const AttentionTensor& tensor, const AttentionExtents& extents);
 
 }  // namespace mantissa

@@ -24,6 +24,9 @@ double Attributes::number(const std::string& name) const { return get<double>(na
 const std::vector<std::int64_t>& Attributes::list(const std::string& name) const {
     return get<std::vector<std::int64_t>>(name);
 }
+const std::vector<double>& Attributes::numbers(const std::string& name) const {
+    return get<std::vector<double>>(name);
+}
 DType Attributes::dtype(const std::string& name) const { return get<DType>(name); }
 const std::string& Attributes::word(const std::string& name) const { return get<std::string>(name); }
 const Body& Attributes::body(const std::string& name) const { return get<Body>(name); }
@@ -35,6 +38,9 @@ struct PrintValue {
     /// As many digits as it takes to tell it from every other number.
     std::string operator()(double value) const { return fmt::format("{}", value); }
     std::string operator()(const std::vector<std::int64_t>& value) const {
+        return fmt::format("[{}]", fmt::join(value, ", "));
+    }
+    std::string operator()(const std::vector<double>& value) const {
         return fmt::format("[{}]", fmt::join(value, ", "));
     }
     std::string operator()(DType value) const { return std::string(name_of(value)); }

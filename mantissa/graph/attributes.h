@@ -34,8 +34,8 @@ class Body {
 /// Named constants in alphabetical order, so that equal nodes print and compare alike.
 class Attributes {
   public:
-    using Value =
-        std::variant<bool, std::int64_t, double, std::vector<std::int64_t>, DType, std::string, Body>;
+    using Value = std::variant<bool, std::int64_t, double, std::vector<std::int64_t>, DType, std::string,
+                               Body, std::vector<double>>;
 
     Attributes() = default;
     Attributes(std::initializer_list<std::pair<const std::string, Value>> entries) : entries_(entries) {}
@@ -45,6 +45,7 @@ class Attributes {
     std::int64_t integer(const std::string& name) const;
     double number(const std::string& name) const;
     const std::vector<std::int64_t>& list(const std::string& name) const;
+    const std::vector<double>& numbers(const std::string& name) const;
     DType dtype(const std::string& name) const;
     const std::string& word(const std::string& name) const;
     const Body& body(const std::string& name) const;

@@ -145,6 +145,7 @@ std::span<const Op> normalization_ops();
 std::span<const Op> batch_normalization_ops();
 std::span<const Op> pool_ops();
 std::span<const Op> activation_ops();
+std::span<const Op> position_ops();
 std::span<const Op> loss_ops();
 std::span<const Op> optimizer_ops();
 std::span<const Op> fused_ops();

@@ -127,6 +127,8 @@ std::vector<Values> constant(const Node& node, Inputs) {
         Values(static_cast<std::size_t>(node.outputs[0].shape.elements()), node.attributes.number("value"))};
 }
 
+std::vector<Values> literal(const Node& node, Inputs) { return {node.attributes.numbers("values")}; }
+
 std::vector<Values> iota(const Node& node, Inputs) {
     Values y = sized(node.outputs[0]);
     const auto axis = static_cast<std::size_t>(node.attributes.integer("axis"));
@@ -416,6 +418,7 @@ std::vector<Values> quantized_matmul(const Node& node, Inputs in) {
 const std::map<std::string_view, Evaluate>& table() {
     static const std::map<std::string_view, Evaluate> entries = {
         {"constant", constant},
+        {"literal", literal},
         {"iota", iota},
         {"random_uniform", random_uniform},
         {"neg", unary<[](double x) { return -x; }>},
@@ -423,6 +426,8 @@ const std::map<std::string_view, Evaluate>& table() {
         {"log", unary<[](double x) { return std::log(x); }>},
         {"tanh", unary<[](double x) { return std::tanh(x); }>},
         {"erf", unary<[](double x) { return std::erf(x); }>},
+        {"sin", unary<[](double x) { return std::sin(x); }>},
+        {"cos", unary<[](double x) { return std::cos(x); }>},
         {"sqrt", unary<[](double x) { return std::sqrt(x); }>},
         {"rsqrt", unary<[](double x) { return 1.0 / std::sqrt(x); }>},
         {"is_finite", unary<[](double x) { return std::isfinite(x) ? 1.0 : 0.0; }>},

@@ -1,10 +1,23 @@
 // What passes may know of a machine, as plain data. The device fills it in; passes read it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace mantissa::inline v0 {
+
+/// What fusing may count on.
+struct FusionCosts {
+    /// What a fused kernel must save each time that it runs, in bytes moved. Compiling one for the CPU takes
+    /// about 3 ms, in which memory moves some 30 MB; over a thousand runs that is 30 KB a run.
+    std::int64_t least_bytes_saved = 32 << 10;
+    /// Operands and outputs of one kernel. Each takes a register for its address, of which x86-64 has 16.
+    std::size_t most_operands = 16;
+    /// Instructions on sixteen lanes in the time that memory moves one byte: a core of a CPU runs about 3.5
+    /// of them in a nanosecond, while both directions together move some 8 bytes for it.
+    double instructions_per_byte = 0.44;
+};
 
 struct Target {
     std::string device = "cpu";
@@ -19,9 +32,16 @@ struct Target {
     /// Contractions whose extents are multiples of it end on whole tiles, of all kernels alike: it is eight
     /// tiles of 16 numbers, and as many BF16 numbers as four cache lines hold.
     std::int64_t extent_multiple = 128;
-    std::string cannot_compile = {};        ///< why fused nodes have no kernels; empty if they have
-    std::string cannot_attach_tails = {};   ///< why contractions take no compiled tail; empty if they do
-    std::string cannot_multiply_tf32 = {};  ///< why TF32 is forbidden; empty if it is not
+    /// Bytes to multiples of which values are laid out in memory: the CPU's cache line.
+    std::int64_t alignment = 64;
+    /// Copies between the host's memory and the device's run beside its work, so that the next step's inputs
+    /// may travel while one runs.
+    bool overlaps_copies = false;
+    FusionCosts fusion = {};
+    std::string cannot_compile = {};         ///< why fused nodes have no kernels; empty if they have
+    std::string cannot_attach_tails = {};    ///< why contractions take no compiled tail; empty if they do
+    std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
+    std::string cannot_multiply_tf32 = {};   ///< why TF32 is forbidden; empty if it is not
 };
 
 }  // namespace mantissa

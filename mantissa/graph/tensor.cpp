@@ -54,6 +54,11 @@ Tensor constant(Graph& graph, double value, DType dtype, Shape shape) {
     return call(graph, "constant", {}, {{"value", value}, {"dtype", dtype}, {"shape", shape.extents()}})[0];
 }
 
+Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape) {
+    return call(graph, "literal", {},
+                {{"values", std::move(values)}, {"dtype", dtype}, {"shape", shape.extents()}})[0];
+}
+
 Tensor iota(Graph& graph, Shape shape, int axis, DType dtype) {
     const std::int64_t front = axis < 0 ? axis + shape.rank() : axis;
     return call(graph, "iota", {}, {{"axis", front}, {"dtype", dtype}, {"shape", shape.extents()}})[0];
@@ -83,6 +88,8 @@ Tensor exp(Tensor x) { return call1("exp", {x}); }
 Tensor log(Tensor x) { return call1("log", {x}); }
 Tensor tanh(Tensor x) { return call1("tanh", {x}); }
 Tensor erf(Tensor x) { return call1("erf", {x}); }
+Tensor sin(Tensor x) { return call1("sin", {x}); }
+Tensor cos(Tensor x) { return call1("cos", {x}); }
 Tensor sqrt(Tensor x) { return call1("sqrt", {x}); }
 Tensor rsqrt(Tensor x) { return call1("rsqrt", {x}); }
 Tensor is_finite(Tensor x) { return call1("is_finite", {x}); }
@@ -188,6 +195,14 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, 
 
 Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {
     return call1("layer_norm", {x, gamma, beta}, {{"epsilon", epsilon}}, at);
+}
+
+Tensor rms_norm(Tensor x, Tensor gamma, double epsilon, Tensor::Where at) {
+    return call1("rms_norm", {x, gamma}, {{"epsilon", epsilon}}, at);
+}
+
+Tensor rotary(Tensor x, Tensor cosine, Tensor sine, Tensor::Where at) {
+    return call1("rotary", {x, cosine, sine}, {}, at);
 }
 
 Tensor softmax(Tensor x, Tensor::Where at) { return call1("softmax", {x}, {}, at); }

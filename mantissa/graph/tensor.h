@@ -46,6 +46,8 @@ Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attribut
 // Sources.
 /// A tensor of equal values.
 Tensor constant(Graph& graph, double value, DType dtype = DType::f32, Shape shape = {});
+/// A tensor of these values, in row-major order.
+Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape);
 /// Element = its index along `axis`.
 Tensor iota(Graph& graph, Shape shape, int axis, DType dtype = DType::i32);
 /// Uniform in [0, 1): element i is a function of (seed, step, operation, i). seed and step: i64 scalars.
@@ -73,6 +75,8 @@ Tensor exp(Tensor x);
 Tensor log(Tensor x);
 Tensor tanh(Tensor x);
 Tensor erf(Tensor x);
+Tensor sin(Tensor x);  ///< of radians; on the CPU NaN from 2^20 on
+Tensor cos(Tensor x);  ///< of radians; on the CPU NaN from 2^20 on
 Tensor sqrt(Tensor x);
 Tensor rsqrt(Tensor x);
 Tensor is_finite(Tensor x);
@@ -139,7 +143,8 @@ struct AttentionOptions {
     bool causal = false;  ///< the last query sees the last key, the one before it all but that, ...
     std::optional<double> scale = {};  ///< of the scores; 1 / sqrt(D) if not given
 };
-/// softmax(scale q k^T) v: q [B, H, T, D], k and v [B, H, S, D] -> [B, H, T, D]. Vaswani et al. 2017.
+/// softmax(scale q k^T) v: q [B, H, T, D], k and v [B, G, S, D] -> [B, H, T, D]. Vaswani et al. 2017. G
+/// divides H: query head h reads keys and values of head h / (H / G). Ainslie et al. 2023.
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options = {},
                  Tensor::Where at = Tensor::Where::current());
 
@@ -147,6 +152,12 @@ Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options =
 /// Over the last axis; gamma and beta [C]. Ba, Kiros, Hinton 2016.
 Tensor layer_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon = 1e-5,
                   Tensor::Where at = Tensor::Where::current());
+/// gamma x / sqrt(mean(x^2) + epsilon), over the last axis; gamma [C]. Zhang, Sennrich 2019.
+Tensor rms_norm(Tensor x, Tensor gamma, double epsilon = 1e-5, Tensor::Where at = Tensor::Where::current());
+/// Rotary positions: the pair of elements i and i + D/2 of each head of x [B, T, H, D] turned by the angle
+/// whose cosine and sine, FP32 [T, D/2], are given. They are tables: no gradient flows to them. Su et al.
+/// 2021; pairs as in GPT-NeoX.
+Tensor rotary(Tensor x, Tensor cosine, Tensor sine, Tensor::Where at = Tensor::Where::current());
 /// Over the last axis.
 Tensor softmax(Tensor x, Tensor::Where at = Tensor::Where::current());
 /// The tanh form of GPT-2: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). Hendrycks, Gimpel 2016.

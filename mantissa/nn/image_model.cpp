@@ -21,7 +21,7 @@ constexpr std::int64_t smallest_image = 32;
 /// Far beyond what fits a memory, and few enough that elements can be counted.
 constexpr std::int64_t largest_image = 16384, most_channels = 16384, most_classes = 1 << 24;
 
-struct Family {
+struct ImageFamily {
     const char* name;
     ImageModel (*make)(const ImageSizes&);
     ImageSizes published = {};
@@ -30,7 +30,7 @@ struct Family {
 /// CIFAR-10's.
 constexpr ImageSizes of_small_pictures{.classes = 10, .image = 32, .width = 16};
 
-constexpr Family families[] = {
+constexpr ImageFamily image_families[] = {
     {"ResNet50", [](const ImageSizes& sizes) { return resnet_model({.sizes = sizes}); }},
     {"ResNet50v1.5",
      [](const ImageSizes& sizes) {
@@ -57,14 +57,14 @@ bool is_same_word(std::string_view a, std::string_view b) {
     });
 }
 
-const Family* find_family(std::string_view name) {
-    for (const Family& family : families)
+const ImageFamily* find_family(std::string_view name) {
+    for (const ImageFamily& family : image_families)
         if (is_same_word(family.name, name)) return &family;
     return nullptr;
 }
 
-const Family& family_of(std::string_view name) {
-    const Family* family = find_family(name);
+const ImageFamily& family_of(std::string_view name) {
+    const ImageFamily* family = find_family(name);
     if (!family)
         throw UserError(fmt::format("there is no network '{}'; there are: {}", name,
                                     fmt::join(image_model_names(), ", ")));
@@ -108,7 +108,7 @@ ImageModel make_image_model(std::string name, const ImageSizes& sizes, Configura
 
 std::vector<std::string> image_model_names() {
     std::vector<std::string> names;
-    for (const Family& family : families) names.emplace_back(family.name);
+    for (const ImageFamily& family : image_families) names.emplace_back(family.name);
     return names;
 }
 

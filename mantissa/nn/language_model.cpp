@@ -3,20 +3,89 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "mantissa/base/error.h"
+#include "mantissa/base/file.h"
+#include "mantissa/formats/strict_json.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/nn/models/llama.h"
 
 namespace mantissa::inline v0::nn {
 
-std::vector<std::string> language_model_names() { return gpt2_names(); }
+namespace {
+
+using Weights = std::span<const TensorView>;
+
+/// One family of models.
+struct LanguageFamily {
+    const char* model_type;  ///< in config.json
+    const char* embedding;   ///< the weight that others have not
+    std::vector<std::string> (*names)();
+    bool (*knows)(std::string_view name);
+    LanguageModel (*make)(std::string_view name, const ModelSizes& sizes);
+    LanguageModel (*of_files)(Weights weights, const std::string& source,
+                              const std::filesystem::path& directory);
+};
+
+const LanguageFamily language_families[] = {
+    {"gpt2", "wte.weight", gpt2_names, is_gpt2,
+     [](std::string_view name, const ModelSizes& sizes) {
+         return gpt2_language_model(with_sizes(gpt2_config(name), sizes));
+     },
+     [](Weights weights, const std::string& source, const std::filesystem::path& directory) {
+         return gpt2_language_model(gpt2_config_of(weights, source, directory));
+     }},
+    {"llama", "model.embed_tokens.weight", llama_names, is_llama,
+     [](std::string_view name, const ModelSizes& sizes) {
+         return llama_language_model(with_sizes(llama_config(name), sizes));
+     },
+     [](Weights, const std::string&, const std::filesystem::path& directory) {
+         return llama_language_model(llama_config_of(directory));
+     }}};
+
+/// The family of these weights; the first where they are none's.
+const LanguageFamily& family_of(Weights weights) {
+    for (const LanguageFamily& family : language_families)
+        if (std::ranges::find(weights, family.embedding, &TensorView::name) != weights.end()) return family;
+    return language_families[0];
+}
+
+/// The family that config.json names, or that of the weights where there is no such file, or no name in it.
+const LanguageFamily& family_of(Weights weights, const std::filesystem::path& directory) {
+    const std::filesystem::path path = directory / "config.json";
+    if (!std::filesystem::exists(path)) return family_of(weights);
+    const nlohmann::json config = parse_strict_json(MappedFile(path).text(), path.string());
+    if (!config.is_object() || !config.contains("model_type")) return family_of(weights);
+    std::vector<std::string> types;
+    for (const LanguageFamily& family : language_families) {
+        if (config["model_type"] == family.model_type) return family;
+        types.push_back(fmt::format("\"{}\"", family.model_type));
+    }
+    throw UserError(fmt::format("{}: model_type is {}; known are {}", path.string(),
+                                json_excerpt(config["model_type"]), fmt::join(types, " and ")));
+}
+
+}  // namespace
+
+std::vector<std::string> language_model_names() {
+    std::vector<std::string> all;
+    for (const LanguageFamily& family : language_families)
+        for (const std::string& name : family.names()) all.push_back(name);
+    return all;
+}
 
 LanguageModel language_model(std::string_view name, const ModelSizes& sizes) {
-    return gpt2_language_model(with_sizes(gpt2_config(name), sizes));
+    for (const LanguageFamily& family : language_families)
+        if (family.knows(name)) return family.make(name, sizes);
+    throw UserError(
+        fmt::format("there is no model '{}'; there are {}", name, fmt::join(language_model_names(), ", ")));
 }
 
 LanguageModel language_model_of(std::span<const TensorView> weights, const std::string& source,
                                 const std::filesystem::path& directory) {
-    return gpt2_language_model(gpt2_config_of(weights, source, directory));
+    return family_of(weights, directory).of_files(weights, source, directory);
 }
 
 }  // namespace mantissa::nn

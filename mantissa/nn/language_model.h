@@ -36,7 +36,7 @@ struct ModelSizes {
     bool operator==(const ModelSizes&) const = default;
 };
 
-/// The presets of all families, smallest first.
+/// The presets of all families, of each the smallest first.
 std::vector<std::string> language_model_names();
 
 /// A preset, with other sizes if they are given. Throws UserError, naming those there are, for another name,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "mantissa/base/error.h"
 
@@ -68,6 +69,36 @@ Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& optio
     const Tensor bias = options.bias ? parameter(graph, "bias", {x.dim(-1)}, zeros)
                                      : constant(graph, 0.0, DType::f32, {x.dim(-1)});
     return mantissa::layer_norm(x, weight, bias, options.epsilon, at);
+}
+
+Tensor rms_norm(Tensor x, std::string_view name, double epsilon, Tensor::Where at) {
+    Graph& graph = x.graph();
+    const OriginScope scope(graph, name);
+    return mantissa::rms_norm(x, parameter(graph, "weight", {x.dim(-1)}, ones), epsilon, at);
+}
+
+KeptKeys::KeptKeys(Tensor positions, std::int64_t context, DType dtype)
+    : positions_(positions),
+      start_(reshape(slice(positions, 0, 0, 1), Shape{})),
+      context_(context),
+      dtype_(dtype) {}
+
+Tensor KeptKeys::attention(Tensor q, Tensor k, Tensor v, double scale) const {
+    const std::vector operands{cast(q, dtype_), with_kept("k", cast(k, dtype_)),
+                               with_kept("v", cast(v, dtype_)), positions_};
+    return cast(call(q.graph(), "kept_attention", operands, {{"scale", scale}})[0], q.dtype());
+}
+
+Tensor KeptKeys::with_kept(std::string_view name, Tensor part) const {
+    Graph& graph = part.graph();
+    const std::string state = fmt::format("cache.{}.{}", graph.origin.scope, name);
+    Type type = part.type();
+    type.shape[2] = context_;
+    const Tensor before(
+        graph, graph.add_state({.kind = State::Kind::cache, .name = state, .type = type, .initializer = {}}));
+    const Tensor all = write_slice(before, part, start_, 2);
+    graph.add_update(graph.find_state(state), all.value());
+    return all;
 }
 
 namespace {

@@ -52,6 +52,30 @@ struct LayerNormOptions {
 Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options = {},
                   Tensor::Where at = Tensor::Where::current());
 
+/// RMS normalisation over the last axis, with weight (starting at 1) of [C].
+Tensor rms_norm(Tensor x, std::string_view name, double epsilon = 1e-5,
+                Tensor::Where at = Tensor::Where::current());
+
+/// Keys and values of a whole context, which are kept from one run to the next while text is generated.
+class KeptKeys {
+  public:
+    /// `positions` i32 [T], one after another: of the tokens at hand, whose keys and values take their places
+    /// in the context. `dtype`: in which they are kept.
+    KeptKeys(Tensor positions, std::int64_t context, DType dtype);
+
+    /// Attention of the queries q [B, H, T, D] to what is kept, with k and v [B, G, T, D] in their places.
+    /// The states are cache.SCOPE.k and cache.SCOPE.v, [B, G, context, D], in the graph's scope.
+    Tensor attention(Tensor q, Tensor k, Tensor v, double scale) const;
+
+  private:
+    Tensor with_kept(std::string_view name, Tensor part) const;
+
+    Tensor positions_;
+    Tensor start_;  // i32 scalar: the first of them
+    std::int64_t context_;
+    DType dtype_;
+};
+
 struct BatchNormOptions {
     double epsilon = 1e-5;
     double momentum = 0.1;  ///< the share of a batch in the running statistics, as PyTorch counts it

@@ -54,5 +54,7 @@ float exp(float x) { return exp(one, x); }
 float log(float x) { return log(one, x); }
 float tanh(float x) { return tanh(one, x); }
 float erf(float x) { return erf(one, x); }
+float sin(float x) { return sin(one, x); }
+float cos(float x) { return cos(one, x); }
 
 }  // namespace mantissa::elementary

@@ -1,5 +1,5 @@
-// exp, log, tanh and erf of one FP32 number: the very bits that kernels and generated code compute. Error
-// bounds in ULP, checked by tests over dense samples: exp 1.1, log 2, tanh 2, erf 1.5.
+// exp, log, tanh, erf, sin and cos of one FP32 number: the very bits that kernels and generated code compute.
+// Error bounds in ULP, checked by tests over dense samples: exp 1.1, log 2, tanh 2, erf 1.5, sin and cos 2.1.
 #pragma once
 
 namespace mantissa::inline v0::elementary {
@@ -10,5 +10,8 @@ float exp(float x);
 float log(float x);
 float tanh(float x);
 float erf(float x);
+/// Sine and cosine of an angle in radians below 2^20 in size; beyond, NaN.
+float sin(float x);
+float cos(float x);
 
 }  // namespace mantissa::elementary

@@ -1,6 +1,6 @@
-// exp, log, tanh and erf in FP32, written once over a set of operations `Ops`: a vector of some instruction
-// set, one float, or a builder of instructions. The same operations in the same order give the same bits
-// everywhere.
+// exp, log, tanh, erf, sin and cos in FP32, written once over a set of operations `Ops`: a vector of some
+// instruction set, one float, or a builder of instructions. The same operations in the same order give the
+// same bits everywhere.
 //
 // Ops has the types Float, Int and Mask and the members used below: arithmetic rounds to nearest, fma(a, b,
 // c) rounds a * b + c once, comparisons with NaN are false, select(mask, a, b) takes a where mask is set. Ops
@@ -93,6 +93,44 @@ template <class Ops>
     y = ops.select(ops.less(a, ops.constant(erf_one)), y, ops.constant(1.0f));
     y = ops.from_bits(ops.or_int(ops.bits(y), sign));
     return ops.select(ops.is_nan(x), x, y);
+}
+
+/// sin(x) for `quarters` = 0, cos(x) = sin(x + pi / 2) for 1, of x >= 0: NaN from circle_greatest on.
+template <int quarters, class Ops>
+[[gnu::always_inline]] inline typename Ops::Float circle(Ops& ops, typename Ops::Float x) {
+    const auto shifted = ops.fma(x, ops.constant(inverse_half_pi), ops.constant(rounding_shift));
+    const auto n = ops.subtract(shifted, ops.constant(rounding_shift));
+    auto r = ops.fma(n, ops.constant(-half_pi_high), x);
+    r = ops.fma(n, ops.constant(-half_pi_middle), r);
+    r = ops.fma(n, ops.constant(-half_pi_low), r);
+    const auto square = ops.multiply(r, r);
+    const auto sine = ops.fma(ops.multiply(polynomial(ops, sin_series, square), square), r, r);
+    const auto fourth =
+        ops.fma(polynomial(ops, cos_series, square), ops.multiply(square, square), ops.constant(1.0f));
+    const auto cosine = ops.fma(square, ops.constant(-0.5f), fourth);
+    // n sits in the low bits of `shifted`: an odd quarter takes the other function, the third and fourth the
+    // other sign.
+    const auto quarter = ops.add_int(ops.bits(shifted), ops.integer(quarters));
+    const auto is_odd = ops.less(ops.constant(0.5f), ops.to_float(ops.and_int(quarter, ops.integer(1))));
+    const auto sign = ops.template shift_left<30>(ops.and_int(quarter, ops.integer(2)));
+    const auto value = ops.bits(ops.select(is_odd, cosine, sine));
+    // The sign bit is flipped where `sign` has it: what is carried out of it is lost.
+    const auto y = ops.from_bits(ops.add_int(value, sign));
+    return ops.select(ops.less(x, ops.constant(circle_greatest)), y, ops.constant(__builtin_nanf("")));
+}
+
+/// Sine of |x| < circle_greatest, odd in every bit; beyond, and of infinities and NaN, NaN.
+template <class Ops>
+[[gnu::always_inline]] inline typename Ops::Float sin(Ops& ops, typename Ops::Float x) {
+    const auto sign = ops.and_int(ops.bits(x), ops.integer(static_cast<int>(0x80000000u)));
+    const auto a = ops.from_bits(ops.and_int(ops.bits(x), ops.integer(0x7fffffff)));
+    return ops.from_bits(ops.add_int(ops.bits(circle<0>(ops, a)), sign));
+}
+
+/// Cosine of |x| < circle_greatest, even in every bit; beyond, and of infinities and NaN, NaN.
+template <class Ops>
+[[gnu::always_inline]] inline typename Ops::Float cos(Ops& ops, typename Ops::Float x) {
+    return circle<1>(ops, ops.from_bits(ops.and_int(ops.bits(x), ops.integer(0x7fffffff))));
 }
 
 }  // namespace mantissa::elementary

@@ -1,5 +1,5 @@
-// Coefficients of exp, log, tanh and erf in FP32: the one set from which kernels, generated code and the
-// scalar functions are made. Each polynomial is a minimax fit of relative error (Remez exchange), its
+// Coefficients of exp, log, tanh, erf, sin and cos in FP32: the one set from which kernels, generated code
+// and the scalar functions are made. Each polynomial is a minimax fit of relative error (Remez exchange), its
 // coefficients rounded to FP32 one after another from the lowest, the rest fitted again after each. The error
 // of the rounded polynomial alone stands beside it; half an ULP of FP32 is 6e-8.
 #pragma once
@@ -46,5 +46,19 @@ inline constexpr float erfc_log_series[] = {-0x1.68a762p-13f, 0x1.212708p+0f,  0
                                             -0x1.c5fdacp-12f, 0x1.5fc054p-16f};
 /// From here on erf rounds to 1.
 inline constexpr float erf_one = 4.0f;
+
+/// pi / 2 in three FP32 parts, and its inverse. A multiple of the first less the number that it stands beside
+/// is exact, so the three leave what two roundings do, however close the number is to a multiple of pi / 2.
+inline constexpr float half_pi_high = 0x1.921fb6p+0f;
+inline constexpr float half_pi_middle = -0x1.777a5cp-25f;
+inline constexpr float half_pi_low = -0x1.ee59dap-50f;
+inline constexpr float inverse_half_pi = 0x1.45f306p-1f;
+/// Below this the nearest multiple of pi / 2 is found within 0.02: what is left is at most 0.82.
+inline constexpr float circle_greatest = 0x1p20f;
+
+/// sin(r) = r + r^3 (c0 + c1 r^2 + ...), |r| <= 0.82. Error 5.5e-9.
+inline constexpr float sin_series[] = {-0x1.555540p-3f, 0x1.110540p-7f, -0x1.989cb8p-13f};
+/// cos(r) = 1 - r^2 / 2 + r^4 (c0 + c1 r^2 + ...), |r| <= 0.82. Error 2.0e-10.
+inline constexpr float cos_series[] = {0x1.555546p-5f, -0x1.6c09cep-10f, 0x1.9941eep-16f};
 
 }  // namespace mantissa::elementary

@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "mantissa/passes/attention_groups.h"
+
 namespace mantissa::inline v0 {
 
 namespace {
@@ -30,9 +32,10 @@ DType wider(DType a, DType b) {
 }
 
 /// Each step tells whether the search goes on.
-class Recognition {
+class AttentionRecognition {
   public:
-    Recognition(const Graph& graph, const Uses& uses, PatternReader& patterns, const SoftmaxForm& softmax)
+    AttentionRecognition(const Graph& graph, const Uses& uses, PatternReader& patterns,
+                         const SoftmaxForm& softmax)
         : graph_(graph), uses_(uses), patterns_(patterns), softmax_(softmax) {
         form_.shape = graph.type(softmax.scores).shape;
         form_.key_axis = softmax.axis;
@@ -42,8 +45,10 @@ class Recognition {
 
     OrReason<AttentionForm> run() {
         if (follow_weights() && take_values() && follow_scores() && check_factors() && check_uses() &&
-            check_sizes())
+            check_sizes()) {
+            share_heads();
             return form_;
+        }
         return why_not_.none();
     }
 
@@ -131,12 +136,28 @@ class Recognition {
         // Where there is one query, any axis of extent 1 would do; the one beside the keys is meant.
         for (int axis = rank - 1; axis >= 0 && form_.query_axis < 0; --axis)
             if (axis != form_.key_axis && is_whole_of(rows, axis)) form_.query_axis = axis;
+        // Else the rows may be those of all heads that share keys, one head after another.
+        for (int axis = rank - 1; axis >= 0 && form_.query_axis < 0 && rows.size() > 1; --axis)
+            if (axis != form_.key_axis && is_whole_of({rows.back()}, axis)) {
+                form_.query_axis = axis;
+                shared_rows_.assign(rows.begin(), rows.end() - 1);
+            }
         if (form_.query_axis < 0 && !rows.empty())
             return refuse("the rows of the product with the values are not one axis of the softmax");
         form_.queries = extent(form_.query_axis);
         for (int axis = 0; axis < rank; ++axis)
             if (axis != form_.query_axis && axis != form_.key_axis) form_.batch_axes.push_back(axis);
-        return true;
+        for (const AxisAtom& atom : shared_rows_) form_.group *= atom.extent;
+        return shared_rows_.empty() || are_innermost_heads(form_, shared_rows_) ||
+               refuse("the rows of the product with the values are not one axis of the softmax");
+    }
+
+    /// Whether these are the queries, or those of all heads that share keys.
+    bool are_queries(const AxisAtoms& rows) const {
+        AxisAtoms wanted = shared_rows_;
+        const std::int64_t queries = extent(form_.query_axis);
+        if (queries > 1) wanted.push_back({.axis = form_.query_axis, .stride = 1, .extent = queries});
+        return rows == wanted;
     }
 
     static std::vector<AxisAtoms> batch_of(const AxisMap& axes) {
@@ -282,9 +303,8 @@ class Recognition {
     bool take_queries_and_keys(const Node& made) {
         if (made.inputs.size() != 2) return refuse("a bias is added to the product of queries and keys");
         const AxisAtoms &rows = axes_[-2], &columns = axes_[-1];
-        const bool queries_first =
-            is_whole_of(rows, form_.query_axis) && is_whole_of(columns, form_.key_axis);
-        if (!queries_first && !(is_whole_of(columns, form_.query_axis) && is_whole_of(rows, form_.key_axis)))
+        const bool queries_first = are_queries(rows) && is_whole_of(columns, form_.key_axis);
+        if (!queries_first && !(are_queries(columns) && is_whole_of(rows, form_.key_axis)))
             return refuse("the scores' rows and columns are not the queries and keys of the weights");
         const MatrixAxes a = stored_axes(made.attributes.flag("transpose_a"));
         const MatrixAxes b = stored_axes(made.attributes.flag("transpose_b"));
@@ -412,6 +432,21 @@ class Recognition {
         return true;
     }
 
+    /// Keys and values that were repeated for heads in a row are read from before that.
+    void share_heads() {
+        const auto k = before_repeat(graph_, form_.k), v = before_repeat(graph_, form_.v);
+        if (!k && !v) return;
+        if (form_.group > 1 || !k || !v || k->repeated != v->repeated) {
+            form_.copies = "keys and values are not repeated alike";
+        } else if (!are_innermost_heads(form_, k->repeated)) {
+            form_.copies = "keys and values are repeated along other axes than the innermost of the heads";
+        } else {
+            form_.k = k->operand;
+            form_.v = v->operand;
+            for (const AxisAtom& atom : k->repeated) form_.group *= atom.extent;
+        }
+    }
+
     const Graph& graph_;
     const Uses& uses_;
     PatternReader& patterns_;
@@ -420,6 +455,7 @@ class Recognition {
     AttentionForm form_;
     Value weights_, scores_;  // how far the search has come on both sides
     AxisMap axes_;            // of the tensor at hand, in terms of the softmax's
+    AxisAtoms shared_rows_;   // parts of the heads that are rows of the products
     Pattern factor_ = uniform_pattern(1), addend_ = uniform_pattern(0);
 };
 
@@ -427,7 +463,7 @@ class Recognition {
 
 OrReason<AttentionForm> attention_around(const Graph& graph, const Uses& uses, PatternReader& patterns,
                                          const SoftmaxForm& softmax) {
-    return Recognition(graph, uses, patterns, softmax).run();
+    return AttentionRecognition(graph, uses, patterns, softmax).run();
 }
 
 }  // namespace mantissa

@@ -35,6 +35,8 @@ struct AttentionForm {
     DType dtype = DType::f32;  ///< the widest of the operands'
     bool causal = false;
     double scale = 1;
+    std::int64_t group = 1;   ///< heads of queries in a row that share a head of keys and values
+    std::string copies = {};  ///< why keys or values that were repeated are read as such; empty: they are not
     std::set<NodeId> replaced;  ///< nodes that nothing else reads, the root included
 };
 

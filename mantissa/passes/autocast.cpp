@@ -30,7 +30,7 @@ const std::array<Policy, 6>& policies() {
 bool is_castable(DType dtype) { return is_floating(dtype) && dtype != DType::f64; }
 
 /// The format that holds every number of both; of BF16 and FP16 neither holds the other.
-DType wider(DType a, DType b) {
+DType wider_of(DType a, DType b) {
     if (a == b) return a;
     return DType::f32;
 }
@@ -114,7 +114,7 @@ class Autocast {
             const Type& type = target().type(operand);
             if (!is_castable(type.dtype) || type.shape.rank() == 0) continue;
             mixed = mixed || (widest && *widest != type.dtype);
-            widest = widest ? wider(*widest, type.dtype) : type.dtype;
+            widest = widest ? wider_of(*widest, type.dtype) : type.dtype;
         }
         if (!mixed) return {};
         return {.dtype = widest, .rule = fmt::format("promotion: {}", node.op->name), .numbers_stay = true};

@@ -28,9 +28,9 @@ struct LossForm {
 };
 
 /// Each step tells whether the search goes on.
-class Recognition {
+class LossRecognition {
   public:
-    Recognition(const Graph& graph, const Uses& uses, NodeId loss) : graph_(graph), uses_(uses) {
+    LossRecognition(const Graph& graph, const Uses& uses, NodeId loss) : graph_(graph), uses_(uses) {
         form_.loss = loss;
         logits_ = graph.node(loss).inputs[0];
         form_.targets = graph.node(loss).inputs[1];
@@ -201,9 +201,9 @@ class Recognition {
     DType dtype_ = DType::f32, loss_dtype_ = DType::f32;
 };
 
-class Replacement {
+class LossReplacement {
   public:
-    Replacement(const Graph& source, Rewriter& rewriter, const LossForm& form)
+    LossReplacement(const Graph& source, Rewriter& rewriter, const LossForm& form)
         : source_(source), rewriter_(rewriter), form_(form) {}
 
     void run() {
@@ -257,7 +257,7 @@ ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept) {
     std::set<NodeId> replaced;
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         if (graph.node(id).op->name != "cross_entropy") continue;
-        if (const OrReason<LossForm> form = Recognition(graph, uses, id).run()) {
+        if (const OrReason<LossForm> form = LossRecognition(graph, uses, id).run()) {
             replaced.insert(form->replaced.begin(), form->replaced.end());
             forms.emplace(id, *form);
         } else {
@@ -270,7 +270,7 @@ ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept) {
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const auto form = forms.find(id);
         if (form != forms.end())
-            Replacement(graph, rewriter, form->second).run();
+            LossReplacement(graph, rewriter, form->second).run();
         else if (!replaced.contains(id) && !rewriter.placed({id, 0}))
             rewriter.copy(id);
     }

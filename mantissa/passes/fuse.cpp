@@ -149,7 +149,7 @@ class Placing {
 Fusion fuse(const Graph& graph, const FuseOptions& options) {
     std::vector<PassRefusal> refused;
     const Grouping before(graph, options, refused);
-    const NestRecomputation again = recompute_in_nests(graph, before);
+    const NestRecomputation again = recompute_in_nests(graph, before, options.costs.instructions_per_byte);
     Fusion fusion;
     fusion.recomputed = again.values;
     if (again.values == 0) {

@@ -12,17 +12,15 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
+#include "mantissa/graph/target.h"
 #include "mantissa/passes/pass_refusal.h"
 
 namespace mantissa::inline v0 {
 
 struct FuseOptions {
-    /// What a fused kernel must save each time that it runs, in bytes moved. Compiling one takes about 3 ms,
-    /// in which memory moves some 30 MB; over a thousand runs that is 30 KB a run.
-    std::int64_t least_bytes_saved = 32 << 10;
-    /// Operands and outputs of one kernel. Each takes a register for its address, of which there are 16.
-    std::size_t most_operands = 16;
-    std::string cannot_attach_tails = {};  ///< why contractions take no tail; empty if they do
+    FusionCosts costs = {};
+    std::string cannot_attach_tails = {};    ///< why contractions take no tail; empty if they do
+    std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
 };
 
 struct Fusion {

@@ -224,9 +224,9 @@ std::string Grouping::refuse_group(const Nodes& group) {
             return "a value without rows is read elsewhere, too";
     }
     if (const std::size_t count = border.inputs.size() + border.outputs.size();
-        count > options_.most_operands)
+        count > options_.costs.most_operands)
         return fmt::format("{} operands and outputs; up to {} have addresses in registers", count,
-                           options_.most_operands);
+                           options_.costs.most_operands);
     return "";
 }
 
@@ -262,10 +262,10 @@ void Grouping::drop_unless_worth_it(Nodes& group) {
     if (group.empty()) return;
     const Border border = this->border(group);
     const std::int64_t saved = bytes_saved(group, border);
-    if (saved >= options_.least_bytes_saved && !border.outputs.empty()) return;
+    if (saved >= options_.costs.least_bytes_saved && !border.outputs.empty()) return;
     refuse(group.back(),
            fmt::format("a kernel would save {} bytes, less than the {} that compiling it is worth", saved,
-                       options_.least_bytes_saved));
+                       options_.costs.least_bytes_saved));
     for (NodeId member : group) group_of_[at(member)] = -1;
     group.clear();
 }

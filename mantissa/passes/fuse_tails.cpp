@@ -87,6 +87,8 @@ class TailFuser {
     std::string refuse(const Tail& tail) const {
         const Node &fused = graph_.node(tail.fused), &contraction = graph_.node(tail.contraction);
         if (!options_.cannot_attach_tails.empty()) return options_.cannot_attach_tails;
+        if (size_of(graph_.type(contraction.inputs[0]).dtype) == 2 && !options_.tails_lose_at_16_bits.empty())
+            return options_.tails_lose_at_16_bits;
         if (by_contraction_.contains(tail.contraction)) return "another tail is part of it";
         if (contraction.origin.stage != fused.origin.stage)
             return "its tail belongs to another pass over the model";
@@ -96,12 +98,12 @@ class TailFuser {
             if (i != tail.operand && depends(fused.inputs[i].node, tail.contraction))
                 return "its tail waits for what is computed from it";
         const std::int64_t saved = (tail.also_written ? 1 : 2) * graph_.type({tail.contraction, 0}).bytes();
-        if (saved < options_.least_bytes_saved)
+        if (saved < options_.costs.least_bytes_saved)
             return fmt::format("a kernel would save {} bytes, less than the {} that compiling it is worth",
-                               saved, options_.least_bytes_saved);
+                               saved, options_.costs.least_bytes_saved);
         const auto made = make(tail);
-        if (made.inputs.size() + made.body.results().size() > options_.most_operands)
-            return fmt::format("more than {} operands and outputs", options_.most_operands);
+        if (made.inputs.size() + made.body.results().size() > options_.costs.most_operands)
+            return fmt::format("more than {} operands and outputs", options_.costs.most_operands);
         return nest_of_tail(contraction_tail(made.body)->graph).reason();
     }
 

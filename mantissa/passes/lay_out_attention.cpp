@@ -255,10 +255,7 @@ void replace(const Graph& source, Rewriter& rewriter, NodeId id, const Choice& c
     const AttentionExtents e = attention_extents(before, types);
     std::vector<Tensor> operands;
     for (std::size_t i = 0; i < choice.tensors.size(); ++i) {
-        const auto& [holds, axes] = choice.layout.operands[i];
-        const std::int64_t positions = holds.find('q') != std::string::npos ? e.queries : e.keys;
-        const Shape shape = stored_shape(axes, {e.sequences, e.heads, positions, e.head_size},
-                                         static_cast<std::int64_t>(holds.size()));
+        const Shape shape = operand_shape(choice.layout.operands[i], e);
         const Tensor tensor(target, rewriter.map(choice.tensors[i]));
         operands.push_back(tensor.shape() == shape ? tensor : reshape(tensor, shape));
     }

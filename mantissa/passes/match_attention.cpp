@@ -71,9 +71,9 @@ Tensor transposed(Tensor x, const std::vector<std::int64_t>& order) {
     return std::ranges::is_sorted(order) ? x : transpose(x, order);
 }
 
-class Replacement {
+class AttentionReplacement {
   public:
-    Replacement(const Graph& source, Rewriter& rewriter, const AttentionForm& form)
+    AttentionReplacement(const Graph& source, Rewriter& rewriter, const AttentionForm& form)
         : source_(source), rewriter_(rewriter), form_(form) {
         // [B, H]: the first axis of the batch, and all others.
         for (std::size_t i = 0; i < form.batch_axes.size(); ++i)
@@ -84,14 +84,14 @@ class Replacement {
         const Node& root = source_.node(form_.root);
         const OriginScope scope(rewriter_.target(), root.origin);
         const Tensor q = operand(form_.q, form_.query_axis, form_.queries);
-        const Tensor k = operand(form_.k, form_.key_axis, form_.keys);
+        const Tensor k = operand(form_.k, form_.key_axis, form_.keys);  // [B, heads / group, keys, D]
         const Tensor v = operand(form_.v, form_.key_axis, form_.keys);
         const Tensor o = call1("attention", {q, k, v}, {{"causal", form_.causal}, {"scale", form_.scale}});
         rewriter_.place({form_.root, 0}, as_root(o, root.outputs[0]).value());
     }
 
   private:
-    /// [B, H, positions, D], in the widest type of the three.
+    /// [B, heads, positions, D], in the widest type of the three.
     Tensor operand(const AttentionOperand& operand, int axis, std::int64_t positions) {
         Graph& target = rewriter_.target();
         Value value = rewriter_.map(operand.base);
@@ -104,7 +104,8 @@ class Replacement {
         std::vector<std::int64_t> stored(atoms.size());
         for (std::size_t i = 0; i < stored.size(); ++i) stored[i] = static_cast<std::int64_t>(i);
         const Tensor parts = reshape(Tensor(target, value), extents_of(atoms, stored));
-        return cast(reshape(transposed(parts, places), {batch_, heads_, positions, form_.head_size}),
+        const std::int64_t heads = axis == form_.query_axis ? heads_ : heads_ / form_.group;
+        return cast(reshape(transposed(parts, places), {batch_, heads, positions, form_.head_size}),
                     form_.dtype);
     }
 
@@ -135,11 +136,15 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept) {
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const auto softmax = softmax_at(graph, id);
         if (!softmax) continue;
-        if (const auto form = attention_around(graph, uses, patterns, *softmax))
-            forms.emplace(form->root, *form);
-        else
-            match.refused.push_back(
-                {"match_attention", "softmax", graph.node(id).origin.scope, form.reason()});
+        const std::string& scope = graph.node(id).origin.scope;
+        const auto form = attention_around(graph, uses, patterns, *softmax);
+        if (!form) {
+            match.refused.push_back({"match_attention", "softmax", scope, form.reason()});
+            continue;
+        }
+        if (!form->copies.empty())
+            match.refused.push_back({"match_attention", "broadcast", scope, form->copies});
+        forms.emplace(form->root, *form);
     }
     match.matched = static_cast<int>(forms.size());
     const std::set<NodeId> unread = unread_nodes(graph, uses, forms);
@@ -147,7 +152,7 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept) {
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const auto form = forms.find(id);
         if (form != forms.end())
-            Replacement(graph, rewriter, form->second).run();
+            AttentionReplacement(graph, rewriter, form->second).run();
         else if (!unread.contains(id))
             rewriter.copy(id);
     }

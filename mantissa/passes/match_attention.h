@@ -6,7 +6,8 @@
 // becomes
 //   %1 = attention(%q, %k, %v) {causal=true, scale=0.125}
 //
-// A softmax that is not part of attention stays as it was, with a reason.
+// Keys and values that were repeated for heads of queries are taken from before that. A softmax that is not
+// part of attention stays as it was, with a reason.
 #pragma once
 
 #include <span>
@@ -20,7 +21,7 @@ namespace mantissa::inline v0 {
 struct AttentionMatch {
     Graph graph;
     int matched = 0;
-    std::vector<PassRefusal> refused;
+    std::vector<PassRefusal> refused;  ///< softmaxes that stay, and repetitions of keys and values
 };
 
 /// `kept`: values that stay though nothing in the graph reads them, such as the loss; each is replaced by

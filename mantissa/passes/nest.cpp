@@ -11,7 +11,7 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-bool is_source(const Node& node) { return node.op->name == "iota" || node.op->name == "constant"; }
+bool is_made_anew(const Node& node) { return node.op->name == "iota" || node.op->name == "constant"; }
 
 bool is_movement(const Node& node) { return node.op->name == "reshape" || node.op->name == "broadcast"; }
 
@@ -273,6 +273,7 @@ OrReason<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
 int nest_instructions(std::string_view op) {
     if (op == "exp" || op == "log") return 12;
     if (op == "tanh" || op == "erf") return 30;
+    if (op == "sin" || op == "cos") return 25;
     if (op == "div" || op == "sqrt" || op == "rsqrt") return 5;
     return op == "constant" || op == "reshape" || op == "broadcast" ? 0 : 1;
 }
@@ -302,7 +303,7 @@ std::string refuse_in_nest(const Graph& graph, const Node& node) {
         const bool last = axes.size() == 1 && axes[0] == shape.rank() - 1;
         if (!leading && !last)
             return fmt::format("{} goes over other axes than the last or all before it", op);
-    } else if (node.op->fuser != FuserClass::elementwise && !is_movement(node) && !is_source(node)) {
+    } else if (node.op->fuser != FuserClass::elementwise && !is_movement(node) && !is_made_anew(node)) {
         return fmt::format("{} is neither element-wise nor a reduction", op);
     }
     if (!dtype_fits(node.outputs[0].dtype)) return fmt::format("{} has no lanes", node.outputs[0].text());

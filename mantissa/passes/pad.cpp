@@ -34,9 +34,9 @@ std::string name_of(const Node& node) {
 }
 
 /// Follows the zeros of one parameter through the graph.
-class Recognition {
+class PaddingRecognition {
   public:
-    Recognition(const Graph& graph, int state, std::int64_t zero_rows) : graph_(graph) {
+    PaddingRecognition(const Graph& graph, int state, std::int64_t zero_rows) : graph_(graph) {
         const State& parameter = graph.states()[static_cast<std::size_t>(state)];
         form_ = {.rows = parameter.type.shape[0], .zero_rows = zero_rows};
         form_.states.insert(state);
@@ -114,9 +114,9 @@ class Recognition {
     std::string not_contracted_ = "no contraction reads it";
 };
 
-class Replacement {
+class PaddedCopy {
   public:
-    Replacement(const Graph& source, const PaddingForm& form)
+    PaddedCopy(const Graph& source, const PaddingForm& form)
         : source_(source), rewriter_(source), form_(form) {}
 
     Graph run() {
@@ -212,7 +212,7 @@ OrReason<PaddingForm> padding_of(const Graph& graph, int state, std::int64_t mul
     const OrReason<std::int64_t> zero_rows =
         zero_rows_for(graph.states()[static_cast<std::size_t>(state)], multiple);
     if (!zero_rows) return NoValue{zero_rows.reason()};
-    return Recognition(graph, state, *zero_rows).run();
+    return PaddingRecognition(graph, state, *zero_rows).run();
 }
 
 }  // namespace
@@ -224,7 +224,7 @@ Padded pad_parameters(const Graph& graph, const PadOptions& options) {
         if (state.kind != State::Kind::parameter) continue;
         if (const auto form = padding_of(padded.graph, static_cast<int>(i), options.multiple)) {
             padded.padded.push_back({state.name, state.type.shape[0], form->zero_rows});
-            padded.graph = Replacement(padded.graph, *form).run();
+            padded.graph = PaddedCopy(padded.graph, *form).run();
         } else {
             padded.refused.push_back({"pad", "parameter", state.name, form.reason()});
         }

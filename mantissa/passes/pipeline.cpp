@@ -165,7 +165,9 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
         pipeline.run("fold_addends", [&] { graph = fold_addends(graph); });
         pipeline.run("fuse", [&] {
-            Fusion fusion = fuse(graph, {.cannot_attach_tails = options.cannot_attach_tails});
+            Fusion fusion = fuse(graph, {.costs = options.fusion,
+                                         .cannot_attach_tails = options.cannot_attach_tails,
+                                         .tails_lose_at_16_bits = options.tails_lose_at_16_bits});
             graph = std::move(fusion.graph);
             pipeline.refuse(std::move(fusion.refused));
         });

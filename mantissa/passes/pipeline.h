@@ -49,9 +49,11 @@ struct PipelineOptions {
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
         return true;
     };
-    std::string cannot_fuse = {};          ///< why the device has no kernels for fused nodes; empty if it has
-    std::string cannot_attach_tails = {};  ///< why contractions take no compiled tail; empty if they do
-    std::string cannot_multiply_tf32 = {};  ///< why TF32 is forbidden; empty if it is not
+    std::string cannot_fuse = {};  ///< why the device has no kernels for fused nodes; empty if it has
+    FusionCosts fusion = {};
+    std::string cannot_attach_tails = {};    ///< why contractions take no compiled tail; empty if they do
+    std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
+    std::string cannot_multiply_tf32 = {};   ///< why TF32 is forbidden; empty if it is not
     /// Called after every pass with its name and the graph.
     std::function<void(const std::string& pass, const Graph&)> dump = {};
 };

@@ -6,15 +6,10 @@
 #include <limits>
 #include <numeric>
 
-#include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0 {
-
-std::int64_t align_up(std::int64_t bytes) {
-    return rounded_up(bytes, static_cast<std::int64_t>(Buffer::alignment));
-}
 
 bool is_view(const Graph& graph, const Node& node) {
     return node.op->view && node.op->view(graph, node, 0).has_value();
@@ -22,7 +17,8 @@ bool is_view(const Graph& graph, const Node& node) {
 
 namespace {
 
-bool is_source(const Node& node) {
+/// Of the arena.
+bool lies_outside(const Node& node) {
     return node.op->name == "input" || node.op->name == "state" || node.op->name == "constant";
 }
 
@@ -49,6 +45,7 @@ class MemoryPlanner {
 
   private:
     static std::size_t index(NodeId id) { return static_cast<std::size_t>(id); }
+    std::int64_t align_up(std::int64_t bytes) const { return rounded_up(bytes, kernels_.alignment); }
     NodeId end() const { return static_cast<NodeId>(graph_.size()); }
     NodeId& last_use(Value value) {
         return last_use_[index(value.node)][static_cast<std::size_t>(value.output)];
@@ -110,7 +107,7 @@ class MemoryPlanner {
         const Node& node = graph_.node(maker);
         const Value state{graph_.states()[static_cast<std::size_t>(update.state)].node, 0};
         // A value that replaces several states has its place in the first of them.
-        if (is_source(node) || is_view(graph_, node) || place(update.value).kind != Place::Kind::none)
+        if (lies_outside(node) || is_view(graph_, node) || place(update.value).kind != Place::Kind::none)
             return false;
         if (last_use(state) > maker) return false;
         if (last_use(state) == maker && !may_overwrite(node, update.value.output, state)) return false;
@@ -144,7 +141,7 @@ class MemoryPlanner {
             const Node& node = graph_.node(id);
             if (is_view(graph_, node)) {
                 for (Value& of_output : root_[index(id)]) of_output = root(node.inputs[0]);
-            } else if (kernels_.may_write_over && !is_source(node)) {
+            } else if (kernels_.may_write_over && !lies_outside(node)) {
                 write_over_operands(id, kernels_.may_write_over(id));
             }
         }
@@ -195,7 +192,7 @@ class MemoryPlanner {
     void collect_allocations() {
         for (NodeId id = 0; id < end(); ++id) {
             const Node& node = graph_.node(id);
-            if (is_source(node) || is_view(graph_, node)) continue;
+            if (lies_outside(node) || is_view(graph_, node)) continue;
             for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
                 if (place({id, i}).kind == Place::Kind::none && root({id, i}) == Value{id, i} &&
                     node.outputs[static_cast<std::size_t>(i)].bytes() > 0)

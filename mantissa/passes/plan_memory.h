@@ -55,14 +55,13 @@ struct KernelMemory {
     std::function<std::int64_t(NodeId)> workspace = {};
     /// By output: operands over which it may be written, if nobody reads them later.
     std::function<std::vector<std::vector<int>>(NodeId)> may_write_over = {};
+    /// Bytes to multiples of which every value is laid out.
+    std::int64_t alignment = 64;
 };
 
 MemoryPlan plan_memory(const Graph& graph, const KernelMemory& kernels = {});
 
 /// Throws InternalError if two allocations that live at one time overlap, or one lies outside the arena.
 void check_no_overlap(const MemoryPlan& plan);
-
-/// Rounds up to the alignment of values in the arena.
-std::int64_t align_up(std::int64_t bytes);
 
 }  // namespace mantissa

@@ -16,9 +16,9 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// The operation whose outputs a name stands for.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> operations = {
-    {{"gelu", "gelu"}, {"norm", "layer_norm"}, {"softmax", "softmax"}}};
+/// The operations whose outputs a name stands for; those of one name together.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 4> operations = {
+    {{"gelu", "gelu"}, {"norm", "layer_norm"}, {"norm", "rms_norm"}, {"softmax", "softmax"}}};
 
 /// "h.3" of "h.3.mlp.c_fc": the scope up to its first number; empty if it has none.
 std::string_view block_of(std::string_view scope) {
@@ -129,7 +129,8 @@ bool is_recomputed(const Node& node) {
 
 std::vector<std::string> recomputable() {
     std::vector<std::string> names;
-    for (const auto& [name, op] : operations) names.emplace_back(name);
+    for (const auto& [name, op] : operations)
+        if (names.empty() || names.back() != name) names.emplace_back(name);
     names.emplace_back("block");
     return names;
 }

@@ -13,10 +13,6 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Instructions on sixteen lanes in the time that memory moves one byte: a core runs about 3.5 of them in a
-/// nanosecond, while both directions together move some 8 bytes for it.
-constexpr double instructions_per_byte = 0.44;
-
 /// What computing a value again takes.
 struct Cone {
     std::set<NodeId> inside;  ///< nodes that are computed again
@@ -26,8 +22,12 @@ struct Cone {
 
 class NestRecompute {
   public:
-    NestRecompute(const Graph& graph, const Grouping& grouping)
-        : graph_(graph), grouping_(grouping), users_(graph.size()), used_outside_(graph.size()) {
+    NestRecompute(const Graph& graph, const Grouping& grouping, double instructions_per_byte)
+        : graph_(graph),
+          grouping_(grouping),
+          instructions_per_byte_(instructions_per_byte),
+          users_(graph.size()),
+          used_outside_(graph.size()) {
         for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
             for (const Value& input : graph.node(id).inputs) users_[at(input.node)].push_back(id);
         for (const Result& result : graph.results()) used_outside_[at(result.value.node)] = true;
@@ -142,7 +142,7 @@ class NestRecompute {
         const std::int64_t saved = (1 + times) * size - moved;
         const std::int64_t vectors = graph_.type({id, 0}).shape.elements() / 16;
         const auto instructions = static_cast<double>(times * vectors * cone.instructions);
-        if (newly_kept >= size || instructions > instructions_per_byte * static_cast<double>(saved)) return;
+        if (newly_kept >= size || instructions > instructions_per_byte_ * static_cast<double>(saved)) return;
         chosen_.insert(id);
         ++done.values;
         done.bytes_not_kept += size - newly_kept;
@@ -196,6 +196,7 @@ class NestRecompute {
 
     const Graph& graph_;
     const Grouping& grouping_;
+    const double instructions_per_byte_;
     std::vector<Nodes> users_;        // by node
     std::vector<bool> used_outside_;  // by node: a result or an update
     std::set<NodeId> chosen_;         // what is computed again
@@ -204,8 +205,9 @@ class NestRecompute {
 
 }  // namespace
 
-NestRecomputation recompute_in_nests(const Graph& graph, const Grouping& grouping) {
-    return NestRecompute(graph, grouping).run();
+NestRecomputation recompute_in_nests(const Graph& graph, const Grouping& grouping,
+                                     double instructions_per_byte) {
+    return NestRecompute(graph, grouping, instructions_per_byte).run();
 }
 
 }  // namespace mantissa

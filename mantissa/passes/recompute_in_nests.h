@@ -23,7 +23,8 @@ struct NestRecomputation {
     std::int64_t bytes_not_moved = 0;  ///< written in one pass and read in the other
 };
 
-/// `grouping`: how the graph would be fused as it is.
-NestRecomputation recompute_in_nests(const Graph& graph, const Grouping& grouping);
+/// `grouping`: how the graph would be fused as it is; `instructions_per_byte`: as in FusionCosts.
+NestRecomputation recompute_in_nests(const Graph& graph, const Grouping& grouping,
+                                     double instructions_per_byte);
 
 }  // namespace mantissa

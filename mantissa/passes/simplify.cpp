@@ -30,12 +30,12 @@ std::vector<bool> find_live(const Graph& graph) {
     return live;
 }
 
-bool is_source(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
+bool is_from_outside(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
 
 /// Whether the value lies in the memory of an input or a state.
 bool is_given(const Graph& graph, Value value) {
     while (is_view(graph, graph.node(value.node))) value = graph.node(value.node).inputs[0];
-    return is_source(graph.node(value.node));
+    return is_from_outside(graph.node(value.node));
 }
 
 /// Whether the value is a scalar constant of this number, its sign included: x - -0 is not x where x is -0.
@@ -55,7 +55,7 @@ class Simplifier {
         const std::vector<bool> live = find_live(source_);
         for (std::size_t i = 0; i < source_.size(); ++i) {
             const NodeId id = static_cast<NodeId>(i);
-            if (is_source(source_.node(id)))
+            if (is_from_outside(source_.node(id)))
                 rewriter_.copy(id);
             else if (live[i])
                 visit(id);

@@ -10,7 +10,6 @@
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/system_memory.h"
 #include "mantissa/report/step_estimate.h"
 
 namespace mantissa::inline v0 {
@@ -42,7 +41,7 @@ void require_positive(const char* option, std::int64_t value) {
 }
 
 void require_fit(const TrainingPlan& plan) {
-    const std::int64_t needed = plan.memory().total(), available = available_memory();
+    const std::int64_t needed = plan.memory().total(), available = plan.device().free_memory();
     if (needed > available)
         throw UserError(fmt::format(
             "--batch-size {}: a step of {} in {} needs {:.2f} GB, {:.2f} GB are available; give fewer, or a "
@@ -96,7 +95,8 @@ class Bench {
             BenchResult result{.precision = plan.options().pipeline.policy.name};
             result.peak_bytes = plan.memory().total();
             result.build_milliseconds = plan.build_milliseconds();
-            result.kernels = contraction_kernels(plan.step());
+            for (const PlannedNode* planned : contractions_of(plan.step()))
+                result.kernels.push_back(planned->kernel);
             running_.push_back({result.precision, Trainer(std::move(plan), memory_), std::move(result)});
         }
     }
@@ -189,7 +189,7 @@ std::int64_t fitting_batch(Device& device, const BenchOptions& options) {
         return std::ranges::all_of(options.precisions, [&](TrainerOptions trainer) {
             trainer.batch = batch;
             const TrainingPlan plan(device, options.model, std::move(trainer));
-            return plan.memory().total() <= available_memory();
+            return plan.memory().total() <= device.free_memory();
         });
     };
     std::int64_t batch = 16;

@@ -127,8 +127,9 @@ ExplainedNode explain_node(const Graph& graph, const PlannedNode& planned) {
     const Node& node = graph.node(planned.node);
     const Graph* body = node.op->name == "fused" ? &node.attributes.body("body").graph() : nullptr;
     const NodeId contraction = body ? contraction_of(*body) : -1;
-    ExplainedNode explained = contraction >= 0 ? formats_of(*body, body->node(contraction), planned.sums)
-                                               : formats_of(graph, node, planned.sums);
+    ExplainedNode explained = contraction >= 0
+                                  ? formats_of(*body, body->node(contraction), planned.arithmetic.sums)
+                                  : formats_of(graph, node, planned.arithmetic.sums);
     explained.name = node.origin.scope;
     explained.pass = std::string(name_of(node.origin.stage));
     explained.output = formats_of(node.outputs);
@@ -137,7 +138,7 @@ ExplainedNode explain_node(const Graph& graph, const PlannedNode& planned) {
     explained.flops = planned.cost.flops;
     if (node.op->fuser == FuserClass::opaque && !body) read_products(explained);
     if (!body) return explained;
-    explained.parts = parts_of(*body, contraction, explained, planned.sums);
+    explained.parts = parts_of(*body, contraction, explained, planned.arithmetic.sums);
     if (contraction >= 0) {
         explained.rule = rule_of(node);
         return explained;

@@ -16,7 +16,7 @@ std::string gigas(std::int64_t flops) { return fmt::format("{:.3f}", gigaflops(f
 std::string megas(std::int64_t bytes) { return fmt::format("{:.2f}", megabytes(bytes)); }
 
 /// Two bars, arithmetic and bytes, each divided by what it is done in.
-std::string totals(const Explanation& explanation) {
+std::string arithmetic_bars(const Explanation& explanation) {
     html::Bar flops{"arithmetic", {}, ""}, bytes{"bytes", {}, ""};
     std::vector<html::Named> names;
     std::vector<html::Row> rows;
@@ -107,8 +107,8 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
     std::string body =
         "<p>What each operation is stored, multiplied and summed in, and the rule that chose it, read off "
         "the plan that runs. Times are in the roofline, where one was measured.</p>\n<p class='note'>" +
-        html::escaped(explanation.passes_text()) + "</p>\n" + totals(explanation) + kinds(explanation) +
-        casts(explanation) + refusals(explanation);
+        html::escaped(explanation.passes_text()) + "</p>\n" + arithmetic_bars(explanation) +
+        kinds(explanation) + casts(explanation) + refusals(explanation);
     if (roofline) body += "<h2>Roofline</h2>\n" + roofline_section(*roofline);
     return html::page(explanation.title(), body + nodes(explanation) + html::footer(command));
 }

@@ -25,9 +25,8 @@ enum class Change : std::uint8_t { none, attention, joint_loss };
 struct Rung {
     std::string_view name;
     std::string_view policy;
-    double loss_tolerance;  ///< how far its losses may lie from the first rung's
-    /// What its matrix multiplies must run as: the start of the kernel's name.
-    std::string_view matmul_kernel;
+    double loss_tolerance;      ///< how far its losses may lie from the first rung's
+    std::string_view multiply;  ///< what its matrix multiplies must multiply; they add in FP32
     bool fuse = false;
     bool match_attention = false;
     bool pad = false;  ///< where something is ugly; else it is the rung before
@@ -38,44 +37,38 @@ struct Rung {
     bool lays_out() const { return fuse; }
 };
 
-constexpr std::string_view bf16_kernel = "gemm bf16*bf16+f32";
-
 /// Rungs that exist, in the order of the ladder. Tolerances: the same kernels give the same bits; BF16 keeps
 /// 8 bits of each operand, TF32 and FP16 keep 11; losses of GPT-2 over tens of steps were seen to differ by
 /// 0.001.
 constexpr Rung known_rungs[] = {
-    {.name = "fp32", .policy = "fp32", .loss_tolerance = 0.0, .matmul_kernel = "gemm f32*f32+f32"},
-    {.name = "tf32", .policy = "tf32", .loss_tolerance = 1e-3, .matmul_kernel = "gemm tf32*tf32+f32"},
-    {.name = "bf16", .policy = "bf16", .loss_tolerance = 0.02, .matmul_kernel = bf16_kernel},
-    {.name = "compiled",
-     .policy = "bf16",
-     .loss_tolerance = 0.02,
-     .matmul_kernel = bf16_kernel,
-     .fuse = true},
+    {.name = "fp32", .policy = "fp32", .loss_tolerance = 0.0, .multiply = "f32"},
+    {.name = "tf32", .policy = "tf32", .loss_tolerance = 1e-3, .multiply = "tf32"},
+    {.name = "bf16", .policy = "bf16", .loss_tolerance = 0.02, .multiply = "bf16"},
+    {.name = "compiled", .policy = "bf16", .loss_tolerance = 0.02, .multiply = "bf16", .fuse = true},
     {.name = "flash",
      .policy = "bf16",
      .loss_tolerance = 0.02,
-     .matmul_kernel = bf16_kernel,
+     .multiply = "bf16",
      .fuse = true,
      .match_attention = true,
      .change = Change::attention},
     {.name = "nice",
      .policy = "bf16",
      .loss_tolerance = 0.02,
-     .matmul_kernel = bf16_kernel,
+     .multiply = "bf16",
      .fuse = true,
      .match_attention = true,
      .pad = true},
     {.name = "loss",
      .policy = "bf16",
      .loss_tolerance = 0.02,
-     .matmul_kernel = bf16_kernel,
+     .multiply = "bf16",
      .fuse = true,
      .match_attention = true,
      .pad = true,
      .chunk_loss = true,
      .change = Change::joint_loss},
-    {.name = "fp16", .policy = "fp16", .loss_tolerance = 0.02, .matmul_kernel = "gemm f16*f16+f32"}};
+    {.name = "fp16", .policy = "fp16", .loss_tolerance = 0.02, .multiply = "f16"}};
 
 const Rung& find_rung(const std::string& name) {
     for (const Rung& rung : known_rungs)
@@ -119,11 +112,11 @@ std::int64_t scratch_beside(std::int64_t arena, const Target& target) {
 }
 
 /// A rung that ran on other kernels than its own is no measurement of it.
-void require_own_kernels(const Rung& rung, const std::vector<std::string>& kernels) {
-    for (const std::string& kernel : kernels)
-        if (!kernel.starts_with(rung.matmul_kernel))
-            throw UserError(fmt::format("rung {} multiplies matrices with '{}...', but '{}' would run",
-                                        rung.name, rung.matmul_kernel, kernel));
+void require_own_kernels(const Rung& rung, const Plan& plan) {
+    for (const PlannedNode* planned : plan.nodes_of("matmul"))
+        if (planned->arithmetic.multiply != rung.multiply || planned->arithmetic.sums != DType::f32)
+            throw UserError(fmt::format("rung {} multiplies {} and adds in f32, but '{}' would run",
+                                        rung.name, rung.multiply, planned->kernel));
 }
 
 /// Why a rung changes nothing in the plan of this model; empty if it does.
@@ -193,7 +186,7 @@ class LadderRun {
             say(name + ": building");
             const Rung& rung = find_rung(name);
             TrainingPlan plan(device_, options_.model, options_of(rung, options_.trainer));
-            require_own_kernels(rung, plan.step().kernels_of("matmul"));
+            require_own_kernels(rung, plan.step());
             if (std::string reason = no_change(rung, plan); !reason.empty())
                 report_.skipped.push_back({name, std::move(reason)});
             else
@@ -302,7 +295,7 @@ class LadderRun {
         for (const RunningRung& running : rungs_) {
             const TrainingPlan& plan = running.trainer.plan();
             const double reached = plan.flops_per_step() / median(running.seconds);
-            const double peak = peak_of(plan.step().kernels_of("matmul"));
+            const double peak = peak_of(plan.step());
             if (reached > peak) (peak == peaks.f32_fma ? peaks.f32_fma : peaks.bf16_matrix) = reached;
         }
     }
@@ -328,7 +321,7 @@ class LadderRun {
                         .pads = running.rung.pad,
                         .padded = plan.padded()};
         rung.roofline = roofline(plan.step(), running.profile, report_.peaks, running.profiled_seconds);
-        rung.share_of_unit_peak = flops / typical / peak_of(rung.matmul_kernels);
+        rung.share_of_unit_peak = flops / typical / peak_of(plan.step());
         if (!report_.rungs.empty()) {
             rung.speedup = report_.rungs.front().milliseconds / rung.milliseconds;
             rung.step_speedup = report_.rungs.back().milliseconds / rung.milliseconds;
@@ -336,11 +329,11 @@ class LadderRun {
         return rung;
     }
 
-    /// The lowest of these kernels' units: a rung is measured against what all of it can reach.
-    double peak_of(const std::vector<std::string>& kernels) const {
+    /// The lowest of the units of its products: a rung is measured against what all of it can reach.
+    double peak_of(const Plan& plan) const {
         double lowest = report_.peaks.fastest();
-        for (const std::string& kernel : kernels)
-            lowest = std::min(lowest, unit_peak(kernel, report_.peaks, device_.target()));
+        for (const PlannedNode* planned : plan.nodes_of("matmul"))
+            lowest = std::min(lowest, unit_peak(planned->arithmetic, report_.peaks, device_.target()));
         return lowest;
     }
 
@@ -402,7 +395,7 @@ LadderSize ladder_size(Device& device, const LadderOptions& options, double most
     for (const std::int64_t batch : {4, 2, 1}) {
         const PlannedLadder ladder = planned_ladder(device, options, batch);
         const std::int64_t needed = ladder.memory + scratch_beside(ladder.arena, device.target());
-        if (batch > 1 && needed > available_memory()) continue;
+        if (batch > 1 && needed > device.free_memory()) continue;
         if (batch > size.most_that_fits || size.seconds_of_most == 0) {
             size.most_that_fits = batch;
             size.seconds_of_most = ladder.seconds;

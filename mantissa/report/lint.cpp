@@ -290,7 +290,7 @@ class Linter {
         const std::vector<Type> types = graph_.input_types(node);
         const AttentionExtents e = attention_extents(attention_layout(node.attributes), types);
         const bool causal = node.attributes.flag("causal");
-        // Measured on plain operands, wherever the model's lie.
+        // Measured on plain operands, wherever the model's lie, with as many heads of keys as of queries.
         const LintProbe probe{.kind = LintProbe::Kind::attention,
                               .extents = {e.sequences, e.heads, e.queries, e.head_size},
                               .dtype = types[0].dtype,

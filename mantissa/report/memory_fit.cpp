@@ -8,15 +8,15 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// What is changed of a step.
-struct Change {
+struct SmallerPlan {
     std::set<std::string> recompute;
     std::int64_t batch = 0, length = 0;
 };
 
-std::vector<Change> changes_of(const TrainingPlan& plan, bool has_length) {
+std::vector<SmallerPlan> smaller_plans(const TrainingPlan& plan, bool has_length) {
     const std::int64_t batch = plan.options().batch, length = plan.model().units_per_example;
-    std::vector<Change> changes = {{{"gelu", "norm"}, batch, length},
-                                   {{"gelu", "norm", "softmax"}, batch, length}};
+    std::vector<SmallerPlan> changes = {{{"gelu", "norm"}, batch, length},
+                                        {{"gelu", "norm", "softmax"}, batch, length}};
     for (std::int64_t fewer = batch; fewer >= 1; fewer /= 2) changes.push_back({{"block"}, fewer, length});
     if (!has_length) return changes;
     for (std::int64_t shorter = length / 2; shorter >= 128; shorter /= 2)
@@ -24,7 +24,7 @@ std::vector<Change> changes_of(const TrainingPlan& plan, bool has_length) {
     return changes;
 }
 
-std::string as_options(const Change& change, const TrainingPlan& before) {
+std::string as_options(const SmallerPlan& change, const TrainingPlan& before) {
     std::string text = fmt::format("--recompute {}", fmt::join(change.recompute, ","));
     if (change.batch != before.options().batch) text += fmt::format(" --batch {}", change.batch);
     if (change.length != before.model().units_per_example)
@@ -39,7 +39,7 @@ double giga(std::int64_t bytes) { return static_cast<double>(bytes) / 1e9; }
 std::vector<MemoryFit> what_would_fit(const TrainingPlan& plan, std::int64_t available,
                                       const std::function<nn::Model(std::int64_t)>& at_length) {
     std::vector<MemoryFit> fits;
-    for (const Change& change : changes_of(plan, at_length != nullptr)) {
+    for (const SmallerPlan& change : smaller_plans(plan, at_length != nullptr)) {
         TrainerOptions changed = plan.options();
         changed.pipeline.recompute = change.recompute;
         changed.pipeline.dump = {};

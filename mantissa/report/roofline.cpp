@@ -20,7 +20,7 @@ namespace {
 // little else.
 constexpr double latency_seconds = 20e-6;
 
-struct Line {
+struct RooflineLine {
     std::string op, pass, kernel;
     int launches = 0;
     double seconds = 0, roof_seconds = 0;
@@ -34,10 +34,10 @@ struct Line {
     }
 };
 
-std::vector<Line> lines_of(const Roofline& roofline) {
-    std::map<std::tuple<std::string, std::string, std::string>, Line> by_key;
+std::vector<RooflineLine> roofline_lines(const Roofline& roofline) {
+    std::map<std::tuple<std::string, std::string, std::string>, RooflineLine> by_key;
     for (const RooflineEntry& entry : roofline.entries) {
-        Line& line = by_key[{entry.op, entry.pass, entry.kernel}];
+        RooflineLine& line = by_key[{entry.op, entry.pass, entry.kernel}];
         line.op = entry.op;
         line.pass = entry.pass;
         line.kernel = entry.kernel;
@@ -48,14 +48,15 @@ std::vector<Line> lines_of(const Roofline& roofline) {
         line.cost.bytes += entry.cost.bytes;
         line.bounds[entry.bound] += entry.seconds;
     }
-    std::vector<Line> lines;
+    std::vector<RooflineLine> lines;
     for (auto& [key, line] : by_key) lines.push_back(std::move(line));
-    std::sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.seconds > b.seconds; });
+    std::sort(lines.begin(), lines.end(),
+              [](const RooflineLine& a, const RooflineLine& b) { return a.seconds > b.seconds; });
     return lines;
 }
 
 /// The share of the roof that was reached.
-std::string of_roof(const Line& line) {
+std::string of_roof(const RooflineLine& line) {
     if (line.roof_seconds <= line.seconds) return percent(line.roof_seconds / line.seconds);
     // A rate of arithmetic above the measured one is at the roof, within the precision of measuring it.
     return line.bound() == Bound::compute ? percent(1) : "cache";
@@ -120,7 +121,7 @@ Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, 
                             .seconds = profile[i],
                             .cost = planned.cost};
         const double compute = static_cast<double>(planned.cost.flops) /
-                               unit_peak(planned.kernel, peaks, plan.device().target());
+                               unit_peak(planned.arithmetic, peaks, plan.device().target());
         const double memory = static_cast<double>(planned.cost.bytes) / peaks.copy;
         entry.roof_seconds = std::max(compute, memory);
         if (entry.roof_seconds < latency_seconds / 10 && entry.seconds < latency_seconds)
@@ -145,7 +146,7 @@ std::string roofline_table(const Roofline& roofline) {
     double seconds = 0, roof_seconds = 0;
     bool any_cached = false;
     Cost total;
-    const auto line_of = [&](const Line& line) {
+    const auto line_of = [&](const RooflineLine& line) {
         const auto flops = static_cast<double>(line.cost.flops), bytes = static_cast<double>(line.cost.bytes);
         return fmt::format(row, line.op, line.pass, line.launches, fmt::format("{:.2f}", line.seconds * 1e3),
                            percent(line.seconds / roofline.wall_seconds),
@@ -154,7 +155,7 @@ std::string roofline_table(const Roofline& roofline) {
                            fmt::format("{:.2f}", bytes > 0 ? flops / bytes : 0), name_of(line.bound()),
                            of_roof(line), line.kernel);
     };
-    for (const Line& line : lines_of(roofline)) {
+    for (const RooflineLine& line : roofline_lines(roofline)) {
         text += line_of(line);
         seconds += line.seconds;
         roof_seconds += std::min(line.seconds, line.roof_seconds);

@@ -11,7 +11,7 @@ namespace mantissa::inline v0 {
 /// several machines have it within a factor of 1.5. Without a peak of copying the bytes cost nothing.
 double estimated_seconds(const TrainingPlan& plan, const Peaks& peaks, const Target& target);
 
-/// The kernels of the step's contractions, each once: matrix multiplies and convolutions.
-std::vector<std::string> contraction_kernels(const Plan& plan);
+/// For each kernel of the step's contractions, matrix multiplies and convolutions, the first that it runs.
+std::vector<const PlannedNode*> contractions_of(const Plan& plan);
 
 }  // namespace mantissa

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/formats.h"
@@ -54,7 +55,15 @@ Execution::Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena)
     for (const State& each : plan.graph().states())
         check(state.zero_rows(each.name) >= each.zero_rows, "a padded state lies before rows of zeros");
     place_inputs_and_constants();
+    place_small_results();
     bind();
+}
+
+Execution::~Execution() {
+    try {
+        finish();
+    } catch (const std::exception&) {  // it is being left because of an error, perhaps this one
+    }
 }
 
 void Execution::place_inputs_and_constants() {
@@ -62,17 +71,37 @@ void Execution::place_inputs_and_constants() {
     Device& device = plan_.device();
     inputs_ = device.allocate(static_cast<std::size_t>(plan_.input_bytes()), "inputs");
     std::byte* next = inputs_->data();
+    std::vector<std::span<std::byte>> inputs;
     for (NodeId id : graph.inputs()) {
+        const std::int64_t bytes = graph.node(id).outputs[0].bytes();
         input_addresses_.push_back(next);
-        next += align_up(graph.node(id).outputs[0].bytes());
+        inputs.emplace_back(next, static_cast<std::size_t>(bytes));
+        next += plan_.aligned(bytes);
     }
+    if (device.target().overlaps_copies && !inputs.empty())
+        staging_ = std::make_unique<InputStaging>(device, std::move(inputs),
+                                                  std::span(next, inputs_->data() + inputs_->size()));
     constants_ = device.allocate(static_cast<std::size_t>(plan_.constant_bytes()), "constants");
     next = constants_->data();
     for (NodeId id : plan_.memory().constants) {
         constant_addresses_.push_back(next);
         device.copy_to_device(next, constant_bytes(graph.node(id)));
-        next += align_up(graph.node(id).outputs[0].bytes());
+        next += plan_.aligned(graph.node(id).outputs[0].bytes());
     }
+}
+
+void Execution::place_small_results() {
+    constexpr std::int64_t most_bytes = 64;  // losses, norms, flags
+    const Graph& graph = plan_.graph();
+    const auto size = [&](const Result& result) {
+        const std::int64_t bytes = graph.type(result.value).bytes();
+        return bytes <= most_bytes ? static_cast<std::size_t>(bytes) : 0;
+    };
+    small_results_memory_ = plan_.device().allocate_on_host(
+        graph.results().size() * static_cast<std::size_t>(most_bytes), "results");
+    for (std::size_t i = 0; i < graph.results().size(); ++i)
+        small_results_.push_back(small_results_memory_->bytes().subspan(
+            i * static_cast<std::size_t>(most_bytes), size(graph.results()[i])));
 }
 
 std::byte* Execution::address(Value value) const {
@@ -94,18 +123,33 @@ std::byte* Execution::address(Value value) const {
     return nullptr;
 }
 
+std::span<std::byte> Execution::memory_of(Value value) const {
+    return {address(value), static_cast<std::size_t>(plan_.graph().type(value).bytes())};
+}
+
+BoundLaunch Execution::bound(const PlannedNode& planned) const {
+    const Node& node = plan_.graph().node(planned.node);
+    BoundLaunch launch{.launch = &planned.launch, .inputs = {}, .outputs = {}};
+    for (const Value& input : node.inputs) launch.inputs.emplace_back(memory_of(input));
+    for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
+        launch.outputs.push_back(memory_of({planned.node, i}));
+    if (const std::int64_t offset = plan_.memory().workspace[static_cast<std::size_t>(planned.node)];
+        offset >= 0)
+        launch.workspace = {arena_.data() + offset, static_cast<std::size_t>(planned.workspace)};
+    return launch;
+}
+
+BoundCopy Execution::bound(const Update& update) const {
+    const State& state = plan_.graph().states()[static_cast<std::size_t>(update.state)];
+    return {.from = memory_of(update.value), .to = state_.address(state.name)};
+}
+
 void Execution::bind() {
-    for (const PlannedNode& planned : plan_.nodes()) {
-        const Node& node = plan_.graph().node(planned.node);
-        Step step;
-        for (const Value& input : node.inputs) step.inputs.push_back(address(input));
-        for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
-            step.outputs.push_back(address({planned.node, i}));
-        if (const std::int64_t offset = plan_.memory().workspace[static_cast<std::size_t>(planned.node)];
-            offset >= 0)
-            step.workspace = arena_.data() + offset;
-        steps_.push_back(std::move(step));
-    }
+    std::vector<BoundStep> steps;
+    for (const PlannedNode& planned : plan_.nodes()) steps.emplace_back(bound(planned));
+    for (int index : plan_.memory().copied_updates)
+        steps.emplace_back(bound(plan_.graph().updates()[static_cast<std::size_t>(index)]));
+    program_ = plan_.device().bind(steps);
 }
 
 bool Execution::has_input(std::string_view name) const {
@@ -120,7 +164,10 @@ void Execution::set_input(std::string_view name, std::span<const std::byte> valu
         const Node& node = graph.node(graph.inputs()[i]);
         if (node.attributes.word("name") != name) continue;
         check(static_cast<std::int64_t>(value.size()) == node.outputs[0].bytes(), "an input is given whole");
-        plan_.device().copy_to_device(input_addresses_[i], value);
+        if (staging_)
+            staging_->give(i, value);
+        else
+            plan_.device().copy_to_device(input_addresses_[i], value);
         return;
     }
     throw InternalError(fmt::format("the graph has no input '{}'", name));
@@ -128,9 +175,8 @@ void Execution::set_input(std::string_view name, std::span<const std::byte> valu
 
 void Execution::run(Profile* profile) {
     if (!profile) {
-        for (std::size_t i = 0; i < steps_.size(); ++i) launch(i);
-        copy_updates();
-        wait_for_all();
+        start();
+        finish();
         return;
     }
     const std::vector<std::unique_ptr<Event>> events = run_with_events();
@@ -139,21 +185,48 @@ void Execution::run(Profile* profile) {
         profile->push_back(plan_.device().seconds_between(*events[i], *events[i + 1]));
 }
 
+void Execution::start() {
+    give_inputs();
+    program_->run();
+    bring_small_results();
+    done_ = plan_.device().record();
+}
+
+void Execution::finish() {
+    if (done_) plan_.device().wait(*done_);
+    done_.reset();
+}
+
+void Execution::give_inputs() {
+    small_results_are_there_ = false;
+    if (staging_) staging_->queue();
+}
+
+void Execution::bring_small_results() {
+    for (std::size_t i = 0; i < small_results_.size(); ++i)
+        if (!small_results_[i].empty())
+            plan_.device().queue_to_host(Queue::work, small_results_[i],
+                                         address(plan_.graph().results()[i].value));
+    small_results_are_there_ = true;
+}
+
 std::vector<std::unique_ptr<Event>> Execution::run_with_events() {
     std::vector<std::unique_ptr<Event>> events;
+    give_inputs();
     events.push_back(plan_.device().record());
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-        launch(i);
+    for (std::size_t i = 0; i < plan_.nodes().size(); ++i) {
+        program_->run_step(i);
         events.push_back(plan_.device().record());
     }
     copy_updates();
+    bring_small_results();
     wait_for_all();
     return events;
 }
 
-void Execution::launch(std::size_t i) {
-    const Step& step = steps_[i];
-    plan_.device().launch(plan_.nodes()[i].launch, {step.inputs, step.outputs, step.workspace});
+void Execution::copy_updates() {
+    const std::size_t launches = plan_.nodes().size();
+    for (std::size_t i = 0; i < plan_.memory().copied_updates.size(); ++i) program_->run_step(launches + i);
 }
 
 void Execution::wait_for_all() {
@@ -162,14 +235,16 @@ void Execution::wait_for_all() {
 }
 
 bool Execution::run_while(FunctionRef<bool(NodeId)> before, FunctionRef<bool(NodeId)> after) {
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
+    give_inputs();
+    for (std::size_t i = 0; i < plan_.nodes().size(); ++i) {
         const NodeId node = plan_.nodes()[i].node;
         if (!before(node)) return false;
-        launch(i);
+        program_->run_step(i);
         wait_for_all();
         if (!after(node)) return false;
     }
     copy_updates();
+    bring_small_results();
     wait_for_all();
     return true;
 }
@@ -196,21 +271,14 @@ bool Execution::read_in_pieces(
     return true;
 }
 
-void Execution::copy_updates() {
-    const Graph& graph = plan_.graph();
-    for (int index : plan_.memory().copied_updates) {
-        const Update& update = graph.updates()[static_cast<std::size_t>(index)];
-        const State& state = graph.states()[static_cast<std::size_t>(update.state)];
-        plan_.device().copy_on_device(state_.address(state.name), address(update.value),
-                                      static_cast<std::size_t>(state.type.bytes()));
-    }
-}
-
 std::vector<std::byte> Execution::read_result(std::string_view name) const {
-    for (const Result& result : plan_.graph().results()) {
-        if (result.name != name) continue;
-        std::vector<std::byte> value(static_cast<std::size_t>(plan_.graph().type(result.value).bytes()));
-        plan_.device().copy_to_host(value, address(result.value));
+    const std::vector<Result>& results = plan_.graph().results();
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        if (results[i].name != name) continue;
+        if (small_results_are_there_ && !small_results_[i].empty())
+            return {small_results_[i].begin(), small_results_[i].end()};
+        std::vector<std::byte> value(static_cast<std::size_t>(plan_.graph().type(results[i].value).bytes()));
+        plan_.device().copy_to_host(value, address(results[i].value));
         return value;
     }
     throw InternalError(fmt::format("the graph has no result '{}'", name));

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/base/function_ref.h"
+#include "mantissa/runtime/input_staging.h"
 #include "mantissa/runtime/plan.h"
 #include "mantissa/runtime/state_block.h"
 
@@ -20,9 +21,13 @@ class Execution {
     /// `state` holds every state of the plan's graph; `arena` has the bytes that the plan asks for. Both are
     /// shared with whoever else uses them, and must outlive this.
     Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena);
+    /// Waits for what was started and not finished.
+    ~Execution();
+    Execution(Execution&&) = default;
 
     bool has_input(std::string_view name) const;
-    /// Gives an input its value. Throws InternalError if there is no such input or the size differs.
+    /// Gives an input its value for the runs that are queued from now on. Throws InternalError if there is no
+    /// such input or the size differs.
     void set_input(std::string_view name, std::span<const std::byte> value);
     template <class T>
     void set_input(std::string_view name, std::span<const T> value) {
@@ -31,6 +36,10 @@ class Execution {
 
     /// Runs everything and waits until it is done. With a profile, times each node.
     void run(Profile* profile = nullptr);
+    /// Queues everything, and the copies of small results to the host.
+    void start();
+    /// Waits until what was started is done.
+    void finish();
 
     /// Runs everything and waits until it is done. Returns an event from before the first launch, and one
     /// from after each.
@@ -52,32 +61,40 @@ class Execution {
 
     const Plan& plan() const { return plan_; }
 
-    /// A result of the last run; it is gone once something else runs in the arena.
+    /// A result of the last run, which is done. One of more than 64 bytes is gone once something else runs in
+    /// the arena.
     std::vector<std::byte> read_result(std::string_view name) const;
     /// A scalar f32 result.
     float read_scalar(std::string_view name) const;
 
   private:
-    struct Step {
-        std::vector<const std::byte*> inputs;
-        std::vector<std::byte*> outputs;
-        std::byte* workspace = nullptr;
-    };
     std::byte* address(Value value) const;
+    /// The bytes of a value.
+    std::span<std::byte> memory_of(Value value) const;
     void place_inputs_and_constants();
+    BoundLaunch bound(const PlannedNode& planned) const;
+    BoundCopy bound(const Update& update) const;
     void bind();
     void copy_updates();
-    void launch(std::size_t i);
     void wait_for_all();
+    void place_small_results();
+    void give_inputs();
+    /// Queues that small results come to the host.
+    void bring_small_results();
 
     const Plan& plan_;
     StateBlock& state_;
     DeviceMemory& arena_;
     std::unique_ptr<DeviceMemory> inputs_;
     std::vector<std::byte*> input_addresses_;
+    std::unique_ptr<InputStaging> staging_;  // null: inputs are copied when they are given
     std::unique_ptr<DeviceMemory> constants_;
     std::vector<std::byte*> constant_addresses_;
-    std::vector<Step> steps_;
+    std::unique_ptr<Program> program_;  // a step a planned node, then one an update that is copied
+    std::unique_ptr<HostMemory> small_results_memory_;
+    std::vector<std::span<std::byte>> small_results_;  // by result; empty: it is not small
+    bool small_results_are_there_ = false;             // or will be, when what was started is done
+    std::unique_ptr<Event> done_;                      // what was started; null: waited for
 };
 
 }  // namespace mantissa

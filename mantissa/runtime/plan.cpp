@@ -5,28 +5,33 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/contraction_tail.h"
 #include "mantissa/passes/pipeline.h"
+#include "mantissa/runtime/input_staging.h"
 
 namespace mantissa::inline v0 {
 
 namespace {
 
+/// A kernel ready to run, or none.
 struct Choice {
     const Kernel* kernel = nullptr;
+    PreparedKernel prepared;
     std::vector<Refusal> refused;
 };
 
 Choice choose(const Device& device, const Problem& problem) {
     Choice choice;
     for (const Kernel& kernel : device.kernels(problem.op.name)) {
-        std::string reason = kernel.refusal(problem);
-        if (reason.empty()) {
+        OrReason<PreparedKernel> answer = kernel.prepare(problem);
+        if (answer) {
             choice.kernel = &kernel;
+            choice.prepared = std::move(*answer);
             return choice;
         }
-        choice.refused.push_back({kernel.name, std::move(reason)});
+        choice.refused.push_back({kernel.name, answer.reason()});
     }
     return choice;
 }
@@ -67,6 +72,8 @@ PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
     };
     options.cannot_fuse = device.target().cannot_compile;
     options.cannot_attach_tails = device.target().cannot_attach_tails;
+    options.tails_lose_at_16_bits = device.target().tails_lose_at_16_bits;
+    options.fusion = device.target().fusion;
     options.extent_multiple = device.target().extent_multiple;
     options.cannot_multiply_tf32 = device.target().cannot_multiply_tf32;
     return options;
@@ -75,6 +82,7 @@ PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
 Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(device) {
     std::vector<std::int64_t> workspace(graph_.size());
     std::vector<std::vector<std::vector<int>>> may_write_over(graph_.size());
+    const auto at = [](NodeId id) { return static_cast<std::size_t>(id); };
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
         const Node& node = graph_.node(id);
         if (!runs(graph_, node)) continue;
@@ -82,36 +90,48 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
         const Problem problem{*node.op, inputs, node.outputs, node.attributes};
         Choice choice = choose(device, problem);
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);
-        workspace[static_cast<std::size_t>(id)] = choice.kernel->workspace(problem);
-        may_write_over[static_cast<std::size_t>(id)] = choice.kernel->may_write_over(problem);
-        nodes_.push_back({id, choice.kernel->name, choice.kernel->sums, std::move(choice.refused),
-                          choice.kernel->prepare(problem),
-                          node.op->cost(inputs, node.outputs, node.attributes)});
+        workspace[at(id)] = choice.prepared.workspace;
+        may_write_over[at(id)] = std::move(choice.prepared.may_write_over);
+        nodes_.push_back({.node = id,
+                          .kernel = choice.kernel->name,
+                          .arithmetic = choice.kernel->arithmetic,
+                          .refused = std::move(choice.refused),
+                          .launch = std::move(choice.prepared.launch),
+                          .workspace = workspace[at(id)],
+                          .cost = node.op->cost(inputs, node.outputs, node.attributes)});
     }
     device_.finish_kernels();
-    memory_ = plan_memory(
-        graph_, {.workspace = [&](NodeId id) { return workspace[static_cast<std::size_t>(id)]; },
-                 .may_write_over = [&](NodeId id) { return may_write_over[static_cast<std::size_t>(id)]; }});
+    memory_ = plan_memory(graph_, {.workspace = [&](NodeId id) { return workspace[at(id)]; },
+                                   .may_write_over = [&](NodeId id) { return may_write_over[at(id)]; },
+                                   .alignment = device_.target().alignment});
+}
+
+std::vector<const PlannedNode*> Plan::nodes_of(std::string_view op) const {
+    std::vector<const PlannedNode*> first;
+    for (const PlannedNode& planned : nodes_)
+        if (runs_op(graph_.node(planned.node), op) &&
+            std::ranges::find(first, planned.kernel, &PlannedNode::kernel) == first.end())
+            first.push_back(&planned);
+    return first;
 }
 
 std::vector<std::string> Plan::kernels_of(std::string_view op) const {
     std::vector<std::string> names;
-    for (const PlannedNode& planned : nodes_)
-        if (runs_op(graph_.node(planned.node), op) &&
-            std::find(names.begin(), names.end(), planned.kernel) == names.end())
-            names.push_back(planned.kernel);
+    for (const PlannedNode* planned : nodes_of(op)) names.push_back(planned->kernel);
     return names;
 }
 
+std::int64_t Plan::aligned(std::int64_t bytes) const { return rounded_up(bytes, device_.target().alignment); }
+
 std::int64_t Plan::input_bytes() const {
     std::int64_t bytes = 0;
-    for (NodeId id : graph_.inputs()) bytes += align_up(graph_.node(id).outputs[0].bytes());
-    return bytes;
+    for (NodeId id : graph_.inputs()) bytes += aligned(graph_.node(id).outputs[0].bytes());
+    return device_.target().overlaps_copies ? (1 + InputStaging::slots) * bytes : bytes;
 }
 
 std::int64_t Plan::constant_bytes() const {
     std::int64_t bytes = 0;
-    for (NodeId id : memory_.constants) bytes += align_up(graph_.node(id).outputs[0].bytes());
+    for (NodeId id : memory_.constants) bytes += aligned(graph_.node(id).outputs[0].bytes());
     return bytes;
 }
 

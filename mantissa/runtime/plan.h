@@ -22,9 +22,10 @@ struct Refusal {
 struct PlannedNode {
     NodeId node = -1;
     std::string kernel;
-    DType sums = DType::f32;  ///< what the kernel adds in
+    Arithmetic arithmetic;
     std::vector<Refusal> refused;
     Launch launch;
+    std::int64_t workspace = 0;  ///< bytes
     Cost cost;
 };
 
@@ -38,10 +39,13 @@ class Plan {
     const std::vector<PlannedNode>& nodes() const { return nodes_; }
     Device& device() const { return device_; }
 
-    /// The names of the kernels that run an operation, each once, in order of first use; contractions with a
-    /// tail included.
+    /// For each kernel that runs an operation the first node that it runs; contractions with a tail included.
+    std::vector<const PlannedNode*> nodes_of(std::string_view op) const;
+    /// The names of these kernels.
     std::vector<std::string> kernels_of(std::string_view op) const;
-    /// Bytes of the graph's inputs.
+    /// Bytes, filled up to the device's alignment.
+    std::int64_t aligned(std::int64_t bytes) const;
+    /// Bytes of the graph's inputs: where they are read, and where they wait for their turn.
     std::int64_t input_bytes() const;
     /// Bytes of the graph's constants.
     std::int64_t constant_bytes() const;
@@ -49,8 +53,6 @@ class Plan {
     std::string text() const;
 
   private:
-    void choose_kernels();
-
     Graph graph_;
     Device& device_;
     MemoryPlan memory_;

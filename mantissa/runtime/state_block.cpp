@@ -7,7 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0 {
 
@@ -76,6 +76,9 @@ StateBlock::StateBlock(Device& device, std::span<const State> states, const Stat
 }
 
 void StateBlock::allocate(std::span<const State> states) {
+    const auto aligned = [alignment = device_.target().alignment](std::int64_t bytes) {
+        return rounded_up(bytes, alignment);
+    };
     for (const State& state : states) {
         if (shared_ && shared_->has(state.name)) {
             check(shared_->type(state.name) == state.type, "a shared state has one type");
@@ -83,14 +86,14 @@ void StateBlock::allocate(std::span<const State> states) {
             continue;
         }
         states_.push_back(state);
-        bytes_ += align_up(state.stored_bytes());
+        bytes_ += aligned(state.stored_bytes());
     }
-    memory_ = device_.allocate(static_cast<std::size_t>(bytes_), "model and optimizer state");
+    memory_ = device_.allocate_zeroed(static_cast<std::size_t>(bytes_), "model and optimizer state");
     std::byte* next = memory_->data();
     for (const State& state : states_) {
         check(!entries_.contains(state.name), "states have different names");
         entries_[state.name] = {state.type, state.zero_rows, next};
-        next += align_up(state.stored_bytes());
+        next += aligned(state.stored_bytes());
     }
 }
 

@@ -103,8 +103,8 @@ void require_texts(const fs::path& directory, const CheckpointToSave& checkpoint
     check(state.is_object(), "state.json is a JSON object");
 }
 
-void require_checksum(const fs::path& path, const std::string& what, std::span<const std::byte> bytes,
-                      std::uint64_t expected) {
+void require_same_checksum(const fs::path& path, const std::string& what, std::span<const std::byte> bytes,
+                           std::uint64_t expected) {
     const std::uint64_t found = checksum_of(bytes);
     if (found != expected)
         refuse(path, fmt::format("{} damaged: checksum {}, the manifest says {}", what, checksum_text(found),
@@ -129,9 +129,9 @@ SafetensorsFile read_tensors(const fs::path& directory, const char* name, const 
         // The header first, so that damage in it is called what it is, and not by the parser's guess.
         const MappedFile file(path);
         require_size(path, file.size(), entry);
-        require_checksum(path, "header",
-                         file.bytes().first(std::min<std::uint64_t>(entry.header_bytes, file.size())),
-                         entry.header_checksum);
+        require_same_checksum(path, "header",
+                              file.bytes().first(std::min<std::uint64_t>(entry.header_bytes, file.size())),
+                              entry.header_checksum);
     }
     SafetensorsFile file(path);
     if (file.tensors().size() != entry.tensors.size() || file.header_size() != entry.header_bytes)
@@ -140,7 +140,7 @@ SafetensorsFile read_tensors(const fs::path& directory, const char* name, const 
         const auto listed = entry.tensors.find(tensor.name);
         if (listed == entry.tensors.end())
             refuse(path, fmt::format("tensor \"{}\" is not in the manifest", tensor.name));
-        require_checksum(path, fmt::format("tensor \"{}\"", tensor.name), tensor.data, listed->second);
+        require_same_checksum(path, fmt::format("tensor \"{}\"", tensor.name), tensor.data, listed->second);
         file.release();  // or all of it would be resident, beside a model that fills the memory
     }
     return file;
@@ -149,7 +149,7 @@ SafetensorsFile read_tensors(const fs::path& directory, const char* name, const 
 std::string read_text(const fs::path& path, const ManifestFile& entry) {
     const MappedFile file(path);
     require_size(path, file.size(), entry);
-    require_checksum(path, "file", file.bytes(), entry.checksum);
+    require_same_checksum(path, "file", file.bytes(), entry.checksum);
     return std::string(file.text());
 }
 

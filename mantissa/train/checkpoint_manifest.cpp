@@ -13,33 +13,31 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-using Json = nlohmann::json;
-
 constexpr std::string_view format_name = "mantissa checkpoint";
 constexpr std::uint64_t format_version = 1;
 
-Json json_of(const ManifestFile& file) {
-    Json json = {{"bytes", file.bytes}, {"xxh3", checksum_text(file.checksum)}};
+nlohmann::json json_of(const ManifestFile& file) {
+    nlohmann::json json = {{"bytes", file.bytes}, {"xxh3", checksum_text(file.checksum)}};
     if (file.is_safetensors()) {
         json["header"] = {{"bytes", file.header_bytes}, {"xxh3", checksum_text(file.header_checksum)}};
-        json["tensors"] = Json::object();
+        json["tensors"] = nlohmann::json::object();
         for (const auto& [name, checksum] : file.tensors) json["tensors"][name] = checksum_text(checksum);
     }
     return json;
 }
 
-ManifestFile file_of(const Json& json, const std::string& source, const std::string& name) {
+ManifestFile file_of(const nlohmann::json& json, const std::string& source, const std::string& name) {
     const std::string what = "files, " + name;
     ManifestFile file;
     file.bytes = require_unsigned(require_member(json, "bytes", source, what), source, what + ", bytes");
     file.checksum = require_checksum(require_member(json, "xxh3", source, what), source, what + ", xxh3");
     if (!json.contains("header")) return file;
-    const Json& header = json["header"];
+    const nlohmann::json& header = json["header"];
     file.header_bytes =
         require_unsigned(require_member(header, "bytes", source, what), source, what + ", header");
     file.header_checksum =
         require_checksum(require_member(header, "xxh3", source, what), source, what + ", header");
-    const Json& tensors = require_member(json, "tensors", source, what);
+    const nlohmann::json& tensors = require_member(json, "tensors", source, what);
     if (!tensors.is_object())
         throw UserError(fmt::format("{}: {}: tensors: expected an object", source, what));
     for (const auto& [tensor, checksum] : tensors.items())
@@ -50,14 +48,15 @@ ManifestFile file_of(const Json& json, const std::string& source, const std::str
 }  // namespace
 
 std::string manifest_text(const Manifest& manifest) {
-    Json json = {{"format", format_name}, {"version", format_version}, {"files", Json::object()}};
+    nlohmann::json json = {
+        {"format", format_name}, {"version", format_version}, {"files", nlohmann::json::object()}};
     for (const auto& [name, file] : manifest) json["files"][name] = json_of(file);
     return sealed_json_text(json);
 }
 
 Manifest parse_manifest(std::string_view text, const std::string& source) {
-    const Json json = parse_sealed_json(text, source, format_name, format_version);
-    const Json& files = require_member(json, "files", source, "manifest");
+    const nlohmann::json json = parse_sealed_json(text, source, format_name, format_version);
+    const nlohmann::json& files = require_member(json, "files", source, "manifest");
     if (!files.is_object()) throw UserError(source + ": files: expected an object");
     Manifest manifest;
     for (const auto& [name, file] : files.items()) {

@@ -7,7 +7,6 @@
 #include <numeric>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/system_memory.h"
 #include "mantissa/passes/pipeline.h"
 
 namespace mantissa::inline v0 {
@@ -61,12 +60,12 @@ std::int64_t Generator::bytes() const {
     for (const Plan* plan : plans()) bytes = std::max(bytes, plan->memory().arena_bytes);
     for (const Plan* plan : plans()) bytes += plan->constant_bytes() + plan->input_bytes();
     for (const State& state : token_plan_->graph().states())
-        if (!is_weight(state)) bytes += align_up(state.type.bytes());
+        if (!is_weight(state)) bytes += token_plan_->aligned(state.type.bytes());
     return bytes;
 }
 
 void Generator::allocate(const StateBlock& parameters) {
-    const std::int64_t available = available_memory();
+    const std::int64_t available = device_.free_memory();
     if (bytes() > available)
         throw UserError(
             fmt::format("to continue a prompt of {} tokens {} needs {} MB more, {} MB are available",
@@ -82,7 +81,7 @@ void Generator::allocate(const StateBlock& parameters) {
 }
 
 void Generator::derive() {
-    if (derive_) derive_->run();
+    if (derive_) derive_->start();
 }
 
 std::vector<float> Generator::prompt(std::span<const std::int32_t> tokens) {

@@ -8,7 +8,6 @@
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
-#include "mantissa/base/system_memory.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/execution.h"
 
@@ -22,10 +21,10 @@ BuiltGraph graph_for(Device& device, const nn::Model& model, const Policy& polic
 }
 
 /// The states that the parameters do not hold.
-std::int64_t bytes_of_own_states(const Graph& graph, const StateBlock& parameters) {
+std::int64_t bytes_of_own_states(const Plan& plan, const StateBlock& parameters) {
     std::int64_t bytes = 0;
-    for (const State& state : graph.states())
-        if (!parameters.has(state.name)) bytes += align_up(state.type.bytes());
+    for (const State& state : plan.graph().states())
+        if (!parameters.has(state.name)) bytes += plan.aligned(state.type.bytes());
     return bytes;
 }
 
@@ -42,10 +41,10 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
     BuiltGraph built = graph_for(device, model.on_sequences(window), policy);
     const Plan plan(std::move(built.graph), device), derive(std::move(built.derive), device);
     const std::int64_t arena = std::max(plan.memory().arena_bytes, derive.memory().arena_bytes);
-    const std::int64_t needed = arena + bytes_of_own_states(plan.graph(), parameters);
-    if (needed > available_memory())
+    const std::int64_t needed = arena + bytes_of_own_states(plan, parameters);
+    if (const std::int64_t available = device.free_memory(); needed > available)
         throw UserError(fmt::format("the perplexity of {} under {} needs {} MB more, {} MB are available",
-                                    model.name, policy.name, needed / 1000000, available_memory() / 1000000));
+                                    model.name, policy.name, needed / 1000000, available / 1000000));
     StateBlock state(device, plan.graph().states(), parameters);
     const auto memory = device.allocate(static_cast<std::size_t>(arena), "activations");
     Execution(derive, state, *memory).run();

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/system_memory.h"
 #include "mantissa/data/picture_reader.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/passes/pipeline.h"
@@ -66,9 +65,9 @@ struct PictureScorer::Forward {
 
     std::unique_ptr<DeviceMemory> allocate() const {
         const std::int64_t bytes = std::max(plan.memory().arena_bytes, derive.memory().arena_bytes);
-        if (bytes > available_memory())
+        if (const std::int64_t available = device.free_memory(); bytes > available)
             throw UserError(fmt::format("validation needs {} MB more, {} MB are available; lower the batch",
-                                        bytes / 1000000, available_memory() / 1000000));
+                                        bytes / 1000000, available / 1000000));
         return device.allocate(static_cast<std::size_t>(bytes), "validation");
     }
 

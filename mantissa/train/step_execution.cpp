@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/system_memory.h"
 
 namespace mantissa::inline v0 {
 
@@ -15,7 +14,7 @@ namespace {
 constexpr double gigabyte = 1e9;
 
 void require_memory(const TrainingPlan& plan, const MemoryUse& memory) {
-    const std::int64_t available = available_memory();
+    const std::int64_t available = plan.device().free_memory();
     if (memory.total() <= available) return;
     const auto gigabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / gigabyte; };
     throw UserError(fmt::format(
@@ -65,7 +64,7 @@ std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const Trainin
             }
             states.push_back(state);
             if (largest->step().graph().find_state(state.name) < 0)
-                use.state += align_up(state.stored_bytes());
+                use.state += plan->step().aligned(state.stored_bytes());
         }
     }
     require_memory(*largest, use);
@@ -94,7 +93,7 @@ StepExecution::StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> 
 void StepExecution::derive() {
     const void* const self = step_.get();  // which stays where it is when this is moved
     if (memory_->derived_by == self && derived_after_ == memory_->state->writes()) return;
-    if (derive_) derive_->run();
+    if (derive_) derive_->start();
     memory_->derived_by = self;
     derived_after_ = memory_->state->writes();
 }
@@ -109,10 +108,23 @@ void StepExecution::give_part(Execution& execution, const Batch& batch, std::int
     }
 }
 
-void StepExecution::give(Execution& execution, const Batch& batch, const MicroStep& micro_step) const {
+Execution& StepExecution::execution_of(std::int64_t index) const {
+    return index + 1 == plan_.options().accumulate ? *step_ : *accumulate_;
+}
+
+void StepExecution::bring(const Batch& batch, std::int64_t step) {
+    give_part(execution_of(0), batch, 0);
+    brought_ = step;
+}
+
+void StepExecution::give(Execution& execution, const Batch& batch, const MicroStep& micro_step) {
     const TrainerOptions& options = plan_.options();
     require_fit(batch, plan_.model(), plan_.examples_per_step());
-    give_part(execution, batch, micro_step.index);
+    // Whatever else is given takes the place of what was brought.
+    const bool brought =
+        brought_ == micro_step.step && micro_step.index == 0 && &execution == &execution_of(0);
+    brought_ = -1;
+    if (!brought) give_part(execution, batch, micro_step.index);
     if (execution.has_input("random_seed")) {
         const auto seed = static_cast<std::int64_t>(options.seed);
         const std::int64_t step = micro_step.step * options.accumulate + micro_step.index;
@@ -125,7 +137,7 @@ void StepExecution::give(Execution& execution, const Batch& batch, const MicroSt
 }
 
 Execution& StepExecution::prepare(const Batch& batch, const MicroStep& micro_step) {
-    Execution& execution = micro_step.index + 1 == plan_.options().accumulate ? *step_ : *accumulate_;
+    Execution& execution = execution_of(micro_step.index);
     derive();
     give(execution, batch, micro_step);
     return execution;

@@ -41,6 +41,8 @@ class StepExecution {
     /// The execution of a micro-step, given its part of the batch [N, B, ...], the step's random numbers and
     /// its rate. Throws UserError if the batch does not fit the model.
     Execution& prepare(const Batch& batch, const MicroStep& micro_step);
+    /// Gives the inputs of a step's first micro-step ahead of `prepare`.
+    void bring(const Batch& batch, std::int64_t step);
     /// Makes the derived states anew where somebody else wrote what they follow from.
     void derive();
     /// The last micro-step with the loss scale of TrainingPlan::scaled_up, given its inputs.
@@ -72,13 +74,15 @@ class StepExecution {
         Execution execution;
     };
 
-    void give(Execution& execution, const Batch& batch, const MicroStep& micro_step) const;
+    Execution& execution_of(std::int64_t index) const;
+    void give(Execution& execution, const Batch& batch, const MicroStep& micro_step);
     void give_part(Execution& execution, const Batch& batch, std::int64_t index) const;
 
     TrainingPlan plan_;
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<Execution> step_, accumulate_, derive_;
     std::unique_ptr<Evaluation> evaluation_;
+    std::int64_t brought_ = -1;        // the step whose first inputs were given ahead
     std::int64_t derived_after_ = -1;  // writes of the state when the derived states were made
 };
 

@@ -1,6 +1,5 @@
 #include "mantissa/train/trainer.h"
 
-#include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/train/diagnosis.h"
 
@@ -27,22 +26,48 @@ Trainer::Trainer(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory)
     : execution_(std::move(plan), std::move(memory)) {}
 
 StepResult Trainer::step(const Batch& batch, double learning_rate, Profile* profile) {
+    if (!profile) {
+        start(batch, learning_rate);
+        return finish();
+    }
     return step_run_by(batch, learning_rate,
                        [&](Execution& execution, bool last) { execution.run(last ? profile : nullptr); });
 }
 
 StepResult Trainer::step_run_by(const Batch& batch, double learning_rate,
                                 FunctionRef<void(Execution&, bool)> run) {
+    start_by(batch, learning_rate, run);
+    return finish();
+}
+
+void Trainer::start(const Batch& batch, double learning_rate) {
+    start_by(batch, learning_rate, [](Execution& execution, bool) { execution.start(); });
+}
+
+void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<void(Execution&, bool)> run) {
     require_fit(batch, model(), plan().examples_per_step());
     last_scale_ = static_cast<float>(loss_scale().scale);
     execution_.derive();
-    const Stopwatch watch;
+    begin_ = plan().device().record();
     const std::int64_t last = plan().options().accumulate - 1;
     for (std::int64_t index = 0; index <= last; ++index)
         run(execution_.prepare(batch, {.step = steps_, .index = index, .learning_rate = learning_rate}),
             index == last);
+    end_ = plan().device().record();
+}
+
+void Trainer::bring(const Batch& next) {
+    require_fit(next, model(), plan().examples_per_step());
+    execution_.bring(next, steps_ + 1);
+}
+
+StepResult Trainer::finish() {
+    check(end_ != nullptr, "a step that was started is finished");
+    Device& device = plan().device();
+    device.wait(*end_);  // the only time in a step that the host waits
     StepResult result;
-    result.seconds = watch.seconds();
+    result.seconds = device.seconds_between(*begin_, *end_);
+    end_.reset();
     result.loss = execution_.last().read_scalar("loss");
     result.gradient_norm = execution_.last().read_scalar("gradient_norm");
     result.applied = execution_.last().read_result("applied")[0] != std::byte{0};

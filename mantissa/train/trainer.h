@@ -33,8 +33,15 @@ class Trainer {
     /// the last micro-step and the update. Throws UserError, naming the input, if the batch does not fit.
     StepResult step(const Batch& batch, double learning_rate, Profile* profile = nullptr);
 
-    /// The same with each micro-step run by `run`, which must run it to its end, as to look at it on the way.
-    /// `last`: the update is in it, too.
+    /// The same in two parts: what the host does in between, it does while the device works.
+    void start(const Batch& batch, double learning_rate);
+    StepResult finish();
+    /// Between the two: gives the inputs of the next step, to be on their way while this one works. The next
+    /// step must be one on that batch.
+    void bring(const Batch& next);
+
+    /// The same as `step` with each micro-step run by `run`, which must run it to its end or start it, as to
+    /// look at it on the way. `last`: the update is in it, too.
     StepResult step_run_by(const Batch& batch, double learning_rate,
                            FunctionRef<void(Execution& micro_step, bool last)> run);
 
@@ -67,7 +74,11 @@ class Trainer {
     StateBlock& state() const { return execution_.state(); }
 
   private:
+    void start_by(const Batch& batch, double learning_rate,
+                  FunctionRef<void(Execution& micro_step, bool last)> run);
+
     StepExecution execution_;
+    std::unique_ptr<Event> begin_, end_;  // of the step that was started; no end: none was
     std::int64_t steps_ = 0;
     float last_scale_ = 1;  // the loss scale that the last step ran with
     bool applied_ = true;   ///< the last step

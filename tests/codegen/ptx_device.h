@@ -1,4 +1,4 @@
-// The CPU, but with fused kernels as a GPU would run them (ptx_kernel.h), in blocks of few rows. Contractions
+// The CPU, but with fused kernels on the emulated GPU (ptx_kernel.h), in blocks of few rows. Contractions
 // with a tail stay the CPU's.
 #pragma once
 
@@ -19,12 +19,11 @@ class PtxDevice final : public DeviceAround {
           rows_per_block_(rows_per_block),
           gpu_{.threads = threads_per_block},
           pool_(1) {
-        fused_.push_back({.name = "ptx on the host",
-                          .refusal = [](const Problem& problem) -> std::string {
-                              const Graph& body = problem.attributes.body("body").graph();
-                              return contraction_of(body) >= 0 ? "a contraction" : "";
-                          },
-                          .prepare = [this](const Problem& problem) { return prepare(problem); }});
+        const auto prepare_nest = [this](const Problem& problem) -> OrReason<PreparedKernel> {
+            if (contraction_of(problem.attributes.body("body").graph()) >= 0) return NoValue{"a contraction"};
+            return PreparedKernel{.launch = prepare(problem)};
+        };
+        fused_.push_back({.name = "ptx on the emulated GPU", .prepare = prepare_nest});
         for (const Kernel& kernel : DeviceAround::kernels("fused")) fused_.push_back(kernel);
     }
 
@@ -44,8 +43,19 @@ class PtxDevice final : public DeviceAround {
                                    .per_block = nest.flat ? 100 * rows_per_block_ : rows_per_block_};
         std::shared_ptr<PtxKernel>& kernel = made_[codegen::pseudo_code(codegen::lower(body))];
         if (!kernel) kernel = std::make_shared<PtxKernel>(body, gpu_);
-        return [this, kernel, rows](const Operands& operands) {
-            std::vector<float> sums = kernel->launch(operands.inputs, operands.outputs, rows);
+        const auto sizes = [](std::span<const Type> types) {
+            std::vector<std::size_t> bytes;
+            for (const Type& type : types)
+                bytes.push_back(static_cast<std::size_t>(type.shape.elements()) * size_of(type.dtype));
+            return bytes;
+        };
+        return [this, kernel, rows, in = sizes(problem.inputs),
+                out = sizes(problem.outputs)](const Operands& operands) {
+            std::vector<std::span<const std::byte>> inputs;
+            std::vector<std::span<std::byte>> outputs;
+            for (std::size_t i = 0; i < in.size(); ++i) inputs.emplace_back(operands.inputs[i], in[i]);
+            for (std::size_t i = 0; i < out.size(); ++i) outputs.emplace_back(operands.outputs[i], out[i]);
+            std::vector<float> sums = kernel->launch(inputs, outputs, rows);
             on_cpu::finish_sums(pool_, kernel->nest(), sums.data(), rows.blocks(), operands.outputs);
         };
     }

@@ -1,127 +1,125 @@
 #include "tests/codegen/ptx_kernel.h"
 
-#include <llvm/AsmParser/Parser.h>
-#include <llvm/ExecutionEngine/Orc/LLJIT.h>
-#include <llvm/IR/IRBuilder.h>
-#include <llvm/IR/Module.h>
-#include <llvm/Support/SourceMgr.h>
-
-#include <limits>
+#include <set>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/float_environment.h"
-#include "tests/codegen/ptx_threads.h"
+#include "mantissa/device/cpu/kernels/fused_sums.h"
 
 namespace mantissa::testing {
 
+using cuda::DevicePtr;
+using cuda::Driver;
+using cuda::require;
+using cuda::Result;
+
 namespace {
 
-template <class T>
-T take(llvm::Expected<T> value) {
-    if (!value) throw InternalError("LLVM: " + llvm::toString(value.takeError()));
-    return std::move(*value);
+/// FP32 scratch rows of a block in global memory: the header of the listing says how many numbers.
+std::int64_t scratch_of_block(const std::string& text) {
+    const std::size_t at = text.find(" of partial sums, which start at zero; ");
+    check(at != std::string::npos, "the listing says what a launch needs");
+    return std::stoll(text.substr(text.find(';', at) + 1));
 }
 
-constexpr std::pair<const char*, const char*> replaced[] = {{"llvm.nvvm.read.ptx.sreg.tid.x", "ptx_thread"},
-                                                            {"llvm.nvvm.read.ptx.sreg.ctaid.x", "ptx_block"},
-                                                            {"llvm.nvvm.barrier0", "ptx_barrier"},
-                                                            {"llvm.nvvm.shfl.sync.bfly.f32", "ptx_shuffle"}};
-
-/// A function that reads the kernel's arguments from memory, as a launch gives them: an address of each.
-void add_launcher(llvm::Module& module, llvm::Function& kernel) {
-    llvm::IRBuilder<> b(module.getContext());
-    auto* launcher = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), {b.getPtrTy()}, false),
-                                            llvm::Function::ExternalLinkage, "launch", module);
-    b.SetInsertPoint(llvm::BasicBlock::Create(b.getContext(), "entry", launcher));
-    std::vector<llvm::Value*> arguments;
-    for (const llvm::Argument& parameter : kernel.args()) {
-        llvm::Value* place = b.CreateConstGEP1_64(b.getPtrTy(), launcher->getArg(0), parameter.getArgNo());
-        arguments.push_back(b.CreateLoad(parameter.getType(), b.CreateLoad(b.getPtrTy(), place)));
+/// Memory of one launch.
+class Buffers {
+  public:
+    Buffers(const Driver& driver, cuda::Stream stream) : driver_(driver), stream_(stream) {}
+    ~Buffers() {
+        for (const DevicePtr one : all_) driver_.mem_free(one);
     }
-    b.CreateCall(&kernel, arguments);
-    b.CreateRetVoid();
-}
+    Buffers(const Buffers&) = delete;
+    Buffers& operator=(const Buffers&) = delete;
 
-llvm::orc::ThreadSafeModule for_the_host(const std::string& ir, const std::string& name,
-                                         const llvm::orc::LLJIT& jit) {
-    auto context = std::make_unique<llvm::LLVMContext>();
-    llvm::SMDiagnostic error;
-    std::unique_ptr<llvm::Module> module = llvm::parseAssemblyString(ir, error, *context);
-    if (!module) throw InternalError("LLVM: " + error.getMessage().str());
-    module->setTargetTriple(jit.getTargetTriple().str());
-    module->setDataLayout(jit.getDataLayout());
-    for (const auto& [from, to] : replaced)
-        if (llvm::Function* function = module->getFunction(from)) function->setName(to);
-    for (const llvm::Function& function : *module)
-        check(!function.getName().starts_with("llvm.nvvm."), "every instruction of the GPU is replaced");
-    llvm::Function* kernel = module->getFunction(name);
-    check(kernel != nullptr, "the kernel has the name it was given");
-    kernel->setCallingConv(llvm::CallingConv::C);
-    add_launcher(*module, *kernel);
-    return {std::move(module), std::move(context)};
-}
+    DevicePtr allocate(std::size_t bytes) {
+        DevicePtr address = 0;
+        require(driver_, driver_.mem_alloc(&address, std::max<std::size_t>(bytes, 1)), "memory");
+        all_.push_back(address);
+        return address;
+    }
+    DevicePtr upload(std::span<const std::byte> from) {
+        const DevicePtr to = allocate(from.size());
+        require(driver_, driver_.memcpy_htod_async(to, from.data(), from.size(), stream_), "a copy");
+        return to;
+    }
+    void download(std::span<std::byte> to, DevicePtr from) {
+        require(driver_, driver_.memcpy_dtoh_async(to.data(), from, to.size(), stream_), "a copy back");
+    }
 
-void define_calls(llvm::orc::LLJIT& jit) {
-    llvm::orc::SymbolMap symbols;
-    const auto add = [&](const char* name, auto* function) {
-        symbols[jit.mangleAndIntern(name)] = {llvm::orc::ExecutorAddr::fromPtr(function),
-                                              llvm::JITSymbolFlags::Exported};
-    };
-    add("ptx_thread", &ptx_thread);
-    add("ptx_block", &ptx_block);
-    add("ptx_barrier", &ptx_barrier);
-    add("ptx_shuffle", &ptx_shuffle);
-    if (llvm::Error error = jit.getMainJITDylib().define(llvm::orc::absoluteSymbols(symbols)))
-        throw InternalError("LLVM: " + llvm::toString(std::move(error)));
-}
+  private:
+    const Driver& driver_;
+    cuda::Stream stream_;
+    std::vector<DevicePtr> all_;
+};
 
 }  // namespace
 
 struct PtxKernel::State {
+    explicit State(const codegen::NvptxTarget& asked)
+        : target(asked), gpu({.architecture = asked.architecture}), driver(gpu.driver()) {
+        gpu.count(true);
+    }
+    ~State() { driver.stream_destroy(stream); }
+
     codegen::NvptxTarget target;
+    cuda::EmulatedGpu gpu;
     std::shared_ptr<const codegen::FusedKernel> kernel;
-    std::unique_ptr<llvm::orc::LLJIT> jit;
-    void (*function)(void* const*) = nullptr;
+    std::int64_t scratch = 0;  // FP32 numbers of a block
+    Driver driver;
+    cuda::Stream stream = nullptr;
+    cuda::Function function = nullptr;
 };
 
-PtxKernel::PtxKernel(const Graph& body, const codegen::NvptxTarget& target)
-    : state_(std::make_unique<State>()) {
+PtxKernel::PtxKernel(const Graph& body, const codegen::NvptxTarget& target,
+                     const std::function<void(std::string& text)>& change)
+    : state_(std::make_unique<State>(target)) {
     codegen::Compiler compiler(target);
-    state_->target = target;
     state_->kernel = compiler.add(body);
-    const codegen::Listing listing =
-        compiler.list(*state_->kernel);  // first, since it makes LLVM know the host
-    state_->jit = take(llvm::orc::LLJITBuilder().create());
-    define_calls(*state_->jit);
-    if (llvm::Error error =
-            state_->jit->addIRModule(for_the_host(listing.ir, state_->kernel->name, *state_->jit)))
-        throw InternalError("LLVM: " + llvm::toString(std::move(error)));
-    state_->function = take(state_->jit->lookup("launch")).toPtr<void (*)(void* const*)>();
+    std::string text = compiler.list(*state_->kernel).assembly;
+    change(text);
+    state_->scratch = scratch_of_block(text);
+    const Driver& driver = state_->driver;
+    require(driver, driver.stream_create(&state_->stream, 0), "a stream");
+    cuda::Module module = nullptr;
+    require(driver, driver.module_load_data_ex(&module, text.c_str(), 0, nullptr, nullptr), "the module");
+    require(driver, driver.module_get_function(&state_->function, module, state_->kernel->name.c_str()),
+            "the kernel");
 }
 
 PtxKernel::~PtxKernel() = default;
 
+std::vector<cuda::LaunchCount> PtxKernel::take_counts() { return state_->gpu.take_counts(); }
+
 const codegen::LoopNest& PtxKernel::nest() const { return state_->kernel->nest; }
 
-std::vector<float> PtxKernel::launch(std::span<const std::byte* const> inputs,
-                                     std::span<std::byte* const> outputs, const Rows& rows) const {
-    const auto of_blocks = [&](std::int64_t floats, float value) {
-        return std::vector<float>(static_cast<std::size_t>(rows.blocks() * floats), value);
-    };
-    std::vector<float> partial_sums = of_blocks(nest().partial_sums, 0);
-    std::vector<float> scratch =
-        of_blocks(codegen::scratch_floats(nest()), std::numeric_limits<float>::quiet_NaN());
-    float *first_sum = partial_sums.data(), *first_scratch = scratch.data();
-    Rows given = rows;
-    std::vector<const void*> places;
-    for (const std::byte* const& input : inputs) places.push_back(&input);
-    for (std::byte* const& output : outputs) places.push_back(&output);
-    for (const void* place :
-         std::initializer_list<const void*>{&given.count, &given.per_block, &first_sum, &first_scratch})
-        places.push_back(place);
-    const FlushSubnormals as_gpu;
-    run_blocks(rows.blocks(), state_->target.threads,
-               [&] { state_->function(const_cast<void* const*>(places.data())); });
+std::vector<float> PtxKernel::launch(std::span<const std::span<const std::byte>> inputs,
+                                     std::span<const std::span<std::byte>> outputs, const Rows& rows) const {
+    const Driver& driver = state_->driver;
+    Buffers buffers(driver, state_->stream);
+    std::set<std::size_t> sums;
+    for (const codegen::RowSum& sum : on_cpu::sums_of(nest()))
+        sums.insert(static_cast<std::size_t>(sum.output));
+    std::vector<std::uint64_t> values;
+    for (const auto& input : inputs) values.push_back(buffers.upload(input));
+    for (const auto& output : outputs) values.push_back(buffers.allocate(output.size()));
+    std::vector<float> partial_sums(static_cast<std::size_t>(rows.blocks() * nest().partial_sums));
+    values.push_back(static_cast<std::uint64_t>(rows.count));
+    values.push_back(static_cast<std::uint64_t>(rows.per_block));
+    const DevicePtr partials = buffers.upload(std::as_bytes(std::span(partial_sums)));
+    values.push_back(partials);
+    values.push_back(
+        buffers.allocate(static_cast<std::size_t>(rows.blocks() * state_->scratch) * sizeof(float)));
+    std::vector<void*> parameters;
+    for (std::uint64_t& value : values) parameters.push_back(&value);
+    require(driver,
+            driver.launch_kernel(state_->function, static_cast<unsigned>(rows.blocks()), 1, 1,
+                                 static_cast<unsigned>(state_->target.threads), 1, 1, 0, state_->stream,
+                                 parameters.data(), nullptr),
+            "the launch");
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        if (!sums.contains(i)) buffers.download(outputs[i], values[inputs.size() + i]);
+    if (!partial_sums.empty()) buffers.download(std::as_writable_bytes(std::span(partial_sums)), partials);
+    require(driver, driver.stream_synchronize(state_->stream), "the launch");
     return partial_sums;
 }
 

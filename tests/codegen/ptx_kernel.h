@@ -1,19 +1,23 @@
-// A kernel made for a GPU, run on the CPU: the very IR that becomes PTX, compiled for the host instead, with
-// the special registers, the barrier and the shuffle as calls (ptx_threads.h).
+// A kernel made for a GPU: its PTX on the emulated GPU, which judges it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/device/cuda/emulator/emulated_gpu.h"
 
 namespace mantissa::testing {
 
 class PtxKernel {
   public:
-    /// Compiles the nest of a fused node's body.
-    PtxKernel(const Graph& body, const codegen::NvptxTarget& target);
+    /// Compiles the nest of a fused node's body and loads its text. `change` may plant a fault in it.
+    PtxKernel(
+        const Graph& body, const codegen::NvptxTarget& target,
+        const std::function<void(std::string& text)>& change = [](std::string&) {});
     ~PtxKernel();
 
     const codegen::LoopNest& nest() const;
@@ -23,9 +27,13 @@ class PtxKernel {
         std::int64_t per_block = 1;
         std::int64_t blocks() const { return (count + per_block - 1) / per_block; }
     };
-    /// Gives the partial sums, those of each block after the other.
-    std::vector<float> launch(std::span<const std::byte* const> inputs, std::span<std::byte* const> outputs,
-                              const Rows& rows) const;
+    /// Copies to the device, runs, and copies back the outputs that are no sums over rows: of these it gives
+    /// the partial sums, those of each block after the other. Throws UserError with the words of what was
+    /// judged wrong.
+    std::vector<float> launch(std::span<const std::span<const std::byte>> inputs,
+                              std::span<const std::span<std::byte>> outputs, const Rows& rows) const;
+    /// What the launches so far did.
+    std::vector<cuda::LaunchCount> take_counts();
 
   private:
     struct State;

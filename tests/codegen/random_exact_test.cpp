@@ -4,6 +4,7 @@
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "tests/support/fused_graph.h"
+#include "tests/support/nan_memory.h"
 #include "tests/support/random_exact.h"
 #include "tests/support/run_graph.h"
 
@@ -32,8 +33,7 @@ Numbers by_kernels(const Graph& graph, const ReferenceFeed& feed, Device& device
     StateBlock state(device, graph.states());
     for (const State& each : graph.states())
         state.write(each.name, testing::stored(feed.at(each.name), each.type.dtype));
-    const auto arena = device.allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
-    std::fill_n(arena->data(), arena->size(), std::byte{0xff});
+    const auto arena = testing::nan_memory(device, plan.memory().arena_bytes);
     Execution execution(plan, state, *arena);
     for (NodeId id : graph.inputs()) {
         const std::string& name = graph.node(id).attributes.word("name");

@@ -224,10 +224,10 @@ TEST(Tail, HasTheSameBitsForAnyNumberOfThreads) {
     for (int threads : {2, 5}) EXPECT_EQ(computed(one, feed, *device_at(levels().back(), threads)), alone);
 }
 
-std::string refusal_of(const Graph& graph, const std::string& cannot_attach_tails = {},
-                       const char* contraction = "matmul") {
-    const Fusion fusion = fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })),
-                               {.least_bytes_saved = 0, .cannot_attach_tails = cannot_attach_tails});
+std::string refusal_of(const Graph& graph, FuseOptions options = {}, const char* contraction = "matmul") {
+    options.costs.least_bytes_saved = 0;
+    const Fusion fusion =
+        fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })), options);
     EXPECT_EQ(nodes_of(fusion.graph, contraction).size(), 1u);
     return fusion.refused.empty() ? "" : fusion.refused.back().reason;
 }
@@ -244,8 +244,16 @@ TEST(Tail, StaysByItselfWithAReason) {
     other.add_result("y", (tanh(u) + moved).value());
     EXPECT_EQ(refusal_of(other), "its tail waits for what is computed from it");
 
-    EXPECT_EQ(refusal_of(exact_tail({1, 16, 16, 16}, DType::f32, false), "this machine has none"),
+    EXPECT_EQ(refusal_of(exact_tail({1, 16, 16, 16}, DType::f32, false),
+                         {.cannot_attach_tails = "this machine has none"}),
               "this machine has none");
+    EXPECT_EQ(refusal_of(exact_tail({1, 16, 16, 16}, DType::bf16, false),
+                         {.tails_lose_at_16_bits = "tiles are faster"}),
+              "tiles are faster");
+    EXPECT_TRUE(fuse(expand(exact_tail({1, 16, 16, 16}, DType::f32, false),
+                            [](const Graph&, const Node&) { return true; }),
+                     {.costs = {.least_bytes_saved = 0}, .tails_lose_at_16_bits = "tiles are faster"})
+                    .refused.empty());
     EXPECT_NE(device_at("generic")->target().cannot_attach_tails, "");
     EXPECT_EQ(device_at(levels().back())->target().cannot_attach_tails, "");
 

@@ -157,6 +157,26 @@ TEST_F(PictureBatchesTest, AReaderGivesTheSameOnAnyNumberOfThreadsAndFromAnyStep
             }
 }
 
+TEST_F(PictureBatchesTest, WhatIsKeptStaysAsItIsWhileMoreIsTaken) {
+    const PictureBatches batches(set_, options());
+    for (const int kept : {1, 2, 3}) {
+        PictureReader reader(batches, {.threads = 3, .ahead = 1, .kept = kept, .end = 9});
+        std::vector<Batch> taken;
+        for (std::uint64_t step = 0; step < 9; ++step) {
+            taken.push_back(reader.next());
+            const std::uint64_t first =
+                step + 1 - std::min<std::uint64_t>(step + 1, static_cast<std::uint64_t>(kept));
+            for (std::uint64_t old = first; old <= step; ++old) {
+                const std::vector<Row> rows = rows_of(batches, taken[old]);
+                for (std::uint64_t row = 0; row < 6; ++row)
+                    ASSERT_EQ(rows[row], row_of(batches, old, row)) << kept << " kept, step " << step;
+            }
+        }
+    }
+    EXPECT_EQ(PictureReader::bytes(batches, {.ahead = 1, .kept = 3}),
+              PictureReader::bytes(batches, {.ahead = 3, .kept = 1}));
+}
+
 TEST_F(PictureBatchesTest, AReaderStopsWhereItIsLeft) {
     const PictureBatches batches(set_, options());
     for (int i = 0; i < 20; ++i) {

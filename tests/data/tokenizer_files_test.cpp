@@ -237,8 +237,13 @@ TEST(TokenizerFiles, TokenizerJsonHonoursOptionsAndRefusesOthersByName) {
     const auto refusal = [&](const char* pointer, Json value) {
         return json_error(with(pointer, std::move(value)));
     };
+    const auto model_unsupported = [](const std::string& what) {
+        return "tokenizer.json: " + what +
+               " is not supported: mantissa reads BPE, byte-level or with byte_fallback";
+    };
     const auto unsupported = [](const std::string& what) {
-        return "tokenizer.json: " + what + " is not supported: mantissa reads byte-level BPE as GPT-2's";
+        return "tokenizer.json: " + what +
+               " is not supported: mantissa reads byte-level BPE as GPT-2's and LLaMA 3's";
     };
     // Honoured. "hell" is a token that no merge makes... but as a whole piece it is taken.
     Json whole = with("/model/ignore_merges", true);
@@ -251,26 +256,29 @@ TEST(TokenizerFiles, TokenizerJsonHonoursOptionsAndRefusesOthersByName) {
         parse_tokenizer_json({with("/pre_tokenizer", {{"type", "ByteLevel"}}).dump(), "j"}).encode("hello"),
         (Ids{260}));
 
-    EXPECT_EQ(refusal("/model/type", "Unigram"), unsupported("the model Unigram"));
-    EXPECT_EQ(refusal("/model/dropout", 0.1), unsupported("model.dropout = 0.1"));
-    EXPECT_EQ(refusal("/model/byte_fallback", true), unsupported("model.byte_fallback = true"));
+    EXPECT_EQ(refusal("/model/type", "Unigram"), model_unsupported("the model Unigram"));
+    EXPECT_EQ(refusal("/model/dropout", 0.1), model_unsupported("model.dropout = 0.1"));
+    EXPECT_EQ(refusal("/model/byte_fallback", true),
+              "tokenizer.json: the pre_tokenizer ByteLevel is not supported: mantissa reads BPE with "
+              "byte_fallback as LLaMA 2's, SentencePiece's");
     EXPECT_EQ(refusal("/model/end_of_word_suffix", "</w>"),
-              unsupported("model.end_of_word_suffix = \"</w>\""));
+              model_unsupported("model.end_of_word_suffix = \"</w>\""));
     EXPECT_EQ(refusal("/model/continuing_subword_prefix", "##"),
-              unsupported("model.continuing_subword_prefix = \"##\""));
+              model_unsupported("model.continuing_subword_prefix = \"##\""));
     EXPECT_EQ(refusal("/normalizer", {{"type", "NFC"}}), unsupported("the normalizer NFC"));
     EXPECT_EQ(refusal("/pre_tokenizer", {{"type", "Whitespace"}}),
               unsupported("the pre_tokenizer Whitespace"));
     EXPECT_EQ(refusal("/pre_tokenizer", nullptr), unsupported("a tokenizer without pre_tokenizer"));
     EXPECT_EQ(refusal("/pre_tokenizer/use_regex", false), unsupported("pre_tokenizer.use_regex = false"));
     EXPECT_EQ(refusal("/post_processor", {{"type", "TemplateProcessing"}}),
-              unsupported("the post_processor TemplateProcessing"));
+              "tokenizer.json: post_processor: \"single\" is missing");
     EXPECT_EQ(refusal("/decoder", {{"type", "WordPiece"}}), unsupported("the decoder WordPiece"));
-    EXPECT_EQ(refusal("/truncation", {{"max_length", 8}}), unsupported("truncation"));
+    EXPECT_EQ(refusal("/truncation", {{"max_length", 8}}), model_unsupported("truncation"));
     EXPECT_EQ(refusal("/added_tokens/0/lstrip", true),
-              unsupported("the added token \"<|endoftext|>\" with lstrip = true"));
-    EXPECT_EQ(refusal("/added_tokens/0/special", false),
-              unsupported("the added token \"<|endoftext|>\", which is not special but found in any text,"));
+              model_unsupported("the added token \"<|endoftext|>\" with lstrip = true"));
+    EXPECT_EQ(
+        refusal("/added_tokens/0/special", false),
+        model_unsupported("the added token \"<|endoftext|>\", which is not special but found in any text,"));
     EXPECT_EQ(refusal("/added_tokens/0/id", 5),
               "tokenizer.json: the special token \"<|endoftext|>\" has id 5 here and 261 in the vocabulary");
     EXPECT_EQ(
@@ -315,8 +323,8 @@ TEST(TokenizerFiles, TiktokenVocabulariesOfAnotherSplitRule) {
     EXPECT_EQ(error_of([&] {
                   parse_tiktoken({lines, "r"});
               }),
-              "r: 128000 tokens are those of Llama 3, which splits text by another rule than GPT-2's; that "
-              "rule is not supported");
+              "r: 128000 tokens are those of Llama 3, which splits text by another rule than GPT-2's; this "
+              "format says no rule: use its tokenizer.json");
 }
 
 }  // namespace mantissa

@@ -51,7 +51,8 @@ ForwardOracle attention_oracle(const AttentionSize& s, const AttentionOperands& 
     const double scale = static_cast<double>(s.scale);
     ForwardOracle oracle{Bounded(s.heads * s.queries * D), Bounded(s.heads * s.queries)};
     for (std::int64_t head = 0; head < s.heads; ++head) {
-        const HeadView q{x.q, head * s.queries, D}, k{x.k, head * s.keys, D}, v{x.v, head * s.keys, D};
+        const HeadView q{x.q, head * s.queries, D}, k{x.k, head / s.group * s.keys, D};
+        const HeadView v{x.v, head / s.group * s.keys, D};
         for (std::int64_t i = 0; i < s.queries; ++i) {
             Numbers scores;
             double magnitude = 0, sum = 0;
@@ -78,17 +79,18 @@ BackwardOracle attention_grad_oracle(const AttentionSize& s, const AttentionOper
                                      const Numbers& lse) {
     const std::int64_t D = s.head_size;
     const double scale = static_cast<double>(s.scale);
-    BackwardOracle oracle{Bounded(s.heads * s.queries * D), Bounded(s.heads * s.keys * D),
-                          Bounded(s.heads * s.keys * D)};
+    const std::int64_t of_keys = s.heads / s.group * s.keys * D;
+    BackwardOracle oracle{Bounded(s.heads * s.queries * D), Bounded(of_keys), Bounded(of_keys)};
     for (std::int64_t head = 0; head < s.heads; ++head) {
-        const HeadView q{x.q, head * s.queries, D}, d_o{x.d_o, head * s.queries, D}, k{x.k, head * s.keys, D};
-        const HeadView v{x.v, head * s.keys, D}, result{o, head * s.queries, D};
+        const std::int64_t first_key = head / s.group * s.keys;
+        const HeadView q{x.q, head * s.queries, D}, d_o{x.d_o, head * s.queries, D}, k{x.k, first_key, D};
+        const HeadView v{x.v, first_key, D}, result{o, head * s.queries, D};
         for (std::int64_t i = 0; i < s.queries; ++i) {
             const std::int64_t row = head * s.queries + i;
             const double delta = dot(d_o[i], result[i], D);
             const double delta_magnitude = size_of_sums(d_o[i], result[i], D);
             for (std::int64_t j = 0; j < seen_by(s, i); ++j) {
-                const std::int64_t column = head * s.keys + j;
+                const std::int64_t column = first_key + j;
                 const double score = scale * dot(q[i], k[j], D);
                 const double weight = std::exp(score - lse[static_cast<std::size_t>(row)]);
                 const double relative = 1 + std::abs(scale) * size_of_sums(q[i], k[j], D) +
@@ -123,7 +125,9 @@ PlainAttention plain_attention(const AttentionSize& s, const AttentionOperands& 
     };
     const std::int64_t T = s.queries, S = s.keys;
     for (std::int64_t head = 0; head < s.heads; ++head) {
-        const HeadView q{x.q, head * T, D}, d_o{x.d_o, head * T, D}, k{x.k, head * S, D}, v{x.v, head * S, D};
+        const std::int64_t first_key = head / s.group * S;
+        const HeadView q{x.q, head * T, D}, d_o{x.d_o, head * T, D}, k{x.k, first_key, D};
+        const HeadView v{x.v, first_key, D};
         Numbers weights(at(T * S)), gradients(at(T * S));
         for (std::int64_t i = 0; i < T; ++i) {
             Numbers scores(at(S)), dp(at(S));
@@ -156,8 +160,10 @@ PlainAttention plain_attention(const AttentionSize& s, const AttentionOperands& 
         }
         for (std::int64_t j = 0; j < S; ++j)
             for (std::int64_t d = 0; d < D; ++d) {
-                plain.dv[at((head * S + j) * D + d)] = product(&weights[at(j)], d_o[0] + d, T, S, D);
-                plain.dk[at((head * S + j) * D + d)] = product(&gradients[at(j)], q[0] + d, T, S, D);
+                double &dv = plain.dv[at((first_key + j) * D + d)],
+                       &dk = plain.dk[at((first_key + j) * D + d)];
+                dv = stored(dv + product(&weights[at(j)], d_o[0] + d, T, S, D));
+                dk = stored(dk + product(&gradients[at(j)], q[0] + d, T, S, D));
             }
     }
     return plain;

@@ -34,7 +34,7 @@ BackwardOracle attention_grad_oracle(const AttentionSize& size, const AttentionO
                                      const Numbers& lse);
 
 /// Scores, weights and their gradients as tensors of the type, each rounded where it is stored; sums in FP32,
-/// one term after another.
+/// one term after another. Heads that share keys add up what each gives to their gradients.
 struct PlainAttention {
     Numbers o, dq, dk, dv;
 };

@@ -77,7 +77,7 @@ class Three {
   public:
     Three(const Setting& setting, const AttentionSize& s, const Order& order) : shared_(order.shared()) {
         const Shape by_query{s.sequences, s.heads, s.queries, s.head_size};
-        const Shape by_key{s.sequences, s.heads, s.keys, s.head_size};
+        const Shape by_key{s.sequences, s.heads / s.group, s.keys, s.head_size};
         if (shared_) {
             tensors_.emplace_back(setting, s.dtype, order.operands, by_query, 3);
         } else {
@@ -160,8 +160,9 @@ TEST(AttentionPlaces, AnyOrderOfAxesGivesTheBitsOfDenseOperands) {
         const bool shared = seed % 2 == 0, causal = seed % 3 != 0;
         const std::int64_t queries = up_to(90), keys = shared ? queries : queries + up_to(70);
         const std::int64_t head_size = seed % 4 < 2 ? 32 * up_to(2) : 2 * up_to(20);
+        const std::int64_t group = shared ? 1 : up_to(3);
         const AttentionSize s{.sequences = up_to(3),
-                              .heads = up_to(3),
+                              .heads = group * up_to(3),
                               .queries = queries,
                               .keys = keys,
                               .head_size = head_size,
@@ -169,13 +170,14 @@ TEST(AttentionPlaces, AnyOrderOfAxesGivesTheBitsOfDenseOperands) {
                               .scale = 1 / std::sqrt(static_cast<float>(head_size)),
                               .dtype = seed % 6 == 5   ? DType::f16
                                        : seed % 3 == 0 ? DType::f32
-                                                       : DType::bf16};
+                                                       : DType::bf16,
+                              .group = group};
         Order order{shared ? "bhpt" : "bht", "bht"};
         std::shuffle(order.operands.begin(), order.operands.end(), random);
         std::shuffle(order.result.begin(), order.result.end(), random);
         order.operands += 'd', order.result += 'd';
         SCOPED_TRACE("seed " + std::to_string(seed) + ": " + order.operands + " to " + order.result);
-        const std::int64_t q = s.sequences * s.heads * queries * head_size, k = q / queries * keys;
+        const std::int64_t q = s.sequences * s.heads * queries * head_size, k = q / group / queries * keys;
         const AttentionOperands x{normal_values(q, s.dtype, 1, 1), normal_values(k, s.dtype, 1, 2),
                                   normal_values(k, s.dtype, 1, 3), normal_values(q, s.dtype, 1, 4)};
         for (const AttentionKernels* kernels : all_levels()) {

@@ -19,6 +19,7 @@ struct Case {
     std::int64_t heads, queries, keys, head_size;
     bool causal;
     DType dtype = DType::f32;
+    std::int64_t group = 1;
 
     AttentionSize size() const {
         return {.heads = heads,
@@ -27,12 +28,13 @@ struct Case {
                 .head_size = head_size,
                 .causal = causal,
                 .scale = 1 / std::sqrt(static_cast<float>(head_size)),
-                .dtype = dtype};
+                .dtype = dtype,
+                .group = group};
     }
     std::string text() const {
-        return std::to_string(heads) + " heads of " + std::to_string(head_size) + ", " +
-               std::to_string(queries) + " x " + std::to_string(keys) + (causal ? " causal " : " ") +
-               std::string(name_of(dtype));
+        return std::to_string(heads) + " heads in groups of " + std::to_string(group) + " of " +
+               std::to_string(head_size) + ", " + std::to_string(queries) + " x " + std::to_string(keys) +
+               (causal ? " causal " : " ") + std::string(name_of(dtype));
     }
 };
 
@@ -60,10 +62,14 @@ const Case cases[] = {
     {2, 33, 65, 20, true, DType::bf16},
     {1, 70, 140, 64, false, DType::bf16},
     {17, 21, 21, 9, true, DType::f16},
+    {3, 37, 37, 10, true, DType::f32, 3},
+    {6, 65, 130, 17, true, DType::f32, 2},
+    {32, 21, 67, 6, false, DType::f32, 2},
+    {8, 70, 70, 12, true, DType::bf16, 4},
 };
 
 AttentionOperands operands_of(const Case& c) {
-    const std::int64_t q = c.heads * c.queries * c.head_size, k = c.heads * c.keys * c.head_size;
+    const std::int64_t q = c.heads * c.queries * c.head_size, k = c.heads / c.group * c.keys * c.head_size;
     return {normal_values(q, c.dtype, 1, 1), normal_values(k, c.dtype, 1, 2), normal_values(k, c.dtype, 1, 3),
             normal_values(q, c.dtype, 1, 4)};
 }
@@ -93,8 +99,8 @@ struct ForwardMemory {
     ForwardMemory(const Setting& setting, const AttentionKernels& kernels, const AttentionSize& s,
                   const AttentionOperands& x)
         : q(setting, s.dtype, s.heads * s.queries * s.head_size),
-          k(setting, s.dtype, s.heads * s.keys * s.head_size),
-          v(setting, s.dtype, s.heads * s.keys * s.head_size),
+          k(setting, s.dtype, s.heads / s.group * s.keys * s.head_size),
+          v(setting, s.dtype, k.count()),
           o(setting, s.dtype, q.count()),
           lse(setting, DType::f32, s.heads * s.queries),
           workspace(setting, DType::f32, attention_workspace(kernels, s, setting.pool.threads()) / 4) {
@@ -104,7 +110,7 @@ struct ForwardMemory {
     }
     Attention problem(const AttentionSize& s) const {
         const HeadStrides by_query = dense_strides(s.heads, s.queries, s.head_size);
-        const HeadStrides by_key = dense_strides(s.heads, s.keys, s.head_size);
+        const HeadStrides by_key = dense_strides(s.heads / s.group, s.keys, s.head_size);
         return {.size = s,
                 .q = {q.in().data, by_query},
                 .k = {k.in().data, by_key},
@@ -122,7 +128,7 @@ struct BackwardMemory {
                    const AttentionOperands& x, const Numbers& of_o, const Numbers& of_lse)
         : d_o(setting, s.dtype, s.heads * s.queries * s.head_size),
           q(setting, s.dtype, d_o.count()),
-          k(setting, s.dtype, s.heads * s.keys * s.head_size),
+          k(setting, s.dtype, s.heads / s.group * s.keys * s.head_size),
           v(setting, s.dtype, k.count()),
           o(setting, s.dtype, q.count()),
           lse(setting, DType::f32, s.heads * s.queries),
@@ -139,7 +145,7 @@ struct BackwardMemory {
     }
     AttentionGrad problem(const AttentionSize& s) const {
         const HeadStrides by_query = dense_strides(s.heads, s.queries, s.head_size);
-        const HeadStrides by_key = dense_strides(s.heads, s.keys, s.head_size);
+        const HeadStrides by_key = dense_strides(s.heads / s.group, s.keys, s.head_size);
         return {.size = s,
                 .d_o = {d_o.in().data, by_query},
                 .q = {q.in().data, by_query},
@@ -282,6 +288,8 @@ TEST(Attention, PairsOfBf16ErrAtMostTwiceAsMuchAsThePlainVersion) {
                                                                   {1, 33, 4000, 32, false},
                                                                   {1, 129, 67, 2, false}})
         expect_twice_the_plain_error({heads, queries, keys, head_size, causal, DType::bf16}, {&pairs, 1});
+    for (const std::int64_t group : {2, 6})
+        expect_twice_the_plain_error({6, 131, 131, 18, true, DType::bf16, group}, {&pairs, 1});
     EXPECT_EQ(refusal(*pairs, Case{1, 3, 3, 7, true, DType::bf16}.size()),
               "it takes heads of a multiple of 2, got 7");
     EXPECT_EQ(refusal(*pairs, Case{1, 3, 3, 8, true}.size()), "it is written for bf16, got f32");
@@ -300,6 +308,8 @@ TEST(Attention, TilesErrAtMostTwiceAsMuchAsThePlainVersion) {
                                                                   {1, 33, 4000, 32, false},
                                                                   {1, 129, 67, 64, false}})
         expect_twice_the_plain_error({heads, queries, keys, head_size, causal, DType::bf16}, {&tiles, 1});
+    for (const std::int64_t group : {2, 6})
+        expect_twice_the_plain_error({6, 131, 131, 64, true, DType::bf16, group}, {&tiles, 1});
     EXPECT_EQ(refusal(*tiles, Case{1, 3, 3, 80, true, DType::bf16}.size()),
               "it takes heads of a multiple of 32, got 80");
 }

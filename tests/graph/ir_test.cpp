@@ -326,6 +326,75 @@ TEST(Ir, LayerNormDividesByTheBiasedDeviation) {
               std::string::npos);
 }
 
+TEST(Ir, RmsNormDividesByTheRootOfTheMeanSquare) {
+    Recording r;
+    const Tensor x = r.given({1, 2}, {1, 7}), gamma = r.given({2, 3});
+    const auto y = call(r.graph, "rms_norm", std::vector{x, gamma}, {{"epsilon", 0.5}});
+    const double reciprocal = 1 / std::sqrt(25 + 0.5);  // the mean of 1 and 49 is 25
+    expect_same(r.values(y[1]), {reciprocal});
+    expect_same(r.values(y[0]), {reciprocal * 2, 7 * reciprocal * 3});
+    EXPECT_NE(error_of<InternalError>([&] { r.gradient(y[1], x); }).find("not differentiated"),
+              std::string::npos);
+}
+
+TEST(Ir, RotaryTurnsPairsOfHalvesByTheAngleOfTheirPosition) {
+    Recording r;
+    // One head of four at two positions: pairs (1, 3) and (2, 4), then (5, 7) and (6, 8).
+    const Tensor x = r.given({1, 2, 1, 4}, {1, 2, 3, 4, 5, 6, 7, 8});
+    const Tensor cosine = r.given({2, 2}, {1, 0, 0.6, -1}), sine = r.given({2, 2}, {0, 1, 0.8, 0});
+    const Tensor y = rotary(x, cosine, sine);
+    const Numbers expected{1, -4, 3, 2, 5 * 0.6 - 7 * 0.8, -6, 7 * 0.6 + 5 * 0.8, -8};
+    expect_same(r.values(y), expected);
+    // Its gradient turns back, and the tables have none.
+    expect_same(r.gradient(y, x), {1, 1, 1, -1, 0.6 + 0.8, -1, 0.6 - 0.8, -1});
+    const std::vector<Tensor> outputs{y}, cotangents{x}, tables{cosine, sine};
+    for (const Tensor& gradient : backpropagate(r.graph, outputs, cotangents, tables)) EXPECT_FALSE(gradient);
+    const Tensor odd = r.given({1, 1, 1, 3}, {1, 2, 3}), table = r.given({1, 1}, {1});
+    EXPECT_NE(error_of<UserError>([&] { rotary(odd, table, table); }).find("in pairs of elements"),
+              std::string::npos);
+    EXPECT_NE(error_of<UserError>([&] { rotary(x, table, sine); }).find("must have shape [2, 2]"),
+              std::string::npos);
+}
+
+TEST(Ir, ALiteralIsItsNumbersInRowMajorOrder) {
+    Recording r;
+    expect_same(r.values(literal(r.graph, {1, 2.5, -3, 0.1, 5, 6}, DType::f32, {2, 3})),
+                {1, 2.5, -3, 0.1, 5, 6});
+    EXPECT_NE(error_of<UserError>([&] {
+                  literal(r.graph, {1, 2}, DType::f32, {3});
+              }).find("2 values are given for f32[3]"),
+              std::string::npos);
+    EXPECT_NE(error_of<UserError>([&] { literal(r.graph, {1}, DType::i32, {1}); }).find("floating-point"),
+              std::string::npos);
+}
+
+TEST(Ir, HeadsInARowShareKeysAndValues) {
+    Recording r;
+    Numbers numbers[3];
+    const Shape queries{2, 6, 3, 4}, keys{2, 2, 5, 4};
+    for (std::size_t i = 0; i < 3; ++i)
+        for (std::int64_t j = 0; j < (i == 0 ? queries : keys).elements(); ++j)
+            numbers[i].push_back(std::sin(static_cast<double>(7 * j + 3) * static_cast<double>(i + 1)));
+    const Tensor q = r.given(queries, numbers[0]), k = r.given(keys, numbers[1]),
+                 v = r.given(keys, numbers[2]);
+    // Heads 0 to 2 read the first head of keys, 3 to 5 the second.
+    const auto repeated = [](Tensor x) {
+        return reshape(broadcast_to(reshape(x, {2, 2, 1, 5, 4}), {2, 2, 3, 5, 4}), {2, 6, 5, 4});
+    };
+    const Tensor shared = attention(q, k, v, {.causal = true});
+    const Tensor alone = attention(q, repeated(k), repeated(v), {.causal = true});
+    expect_same(r.values(shared), r.values(alone));
+    for (const Tensor& operand : {q, k, v}) {
+        const Numbers a = r.gradient(shared, operand), b = r.gradient(alone, operand);
+        for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-14);
+    }
+    const Tensor five = r.given({2, 5, 3, 4}, Numbers(120));
+    EXPECT_NE(error_of<UserError>([&] {
+                  attention(five, k, v);
+              }).find("5 heads of queries cannot share 2 heads of keys and values"),
+              std::string::npos);
+}
+
 TEST(Ir, GeluIsTheTanhForm) {
     Recording r;
     const double x = 0.75, inner = std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x);

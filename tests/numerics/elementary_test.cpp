@@ -1,4 +1,4 @@
-// exp, log, tanh and erf against the C library's FP64 functions, in ULP.
+// exp, log, tanh, erf, sin and cos against the C library's FP64 functions, in ULP.
 #include "mantissa/numerics/elementary.h"
 
 #include <gtest/gtest.h>
@@ -24,6 +24,7 @@ struct Function {
     double (*oracle)(double);
     double bound;  ///< ULP, as docs/numerics.md states it
     double least;  ///< on the long scan the greatest error is at least this: the bound is not idle
+    float greatest = std::numeric_limits<float>::infinity();  ///< from this size on it gives NaN
 };
 
 const Function functions[] = {
@@ -31,6 +32,8 @@ const Function functions[] = {
     {"log", elementary::log, [](double x) { return std::log(x); }, 2.0, 1.4},
     {"tanh", elementary::tanh, [](double x) { return std::tanh(x); }, 2.0, 1.2},
     {"erf", elementary::erf, [](double x) { return std::erf(x); }, 1.5, 1.0},
+    {"sin", elementary::sin, [](double x) { return std::sin(x); }, 2.1, 1.8, 0x1p20f},
+    {"cos", elementary::cos, [](double x) { return std::cos(x); }, 2.1, 1.8, 0x1p20f},
 };
 
 /// Error in ULP of FP32 at the exact value; infinite where a NaN or infinity is wrong. Subnormal results may
@@ -39,6 +42,7 @@ double error_of(const Function& f, float x) {
     if (std::fpclassify(x) == FP_SUBNORMAL) return 0;
     const double exact = f.oracle(static_cast<double>(x));
     const float got = f.ours(x);
+    if (std::fabs(x) >= f.greatest) return std::isnan(got) ? 0 : HUGE_VAL;
     if (std::isnan(exact)) return std::isnan(got) ? 0 : HUGE_VAL;
     const auto rounded = static_cast<float>(exact);
     if (std::isinf(rounded)) return got == rounded ? 0 : HUGE_VAL;
@@ -110,6 +114,36 @@ TEST(Elementary, SpecialValues) {
     EXPECT_EQ(elementary::erf(5.0f), 1.0f);
     EXPECT_TRUE(std::signbit(elementary::tanh(-0.0f)));
     EXPECT_TRUE(std::signbit(elementary::erf(-0.0f)));
+}
+
+TEST(Elementary, SineIsOddAndCosineEvenAndBothEndAtTwoToTheTwentieth) {
+    EXPECT_EQ(elementary::cos(0.0f), 1.0f);
+    EXPECT_TRUE(std::signbit(elementary::sin(-0.0f)));
+    EXPECT_FALSE(std::isnan(elementary::sin(0x1.fffffep19f)));
+    for (const float x : {0x1p20f, -0x1p20f, inf, -inf}) {
+        EXPECT_TRUE(std::isnan(elementary::sin(x))) << x;
+        EXPECT_TRUE(std::isnan(elementary::cos(x))) << x;
+    }
+    for (std::uint32_t k = 0; k < 200000; ++k) {
+        const auto x = std::bit_cast<float>(k * 5501u);  // up to 2^20
+        if (std::isnan(x) || x >= 0x1p20f) continue;
+        ASSERT_EQ(elementary::sin(-x), -elementary::sin(x)) << x;
+        ASSERT_EQ(elementary::cos(-x), elementary::cos(x)) << x;
+        ASSERT_LE(std::fabs(elementary::sin(x)), 1.0f) << x;
+        ASSERT_LE(std::fabs(elementary::cos(x)), 1.0f) << x;
+    }
+}
+
+TEST(Elementary, AnglesNearMultiplesOfAQuarterKeepTheirBits) {
+    // What is left of the angle is then far smaller than the angle's own rounding.
+    for (int n = 1; n < 600000; n += n < 2000 ? 1 : 997) {
+        const auto x = static_cast<float>(n * 1.5707963267948966);
+        if (x >= 0x1p20f) break;
+        for (const Function& f : functions)
+            if (f.greatest == 0x1p20f) {
+                ASSERT_LE(error_of(f, x), f.bound) << f.name << " at " << x;
+            }
+    }
 }
 
 TEST(Elementary, TanhAndErfAreOddAndDoNotExceedOne) {

@@ -270,6 +270,62 @@ const std::vector<Spelling> details = {
      }},
 };
 
+/// Six heads of queries over two of keys.
+constexpr std::int64_t Q = 6, G = 2, R = Q / G;
+
+/// Each head of x [B, G, T, D] R times in a row.
+Tensor repeated(Tensor x) {
+    return reshape(broadcast_to(reshape(x, {B, G, 1, T, D}), {B, G, R, T, D}), {B, Q, T, D});
+}
+
+const std::vector<Spelling> groups = {
+    {"keys and values repeated", true,
+     [](Given& g) {
+         const Tensor q = g.input("q", {B, Q, T, D});
+         const Tensor k = repeated(g.input("k", {B, G, T, D})), v = repeated(g.input("v", {B, G, T, D}));
+         return matmul(softmax(g.masked(g.scores(q, k) / root)), v);
+     }},
+    {"repeated with a view on the way", true,
+     [](Given& g) {
+         const Tensor q = g.input("q", {B, Q, T, D});
+         const Tensor k = repeated(transpose(g.input("k", {B, T, G, D}), {0, 2, 1, 3}));
+         const Tensor v = transpose(repeated(g.input("v", {B, G, T, D})), {0, 1, 3, 2});
+         const Tensor s = matmul(q, transpose(k, {0, 1, 3, 2})) / root;
+         return matmul(softmax(g.masked(s)), v, {.transpose_b = true});
+     }},
+    {"heads in groups", true,
+     [](Given& g) {
+         const Tensor q = g.input("q", {B, G, R, T, D});
+         const auto spread = [](Tensor x) {
+             return broadcast_to(reshape(x, {B, G, 1, T, D}), {B, G, R, T, D});
+         };
+         const Tensor s = g.scores(q, spread(g.input("k", {B, G, T, D}))) / root;
+         return matmul(softmax(g.masked(s)), spread(g.input("v", {B, G, T, D})));
+     }},
+    {"one head of keys", false,
+     [](Given& g) {
+         const Tensor q = g.input("q", {B, Q, T, D});
+         const auto spread = [](Tensor x) { return broadcast_to(x, {B, Q, T, D}); };
+         const Tensor s = g.scores(q, spread(g.input("k", {B, 1, T, D}))) / root;
+         return matmul(softmax(s), spread(g.input("v", {B, 1, T, D})));
+     }},
+    {"one head of keys, without an axis for it", false,
+     [](Given& g) {
+         const Tensor q = g.input("q", {1, Q, T, D});
+         const auto spread = [](Tensor x) { return broadcast_to(x, {1, Q, T, D}); };
+         const Tensor s = g.scores(q, spread(g.input("k", {T, D}))) / root;
+         return matmul(softmax(s), spread(g.input("v", {T, D})));
+     }},
+    {"queries of a group as rows of one product", true,
+     [](Given& g) {
+         const Tensor q = g.input("q", {B, Q, T, D});
+         const Tensor k = g.input("k", {B, G, T, D}), v = g.input("v", {B, G, T, D});
+         const Tensor s = reshape(g.scores(reshape(q, {B, G, R * T, D}), k), {B, Q, T, T}) / root;
+         const Tensor w = reshape(softmax(g.masked(s)), {B, G, R * T, T});
+         return reshape(matmul(w, v), {B, Q, T, D});
+     }},
+};
+
 int count(const Graph& graph, std::string_view op) {
     int nodes = 0;
     for (std::size_t id = 0; id < graph.size(); ++id)
@@ -317,6 +373,50 @@ TEST(MatchAttention, FindsEverySpelling) {
             EXPECT_EQ(print(match_attention(match.graph).graph), print(match.graph)) << "is not idempotent";
         }
     EXPECT_GE(spellings, 24);
+}
+
+TEST(MatchAttention, HeadsThatShareKeysReadThemFromBeforeTheyWereRepeated) {
+    for (const Spelling& spelling : groups) {
+        SCOPED_TRACE(spelling.name);
+        Given given;
+        given.graph.add_result("y", spelling.build(given).value());
+        const AttentionMatch match = match_attention(given.graph);
+        for (const PassRefusal& refusal : match.refused) ADD_FAILURE() << refusal.reason;
+        ASSERT_EQ(match.matched, 1);
+        verify(match.graph, "match_attention");
+        EXPECT_EQ(count(match.graph, "broadcast") + count(match.graph, "softmax"), 0);
+        for (std::size_t id = 0; id < match.graph.size(); ++id) {
+            const Node& node = match.graph.node(static_cast<NodeId>(id));
+            if (node.op->name != "attention") continue;
+            EXPECT_EQ(match.graph.type(node.inputs[0]).shape[1], Q);
+            EXPECT_LE(match.graph.type(node.inputs[1]).shape[1], G);
+            EXPECT_EQ(node.attributes.flag("causal"), spelling.causal);
+        }
+        EXPECT_LE(difference(given.graph, match.graph, given.feed), 1e-13);
+        EXPECT_EQ(print(match_attention(match.graph).graph), print(match.graph)) << "is not idempotent";
+    }
+}
+
+TEST(MatchAttention, RepetitionsThatAreNotOfHeadsInARowAreReadAsTheyAre) {
+    // Head h reads keys h modulo G.
+    const auto interleaved = [](Tensor x) {
+        return reshape(broadcast_to(reshape(x, {B, 1, G, T, D}), {B, R, G, T, D}), {B, Q, T, D});
+    };
+    for (const bool both : {true, false}) {
+        Given given;
+        const Tensor q = given.input("q", {B, Q, T, D});
+        const Tensor k = given.input("k", {B, G, T, D}), v = given.input("v", {B, both ? G : Q, T, D});
+        const Tensor s = given.scores(q, interleaved(k)) / root;
+        given.graph.add_result("y", matmul(softmax(given.masked(s)), both ? interleaved(v) : v).value());
+        const AttentionMatch match = match_attention(given.graph);
+        EXPECT_EQ(match.matched, 1);
+        EXPECT_EQ(count(match.graph, "broadcast"), both ? 2 : 1);
+        ASSERT_EQ(match.refused.size(), 1u);
+        EXPECT_EQ(match.refused[0].reason,
+                  both ? "keys and values are repeated along other axes than the innermost of the heads"
+                       : "keys and values are not repeated alike");
+        EXPECT_LE(difference(given.graph, match.graph, given.feed), 1e-13);
+    }
 }
 
 struct NearMiss {

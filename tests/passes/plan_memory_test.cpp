@@ -6,6 +6,7 @@
 #include <map>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/adamw.h"
@@ -39,7 +40,7 @@ std::int64_t largest_live_sum(const Graph& graph, const MemoryPlan& plan) {
             if (plan.place(value).kind != Place::Kind::arena) continue;
             const NodeId until = last.contains(value) ? last[value] : id;
             for (NodeId at = id; at <= std::min(until, end); ++at)
-                live[static_cast<std::size_t>(at)] += align_up(graph.type(value).bytes());
+                live[static_cast<std::size_t>(at)] += rounded_up(graph.type(value).bytes(), 64);
         }
     }
     return *std::max_element(live.begin(), live.end());
@@ -166,7 +167,7 @@ TEST(MemoryPlan, AnOutputTakesThePlaceOfAnOperandThatNobodyReadsLater) {
     graph.add_result("y", (c + 1.0).value());
     const MemoryPlan plan = plan_memory(graph, first_operand);
     EXPECT_EQ(plan.allocations.size(), 1u);  // x itself is the caller's
-    EXPECT_EQ(plan.arena_bytes, align_up(4 * 6 * 4));
+    EXPECT_EQ(plan.arena_bytes, rounded_up(4 * 6 * 4, 64));
     EXPECT_EQ(plan.place(graph.results()[0].value).kind, Place::Kind::arena);
     EXPECT_EQ(plan_memory(graph).allocations.size(), 4u);
 }

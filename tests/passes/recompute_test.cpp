@@ -6,6 +6,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/verifier.h"
+#include "mantissa/nn/models/llama.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/trainer.h"
 #include "tests/support/gpt2_training.h"
@@ -47,6 +48,24 @@ TEST(Recompute, KeepsEveryBitOfAStepAndLessMemory) {
                 EXPECT_EQ(found[i].gradient_norm, expected[i].gradient_norm) << what << ", " << policy;
             }
         }
+    }
+}
+
+TEST(Recompute, NormsAreThoseOfLlamaToo) {
+    const auto device = make_cpu_device({.threads = 2});
+    std::vector<std::vector<StepResult>> found;
+    std::vector<std::int64_t> arenas;
+    for (const std::set<std::string>& what : {std::set<std::string>{}, {"norm"}, {"block"}}) {
+        TrainerOptions options{.batch = 2};
+        options.pipeline.recompute = what;
+        Trainer trainer(*device, nn::llama_model(nn::llama_config("llama-tiny"), 64), options);
+        found.push_back(steps(trainer));
+        arenas.push_back(trainer.plan().memory().arena);
+    }
+    for (const std::size_t changed : {1u, 2u}) {
+        EXPECT_LT(arenas[changed], arenas[0]);
+        for (std::size_t i = 0; i < found[0].size(); ++i)
+            EXPECT_EQ(found[changed][i].loss, found[0][i].loss) << changed;
     }
 }
 

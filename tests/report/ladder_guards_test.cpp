@@ -37,15 +37,17 @@ class OtherMatmul final : public testing::DeviceAround {
 /// Multiplies products of BF16 by a factor.
 std::function<void(Kernel&)> times(double factor) {
     return [factor](Kernel& kernel) {
-        kernel.prepare = [prepare = kernel.prepare, factor](const Problem& problem) -> Launch {
-            const Launch product = prepare(problem);
-            if (problem.inputs[0].dtype != DType::bf16) return product;
-            return [product, factor, type = problem.outputs[0]](const Operands& operands) {
-                product(operands);
+        kernel.prepare = [prepare = kernel.prepare, factor](const Problem& problem) {
+            OrReason<PreparedKernel> product = prepare(problem);
+            if (!product || problem.inputs[0].dtype != DType::bf16) return product;
+            product->launch = [launch = product->launch, factor,
+                               type = problem.outputs[0]](const Operands& operands) {
+                launch(operands);
                 for (std::int64_t i = 0; i < type.shape.elements(); ++i)
                     store_from_f64(operands.outputs[0], type.dtype, i,
                                    factor * load_as_f64(operands.outputs[0], type.dtype, i));
             };
+            return product;
         };
     };
 }
@@ -79,10 +81,13 @@ TEST(LadderGuards, TheMachineAsItIsPasses) {
 
 TEST(LadderGuards, ARungOnOtherKernelsThanItsOwnIsRefused) {
     OtherMatmul device([](Kernel& kernel) {
-        if (kernel.name.starts_with("gemm bf16")) kernel.name = "gemm s8*s8+s32";
+        if (kernel.arithmetic.multiply == "bf16") kernel.arithmetic.multiply = kernel.name = "s8";
     });
-    EXPECT_EQ(refusal_on(device),
-              "rung bf16 multiplies matrices with 'gemm bf16*bf16+f32...', but 'gemm s8*s8+s32' would run");
+    EXPECT_EQ(refusal_on(device), "rung bf16 multiplies bf16 and adds in f32, but 's8' would run");
+    OtherMatmul wide([](Kernel& kernel) {
+        if (kernel.arithmetic.multiply == "bf16") kernel.arithmetic.sums = DType::f64, kernel.name = "wide";
+    });
+    EXPECT_EQ(refusal_on(wide), "rung bf16 multiplies bf16 and adds in f32, but 'wide' would run");
 }
 
 TEST(LadderGuards, ARungWhoseLossLeavesThatOfTheFirstIsRefused) {

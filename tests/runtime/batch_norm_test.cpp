@@ -64,7 +64,7 @@ Graph fused(const Graph& graph, const Device& device) {
     const Graph expanded = expand(graph, [&](const Graph& g, const Node& node) {
         return !has_kernel(device, g, node) || nest_can_hold(g, node);
     });
-    return simplify(fuse(simplify(expanded, MergeStages::no), {.least_bytes_saved = 0}).graph,
+    return simplify(fuse(simplify(expanded, MergeStages::no), {.costs = {.least_bytes_saved = 0}}).graph,
                     MergeStages::no);
 }
 

@@ -33,10 +33,11 @@ struct Chosen {
         check(node != nullptr, "the graph has such a node");
         inputs = graph.input_types(*node);
         for (const Kernel& some : device.kernels(op))
-            if (!kernel && some.refusal(problem()).empty()) kernel = &some;
+            if (!kernel && some.prepare(problem())) kernel = &some;
         check(kernel != nullptr, "a kernel takes it");
     }
     Problem problem() const { return {*node->op, inputs, node->outputs, node->attributes}; }
+    PreparedKernel prepared() const { return *kernel->prepare(problem()); }
 
     const Graph& graph;
     Device& device;
@@ -50,7 +51,7 @@ std::size_t bytes_of(const Type& type) {
 }
 
 /// The outputs of a launch in memory of its own.
-std::vector<std::vector<std::byte>> launched(const Chosen& chosen, const Launch& launch,
+std::vector<std::vector<std::byte>> launched(const Chosen& chosen, const PreparedKernel& prepared,
                                              const ReferenceFeed& feed) {
     constexpr std::size_t guard = 4096;
     std::vector<Buffer> memory;
@@ -66,10 +67,10 @@ std::vector<std::vector<std::byte>> launched(const Chosen& chosen, const Launch&
     }
     for (const Type& type : chosen.node->outputs)
         outputs.push_back(memory.emplace_back(bytes_of(type)).data());
-    const auto bytes = static_cast<std::size_t>(chosen.kernel->workspace(chosen.problem()));
+    const auto bytes = static_cast<std::size_t>(prepared.workspace);
     Buffer workspace(bytes + guard);
     std::ranges::fill(workspace.as<std::byte>(), std::byte{0xff});
-    chosen.device.launch(launch, {inputs, outputs, workspace.data()});
+    prepared.launch({inputs, outputs, workspace.data()});
     const auto behind = workspace.as<std::byte>().subspan(bytes);
     EXPECT_EQ(std::ranges::count(behind, std::byte{0xff}), std::ssize(behind)) << chosen.kernel->name;
     std::vector<std::vector<std::byte>> results;
@@ -86,11 +87,11 @@ ReferenceFeed reversed(ReferenceFeed feed) {
 
 void expect_the_same(const Graph& graph, std::string_view op, const ReferenceFeed& feed, Device& device) {
     const Chosen chosen(graph, op, device);
-    const Launch kept = chosen.kernel->prepare(chosen.problem());
+    const PreparedKernel kept = chosen.prepared();
     const auto fresh = [&](const ReferenceFeed& of) {
-        const Launch launch = chosen.kernel->prepare(chosen.problem());
+        const PreparedKernel again = chosen.prepared();
         device.finish_kernels();
-        return launched(chosen, launch, of);
+        return launched(chosen, again, of);
     };
     const ReferenceFeed other = reversed(feed);
     const auto first = fresh(feed), second = fresh(other);
@@ -146,8 +147,7 @@ TEST(PreparedLaunch, AsksForTheWorkspaceThatThePreparedContractionSays) {
         const on_cpu::PreparedContraction prepared =
             on_cpu::prepare_contraction(on_cpu::contraction_parts(chosen.problem())[0].problem, unit->isa);
         EXPECT_GT(prepared.workspace_bytes(threads), 0u);
-        EXPECT_EQ(static_cast<std::size_t>(chosen.kernel->workspace(chosen.problem())),
-                  prepared.workspace_bytes(threads));
+        EXPECT_EQ(static_cast<std::size_t>(chosen.prepared().workspace), prepared.workspace_bytes(threads));
         EXPECT_GT(prepared.workspace_bytes(threads + 1), prepared.workspace_bytes(threads));
     }
 }

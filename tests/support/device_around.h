@@ -18,21 +18,32 @@ class DeviceAround : public Device {
     std::unique_ptr<DeviceMemory> allocate(std::size_t bytes, const char* purpose) override {
         return inner_->allocate(bytes, purpose);
     }
+    std::unique_ptr<DeviceMemory> allocate_zeroed(std::size_t bytes, const char* purpose) override {
+        return inner_->allocate_zeroed(bytes, purpose);
+    }
+    std::int64_t free_memory() const override { return inner_->free_memory(); }
     void copy_to_device(std::byte* to, std::span<const std::byte> from) override {
         inner_->copy_to_device(to, from);
     }
     void copy_to_host(std::span<std::byte> to, const std::byte* from) override {
         inner_->copy_to_host(to, from);
     }
-    void copy_on_device(std::byte* to, const std::byte* from, std::size_t bytes) override {
-        inner_->copy_on_device(to, from, bytes);
-    }
     Peaks measure_peaks(DeviceMemory& scratch) override { return inner_->measure_peaks(scratch); }
     void finish_kernels() override { inner_->finish_kernels(); }
     std::vector<KernelListing> made_kernels() const override { return inner_->made_kernels(); }
     FormatPeaks measure_formats() override { return inner_->measure_formats(); }
-    void launch(const Launch& launch, const Operands& operands) override { inner_->launch(launch, operands); }
-    std::unique_ptr<Event> record() override { return inner_->record(); }
+    std::unique_ptr<Program> bind(std::span<const BoundStep> steps) override { return inner_->bind(steps); }
+    std::unique_ptr<HostMemory> allocate_on_host(std::size_t bytes, const char* purpose) override {
+        return inner_->allocate_on_host(bytes, purpose);
+    }
+    void queue_to_device(Queue queue, std::byte* to, std::span<const std::byte> from) override {
+        inner_->queue_to_device(queue, to, from);
+    }
+    void queue_to_host(Queue queue, std::span<std::byte> to, const std::byte* from) override {
+        inner_->queue_to_host(queue, to, from);
+    }
+    std::unique_ptr<Event> record(Queue queue) override { return inner_->record(queue); }
+    void queue_wait(Queue queue, const Event& event) override { inner_->queue_wait(queue, event); }
     void wait(const Event& event) override { inner_->wait(event); }
     double seconds_between(const Event& first, const Event& second) override {
         return inner_->seconds_between(first, second);

@@ -12,7 +12,7 @@ namespace mantissa::testing {
 
 inline Graph fused(const Graph& graph) {
     const Graph expanded = simplify(expand(graph, [](const Graph&, const Node&) { return true; }));
-    Fusion fusion = fuse(expanded, {.least_bytes_saved = 0});
+    Fusion fusion = fuse(expanded, {.costs = {.least_bytes_saved = 0}});
     verify(fusion.graph, "fuse");
     return std::move(fusion.graph);
 }

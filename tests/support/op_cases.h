@@ -116,6 +116,13 @@ inline std::vector<OpCase> source_cases() {
          {f32({3})},
          [](Graph& g, In x) { return std::vector{x[0] * constant(g, 2.5)}; },
          {1}},
+        {"literal",
+         "literal",
+         {f32({2, 3})},
+         [](Graph& g, In x) {
+             return std::vector{x[0] * literal(g, {1, -2.5, 3e-7, 0, 40, 0.1}, DType::f32, {2, 3})};
+         },
+         {1}},
         {"iota",
          "iota over rows",
          {f32({1})},
@@ -163,6 +170,8 @@ inline std::vector<OpCase> elementwise_cases() {
         unary_case("log", Values::positive, 2),
         unary_case("tanh", Values::normal, 2),
         unary_case("erf", Values::normal, 2),
+        unary_case("sin", Values::normal, 2),
+        unary_case("cos", Values::normal, 2),
         unary_case("sqrt", Values::positive, 1),
         unary_case("rsqrt", Values::positive, 2),
         unary_case("stop_gradient", Values::normal, 0),
@@ -389,9 +398,16 @@ inline std::vector<OpCase> convolution_cases() {
     return cases;
 }
 
-/// The weights of a query are known to |score| rounding errors; o adds up as many terms as there are keys.
-inline OpCase attention_case(const char* name, Shape q, std::int64_t keys, bool causal) {
-    const Shape k{q[0], q[1], keys, q[3]};
+/// Keys and values of as many heads as q has, or fewer.
+struct Keys {
+    std::int64_t count = 0, heads = 0;
+};
+
+/// The weights of a query are known to |score| rounding errors; o adds up as many terms as there are keys,
+/// gradients of keys one for each query of the heads that read them.
+inline OpCase attention_case(const char* name, Shape q, Keys of, bool causal) {
+    const std::int64_t keys = of.count;
+    const Shape k{q[0], of.heads == 0 ? q[1] : of.heads, keys, q[3]};
     const Attributes attributes{{"causal", causal}, {"scale", 1.0 / std::sqrt(static_cast<double>(q[3]))}};
     return {"attention",
             fmt::format("attention {}", name),
@@ -401,8 +417,9 @@ inline OpCase attention_case(const char* name, Shape q, std::int64_t keys, bool 
             {16, static_cast<double>(keys + q[3]), 1}};
 }
 
-inline OpCase attention_grad_case(const char* name, Shape q, std::int64_t keys, bool causal) {
-    OpCase test = attention_case(name, q, keys, causal);
+inline OpCase attention_grad_case(const char* name, Shape q, Keys of, bool causal) {
+    const std::int64_t keys = of.count, group = of.heads == 0 ? 1 : q[1] / of.heads;
+    OpCase test = attention_case(name, q, of, causal);
     test.op = "attention_grad";
     test.name = fmt::format("attention_grad {}", name);
     test.operands.insert(test.operands.begin(), f32(q));
@@ -413,7 +430,8 @@ inline OpCase attention_grad_case(const char* name, Shape q, std::int64_t keys, 
         return call(g, "attention_grad", std::vector{x[0], x[1], x[2], x[3], y[0], y[1]}, attributes);
     };
     // o as stored stands in sum(do o), of D terms, which each element adds up with weights of sum 1.
-    test.error = {16, 3 * static_cast<double>(keys + q[2] + q[3]), std::sqrt(static_cast<double>(q[3]))};
+    test.error = {16, 3 * static_cast<double>(keys + group * q[2] + q[3]),
+                  std::sqrt(static_cast<double>(q[3]))};
     return test;
 }
 
@@ -429,8 +447,8 @@ inline OpCase laid_out_attention_case(const char* op, const char* operands, cons
                                 {"operands", std::string(operands)},
                                 {"result", std::string(result)},
                                 {"scale", 0.5}};
-    OpCase test = std::string_view(op) == "attention" ? attention_case("", {B, H, T, D}, T, causal)
-                                                      : attention_grad_case("", {B, H, T, D}, T, causal);
+    OpCase test = std::string_view(op) == "attention" ? attention_case("", {B, H, T, D}, {T}, causal)
+                                                      : attention_grad_case("", {B, H, T, D}, {T}, causal);
     test.name = fmt::format("{} of {} to {}", op, operands, result);
     const auto forward = [attributes](Graph& g, In x) { return call(g, "attention", x, attributes); };
     test.operands = tensors;
@@ -479,10 +497,12 @@ inline std::vector<OpCase> quantized_cases() {
 inline std::vector<OpCase> attention_cases() {
     std::vector<OpCase> cases;
     for (const auto& make : {attention_case, attention_grad_case}) {
-        cases.push_back(make("to all keys", {2, 2, 3, 5}, 7, false));
-        cases.push_back(make("causal", {1, 3, 5, 4}, 5, true));
-        cases.push_back(make("causal with keys before the queries", {2, 1, 3, 6}, 8, true));
-        cases.push_back(make("of one token", {1, 1, 1, 1}, 1, true));
+        cases.push_back(make("to all keys", {2, 2, 3, 5}, {7}, false));
+        cases.push_back(make("causal", {1, 3, 5, 4}, {5}, true));
+        cases.push_back(make("causal with keys before the queries", {2, 1, 3, 6}, {8}, true));
+        cases.push_back(make("of one token", {1, 1, 1, 1}, {1}, true));
+        cases.push_back(make("of heads that share keys", {2, 6, 5, 4}, {5, 2}, true));
+        cases.push_back(make("of heads that all share their keys", {2, 3, 4, 5}, {7, 1}, false));
     }
     for (const char* const op : {"attention", "attention_grad"}) {
         cases.push_back(laid_out_attention_case(op, "qkv:btphd", "bthd", true));
@@ -496,6 +516,15 @@ inline std::vector<OpCase> attention_cases() {
             {"kept_attention",
              fmt::format("kept_attention of {}", queries),
              {f32({2, 3, queries, 5}), f32({2, 3, 11, 5}), f32({2, 3, 11, 5}), ids({queries}, 11)},
+             [](Graph& g, In x) {
+                 return call(g, "kept_attention", x, {{"scale", 0.5}});
+             },
+             {16, 60, 3}});
+    for (const std::int64_t queries : {2, 9})
+        cases.push_back(
+            {"kept_attention",
+             fmt::format("kept_attention of {} in heads that share keys", queries),
+             {f32({2, 6, queries, 5}), f32({2, 2, 11, 5}), f32({2, 2, 11, 5}), ids({queries}, 11)},
              [](Graph& g, In x) {
                  return call(g, "kept_attention", x, {{"scale", 0.5}});
              },
@@ -568,6 +597,20 @@ inline std::vector<OpCase> cross_entropy_cases() {
     };
 }
 
+/// Turned by the angles t / (i + 1).
+inline OpCase rotary_case(const char* name, Shape x) {
+    return {"rotary",
+            name,
+            {f32(x)},
+            [=](Graph& g, In in) {
+                const DType dtype = in[0].dtype() == DType::f64 ? DType::f64 : DType::f32;
+                const Shape table{x[1], x[3] / 2};
+                const Tensor angles = cast(iota(g, table, 0), dtype) / (cast(iota(g, table, 1), dtype) + 1.0);
+                return std::vector{rotary(in[0], cos(angles), sin(angles))};
+            },
+            {4, 4}};
+}
+
 inline std::vector<OpCase> composite_cases() {
     const Attributes epsilon{{"epsilon", 1e-5}};
     // Layer norm, softmax and their gradients amplify rounding errors by small factors; the bounds of the
@@ -587,6 +630,21 @@ inline std::vector<OpCase> composite_cases() {
              return call(g, "layer_norm_grad", std::vector{x[0], x[1], x[2], y[1], y[2]}, epsilon);
          },
          {16, 66}},
+        {"rms_norm",
+         "rms_norm",
+         {f32({6, 33}), f32({33})},
+         [=](Graph& g, In x) { return call(g, "rms_norm", x, epsilon); },
+         {8, 33}},
+        {"rms_norm_grad",
+         "rms_norm_grad",
+         {f32({6, 33}), f32({6, 33}), f32({33})},
+         [=](Graph& g, In x) {
+             const auto y = call(g, "rms_norm", std::vector{x[1], x[2]}, epsilon);
+             return call(g, "rms_norm_grad", std::vector{x[0], x[1], x[2], y[1]}, epsilon);
+         },
+         {16, 66}},
+        rotary_case("rotary", {2, 5, 3, 6}),
+        rotary_case("rotary of long heads", {1, 3, 2, 70}),
         {"softmax",
          "softmax",
          {f32({5, 19})},
@@ -794,6 +852,33 @@ inline std::vector<OpCase> update_cases() {
     };
 }
 
+/// parameter, gradient, buffer, learning rate, gradient scale, apply; in some a copy. Five iterations take
+/// small singular values, and what was rounded in them, some hundredfold: few enough here that a rounding
+/// stays below a thousandth of a unit.
+inline std::vector<OpCase> muon_cases() {
+    std::vector<OpCase> all;
+    for (const Shape& p : {Shape{3, 7}, Shape{6, 4}, Shape{5, 5}})
+        for (const bool copies : {false, true}) {
+            std::vector<Operand> operands = {f32(p),
+                                             f32(p),
+                                             f32(p),
+                                             f32({}, Values::positive),
+                                             f32({}, Values::positive),
+                                             {{DType::boolean, {}}, Values::one}};
+            if (copies) operands.push_back(f32(p));
+            const Attributes attributes{
+                {"epsilon", 1e-7},    {"format", std::string("f32")}, {"iterations", std::int64_t{5}},
+                {"momentum", 0.9},    {"nesterov", copies},           {"rate_factor", 1.5},
+                {"weight_decay", 0.1}};
+            all.push_back({"muon",
+                           fmt::format("muon of {}{}", p.text(), copies ? " with a copy" : ""),
+                           std::move(operands),
+                           [=](Graph& g, In x) { return call(g, "muon", x, attributes); },
+                           {8, 16}});
+        }
+    return all;
+}
+
 /// parameter, gradient, learning rate, gradient scale, apply, and with momentum buffer and step; in some a
 /// copy.
 inline std::vector<OpCase> sgd_cases() {
@@ -839,10 +924,11 @@ inline std::vector<OpCase> sgd_cases() {
 
 inline std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
-    for (auto cases : {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(),
-                       contraction_cases(), convolution_cases(), quantized_cases(), attention_cases(),
-                       cross_entropy_cases(), linear_cross_entropy_cases(), composite_cases(),
-                       activation_cases(), batch_norm_cases(), pool_cases(), update_cases(), sgd_cases()})
+    for (auto cases :
+         {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(), contraction_cases(),
+          convolution_cases(), quantized_cases(), attention_cases(), cross_entropy_cases(),
+          linear_cross_entropy_cases(), composite_cases(), activation_cases(), batch_norm_cases(),
+          pool_cases(), update_cases(), sgd_cases(), muon_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }

@@ -14,6 +14,7 @@
 #include "mantissa/device/cpu/kernels/scalar.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/runtime/execution.h"
+#include "tests/support/nan_memory.h"
 
 namespace mantissa::testing {
 
@@ -103,8 +104,7 @@ using Bytes = std::map<std::string, std::vector<std::byte>>;
 inline std::vector<std::vector<std::byte>> run(const Graph& graph, const Bytes& inputs, Device& device) {
     const Plan plan(graph, device);
     StateBlock state(device, graph.states());
-    const auto arena = device.allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
-    std::fill_n(arena->data(), arena->size(), std::byte{0xff});
+    const auto arena = nan_memory(device, plan.memory().arena_bytes);
     Execution execution(plan, state, *arena);
     for (NodeId id : graph.inputs()) {
         const std::string& name = graph.node(id).attributes.word("name");

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/muon.h"
 #include "mantissa/train/sgd.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "tests/support/gpt2_training.h"
@@ -24,7 +25,9 @@ const Case cases[] = {{"bf16", 1},
                       {"fp16", 2},
                       {"bf16", 1, sgd()},
                       {"bf16", 3, sgd({.momentum = 0.9, .weight_decay = 0.1})},
-                      {"fp16", 2, sgd({.momentum = 0.9, .nesterov = true})}};
+                      {"fp16", 2, sgd({.momentum = 0.9, .nesterov = true})},
+                      {"bf16", 1, muon()},
+                      {"fp16", 2, muon({.in_bf16 = false})}};
 
 Gpt2Training options_of(const Case& c, bool lay_out) {
     Gpt2Training options{

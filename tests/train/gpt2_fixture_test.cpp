@@ -11,6 +11,7 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/nan_memory.h"
 #include "tests/support/torch_fixture.h"
 
 namespace mantissa {
@@ -84,8 +85,7 @@ TEST(Gpt2AgainstPyTorch, LogitsLossAndEveryGradient) {
     const Plan plan(gradients_graph(), *device);
     StateBlock state(*device, plan.graph().states());
     load_parameters(state, fixture);
-    const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
-    std::memset(arena->data(), 0xff, arena->size());  // NaN: what is read unwritten shows
+    const auto arena = testing::nan_memory(*device, plan.memory().arena_bytes);
     Execution execution(plan, state, *arena);
     for (const char* name : {"tokens", "targets"})
         execution.set_input(name, std::span<const std::int32_t>(fixture.values<std::int32_t>(name)));

@@ -17,6 +17,7 @@
 #include "mantissa/train/sgd.h"
 #include "mantissa/train/state_tensors.h"
 #include "mantissa/train/trainer.h"
+#include "tests/support/nan_memory.h"
 
 namespace mantissa {
 namespace {
@@ -190,8 +191,7 @@ double logits_distance(const Fixture& fixture) {
     const Plan plan(build_evaluation(trace, pipeline_on(*device, {}), "logits").graph, *device);
     StateBlock state(*device, plan.graph().states());
     load(state, fixture, model.model);
-    const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
-    std::memset(arena->data(), 0xff, arena->size());  // NaN: what is read unwritten shows
+    const auto arena = testing::nan_memory(*device, plan.memory().arena_bytes);
     Execution execution(plan, state, *arena);
     const auto pixels = fixture.values<float>("images");
     execution.set_input("images", std::span<const float>(pixels));

@@ -72,8 +72,10 @@ std::vector<StepResult> train(Trainer& trainer, std::int64_t last) {
 std::vector<std::byte> padding_of(Trainer& trainer, const std::string& name) {
     const StateBlock& state = trainer.state();
     const Type& type = state.type(name);
-    const std::byte* end = state.address(name) + type.bytes();
-    return {end, end + state.zero_rows(name) * type.bytes() / type.shape[0]};
+    std::vector<std::byte> rows(
+        static_cast<std::size_t>(state.zero_rows(name) * type.bytes() / type.shape[0]));
+    trainer.plan().device().copy_to_host(rows, state.address(name) + type.bytes());
+    return rows;
 }
 
 std::vector<Setting> settings(const Device& device) {

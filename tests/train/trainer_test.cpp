@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "mantissa/base/error.h"
@@ -12,6 +13,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/reference.h"
+#include "tests/support/discrete_device.h"
 #include "tests/support/gpt2_training.h"
 
 namespace mantissa {
@@ -69,6 +71,61 @@ TEST(Trainer, SameBitsOnAnyNumberOfThreadsAndOnEveryRun) {
         EXPECT_EQ(train(3, 5, dropout), once);
     }
     EXPECT_NE(train(1, 5, 0.1), train(1, 5, 0.0));
+}
+
+/// Steps whose inputs were given while the step before worked. `disturb` is called in between.
+Trained train_with_inputs_brought(Device& device, std::int64_t accumulate,
+                                  const std::function<void(Trainer&, const Batch&)>& disturb) {
+    Trainer trainer = gpt2_trainer(device, {.model = small_model(0.1),
+                                            .batch = 3,
+                                            .sequence = 23,
+                                            .accumulate = accumulate,
+                                            .optimizer = clipped(adamw(), 1.0)});
+    const TokenStream stream(some_text(2000));
+    const TextWindows batches(stream, stream.all(), 23, {.batch = 3, .accumulate = accumulate});
+    std::vector<BatchBuffer> buffers(2, {trainer.model(), 3, accumulate});
+    std::vector<Batch> last(1, buffers[0].fill(batches, 0));
+    Trained trained;
+    for (std::uint64_t i = 0; i < 5; ++i) {
+        const Batch batch = last.back();
+        trainer.start(batch, 1e-3);
+        if (i % 3 != 2) {
+            last.push_back(buffers[(i + 1) % 2].fill(batches, i + 1));
+            trainer.bring(last.back());
+        }
+        trained.losses.push_back(trainer.finish().loss);
+        disturb(trainer, batch);
+        if (i % 3 == 2) last.push_back(buffers[(i + 1) % 2].fill(batches, i + 1));
+    }
+    for (const State& state : trainer.state().states())
+        trained.states.push_back(trainer.state().read(state.name));
+    return trained;
+}
+
+TEST(Trainer, InputsThatAreBroughtWhileAStepWorksChangeNothing) {
+    for (const std::int64_t accumulate : {1, 3}) {
+        std::vector<std::unique_ptr<Device>> devices;
+        devices.push_back(make_cpu_device({.threads = 2}));
+        devices.push_back(testing::discrete_device(2));
+        const auto nothing = [](Trainer&, const Batch&) {};
+        const auto look = [](Trainer& trainer, const Batch& batch) {
+            trainer.look_into(batch, [](Execution& e) {
+                e.run_while([](NodeId) { return false; }, [](NodeId) { return true; });
+            });
+        };
+        const auto evaluate = [](Trainer& trainer, const Batch& batch) {
+            if (trainer.plan().options().accumulate == 1) trainer.evaluate(batch);
+        };
+        const Trained expected = train_with_inputs_brought(*devices[0], accumulate, nothing);
+        if (accumulate == 1) {
+            EXPECT_EQ(expected, train(2, 5, 0.1));
+        }
+        for (const auto& device : devices) {
+            EXPECT_EQ(train_with_inputs_brought(*device, accumulate, nothing), expected);
+            EXPECT_EQ(train_with_inputs_brought(*device, accumulate, look), expected);
+            EXPECT_EQ(train_with_inputs_brought(*device, accumulate, evaluate), expected);
+        }
+    }
 }
 
 TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {

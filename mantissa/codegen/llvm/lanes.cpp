@@ -255,6 +255,8 @@ llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
     if (op == "log") return elementary::log(ops, x);
     if (op == "tanh") return elementary::tanh(ops, x);
     if (op == "erf") return elementary::erf(ops, x);
+    if (op == "sin") return elementary::sin(ops, x);
+    if (op == "cos") return elementary::cos(ops, x);
     if (op == "one_plus_tanh") return times_one_plus_tanh(ops, constant(1, DType::f32), x);
     if (op == "sqrt") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
     if (op == "rsqrt")

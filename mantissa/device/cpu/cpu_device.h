@@ -1,4 +1,6 @@
-// The CPU as a device: memory is the host's, launches run at once on the thread pool.
+// The CPU as a device: memory is the host's, programs run at once on the thread pool. With
+// MANTISSA_EMULATE_DISCRETE=1 it plays a device that is elsewhere and late
+// (device/discrete/discrete_device.h).
 #pragma once
 
 #include <memory>

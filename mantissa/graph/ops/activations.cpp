@@ -145,7 +145,7 @@ Op gradient(std::string_view name, FlopRule flops) {
             .least_inputs = 2,
             .most_inputs = 2,
             .types = activation_grad_types,
-            .no_gradient = "second derivatives are not taken",
+            .no_gradient = no_second_derivative,
             .fuser = FuserClass::elementwise,
             .flops = flops,
             .definition = grad_definition<of>};

@@ -29,6 +29,12 @@ std::string plural(const std::string& holds) {
     return text;
 }
 
+/// Each head of keys and values serves as many heads of queries.
+void expect_groups(std::int64_t heads, std::int64_t key_heads) {
+    expect(key_heads > 0 ? heads % key_heads == 0 : heads == 0,
+           "{} heads of queries cannot share {} heads of keys and values", heads, key_heads);
+}
+
 /// The tensors of queries, keys and values from operand `first` on, as the layout has them.
 AttentionExtents expect_attention_operands(const OpCall& call, std::size_t first,
                                            const AttentionLayout& layout) {
@@ -48,13 +54,9 @@ AttentionExtents expect_attention_operands(const OpCall& call, std::size_t first
     for (const Type& type : tensors)
         expect(type.dtype == tensors[0].dtype, "queries, keys and values must have one type, got {}", types);
     const AttentionExtents e = attention_extents(layout, tensors);
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-        const AttentionTensor& tensor = layout.operands[i];
-        const std::int64_t positions = tensor.holds.find('q') != std::string::npos ? e.queries : e.keys;
-        expect_shape(call, first + i,
-                     stored_shape(tensor.axes, {e.sequences, e.heads, positions, e.head_size},
-                                  static_cast<std::int64_t>(tensor.holds.size())));
-    }
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+        expect_shape(call, first + i, operand_shape(layout.operands[i], e));
+    expect_groups(e.heads, e.key_heads);
     expect(e.keys >= 1, "there must be a key to attend to, got {}",
            tensors[part_of(layout, 'k').tensor].text());
     expect(!call.attributes.flag("causal") || e.keys >= e.queries,
@@ -114,6 +116,20 @@ std::vector<Tensor> stored_as(const AttentionLayout& layout, std::span<const Ten
     return stored;
 }
 
+/// scale q k^T [B, H, T, S]. The queries of all heads that share keys are rows of one product.
+Tensor scores_of(const Tensor& q, const Tensor& k, double scale) {
+    const std::int64_t B = q.dim(0), H = q.dim(1), T = q.dim(2), G = k.dim(1), S = k.dim(2);
+    const Tensor rows = reshape(q, {B, G, G == 0 ? 0 : H / G * T, q.dim(3)});
+    return reshape(matmul(rows, k, {.transpose_b = true}) * scale, {B, H, T, S});
+}
+
+/// weights [B, H, T, S] times v [B, G, S, D] -> [B, H, T, D].
+Tensor weighted(const Tensor& weights, const Tensor& v) {
+    const std::int64_t B = weights.dim(0), H = weights.dim(1), T = weights.dim(2), G = v.dim(1);
+    const Tensor rows = reshape(weights, {B, G, G == 0 ? 0 : H / G * T, v.dim(2)});
+    return reshape(matmul(rows, v), {B, H, T, v.dim(3)});
+}
+
 /// The tensors of q, k, v -> o, log-sum-exp [B, H, T]. Causal: the last query sees the last key, so query i
 /// sees keys up to i + S - T.
 std::vector<Tensor> attention_definition(const DefinitionCall& call) {
@@ -121,7 +137,7 @@ std::vector<Tensor> attention_definition(const DefinitionCall& call) {
     const std::vector<Tensor> heads = heads_of(layout, call.inputs);
     const Tensor q = as_f32(heads[0]), k = as_f32(heads[1]), v = as_f32(heads[2]);
     const std::int64_t T = q.dim(2), S = k.dim(2);
-    Tensor scores = matmul(q, k, {.transpose_b = true}) * call.attributes.number("scale");  // [B, H, T, S]
+    Tensor scores = scores_of(q, k, call.attributes.number("scale"));
     if (call.attributes.flag("causal")) {
         const Tensor last = iota(call.graph, {T, S}, 0) + static_cast<double>(S - T);
         const Tensor hidden = constant(call.graph, -std::numeric_limits<double>::infinity(), scores.dtype());
@@ -130,7 +146,7 @@ std::vector<Tensor> attention_definition(const DefinitionCall& call) {
     const Tensor highest = stop_gradient(max(scores, {-1}, KeepAxes::yes));
     const Tensor log_sum_exp = log(sum(exp(scores - highest), {-1}, KeepAxes::yes)) + highest;
     const Tensor weights = exp(scores - log_sum_exp);
-    const Tensor o = cast(matmul(weights, v), call.inputs[0].dtype());
+    const Tensor o = cast(weighted(weights, v), call.inputs[0].dtype());
     return {reordered(o, plain_attention_axes, layout.result), reshape(log_sum_exp, {q.dim(0), q.dim(1), T})};
 }
 
@@ -193,7 +209,7 @@ std::int64_t attention_grad_flops(std::span<const Type> inputs, std::span<const 
     return visible_pairs(e, a) * (10 * e.head_size + 14);
 }
 
-/// q [B, H, T, D], k and v [B, H, S, D], positions i32 [T].
+/// q [B, H, T, D], k and v [B, G, S, D], positions i32 [T].
 std::vector<Type> kept_attention_types(const OpCall& call) {
     const Type &q = call.inputs[0], &k = call.inputs[1];
     expect_floating(call, 0);
@@ -202,7 +218,8 @@ std::vector<Type> kept_attention_types(const OpCall& call) {
     expect(k.dtype == q.dtype && call.inputs[2].dtype == q.dtype,
            "queries, keys and values must have one type, got {}, {} and {}", q.text(), k.text(),
            call.inputs[2].text());
-    expect_shape(call, 1, {q.shape[0], q.shape[1], k.shape[2], q.shape[3]});
+    expect_shape(call, 1, {q.shape[0], k.shape[1], k.shape[2], q.shape[3]});
+    expect_groups(q.shape[1], k.shape[1]);
     expect_shape(call, 2, k.shape);
     expect_dtype(call, 3, DType::i32);
     expect_shape(call, 3, {q.shape[2]});
@@ -213,10 +230,10 @@ std::vector<Type> kept_attention_types(const OpCall& call) {
 std::vector<Tensor> kept_attention_definition(const DefinitionCall& call) {
     const Tensor q = as_f32(call.inputs[0]), k = as_f32(call.inputs[1]), v = as_f32(call.inputs[2]);
     const std::int64_t T = q.dim(2), S = k.dim(2);
-    const Tensor scores = matmul(q, k, {.transpose_b = true}) * call.attributes.number("scale");
+    const Tensor scores = scores_of(q, k, call.attributes.number("scale"));
     const Tensor visible = less_equal(iota(call.graph, {T, S}, 1), reshape(call.inputs[3], {T, 1}));
     const Tensor hidden = constant(call.graph, -std::numeric_limits<double>::infinity(), scores.dtype());
-    return {cast(matmul(softmax(select(visible, scores, hidden)), v), call.inputs[0].dtype())};
+    return {cast(weighted(softmax(select(visible, scores, hidden)), v), call.inputs[0].dtype())};
 }
 
 /// As if every query saw every key: which it sees is known when it runs.
@@ -242,7 +259,7 @@ std::span<const Op> attention_ops() {
          .least_inputs = 4,
          .most_inputs = 6,
          .types = attention_grad_types,
-         .no_gradient = "second derivatives are not taken",
+         .no_gradient = no_second_derivative,
          .autocast = AutocastClass::lower,
          .fuser = FuserClass::opaque,
          .flops = attention_grad_flops,

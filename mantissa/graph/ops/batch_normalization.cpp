@@ -159,8 +159,6 @@ std::vector<Tensor> running_average_definition(const DefinitionCall& call) {
     return {call.inputs[0] * (1 - momentum) + call.inputs[1] * momentum};
 }
 
-constexpr std::string_view no_second = "second derivatives are not taken";
-
 }  // namespace
 
 std::span<const Op> batch_normalization_ops() {
@@ -183,7 +181,7 @@ std::span<const Op> batch_normalization_ops() {
          .least_inputs = 5,
          .most_inputs = 5,
          .types = batch_norm_grad_types,
-         .no_gradient = no_second,
+         .no_gradient = no_second_derivative,
          .fuser = FuserClass::row_reduction,
          .flops = flops_per_input<10>,
          .definition = batch_norm_grad_definition},

@@ -99,6 +99,8 @@ std::vector<Tensor> erf_gradient(const GradientCall& c) {
     const Tensor x = c.inputs[0];
     return {c.cotangents[0] * (exp(-(x * x)) * (2.0 * std::numbers::inv_sqrtpi))};
 }
+std::vector<Tensor> sin_gradient(const GradientCall& c) { return {c.cotangents[0] * cos(c.inputs[0])}; }
+std::vector<Tensor> cos_gradient(const GradientCall& c) { return {-(c.cotangents[0] * sin(c.inputs[0]))}; }
 std::vector<Tensor> sqrt_gradient(const GradientCall& c) { return {c.cotangents[0] / (c.outputs[0] * 2.0)}; }
 std::vector<Tensor> rsqrt_gradient(const GradientCall& c) {
     const Tensor y = c.outputs[0];
@@ -182,7 +184,7 @@ Op binary_row(std::string_view name, TypeRule types, GradientRule gradient,
     return row;
 }
 
-constexpr std::string_view not_differentiable = "its result is a boolean";
+constexpr std::string_view gives_booleans = "its result is a boolean";
 
 }  // namespace
 
@@ -194,11 +196,13 @@ std::span<const Op> elementwise_ops() {
         unary_row("log", log_gradient, flops_per_output<12>, AutocastClass::fp32),
         unary_row("tanh", tanh_gradient, flops_per_output<15>, AutocastClass::same),
         unary_row("erf", erf_gradient, flops_per_output<15>, AutocastClass::same),
+        unary_row("sin", sin_gradient, flops_per_output<15>, AutocastClass::fp32),
+        unary_row("cos", cos_gradient, flops_per_output<15>, AutocastClass::fp32),
         unary_row("sqrt", sqrt_gradient, flops_per_output<1>, AutocastClass::same),
         unary_row("rsqrt", rsqrt_gradient, flops_per_output<2>, AutocastClass::fp32),
         {.name = "is_finite",
          .types = is_finite_types,
-         .no_gradient = not_differentiable,
+         .no_gradient = gives_booleans,
          .fuser = FuserClass::elementwise,
          .flops = flops_per_output<1>},
         {.name = "cast",
@@ -223,10 +227,10 @@ std::span<const Op> elementwise_ops() {
         with_padding(binary_row("div", division, div_gradient), pass_scaled_zeros),
         binary_row("maximum", arithmetic, extremum_gradient),
         binary_row("minimum", arithmetic, extremum_gradient),
-        binary_row("less", comparison, nullptr, not_differentiable),
-        binary_row("less_equal", comparison, nullptr, not_differentiable),
-        binary_row("equal", comparison, nullptr, not_differentiable),
-        binary_row("logical_and", logical, nullptr, not_differentiable),
+        binary_row("less", comparison, nullptr, gives_booleans),
+        binary_row("less_equal", comparison, nullptr, gives_booleans),
+        binary_row("equal", comparison, nullptr, gives_booleans),
+        binary_row("logical_and", logical, nullptr, gives_booleans),
         {.name = "select",
          .least_inputs = 3,
          .most_inputs = 3,

@@ -172,7 +172,7 @@ std::span<const Op> loss_ops() {
          .least_inputs = 4,
          .most_inputs = 4,
          .types = cross_entropy_grad_types,
-         .no_gradient = "second derivatives are not taken",
+         .no_gradient = no_second_derivative,
          .autocast = AutocastClass::fp32,
          .fuser = FuserClass::row_reduction,
          // an exponential, a subtraction, a comparison and a product

@@ -288,7 +288,7 @@ std::span<const Op> movement_ops() {
          .least_inputs = 2,
          .most_inputs = 3,
          .types = embedding_grad_types,
-         .no_gradient = "second derivatives are not taken",
+         .no_gradient = no_second_derivative,
          .fuser = FuserClass::opaque,
          .flops = flops_per_input<1>,
          .in_place = {2}},

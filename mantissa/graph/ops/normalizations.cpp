@@ -1,4 +1,4 @@
-// Layer normalisation and softmax, each over the last axis, and their gradients.
+// Layer normalisation, RMS normalisation and softmax, each over the last axis, and their gradients.
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/ops/rules.h"
 
@@ -78,6 +78,44 @@ std::vector<Tensor> layer_norm_grad_definition(const DefinitionCall& call) {
                                     call.graph, call.attributes);
 }
 
+std::vector<Type> rms_norm_types(const OpCall& call) {
+    const Type& x = call.inputs[0];
+    expect_floating(call, 0);
+    expect(x.shape.rank() >= 1, "a scalar has no axis to normalise");
+    expect_channels(call, 1, x);
+    return {x, {statistics_dtype(x), rows_of(x)}};
+}
+
+/// y, 1 / sqrt(mean(x^2) + epsilon).
+std::vector<Tensor> rms_norm_definition(const DefinitionCall& call) {
+    const Tensor x = as_f32(call.inputs[0]);
+    const Tensor reciprocal = rsqrt(mean(x * x, {-1}) + call.attributes.number("epsilon"));
+    return {cast(x * column(reciprocal) * as_f32(call.inputs[1]), call.inputs[0].dtype()), reciprocal};
+}
+
+std::vector<Tensor> rms_norm_gradient(const GradientCall& c) {
+    check(!c.cotangents[1], "the statistics of rms_norm are not differentiated");
+    return call(c.graph, "rms_norm_grad",
+                std::vector{c.cotangents[0], c.inputs[0], c.inputs[1], c.outputs[1]}, c.attributes);
+}
+
+/// dy, x, gamma, 1 / sqrt(mean(x^2) + epsilon) -> dx, dgamma.
+std::vector<Type> rms_norm_grad_types(const OpCall& call) {
+    const Type& x = call.inputs[1];
+    expect_shape(call, 0, x.shape);
+    expect_channels(call, 2, x);
+    expect_shape(call, 3, rows_of(x));
+    return {x, call.inputs[2]};
+}
+
+std::vector<Tensor> rms_norm_grad_definition(const DefinitionCall& call) {
+    return differentiate_definition({.op = "rms_norm",
+                                     .inputs = {call.inputs[1], call.inputs[2]},
+                                     .cotangents = {call.inputs[0], {}},
+                                     .saved = {{1, call.inputs[3]}}},
+                                    call.graph, call.attributes);
+}
+
 std::vector<Type> softmax_types(const OpCall& call) {
     expect_floating(call, 0);
     expect(call.inputs[0].shape.rank() >= 1, "a scalar has no axis to normalise");
@@ -109,8 +147,6 @@ std::vector<Tensor> softmax_grad_definition(const DefinitionCall& call) {
     return {cast(y * (dy - sum(dy * y, {-1}, KeepAxes::yes)), call.inputs[1].dtype())};
 }
 
-constexpr std::string_view no_second = "second derivatives are not taken";
-
 }  // namespace
 
 std::span<const Op> normalization_ops() {
@@ -129,11 +165,29 @@ std::span<const Op> normalization_ops() {
          .least_inputs = 5,
          .most_inputs = 5,
          .types = layer_norm_grad_types,
-         .no_gradient = no_second,
+         .no_gradient = no_second_derivative,
          .autocast = AutocastClass::fp32,
          .fuser = FuserClass::row_reduction,
          .flops = flops_per_input<13>,
          .definition = layer_norm_grad_definition},
+        {.name = "rms_norm",
+         .least_inputs = 2,
+         .most_inputs = 2,
+         .types = rms_norm_types,
+         .gradient = rms_norm_gradient,
+         .autocast = AutocastClass::fp32,
+         .fuser = FuserClass::row_reduction,
+         .flops = flops_per_input<4>,
+         .definition = rms_norm_definition},
+        {.name = "rms_norm_grad",
+         .least_inputs = 4,
+         .most_inputs = 4,
+         .types = rms_norm_grad_types,
+         .no_gradient = no_second_derivative,
+         .autocast = AutocastClass::fp32,
+         .fuser = FuserClass::row_reduction,
+         .flops = flops_per_input<10>,
+         .definition = rms_norm_grad_definition},
         {.name = "softmax",
          .types = softmax_types,
          .gradient = softmax_gradient,
@@ -145,7 +199,7 @@ std::span<const Op> normalization_ops() {
          .least_inputs = 2,
          .most_inputs = 2,
          .types = softmax_grad_types,
-         .no_gradient = no_second,
+         .no_gradient = no_second_derivative,
          .autocast = AutocastClass::fp32,
          .fuser = FuserClass::row_reduction,
          .flops = flops_per_input<4>,

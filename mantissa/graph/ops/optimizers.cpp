@@ -1,4 +1,5 @@
-// The update: AdamW, SGD, and the norm of all gradients with their finite test.
+// The update: AdamW, SGD, Muon, and the norm of all gradients with their finite test.
+#include <algorithm>
 #include <cmath>
 
 #include "mantissa/graph/ops/rules.h"
@@ -128,6 +129,79 @@ std::int64_t sgd_flops(std::span<const Type> inputs, std::span<const Type>, cons
     return each * inputs[0].shape.elements();
 }
 
+/// Operands before a copy.
+constexpr std::size_t muon_operands = 6;
+
+std::vector<Type> muon_types(const OpCall& call) {
+    const Type& p = call.inputs[0];
+    expect(p.shape.rank() == 2, "Muon is for matrices, got {}", p.text());
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        const bool is_tensor = i < 3 || i == muon_operands;
+        expect_shape(call, i, is_tensor ? p.shape : Shape{});
+        if (i != 5) expect_floating(call, i);
+    }
+    expect_dtype(call, 5, DType::boolean);
+    const std::string& format = call.attributes.word("format");
+    expect(format == "f32" || format == "bf16", "iterations are in f32 or bf16, got {}", format);
+    std::vector<Type> outputs = {p, call.inputs[2]};
+    if (call.inputs.size() > muon_operands) outputs.push_back(call.inputs[muon_operands]);
+    return outputs;
+}
+
+/// The nearest matrix with orthogonal rows, or columns if there are fewer, or what five iterations make of
+/// it: singular values between 0.7 and 1.2. A quintic by Newton and Schulz that is steepest at 0 (Jordan et
+/// al., "Muon: an optimizer for hidden layers in neural networks", 2024; coefficients from there).
+Tensor orthogonalised(Tensor x, const Attributes& a) {
+    constexpr double linear = 3.4445, cubic = -4.7750, quintic = 2.0315;
+    const bool in_bf16 = a.word("format") == "bf16" && x.dtype() == DType::f32;
+    const auto narrowed = [&](Tensor y) { return in_bf16 ? cast(y, DType::bf16) : y; };
+    // Products are summed, and added up, in FP32 whatever they multiply.
+    const auto product = [&](Tensor left, Tensor right, bool transpose_left, bool transpose_right) {
+        MatmulOptions options{.transpose_a = transpose_left, .transpose_b = transpose_right};
+        if (in_bf16) options.output = DType::f32;
+        return matmul(left, right, options);
+    };
+    const bool is_wide = x.dim(0) <= x.dim(1);
+    const Tensor norm = sqrt(sum(x * x, {0, 1}));
+    x = x / maximum(norm, constant(x.graph(), a.number("epsilon"), x.dtype()));
+    for (std::int64_t i = 0; i < a.integer("iterations"); ++i) {
+        const Tensor rows = narrowed(x);
+        const Tensor gram = product(rows, rows, !is_wide, is_wide), factor = narrowed(gram);
+        const Tensor polynomial = narrowed(gram * cubic + product(factor, factor, false, false) * quintic);
+        const Tensor turned =
+            is_wide ? product(polynomial, rows, false, false) : product(rows, polynomial, false, false);
+        x = x * linear + turned;
+    }
+    return x;
+}
+
+/// parameter, gradient, buffer, learning rate, gradient scale, apply; and a copy, if any -> parameter,
+/// buffer, copy. As torch.optim.Muon: the buffer is the mean of gradients that momentum makes; it, or by
+/// Nesterov what it is one gradient later, is made orthogonal and taken off the decayed parameter. Where
+/// `apply` is false everything stays as it was, to the bit.
+std::vector<Tensor> muon_definition(const DefinitionCall& call) {
+    const auto& in = call.inputs;
+    const Attributes& a = call.attributes;
+    const double momentum = a.number("momentum");
+    const Tensor p = as_f32(in[0]), rate = as_f32(in[3]), apply = in[5];
+    const Tensor gradient = as_f32(in[1]) * as_f32(in[4]);
+    const Tensor buffer = as_f32(in[2]) * momentum + gradient * (1.0 - momentum);
+    const Tensor direction = a.flag("nesterov") ? buffer * momentum + gradient * (1.0 - momentum) : buffer;
+    const Tensor decayed = p * (-(rate * a.number("weight_decay")) + 1.0);
+    const Tensor next_p = decayed - orthogonalised(direction, a) * (rate * a.number("rate_factor"));
+    std::vector<Tensor> outputs = {kept_unless(apply, next_p, in[0]), kept_unless(apply, buffer, in[2])};
+    if (in.size() > muon_operands)
+        outputs.push_back(kept_unless(apply, cast(next_p, in[0].dtype()), in[muon_operands]));
+    return outputs;
+}
+
+/// Of each iteration: two products with the matrix, one of its small side alone.
+std::int64_t muon_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes& a) {
+    const Shape& p = inputs[0].shape;
+    const std::int64_t small = std::min(p[0], p[1]), elements = p.elements();
+    return a.integer("iterations") * (4 * small * elements + 2 * small * small * small) + 10 * elements;
+}
+
 constexpr std::string_view not_differentiable = "the update is not differentiated";
 
 }  // namespace
@@ -171,6 +245,17 @@ std::span<const Op> optimizer_ops() {
          // The second output is the buffer, or, without momentum, the copy: operand 5 in both cases.
          .in_place = {0, 5, 7},
          .copy = sgd_copy},
+        {.name = "muon",
+         .least_inputs = static_cast<int>(muon_operands),
+         .most_inputs = static_cast<int>(muon_operands) + 1,
+         .types = muon_types,
+         .no_gradient = not_differentiable,
+         .autocast = AutocastClass::fp32,
+         .fuser = FuserClass::opaque,
+         .flops = muon_flops,
+         .definition = muon_definition,
+         .in_place = {0, 2, 6},
+         .copy = [](const Attributes&) -> std::size_t { return muon_operands; }},
     };
     return rows;
 }

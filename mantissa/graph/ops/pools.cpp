@@ -128,14 +128,12 @@ std::int64_t gradient_flops(std::span<const Type>, std::span<const Type> outputs
     return window_elements(a, outputs[0].shape);
 }
 
-constexpr std::string_view no_second = "second derivatives are not taken";
-
 Op gradient_row(std::string_view name, int inputs, TypeRule types) {
     return {.name = name,
             .least_inputs = inputs,
             .most_inputs = inputs,
             .types = types,
-            .no_gradient = no_second,
+            .no_gradient = no_second_derivative,
             .flops = gradient_flops};
 }
 

@@ -21,6 +21,9 @@ inline void expect_floating(const OpCall& call, std::size_t index) {
            call.inputs[index].text());
 }
 
+/// Why gradients have no gradient themselves.
+inline constexpr std::string_view no_second_derivative = "second derivatives are not taken";
+
 inline void expect_dtype(const OpCall& call, std::size_t index, DType dtype) {
     expect(call.inputs[index].dtype == dtype, "operand {} must be {}, got {}", index, name_of(dtype),
            call.inputs[index].text());

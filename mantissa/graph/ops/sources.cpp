@@ -1,4 +1,4 @@
-// Operations without a computed operand: inputs, states, constants, indices, random numbers.
+// Operations without a computed operand: inputs, states, constants, literals, indices, random numbers.
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa::inline v0 {
@@ -13,6 +13,15 @@ std::vector<Type> declared(const OpCall& call) {
     Type type{call.attributes.dtype("dtype"), shape_attribute(call.attributes)};
     if (call.attributes.has("half_bytes")) type.layout = Layout::half_bytes;
     return {type};
+}
+
+std::vector<Type> literal_types(const OpCall& call) {
+    const std::vector<Type> types = declared(call);
+    const std::size_t count = call.attributes.numbers("values").size();
+    expect(is_floating(types[0].dtype), "literals are floating-point, got {}", types[0].text());
+    expect(static_cast<std::int64_t>(count) == types[0].shape.elements(), "{} values are given for {}", count,
+           types[0].text());
+    return types;
 }
 
 std::vector<Type> iota_types(const OpCall& call) {
@@ -52,6 +61,12 @@ std::span<const Op> source_ops() {
          .types = declared,
          .no_gradient = "it depends on nothing",
          .fuser = FuserClass::elementwise},
+        {.name = "literal",
+         .least_inputs = 0,
+         .most_inputs = 0,
+         .types = literal_types,
+         .no_gradient = "it depends on nothing",
+         .fuser = FuserClass::movement},
         {.name = "iota",
          .least_inputs = 0,
          .most_inputs = 0,

@@ -6,10 +6,12 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/hf_gpt2.h"
 #include "mantissa/nn/layers.h"
+#include "mantissa/nn/models/most_sizes.h"
 
 namespace mantissa::inline v0::nn {
 
@@ -61,9 +63,7 @@ class Gpt2 {
     Tensor next_logits(Tensor tokens, Tensor positions, DType kept) {
         const std::int64_t T = tokens.dim(1);
         make_tables();
-        positions_ = positions;
-        start_ = reshape(slice(positions, 0, 0, 1), Shape{});
-        kept_ = kept;
+        kept_.emplace(positions, config_.context, kept);
         const Tensor x = blocks(embedding(wte_, tokens) + embedding(wpe_, positions));
         const Tensor last = reshape(norm(slice(x, 1, T - 1, T), "ln_f"), {-1, config_.channels});
         const OriginScope scope(graph_, "lm_head");
@@ -122,7 +122,7 @@ class Gpt2 {
         const auto head_major = [&](const Tensor& part) { return reshape(part, {B, H, T, D}); };
         const double scale = 1.0 / std::sqrt(static_cast<double>(D));
         const Tensor q = head_major(parts[0]), k = head_major(parts[1]), v = head_major(parts[2]);
-        const Tensor y = transpose(start_ ? kept_attention(q, k, v, scale) : whole_attention(q, k, v, scale),
+        const Tensor y = transpose(kept_ ? kept_->attention(q, k, v, scale) : whole_attention(q, k, v, scale),
                                    {0, 2, 1, 3});  // [B, T, H, D]
         return drop(linear(reshape(y, {B, T, config_.channels}), "c_proj", projection()));
     }
@@ -134,25 +134,6 @@ class Gpt2 {
         return matmul(weights, v);
     }
 
-    /// Keys and values of the whole context, with these [B, H, T, D] in their place.
-    Tensor kept_attention(Tensor q, Tensor k, Tensor v, double scale) {
-        const std::vector operands{cast(q, kept_), with_kept("k", cast(k, kept_)),
-                                   with_kept("v", cast(v, kept_)), positions_};
-        return cast(call(graph_, "kept_attention", operands, {{"scale", scale}})[0], q.dtype());
-    }
-
-    Tensor with_kept(std::string_view name, Tensor part) {
-        const std::string state = fmt::format("cache.{}.{}", graph_.origin.scope, name);
-        Type type = part.type();
-        type.shape[2] = config_.context;
-        const Tensor before(
-            graph_,
-            graph_.add_state({.kind = State::Kind::cache, .name = state, .type = type, .initializer = {}}));
-        const Tensor all = write_slice(before, part, start_, 2);
-        graph_.add_update(graph_.find_state(state), all.value());
-        return all;
-    }
-
     Tensor mlp(Tensor x) {
         const OriginScope scope(graph_, "mlp");
         const Tensor hidden = gelu(linear(x, "c_fc", expansion(4)));  // [B, T, 4 C]
@@ -162,20 +143,29 @@ class Gpt2 {
     const Gpt2Config& config_;
     Graph& graph_;
     const Mode& mode_;
-    Tensor wte_, wpe_;  // [V, C], [context, C]
-    Tensor visible_;    // bool [T, T]: whether query (row) sees key (column)
-    Tensor positions_;  // i32 [T]: of the tokens; keys and values are kept there
-    Tensor start_;      // i32 scalar: the first of them; empty if nothing is kept
-    DType kept_ = DType::f32;
+    Tensor wte_, wpe_;              // [V, C], [context, C]
+    Tensor visible_;                // bool [T, T]: whether query (row) sees key (column)
+    std::optional<KeptKeys> kept_;  // where text is generated
 };
 
 }  // namespace
 
-Gpt2Config gpt2_config(std::string_view name) {
+namespace {
+
+const Gpt2Config* find(std::string_view name) {
     for (const Alias& alias : aliases)
         if (alias.name == name) name = alias.config;
     for (const Gpt2Config& config : configs)
-        if (config.name == name) return config;
+        if (config.name == name) return &config;
+    return nullptr;
+}
+
+}  // namespace
+
+bool is_gpt2(std::string_view name) { return find(name) != nullptr; }
+
+Gpt2Config gpt2_config(std::string_view name) {
+    if (const Gpt2Config* config = find(name)) return *config;
     throw UserError(fmt::format("there is no model '{}'; there are {}", name, fmt::join(gpt2_names(), ", ")));
 }
 
@@ -184,18 +174,6 @@ std::vector<std::string> gpt2_names() {
     for (const Gpt2Config& config : configs) names.push_back(config.name);
     return names;
 }
-
-namespace {
-
-/// Beyond these no number of bytes below could be counted.
-constexpr std::int64_t most_layers = 1000, most_of_others = std::int64_t{1} << 20;
-
-void require_between(const char* what, std::int64_t value, std::int64_t most) {
-    if (value < 1 || value > most)
-        throw UserError(fmt::format("a model's {} must be between 1 and {}, got {}", what, most, value));
-}
-
-}  // namespace
 
 void validate(const Gpt2Config& config) {
     require_between("layers", config.layers, most_layers);

@@ -44,6 +44,9 @@ Gpt2Config gpt2_config(std::string_view name);
 /// The names that gpt2_config knows, smallest first.
 std::vector<std::string> gpt2_names();
 
+/// Whether gpt2_config knows the name.
+bool is_gpt2(std::string_view name);
+
 /// The same model in other sizes, under a name that says so; `config` where none differs.
 Gpt2Config with_sizes(Gpt2Config config, const ModelSizes& sizes);
 

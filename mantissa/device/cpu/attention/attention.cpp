@@ -26,10 +26,12 @@ constexpr std::int64_t most_segments = 8;
 
 /// N
 std::int64_t all_heads(const AttentionSize& size) { return size.sequences * size.heads; }
+/// Those of keys and values.
+std::int64_t all_key_heads(const AttentionSize& size) { return all_heads(size) / size.group; }
 
 std::int64_t segment_keys(const AttentionSize& size) {
     const std::int64_t wanted =
-        std::clamp<std::int64_t>(blocks_of(least_pieces, all_heads(size)), 1, most_segments);
+        std::clamp<std::int64_t>(blocks_of(least_pieces, all_key_heads(size)), 1, most_segments);
     return blocks_of(blocks_of(size.keys, wanted), key_lanes) * key_lanes;
 }
 
@@ -40,10 +42,13 @@ std::int64_t segments_of(const AttentionSize& size) { return blocks_of(size.keys
 
 std::int64_t dq_floats(const AttentionSize& size) { return size.queries * padded_head(size.head_size); }
 
-/// Floats of an operand of all heads, `rows` each, where the kernels transpose it; else 0.
-std::int64_t transposed_floats(const AttentionKernels& kernels, const AttentionSize& size,
+/// Floats of an operand of so many heads, `rows` each, where the kernels transpose it; else 0.
+std::int64_t transposed_floats(const AttentionKernels& kernels, const AttentionSize& size, std::int64_t heads,
                                std::int64_t rows) {
-    return kernels.transpose ? all_heads(size) * size.head_size * transposed_row(rows) / 2 : 0;
+    return kernels.transpose ? heads * size.head_size * transposed_row(rows) / 2 : 0;
+}
+std::int64_t transposed_values(const AttentionKernels& kernels, const AttentionSize& size) {
+    return transposed_floats(kernels, size, all_key_heads(size), size.keys);
 }
 
 /// Where things lie in the workspace of the gradient, in floats; q and do, transposed, come first.
@@ -52,8 +57,8 @@ struct GradWorkspace {
 
     GradWorkspace(const AttentionKernels& kernels, const AttentionSize& size, int threads) {
         const std::int64_t segments = segments_of(size);
-        const std::int64_t dqs = segments == 1 ? threads : all_heads(size) * segments;
-        transposed_do = transposed_floats(kernels, size, size.queries);
+        const std::int64_t dqs = segments == 1 ? threads * size.group : all_heads(size) * segments;
+        transposed_do = transposed_floats(kernels, size, all_heads(size), size.queries);
         delta = 2 * transposed_do;
         scratch = delta + (all_heads(size) * size.queries + 15) / 16 * 16;
         dq = scratch + threads * backward_scratch(size.head_size);
@@ -67,56 +72,65 @@ ProblemCheck checked_size(const char* kernel, const AttentionSize& size, const A
     check.that(refused.empty(), refused.c_str());
     check.size("sequences", size.sequences).size("heads", size.heads);
     check.size("queries", size.queries).size("keys", size.keys);
-    check.size("head_size", size.head_size);
+    check.size("head_size", size.head_size).size("group", size.group);
+    check.that(size.heads % size.group == 0, "heads is not a multiple of group");
     check.that(!size.causal || size.keys >= size.queries, "a causal mask needs a key for every query");
     return check;
 }
 
-HeadExtents extents_of(const AttentionSize& size, std::int64_t positions) {
-    return {size.sequences, size.heads, positions, size.head_size};
+HeadExtents query_extents(const AttentionSize& size) {
+    return {size.sequences, size.heads, size.queries, size.head_size};
+}
+HeadExtents key_extents(const AttentionSize& size) {
+    return {size.sequences, size.heads / size.group, size.keys, size.head_size};
 }
 
 /// Rows must be apart, and whole words of the unit from one another.
-void check_place(ProblemCheck& check, const AttentionSize& size, std::int64_t positions,
+void check_place(ProblemCheck& check, const AttentionSize& size, const HeadExtents& extents,
                  const HeadStrides& strides) {
-    check.that(rows_are_apart(extents_of(size, positions), strides), "rows of a tensor overlap");
+    check.that(rows_are_apart(extents, strides), "rows of a tensor overlap");
     if (size.dtype == DType::bf16 && size.head_size % 2 == 0)
         check.that((strides.sequence | strides.head | strides.position) % 2 == 0,
                    "strides of heads of an even size must be even");
 }
 
-void check_input(ProblemCheck& check, const char* name, const AttentionSize& size, std::int64_t positions,
+void check_input(ProblemCheck& check, const char* name, const AttentionSize& size, const HeadExtents& extents,
                  const ConstHeads& x) {
-    check_place(check, size, positions, x.strides);
-    check.input(name, ConstView{x.data, size.dtype}, reach(extents_of(size, positions), x.strides));
+    check_place(check, size, extents, x.strides);
+    check.input(name, ConstView{x.data, size.dtype}, reach(extents, x.strides));
 }
 
-void check_output(ProblemCheck& check, const char* name, const AttentionSize& size, std::int64_t positions,
-                  const Heads& x) {
-    check_place(check, size, positions, x.strides);
-    check.output(name, View{x.data, size.dtype}, reach(extents_of(size, positions), x.strides));
+void check_output(ProblemCheck& check, const char* name, const AttentionSize& size,
+                  const HeadExtents& extents, const Heads& x) {
+    check_place(check, size, extents, x.strides);
+    check.output(name, View{x.data, size.dtype}, reach(extents, x.strides));
 }
 
 /// An output, and whether it was counted as a part of an earlier one.
 struct Gradient {
     const char* name;
     const Heads& to;
-    std::int64_t positions;
+    HeadExtents extents;
     bool joined = false;
 };
+
+bool equal(const HeadExtents& a, const HeadExtents& b) {
+    return a.sequences == b.sequences && a.heads == b.heads && a.positions == b.positions &&
+           a.head_size == b.head_size;
+}
 
 /// Those that interleave, as in [B, T, 3, H, D], count as one output.
 void check_gradients(ProblemCheck& check, const AttentionSize& size, std::span<Gradient> gradients) {
     const auto bytes = static_cast<std::int64_t>(size_of(size.dtype));
     for (std::size_t i = 0; i < gradients.size(); ++i) {
         const Gradient& one = gradients[i];
-        const HeadExtents extents = extents_of(size, one.positions);
-        check_place(check, size, one.positions, one.to.strides);
+        const HeadExtents& extents = one.extents;
+        check_place(check, size, extents, one.to.strides);
         const auto* const start = static_cast<const char*>(one.to.data);
         std::int64_t before = 0, behind = reach(extents, one.to.strides) * bytes;  // of the start
         for (std::size_t j = 0; j < gradients.size(); ++j) {
             Gradient& other = gradients[j];
-            if (j == i || !start || !other.to.data || other.positions != one.positions) continue;
+            if (j == i || !start || !other.to.data || !equal(other.extents, extents)) continue;
             const std::int64_t distance = static_cast<const char*>(other.to.data) - start;
             const bool reaches = std::abs(distance) < reach(extents, one.to.strides) * bytes;
             if (!reaches || !equal(other.to.strides, one.to.strides)) continue;
@@ -136,7 +150,7 @@ void transpose(const AttentionKernels& kernels, const AttentionSize& size, const
     if (!kernels.transpose) return;
     constexpr std::int64_t piece = 128;
     const std::int64_t pieces = blocks_of(operand.count, piece);
-    pool.for_each_block(all_heads(size) * pieces, [&](std::int64_t item, int) {
+    pool.for_each_block(size.sequences * operand.heads * pieces, [&](std::int64_t item, int) {
         const std::int64_t first = item % pieces * piece;
         kernels.transpose(size, operand, item / pieces, {first, std::min(operand.count, first + piece)});
     });
@@ -182,21 +196,21 @@ std::string refusal(const AttentionKernels& kernels, const AttentionSize& size) 
 }
 
 std::int64_t attention_workspace(const AttentionKernels& kernels, const AttentionSize& size, int threads) {
-    return (transposed_floats(kernels, size, size.keys) + threads * forward_scratch(size.head_size)) *
-           float_bytes;
+    return (transposed_values(kernels, size) + threads * forward_scratch(size.head_size)) * float_bytes;
 }
 
 void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& pool) {
     const AttentionSize& s = p.size;
     ProblemCheck check = checked_size("attention", s, kernels);
-    check_input(check, "q", s, s.queries, p.q);
-    check_input(check, "k", s, s.keys, p.k);
-    check_input(check, "v", s, s.keys, p.v);
-    check_output(check, "o", s, s.queries, p.o);
+    const HeadExtents queries = query_extents(s), keys = key_extents(s);
+    check_input(check, "q", s, queries, p.q);
+    check_input(check, "k", s, keys, p.k);
+    check_input(check, "v", s, keys, p.v);
+    check_output(check, "o", s, queries, p.o);
     check.output("lse", p.lse, all_heads(s) * s.queries * float_bytes);
     finish(check.output("workspace", p.workspace, attention_workspace(kernels, s, pool.threads())));
-    transpose(kernels, s, {.x = p.v, .count = s.keys, .to = p.workspace}, pool);
-    float* const scratch = p.workspace + transposed_floats(kernels, s, s.keys);
+    transpose(kernels, s, {.x = p.v, .heads = keys.heads, .count = s.keys, .to = p.workspace}, pool);
+    float* const scratch = p.workspace + transposed_values(kernels, s);
     // One head after another, so that its keys and values stay in L2; of each the last queries first, which
     // see the most.
     const std::int64_t blocks = blocks_of(s.queries, query_lanes);
@@ -215,33 +229,38 @@ std::int64_t attention_grad_workspace(const AttentionKernels& kernels, const Att
 void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, ThreadPool& pool) {
     const AttentionSize& s = p.size;
     ProblemCheck check = checked_size("attention_grad", s, kernels);
-    check_input(check, "do", s, s.queries, p.d_o);
-    check_input(check, "q", s, s.queries, p.q);
-    check_input(check, "k", s, s.keys, p.k);
-    check_input(check, "v", s, s.keys, p.v);
-    check_input(check, "o", s, s.queries, p.o);
+    const HeadExtents of_queries = query_extents(s), of_keys = key_extents(s);
+    check_input(check, "do", s, of_queries, p.d_o);
+    check_input(check, "q", s, of_queries, p.q);
+    check_input(check, "k", s, of_keys, p.k);
+    check_input(check, "v", s, of_keys, p.v);
+    check_input(check, "o", s, of_queries, p.o);
     check.input("lse", p.lse, all_heads(s) * s.queries * float_bytes);
-    Gradient gradients[] = {{"dq", p.dq, s.queries}, {"dk", p.dk, s.keys}, {"dv", p.dv, s.keys}};
+    Gradient gradients[] = {{"dq", p.dq, of_queries}, {"dk", p.dk, of_keys}, {"dv", p.dv, of_keys}};
     check_gradients(check, s, gradients);
     finish(check.output("workspace", p.workspace, attention_grad_workspace(kernels, s, pool.threads())));
 
     const GradWorkspace at(kernels, s, pool.threads());
     float* const delta = p.workspace + at.delta;
-    transpose(kernels, s, {.x = p.q, .count = s.queries, .to = p.workspace}, pool);
-    transpose(kernels, s, {.x = p.d_o, .count = s.queries, .to = p.workspace + at.transposed_do}, pool);
+    transpose(kernels, s, {.x = p.q, .heads = s.heads, .count = s.queries, .to = p.workspace}, pool);
+    transpose(kernels, s,
+              {.x = p.d_o, .heads = s.heads, .count = s.queries, .to = p.workspace + at.transposed_do}, pool);
     const std::int64_t pieces = blocks_of(s.queries, delta_rows);
     pool.for_each_block(all_heads(s) * pieces, [&](std::int64_t item, int) {
         const std::int64_t first = item % pieces * delta_rows;
         kernels.delta(p, item / pieces, {first, std::min(s.queries, first + delta_rows)}, delta);
     });
     const std::int64_t segments = segments_of(s), each = segment_keys(s);
-    pool.for_each_block(all_heads(s) * segments, [&](std::int64_t item, int worker) {
+    pool.for_each_block(all_key_heads(s) * segments, [&](std::int64_t item, int worker) {
         // The first keys are seen by the most queries.
-        const std::int64_t head = item / segments, first = item % segments * each;
-        float* const dq = p.workspace + at.dq + (segments == 1 ? worker : item) * dq_floats(s);
-        kernels.backward(p, head, {first, std::min(s.keys, first + each)}, delta, dq,
+        const std::int64_t key_head = item / segments, segment = item % segments, head = key_head * s.group;
+        // The parts of a head's dq lie one after another.
+        const std::int64_t array = segments == 1 ? worker * s.group : head * segments + segment;
+        const QueryGradients dq{p.workspace + at.dq + array * dq_floats(s), segments * dq_floats(s)};
+        kernels.backward(p, key_head, {segment * each, std::min(s.keys, (segment + 1) * each)}, delta, dq,
                          p.workspace + at.scratch + worker * backward_scratch(s.head_size));
-        if (segments == 1) kernels.sum_dq(p, head, {0, s.queries}, dq, 1);
+        for (std::int64_t i = 0; segments == 1 && i < s.group; ++i)
+            kernels.sum_dq(p, head + i, {0, s.queries}, dq.first + i * dq.stride, 1);
     });
     if (segments == 1) return;
     const std::int64_t blocks = blocks_of(s.queries, query_rows);

@@ -77,20 +77,13 @@ void weights_and_gradients(const KeyBlock& block, const WeightRows& x, float sca
     Operands::end_rows(block.ds, x.rows);
 }
 
+/// What the queries of one head add to dk and dv of a block of keys, and these to dq.
 template <class T>
-void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, const float* delta,
-                        const Block& dq, float* scratch, const T* type) {
+void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys, const float* delta,
+                           const Block& dq, const KeyBlock& block, const T* type) {
     const AttentionSize& s = p.size;
     const std::int64_t D = s.head_size, count = keys.last - keys.first, ahead = s.keys - s.queries;
-    const KeyBlock block = laid_out_keys(scratch, D);
     const float scale = s.scale < 0 ? -s.scale : s.scale;  // positions() takes the sign
-    const HeadRows<const T> k = head_of(s, p.k, head, type).from(keys.first);
-    Operands::positions(k, count, D, s.scale, block.k);
-    Operands::positions(head_of(s, p.v, head, type).from(keys.first), count, D, 1.0f, block.v);
-    Operands::padded(k, count, D, s.scale, block.rows_of_k);
-    fill(block.dk.data, D * key_lanes, 0.0f);
-    fill(block.dv.data, D * key_lanes, 0.0f);
-
     const HeadRows<const T> q = head_of(s, p.q, head, type), d_o = head_of(s, p.d_o, head, type);
     const float* const do_start = p.workspace + s.sequences * s.heads * D * transposed_row(s.queries) / 2;
     const std::int64_t first = s.causal && keys.first > ahead ? keys.first - ahead : 0;
@@ -112,21 +105,38 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t head, Range keys, c
         Operands::gather(Operands::summed(q.from(row), of_q, D, block.wide_q, q_across), block.ds, D, nullptr,
                          block.dk);
     }
-    fill(block.p.data, key_lanes, s.scale);
-    out_of_lanes(block.dk, block.p.data, count, D, head_of(s, p.dk, head, type).from(keys.first));
-    fill(block.p.data, key_lanes, 1.0f);
-    out_of_lanes(block.dv, block.p.data, count, D, head_of(s, p.dv, head, type).from(keys.first));
 }
 
-void attention_grad_keys(const AttentionGrad& p, std::int64_t head, Range keys, const float* delta, float* dq,
-                         float* scratch) {
-    const std::int64_t width = padded_head(p.size.head_size);
+template <class T>
+void differentiate_keys(const AttentionGrad& p, std::int64_t key_head, Range keys, const float* delta,
+                        const QueryGradients& dq, float* scratch, const T* type) {
+    const AttentionSize& s = p.size;
+    const std::int64_t D = s.head_size, count = keys.last - keys.first;
+    const KeyBlock block = laid_out_keys(scratch, D);
+    const HeadRows<const T> k = key_head_of(s, p.k, key_head, type).from(keys.first);
+    Operands::positions(k, count, D, s.scale, block.k);
+    Operands::positions(key_head_of(s, p.v, key_head, type).from(keys.first), count, D, 1.0f, block.v);
+    Operands::padded(k, count, D, s.scale, block.rows_of_k);
+    fill(block.dk.data, D * key_lanes, 0.0f);
+    fill(block.dv.data, D * key_lanes, 0.0f);
+    for (std::int64_t i = 0; i < s.group; ++i)
+        differentiate_queries(p, key_head * s.group + i, keys, delta,
+                              {dq.first + i * dq.stride, padded_head(D)}, block, type);
+    fill(block.p.data, key_lanes, s.scale);
+    out_of_lanes(block.dk, block.p.data, count, D, key_head_of(s, p.dk, key_head, type).from(keys.first));
+    fill(block.p.data, key_lanes, 1.0f);
+    out_of_lanes(block.dv, block.p.data, count, D, key_head_of(s, p.dv, key_head, type).from(keys.first));
+}
+
+void attention_grad_keys(const AttentionGrad& p, std::int64_t key_head, Range keys, const float* delta,
+                         const QueryGradients& dq, float* scratch) {
     [[maybe_unused]] const Operands::Unit unit{};
-    fill(dq, p.size.queries * width, 0.0f);
+    for (std::int64_t i = 0; i < p.size.group; ++i)
+        fill(dq.first + i * dq.stride, p.size.queries * padded_head(p.size.head_size), 0.0f);
     Operands::of_type(p.size.dtype, [&](auto* type) {
         for (std::int64_t key = keys.first; key < keys.last; key += key_lanes) {
             const std::int64_t last = key + key_lanes < keys.last ? key + key_lanes : keys.last;
-            differentiate_keys(p, head, {key, last}, delta, {dq, width}, scratch, type);
+            differentiate_keys(p, key_head, {key, last}, delta, dq, scratch, type);
         }
     });
 }

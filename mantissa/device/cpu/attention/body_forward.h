@@ -124,7 +124,8 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     fill(block.sum, query_lanes, 0.0f);
     fill(block.maximum, query_lanes, -__builtin_inff());
 
-    const HeadRows<const T> k = head_of(s, p.k, head, type), v = head_of(s, p.v, head, type);
+    const std::int64_t key_head = head / s.group;
+    const HeadRows<const T> k = key_head_of(s, p.k, key_head, type), v = key_head_of(s, p.v, key_head, type);
     const std::int64_t seen = s.causal ? queries.last + ahead : s.keys;
     for (std::int64_t key = 0; key < seen; key += key_rows) {
         const std::int64_t rows = seen - key < key_rows ? seen - key : key_rows;
@@ -136,7 +137,7 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
         }
         softmax_step(block, rows, scale);
         const Rows of_v = Operands::along_head(v.from(key), rows, D, wide_v);
-        const TransposedRows across = transposed_head(p.workspace, head, D, s.keys, key);
+        const TransposedRows across = transposed_head(p.workspace, key_head, D, s.keys, key);
         Operands::gather(Operands::summed(v.from(key), of_v, D, wide_v, across), block.scores, D,
                          block.factors, block.o);
     }

@@ -24,18 +24,30 @@ struct HeadRows {
     HeadRows from(std::int64_t i) const { return {row(i), stride}; }
 };
 
-/// Elements to the first row of a head, counted through all sequences.
-MANTISSA_LANES std::int64_t head_offset(const AttentionSize& s, const HeadStrides& at, std::int64_t head) {
-    return head / s.heads * at.sequence + head % s.heads * at.head;
+/// Elements to the first row of a head, counted through all sequences of so many heads each.
+MANTISSA_LANES std::int64_t head_offset(std::int64_t heads, const HeadStrides& at, std::int64_t head) {
+    return head / heads * at.sequence + head % heads * at.head;
 }
+/// Of queries, and of what has their shape.
 template <class T>
 MANTISSA_LANES HeadRows<const T> head_of(const AttentionSize& s, const ConstHeads& x, std::int64_t head,
                                          const T*) {
-    return {static_cast<const T*>(x.data) + head_offset(s, x.strides, head), x.strides.position};
+    return {static_cast<const T*>(x.data) + head_offset(s.heads, x.strides, head), x.strides.position};
 }
 template <class T>
 MANTISSA_LANES HeadRows<T> head_of(const AttentionSize& s, const Heads& x, std::int64_t head, const T*) {
-    return {static_cast<T*>(x.data) + head_offset(s, x.strides, head), x.strides.position};
+    return {static_cast<T*>(x.data) + head_offset(s.heads, x.strides, head), x.strides.position};
+}
+/// Of keys and values, by one of their own B G heads.
+template <class T>
+MANTISSA_LANES HeadRows<const T> key_head_of(const AttentionSize& s, const ConstHeads& x, std::int64_t head,
+                                             const T*) {
+    return {static_cast<const T*>(x.data) + head_offset(s.heads / s.group, x.strides, head),
+            x.strides.position};
+}
+template <class T>
+MANTISSA_LANES HeadRows<T> key_head_of(const AttentionSize& s, const Heads& x, std::int64_t head, const T*) {
+    return {static_cast<T*>(x.data) + head_offset(s.heads / s.group, x.strides, head), x.strides.position};
 }
 
 /// The rows in FP32: where they are, or widened into `scratch`.

@@ -60,7 +60,7 @@ void kept_attention(const KeptAttention& p, ThreadPool& pool, Isa isa) {
         return static_cast<const std::byte*>(tensor) + head * head_bytes;
     };
     pool.for_each_block(p.heads * p.queries, [&](std::int64_t item, int worker) {
-        const std::int64_t head = item / p.queries, keys = p.positions[item % p.queries] + 1;
+        const std::int64_t head = item / p.queries / p.group, keys = p.positions[item % p.queries] + 1;
         float* const row = p.workspace + worker * floats_of_worker(p);
         float* const scores = row + floats_in_lines(p.head_size);
         read_query(p, item, row);

@@ -17,9 +17,10 @@ struct KeptAttention {
     std::int64_t head_size = 0;               ///< D
     DType dtype = DType::f32;                 ///< of q, k, v and o: f32 or bf16
     float scale = 1;                          ///< of the scores
+    std::int64_t group = 1;                   ///< heads of queries in a row that share keys; G = H / group
     const void* q = nullptr;                  // [B * H, T, D]
-    const void* k = nullptr;                  // [B * H, S, D]
-    const void* v = nullptr;                  // [B * H, S, D]
+    const void* k = nullptr;                  // [B * G, S, D]
+    const void* v = nullptr;                  // [B * G, S, D]
     const std::int32_t* positions = nullptr;  // [T]: query t sees the keys 0 to positions[t]
     void* o = nullptr;                        // [B * H, T, D]
     float* workspace = nullptr;               ///< kept_attention_workspace() bytes

@@ -29,9 +29,16 @@ constexpr std::int64_t padded_head(std::int64_t head_size) { return (head_size +
 
 /// An operand with the positions along the rows, as products that sum over positions want it.
 struct TransposedOperand {
-    ConstHeads x = {};       // [B, H, count, D]
+    ConstHeads x = {};       // [B, heads, count, D]
+    std::int64_t heads = 0;  ///< of a sequence: H, or G of keys and values
     std::int64_t count = 0;  ///< queries or keys
-    float* to = nullptr;     // [N, D, transposed_row(count)] of 16 bits
+    float* to = nullptr;     // [B heads, D, transposed_row(count)] of 16 bits
+};
+
+/// Where the gradients of the queries of heads that share keys are added up, [T, padded_head] each.
+struct QueryGradients {
+    float* first = nullptr;
+    std::int64_t stride = 0;  ///< floats from one head's to the next
 };
 
 struct AttentionKernels {
@@ -40,8 +47,8 @@ struct AttentionKernels {
     /// tiles.
     std::int64_t head_unit = 1;
     /// Not null where products sum over positions along the rows of an operand: v forward, q and do backward
-    /// are transposed beforehand, [N, D, transposed_row()] at the start of the workspace, zeros at the end.
-    /// Does so for some of a head's rows; their first is a multiple of 32.
+    /// are transposed beforehand, [heads, D, transposed_row()] at the start of the workspace, zeros at the
+    /// end. Does so for some of a head's rows; their first is a multiple of 32.
     void (*transpose)(const AttentionSize&, const TransposedOperand&, std::int64_t head,
                       Range rows) = nullptr;
 
@@ -49,10 +56,11 @@ struct AttentionKernels {
     void (*forward)(const Attention&, std::int64_t head, Range queries, float* scratch) = nullptr;
     /// delta [N, T] = sum(do * o) of each of these queries of one head.
     void (*delta)(const AttentionGrad&, std::int64_t head, Range queries, float* delta) = nullptr;
-    /// dk and dv of these keys of one head, and what they add to dq [T, padded_head], which is written whole.
-    /// `delta` is of all rows. `scratch`: backward_scratch() floats.
-    void (*backward)(const AttentionGrad&, std::int64_t head, Range keys, const float* delta, float* dq,
-                     float* scratch) = nullptr;
+    /// dk and dv of these keys of one of the B G heads of keys, and what they add to dq of each head of
+    /// queries that reads them, which is written whole. `delta` is of all rows. `scratch`: backward_scratch()
+    /// floats.
+    void (*backward)(const AttentionGrad&, std::int64_t key_head, Range keys, const float* delta,
+                     const QueryGradients& dq, float* scratch) = nullptr;
     /// dq of these queries of one head: the sum of `parts` arrays [T, padded_head], one after another.
     void (*sum_dq)(const AttentionGrad&, std::int64_t head, Range queries, const float* dq,
                    std::int64_t parts) = nullptr;

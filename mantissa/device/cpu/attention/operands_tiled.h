@@ -186,7 +186,8 @@ void transpose_square(const HeadRows<const BF16>& x, std::int64_t present, BF16*
 
 /// See AttentionKernels::transpose.
 void transpose_rows(const AttentionSize& size, const TransposedOperand& p, std::int64_t head, Range rows) {
-    const HeadRows<const BF16> x = head_of(size, p.x, head, static_cast<const BF16*>(nullptr));
+    const HeadRows<const BF16> x = {
+        static_cast<const BF16*>(p.x.data) + head_offset(p.heads, p.x.strides, head), p.x.strides.position};
     const std::int64_t stride = transposed_row(p.count);
     BF16* const to = reinterpret_cast<BF16*>(p.to) + head * size.head_size * stride;
     // The last rows also fill up the end, from which a block may read.

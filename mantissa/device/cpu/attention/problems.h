@@ -22,6 +22,8 @@ struct AttentionSize {
     bool causal = false;
     float scale = 1;
     DType dtype = DType::f32;  ///< of all tensors but lse
+    /// Heads of queries in a row that share a head of keys and values; divides H. G = H / group.
+    std::int64_t group = 1;
 };
 
 /// Elements from one to the next.
@@ -45,8 +47,8 @@ struct Heads {
 struct Attention {
     AttentionSize size;
     ConstHeads q = {};           // [B, H, T, D]
-    ConstHeads k = {};           // [B, H, S, D]
-    ConstHeads v = {};           // [B, H, S, D]
+    ConstHeads k = {};           // [B, G, S, D]
+    ConstHeads v = {};           // [B, G, S, D]
     Heads o = {};                // [B, H, T, D]
     float* lse = nullptr;        // [N, T]
     float* workspace = nullptr;  ///< attention_workspace() bytes
@@ -56,13 +58,13 @@ struct AttentionGrad {
     AttentionSize size;
     ConstHeads d_o = {};         // [B, H, T, D]
     ConstHeads q = {};           // [B, H, T, D]
-    ConstHeads k = {};           // [B, H, S, D]
-    ConstHeads v = {};           // [B, H, S, D]
+    ConstHeads k = {};           // [B, G, S, D]
+    ConstHeads v = {};           // [B, G, S, D]
     ConstHeads o = {};           // [B, H, T, D]
     const float* lse = nullptr;  // [N, T]
     Heads dq = {};               // [B, H, T, D]
-    Heads dk = {};               // [B, H, S, D]
-    Heads dv = {};               // [B, H, S, D]
+    Heads dk = {};               // [B, G, S, D]
+    Heads dv = {};               // [B, G, S, D]
     float* workspace = nullptr;  ///< attention_grad_workspace() bytes
 };
 

@@ -42,7 +42,8 @@ struct Prepared {
                 .head_size = e.head_size,
                 .causal = problem.attributes.flag("causal"),
                 .scale = static_cast<float>(problem.attributes.number("scale")),
-                .dtype = operands[0].dtype};
+                .dtype = operands[0].dtype,
+                .group = e.key_heads == 0 ? 1 : e.heads / e.key_heads};
         const auto place = [&](char name) {
             const AttentionPart part = part_of(layout, name);
             const std::string& axes = layout.operands[part.tensor].axes;
@@ -72,51 +73,41 @@ std::string refusal(const Problem& problem, std::size_t first, DType operands,
     return refusal(kernels, size);
 }
 
-Kernel forward_kernel(const Context& context, const AttentionKernels& kernels) {
-    const auto prepare = [&kernels, &pool = context.pool](const Problem& problem) -> Launch {
-        return [&kernels, &pool, at = Prepared(problem, 0)](const Operands& o) {
-            attention(kernels,
-                      {.size = at.size,
-                       .q = at.q.in(o.inputs),
-                       .k = at.k.in(o.inputs),
-                       .v = at.v.in(o.inputs),
-                       .o = at.o.in(o.outputs),
-                       .lse = o.output<float>(1),
-                       .workspace = reinterpret_cast<float*>(o.workspace)},
-                      pool);
-        };
+PreparedKernel forward_kernel(const Prepared& at, const AttentionKernels& kernels, ThreadPool& pool) {
+    const auto launch = [&kernels, &pool, at](const Operands& o) {
+        attention(kernels,
+                  {.size = at.size,
+                   .q = at.q.in(o.inputs),
+                   .k = at.k.in(o.inputs),
+                   .v = at.v.in(o.inputs),
+                   .o = at.o.in(o.outputs),
+                   .lse = o.output<float>(1),
+                   .workspace = reinterpret_cast<float*>(o.workspace)},
+                  pool);
     };
-    const auto workspace = [&kernels, threads = context.pool.threads()](const Problem& problem) {
-        return attention_workspace(kernels, Prepared(problem, 0).size, threads);
-    };
-    return {.name = {}, .prepare = prepare, .workspace = workspace};
+    return {.launch = launch, .workspace = attention_workspace(kernels, at.size, pool.threads())};
 }
 
 /// do, the tensors of q, k and v, then o and the log-sum-exp.
-Kernel gradient_kernel(const Context& context, const AttentionKernels& kernels) {
-    const auto prepare = [&kernels, &pool = context.pool](const Problem& problem) -> Launch {
-        return [&kernels, &pool, at = Prepared(problem, 1)](const Operands& o) {
-            const std::span<const std::byte* const> operands = o.inputs;
-            const auto tensors = operands.subspan(1);
-            attention_grad(kernels,
-                           {.size = at.size,
-                            .d_o = at.o.in(operands),
-                            .q = at.q.in(tensors),
-                            .k = at.k.in(tensors),
-                            .v = at.v.in(tensors),
-                            .o = at.o.in(tensors.subspan(at.tensors)),
-                            .lse = o.input<float>(at.tensors + 2),
-                            .dq = at.q.in(o.outputs),
-                            .dk = at.k.in(o.outputs),
-                            .dv = at.v.in(o.outputs),
-                            .workspace = reinterpret_cast<float*>(o.workspace)},
-                           pool);
-        };
+PreparedKernel gradient_kernel(const Prepared& at, const AttentionKernels& kernels, ThreadPool& pool) {
+    const auto launch = [&kernels, &pool, at](const Operands& o) {
+        const std::span<const std::byte* const> operands = o.inputs;
+        const auto tensors = operands.subspan(1);
+        attention_grad(kernels,
+                       {.size = at.size,
+                        .d_o = at.o.in(operands),
+                        .q = at.q.in(tensors),
+                        .k = at.k.in(tensors),
+                        .v = at.v.in(tensors),
+                        .o = at.o.in(tensors.subspan(at.tensors)),
+                        .lse = o.input<float>(at.tensors + 2),
+                        .dq = at.q.in(o.outputs),
+                        .dk = at.k.in(o.outputs),
+                        .dv = at.v.in(o.outputs),
+                        .workspace = reinterpret_cast<float*>(o.workspace)},
+                       pool);
     };
-    const auto workspace = [&kernels, threads = context.pool.threads()](const Problem& problem) {
-        return attention_grad_workspace(kernels, Prepared(problem, 1).size, threads);
-    };
-    return {.name = {}, .prepare = prepare, .workspace = workspace};
+    return {.launch = launch, .workspace = attention_grad_workspace(kernels, at.size, pool.threads())};
 }
 
 KeptAttention kept_of(const Problem& problem) {
@@ -126,7 +117,8 @@ KeptAttention kept_of(const Problem& problem) {
             .keys = k[2],
             .head_size = q[3],
             .dtype = problem.inputs[0].dtype,
-            .scale = static_cast<float>(problem.attributes.number("scale"))};
+            .scale = static_cast<float>(problem.attributes.number("scale")),
+            .group = q[1] / k[1]};
 }
 
 /// q, k, v, positions.
@@ -141,11 +133,11 @@ Kernel kept_kernel(const Context& context) {
             return fmt::format("it takes {} queries at most, got {}", most_queries, q.text());
         return "";
     };
-    const auto workspace = [threads = context.pool.threads()](const Problem& problem) {
-        return kept_attention_workspace(kept_of(problem), threads);
-    };
-    const auto prepare = [isa = context.isa, &pool = context.pool](const Problem& problem) -> Launch {
-        return [fixed = kept_of(problem), isa, &pool](const Operands& o) {
+    const auto prepare = [=, isa = context.isa,
+                          &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
+        if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
+        const KeptAttention fixed = kept_of(problem);
+        const auto launch = [fixed, isa, &pool](const Operands& o) {
             KeptAttention kept = fixed;
             kept.q = o.inputs[0];
             kept.k = o.inputs[1];
@@ -155,11 +147,9 @@ Kernel kept_kernel(const Context& context) {
             kept.workspace = reinterpret_cast<float*>(o.workspace);
             kept_attention(kept, pool, isa);
         };
+        return PreparedKernel{.launch = launch, .workspace = kept_attention_workspace(fixed, pool.threads())};
     };
-    return {.name = fmt::format("kept attention {}", name_of(context.isa)),
-            .refusal = refuse,
-            .prepare = prepare,
-            .workspace = workspace};
+    return {.name = fmt::format("kept attention {}", name_of(context.isa)), .prepare = prepare};
 }
 
 }  // namespace
@@ -168,13 +158,18 @@ void add_attention_kernels(KernelTable& table, const Context& context) {
     const auto add = [&](const AttentionKernels& kernels, DType dtype, const std::string& how) {
         const std::string name =
             fmt::format("attention {0}*{0}+f32 {1}{2}", mantissa::name_of(dtype), kernels.name, how);
-        Kernel both[] = {forward_kernel(context, kernels), gradient_kernel(context, kernels)};
+        const Arithmetic arithmetic{.multiply = std::string(mantissa::name_of(dtype)),
+                                    .unit = std::string(kernels.name)};
         for (const std::size_t first : {0u, 1u}) {  // where the tensors of queries, keys and values stand
-            both[first].name = name;
-            both[first].refusal = [&kernels, first, dtype](const Problem& problem) {
-                return refusal(problem, first, dtype, kernels);
+            const auto prepare = [&kernels, &pool = context.pool, first,
+                                  dtype](const Problem& problem) -> OrReason<PreparedKernel> {
+                if (std::string reason = refusal(problem, first, dtype, kernels); !reason.empty())
+                    return NoValue{reason};
+                const Prepared at(problem, first);
+                return first == 0 ? forward_kernel(at, kernels, pool) : gradient_kernel(at, kernels, pool);
             };
-            table[first == 0 ? "attention" : "attention_grad"].push_back(std::move(both[first]));
+            table[first == 0 ? "attention" : "attention_grad"].push_back(
+                {.name = name, .arithmetic = arithmetic, .prepare = prepare});
         }
     };
     if (const AttentionKernels* const of_unit = attention_kernels(bf16_unit(context.isa)))

@@ -96,12 +96,6 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
         for (const ContractionPart& part : unit.parts(problem)) parts.emplace_back(part, unit.isa);
         return parts;
     };
-    const auto bytes = [=, threads = context.pool.threads()](const Problem& problem) {
-        std::size_t most = 0;
-        for (const BoundPart& part : bound_parts(problem))
-            most = std::max(most, part.workspace_bytes(threads));
-        return static_cast<std::int64_t>(most);
-    };
     const auto refuse = [=](const Problem& problem) {
         std::string reason = unit.refusal(problem);
         if (!reason.empty()) return reason;
@@ -109,12 +103,17 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
             if (reason = refusal(part.problem, unit.isa); !reason.empty()) break;
         return reason;
     };
-    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> Launch {
-        return [parts = bound_parts(problem), &pool](const Operands& operands) {
+    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
+        if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
+        std::vector<BoundPart> parts = bound_parts(problem);
+        std::size_t most = 0;
+        for (const BoundPart& part : parts) most = std::max(most, part.workspace_bytes(pool.threads()));
+        const auto launch = [parts = std::move(parts), &pool](const Operands& operands) {
             for (const BoundPart& part : parts) part.launch(operands, pool);
         };
+        return PreparedKernel{.launch = launch, .workspace = static_cast<std::int64_t>(most)};
     };
-    return {.name = unit.name, .refusal = refuse, .prepare = prepare, .workspace = bytes};
+    return {.name = unit.name, .arithmetic = unit.arithmetic, .prepare = prepare};
 }
 
 }  // namespace
@@ -153,7 +152,13 @@ std::vector<ContractionUnit> contraction_units(Isa best) {
         const std::string_view unit = mantissa::on_cpu::name_of(bf16_unit(isa));
         const bool tiles = isa == Isa::amx;  // they take 16 bits; FP32 as it is stored is for the level below
         const auto add = [&](DType operands, Multiply multiply, std::string name) {
-            units.push_back({isa, operands, multiply, "gemm " + std::move(name)});
+            const std::string format(multiply == Multiply::tf32 ? "tf32" : mantissa::name_of(operands));
+            const bool on_unit = tiles || (operands == DType::bf16 && !unit.empty());
+            units.push_back({isa,
+                             operands,
+                             multiply,
+                             "gemm " + std::move(name),
+                             {.multiply = format, .unit = std::string(on_unit ? unit : name_of(isa))}});
         };
         if (!tiles) add(DType::f32, Multiply::as_stored, fmt::format("f32*f32+f32 {}", name_of(isa)));
         add(DType::f32, Multiply::tf32,

@@ -98,11 +98,11 @@ Launch by_plain_loop(const Problem& problem, const Context& context, PlainLoop l
 }
 
 /// `choose` gives the loop of a problem's types.
-Kernel plain_loop(const Context& context, PlainLoop (*choose)(const Problem&)) {
-    Kernel kernel;
-    kernel.name = "plain loop";
-    kernel.prepare = [=](const Problem& problem) { return by_plain_loop(problem, context, choose(problem)); };
-    return kernel;
+Kernel plain_loop(const Context& context, PlainLoop (*choose)(const Problem&),
+                  std::string (*refuse)(const Problem&) = nullptr) {
+    return kernel_of(
+        "plain loop",
+        [=](const Problem& problem) { return by_plain_loop(problem, context, choose(problem)); }, refuse);
 }
 
 bool is_vector_format(DType dtype) {
@@ -162,10 +162,9 @@ Launch by_runs(const Problem& problem, const Context& context, ElementwiseFuncti
 }
 
 void add_by_runs(KernelTable& table, const Context& context, const char* op, ElementwiseFunction function) {
-    table[op].push_back(
-        {.name = fmt::format("rows {}", row_kernels(context.isa).name),
-         .refusal = refuse_unless_runs,
-         .prepare = [=](const Problem& problem) { return by_runs(problem, context, function); }});
+    table[op].push_back(kernel_of(
+        fmt::format("rows {}", row_kernels(context.isa).name),
+        [=](const Problem& problem) { return by_runs(problem, context, function); }, refuse_unless_runs));
 }
 
 // `Function` is a callable without state, for every type that it is given a number of.
@@ -218,16 +217,15 @@ void add_casts(KernelTable& table, const Context& context) {
             is_vector_format(problem.inputs[0].dtype) && is_vector_format(problem.outputs[0].dtype);
         return takes ? "" : "it casts between f32, bf16 and f16";
     };
+    const auto prepare = [=](const Problem& problem) -> Launch {
+        return [count = problem.outputs[0].shape.elements(), from = problem.inputs[0].dtype,
+                to = problem.outputs[0].dtype, &pool = context.pool,
+                &kernels = row_kernels(context.isa)](const Operands& o) {
+            cast(kernels, {.count = count, .x = {o.inputs[0], from}, .y = {o.outputs[0], to}}, pool);
+        };
+    };
     table["cast"].push_back(
-        {.name = fmt::format("rows {}", row_kernels(context.isa).name),
-         .refusal = refuse,
-         .prepare = [=](const Problem& problem) -> Launch {
-             return [count = problem.outputs[0].shape.elements(), from = problem.inputs[0].dtype,
-                     to = problem.outputs[0].dtype, &pool = context.pool,
-                     &kernels = row_kernels(context.isa)](const Operands& o) {
-                 cast(kernels, {.count = count, .x = {o.inputs[0], from}, .y = {o.outputs[0], to}}, pool);
-             };
-         }});
+        kernel_of(fmt::format("rows {}", row_kernels(context.isa).name), prepare, refuse));
     table["cast"].push_back(plain_loop(context, [](const Problem& problem) {
         return with_type(problem.inputs[0].dtype, [&](auto from) {
             return with_type(problem.outputs[0].dtype, [](auto to) -> PlainLoop {
@@ -273,8 +271,7 @@ void add_elementwise_kernels(KernelTable& table, const Context& context) {
     using enum ElementwiseFunction;
     const auto arithmetic = [&](const char* op, ElementwiseFunction by_rows, auto function) {
         add_by_runs(table, context, op, by_rows);
-        table[op].push_back(plain_loop(context, loop_of_arithmetic<decltype(function)>));
-        table[op].back().refusal = refuse_mixed;
+        table[op].push_back(plain_loop(context, loop_of_arithmetic<decltype(function)>, refuse_mixed));
     };
     arithmetic("add", add, [](auto a, auto b) { return a + b; });
     arithmetic("sub", subtract, [](auto a, auto b) { return a - b; });
@@ -300,17 +297,19 @@ void add_elementwise_kernels(KernelTable& table, const Context& context) {
     function("log", log, [](auto x) { return std::log(x); });
     function("tanh", tanh, [](auto x) { return std::tanh(x); });
     function("erf", erf, [](auto x) { return std::erf(x); });
+    function("sin", sin, [](auto x) { return std::sin(x); });
+    function("cos", cos, [](auto x) { return std::cos(x); });
     function("sqrt", square_root, [](auto x) { return std::sqrt(x); });
     function("rsqrt", reciprocal_root, [](auto x) { return 1 / std::sqrt(x); });
     add_casts(table, context);
     table["round_to"].push_back(plain_loop(context, loop_of_rounding));
     table["is_finite"].push_back(plain_loop(context, loop_of_is_finite));
     add_by_runs(table, context, "select", ElementwiseFunction::select);
-    table["select"].push_back(plain_loop(context, [](const Problem& problem) {
+    const auto loop_of_select = [](const Problem& problem) {
         return with_type(problem.outputs[0].dtype,
                          [](auto type) -> PlainLoop { return on_cpu::select<decltype(type)>; });
-    }));
-    table["select"].back().refusal = refuse_mixed;
+    };
+    table["select"].push_back(plain_loop(context, loop_of_select, refuse_mixed));
 }
 
 }  // namespace mantissa::on_cpu

@@ -87,6 +87,11 @@ struct Bound {
     StreamedOutputs streamed;
     ThreadPool& pool;
 
+    std::int64_t workspace_bytes() const {
+        const std::int64_t sums = partition.blocks * kernel->nest.partial_sums;
+        return static_cast<std::int64_t>(sizeof(float)) * (pool.threads() * partition.scratch_floats + sums);
+    }
+
     void launch(const Operands& operands) const {
         const codegen::LoopNest& nest = kernel->nest;
         check(kernel->function != nullptr, "fused kernels are compiled before they are launched");
@@ -116,31 +121,21 @@ std::string refuse(const Problem& problem) {
 }  // namespace
 
 void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
-    table["fused"].push_back(
-        {.name = fmt::format("compiled {}", name_of(context.isa)),
-         .refusal = refuse,
-         .prepare = [&pool = context.pool, &compiler](const Problem& problem) -> Launch {
-             const Graph& body = problem.attributes.body("body").graph();
-             const std::shared_ptr<const FusedKernel> kernel = compiler.add(body);
-             const Bound bound{.kernel = kernel,
-                               .partition = partition_of(kernel->nest, domain_of(body)),
-                               .streamed = StreamedOutputs(problem, kernel->nest.columns),
-                               .pool = pool};
-             return [bound](const Operands& operands) { bound.launch(operands); };
-         },
-         .workspace =
-             [&pool = context.pool](const Problem& problem) {
-                 const Graph& body = problem.attributes.body("body").graph();
-                 const codegen::LoopNest nest = codegen::lower(body);
-                 const Partition partition = partition_of(nest, domain_of(body));
-                 return static_cast<std::int64_t>(sizeof(float)) *
-                        (pool.threads() * partition.scratch_floats +
-                         (nest.partial_sums > 0 ? partition.blocks * nest.partial_sums : 0));
-             },
-         .may_write_over =
-             [](const Problem& problem) {
-                 return operands_to_write_over(codegen::lower(problem.attributes.body("body").graph()));
-             }});
+    const auto prepare = [&pool = context.pool,
+                          &compiler](const Problem& problem) -> OrReason<PreparedKernel> {
+        if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
+        const Graph& body = problem.attributes.body("body").graph();
+        const std::shared_ptr<const FusedKernel> kernel = compiler.add(body);
+        const Bound bound{.kernel = kernel,
+                          .partition = partition_of(kernel->nest, domain_of(body)),
+                          .streamed = StreamedOutputs(problem, kernel->nest.columns),
+                          .pool = pool};
+        return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); },
+                              .workspace = bound.workspace_bytes(),
+                              .may_write_over = operands_to_write_over(kernel->nest)};
+    };
+    const std::string unit(name_of(context.isa));
+    table["fused"].push_back({.name = "compiled " + unit, .arithmetic = {.unit = unit}, .prepare = prepare});
 }
 
 }  // namespace mantissa::on_cpu

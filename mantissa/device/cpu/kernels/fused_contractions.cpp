@@ -168,13 +168,16 @@ std::string refuse(const Problem& problem, const ContractionUnit& unit) {
 
 Kernel make_kernel(const Context& context, const ContractionUnit& unit, codegen::Compiler& compiler) {
     ThreadPool& pool = context.pool;
-    const auto prepare = [unit, &pool, &compiler](const Problem& problem) -> Launch {
+    const auto prepare = [unit, &pool, &compiler](const Problem& problem) -> OrReason<PreparedKernel> {
+        if (std::string reason = refuse(problem, unit); !reason.empty()) return NoValue{reason};
         const Inner inner(problem);
         std::vector<BoundPart> parts = bound_parts(inner, unit);
         const std::size_t workspace = contraction_workspace(parts, pool);
         const std::shared_ptr<const codegen::FusedKernel> kernel = compiler.add(inner.body);
         // A row is stored tile by tile.
         const std::int64_t columns = std::gcd(kernel->nest.columns, parts[0].contraction.kernels.width);
+        const std::int64_t sums =
+            most_blocks(parts) * kernel->nest.partial_sums * static_cast<std::int64_t>(sizeof(float));
         const BoundTail bound{.kernel = kernel,
                               .parts = std::move(parts),
                               .contraction_operands = inner.operands,
@@ -182,19 +185,10 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit, codegen:
                               .streamed = StreamedOutputs(problem, columns),
                               .workspace = workspace,
                               .pool = pool};
-        return [bound](const Operands& operands) { bound.launch(operands); };
+        return PreparedKernel{.launch = [bound](const Operands& operands) { bound.launch(operands); },
+                              .workspace = static_cast<std::int64_t>(workspace) + sums};
     };
-    const auto workspace = [unit, &pool](const Problem& problem) {
-        const Inner inner(problem);
-        const std::vector<BoundPart> parts = bound_parts(inner, unit);
-        const std::int64_t sums = most_blocks(parts) * codegen::lower(inner.body).partial_sums *
-                                  static_cast<std::int64_t>(sizeof(float));
-        return static_cast<std::int64_t>(contraction_workspace(parts, pool)) + sums;
-    };
-    return {.name = unit.name + ", compiled tail",
-            .refusal = [unit](const Problem& problem) { return refuse(problem, unit); },
-            .prepare = prepare,
-            .workspace = workspace};
+    return {.name = unit.name + ", compiled tail", .arithmetic = unit.arithmetic, .prepare = prepare};
 }
 
 }  // namespace

@@ -328,15 +328,18 @@ const Binding bindings[] = {
 void add_image_kernels(KernelTable& table, const Context& context) {
     const ImageKernels& kernels = image_kernels(context.isa);
     const RowKernels& rows = row_kernels(context.isa);
-    for (const Binding& binding : bindings)
-        table[binding.op].push_back(
-            {.name = fmt::format("images {}", kernels.name),
-             .refusal = [&binding](const Problem& p) { return binding.refusal(p); },
-             .prepare =
-                 [&kernels, &rows, &binding, &pool = context.pool](const Problem& problem) {
-                     return binding.prepare(problem, {kernels, rows, pool});
-                 },
-             .workspace = binding.workspace});
+    for (const Binding& binding : bindings) {
+        const auto prepare = [&kernels, &rows, &binding,
+                              &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
+            if (std::string reason = binding.refusal(problem); !reason.empty()) return NoValue{reason};
+            return PreparedKernel{.launch = binding.prepare(problem, {kernels, rows, pool}),
+                                  .workspace = binding.workspace(problem)};
+        };
+        Kernel kernel;  // GCC 12 warns of members that are named and initialised in place here
+        kernel.name = fmt::format("images {}", kernels.name);
+        kernel.prepare = prepare;
+        table[binding.op].push_back(std::move(kernel));
+    }
 }
 
 }  // namespace mantissa::on_cpu

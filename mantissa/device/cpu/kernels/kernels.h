@@ -1,6 +1,7 @@
 // The CPU's kernel table: binds the pure functions of this room to operations of the graph.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -27,6 +28,7 @@ struct ContractionUnit {
     DType operands;
     Multiply multiply;
     std::string name;  ///< as in "gemm bf16*bf16+f32 amx"
+    Arithmetic arithmetic;
 
     /// Why it cannot multiply a problem's tensors, whatever their shapes; empty if it can.
     std::string refusal(const Problem& problem) const;
@@ -39,6 +41,19 @@ std::string tf32_refusal();
 
 /// Those of this level and below, in order of preference.
 std::vector<ContractionUnit> contraction_units(Isa best);
+
+/// A kernel without workspace, that writes over no operand. `refuse` says why it cannot do a problem; empty:
+/// it can.
+inline Kernel kernel_of(std::string name, std::function<Launch(const Problem&)> launch,
+                        std::function<std::string(const Problem&)> refuse = nullptr) {
+    const auto prepare = [launch = std::move(launch),
+                          refuse = std::move(refuse)](const Problem& problem) -> OrReason<PreparedKernel> {
+        std::string reason = refuse ? refuse(problem) : "";
+        if (!reason.empty()) return NoValue{std::move(reason)};
+        return PreparedKernel{.launch = launch(problem)};
+    };
+    return {.name = std::move(name), .prepare = prepare};
+}
 
 /// By operation, in order of preference.
 using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;

@@ -22,17 +22,14 @@ LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) 
 }
 
 Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
-    const auto bytes = [unit, threads = context.pool.threads()](const Problem& problem) {
-        return static_cast<std::int64_t>(
-            prepare_linear_cross_entropy(loss_of(problem, unit), unit.isa).workspace_bytes(threads));
-    };
     const auto refuse = [unit](const Problem& problem) {
         const std::string reason = unit.refusal(problem);
         return reason.empty() ? refusal(loss_of(problem, unit), unit.isa) : reason;
     };
-    const auto prepare = [unit, &pool = context.pool](const Problem& problem) -> Launch {
-        return [loss = prepare_linear_cross_entropy(loss_of(problem, unit), unit.isa),
-                &pool](const Operands& o) {
+    const auto prepare = [=, &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
+        if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
+        const auto loss = prepare_linear_cross_entropy(loss_of(problem, unit), unit.isa);
+        const auto launch = [loss, &pool](const Operands& o) {
             LinearCrossEntropyArguments arguments{.x = o.inputs[0],
                                                   .w = o.inputs[1],
                                                   .targets = o.input<std::int32_t>(2),
@@ -44,8 +41,10 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
             }
             linear_cross_entropy(loss, arguments, {o.workspace, loss.workspace_bytes(pool.threads())}, pool);
         };
+        return PreparedKernel{.launch = launch,
+                              .workspace = static_cast<std::int64_t>(loss.workspace_bytes(pool.threads()))};
     };
-    return {.name = "chunked loss, " + unit.name, .refusal = refuse, .prepare = prepare, .workspace = bytes};
+    return {.name = "chunked loss, " + unit.name, .arithmetic = unit.arithmetic, .prepare = prepare};
 }
 
 }  // namespace

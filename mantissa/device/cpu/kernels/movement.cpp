@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/kernels/scalar.h"
 #include "mantissa/device/cpu/kernels/strided_loops.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -168,12 +169,24 @@ Launch fill_iota(const Problem& problem, const Context& context) {
     };
 }
 
+/// A table of a few numbers, written anew where it is wanted.
+Launch write_literal(const Problem& problem) {
+    return with_floating_type(problem.outputs[0].dtype, [&](auto stored) -> Launch {
+        using T = decltype(stored);
+        std::vector<T> values;
+        for (const double value : problem.attributes.numbers("values")) values.push_back(stored_as<T>(value));
+        return [values = std::move(values)](const Operands& operands) {
+            std::ranges::copy(values, operands.output<T>(0));
+        };
+    });
+}
+
 }  // namespace
 
 void add_movement_kernels(KernelTable& table, const Context& context) {
     const auto add = [&](const char* op, Launch (*prepare)(const Problem&, const Context&)) {
-        table[op].push_back({.name = "strided copy",
-                             .prepare = [=](const Problem& problem) { return prepare(problem, context); }});
+        table[op].push_back(
+            kernel_of("strided copy", [=](const Problem& problem) { return prepare(problem, context); }));
     };
     add("transpose", prepare_transpose);
     add("broadcast", prepare_broadcast);
@@ -182,17 +195,15 @@ void add_movement_kernels(KernelTable& table, const Context& context) {
     add("concat", prepare_concat);
     add("pad", prepare_pad);
     add("write_slice", prepare_write_slice);
-    table["iota"].push_back(
-        {.name = "plain loop",
-         .refusal = [](const Problem& problem) -> std::string {
-             const DType dtype = problem.outputs[0].dtype;
-             return dtype == DType::i32 || dtype == DType::f32 ? "" : "it counts in i32 and f32";
-         },
-         .prepare =
-             [=](const Problem& problem) {
-                 return problem.outputs[0].dtype == DType::i32 ? fill_iota<std::int32_t>(problem, context)
-                                                               : fill_iota<float>(problem, context);
-             }});
+    table["literal"].push_back(kernel_of("plain loop", write_literal));
+    const auto count = [=](const Problem& problem) {
+        return problem.outputs[0].dtype == DType::i32 ? fill_iota<std::int32_t>(problem, context)
+                                                      : fill_iota<float>(problem, context);
+    };
+    table["iota"].push_back(kernel_of("plain loop", count, [](const Problem& problem) -> std::string {
+        const DType dtype = problem.outputs[0].dtype;
+        return dtype == DType::i32 || dtype == DType::f32 ? "" : "it counts in i32 and f32";
+    }));
 }
 
 }  // namespace mantissa::on_cpu

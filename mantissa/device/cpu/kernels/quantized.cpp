@@ -13,16 +13,14 @@ MatrixMode mode_of(const Problem& problem, const char* attribute) {
 }
 
 Kernel quantize_kernel(const Context& context) {
-    const auto workspace = [threads = context.pool.threads()](const Problem& problem) {
-        return quantize_rows_workspace(problem.inputs[0].shape[1], threads);
-    };
-    const auto prepare = [isa = context.isa, &pool = context.pool](const Problem& problem) -> Launch {
+    const auto prepare = [isa = context.isa,
+                          &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
         const Type& w = problem.inputs[0];
         const QuantizeRows fixed{.mode = mode_of(problem, "format"),
                                  .rows = w.shape[0],
                                  .depth = w.shape[1],
                                  .x = {nullptr, w.dtype}};
-        return [=, &pool](const Operands& o) {
+        const auto launch = [=, &pool](const Operands& o) {
             QuantizeRows rows = fixed;
             rows.x.data = o.inputs[0];
             rows.numbers = o.output<std::uint8_t>(0);
@@ -30,9 +28,10 @@ Kernel quantize_kernel(const Context& context) {
             rows.workspace = reinterpret_cast<float*>(o.workspace);
             quantize_rows(rows, pool, isa);
         };
+        return PreparedKernel{.launch = launch,
+                              .workspace = quantize_rows_workspace(w.shape[1], pool.threads())};
     };
-    return {
-        .name = fmt::format("quantise {}", name_of(context.isa)), .prepare = prepare, .workspace = workspace};
+    return {.name = fmt::format("quantise {}", name_of(context.isa)), .prepare = prepare};
 }
 
 QuantizedProduct product_of(const Problem& problem) {
@@ -49,11 +48,11 @@ Kernel product_kernel(const Context& context, MatrixMode mode, const char* forma
                                                     : fmt::format("it multiplies {}, asked for {}", format,
                                                                   problem.attributes.word("multiply"));
     };
-    const auto workspace = [isa = context.isa, threads = context.pool.threads()](const Problem& problem) {
-        return quantized_product_workspace(product_of(problem), isa, threads);
-    };
-    const auto prepare = [isa = context.isa, &pool = context.pool](const Problem& problem) -> Launch {
-        return [fixed = product_of(problem), isa, &pool](const Operands& o) {
+    const auto prepare = [=, isa = context.isa,
+                          &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
+        if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
+        const QuantizedProduct fixed = product_of(problem);
+        const auto launch = [fixed, isa, &pool](const Operands& o) {
             QuantizedProduct product = fixed;
             product.x.data = o.inputs[0];
             product.w = o.input<std::uint8_t>(1);
@@ -63,12 +62,13 @@ Kernel product_kernel(const Context& context, MatrixMode mode, const char* forma
             product.workspace = o.workspace;
             quantized_product(product, pool, isa);
         };
+        return PreparedKernel{.launch = launch,
+                              .workspace = quantized_product_workspace(fixed, isa, pool.threads())};
     };
-    return {.name = fmt::format("gemm {0}*{0}+s32 {1}", format, name_of_row_mode(context.isa)),
-            .refusal = refuse,
-            .prepare = prepare,
-            .sums = DType::i32,
-            .workspace = workspace};
+    const std::string unit(name_of_row_mode(context.isa));
+    return {.name = fmt::format("gemm {0}*{0}+s32 {1}", format, unit),
+            .arithmetic = {.multiply = format, .sums = DType::i32, .unit = unit},
+            .prepare = prepare};
 }
 
 }  // namespace

@@ -56,21 +56,16 @@ Launch prepare_dropout(const Problem& problem, const Context& context) {
 }  // namespace
 
 void add_random_kernels(KernelTable& table, const Context& context) {
-    table["random_uniform"].push_back({.name = "philox", .prepare = [=](const Problem& problem) {
-                                           return prepare_uniform(problem, context);
-                                       }});
-    table["dropout"].push_back({.name = "philox",
-                                .refusal = [](const Problem& problem) -> std::string {
-                                    return problem.inputs[0].dtype == DType::f64
-                                               ? "it computes in f32, got f64"
-                                               : "";
-                                },
-                                .prepare =
-                                    [=](const Problem& problem) {
-                                        return with_floating_type(problem.inputs[0].dtype, [&](auto x) {
-                                            return prepare_dropout<decltype(x)>(problem, context);
-                                        });
-                                    }});
+    table["random_uniform"].push_back(
+        kernel_of("philox", [=](const Problem& problem) { return prepare_uniform(problem, context); }));
+    const auto refuse = [](const Problem& problem) -> std::string {
+        return problem.inputs[0].dtype == DType::f64 ? "it computes in f32, got f64" : "";
+    };
+    const auto prepare = [=](const Problem& problem) {
+        return with_floating_type(problem.inputs[0].dtype,
+                                  [&](auto x) { return prepare_dropout<decltype(x)>(problem, context); });
+    };
+    table["dropout"].push_back(kernel_of("philox", prepare, refuse));
 }
 
 }  // namespace mantissa::on_cpu

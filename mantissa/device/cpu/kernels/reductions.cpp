@@ -99,23 +99,21 @@ std::string refuse_unless_floating(const Problem& problem) {
 }  // namespace
 
 void add_reduction_kernels(KernelTable& table, const Context& context) {
-    table["sum"].push_back({.name = "plain loop",
-                            .refusal = refuse_unless_floating,
-                            .prepare =
-                                [=](const Problem& problem) {
-                                    return with_floating_type(problem.inputs[0].dtype, [&](auto x) {
-                                        using T = decltype(x);
-                                        if (problem.outputs[0].dtype == problem.inputs[0].dtype)
-                                            return prepare_sum<T, T>(problem, context);
-                                        return prepare_sum<T, float>(problem, context);
-                                    });
-                                },
-                            .sums = DType::f64});
-    table["max"].push_back(
-        {.name = "plain loop", .refusal = refuse_unless_floating, .prepare = [=](const Problem& problem) {
-             return with_floating_type(problem.inputs[0].dtype,
-                                       [&](auto x) { return prepare_max<decltype(x)>(problem, context); });
-         }});
+    const auto sum = [=](const Problem& problem) {
+        return with_floating_type(problem.inputs[0].dtype, [&](auto x) {
+            using T = decltype(x);
+            if (problem.outputs[0].dtype == problem.inputs[0].dtype)
+                return prepare_sum<T, T>(problem, context);
+            return prepare_sum<T, float>(problem, context);
+        });
+    };
+    table["sum"].push_back(kernel_of("plain loop", sum, refuse_unless_floating));
+    table["sum"].back().arithmetic.sums = DType::f64;
+    const auto max = [=](const Problem& problem) {
+        return with_floating_type(problem.inputs[0].dtype,
+                                  [&](auto x) { return prepare_max<decltype(x)>(problem, context); });
+    };
+    table["max"].push_back(kernel_of("plain loop", max, refuse_unless_floating));
 }
 
 }  // namespace mantissa::on_cpu

@@ -98,6 +98,23 @@ Launch prepare_gelu_grad(const Problem&, const Bound& b) {
     };
 }
 
+/// x, cosines, sines.
+Launch prepare_rotary(const Problem& problem, const Bound& b) {
+    const Shape& x = problem.inputs[0].shape;
+    return [b, tokens = x[0] * x[1], sequence = x[1], heads = x[2]](const Operands& o) {
+        rotary(b.kernels,
+               {.tokens = tokens,
+                .sequence = sequence,
+                .heads = heads,
+                .head_size = b.columns,
+                .cosine = o.input<float>(1),
+                .sine = o.input<float>(2),
+                .x = b.in(o, 0),
+                .y = b.out(o, 0)},
+               b.pool);
+    };
+}
+
 /// Columns of logits that are not padding.
 std::int64_t classes_of(const Problem& problem, const Bound& b) {
     return problem.attributes.has("classes") ? problem.attributes.integer("classes") : b.columns;
@@ -482,6 +499,7 @@ const Row rows[] = {
     {"cross_entropy", prepare_cross_entropy, 0, refuse_empty_or_wide,
      [](const Problem& p) { return p.inputs[1].bytes(); }},
     {"cross_entropy_grad", prepare_cross_entropy_grad, 1, refuse_empty_or_wide, no_workspace, {0, 3}},
+    {"rotary", prepare_rotary, 0, refuse_empty_or_wide, no_workspace, {1, 2}},
     {"embedding", prepare_embedding},
     {"embedding_grad",
      prepare_embedding_grad,
@@ -509,17 +527,18 @@ const Row rows[] = {
 
 void add_row_kernels(KernelTable& table, const Context& context) {
     const RowKernels& kernels = row_kernels(context.isa);
-    for (const Row& row : rows)
+    for (const Row& row : rows) {
+        const auto prepare = [=, &kernels, &row](const Problem& problem) -> OrReason<PreparedKernel> {
+            if (std::string reason = row.refusal(problem); !reason.empty()) return NoValue{reason};
+            const Bound bound = bind(kernels, context, problem, problem.inputs[row.shaped_by]);
+            return PreparedKernel{.launch = row.prepare(problem, bound),
+                                  .workspace = row.workspace(problem),
+                                  .may_write_over = row.may_write_over(problem)};
+        };
         table[row.op].push_back({.name = fmt::format("rows {}", kernels.name),
-                                 .refusal = [&row](const Problem& p) { return row.refusal(p); },
-                                 .prepare =
-                                     [=, &kernels, &row](const Problem& problem) {
-                                         return row.prepare(problem, bind(kernels, context, problem,
-                                                                          problem.inputs[row.shaped_by]));
-                                     },
-                                 .sums = row.sums,
-                                 .workspace = row.workspace,
-                                 .may_write_over = row.may_write_over});
+                                 .arithmetic = {.sums = row.sums},
+                                 .prepare = prepare});
+    }
 }
 
 }  // namespace mantissa::on_cpu

@@ -45,6 +45,8 @@ MANTISSA_LONG_LANES Float apply(Float a, Float b) {
     if constexpr (function == log) return elementary::log(lanes, a);
     if constexpr (function == tanh) return elementary::tanh(lanes, a);
     if constexpr (function == erf) return elementary::erf(lanes, a);
+    if constexpr (function == sin) return elementary::sin(lanes, a);
+    if constexpr (function == cos) return elementary::cos(lanes, a);
     if constexpr (function == square_root) return Lanes::square_root(a);
     if constexpr (function == reciprocal_root)
         return Lanes::divide(Lanes::constant(1.0f), Lanes::square_root(a));
@@ -97,6 +99,10 @@ void elementwise_as(const Elementwise& p, Y* y, bool stream) {
             return apply_to_piece<tanh>(p, y, stream);
         case erf:
             return apply_to_piece<erf>(p, y, stream);
+        case sin:
+            return apply_to_piece<sin>(p, y, stream);
+        case cos:
+            return apply_to_piece<cos>(p, y, stream);
         case square_root:
             return apply_to_piece<square_root>(p, y, stream);
         case reciprocal_root:

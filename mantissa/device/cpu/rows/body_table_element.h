@@ -5,6 +5,7 @@
 #include "mantissa/device/cpu/rows/body_elementwise.h"
 #include "mantissa/device/cpu/rows/body_gelu.h"
 #include "mantissa/device/cpu/rows/body_movement.h"
+#include "mantissa/device/cpu/rows/body_rotary.h"
 #include "mantissa/device/cpu/rows/body_update.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -14,6 +15,7 @@ constexpr ElementKernels element_kernels() {
     return {
         .gelu = gelu_elements,
         .gelu_grad = gelu_grad_elements,
+        .rotary = rotary_tokens,
         .embedding = embedding_tokens,
         .embedding_grad = embedding_grad_part,
         .adamw = adamw_elements,

@@ -59,6 +59,7 @@ struct SoftmaxKernels {
 struct ElementKernels {
     void (*gelu)(const Gelu&, Range elements, Stores);
     void (*gelu_grad)(const GeluGrad&, Range elements, Stores);
+    void (*rotary)(const Rotary&, Range tokens, Stores);
     void (*embedding)(const Embedding&, Range tokens, Stores);
     /// Adds to the rows whose number is `part` modulo `parts`.
     void (*embedding_grad)(const EmbeddingGrad&, int part, int parts);

@@ -100,6 +100,19 @@ struct GeluGrad {
     View dx = {};       // [count]
 };
 
+/// Of each head the pair of elements i and i + D/2 turned by the angle (t, i) of its token, t counted in its
+/// sequence.
+struct Rotary {
+    std::int64_t tokens = 0;  ///< of all sequences
+    std::int64_t sequence = 0;
+    std::int64_t heads = 0;
+    std::int64_t head_size = 0;     ///< D, even
+    const float* cosine = nullptr;  // [sequence, D/2]
+    const float* sine = nullptr;    // [sequence, D/2]
+    ConstView x = {};               // [tokens, heads, D]
+    View y = {};                    // [tokens, heads, D], of x's type
+};
+
 /// loss = lse - logits[target], lse = log(sum(exp(logits))) of each row, and their mean.
 struct CrossEntropy {
     std::int64_t rows = 0;
@@ -230,6 +243,8 @@ enum class ElementwiseFunction : std::uint8_t {
     log,
     tanh,
     erf,
+    sin,
+    cos,
     square_root,
     reciprocal_root,
     select  ///< the first operand where the condition holds, elsewhere the second

@@ -29,6 +29,8 @@ void softmax_grad(const RowKernels&, const SoftmaxGrad&, ThreadPool&, Stores = S
 void gelu(const RowKernels&, const Gelu&, ThreadPool&, Stores = Stores::automatic);
 void gelu_grad(const RowKernels&, const GeluGrad&, ThreadPool&, Stores = Stores::automatic);
 
+void rotary(const RowKernels&, const Rotary&, ThreadPool&, Stores = Stores::automatic);
+
 /// Throws UserError naming the row and the value if a target is outside [0, classes).
 void cross_entropy(const RowKernels&, const CrossEntropy&, ThreadPool&);
 void cross_entropy_grad(const RowKernels&, const CrossEntropyGrad&, ThreadPool&, Stores = Stores::automatic);

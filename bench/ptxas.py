@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""What NVIDIA's assembler makes of the kernels of GPT-2 124M's step: registers, shared memory, spills, occupancy.
+
+Dumps the step's kernels as PTX for sm_80 and sm_90a, under each policy, and assembles that of sm_80 for sm_80, sm_90
+and sm_100 and that of sm_90a for sm_90a. Fails if a kernel is refused or spills. Kernels of equal text are one row.
+No GPU is needed; ptxas is (--ptxas), from the CUDA toolkit.
+
+    bench/record.sh ptxas python3 bench/ptxas.py --program build/mantissa
+"""
+import argparse
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ARCHITECTURES = {"sm_80": ("sm_80", "sm_90", "sm_100"), "sm_90a": ("sm_90a",)}
+# Shared memory of a multiprocessor in bytes: CUDA C++ Programming Guide, compute capabilities. All have room for 64
+# warps, 32 blocks and 65,536 registers, which a warp gets by 256; of each block's shared memory 1,024 are the driver's.
+SHARED = {"sm_80": 164 * 1024, "sm_90": 228 * 1024, "sm_90a": 228 * 1024, "sm_100": 228 * 1024}
+
+
+def dump(program, folder, policy, target):
+    command = [program, "train", "--model", "gpt2-124m", "--vocabulary", "50257", "--batch", "1", "--sequence", "1024",
+               "--policy", policy, "--steps", "1", "--quiet", "--dump", str(folder), "--dump-target", target]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return [path.read_text() for path in sorted(folder.glob(f"*-{target}.ptx"), key=lambda path: int(
+        re.search(r"fused_(\d+)", path.name).group(1)))]
+
+
+def kernel_of(text):
+    """(description, threads of a block): its pseudo-code's signature."""
+    signature = next(line[3:] for line in text.split("\n") if line.startswith("// ("))
+    return signature, int(re.search(r"\.reqntid (\d+)", text).group(1))
+
+
+def assemble(ptxas, folder, text, architecture):
+    """(registers, shared bytes, spilled bytes); raises CalledProcessError with what ptxas said."""
+    source = folder / "kernel.ptx"
+    source.write_text(text)
+    done = subprocess.run([ptxas, "-v", f"-arch={architecture}", "-o", str(folder / "kernel.cubin"), str(source)],
+                          capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"ptxas refuses a kernel for {architecture}:\n{done.stderr}\n{text}")
+    registers = int(re.search(r"Used (\d+) registers", done.stderr).group(1))
+    shared = re.search(r"(\d+) bytes smem", done.stderr)
+    spills = sum(int(number) for number in re.findall(r"(\d+) bytes spill", done.stderr))
+    return registers, int(shared.group(1)) if shared else 0, spills
+
+
+def occupancy(registers, shared, threads, architecture):
+    """Percent of a multiprocessor's 64 warps that blocks of the kernel fill."""
+    warps = threads // 32
+    registers_of_warp = (registers * 32 + 255) // 256 * 256
+    blocks = min(32, 64 // warps, 65536 // (registers_of_warp * warps), SHARED[architecture] // (shared + 1024))
+    return 100 * blocks * warps // 64
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--program", default="build/mantissa")
+    parser.add_argument("--ptxas", default=shutil.which("ptxas") or "/usr/local/cuda/bin/ptxas")
+    parser.add_argument("--policies", default="fp32,bf16,fp16")
+    arguments = parser.parse_args()
+    if not pathlib.Path(arguments.ptxas).exists():
+        sys.exit(f"there is no {arguments.ptxas}; give --ptxas, from the CUDA toolkit")
+    version = subprocess.run([arguments.ptxas, "--version"], capture_output=True, text=True, check=True).stdout
+    print("ptxas:", re.search(r"release .*", version).group(0))
+    kernels = {}  # (target, text without its name): (policies, first name, text)
+    with tempfile.TemporaryDirectory() as scratch:
+        scratch = pathlib.Path(scratch)
+        for policy in arguments.policies.split(","):
+            for target in ARCHITECTURES:
+                for number, text in enumerate(dump(arguments.program, scratch / f"{policy}-{target}", policy, target)):
+                    same = re.sub(r"fused_\d+", "fused", text)
+                    kernels.setdefault((target, same), ([], f"{policy} {number}", text))[0].append(policy)
+        print(f"{'kernel':10} {'assembled for':14} {'registers':>9} {'shared':>7} {'spilled':>8} {'occupancy':>9}  policies")
+        spilled = False
+        for (target, _), (policies, name, text) in kernels.items():
+            signature, threads = kernel_of(text)
+            for architecture in ARCHITECTURES[target]:
+                registers, shared, spills = assemble(arguments.ptxas, scratch, text, architecture)
+                spilled = spilled or spills > 0
+                print(f"{name:10} {architecture:14} {registers:9} {shared:7} {spills:8} "
+                      f"{occupancy(registers, shared, threads, architecture):7} %  {'+'.join(dict.fromkeys(policies))}")
+            print(f"           {signature}")
+    if spilled:
+        sys.exit("a kernel spills registers")
+
+
+if __name__ == "__main__":
+    main()

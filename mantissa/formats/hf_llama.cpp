@@ -1,0 +1,179 @@
+#include "mantissa/formats/hf_llama.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "mantissa/base/error.h"
+#include "mantissa/formats/strict_json.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+using Json = nlohmann::json;
+
+/// One config.json.
+class Reader {
+  public:
+    Reader(std::string_view text, const std::string& source)
+        : source_(source), root_(parse_strict_json(text, source)) {}
+
+    LlamaSizes read() {
+        require_known_kind();
+        LlamaSizes sizes;
+        sizes.layers = integer("num_hidden_layers");
+        sizes.heads = integer("num_attention_heads");
+        sizes.key_heads = integer("num_key_value_heads", sizes.heads);
+        sizes.channels = integer("hidden_size");
+        if (!given("head_dim") && sizes.heads > 0 && sizes.channels % sizes.heads != 0)
+            throw UserError(
+                fmt::format("{}: hidden_size {} cannot be shared by {} heads, and head_dim is not "
+                            "given",
+                            source_, sizes.channels, sizes.heads));
+        sizes.head_size =
+            integer("head_dim", sizes.heads > 0 ? std::optional(sizes.channels / sizes.heads) : std::nullopt);
+        sizes.hidden = integer("intermediate_size");
+        sizes.vocabulary = integer("vocab_size");
+        sizes.context = integer("max_position_embeddings", 2048);
+        sizes.epsilon = number(root_, "rms_norm_eps", 1e-6);
+        sizes.tied = flag("tie_word_embeddings");
+        sizes.rotary = rotary();
+        return sizes;
+    }
+
+  private:
+    bool given(const char* name) const { return root_.contains(name) && !root_[name].is_null(); }
+
+    void require_known_kind() {
+        const Json& type = require_member(root_, "model_type", source_, "a LLaMA's configuration");
+        if (type != "llama")
+            throw UserError(
+                fmt::format("{}: model_type is {}, expected \"llama\"", source_, json_excerpt(type)));
+        const std::pair<const char*, Json> expected[] = {
+            {"hidden_act", "silu"}, {"attention_bias", false}, {"mlp_bias", false}};
+        for (const auto& [name, value] : expected)
+            if (given(name) && root_[name] != value)
+                throw UserError(fmt::format("{}: {} is {}, only {} can be run", source_, name,
+                                            json_excerpt(root_[name]), value.dump()));
+    }
+
+    /// Without a value in its absence it must be there.
+    std::int64_t integer(const char* name, std::optional<std::int64_t> absent = {}) const {
+        if (!given(name) && absent) return *absent;
+        const Json& value = require_member(root_, name, source_, "a LLaMA's configuration");
+        const std::uint64_t read = require_unsigned(value, source_, name);
+        if (read > (std::uint64_t{1} << 62))
+            throw UserError(fmt::format("{}: {} is {}, which is no size", source_, name, read));
+        return static_cast<std::int64_t>(read);
+    }
+
+    double number(const Json& object, const char* name, std::optional<double> absent = {}) const {
+        if (absent && (!object.contains(name) || object[name].is_null())) return *absent;
+        const Json& value = require_member(object, name, source_, "rotary positions");
+        if (!value.is_number() || !(value.get<double>() > 0))
+            throw UserError(fmt::format("{}: {}: expected a number above 0, found {}", source_, name,
+                                        json_excerpt(value)));
+        return value.get<double>();
+    }
+
+    bool flag(const char* name) const {
+        if (!given(name)) return false;
+        if (!root_[name].is_boolean())
+            throw UserError(fmt::format("{}: {}: expected true or false, found {}", source_, name,
+                                        json_excerpt(root_[name])));
+        return root_[name].get<bool>();
+    }
+
+    LlamaRotary rotary() const {
+        const char* const member = given("rope_parameters") ? "rope_parameters" : "rope_scaling";
+        LlamaRotary read;
+        read.theta = number(root_, "rope_theta", 10000.0);
+        if (!given(member)) return read;
+        const Json& rope = root_[member];
+        if (!rope.is_object())
+            throw UserError(
+                fmt::format("{}: {}: expected an object, found {}", source_, member, json_excerpt(rope)));
+        read.theta = number(rope, "rope_theta", read.theta);
+        // Files before transformers 4.43 call it "type".
+        const char* const type_name = rope.contains("rope_type") ? "rope_type" : "type";
+        const Json absent = "default", &type = rope.contains(type_name) ? rope[type_name] : absent;
+        if (type == "default") return read;
+        read.kind = type == "linear" ? LlamaRotary::Kind::linear : LlamaRotary::Kind::llama3;
+        if (type != "linear" && type != "llama3")
+            throw UserError(fmt::format("{}: {}.{} is {}; known are \"default\", \"linear\" and \"llama3\"",
+                                        source_, member, type_name, json_excerpt(type)));
+        read.factor = number(rope, "factor");
+        if (read.kind == LlamaRotary::Kind::linear) return read;
+        read.low_frequency_factor = number(rope, "low_freq_factor");
+        read.high_frequency_factor = number(rope, "high_freq_factor");
+        if (!(read.high_frequency_factor > read.low_frequency_factor))
+            throw UserError(fmt::format("{}: high_freq_factor {} must be above low_freq_factor {}", source_,
+                                        read.high_frequency_factor, read.low_frequency_factor));
+        read.original_context = static_cast<std::int64_t>(number(rope, "original_max_position_embeddings"));
+        return read;
+    }
+
+    const std::string& source_;
+    Json root_;
+};
+
+nlohmann::ordered_json scaling_of(const LlamaRotary& rotary) {
+    switch (rotary.kind) {
+        case LlamaRotary::Kind::plain:
+            return {{"rope_type", "default"}};
+        case LlamaRotary::Kind::linear:
+            return {{"rope_type", "linear"}, {"factor", rotary.factor}};
+        case LlamaRotary::Kind::llama3:
+            return {{"rope_type", "llama3"},
+                    {"factor", rotary.factor},
+                    {"low_freq_factor", rotary.low_frequency_factor},
+                    {"high_freq_factor", rotary.high_frequency_factor},
+                    {"original_max_position_embeddings", rotary.original_context}};
+    }
+    throw InternalError("a kind of rotary positions outside of its enumeration");
+}
+
+}  // namespace
+
+LlamaSizes read_hf_llama_config(std::string_view text, const std::string& source) {
+    return Reader(text, source).read();
+}
+
+std::string hf_llama_config(const LlamaSizes& sizes) {
+    nlohmann::ordered_json config = {{"architectures", {"LlamaForCausalLM"}},
+                                     {"model_type", "llama"},
+                                     {"vocab_size", sizes.vocabulary},
+                                     {"max_position_embeddings", sizes.context},
+                                     {"hidden_size", sizes.channels},
+                                     {"intermediate_size", sizes.hidden},
+                                     {"num_hidden_layers", sizes.layers},
+                                     {"num_attention_heads", sizes.heads},
+                                     {"num_key_value_heads", sizes.key_heads},
+                                     {"head_dim", sizes.head_size},
+                                     {"hidden_act", "silu"},
+                                     {"rms_norm_eps", sizes.epsilon},
+                                     {"rope_theta", sizes.rotary.theta}};
+    // transformers 4 reads rope_theta and rope_scaling, transformers 5 rope_parameters.
+    if (sizes.rotary.kind != LlamaRotary::Kind::plain) config["rope_scaling"] = scaling_of(sizes.rotary);
+    nlohmann::ordered_json parameters = scaling_of(sizes.rotary);
+    parameters["rope_theta"] = sizes.rotary.theta;
+    config["rope_parameters"] = std::move(parameters);
+    config["attention_bias"] = false;
+    config["mlp_bias"] = false;
+    config["tie_word_embeddings"] = sizes.tied;
+    config["torch_dtype"] = "float32";
+    return config.dump(2) + "\n";
+}
+
+WeightFiles hf_llama_files(const LlamaSizes& sizes) {
+    WeightFiles files{.kind = "a LLaMA checkpoint", .ignored = [](std::string_view name) {
+                          return name.ends_with(".rotary_emb.inv_freq");
+                      }};
+    if (sizes.tied) files.tied = {{"lm_head.weight", "model.embed_tokens.weight"}};
+    files.texts["config.json"] = hf_llama_config(sizes);
+    return files;
+}
+
+}  // namespace mantissa

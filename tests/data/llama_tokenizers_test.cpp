@@ -1,0 +1,173 @@
+// Tokenizers as LLaMAs have them against Hugging Face's `tokenizers`: the fixture is made by
+// bench/peers/llama_tokenizer_fixture.py and holds small ones of each kind, as tokenizer.json spells them.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/file.h"
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/data/encode_text.h"
+#include "mantissa/data/tokenizer_files.h"
+#include "tests/data/awkward_strings.h"
+
+namespace mantissa {
+namespace {
+
+using Json = nlohmann::json;
+using Ids = std::vector<TokenId>;
+
+const Json& fixture() {
+    static const Json json =
+        Json::parse(read_file(std::string(MANTISSA_SOURCE_DIR) + "/tests/data/llama_tokenizers.json"));
+    return json;
+}
+
+const Json& specification(const char* name) { return fixture()["tokenizers"][name]["json"]; }
+
+Tokenizer parsed(const Json& json) { return parse_tokenizer_json({json.dump(), "tokenizer.json"}); }
+
+std::string refusal(const Json& json) {
+    return error_of([&] { parsed(json); });
+}
+
+/// As text_number in the script.
+std::string text_number(std::uint64_t i) {
+    const std::string text = awkward_string(fixture(), i);
+    constexpr const char* space = "\u2581";
+    return i % 3 != 0 ? text : text + "</s>" + space + awkward_string(fixture(), i + 1) + "<s> " + space;
+}
+
+constexpr EncodeOptions with_specials{.specials = SpecialsInText::as_tokens};
+
+/// The last four digits that the script keeps.
+std::string digits_of(std::uint64_t hash) { return hexadecimal(hash).substr(0, 4); }
+
+std::uint64_t hash_of_text(std::string_view text) {
+    std::uint64_t hash = fnv_start;
+    for (const char c : text) hash = fnv(hash, static_cast<std::uint8_t>(c));
+    return hash;
+}
+
+TEST(LlamaTokenizers, TenThousandStringsOfEachKind) {
+    for (const auto& [name, kind] : fixture()["tokenizers"].items()) {
+        SCOPED_TRACE(name);
+        const Tokenizer tokenizer = parsed(kind["json"]);
+        Encoder encoder(tokenizer);
+        const auto encoded = kind["encoded"].get<std::string>(), decoded = kind["decoded"].get<std::string>();
+        ASSERT_EQ(encoded.size(), 40000u);
+        int wrong = 0;
+        for (std::size_t i = 0; i < 10000 && wrong < 5; ++i) {
+            const std::string text = text_number(i);
+            Ids ids;
+            encoder.encode(text, ids, with_specials);
+            const std::string back = tokenizer.decode(ids);
+            if (digits_of(hash_of_ids(ids)) == encoded.substr(4 * i, 4) &&
+                digits_of(hash_of_text(back)) == decoded.substr(4 * i, 4))
+                continue;
+            ADD_FAILURE() << "string " << i << ": " << text << "\nbecomes " << back;
+            ++wrong;
+        }
+        // The comparison bites: one token changed changes the hash.
+        Ids ids = tokenizer.encode(text_number(1), with_specials);
+        ids[0] ^= 1;
+        EXPECT_NE(digits_of(hash_of_ids(ids)), encoded.substr(4, 4));
+    }
+}
+
+TEST(LlamaTokenizers, WholeTextsBeginWithTheTokensOfTheTemplate) {
+    for (const auto& [name, kind] : fixture()["tokenizers"].items()) {
+        const Tokenizer tokenizer = parsed(kind["json"]);
+        Ids ids = tokenizer.parts().first_tokens;
+        EXPECT_EQ(ids, (Ids{*tokenizer.special("<s>")}));
+        for (const TokenId id : tokenizer.encode("a")) ids.push_back(id);
+        EXPECT_EQ(ids, kind["first"].get<Ids>()) << name;
+    }
+}
+
+TEST(LlamaTokenizers, WhatTheVocabularyLacksFallsBackToBytesAndComesBack) {
+    const Tokenizer tokenizer = parsed(specification("sentencepiece"));
+    const Ids ids = tokenizer.encode("\u4e09");
+    ASSERT_EQ(ids.size(), 4u);  // a space, then three bytes
+    EXPECT_EQ((Ids{ids.begin() + 1, ids.end()}), (Ids{3 + 0xE4, 3 + 0xB8, 3 + 0x89}));
+    EXPECT_EQ(tokenizer.decode(ids), "\u4e09");
+    // Bytes that are not UTF-8 at all, too.
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode("a\xFF\xC3 b")), "a\xFF\xC3 b");
+    // What continues a text keeps its space.
+    StreamDecoder stream(tokenizer);
+    std::string text;
+    for (const TokenId id : tokenizer.encode("the king")) text += stream.push(id);
+    EXPECT_EQ(text, " the king");
+}
+
+TEST(LlamaTokenizers, ATextInPartsHasTheTokensOfTheWhole) {
+    std::string text;
+    for (std::uint64_t i = 0; text.size() < 3 << 20; ++i) text += awkward_string(fixture(), i % 500);
+    ThreadPool pool(3);
+    for (const auto& [name, kind] : fixture()["tokenizers"].items()) {
+        if (name == "tokens across spaces") continue;  // no cut is safe
+        const Tokenizer tokenizer = parsed(kind["json"]);
+        Ids parts;
+        encode_text(tokenizer, text, pool, [&](std::span<const TokenId> ids, std::size_t) {
+            parts.insert(parts.end(), ids.begin(), ids.end());
+        });
+        EXPECT_TRUE(parts == tokenizer.encode(text)) << name;
+    }
+}
+
+TEST(LlamaTokenizers, OnlyVocabulariesWithoutTokensAcrossSpacesAreCut) {
+    EXPECT_EQ(parsed(specification("sentencepiece")).parts().split, Split::before_spaces);
+    EXPECT_EQ(parsed(specification("tokens across spaces")).parts().split, Split::nowhere);
+    const std::string text = "one two  three";
+    EXPECT_EQ(safe_cut(text, 1, Split::before_spaces), 3u);
+    EXPECT_EQ(safe_cut(text, 4, Split::before_spaces), 7u);
+    EXPECT_EQ(safe_cut(text, 8, Split::before_spaces), text.size());
+    EXPECT_EQ(safe_cut(text, 1, Split::nowhere), text.size());
+    EXPECT_EQ(safe_cut("!\n a b", 1, Split::llama3), 4u);
+}
+
+TEST(LlamaTokenizers, OtherPipelinesAreRefusedByName) {
+    const auto with = [](const char* name, const char* pointer, Json value) {
+        Json json = specification(name);
+        json[Json::json_pointer(pointer)] = std::move(value);
+        return refusal(json);
+    };
+    const auto text = [&](const char* pointer, Json value) {
+        return with("sentencepiece", pointer, std::move(value));
+    };
+    const auto bytes = [&](const char* pointer, Json value) {
+        return with("byte level", pointer, std::move(value));
+    };
+    const auto says = [](const std::string& message, const std::string& part) {
+        EXPECT_TRUE(message.starts_with("tokenizer.json: ")) << message;
+        EXPECT_NE(message.find(part), std::string::npos) << message;
+        EXPECT_EQ(message.find('\n'), std::string::npos) << message;
+    };
+    says(text("/normalizer", {{"type", "NFKC"}}), "the normalizer NFKC is not supported");
+    says(text("/normalizer", nullptr), "a tokenizer that leaves spaces as they are is not supported");
+    says(text("/pre_tokenizer", {{"type", "Metaspace"}, {"replacement", "\u2581"}}),
+         "the pre_tokenizer Metaspace is not supported");
+    says(text("/decoder", nullptr), "a decoder that does not make spaces and bytes again");
+    says(text("/decoder/decoders/3/start", 2), "a Strip of anything but one space at the start");
+    says(text("/decoder/decoders/2/type", "CTC"), "the decoder CTC is not supported");
+    says(text("/model/ignore_merges", true), "ignore_merges beside byte_fallback is not supported");
+    says(text("/post_processor/single/2", {{"SpecialToken", {{"id", "</s>"}, {"type_id", 0}}}}),
+         "a template with tokens behind the text is not supported");
+    says(text("/post_processor/type", "BertProcessing"), "the post_processor BertProcessing");
+    says(text("/post_processor/special_tokens", Json::object()), "\"<s>\" is missing");
+    says(text("/model/vocab/a b", 859), "holds a space, which is spelled U+2581");
+    Json no_byte = specification("sentencepiece");
+    no_byte["model"]["vocab"].erase("<0x41>");
+    no_byte["model"]["vocab"]["\u4e09"] = 3 + 0x41;
+    says(refusal(no_byte), "byte_fallback needs a token for every byte, and <0x41> is missing");
+    says(with("metaspace at the start", "/pre_tokenizer/replacement", "_"), "the Metaspace of \"_\"");
+    says(with("metaspace at the start", "/pre_tokenizer/prepend_scheme", "often"), "the prepend_scheme");
+    says(bytes("/pre_tokenizer/pretokenizers/0/pattern/Regex", "\\w+"),
+         "the pattern \"\\\\w+\" is not supported");
+    says(bytes("/pre_tokenizer/pretokenizers/0/behavior", "Removed"), "does not isolate its pieces");
+    says(bytes("/pre_tokenizer/pretokenizers/1/use_regex", true), "cuts again or adds spaces");
+    // A token that no merge makes is taken whole, or it is a defect.
+    says(bytes("/model/ignore_merges", false), "is in the vocabulary but no merge makes it");
+}
+
+}  // namespace
+}  // namespace mantissa

@@ -1,0 +1,167 @@
+// LLaMA's config.json: as transformers 4 and 5 write it, there and back; what is another model is refused in
+// one line.
+#include "mantissa/formats/hf_llama.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+namespace {
+
+using Json = nlohmann::json;
+
+/// TinyLlama's, as it is published.
+Json published() {
+    return {{"architectures", {"LlamaForCausalLM"}},
+            {"bos_token_id", 1},
+            {"eos_token_id", 2},
+            {"hidden_act", "silu"},
+            {"hidden_size", 2048},
+            {"initializer_range", 0.02},
+            {"intermediate_size", 5632},
+            {"max_position_embeddings", 2048},
+            {"model_type", "llama"},
+            {"num_attention_heads", 32},
+            {"num_hidden_layers", 22},
+            {"num_key_value_heads", 4},
+            {"pretraining_tp", 1},
+            {"rms_norm_eps", 1e-05},
+            {"rope_scaling", nullptr},
+            {"tie_word_embeddings", false},
+            {"torch_dtype", "float32"},
+            {"use_cache", true},
+            {"vocab_size", 32000}};
+}
+
+LlamaSizes read(const Json& json) { return read_hf_llama_config(json.dump(), "config.json"); }
+
+std::string error_of(const Json& json) {
+    try {
+        read(json);
+    } catch (const UserError& error) {
+        EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
+        return error.what();
+    }
+    return "no error";
+}
+
+Json with(const char* name, Json value) {
+    Json json = published();
+    json[name] = std::move(value);
+    return json;
+}
+
+TEST(HfLlama, ReadsWhatIsPublished) {
+    const LlamaSizes expected{.layers = 22,
+                              .heads = 32,
+                              .key_heads = 4,
+                              .head_size = 64,
+                              .channels = 2048,
+                              .hidden = 5632,
+                              .vocabulary = 32000,
+                              .context = 2048,
+                              .epsilon = 1e-5};
+    EXPECT_EQ(read(published()), expected);
+    LlamaSizes other = expected;
+    other.head_size = 48;
+    EXPECT_EQ(read(with("head_dim", 48)), other);
+    other = expected;
+    other.tied = true;
+    EXPECT_EQ(read(with("tie_word_embeddings", true)), other);
+    Json old = published();
+    old.erase("num_key_value_heads");
+    EXPECT_EQ(read(old).key_heads, 32);
+}
+
+TEST(HfLlama, ReadsRotaryPositionsOfEveryVersion) {
+    EXPECT_EQ(read(with("rope_theta", 500000.0)).rotary.theta, 500000.0);
+    const LlamaRotary linear{.kind = LlamaRotary::Kind::linear, .factor = 4};
+    EXPECT_EQ(read(with("rope_scaling", {{"type", "linear"}, {"factor", 4.0}})).rotary, linear);
+    EXPECT_EQ(read(with("rope_scaling", {{"rope_type", "linear"}, {"factor", 4.0}})).rotary, linear);
+    const Json llama3 = {{"rope_type", "llama3"},
+                         {"factor", 32.0},
+                         {"low_freq_factor", 1.0},
+                         {"high_freq_factor", 4.0},
+                         {"original_max_position_embeddings", 8192}};
+    LlamaRotary expected{.kind = LlamaRotary::Kind::llama3, .theta = 500000, .factor = 32};
+    Json version4 = with("rope_scaling", llama3);
+    version4["rope_theta"] = 500000.0;
+    EXPECT_EQ(read(version4).rotary, expected);
+    Json version5 = with("rope_parameters", llama3);
+    version5["rope_parameters"]["rope_theta"] = 500000.0;
+    EXPECT_EQ(read(version5).rotary, expected);
+    EXPECT_EQ(read(with("rope_parameters", {{"rope_type", "default"}, {"rope_theta", 77.0}})).rotary.theta,
+              77.0);
+}
+
+TEST(HfLlama, WhatItWritesItReads) {
+    for (const LlamaRotary& rotary :
+         {LlamaRotary{.theta = 12345.5}, LlamaRotary{.kind = LlamaRotary::Kind::linear, .factor = 2.5},
+          LlamaRotary{.kind = LlamaRotary::Kind::llama3,
+          .theta = 5e5,
+          .factor = 8,
+          .low_frequency_factor = 1.5,
+          .high_frequency_factor = 3,
+          .original_context = 512}})
+        for (const bool tied : {false, true}) {
+            const LlamaSizes sizes{.layers = 3,
+                                   .heads = 6,
+                                   .key_heads = 2,
+                                   .head_size = 10,
+                                   .channels = 42,
+                                   .hidden = 52,
+                                   .vocabulary = 211,
+                                   .context = 101,
+                                   .epsilon = 3e-6,
+                                   .rotary = rotary,
+                                   .tied = tied};
+            EXPECT_EQ(read_hf_llama_config(hf_llama_config(sizes), "ours"), sizes);
+        }
+}
+
+TEST(HfLlama, OtherModelsAreRefusedInOneLine) {
+    EXPECT_EQ(error_of(with("model_type", "mistral")),
+              "config.json: model_type is \"mistral\", expected \"llama\"");
+    EXPECT_EQ(error_of(with("hidden_act", "gelu")),
+              "config.json: hidden_act is \"gelu\", only \"silu\" can be run");
+    EXPECT_EQ(error_of(with("attention_bias", true)),
+              "config.json: attention_bias is true, only false can be run");
+    EXPECT_EQ(error_of(with("mlp_bias", true)), "config.json: mlp_bias is true, only false can be run");
+    EXPECT_EQ(
+        error_of(with("rope_scaling", {{"type", "dynamic"}, {"factor", 2.0}})),
+        "config.json: rope_scaling.type is \"dynamic\"; known are \"default\", \"linear\" and \"llama3\"");
+    EXPECT_EQ(error_of(with("rope_parameters", {{"rope_type", "yarn"}, {"factor", 2.0}})),
+              "config.json: rope_parameters.rope_type is \"yarn\"; known are \"default\", \"linear\" and "
+              "\"llama3\"");
+    EXPECT_EQ(error_of(with("rope_scaling", {{"type", "linear"}})),
+              "config.json: rotary positions: \"factor\" is missing");
+    EXPECT_EQ(error_of(with("rope_scaling", {{"type", "linear"}, {"factor", -2}})),
+              "config.json: factor: expected a number above 0, found -2");
+    EXPECT_EQ(error_of(with("rope_scaling", "linear")),
+              "config.json: rope_scaling: expected an object, found \"linear\"");
+    EXPECT_EQ(error_of(with("rope_scaling", {{"rope_type", "llama3"},
+                                             {"factor", 8.0},
+                                             {"low_freq_factor", 4.0},
+                                             {"high_freq_factor", 4.0},
+                                             {"original_max_position_embeddings", 8192}})),
+              "config.json: high_freq_factor 4 must be above low_freq_factor 4");
+    EXPECT_EQ(error_of(with("num_hidden_layers", "22")),
+              "config.json: num_hidden_layers: expected an unsigned integer, found \"22\"");
+    EXPECT_EQ(error_of(with("num_attention_heads", 3)),
+              "config.json: hidden_size 2048 cannot be shared by 3 heads, and head_dim is not given");
+    EXPECT_EQ(error_of(with("rms_norm_eps", 0)),
+              "config.json: rms_norm_eps: expected a number above 0, found 0");
+    EXPECT_EQ(error_of(with("tie_word_embeddings", "yes")),
+              "config.json: tie_word_embeddings: expected true or false, found \"yes\"");
+    Json without = published();
+    without.erase("vocab_size");
+    EXPECT_EQ(error_of(without), "config.json: a LLaMA's configuration: \"vocab_size\" is missing");
+    EXPECT_EQ(error_of(Json::array()),
+              "config.json: a LLaMA's configuration: expected an object, found an array");
+}
+
+}  // namespace
+}  // namespace mantissa

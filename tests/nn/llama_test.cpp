@@ -1,0 +1,117 @@
+// LLaMA's sizes: those that are published, others made of them, and what makes no model.
+#include "mantissa/nn/models/llama.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "mantissa/base/error.h"
+#include "mantissa/passes/match_attention.h"
+
+namespace mantissa {
+namespace {
+
+using nn::LlamaConfig;
+
+template <class Action>
+std::string error_of(Action&& action) {
+    try {
+        action();
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+TEST(Llama, PresetsHaveThePublishedSizes) {
+    // As the sizes of llama2.c and of TinyLlama give them.
+    for (const auto& [name, parameters] : {std::pair{"stories15m", 15'191'712},
+                                           {"stories42m", 41'689'600},
+                                           {"stories110m", 109'529'856},
+                                           {"tinyllama", 1'100'048'384}})
+        EXPECT_EQ(nn::llama_config(name).parameters(), parameters) << name;
+    EXPECT_EQ(nn::llama_config("llama-110m").name, nn::llama_config("stories110m").name);
+    EXPECT_EQ(error_of([] { nn::llama_config("llama-7b"); }),
+              "there is no model 'llama-7b'; there are llama-tiny, llama-15m, llama-42m, llama-110m, "
+              "llama-1100m");
+}
+
+TEST(Llama, ParametersAreThoseOfTheTrace) {
+    for (const bool tied : {false, true}) {
+        LlamaConfig config = nn::llama_config("llama-tiny");
+        config.sizes.tied = tied;
+        config.sizes.head_size = 24;
+        EXPECT_EQ(nn::facts_of(nn::llama_model(config, 16)).parameters, config.parameters());
+    }
+}
+
+TEST(Llama, OtherSizesKeepHeadsToAGroupAndTheShapeOfTheMlp) {
+    const LlamaConfig tiny = nn::llama_config("llama-tiny");
+    const LlamaConfig other = nn::with_sizes(tiny, {.layers = 2, .heads = 6, .channels = 96});
+    EXPECT_EQ(other.name, "llama-2x96");
+    EXPECT_EQ(other.sizes.key_heads, 3);
+    EXPECT_EQ(other.sizes.head_size, 16);
+    EXPECT_EQ(other.sizes.hidden, 288);  // 352 * 96 / 128 = 264, up to a multiple of 32
+    EXPECT_EQ(nn::with_sizes(tiny, {.heads = 1}).sizes.key_heads, 1);
+    EXPECT_EQ(nn::with_sizes(tiny, {}), tiny);
+    EXPECT_EQ(error_of([&] { nn::with_sizes(tiny, {.heads = 5}); }),
+              "128 channels cannot be shared by 5 heads");
+    EXPECT_EQ(error_of([&] { nn::with_sizes(tiny, {.heads = 128}); }),
+              "heads are turned in pairs of elements, and 1 is odd");
+    EXPECT_EQ(error_of([&] { nn::with_sizes(tiny, {.dropout = 0.1}); }),
+              "llama-tiny: has no dropout, got 0.1");
+    EXPECT_EQ(error_of([&] { nn::with_sizes(tiny, {.bias = true}); }), "llama-tiny: has no biases");
+    EXPECT_EQ(error_of([&] { nn::with_sizes(tiny, {.channels = 0}); }),
+              "a model's channels must be between 1 and 1048576, got 0");
+    EXPECT_EQ(error_of([&] { nn::with_sizes(tiny, {.context = 1 << 21}); }),
+              "a model's context must be between 1 and 1048576, got 2097152");
+    EXPECT_EQ(error_of([&] { nn::llama_model(tiny, 257); }),
+              "llama-tiny has a context of 256 tokens, a sequence of 257 does not fit");
+}
+
+TEST(Llama, StretchedFrequenciesAreThoseOfTheFormula) {
+    LlamaSizes sizes{.head_size = 64};
+    sizes.rotary = {.kind = LlamaRotary::Kind::llama3, .theta = 500000, .factor = 8};
+    const std::vector<double> frequencies = nn::rotary_frequencies(sizes);
+    ASSERT_EQ(frequencies.size(), 32u);
+    bool stretched = false, between = false, kept = false;
+    for (std::size_t i = 0; i < 32; ++i) {
+        const double plain = std::pow(500000.0, -2.0 * static_cast<double>(i) / 64);
+        const double turns = 8192 * plain / (2 * std::numbers::pi);
+        double expected = plain;
+        if (turns < 1) {
+            expected = plain / 8;
+            stretched = true;
+        } else if (turns < 4) {
+            const double share = (turns - 1) / 3;
+            expected = (1 - share) * plain / 8 + share * plain;
+            between = true;
+        } else {
+            kept = true;
+        }
+        EXPECT_NEAR(frequencies[i], expected, 1e-5 * expected) << i;
+    }
+    EXPECT_TRUE(stretched && between && kept);
+    // In FP32 to the bit where nothing is stretched.
+    EXPECT_EQ(frequencies[0], 1.0);
+}
+
+TEST(Llama, ItsAttentionIsOneOperationThatCopiesNoKeys) {
+    Graph graph;
+    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {2, 16}}));
+    graph.add_result("logits", nn::llama_logits(nn::llama_config("llama-tiny"), tokens).value());
+    const AttentionMatch match = match_attention(graph);
+    EXPECT_EQ(match.matched, 4);
+    EXPECT_TRUE(match.refused.empty());
+    for (std::size_t id = 0; id < match.graph.size(); ++id) {
+        const Node& node = match.graph.node(static_cast<NodeId>(id));
+        EXPECT_NE(node.op->name, "broadcast");
+        if (node.op->name == "attention") {
+            EXPECT_EQ(match.graph.type(node.inputs[1]).shape, (Shape{2, 2, 16, 32}));
+        }
+    }
+}
+
+}  // namespace
+}  // namespace mantissa

@@ -1,0 +1,17 @@
+// Memory of a device that is full of NaN: what is read and was never written shows in a result.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "mantissa/device/device.h"
+
+namespace mantissa::testing {
+
+inline std::unique_ptr<DeviceMemory> nan_memory(Device& device, std::int64_t bytes) {
+    std::unique_ptr<DeviceMemory> memory = device.allocate(static_cast<std::size_t>(bytes), "arena");
+    device.copy_to_device(memory->data(), std::vector<std::byte>(memory->size(), std::byte{0xff}));
+    return memory;
+}
+
+}  // namespace mantissa::testing
