@@ -65,6 +65,12 @@ bool lacks_rounding(const std::vector<std::string>& op) {
     });
 }
 
+void run_conversion(Instruction& made, const LaneConversion& conversion) {
+    made.run = run_lanes;
+    made.lanes = conversion.lanes;
+    made.number = conversion.number;
+}
+
 }  // namespace
 
 void Decoder::lane_instruction(LaneFunction lanes, const std::vector<int>& widths) {
@@ -148,15 +154,14 @@ void Decoder::convert() {
     const auto& [to, from] = types;
     const bool two = to.ends_with("x2");
     need_operands(two ? 3 : 2);
-    const LaneFunction lanes = lane_conversion(to, from, rounding, flush, saturate, relu);
+    const LaneConversion conversion = lane_conversion(to, from, rounding, flush, saturate, relu);
     const int width = to.starts_with("e") ? 2 : bytes_of_type(to), from_width = bytes_of_type(from);
-    if (!lanes || width <= 0 || from_width <= 0)
+    if (!conversion.lanes || width <= 0 || from_width <= 0)
         refuse(fmt::format("'{}' is not emulated", fmt::join(op(), ".")));
     if (is_float_type(to) && is_float_type(from) && width < from_width && rounding.empty())
         refuse("the rounding is missing");
     Instruction made = fresh();
-    made.run = run_lanes;
-    made.lanes = lanes;
+    run_conversion(made, conversion);
     // A register may be wider than the type: of an operand the low bits count, a result is extended.
     const auto of_width = [](int bytes, bool sign) { return (sign ? "s" : "u") + std::to_string(8 * bytes); };
     const auto narrowed = [&](const TextOperand& given) {
@@ -166,9 +171,9 @@ void Decoder::convert() {
             return source(given, from_width, is_float_type(from));
         if (found->second.width < from_width) refuse(fmt::format("{} is too narrow", given.name));
         Instruction narrow = fresh();
-        narrow.run = run_lanes;
-        narrow.lanes = lane_conversion(of_width(from_width, false), of_width(found->second.width, false), "",
-                                       false, false, false);
+        run_conversion(narrow,
+                       lane_conversion(of_width(from_width, false), of_width(found->second.width, false), "",
+                                       false, false, false));
         narrow.a = found->second;
         const Place low = narrow.d = add_register(from_width);
         add(std::move(narrow));
@@ -183,9 +188,8 @@ void Decoder::convert() {
     }
     const bool sign = to.starts_with("s");
     Instruction widen = fresh();
-    widen.run = run_lanes;
-    widen.lanes =
-        lane_conversion(of_width(found->second.width, sign), of_width(width, sign), "", false, false, false);
+    run_conversion(widen, lane_conversion(of_width(found->second.width, sign), of_width(width, sign), "",
+                                          false, false, false));
     widen.a = made.d = add_register(width);
     widen.d = found->second;
     add(std::move(made));

@@ -136,14 +136,23 @@ D convert(A a, const Mode& mode) {
     }
 }
 
-/// Modes are template arguments, so that a function needs no more than its operands.
-template <class D, class A, int rounding, int switches>
+/// A mode as an instruction's number.
+std::uint32_t number_of(const Mode& mode) {
+    return static_cast<std::uint32_t>(mode.rounding) << 4 | (mode.to_integer ? 1u : 0) |
+           (mode.flush ? 2u : 0) | (mode.saturate ? 4u : 0) | (mode.relu ? 8u : 0);
+}
+Mode mode_of(std::uint32_t number) {
+    return {.rounding = static_cast<Rounding>(number >> 4),
+            .to_integer = (number & 1) != 0,
+            .flush = (number & 2) != 0,
+            .saturate = (number & 4) != 0,
+            .relu = (number & 8) != 0};
+}
+
+/// The plain mode, to nearest and nothing else, is known to the compiler: it is by far the most frequent.
+template <class D, class A, bool plain>
 void lanes(std::byte* d, const Sources& s) {
-    constexpr Mode mode{.rounding = static_cast<Rounding>(rounding),
-                        .to_integer = (switches & 1) != 0,
-                        .flush = (switches & 2) != 0,
-                        .saturate = (switches & 4) != 0,
-                        .relu = (switches & 8) != 0};
+    const Mode mode = plain ? Mode{} : mode_of(s.number);
     A a[warp_lanes];
     D out[warp_lanes];
     std::memcpy(a, s.a, sizeof a);
@@ -151,49 +160,28 @@ void lanes(std::byte* d, const Sources& s) {
     std::memcpy(d, out, sizeof out);
 }
 
-template <class D, class A, int rounding, std::size_t... switches>
-LaneFunction pick_switches(int wanted, std::index_sequence<switches...>) {
-    static constexpr LaneFunction all[] = {lanes<D, A, rounding, switches>...};
-    return all[wanted];
-}
-
 template <class D, class A>
-LaneFunction pick(Rounding rounding, int switches) {
-    // Between integers nothing rounds, and only the widths and .sat matter.
-    if constexpr (std::is_integral_v<D> && std::is_integral_v<A>)
-        return switches & 4 ? lanes<D, A, 0, 4> : lanes<D, A, 0, 0>;
-    constexpr auto eight = std::make_index_sequence < is_float<D> && is_float<A> ? 16 : 8 > ();
-    if constexpr (!is_float<D> || !is_float<A>) switches &= 7;
-    switch (rounding) {
-        case Rounding::nearest:
-            return pick_switches<D, A, 0>(switches, eight);
-        case Rounding::zero:
-            return pick_switches<D, A, 1>(switches, eight);
-        case Rounding::down:
-            return pick_switches<D, A, 2>(switches, eight);
-        case Rounding::up:
-            return pick_switches<D, A, 3>(switches, eight);
-        case Rounding::away:
-            break;
-    }
-    return nullptr;
+LaneConversion pick(Mode mode) {
+    if constexpr (!is_float<D> || !is_float<A>) mode.relu = false;
+    const std::uint32_t number = number_of(mode);
+    return {number == number_of({}) ? lanes<D, A, true> : lanes<D, A, false>, number};
 }
 
 template <class D>
-LaneFunction pick_from(const std::string& from, Rounding rounding, int switches) {
-    if (from == "s8") return pick<D, std::int8_t>(rounding, switches);
-    if (from == "u8") return pick<D, std::uint8_t>(rounding, switches);
-    if (from == "s16") return pick<D, std::int16_t>(rounding, switches);
-    if (from == "u16") return pick<D, std::uint16_t>(rounding, switches);
-    if (from == "s32") return pick<D, std::int32_t>(rounding, switches);
-    if (from == "u32") return pick<D, std::uint32_t>(rounding, switches);
-    if (from == "s64") return pick<D, std::int64_t>(rounding, switches);
-    if (from == "u64") return pick<D, std::uint64_t>(rounding, switches);
-    if (from == "f16") return pick<D, Half>(rounding, switches);
-    if (from == "bf16") return pick<D, Brain>(rounding, switches);
-    if (from == "f32") return pick<D, float>(rounding, switches);
-    if (from == "f64") return pick<D, double>(rounding, switches);
-    return nullptr;
+LaneConversion pick_from(const std::string& from, const Mode& mode) {
+    if (from == "s8") return pick<D, std::int8_t>(mode);
+    if (from == "u8") return pick<D, std::uint8_t>(mode);
+    if (from == "s16") return pick<D, std::int16_t>(mode);
+    if (from == "u16") return pick<D, std::uint16_t>(mode);
+    if (from == "s32") return pick<D, std::int32_t>(mode);
+    if (from == "u32") return pick<D, std::uint32_t>(mode);
+    if (from == "s64") return pick<D, std::int64_t>(mode);
+    if (from == "u64") return pick<D, std::uint64_t>(mode);
+    if (from == "f16") return pick<D, Half>(mode);
+    if (from == "bf16") return pick<D, Brain>(mode);
+    if (from == "f32") return pick<D, float>(mode);
+    if (from == "f64") return pick<D, double>(mode);
+    return {};
 }
 
 /// FP32 with the last 13 bits of its fraction gone, ties away from zero (.rna) or to even.
@@ -246,37 +234,40 @@ void packed_fp8(std::byte* d, const Sources& s) {
 
 }  // namespace
 
-LaneFunction lane_conversion(const std::string& to, const std::string& from, const std::string& rounding,
-                             bool flush, bool saturate, bool relu) {
+LaneConversion lane_conversion(const std::string& to, const std::string& from, const std::string& rounding,
+                               bool flush, bool saturate, bool relu) {
     static const std::map<std::string, Rounding> directions{
         {"", Rounding::nearest}, {"rn", Rounding::nearest}, {"rni", Rounding::nearest},
         {"rz", Rounding::zero},  {"rzi", Rounding::zero},   {"rm", Rounding::down},
         {"rmi", Rounding::down}, {"rp", Rounding::up},      {"rpi", Rounding::up},
         {"rna", Rounding::away}};
     const auto found = directions.find(rounding);
-    if (found == directions.end()) return nullptr;
+    if (found == directions.end()) return {};
     const Rounding direction = found->second;
-    if (to == "tf32") return direction == Rounding::away ? to_tf32<4> : to_tf32<0>;
-    if (direction == Rounding::away) return nullptr;
-    if (to == "f16x2") return pick_packed<Half>(direction, relu);
-    if (to == "bf16x2") return pick_packed<Brain>(direction, relu);
-    if (to == "e4m3x2") return packed_fp8<false>;
-    if (to == "e5m2x2") return packed_fp8<true>;
-    const bool whole = rounding.size() == 3;
-    const int switches = (whole ? 1 : 0) | (flush ? 2 : 0) | (saturate ? 4 : 0) | (relu ? 8 : 0);
-    if (to == "s8") return pick_from<std::int8_t>(from, direction, switches);
-    if (to == "u8") return pick_from<std::uint8_t>(from, direction, switches);
-    if (to == "s16") return pick_from<std::int16_t>(from, direction, switches);
-    if (to == "u16") return pick_from<std::uint16_t>(from, direction, switches);
-    if (to == "s32") return pick_from<std::int32_t>(from, direction, switches);
-    if (to == "u32") return pick_from<std::uint32_t>(from, direction, switches);
-    if (to == "s64") return pick_from<std::int64_t>(from, direction, switches);
-    if (to == "u64") return pick_from<std::uint64_t>(from, direction, switches);
-    if (to == "f16") return pick_from<Half>(from, direction, switches);
-    if (to == "bf16") return pick_from<Brain>(from, direction, switches);
-    if (to == "f32") return pick_from<float>(from, direction, switches);
-    if (to == "f64") return pick_from<double>(from, direction, switches);
-    return nullptr;
+    if (to == "tf32") return {direction == Rounding::away ? to_tf32<4> : to_tf32<0>};
+    if (direction == Rounding::away) return {};
+    if (to == "f16x2") return {pick_packed<Half>(direction, relu)};
+    if (to == "bf16x2") return {pick_packed<Brain>(direction, relu)};
+    if (to == "e4m3x2") return {packed_fp8<false>};
+    if (to == "e5m2x2") return {packed_fp8<true>};
+    const Mode mode{.rounding = direction,
+                    .to_integer = rounding.size() == 3,
+                    .flush = flush,
+                    .saturate = saturate,
+                    .relu = relu};
+    if (to == "s8") return pick_from<std::int8_t>(from, mode);
+    if (to == "u8") return pick_from<std::uint8_t>(from, mode);
+    if (to == "s16") return pick_from<std::int16_t>(from, mode);
+    if (to == "u16") return pick_from<std::uint16_t>(from, mode);
+    if (to == "s32") return pick_from<std::int32_t>(from, mode);
+    if (to == "u32") return pick_from<std::uint32_t>(from, mode);
+    if (to == "s64") return pick_from<std::int64_t>(from, mode);
+    if (to == "u64") return pick_from<std::uint64_t>(from, mode);
+    if (to == "f16") return pick_from<Half>(from, mode);
+    if (to == "bf16") return pick_from<Brain>(from, mode);
+    if (to == "f32") return pick_from<float>(from, mode);
+    if (to == "f64") return pick_from<double>(from, mode);
+    return {};
 }
 
 }  // namespace mantissa::cuda::ptx

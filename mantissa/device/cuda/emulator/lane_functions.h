@@ -41,9 +41,14 @@ void list_lane_halves(const LaneSink& sink);
 LaneFunction lane_function(const std::string& name);
 /// "lt.ftz.f32"; null if there is none.
 LaneTest lane_test(const std::string& name);
+/// A function, and the number of the instructions that run it.
+struct LaneConversion {
+    LaneFunction lanes = nullptr;
+    std::uint32_t number = 0;
+};
 /// A conversion: types as in the instruction's text. `rounding`: "", "rn", "rz", "rm", "rp", "rna", "rni",
-/// "rzi", "rmi", "rpi". Null if there is none.
-LaneFunction lane_conversion(const std::string& to, const std::string& from, const std::string& rounding,
-                             bool flush, bool saturate, bool relu);
+/// "rzi", "rmi", "rpi". A null function if there is none.
+LaneConversion lane_conversion(const std::string& to, const std::string& from, const std::string& rounding,
+                               bool flush, bool saturate, bool relu);
 
 }  // namespace mantissa::cuda::ptx
