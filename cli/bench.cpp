@@ -11,6 +11,7 @@
 #include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/planning_device.h"
+#include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/synthetic_images.h"

@@ -11,6 +11,7 @@
 #include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/picture_data.h"
+#include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"
@@ -78,7 +79,8 @@ class Data {
         converge.accuracy = [this](Trainer& trainer) {
             const PictureBatches& held_out = *pictures_->validation;
             return PictureScorer(trainer, pictures_->network)
-                .score(held_out, held_out.steps_per_epoch(), pictures_->read_threads)
+                .score(held_out, held_out.steps_per_epoch(), pictures_->read_threads,
+                       [](std::uint64_t, std::uint64_t) {})
                 .top1_share();
         };
     }

@@ -10,6 +10,7 @@
 #include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/planning_device.h"
+#include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"

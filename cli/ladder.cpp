@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/output_file.h"
+#include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "cli/output_file.h"
+#include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/lint.h"

@@ -25,6 +25,7 @@
 #include "cli/bench.h"
 #include "cli/bus_error.h"
 #include "cli/command_line.h"
+#include "cli/completion.h"
 #include "cli/explain.h"
 #include "cli/generate.h"
 #include "cli/interrupted.h"
@@ -194,6 +195,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_numerics_command(app, typed);
     mantissa::cli::add_bench_command(app, typed);
     mantissa::cli::add_tokenize_command(app);
+    mantissa::cli::add_completion_command(app);
     mantissa::cli::check_values(app);
     try {
         if (const std::string wrong = mantissa::cli::not_utf8({argv, static_cast<std::size_t>(argc)});

@@ -7,6 +7,7 @@
 
 #include "cli/converge.h"
 #include "cli/output_file.h"
+#include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
 #include "mantissa/report/numerics.h"

@@ -460,27 +460,4 @@ std::string pass_table(const std::vector<PassTime>& times) {
     return text;
 }
 
-ProgressLine::ProgressLine(bool quiet) : shown_(!quiet), terminal_(::isatty(STDERR_FILENO) == 1) {}
-
-ProgressLine::~ProgressLine() { clear(); }
-
-void ProgressLine::show(const std::string& text) {
-    constexpr double seconds_between_lines = 10;
-    if (!shown_) return;
-    if (terminal_) {
-        print_error(fmt::format("\r\033[K{}", text));
-    } else if (!written_ || since_line_.seconds() >= seconds_between_lines) {
-        print_error(fmt::format("mantissa: {}\n", text));
-        since_line_ = {};
-    }
-    std::fflush(stderr);
-    written_ = true;
-}
-
-void ProgressLine::clear() {
-    if (!written_ || !terminal_) return;
-    print_error(fmt::format("\r\033[K"));
-    written_ = false;
-}
-
 }  // namespace mantissa::cli

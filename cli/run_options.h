@@ -122,22 +122,4 @@ void dump_kernels(const RunOptions& options, const TrainingPlan& plan);
 /// The times of the passes, a line each.
 std::string pass_table(const std::vector<PassTime>& times);
 
-/// What goes on, on standard error and not with --quiet: on a terminal one line that is written over;
-/// elsewhere a line at first, and then one every ten seconds at most.
-class ProgressLine {
-  public:
-    explicit ProgressLine(bool quiet);
-    ~ProgressLine();
-    ProgressLine(const ProgressLine&) = delete;
-    ProgressLine& operator=(const ProgressLine&) = delete;
-
-    void show(const std::string& text);
-    void clear();
-
-  private:
-    bool shown_, terminal_;
-    bool written_ = false;
-    Stopwatch since_line_;
-};
-
 }  // namespace mantissa::cli

@@ -1,7 +1,6 @@
 #include "cli/tokenize.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -20,6 +19,7 @@
 #include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
+#include "cli/progress_line.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
@@ -46,29 +46,9 @@ struct TokenizeCommand {
     bool quiet = false;
 };
 
-/// One line on standard error that is written over, and only where somebody watches.
-class ProgressLine {
-  public:
-    explicit ProgressLine(const TokenizeCommand& options)
-        : shown_(!options.quiet && ::isatty(STDERR_FILENO) == 1) {}
-    ~ProgressLine() {
-        if (shown_ && last_ >= 0) print_error(fmt::format("\r\033[K"));
-    }
-    ProgressLine(const ProgressLine&) = delete;
-    ProgressLine& operator=(const ProgressLine&) = delete;
-
-    void show(const char* stage, std::uint64_t done, std::uint64_t total) {
-        const int percent = static_cast<int>(100.0 * static_cast<double>(done) / static_cast<double>(total));
-        if (!shown_ || percent == last_) return;
-        last_ = percent;
-        print_error(fmt::format("\r\033[K{} {} %", stage, percent));
-        std::fflush(stderr);
-    }
-
-  private:
-    bool shown_;
-    int last_ = -1;
-};
+std::string share_text(const char* stage, std::uint64_t done, std::uint64_t total) {
+    return fmt::format("{} {:.0f} %", stage, 100.0 * static_cast<double>(done) / static_cast<double>(total));
+}
 
 /// What the command says: a line for people, the same for machines where --json asks for it.
 void report(const TokenizeCommand& options, const std::string& line, const nlohmann::json& json) {
@@ -96,9 +76,9 @@ void train(const TokenizeCommand& options) {
     std::uint64_t bytes = 0;
     std::size_t pieces = 0;
     const Tokenizer tokenizer = [&] {
-        ProgressLine line(options);
+        ProgressLine line(options.quiet, ProgressLine::FirstLine::after_ten_seconds);
         const auto observer = [&](const TrainProgress& progress) {
-            line.show(progress.stage, progress.done, progress.total);
+            line.show(share_text(progress.stage, progress.done, progress.total));
         };
         for (const auto& path : paths) bytes += TextFile(path).text().size();
         const PieceCounts counts = count_pieces(paths, pool, observer);
@@ -122,12 +102,12 @@ void train(const TokenizeCommand& options) {
 std::uint64_t encode_all(const TokenizeCommand& options, const Tokenizer& tokenizer, std::string_view text,
                          FunctionRef<void(std::span<const TokenId>)> sink) {
     ThreadPool pool(thread_count(options));
-    ProgressLine line(options);
+    ProgressLine line(options.quiet, ProgressLine::FirstLine::after_ten_seconds);
     std::uint64_t tokens = 0;
     encode_text(tokenizer, text, pool, [&](std::span<const TokenId> ids, std::size_t bytes_done) {
         tokens += ids.size();
         sink(ids);
-        line.show("encoding", bytes_done, text.size());
+        line.show(share_text("encoding", bytes_done, text.size()));
     });
     return tokens;
 }

@@ -13,6 +13,7 @@
 #include "cli/interrupted.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
+#include "cli/progress_line.h"
 #include "cli/train_input.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
@@ -81,6 +82,7 @@ class Run {
         views_.begin(*trainer_, input_->description(), options_.run.steps);
         listen_to_signals();
         make_steps();
+        progress_.clear();
         if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save();
         views_.end();
         print_summary();
@@ -131,6 +133,7 @@ class Run {
     void make_steps() {
         try {
             since_start_ = {};
+            progress_.begin(trainer_->steps_done(), options_.run.steps);
             while (trainer_->steps_done() < options_.run.steps && !interrupted && !gave_up()) one_step();
         } catch (const InternalError&) {
             throw;  // a defect: who knows what the state is
@@ -150,10 +153,12 @@ class Run {
         log_.end_step();
         views_.end_step();
         if (due(options_.save_every) && done < options_.run.steps) save_or_warn();
+        progress_.made(done);
     }
 
     void show_sample() {
         const std::string text = sampler_->sample();
+        progress_.clear();
         log_.sample(text);
         views_.sample(text);
     }
@@ -298,6 +303,7 @@ class Run {
         record.mfu = peaks_.share_of_fastest(plan.flops_per_step() / record.result.seconds);
         const bool last = trainer_->steps_done() == options_.run.steps;
         const bool due = index % options_.print_every == 0 || last || !record.result.applied;
+        if (due && !options_.run.quiet) progress_.clear();
         log_.step(record, due && !options_.run.quiet ? TrainLog::Print::yes : TrainLog::Print::no);
         views_.made(record);
     }
@@ -314,7 +320,10 @@ class Run {
     }
 
     void validate_model() {
-        const Validation result = input_->validate(*trainer_);
+        const Validation result = input_->validate(*trainer_, [&](std::uint64_t done, std::uint64_t of) {
+            progress_.within("validating", done, of);
+        });
+        progress_.clear();
         log_.validation(result);
         views_.validation(result);
     }
@@ -328,6 +337,7 @@ class Run {
     }
 
     void save() {
+        progress_.clear();
         if (begun_from_previous()) {
             const std::filesystem::path aside = AtomicDirectory::set_aside(options_.checkpoint);
             if (!aside.empty() && !options_.run.quiet)
@@ -347,6 +357,7 @@ class Run {
         try {
             save();
         } catch (const UserError& error) {
+            progress_.clear();
             print_error(fmt::format("mantissa: warning: after step {} nothing was saved: {}\n",
                                     trainer_->steps_done() - 1, error.what()));
         }
@@ -369,6 +380,7 @@ class Run {
     };
     std::optional<NextBatch> next_;  ///< that was read ahead
     Profile profile_;
+    StepProgress progress_{options_.run.quiet};
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;

@@ -7,6 +7,7 @@
 
 #include "cli/train_options.h"
 #include "cli/validation.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -28,8 +29,9 @@ class TrainInput {
     /// Of a step, good until as many more were asked for as are kept. Throws UserError where something cannot
     /// be read.
     virtual Batch batch(std::int64_t step) = 0;
-    /// On what was kept for it; prepare() was called.
-    virtual Validation validate(Trainer& trainer) = 0;
+    /// On what was kept for it; prepare() was called. `made` hears of batches that are done, of how many.
+    using MadeOf = FunctionRef<void(std::uint64_t done, std::uint64_t of)>;
+    virtual Validation validate(Trainer& trainer, MadeOf made) = 0;
     /// Adds what the run follows from.
     virtual void add_to(RunRecord& record) const = 0;
     /// For samples. Throws UserError where there is none, or the model writes no text.

@@ -1,12 +1,14 @@
 #include "cli/train_log.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <vector>
 
 #include "cli/output_file.h"
 #include "mantissa/base/error.h"
@@ -40,7 +42,28 @@ void drop_cut_line(const std::string& path) {
 
 }  // namespace
 
+namespace {
+
+/// What a table of numbers has of a step; where a step has none of it, the cell is empty.
+std::vector<std::string> columns(const std::string& unit) {
+    return {"step",
+            "loss",
+            "learning_rate",
+            "gradient_norm",
+            "applied",
+            "ms",
+            unit + "_per_second",
+            "mfu",
+            "loss_scale",
+            "validation_loss",
+            "validation_top1",
+            "validation_top5"};
+}
+
+}  // namespace
+
 void TrainLog::open(const std::string& path, Start start) {
+    comma_separated_ = path.ends_with(".csv");
     if (path == "-") {
         path_ = "standard output";
         return file_.reset(open_kept_standard_output());
@@ -50,8 +73,11 @@ void TrainLog::open(const std::string& path, Start start) {
     if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none))
         lock_.emplace(path + ".lock", path);
     if (start == Start::append) drop_cut_line(path);
+    const bool goes_on = start == Start::append && std::filesystem::is_regular_file(path, none) &&
+                         std::filesystem::file_size(path, none) > 0;
     file_.reset(std::fopen(path.c_str(), start == Start::append ? "a" : "w"));
     if (!file_) throw UserError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
+    if (comma_separated_ && !goes_on) write(fmt::format("{}\n", fmt::join(columns(unit_), ",")));
 }
 
 namespace {
@@ -116,10 +142,20 @@ void TrainLog::sample(const std::string& text) {
     step_["sample"] = text;
 }
 
+std::string TrainLog::line() const {
+    if (!comma_separated_) return step_.dump(-1, ' ', false, replace) + "\n";
+    std::vector<std::string> cells;
+    for (const std::string& column : columns(unit_))
+        cells.push_back(step_.contains(column) ? step_[column].dump() : "");
+    return fmt::format("{}\n", fmt::join(cells, ","));
+}
+
 void TrainLog::end_step() {
     if (keep_ == Keep::steps) report_["steps"].push_back(step_);
-    if (!file_) return;
-    const std::string line = step_.dump(-1, ' ', false, replace) + "\n";
+    if (file_) write(line());
+}
+
+void TrainLog::write(const std::string& line) {
     if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0)
         throw UserError(fmt::format("{}: cannot be written: {}", path_, std::strerror(errno)));
 }

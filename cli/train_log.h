@@ -34,7 +34,8 @@ class TrainLog {
 
     TrainLog(const nn::Model& model, const std::string& policy, Keep keep);
 
-    /// Lets lines also go to this file, one a step. Throws UserError if it cannot be written.
+    /// Lets lines also go to this file, one a step: JSON objects, or the numbers of a table where the name
+    /// ends in .csv, whose first line names the columns. Throws UserError if it cannot be written.
     void open(const std::string& path, Start start);
 
     enum class Print : std::uint8_t { no, yes };
@@ -50,6 +51,9 @@ class TrainLog {
     std::string json(std::int64_t peak_resident_bytes);
 
   private:
+    std::string line() const;
+    void write(const std::string& line);
+
     struct Close {
         void operator()(std::FILE* file) const { std::fclose(file); }
     };
@@ -59,6 +63,7 @@ class TrainLog {
     nlohmann::ordered_json report_;
     nlohmann::ordered_json step_;
     std::string path_;
+    bool comma_separated_ = false;
     std::optional<LockFile> lock_;  ///< two runs would write over one another's lines
     std::unique_ptr<std::FILE, Close> file_;
 };

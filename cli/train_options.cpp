@@ -334,9 +334,10 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
                     "Stop after so many steps in a row whose loss or gradients were not finite; each is "
                     "skipped, and what went wrong named; 0: never stop")
         ->capture_default_str();
-    add_output_file(command, "--log", options.log,
-                    "Write a line of JSON a step to this file, or to standard output for -; after --resume, "
-                    "lines are added");
+    add_output_file(
+        command, "--log", options.log,
+        "Write a line of JSON a step to this file, or to standard output for -; a table of numbers "
+        "where it ends in .csv; after --resume, lines are added");
     command.add_flag("--profile", options.profile, "Print where the time of the last step went");
     add_view_options(command, options.views);
 }

@@ -52,12 +52,12 @@ class PictureInput final : public TrainInput {
         return batch;
     }
 
-    Validation validate(Trainer&) override {
+    Validation validate(Trainer&, MadeOf made) override {
         check(scorer_.has_value(), "validation was prepared");
         const std::uint64_t most = options_.validate_batches > 0
                                        ? static_cast<std::uint64_t>(options_.validate_batches)
                                        : data_->validation->steps_per_epoch();
-        const PictureScores scores = scorer_->score(*data_->validation, most, data_->read_threads);
+        const PictureScores scores = scorer_->score(*data_->validation, most, data_->read_threads, made);
         tell_skipped(*data_->validation, most);
         return {.loss = scores.loss(),
                 .batches = std::min(most, data_->validation->steps_per_epoch()),

@@ -42,12 +42,14 @@ class TextInput final : public TrainInput {
     }
 
     /// Over all whole batches of the validation text, or as many as were asked for.
-    Validation validate(Trainer& trainer) override {
+    Validation validate(Trainer& trainer, MadeOf made) override {
         Validation result{.batches = validation_.value().steps_per_epoch()};
         if (options_.validate_batches > 0)
             result.batches = std::min(result.batches, static_cast<std::uint64_t>(options_.validate_batches));
-        for (std::uint64_t i = 0; i < result.batches; ++i)
+        for (std::uint64_t i = 0; i < result.batches; ++i) {
             result.loss += static_cast<double>(trainer.evaluate(validation_buffer_.fill(*validation_, i)));
+            made(i + 1, result.batches);
+        }
         result.loss /= static_cast<double>(result.batches);
         return result;
     }

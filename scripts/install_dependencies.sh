@@ -21,6 +21,9 @@ HEADERS=(
     "benchmark/benchmark.h libbenchmark-dev"
 )
 
+# Program -> its package: what only the caller wants. Tests that use such a program skip where it is not.
+TOOLS=()
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Exports CXX: the caller's choice, or the first g++ that is new enough. Fails if there is none.
@@ -71,11 +74,12 @@ missing_packages() {
     have cmake || echo cmake
     have ninja || echo ninja-build
     have python3 || echo python3
+    local entry
+    for entry in "${TOOLS[@]}"; do have "${entry% *}" || echo "${entry#* }"; done
     if choose_compiler; then
         missing_headers | available
     else
         compiler_package
-        local entry
         for entry in "${HEADERS[@]}"; do echo "${entry#* }"; done | available
     fi
 }

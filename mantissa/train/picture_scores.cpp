@@ -101,12 +101,16 @@ PictureScorer::PictureScorer(const Trainer& trainer, const nn::ImageModel& netwo
 
 PictureScorer::~PictureScorer() = default;
 
-PictureScores PictureScorer::score(const PictureBatches& pictures, std::uint64_t most_steps, int threads) {
+PictureScores PictureScorer::score(const PictureBatches& pictures, std::uint64_t most_steps, int threads,
+                                   FunctionRef<void(std::uint64_t done, std::uint64_t of)> made) {
     const std::uint64_t steps = std::min(pictures.steps_per_epoch(), most_steps);
     PictureReader reader(pictures, {.threads = threads, .end = steps});
     forward_->derivation.run();
     PictureScores scores;
-    for (std::uint64_t step = 0; step < steps; ++step) forward_->add(reader.next(), scores);
+    for (std::uint64_t step = 0; step < steps; ++step) {
+        forward_->add(reader.next(), scores);
+        made(step + 1, steps);
+    }
     if (scores.pictures == 0)
         throw UserError(fmt::format("none of the {} pictures of validation can be decoded",
                                     std::min(pictures.set().count(), steps * pictures.rows_per_step())));

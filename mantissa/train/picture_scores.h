@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/data/picture_batches.h"
 #include "mantissa/nn/image_model.h"
 #include "mantissa/train/trainer.h"
@@ -33,8 +34,10 @@ class PictureScorer {
     ~PictureScorer();
 
     /// Of all pictures, or of those of the first steps; what was skipped does not count. Read on so many
-    /// threads. Throws UserError for a picture that cannot be decoded, and if none is left.
-    PictureScores score(const PictureBatches& pictures, std::uint64_t most_steps, int threads);
+    /// threads; `made` hears of batches that are done, of how many. Throws UserError for a picture that
+    /// cannot be decoded, and if none is left.
+    PictureScores score(const PictureBatches& pictures, std::uint64_t most_steps, int threads,
+                        FunctionRef<void(std::uint64_t done, std::uint64_t of)> made);
 
   private:
     struct Forward;
