@@ -9,6 +9,11 @@ install(TARGETS mantissa mantissa_shared EXPORT mantissa-targets ARCHIVE DESTINA
 if(TARGET mantissa_cli)
   install(TARGETS mantissa_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+foreach(mpi IN ITEMS openmpi mpich)
+  if(TARGET mantissa_${mpi})
+    install(TARGETS mantissa_${mpi} LIBRARY DESTINATION lib/mantissa)  # beside the program's folder: ranks/launched.cpp
+  endif()
+endforeach()
 # The public face is mantissa/mantissa.h and what it brings along, found by following its includes.
 set(public_headers "")
 set(found mantissa/mantissa.h)

@@ -7,7 +7,7 @@ import sys
 
 from source_tree import CPP_SUFFIXES, Finding, files, is_cpp, parse_root, read_text, report, split_cpp
 
-ROOMS = ("base", "numerics", "graph", "passes", "codegen", "device", "runtime", "formats", "nn", "data", "train",
+ROOMS = ("base", "numerics", "ranks", "graph", "passes", "codegen", "device", "runtime", "formats", "nn", "data", "train",
          "report")
 # What other people's programs include: it stands before no room, and no room includes it.
 PUBLIC_FACE = "mantissa/mantissa.h"

@@ -1,0 +1,131 @@
+#include "mantissa/ranks/launched.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+
+#include "mantissa/ranks/mpi_plugin.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+constexpr const char* open_mpi = "mantissa_openmpi.so";
+constexpr const char* mpich = "mantissa_mpich.so";
+
+int number(const char* text) {
+    int value = 0;
+    if (text) std::from_chars(text, text + std::strlen(text), value);
+    return value;
+}
+
+/// Beside the program, as in a build, or where an installation has it.
+std::filesystem::path place_of(const std::string& plugin) {
+    namespace fs = std::filesystem;
+    std::error_code ignored;
+    const fs::path program = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+    for (const fs::path& place : {program / plugin, program / ".." / "lib" / "mantissa" / plugin})
+        if (fs::exists(place, ignored)) return place;
+    return {};
+}
+
+class MpiTransport final : public Transport {
+  public:
+    MpiTransport(const MantissaMpi& mpi, double seconds)
+        : mpi_(mpi), seconds_(seconds), uncaught_(std::uncaught_exceptions()) {}
+    /// Where an error ends this rank, the others must not wait for it to take part in the end.
+    ~MpiTransport() override {
+        if (std::uncaught_exceptions() > uncaught_)
+            mpi_.abort();
+        else
+            mpi_.finish();
+    }
+    MpiTransport(const MpiTransport&) = delete;
+    MpiTransport& operator=(const MpiTransport&) = delete;
+
+    int rank() const override { return mpi_.rank; }
+    int ranks() const override { return mpi_.ranks; }
+
+    void exchange(std::span<const std::span<const std::byte>> send,
+                  std::span<const std::span<std::byte>> receive) override {
+        const auto count = static_cast<std::size_t>(mpi_.ranks);
+        check(send.size() == count && receive.size() == count, "a span a rank");
+        std::vector<const void*> from;
+        std::vector<void*> to;
+        std::vector<std::size_t> from_bytes, to_bytes;
+        for (std::size_t rank = 0; rank < count; ++rank) {
+            from.push_back(send[rank].data());
+            from_bytes.push_back(send[rank].size());
+            to.push_back(receive[rank].data());
+            to_bytes.push_back(receive[rank].size());
+        }
+        std::array<char, 1024> why{};
+        const int lost = mpi_.exchange(from.data(), from_bytes.data(), to.data(), to_bytes.data(), seconds_,
+                                       why.data(), why.size());
+        if (lost >= 0) throw LostRank(lost, why.data());
+    }
+
+    void abort() noexcept override { mpi_.abort(); }
+
+  private:
+    const MantissaMpi& mpi_;
+    double seconds_;
+    int uncaught_;
+};
+
+}  // namespace
+
+std::optional<Launched> launched() {
+    if (const int ranks = number(std::getenv("OMPI_COMM_WORLD_SIZE")); ranks > 1)
+        return Launched{"Open MPI's mpirun", open_mpi, ranks};
+    // Of a step of Slurm's, not of a script that it runs, which is alone.
+    if (const int ranks = number(std::getenv("SLURM_STEP_NUM_TASKS")); ranks > 1)
+        return Launched{"Slurm", std::getenv("PMIX_RANK") ? open_mpi : mpich, ranks};
+    if (const int ranks = number(std::getenv("PMI_SIZE")); ranks > 1)
+        return Launched{"MPICH's mpirun", mpich, ranks};
+    if (const int ranks = number(std::getenv("WORLD_SIZE")); ranks > 1 && std::getenv("TORCHELASTIC_RUN_ID"))
+        return Launched{"torchrun", "", ranks};
+    return std::nullopt;
+}
+
+std::unique_ptr<Transport> connect(const Launched& launched, double seconds) {
+    const auto fail = [&](const std::string& why) {
+        throw UserError(
+            fmt::format("this is one of {} ranks started by {}, but {}", launched.ranks, launched.by, why));
+    };
+    if (launched.plugin.empty()) fail("ranks are connected by MPI: start them with mpirun -n N");
+    const bool is_mpich = launched.plugin == mpich;
+    const std::filesystem::path place = place_of(launched.plugin);
+    if (place.empty())
+        fail(fmt::format("mantissa was built without {}: install {}, then configure and build again",
+                         launched.plugin, is_mpich ? "libmpich-dev" : "libopenmpi-dev"));
+    // Open MPI loads parts of itself, which look for its symbols among everybody's. It is never unloaded.
+    void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL);
+    if (!library)
+        fail(fmt::format("{} cannot be loaded: {}; install {}", place.string(), ::dlerror(),
+                         is_mpich ? "mpich" : "openmpi-bin"));
+#define MANTISSA_TEXT_OF(name) #name
+#define MANTISSA_NAME(name) MANTISSA_TEXT_OF(name)
+    const auto open = reinterpret_cast<MantissaOpenMpi>(::dlsym(library, MANTISSA_NAME(MANTISSA_OPEN_MPI)));
+#undef MANTISSA_NAME
+#undef MANTISSA_TEXT_OF
+    if (!open) fail(fmt::format("{} is of another version of mantissa: build it again", place.string()));
+    std::array<char, 1024> why{};
+    const MantissaMpi* const mpi = open(why.data(), why.size());
+    if (!mpi) fail(fmt::format("{}: {}", place.string(), why.data()));
+    if (mpi->ranks != launched.ranks)
+        fail(
+            fmt::format("MPI knows of {}: it is another MPI's mpirun; mpirun.openmpi and mpirun.mpich are "
+                        "Debian's names for the two",
+                        mpi->ranks));
+    return std::make_unique<MpiTransport>(*mpi, seconds);
+}
+
+}  // namespace mantissa

@@ -1,0 +1,298 @@
+#include "mantissa/ranks/ranks.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "mantissa/base/clock.h"
+#include "mantissa/base/whole_units.h"
+#include "mantissa/ranks/tree_sum.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+/// Numbers that travel at a time, of all ranks together: 4 MB, which pay for the latency of two exchanges on
+/// a network of 10 Gb/s, and stay in a cache between the copies.
+constexpr std::int64_t piece = std::int64_t{1} << 20;
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
+}
+
+using ToSend = std::vector<std::span<const std::byte>>;
+using ToReceive = std::vector<std::span<std::byte>>;
+
+/// Numbers that lie in several places, one after another.
+class Scattered {
+  public:
+    explicit Scattered(std::vector<std::span<float>> parts) : parts_(std::move(parts)) {
+        for (const std::span<float>& part : parts_) count_ += static_cast<std::int64_t>(part.size());
+    }
+    std::int64_t count() const { return count_; }
+
+    /// Calls use(numbers there, index in [0, count)) for what lies in [from, from + count), in order. Later
+    /// calls begin no earlier than this one.
+    template <class Use>
+    void for_each(std::int64_t from, std::int64_t count, Use&& use) const {
+        std::int64_t begin = 0;
+        for (const std::span<float>& part : parts_) {
+            const std::int64_t end = begin + static_cast<std::int64_t>(part.size());
+            const std::int64_t first = std::max(begin, from), last = std::min(end, from + count);
+            if (first < last)
+                use(part.subspan(static_cast<std::size_t>(first - begin),
+                                 static_cast<std::size_t>(last - first)),
+                    first - from);
+            begin = end;
+        }
+    }
+
+  private:
+    std::vector<std::span<float>> parts_;
+    std::int64_t count_ = 0;
+};
+
+}  // namespace
+
+struct Ranks::State {
+    explicit State(std::unique_ptr<Transport> given)
+        : transport(std::move(given)),
+          ranks(static_cast<std::size_t>(transport->ranks())),
+          self(static_cast<std::size_t>(transport->rank())) {}
+
+    const std::unique_ptr<Transport> transport;
+    const std::size_t ranks, self;
+    std::vector<float> staged, received;  // a piece; a part of it from each rank
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<std::function<void()>> jobs;
+    bool stopping = false;
+    std::exception_ptr failure;  // the first, after which nothing travels
+    std::map<int, bool> sums;    // those that are under way; true: done
+    Time time;
+    std::thread thread;  // the last: it works on the others
+
+    void work() {
+        std::unique_lock lock(mutex);
+        for (;;) {
+            changed.wait(lock, [&] { return stopping || !jobs.empty(); });
+            if (stopping) return;
+            const std::function<void()> job = std::move(jobs.front());
+            jobs.pop_front();
+            lock.unlock();
+            std::exception_ptr wrong;
+            try {
+                if (!failed()) job();
+            } catch (...) {
+                wrong = std::current_exception();
+            }
+            lock.lock();
+            if (wrong && !failure) failure = wrong;
+            changed.notify_all();
+        }
+    }
+
+    bool failed() {
+        const std::lock_guard lock(mutex);
+        return failure != nullptr;
+    }
+
+    void add(std::function<void()> job) {
+        const std::lock_guard lock(mutex);
+        jobs.push_back(std::move(job));
+        changed.notify_all();
+    }
+
+    /// Waits until `done`, under the lock, or something failed.
+    template <class Done>
+    void wait_until(Done&& done) {
+        std::unique_lock lock(mutex);
+        changed.wait(lock, [&] { return failure || done(); });
+        if (failure) std::rethrow_exception(failure);
+    }
+
+    void exchange(const ToSend& send, const ToReceive& receive) { transport->exchange(send, receive); }
+
+    /// What every rank gives, in two exchanges: sizes, then texts.
+    std::vector<std::string> gather(const std::string& mine) {
+        std::vector<std::uint64_t> sizes(ranks, mine.size());
+        const std::uint64_t size = mine.size();
+        ToSend send(ranks, std::as_bytes(std::span(&size, 1)));
+        ToReceive receive;
+        for (std::uint64_t& each : sizes) receive.push_back(std::as_writable_bytes(std::span(&each, 1)));
+        send[self] = {};
+        receive[self] = {};
+        exchange(send, receive);
+        std::vector<std::string> all(ranks);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            all[rank].resize(sizes[rank]);
+            send[rank] = std::as_bytes(std::span(mine));
+            receive[rank] = std::as_writable_bytes(std::span(all[rank]));
+        }
+        send[self] = {};
+        receive[self] = {};
+        exchange(send, receive);
+        all[self] = mine;
+        return all;
+    }
+
+    void take_buffers() {
+        staged.resize(static_cast<std::size_t>(piece));
+        // A part is filled up to a whole cache line.
+        received.resize(static_cast<std::size_t>(piece) + 32 * ranks);
+    }
+
+    void sum_up(const Scattered& numbers) {
+        const Stopwatch watch;
+        for (std::int64_t from = 0; from < numbers.count(); from += piece)
+            sum_piece(numbers, from, std::min(piece, numbers.count() - from));
+        const std::lock_guard lock(mutex);
+        time.travelled += watch.seconds();
+    }
+
+    void sum_piece(const Scattered& numbers, std::int64_t from, std::int64_t count) {
+        numbers.for_each(from, count, [&](std::span<float> there, std::int64_t at) {
+            std::copy(there.begin(), there.end(), staged.begin() + at);
+        });
+        // Each rank's part is of whole cache lines, so the last may be shorter, or empty.
+        const std::int64_t part =
+            rounded_up((count + static_cast<std::int64_t>(ranks) - 1) / static_cast<std::int64_t>(ranks), 16);
+        const auto part_of = [&](std::size_t rank) {
+            const std::int64_t first = std::min(count, part * static_cast<std::int64_t>(rank));
+            return std::span(staged).subspan(static_cast<std::size_t>(first),
+                                             static_cast<std::size_t>(std::min(part, count - first)));
+        };
+        const std::span<float> mine = part_of(self);
+        ToSend send(ranks);
+        ToReceive receive(ranks);
+        std::vector<const float*> terms(ranks);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            const std::span<float> theirs = std::span(received).subspan(rank * mine.size(), mine.size());
+            terms[rank] = rank == self ? mine.data() : theirs.data();
+            if (rank == self) continue;
+            send[rank] = std::as_bytes(part_of(rank));
+            receive[rank] = std::as_writable_bytes(theirs);
+        }
+        exchange(send, receive);
+        tree_sum(terms, static_cast<std::int64_t>(mine.size()), mine.data());
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            if (rank == self) continue;
+            send[rank] = std::as_bytes(mine);
+            receive[rank] = std::as_writable_bytes(part_of(rank));
+        }
+        exchange(send, receive);
+        numbers.for_each(from, count, [&](std::span<float> there, std::int64_t at) {
+            std::copy_n(staged.begin() + at, there.size(), there.begin());
+        });
+    }
+};
+
+Ranks::Ranks(std::unique_ptr<Transport> transport)
+    : state_(std::make_unique<State>(std::move(transport))),
+      rank_(state_->transport->rank()),
+      size_(state_->transport->ranks()) {
+    check(size_ >= 1 && size_ <= piece / 16, "there are ranks, each with a part of a piece");
+    for (int rank = 0; rank < size_; ++rank) hosts_.push_back("a host that is not known yet");
+    state_->take_buffers();
+    state_->thread = std::thread([state = state_.get()] { state->work(); });
+    try {
+        hosts_ = gather(host_name());
+    } catch (...) {
+        {
+            const std::lock_guard lock(state_->mutex);
+            state_->stopping = true;
+            state_->changed.notify_all();
+        }
+        state_->thread.join();
+        throw;
+    }
+}
+
+Ranks::~Ranks() {
+    {
+        const std::lock_guard lock(state_->mutex);
+        state_->stopping = true;
+        state_->changed.notify_all();
+    }
+    state_->thread.join();
+}
+
+std::string Ranks::name_of(int rank) const { return fmt::format("rank {} on {}", rank, host_of(rank)); }
+
+void Ranks::run(const std::function<void()>& job) {
+    bool done = false;
+    state_->add([&, state = state_.get()] {
+        job();
+        const std::lock_guard lock(state->mutex);
+        done = true;
+    });
+    state_->wait_until([&] { return done; });
+}
+
+namespace {
+
+/// A failure with the rank's name in front.
+[[noreturn]] void throw_named(const Ranks& ranks, const LostRank& lost) {
+    throw LostRank(lost.rank, fmt::format("{}: {}", ranks.name_of(lost.rank), lost.what()));
+}
+
+}  // namespace
+
+std::vector<std::string> Ranks::gather(const std::string& mine) {
+    std::vector<std::string> all;
+    try {
+        run([&, state = state_.get()] { all = state->gather(mine); });
+    } catch (const LostRank& lost) {
+        throw_named(*this, lost);
+    }
+    return all;
+}
+
+void Ranks::start_sum(int sum, std::vector<std::span<float>> numbers) {
+    if (alone_ > 0 || size_ == 1) return;
+    {
+        const std::lock_guard lock(state_->mutex);
+        check(state_->sums.emplace(sum, false).second, "a sum is waited for before it begins again");
+    }
+    state_->add([=, state = state_.get(), all = Scattered(std::move(numbers))] {
+        state->sum_up(all);
+        const std::lock_guard lock(state->mutex);
+        state->sums[sum] = true;
+    });
+}
+
+void Ranks::wait(int sum) {
+    if (alone_ > 0 || size_ == 1) return;
+    const Stopwatch watch;
+    try {
+        state_->wait_until([&] { return state_->sums.at(sum); });
+    } catch (const LostRank& lost) {
+        throw_named(*this, lost);
+    }
+    const std::lock_guard lock(state_->mutex);
+    state_->sums.erase(sum);
+    state_->time.waited += watch.seconds();
+}
+
+Ranks::Time Ranks::take_time() {
+    const std::lock_guard lock(state_->mutex);
+    return std::exchange(state_->time, {});
+}
+
+std::int64_t Ranks::bytes() const { return 2 * piece * static_cast<std::int64_t>(sizeof(float)); }
+
+void Ranks::abort() noexcept { state_->transport->abort(); }
+
+}  // namespace mantissa

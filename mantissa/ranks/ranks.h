@@ -1,0 +1,85 @@
+// The ranks that train one model together, as this one sees them: what they exchange between steps, and sums
+// of gradients that travel on a thread of their own while a step works.
+//
+// A sum is an exchange, in which each rank gets everybody's terms of its own part, a local sum in the order
+// of a fixed tree, and a second exchange, in which everybody gets everybody's sums: as many bytes as a ring
+// moves, and the same bits on every rank however many there are.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/ranks/transport.h"
+
+namespace mantissa::inline v0 {
+
+class Ranks {
+  public:
+    /// Every rank makes one, as its first exchange with the others: they tell one another their hosts.
+    explicit Ranks(std::unique_ptr<Transport> transport);
+    /// Ends what is under way; others that wait for this rank find it gone.
+    ~Ranks();
+    Ranks(const Ranks&) = delete;
+    Ranks& operator=(const Ranks&) = delete;
+
+    int rank() const { return rank_; }
+    int size() const { return size_; }
+    /// As in "rank 1 on host-b".
+    std::string name_of(int rank) const;
+    const std::string& host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+
+    /// What each rank gives, by rank. All must call it, between sums. These and all that follow throw
+    /// LostRank, whose text names rank, host and cause.
+    std::vector<std::string> gather(const std::string& mine);
+    /// Returns when every rank has called it.
+    void meet() { gather(""); }
+
+    /// Begins to replace the numbers by their sums over all ranks. All ranks begin the same sums, of as many
+    /// numbers, in the same order. The numbers must stay where they are, and be left alone, until `wait`.
+    /// What tells sums apart that are under way at one time: `sum`.
+    void start_sum(int sum, std::vector<std::span<float>> numbers);
+    /// Returns when that is done.
+    void wait(int sum);
+
+    /// While alive, sums are this rank's own terms and nothing travels: for a look at a step that the others
+    /// do not take.
+    class Alone {
+      public:
+        explicit Alone(Ranks* ranks) : ranks_(ranks) {
+            if (ranks_) ++ranks_->alone_;
+        }
+        ~Alone() {
+            if (ranks_) --ranks_->alone_;
+        }
+        Alone(const Alone&) = delete;
+        Alone& operator=(const Alone&) = delete;
+
+      private:
+        Ranks* ranks_;
+    };
+
+    /// Seconds since the last call in which sums travelled, and in which a step waited for them.
+    struct Time {
+        double travelled = 0, waited = 0;
+    };
+    Time take_time();
+
+    /// Memory that it holds for numbers on their way.
+    std::int64_t bytes() const;
+    /// Ends the run on every rank.
+    void abort() noexcept;
+
+  private:
+    struct State;
+    void run(const std::function<void()>& job);
+
+    std::unique_ptr<State> state_;
+    int rank_, size_, alone_ = 0;
+    std::vector<std::string> hosts_;
+};
+
+}  // namespace mantissa

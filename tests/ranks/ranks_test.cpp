@@ -1,0 +1,163 @@
+// Ranks: what they give one another arrives, sums have one order whoever adds, and who is gone is named.
+#include "mantissa/ranks/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <mutex>
+#include <numeric>
+
+#include "mantissa/ranks/tree_sum.h"
+#include "tests/support/rank_threads.h"
+
+namespace mantissa {
+namespace {
+
+using testing::run_good_ranks;
+using testing::run_ranks;
+using testing::what_of;
+
+/// Of a rank: numbers whose sum depends on the order.
+std::vector<float> terms_of(int rank, std::size_t count) {
+    std::vector<float> terms(count);
+    for (std::size_t i = 0; i < count; ++i)
+        terms[i] = std::sin(static_cast<float>(i) * 0.7f + static_cast<float>(rank * rank)) * 3.0f;
+    return terms;
+}
+
+float tree_of(std::span<const float> terms) {
+    if (terms.size() == 1) return terms[0];
+    const std::size_t first = std::bit_ceil(terms.size()) / 2;
+    return tree_of(terms.first(first)) + tree_of(terms.subspan(first));
+}
+
+std::vector<float> expected_sum(int ranks, std::size_t count) {
+    std::vector<std::vector<float>> all;
+    for (int rank = 0; rank < ranks; ++rank) all.push_back(terms_of(rank, count));
+    std::vector<float> sums;
+    for (std::size_t i = 0; i < count; ++i) {
+        std::vector<float> terms;
+        for (const auto& each : all) terms.push_back(each[i]);
+        sums.push_back(tree_of(terms));
+    }
+    return sums;
+}
+
+TEST(TreeSum, IsThatOfPairsAndMayLieOverATerm) {
+    for (int ranks = 1; ranks <= 9; ++ranks)
+        for (std::size_t count : {0u, 1u, 511u, 512u, 1025u}) {
+            std::vector<std::vector<float>> all;
+            std::vector<const float*> terms;
+            for (int rank = 0; rank < ranks; ++rank) all.push_back(terms_of(rank, count));
+            for (const auto& each : all) terms.push_back(each.data());
+            float* const sum = all.back().data();
+            tree_sum(terms, static_cast<std::int64_t>(count), sum);
+            EXPECT_EQ(all.back(), expected_sum(ranks, count)) << ranks << " terms of " << count;
+        }
+}
+
+TEST(TreeSum, HasAnotherOrderThanALoop) {
+    const std::size_t count = 1000;
+    std::vector<float> in_order(count);
+    for (int rank = 0; rank < 4; ++rank) {
+        const std::vector<float> terms = terms_of(rank, count);
+        for (std::size_t i = 0; i < count; ++i) in_order[i] += terms[i];
+    }
+    EXPECT_NE(expected_sum(4, count), in_order);
+}
+
+TEST(Ranks, GatherWhatEachGivesByRank) {
+    run_good_ranks(3, [](Ranks& ranks) {
+        const std::string mine(static_cast<std::size_t>(ranks.rank() * 70000),
+                               'a' + static_cast<char>(ranks.rank()));
+        const std::vector<std::string> all = ranks.gather(mine);
+        ASSERT_EQ(all.size(), 3u);
+        EXPECT_EQ(all[0], "");
+        EXPECT_EQ(all[1], std::string(70000, 'b'));
+        EXPECT_EQ(all[2], std::string(140000, 'c'));
+        EXPECT_FALSE(ranks.host_of(0).empty());
+    });
+}
+
+TEST(Ranks, SumTheSameBitsForAnySizeAndNumber) {
+    // More than a piece, and more ranks than numbers.
+    for (const auto& [count, sizes] : {std::pair{1, std::vector<std::size_t>{5, 1, 300}},
+                                       {2, {1}},
+                                       {3, {17, 0, 2, 1100000, 3}},
+                                       {4, {1 << 20}},
+                                       {5, {2, 1}}}) {
+        const std::size_t total = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+        const std::vector<float> expected = expected_sum(count, total);
+        run_good_ranks(count, [&, sizes = sizes](Ranks& ranks) {
+            std::vector<float> numbers = terms_of(ranks.rank(), total);
+            std::vector<std::span<float>> parts;
+            std::size_t at = 0;
+            for (std::size_t size : sizes) {
+                parts.push_back(std::span(numbers).subspan(at, size));
+                at += size;
+            }
+            ranks.start_sum(7, parts);
+            ranks.wait(7);
+            EXPECT_TRUE(numbers == expected) << ranks.size() << " ranks, " << total << " numbers";
+        });
+    }
+}
+
+TEST(Ranks, SeveralSumsAreUnderWayAtOneTime) {
+    run_good_ranks(2, [](Ranks& ranks) {
+        std::vector<std::vector<float>> numbers;
+        for (std::size_t sum = 0; sum < 8; ++sum) numbers.push_back(terms_of(ranks.rank(), 1000 + sum));
+        for (int sum = 0; sum < 8; ++sum) ranks.start_sum(sum, {numbers[static_cast<std::size_t>(sum)]});
+        for (int sum = 7; sum >= 0; --sum) ranks.wait(sum);
+        for (std::size_t sum = 0; sum < 8; ++sum) EXPECT_EQ(numbers[sum], expected_sum(2, 1000 + sum));
+        EXPECT_GT(ranks.take_time().travelled, 0);
+        EXPECT_EQ(ranks.take_time().travelled, 0);
+    });
+}
+
+TEST(Ranks, AloneASumIsItsOwnTerms) {
+    run_good_ranks(2, [](Ranks& ranks) {
+        std::vector<float> numbers = terms_of(ranks.rank(), 100);
+        if (ranks.rank() == 1) {  // the other takes no part
+            const Ranks::Alone alone(&ranks);
+            ranks.start_sum(0, {numbers});
+            ranks.wait(0);
+        }
+        EXPECT_EQ(numbers, terms_of(ranks.rank(), 100));
+        ranks.meet();
+    });
+}
+
+TEST(Ranks, OneThatIsGoneIsNamedByAllOthers) {
+    const std::vector<std::exception_ptr> thrown = run_ranks(3, [](Ranks& ranks) {
+        ranks.meet();
+        if (ranks.rank() == 1) return;
+        std::vector<float> numbers(1000);
+        ranks.start_sum(0, {numbers});
+        ranks.wait(0);
+    });
+    EXPECT_EQ(what_of(thrown[1]), "");
+    // The third may hear of the first's end before the second's.
+    EXPECT_TRUE(what_of(thrown[0]).starts_with("rank 1 on ")) << what_of(thrown[0]);
+    EXPECT_NE(what_of(thrown[0]).find(": it has ended"), std::string::npos) << what_of(thrown[0]);
+    EXPECT_NE(what_of(thrown[2]).find(": it has ended"), std::string::npos) << what_of(thrown[2]);
+}
+
+TEST(Ranks, OneThatHangsIsNamedAfterTheTimeout) {
+    const auto slow = [](double seconds) {
+        return [seconds](Ranks& ranks) {
+            ranks.meet();
+            if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+            ranks.meet();
+        };
+    };
+    const std::vector<std::exception_ptr> late = run_ranks(2, slow(1.5), 0.3);
+    EXPECT_TRUE(what_of(late[0]).starts_with("rank 1 on ")) << what_of(late[0]);
+    EXPECT_TRUE(what_of(late[0]).ends_with(": no answer within 0.3 s")) << what_of(late[0]);
+    for (const std::exception_ptr& each : run_ranks(2, slow(0.3), 20)) EXPECT_EQ(what_of(each), "");
+}
+
+}  // namespace
+}  // namespace mantissa
