@@ -18,4 +18,14 @@ class Interrupted : public UserError {
     int signal_;
 };
 
+/// The end of a command that went wrong and has said so.
+class AlreadySaid : public UserError {
+  public:
+    explicit AlreadySaid(int exit_status) : UserError("it was said already"), exit_status_(exit_status) {}
+    int exit_status() const { return exit_status_; }
+
+  private:
+    int exit_status_;
+};
+
 }  // namespace mantissa::cli

@@ -216,6 +216,8 @@ int main(int argc, char** argv) {
     } catch (const mantissa::cli::Interrupted& interrupted) {
         mantissa::cli::print_error(fmt::format("mantissa: {}\n", interrupted.what()));
         return interrupted.exit_status();
+    } catch (const mantissa::cli::AlreadySaid& said) {
+        return said.exit_status();
     } catch (const std::bad_alloc&) {
         mantissa::cli::print_error(fmt::format(
             "mantissa: out of memory: the system refused some, or a limit did (ulimit -v, a control "

@@ -164,12 +164,12 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
     command.add_flag("--quiet", options.quiet, "Print no progress");
 }
 
-std::unique_ptr<Device> open_device(const RunOptions& options) {
+std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {
     if (options.device != "cpu")
         throw UserError(fmt::format("--device {}: this build has cpu only", options.device));
     if (options.threads < 0)
         refuse_value("--threads", fmt::format("must be 1 or more, got {}", options.threads));
-    return make_cpu_device({.threads = options.threads});
+    return make_cpu_device({.threads = options.threads, .ranks = ranks});
 }
 
 namespace {

@@ -61,8 +61,8 @@ void add_simulate_option(CLI::App& command, RunOptions& options);
 void add_passes_option(CLI::App& command, RunOptions& options);
 void add_recompute_option(CLI::App& command, RunOptions& options);
 
-/// Throws UserError if --device is none that this build has.
-std::unique_ptr<Device> open_device(const RunOptions& options);
+/// Throws UserError if --device is none that this build has. `ranks`: those among which it is one.
+std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks = nullptr);
 
 /// The model of --from, if it is given; shows the warning where the checkpoint is damaged and the one before
 /// it was taken. Throws UserError that names the file if there is none, and, naming the option, where the

@@ -17,6 +17,7 @@
 #include "cli/train_input.h"
 #include "cli/train_log.h"
 #include "cli/train_options.h"
+#include "cli/train_ranks.h"
 #include "cli/train_views.h"
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
@@ -25,6 +26,7 @@
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/profile_table.h"
 #include "mantissa/report/quantities.h"
+#include "mantissa/train/agreement.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -50,12 +52,13 @@ void listen_to_signals() {
 /// One run of the command, from its header to its last line.
 class Run {
   public:
-    explicit Run(const TrainOptions& options)
+    Run(const TrainOptions& options, TrainRanks& ranks)
         : options_(options),
+          ranks_(ranks),
           schedule_(schedule_of(options)),
-          device_(open_device(options.run)),
+          device_(open_device(options.run, ranks.get())),
           policy_(policy_for(options.run, device_->target())),
-          settings_(trainer_of(options, device_->target(), policy_)),
+          settings_(trainer_of(options, device_->target(), policy_, ranks.get())),
           input_(open_train_input(options, settings_, reads_ahead() ? 2 : 1)),
           model_(input_->model()),
           peaks_(*device_, peaks_file()) {
@@ -72,6 +75,7 @@ class Run {
         if (sampler_) sampler_->allocate(trainer_->state());
         if (!options.run.from.empty() && options.resume.empty()) begin_with_published_weights();
         if (!options.resume.empty()) resume();
+        if (Ranks* const all = ranks_.get()) require_alike(*all, facts());
     }
 
     void run() {
@@ -104,9 +108,28 @@ class Run {
     }
 
   private:
+    /// What every rank must have, too.
+    RankFacts facts() const {
+        RankFacts all = facts_of(trainer_->plan());
+        const RunRecord followed = record();
+        all.insert(all.end(), followed.inputs.begin(), followed.inputs.end());
+        all.emplace_back("steps", fmt::format("{} to {}", trainer_->steps_done(), options_.run.steps));
+        return all;
+    }
+
+    /// A signal may reach one rank a step later than another.
+    bool is_asked_to_end() {
+        if (!ranks_.get()) return interrupted != 0;
+        // One that comes meanwhile is for the next step: it must not be written over.
+        const int agreed = ranks_.first_of(interrupted);
+        if (agreed != 0) interrupted = agreed;
+        return agreed != 0;
+    }
+
     void dump(const TrainingPlan& plan) const {
         dump_plan(options_.run, "plan.txt", plan.step());
-        if (plan.accumulate()) dump_plan(options_.run, "accumulate-plan.txt", *plan.accumulate());
+        for (std::size_t level = 0; level < plan.accumulate().size(); ++level)
+            dump_plan(options_.run, fmt::format("accumulate-{}-plan.txt", level), *plan.accumulate()[level]);
         dump_refused(options_.run, plan);
         dump_padding(options_.run, plan);
         dump_kernels(options_.run, plan);
@@ -134,7 +157,8 @@ class Run {
         try {
             since_start_ = {};
             progress_.begin(trainer_->steps_done(), options_.run.steps);
-            while (trainer_->steps_done() < options_.run.steps && !interrupted && !gave_up()) one_step();
+            while (trainer_->steps_done() < options_.run.steps && !is_asked_to_end() && !gave_up())
+                one_step();
         } catch (const InternalError&) {
             throw;  // a defect: who knows what the state is
         } catch (const std::exception&) {
@@ -148,7 +172,9 @@ class Run {
         train_step(trainer_->steps_done());
         const std::int64_t done = trainer_->steps_done();
         const auto due = [&](std::int64_t every) { return every > 0 && done % every == 0; };
-        if (due(options_.validate_every)) validate_model();
+        if (ranks_.get() && due(options_.compare_every))
+            require_same_states(*ranks_.get(), trainer_->state(), done - 1);
+        if (due(options_.validate_every) && ranks_.is_first()) validate_model();
         if (due(options_.sample_every)) show_sample();
         log_.end_step();
         views_.end_step();
@@ -170,7 +196,7 @@ class Run {
         const Target& target = device_->target();
         fmt::print("{}\n", input_->description());
         const std::string micro_steps =
-            settings_.accumulate == 1 ? "" : fmt::format("{} x ", settings_.accumulate);
+            settings_.micro_steps() == 1 ? "" : fmt::format("{} x ", settings_.micro_steps());
         fmt::print("{}, {} parameters, {}{} a step, {}{}, {}, {} threads\n", model_.name,
                    plan.facts().parameters, micro_steps, nn::batch_text(model_, settings_.batch),
                    policy_.name,
@@ -178,17 +204,20 @@ class Run {
                        ? " (chosen for this machine; see --policy)"
                        : "",
                    target.isa, target.threads);
+        if (ranks_.get()) fmt::print("{}\n", ranks_.shares());
         if (!policy_.simulate.empty())
             fmt::print(
                 "operands of contractions are rounded to {} and multiplied in FP32: its numbers, not its "
                 "speed\n",
                 policy_.simulate);
         fmt::print(
-            "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs{} + "
+            "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs{}{} "
+            "+ "
             "{:.1f} the program and its text; step built in {:.0f} ms\n",
             megabytes(memory.total() + samples + resident_memory()), megabytes(memory.state),
             megabytes(memory.arena), megabytes(memory.inputs),
             samples == 0 ? "" : fmt::format(" + {:.1f} samples", megabytes(samples)),
+            memory.exchange == 0 ? "" : fmt::format(" + {:.1f} exchange", megabytes(memory.exchange)),
             megabytes(resident_memory()), plan.build_milliseconds());
         fmt::print("MFU of {}\n", peaks_.text());
         if (options_.run.passes == "all" && !target.cannot_compile.empty())
@@ -233,6 +262,12 @@ class Run {
                    steps == 1 ? "" : "s", duration_text(seconds),
                    steps * static_cast<double>(trainer_->plan().units_per_step()) / seconds, model_.unit,
                    options_.checkpoint.empty() ? "; not saved" : "");
+        if (Ranks* const all = ranks_.get()) {
+            const Ranks::Time time = all->take_time();
+            fmt::print("gradients travelled {:.1f} ms a step, of which {:.0f} % behind the backward pass\n",
+                       1000 * time.travelled / steps,
+                       100 * std::clamp(1 - time.waited / time.travelled, 0.0, 1.0));
+        }
     }
 
     void resume() {
@@ -295,7 +330,8 @@ class Run {
         record.loss_scale = trainer_->loss_scale();
         if (is_bad(record.result)) {
             const auto found = trainer_->first_non_finite(batch, rate);
-            non_finite_ = found ? found->text() : "nothing was found when it was run again";
+            non_finite_ = ranks_.first_of(found ? found->text() : "");
+            if (non_finite_.empty()) non_finite_ = "nothing was found when it was run again";
             record.non_finite = non_finite_;
         }
         const TrainingPlan& plan = trainer_->plan();
@@ -364,6 +400,7 @@ class Run {
     }
 
     const TrainOptions& options_;
+    TrainRanks& ranks_;
     std::optional<LockFile> checkpoint_lock_;
     LearningRateSchedule schedule_;
     std::unique_ptr<Device> device_;
@@ -409,9 +446,14 @@ void add_train_command(CLI::App& app, const std::string& typed) {
         app.add_subcommand("train", "Train a model on text or pictures and print a line a step");
     add_train_options(*command, *options);
     command->callback([options, command] {
-        complete_options(*command, *options);
-        validate_loop(*options);
-        Run(*options).run();
+        TrainRanks ranks(options->rank_timeout);
+        ranks.run([&] {
+            complete_options(*command, *options, ranks.size());
+            validate_loop(*options);
+            options->run.threads = ranks.share_cores(options->run.threads);
+            if (!ranks.is_first()) leave_to_the_first(*options);
+            Run(*options, ranks).run();
+        });
     });
 }
 

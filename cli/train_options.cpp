@@ -118,8 +118,10 @@ Optimizer optimizer_of(const TrainOptions& options, const Policy& policy) {
 
 }  // namespace
 
-TrainerOptions trainer_of(const TrainOptions& options, const Target& target, const Policy& policy) {
+TrainerOptions trainer_of(const TrainOptions& options, const Target& target, const Policy& policy,
+                          Ranks* ranks) {
     TrainerOptions trainer = trainer_options(options.run);
+    trainer.ranks = ranks;
     if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
         throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
@@ -199,7 +201,24 @@ void recall(CLI::App& command, TrainOptions& options) {
 
 }  // namespace
 
-void complete_options(CLI::App& command, TrainOptions& options) {
+namespace {
+
+/// What is remembered are the micro-steps of a step, whoever makes them.
+void share_micro_steps(TrainOptions& options, int ranks) {
+    if (ranks == 1) return;
+    const bool was_remembered = !options.resume.empty() && !options.given.contains("--accumulate");
+    if (was_remembered && options.accumulate % ranks != 0)
+        throw UserError(fmt::format(
+            "--resume {}: its steps have {} micro-steps, which {} ranks cannot share evenly; start another "
+            "number of ranks, or give --accumulate, of each rank",
+            options.resume, options.accumulate, ranks));
+    if (was_remembered) options.accumulate /= ranks;
+    options.typed["--accumulate"] = {std::to_string(options.accumulate * ranks)};
+}
+
+}  // namespace
+
+void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
     for (const CLI::Option* option : command.get_options())
         if (option->count() > 0) options.given.insert(option->get_name());
     take_model_of_files(command, options.run);
@@ -210,6 +229,7 @@ void complete_options(CLI::App& command, TrainOptions& options) {
     if (!options.resume.empty()) recall(command, options);
     require_images(command, options.images);
     options.typed = options_to_remember(command);
+    share_micro_steps(options, ranks);
 }
 
 void validate_loop(const TrainOptions& options) {
@@ -222,6 +242,9 @@ void validate_loop(const TrainOptions& options) {
                                       {options.bad_steps, "--bad-steps"}})
         if (value < 0)
             throw UserError(fmt::format("{} must be 0 (never) or more steps, got {}", name, value));
+    if (options.compare_every < 0)
+        throw UserError(
+            fmt::format("--compare-every must be 0 (never) or more steps, got {}", options.compare_every));
     if (options.print_every < 1)
         throw UserError(fmt::format("--print-every must be 1 step or more, got {}", options.print_every));
     if (options.validate_batches < 0)
@@ -267,8 +290,10 @@ void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
 
 void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     command
-        .add_option("--accumulate", options.accumulate,
-                    "Micro-steps whose gradients make up a step, each of --batch sequences or pictures")
+        .add_option(
+            "--accumulate", options.accumulate,
+            "Micro-steps whose gradients make up a step, each of --batch sequences or pictures; among "
+            "ranks, of each")
         ->capture_default_str();
     command.add_option("--min-learning-rate", options.min_learning_rate,
                        "What a cosine from --learning-rate would reach at the step after the last, as in "
@@ -342,6 +367,20 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     add_view_options(command, options.views);
 }
 
+/// Of a run by mpirun.
+void add_rank_options(CLI::App& command, TrainOptions& options) {
+    command
+        .add_option("--rank-timeout", options.rank_timeout,
+                    "Among ranks: seconds after which one that does not answer ends the run")
+        ->capture_default_str();
+    command
+        .add_option(
+            "--compare-every", options.compare_every,
+            "Among ranks: steps between comparisons of all parameters and states, of which every rank "
+            "has its own; 0: never")
+        ->capture_default_str();
+}
+
 }  // namespace
 
 void add_train_options(CLI::App& command, TrainOptions& options) {
@@ -359,6 +398,7 @@ void add_train_options(CLI::App& command, TrainOptions& options) {
     add_loss_scale_options(command, options);
     add_optimizer_options(command, options);
     add_loop_options(command, options);
+    add_rank_options(command, options);
 }
 
 }  // namespace mantissa::cli

@@ -51,6 +51,8 @@ struct TrainOptions {
     std::string loss_scale;       ///< "dynamic", "none" or a number; empty: as the policy needs
     LossScaleOptions scaling;
     bool profile = false;
+    double rank_timeout = 300;         ///< seconds
+    std::int64_t compare_every = 100;  ///< steps; 0: never
     ViewOptions views;
 };
 
@@ -64,15 +66,16 @@ LossScaleOptions loss_scale_of(const TrainOptions& options, const Policy& policy
 
 /// The trainer that was asked for, with the passes that this machine can run. Throws UserError where an
 /// option is out of range.
-TrainerOptions trainer_of(const TrainOptions& options, const Target& target, const Policy& policy);
+TrainerOptions trainer_of(const TrainOptions& options, const Target& target, const Policy& policy,
+                          Ranks* ranks = nullptr);
 
 /// The order of --order. Throws UserError for a word that is none.
 BatchOrder order_of(const TrainOptions& options);
 
 /// What follows from --resume and --from: options that the checkpoint remembers and that were not given,
 /// where to save, the model and the tokenizer of the files. Throws UserError where these contradict what was
-/// given.
-void complete_options(CLI::App& command, TrainOptions& options);
+/// given. A checkpoint remembers the micro-steps of a step, of which each of `ranks` makes its part.
+void complete_options(CLI::App& command, TrainOptions& options, int ranks);
 
 /// Throws UserError where an option of the loop is out of range or lacks what it needs.
 void validate_loop(const TrainOptions& options);

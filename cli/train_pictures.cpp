@@ -105,6 +105,10 @@ class PictureInput final : public TrainInput {
 
 std::unique_ptr<TrainInput> open_picture_input(const TrainOptions& options, const TrainerOptions& settings,
                                                int kept) {
+    if (settings.ranks)
+        throw UserError(
+            "--images: pictures are not read by several ranks yet; train on them as one process, with "
+            "--accumulate");
     return std::make_unique<PictureInput>(options, settings, kept);
 }
 

@@ -26,10 +26,11 @@ class TextInput final : public TrainInput {
           model_(model_to_train(options.run)),
           batches_(corpus_.stream, split_.train, model_.units_per_example,
                    {.batch = settings.batch,
-                    .accumulate = settings.accumulate,
+                    .accumulate = settings.micro_steps(),
                     .order = order_of(options),
                     .seed = settings.seed}),
-          buffers_(static_cast<std::size_t>(kept), {model_, settings.batch, settings.accumulate}),
+          buffers_(static_cast<std::size_t>(kept),
+                   {model_, settings.batch, settings.accumulate, settings.first_micro_step()}),
           validation_buffer_(model_, settings.batch) {
         if (options.validate_every > 0) validation_.emplace(validation_batches(settings.batch));
     }

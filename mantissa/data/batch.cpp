@@ -36,8 +36,9 @@ void require_fit(const Batch& batch, const nn::Model& model, std::int64_t exampl
     }
 }
 
-BatchBuffer::BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate)
-    : accumulate_(accumulate) {
+BatchBuffer::BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate,
+                         std::int64_t first)
+    : accumulate_(accumulate), first_(first) {
     for (const nn::InputSpec& input : model.inputs)
         inputs_.push_back({input.dtype, bytes_of(input, batch), {}});
 }
@@ -51,7 +52,7 @@ Batch BatchBuffer::fill(const BatchSource& source, std::uint64_t step) {
             parts.push_back(
                 std::span(input.bytes).subspan(static_cast<std::size_t>(micro_step) * part, part));
         }
-        source.fill(step, micro_step, parts);
+        source.fill(step, first_ + micro_step, parts);
     }
     std::vector<HostValues> values;
     for (const Input& input : inputs_) values.emplace_back(input.dtype, input.bytes);

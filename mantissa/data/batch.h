@@ -102,9 +102,11 @@ class BatchSource {
 /// Host memory for the batches of a model, taken when it is first filled.
 class BatchBuffer {
   public:
-    BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate = 1);
+    /// For so many micro-steps, of which a rank's first may be a later one of the step.
+    BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate = 1,
+                std::int64_t first = 0);
 
-    /// All micro-steps of a step; the values are good until the next call.
+    /// These micro-steps of a step; the values are good until the next call.
     Batch fill(const BatchSource& source, std::uint64_t step);
 
   private:
@@ -113,7 +115,7 @@ class BatchBuffer {
         std::int64_t size;             // bytes of a micro-step
         std::vector<std::byte> bytes;  // [N, B, ...]
     };
-    std::int64_t accumulate_;
+    std::int64_t accumulate_, first_;
     std::vector<Input> inputs_;
 };
 

@@ -148,6 +148,7 @@ std::span<const Op> activation_ops();
 std::span<const Op> position_ops();
 std::span<const Op> loss_ops();
 std::span<const Op> optimizer_ops();
+std::span<const Op> collective_ops();
 std::span<const Op> fused_ops();
 
 }  // namespace mantissa

@@ -174,6 +174,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         // Counters and masks that kernels now make themselves are read by nobody.
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
     }
+    if (options.distribution.ranks > 1) pipeline.run("distribute", [&] { graph = distribute(graph); });
     built.graph = std::move(graph);
     built.times = pipeline.times();
     built.refused = pipeline.refused();

@@ -10,6 +10,7 @@
 #include "mantissa/graph/target.h"
 #include "mantissa/passes/autocast.h"
 #include "mantissa/passes/differentiate.h"
+#include "mantissa/passes/distribute.h"
 #include "mantissa/passes/pad.h"
 #include "mantissa/passes/pass_refusal.h"
 
@@ -44,6 +45,8 @@ struct PipelineOptions {
     bool fuse = false;  ///< whether row and element-wise work becomes nests, for kernels made in process
     /// What the backward pass computes again instead of keeping it; see passes/recompute.h.
     std::set<std::string> recompute = {};
+    /// Over what gradients are summed: what the update records by `all_reduced` begins as early as it may.
+    Distribution distribution = {};
     std::int64_t extent_multiple = 128;  ///< to what `pad` pads, as the machine's Target has it
     /// Whether the machine has a kernel for the node; composites without one are expanded.
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {

@@ -1,5 +1,8 @@
 #include "mantissa/train/accumulate.h"
 
+#include <fmt/format.h>
+
+#include <bit>
 #include <utility>
 
 #include "mantissa/train/running_statistics.h"
@@ -8,66 +11,88 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A state that is zero between steps.
-Tensor kept(Graph& graph, const std::string& name, Shape shape) {
+/// The sum of 2^level micro-steps.
+Tensor kept_sum(Graph& graph, int level, const std::string& name, const Shape& shape) {
     return {graph, graph.add_state({.kind = State::Kind::gradient,
-                                    .name = "gradient." + name,
-                                    .type = {DType::f32, std::move(shape)},
+                                    .name = fmt::format("gradient.{}.{}", level, name),
+                                    .type = {DType::f32, shape},
                                     .initializer = {}})};
 }
 
-struct Total {
-    int state = 0;  ///< in which it is kept
-    Tensor value;   ///< with what this micro-step adds
-};
-
-Total total_of(Graph& graph, const std::string& name, Tensor term) {
-    const OriginScope scope(graph, name);
-    const Tensor before = kept(graph, name, term.shape());
-    return {graph.find_state("gradient." + name), before + cast(term, DType::f32)};
+Tensor with_kept_sum(int level, const std::string& name, Tensor term) {
+    return call1("tree_add", {kept_sum(term.graph(), level, name, term.shape()), term});
 }
 
-struct Totals {
-    Total loss;
-    std::vector<Total> gradients;  ///< in the order of the parameters
-};
+using Sums = std::pair<Tensor, std::vector<ParameterGradient>>;  // of losses, of gradients
 
-Totals add_up(Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
-    const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
-    Totals totals{.loss = total_of(graph, "loss", loss), .gradients = {}};
+/// Calls `add` with the loss and with each gradient, in FP32, and what it is called; returns what that gives.
+template <class Add>
+Sums for_each_term(Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients, Add&& add) {
+    const auto added = [&](const std::string& name, Tensor term) {
+        const OriginScope scope(graph, name);
+        return add(name, cast(term, DType::f32));
+    };
+    Sums all{added("loss", loss), {}};
     for (const ParameterGradient& parameter : gradients) {
         const std::string name = graph.states()[static_cast<std::size_t>(parameter.state)].name;
-        totals.gradients.push_back(total_of(graph, name, parameter.gradient));
+        all.second.push_back({parameter.state, added(name, parameter.gradient)});
     }
-    return totals;
+    return all;
+}
+
+/// Lets the sums of this rank become those of all; `loss` and `gradients`: what the backward pass made.
+void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<ParameterGradient>& gradients,
+                       const Distribution& distribution) {
+    std::vector<ReducedTerm> terms{{sums.first, loss.value().node}};
+    for (std::size_t i = 0; i < gradients.size(); ++i)
+        terms.push_back({sums.second[i].gradient, gradients[i].gradient.value().node});
+    const std::vector<Tensor> reduced = all_reduced(graph, terms, distribution);
+    sums.first = reduced[0];
+    for (std::size_t i = 0; i < gradients.size(); ++i) sums.second[i].gradient = reduced[i + 1];
 }
 
 }  // namespace
 
-TraceUpdate add_to_gradients() {
-    return [](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
-        const Totals totals = add_up(graph, loss, gradients);
+int kept_levels(std::int64_t micro_steps) {
+    return static_cast<int>(std::bit_width(static_cast<std::uint64_t>(micro_steps - 1)));
+}
+
+int completed_levels(std::int64_t index) { return std::countr_one(static_cast<std::uint64_t>(index)); }
+
+TraceUpdate add_to_gradients(int completed) {
+    return [completed](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
+        const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
+        for_each_term(graph, loss, gradients, [&](const std::string& name, Tensor term) {
+            for (int level = 0; level < completed; ++level) term = with_kept_sum(level, name, term);
+            const Tensor sum = kept_sum(graph, completed, name, term.shape());
+            graph.add_update(graph.state_of(sum.value().node), term.value());
+            return term;
+        });
         blend_into_kept(graph);
-        graph.add_update(totals.loss.state, totals.loss.value.value());
-        for (const Total& total : totals.gradients) graph.add_update(total.state, total.value.value());
     };
 }
 
-TraceUpdate with_added_gradients(TraceUpdate update) {
-    return [update = std::move(update)](Graph& graph, Tensor loss,
-                                        const std::vector<ParameterGradient>& gradients) {
-        const Totals totals = add_up(graph, loss, gradients);
-        std::vector<ParameterGradient> sums;
-        for (std::size_t i = 0; i < gradients.size(); ++i)
-            sums.push_back({gradients[i].state, totals.gradients[i].value});
+TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
+                                 const Distribution& distribution) {
+    return [=, update = std::move(update)](Graph& graph, Tensor loss,
+                                           const std::vector<ParameterGradient>& gradients) {
+        // What prepares a sum over ranks is made while the backward pass goes on.
+        const Stage stage = distribution.ranks > 1 ? Stage::backward : Stage::update;
+        const OriginScope scope(graph, Origin{.scope = "", .stage = stage});
+        auto sums = for_each_term(graph, loss, gradients, [&](const std::string& name, Tensor term) {
+            for (int level = 0; level < kept_levels(micro_steps); ++level) {
+                const bool is_left = ((micro_steps - 1) >> level) % 2 != 0;
+                // A level that is complete already has its state here, too: this graph has those of a step.
+                if (is_left)
+                    term = with_kept_sum(level, name, term);
+                else
+                    kept_sum(graph, level, name, term.shape());
+            }
+            return term;
+        });
+        reduce_over_ranks(graph, sums, loss, gradients, distribution);
         blend_with_kept(graph);
-        update(graph, totals.loss.value, sums);
-        const OriginScope clearing(graph, Origin{.scope = "", .stage = Stage::update});
-        const auto clear = [&](const Total& total) {
-            graph.add_update(total.state, broadcast_to(constant(graph, 0.0), total.value.shape()).value());
-        };
-        clear(totals.loss);
-        for (const Total& total : totals.gradients) clear(total);
+        update(graph, sums.first, sums.second);
     };
 }
 

@@ -1,18 +1,38 @@
-// Gradient accumulation: a step of several micro-steps as two graphs that share the states `gradient.P`, one
-// for each parameter P, and `gradient.loss`. Micro-steps but the last run the first graph, the last runs the
-// second; between steps the states are zero.
+// Gradient accumulation: the micro-steps of a step add up over one fixed tree, a binary one over their
+// indices, so that a sum has the same bits whoever makes which part of it:
+//
+//     g0  g1   g2  g3   g4
+//      \ /      \ /     |
+//      (+)      (+)     |
+//        \      /       |
+//          (+)          |
+//            \_________/
+//                (+)
+//
+// A sum of 2^k micro-steps is kept in the states `gradient.K.P`, one for each parameter P, and
+// `gradient.K.loss`: where index i ends in c ones in binary, micro-step i completes the sums of c levels and
+// leaves its own in the next. Micro-steps but the last run a graph for each c, the last runs another, which
+// adds up what is left. What the states hold between steps means nothing: whatever a step reads there, it
+// wrote before.
 #pragma once
 
 #include "mantissa/passes/pipeline.h"
 
 namespace mantissa::inline v0 {
 
-/// The update of the first graph: adds gradients (in FP32) and loss to their states, and blends running
-/// statistics in theirs (running_statistics.h). No results.
-TraceUpdate add_to_gradients();
+/// How many levels of sums a step of so many micro-steps keeps: log2 of their number, rounded up.
+int kept_levels(std::int64_t micro_steps);
 
-/// The update of the second: `update` is given what was added up and this micro-step's own; then the states
-/// are zero again, whether it was applied or not.
-TraceUpdate with_added_gradients(TraceUpdate update);
+/// How many levels micro-step `index`, not the last of its step, completes.
+int completed_levels(std::int64_t index);
+
+/// The update of the micro-steps that complete so many levels: puts gradients (in FP32) and loss into their
+/// states, and blends running statistics in theirs (running_statistics.h). No results.
+TraceUpdate add_to_gradients(int completed);
+
+/// The update of the last of so many micro-steps: `update` is given the sums of all, of every rank. Ranks go
+/// on where the tree of one ends: with 2^k micro-steps each, it is that of one rank that makes them all.
+TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
+                                 const Distribution& distribution = {});
 
 }  // namespace mantissa

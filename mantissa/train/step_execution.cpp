@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/train/accumulate.h"
 
 namespace mantissa::inline v0 {
 
@@ -86,7 +87,7 @@ StepExecution::StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> 
         return of ? std::make_unique<Execution>(*of, *memory_->state, *memory_->arena) : nullptr;
     };
     step_ = bound(&plan_.step());
-    accumulate_ = bound(plan_.accumulate());
+    for (const std::unique_ptr<Plan>& before : plan_.accumulate()) accumulate_.push_back(bound(before.get()));
     derive_ = bound(plan_.derive());
 }
 
@@ -109,7 +110,8 @@ void StepExecution::give_part(Execution& execution, const Batch& batch, std::int
 }
 
 Execution& StepExecution::execution_of(std::int64_t index) const {
-    return index + 1 == plan_.options().accumulate ? *step_ : *accumulate_;
+    if (index + 1 == plan_.options().accumulate) return *step_;
+    return *accumulate_[static_cast<std::size_t>(completed_levels(index))];
 }
 
 void StepExecution::bring(const Batch& batch, std::int64_t step) {
@@ -127,7 +129,8 @@ void StepExecution::give(Execution& execution, const Batch& batch, const MicroSt
     if (!brought) give_part(execution, batch, micro_step.index);
     if (execution.has_input("random_seed")) {
         const auto seed = static_cast<std::int64_t>(options.seed);
-        const std::int64_t step = micro_step.step * options.accumulate + micro_step.index;
+        const std::int64_t step =
+            micro_step.step * options.micro_steps() + options.first_micro_step() + micro_step.index;
         execution.set_input("random_seed", std::span<const std::int64_t>(&seed, 1));
         execution.set_input("random_step", std::span<const std::int64_t>(&step, 1));
     }

@@ -61,7 +61,7 @@ class StepExecution {
     LossScaleState loss_scale() const;
     /// Writes the dynamic loss scale; nothing where there is none.
     void write_loss_scale(float scale);
-    /// Makes the gradients that are added up zero, as the last micro-step leaves them.
+    /// Makes the gradients that were added up zero: the last micro-step alone is then a step of its own.
     void clear_gradients();
 
   private:
@@ -80,7 +80,8 @@ class StepExecution {
 
     TrainingPlan plan_;
     std::shared_ptr<TrainingMemory> memory_;
-    std::unique_ptr<Execution> step_, accumulate_, derive_;
+    std::unique_ptr<Execution> step_, derive_;
+    std::vector<std::unique_ptr<Execution>> accumulate_;  // as TrainingPlan::accumulate
     std::unique_ptr<Evaluation> evaluation_;
     std::int64_t brought_ = -1;        // the step whose first inputs were given ahead
     std::int64_t derived_after_ = -1;  // writes of the state when the derived states were made

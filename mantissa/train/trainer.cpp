@@ -1,6 +1,7 @@
 #include "mantissa/train/trainer.h"
 
 #include "mantissa/base/error.h"
+#include "mantissa/ranks/ranks.h"
 #include "mantissa/train/diagnosis.h"
 
 namespace mantissa::inline v0 {
@@ -78,13 +79,19 @@ StepResult Trainer::finish() {
 
 std::optional<NonFinite> Trainer::first_non_finite(const Batch& batch, double learning_rate) {
     check(!applied_, "a step that was applied would be applied again");
+    const Ranks::Alone alone(plan().options().ranks);
     return mantissa::first_non_finite(
         execution_, batch, {.step = steps_ - 1, .learning_rate = learning_rate, .loss_scale = last_scale_});
 }
 
-Underflow Trainer::underflow(const Batch& batch) { return mantissa::underflow(execution_, batch, steps_); }
+Underflow Trainer::underflow(const Batch& batch) {
+    const Ranks::Alone alone(plan().options().ranks);
+    return mantissa::underflow(execution_, batch, steps_);
+}
 
 void Trainer::look_into(const Batch& batch, FunctionRef<void(Execution&)> look) {
+    const Ranks::Alone alone(plan().options().ranks);
+    execution_.clear_gradients();
     look(execution_.prepare(batch, {.step = steps_, .index = plan().options().accumulate - 1}));
 }
 

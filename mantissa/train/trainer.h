@@ -53,7 +53,8 @@ class Trainer {
     LossScaleState loss_scale() const { return execution_.loss_scale(); }
 
     /// Runs the step just made once more, operation by operation, to name the first number that was not
-    /// finite; for a step that was not applied, and with the same arguments. Changes nothing.
+    /// finite; for a step that was not applied, and with the same arguments. Changes nothing. Of ranks, each
+    /// looks at its own micro-steps.
     std::optional<NonFinite> first_non_finite(const Batch& batch, double learning_rate);
 
     /// How much of the gradients a 16-bit policy loses at the loss scale of the next step, found by the same

@@ -51,7 +51,7 @@ nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
             {"policy", options.pipeline.policy.name},
             {"loss_scale", loss_scale_configuration(options.loss_scale)},
             {"batch", options.batch},
-            {"accumulate", options.accumulate},
+            {"accumulate", options.micro_steps()},
             {"seed", options.seed},
             {options.optimizer.name, optimizer}};
 }

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/ranks/ranks.h"
 #include "mantissa/train/accumulate.h"
 
 namespace mantissa::inline v0 {
@@ -24,11 +25,26 @@ TraceModel trace_micro_step(const nn::Model& model, const TrainerOptions& option
     return [&model, &options](Graph& graph) {
         const Tensor loss = nn::trace_loss(model, graph, options.batch, nn::Mode::training(graph));
         const OriginScope scope(graph, "loss");
-        return options.accumulate == 1 ? loss : loss * (1.0 / static_cast<double>(options.accumulate));
+        const std::int64_t N = options.micro_steps();
+        return N == 1 ? loss : loss * (1.0 / static_cast<double>(N));
     };
 }
 
+/// Running statistics follow every micro-step, in order: they would have to travel, too.
+void require_no_running_statistics(const Graph& graph, const nn::Model& model) {
+    for (const State& state : graph.states())
+        if (state.kind == State::Kind::running)
+            throw UserError(
+                fmt::format("{} normalises by batches, and running statistics such as '{}' are not carried "
+                            "between ranks: "
+                            "train it as one process, with --accumulate",
+                            model.name, state.name));
+}
+
 }  // namespace
+
+std::int64_t TrainerOptions::micro_steps() const { return accumulate * (ranks ? ranks->size() : 1); }
+std::int64_t TrainerOptions::first_micro_step() const { return accumulate * (ranks ? ranks->rank() : 0); }
 
 TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)
     : device_(&device), model_(std::move(model)), facts_(nn::facts_of(model_)), options_(std::move(options)) {
@@ -39,23 +55,24 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
         options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
             return mantissa::loss_scale(graph, scaling);
         };
-    const TraceUpdate update = optimizer_update(options_.optimizer, options_.loss_scale);
+    if (options_.ranks) options_.pipeline.distribution.ranks = options_.ranks->size();
+    const TraceUpdate update = with_added_gradients(optimizer_update(options_.optimizer, options_.loss_scale),
+                                                    options_.accumulate, options_.pipeline.distribution);
     // The plans of a step read the same derived states; the last built is the one that writes them, too.
-    if (options_.accumulate == 1) {
-        step_ = build(update, options_.pipeline);
-    } else {
+    for (int level = 0; level < kept_levels(options_.accumulate); ++level) {
         PipelineOptions pipeline = options_.pipeline;
         if (pipeline.dump)
-            pipeline.dump = [show = pipeline.dump](const std::string& pass, const Graph& graph) {
-                show("accumulate-" + pass, graph);
+            pipeline.dump = [show = pipeline.dump, level](const std::string& pass, const Graph& graph) {
+                show(fmt::format("accumulate-{}-{}", level, pass), graph);
             };
-        accumulate_ = build(add_to_gradients(), pipeline);
-        step_ = build(with_added_gradients(update), options_.pipeline);
+        accumulate_.push_back(build(add_to_gradients(level), pipeline));
     }
+    step_ = build(update, options_.pipeline);
+    if (options_.pipeline.distribution.ranks > 1) require_no_running_statistics(step_->graph(), model_);
     build_milliseconds_ = watch.milliseconds();
     if (options_.pipeline.policy.needs_loss_scale() &&
         options_.loss_scale.kind != LossScaleOptions::Kind::dynamic)
-        scaled_up_ = plan_scaled_up(options_.accumulate == 1 ? update : with_added_gradients(update));
+        scaled_up_ = plan_scaled_up(update);
 }
 
 /// The last micro-step with a larger loss scale, where the scale is part of the plan.
@@ -84,13 +101,15 @@ std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const Pipel
 MemoryUse TrainingPlan::memory() const {
     MemoryUse use{.state = step_->memory().state_bytes,
                   .arena = step_->memory().arena_bytes,
-                  .inputs = step_->input_bytes()};
+                  .inputs = step_->input_bytes(),
+                  .exchange = options_.ranks ? options_.ranks->bytes() : 0};
     if (scaled_up_) use.arena = std::max(use.arena, scaled_up_->memory().arena_bytes);
-    if (!accumulate_) return use;
-    // Its states are among those of the other plan.
-    use.state += accumulate_->constant_bytes();
-    use.arena = std::max(use.arena, accumulate_->memory().arena_bytes);
-    use.inputs += accumulate_->input_bytes();
+    for (const std::unique_ptr<Plan>& before : accumulate_) {
+        // Its states are among those of the other plan.
+        use.state += before->constant_bytes();
+        use.arena = std::max(use.arena, before->memory().arena_bytes);
+        use.inputs += before->input_bytes();
+    }
     return use;
 }
 

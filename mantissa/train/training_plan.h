@@ -13,6 +13,8 @@
 
 namespace mantissa::inline v0 {
 
+class Ranks;
+
 struct TrainerOptions {
     Optimizer optimizer = adamw();
     std::int64_t batch = 4;  ///< B: examples of a micro-step
@@ -21,14 +23,23 @@ struct TrainerOptions {
     std::uint64_t seed = 1337;
     LossScaleOptions loss_scale = {};
     PipelineOptions pipeline = {};  ///< what the device says is filled in
+    /// Those among which this trainer is one, each with N micro-steps of every step; its device must have
+    /// been made with them, too. Null: it is the only one.
+    Ranks* ranks = nullptr;
+
+    /// Micro-steps of a step, of all ranks.
+    std::int64_t micro_steps() const;
+    /// The first of this rank's.
+    std::int64_t first_micro_step() const;
 };
 
 /// Bytes that a trainer holds, as planned.
 struct MemoryUse {
-    std::int64_t state = 0;   ///< parameters, moments, gradients that are added up, constants
-    std::int64_t arena = 0;   ///< activations, gradients, workspaces
-    std::int64_t inputs = 0;  ///< tokens and scalars
-    std::int64_t total() const { return state + arena + inputs; }
+    std::int64_t state = 0;     ///< parameters, moments, gradients that are added up, constants
+    std::int64_t arena = 0;     ///< activations, gradients, workspaces
+    std::int64_t inputs = 0;    ///< tokens and scalars
+    std::int64_t exchange = 0;  ///< gradients on their way to other ranks and back
+    std::int64_t total() const { return state + arena + inputs + exchange; }
 };
 
 class TrainingPlan {
@@ -44,8 +55,9 @@ class TrainingPlan {
 
     /// The last micro-step and the update; the only one if nothing is accumulated.
     const Plan& step() const { return *step_; }
-    /// The micro-steps before it; null if nothing is accumulated.
-    const Plan* accumulate() const { return accumulate_.get(); }
+    /// The micro-steps before it, by the levels of the tree of sums that they complete (accumulate.h); empty
+    /// if nothing is accumulated.
+    const std::vector<std::unique_ptr<Plan>>& accumulate() const { return accumulate_; }
     /// Makes the derived states from the parameters; null: nothing is derived.
     const Plan* derive() const { return derive_.get(); }
     /// The last micro-step with a loss scale that is greater by `far_above`, to see what underflows; null
@@ -56,9 +68,13 @@ class TrainingPlan {
     static constexpr double far_above = 1024;
 
     MemoryUse memory() const;
+    /// Of this rank.
     std::int64_t examples_per_step() const { return options_.accumulate * options_.batch; }
-    /// Tokens, images: what the model's throughput counts.
-    std::int64_t units_per_step() const { return examples_per_step() * model_.units_per_example; }
+    /// Tokens, images: what the model's throughput counts. Of all ranks.
+    std::int64_t units_per_step() const {
+        return options_.micro_steps() * options_.batch * model_.units_per_example;
+    }
+    /// Of this rank.
     double flops_per_step() const {
         return facts_.flops_per_example * static_cast<double>(examples_per_step());
     }
@@ -78,7 +94,8 @@ class TrainingPlan {
     nn::Model model_;
     nn::ModelFacts facts_;
     TrainerOptions options_;
-    std::unique_ptr<Plan> step_, accumulate_, derive_, scaled_up_;
+    std::unique_ptr<Plan> step_, derive_, scaled_up_;
+    std::vector<std::unique_ptr<Plan>> accumulate_;
     std::vector<PassTime> pass_times_;
     std::vector<PassRefusal> refused_;
     std::vector<PaddedParameter> padded_;

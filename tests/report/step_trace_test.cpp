@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/accumulate.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/trace_file.h"
 
@@ -41,9 +42,11 @@ class TraceOfAStep : public ::testing::TestWithParam<std::int64_t> {
         timeline_ = recorder.finish();
         trainer.step({tokens, tokens}, 1e-4);
         launches_ = trainer.plan().step().nodes().size();
-        if (trainer.plan().accumulate())
-            launches_ +=
-                trainer.plan().accumulate()->nodes().size() * static_cast<std::size_t>(GetParam() - 1);
+        for (int index = 0; index + 1 < GetParam(); ++index)
+            launches_ += trainer.plan()
+                             .accumulate()[static_cast<std::size_t>(completed_levels(index))]
+                             ->nodes()
+                             .size();
         first_op_ = trainer.plan().step().graph().node(trainer.plan().step().nodes()[0].node).op->name;
         file_ = step_trace(timeline_, "gpt2-tiny", "step 1");
         trace_ = nlohmann::json::parse(file_);

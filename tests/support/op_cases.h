@@ -824,6 +824,23 @@ inline std::vector<OpCase> update_cases() {
          "global_norm of a bad gradient",
          {f32({7, 3}, Values::finite_or_not)},
          [](Graph& g, In x) { return std::vector{call(g, "global_norm", x)[1]}; }},
+        {"tree_add",
+         "tree_add",
+         {f32({7, 3}), f32({7, 3})},
+         [](Graph& g, In x) { return call(g, "tree_add", x); },
+         {1}},
+        {"all_reduce_start",
+         "all_reduce_start of one rank",
+         {f32({7, 3}), f32({5})},
+         [](Graph& g, In x) {
+             return call(g, "all_reduce_start", x, {{"ranks", std::int64_t{1}}, {"sum", std::int64_t{0}}});
+         }},
+        {"all_reduce_wait",
+         "all_reduce_wait of one rank",
+         {f32({7, 3}), f32({5})},
+         [](Graph& g, In x) {
+             return call(g, "all_reduce_wait", x, {{"ranks", std::int64_t{1}}, {"sum", std::int64_t{0}}});
+         }},
         {"adamw",
          "adamw",
          {f32({5, 7}),

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/nn/layers.h"
+#include "mantissa/train/sgd.h"
 #include "mantissa/train/trainer.h"
 #include "tests/support/gpt2_training.h"
 
@@ -39,9 +42,11 @@ std::vector<std::int32_t> ids(int from) {
 
 using States = std::vector<std::vector<std::byte>>;
 
+/// All but sums of gradients, which mean nothing between steps.
 States states_of(Trainer& trainer) {
     States values;
-    for (const State& state : trainer.state().states()) values.push_back(trainer.state().read(state.name));
+    for (const State& state : trainer.state().states())
+        if (state.kind != State::Kind::gradient) values.push_back(trainer.state().read(state.name));
     return values;
 }
 
@@ -120,6 +125,48 @@ TEST(Accumulate, SameBitsOnAnyNumberOfThreads) {
     EXPECT_TRUE(trained(3) == once);
 }
 
+/// A product of one input with one weight: the gradient of a micro-step is its input, over their number.
+nn::Model one_product() {
+    return {.name = "product",
+            .inputs = {{"x", DType::f32, {1}}},
+            .loss =
+                [](Graph& graph, std::span<const Tensor> inputs, const nn::Mode&) {
+                    return sum(inputs[0] * nn::parameter(graph, "w", {1}, {}), {0, 1});
+                },
+            .configuration = {}};
+}
+
+/// As accumulate.h draws it.
+float tree_sum(std::span<const float> terms) {
+    if (terms.size() == 1) return terms[0];
+    const std::size_t first = std::bit_ceil(terms.size()) / 2;
+    return tree_sum(terms.first(first)) + tree_sum(terms.subspan(first));
+}
+
+TEST(Accumulate, AddsUpOverATreeOfMicroSteps) {
+    const auto device = make_cpu_device({.threads = 1});
+    int other_than_in_order = 0;
+    for (std::int64_t N = 1; N <= 17; ++N) {
+        Trainer trainer(*device, one_product(),
+                        {.optimizer = sgd({}), .batch = 1, .accumulate = N, .loss_scale = {}});
+        std::vector<float> x, terms;
+        float in_order = 0;
+        for (std::int64_t i = 0; i < N; ++i) {
+            x.push_back(std::sin(static_cast<float>(7 * i + N)));
+            terms.push_back(x.back() * static_cast<float>(1.0 / static_cast<double>(N)));
+            in_order += terms.back();
+        }
+        // Twice: what a step left behind changes nothing.
+        for (int step = 0; step < 2; ++step) {
+            const float before = trainer.state().read_f32("w")[0];
+            ASSERT_TRUE(trainer.step({x}, 1.0).applied);
+            EXPECT_EQ(trainer.state().read_f32("w")[0], before - tree_sum(terms)) << N << " micro-steps";
+        }
+        other_than_in_order += tree_sum(terms) != in_order;
+    }
+    EXPECT_GT(other_than_in_order, 4);
+}
+
 TEST(Accumulate, EachMicroStepDropsOutOthers) {
     // The same micro-batch twice: with dropout its two losses differ, and so does their mean from either.
     const auto device = make_cpu_device({.threads = 1});
@@ -148,14 +195,16 @@ TEST(Accumulate, GradientsAreKeptOnlyWhereTheyAreAddedUp) {
         return bytes;
     };
     EXPECT_EQ(gradients(single), 0);
-    EXPECT_EQ(single.plan().accumulate(), nullptr);
+    EXPECT_TRUE(single.plan().accumulate().empty());
     const std::int64_t parameters = several.plan().facts().parameters;
-    EXPECT_EQ(gradients(several), 4 * (parameters + 1));  // and the loss
-    // Adding up copies nothing: sums and zeros are written straight into the states, but for zeros of equal
-    // shape, of which one is made and copied.
-    EXPECT_TRUE(several.plan().accumulate()->memory().copied_updates.empty());
-    EXPECT_GE(several.plan().memory().state, 4 * 4 * parameters);
-    EXPECT_GE(several.plan().memory().arena, several.plan().accumulate()->memory().arena_bytes);
+    EXPECT_EQ(gradients(several), 2 * 4 * (parameters + 1));  // two levels; and the loss
+    ASSERT_EQ(several.plan().accumulate().size(), 2u);
+    // Adding up copies nothing: sums are written straight into the states.
+    for (const auto& before : several.plan().accumulate())
+        EXPECT_TRUE(before->memory().copied_updates.empty());
+    EXPECT_GE(several.plan().memory().state, 5 * 4 * parameters);
+    for (const auto& before : several.plan().accumulate())
+        EXPECT_GE(several.plan().memory().arena, before->memory().arena_bytes);
     EXPECT_GE(several.plan().memory().arena, several.plan().step().memory().arena_bytes);
 }
 

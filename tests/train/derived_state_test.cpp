@@ -51,11 +51,12 @@ StepResult step(Trainer& trainer, int shift = 0) {
     return trainer.step({tokens, targets}, 1e-2);
 }
 
-/// All states but the derived ones, by name.
+/// All states but the derived ones and sums of gradients, by name.
 std::map<std::string, std::vector<std::byte>> kept(Trainer& trainer) {
     std::map<std::string, std::vector<std::byte>> values;
     for (const State& state : trainer.state().states())
-        if (state.kind != State::Kind::derived) values[state.name] = trainer.state().read(state.name);
+        if (state.kind != State::Kind::derived && state.kind != State::Kind::gradient)
+            values[state.name] = trainer.state().read(state.name);
     return values;
 }
 

@@ -93,7 +93,8 @@ using States = std::map<std::string, std::vector<std::byte>>;
 States states_of(Trainer& trainer) {
     States values;
     for (const State& state : trainer.state().states())
-        if (state.kind != State::Kind::derived) values[state.name] = trainer.state().read(state.name);
+        if (state.kind != State::Kind::derived && state.kind != State::Kind::gradient)
+            values[state.name] = trainer.state().read(state.name);
     return values;
 }
 

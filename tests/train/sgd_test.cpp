@@ -226,11 +226,12 @@ bool applied(Trainer& trainer, int shift) {
     return trainer.step({given.tokens, given.targets}, 1e-2).applied;
 }
 
-/// Everything but the loss scale, which a bad step lowers.
+/// Everything but the loss scale, which a bad step lowers, and sums of gradients, which mean nothing by then.
 std::map<std::string, std::vector<std::byte>> states_of(Trainer& trainer) {
     std::map<std::string, std::vector<std::byte>> values;
     for (const State& state : trainer.state().states())
-        if (!state.name.starts_with("loss_scale.")) values[state.name] = trainer.state().read(state.name);
+        if (!state.name.starts_with("loss_scale.") && state.kind != State::Kind::gradient)
+            values[state.name] = trainer.state().read(state.name);
     return values;
 }
 

@@ -59,7 +59,8 @@ Trained train(int threads, int steps, double dropout) {
         trained.losses.push_back(trainer.step({tokens, targets}, 1e-3).loss);
     }
     for (const State& state : trainer.state().states())
-        trained.states.push_back(trainer.state().read(state.name));
+        if (state.kind != State::Kind::gradient)  // what sums hold between steps means nothing
+            trained.states.push_back(trainer.state().read(state.name));
     return trained;
 }
 
@@ -98,7 +99,8 @@ Trained train_with_inputs_brought(Device& device, std::int64_t accumulate,
         if (i % 3 == 2) last.push_back(buffers[(i + 1) % 2].fill(batches, i + 1));
     }
     for (const State& state : trainer.state().states())
-        trained.states.push_back(trainer.state().read(state.name));
+        if (state.kind != State::Kind::gradient)  // what sums hold between steps means nothing
+            trained.states.push_back(trainer.state().read(state.name));
     return trained;
 }
 

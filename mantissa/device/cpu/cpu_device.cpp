@@ -113,7 +113,7 @@ std::string refusal_of_short_tails(on_cpu::Isa isa) {
 
 class CpuDevice final : public Device {
   public:
-    explicit CpuDevice(int threads)
+    CpuDevice(int threads, Ranks* ranks)
         : pool_(threads), isa_(on_cpu::chosen_isa()), compiler_(host_features(isa_)) {
         const on_cpu::CacheSizes caches = on_cpu::cache_sizes();
         target_ = {
@@ -130,7 +130,7 @@ class CpuDevice final : public Device {
             .cannot_attach_tails = refusal_of_tails(isa_),
             .tails_lose_at_16_bits = refusal_of_short_tails(isa_),
             .cannot_multiply_tf32 = on_cpu::tf32_refusal()};
-        const on_cpu::Context context{pool_, isa_};
+        const on_cpu::Context context{pool_, isa_, ranks};
         on_cpu::add_contraction_kernels(kernels_, context);
         on_cpu::add_loss_kernels(kernels_, context);
         on_cpu::add_attention_kernels(kernels_, context);
@@ -141,6 +141,7 @@ class CpuDevice final : public Device {
         on_cpu::add_movement_kernels(kernels_, context);
         on_cpu::add_reduction_kernels(kernels_, context);
         on_cpu::add_random_kernels(kernels_, context);
+        on_cpu::add_collective_kernels(kernels_, context);
         on_cpu::add_fused_kernels(kernels_, context, compiler_);
         on_cpu::add_fused_contraction_kernels(kernels_, context, compiler_);
     }
@@ -240,8 +241,8 @@ class CpuDevice final : public Device {
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
     if (options.threads < 0)
         throw UserError(fmt::format("threads must be 1 or more, got {}", options.threads));
-    auto device =
-        std::make_unique<CpuDevice>(options.threads == 0 ? default_thread_count() : options.threads);
+    auto device = std::make_unique<CpuDevice>(options.threads == 0 ? default_thread_count() : options.threads,
+                                              options.ranks);
     if (discrete_emulation_asked()) return make_discrete_device(std::move(device));
     return device;
 }

@@ -9,8 +9,12 @@
 
 namespace mantissa::inline v0 {
 
+class Ranks;
+
 struct CpuOptions {
     int threads = 0;  ///< 0: as many as the affinity mask, the CPU quota and OMP_NUM_THREADS allow
+    /// Those among which it is one, which must outlive it: over them it sums. Null: it is the only one.
+    Ranks* ranks = nullptr;
 };
 
 /// Uses the instruction set that MANTISSA_ISA names, else the best that the CPU has. Throws UserError if it

@@ -13,6 +13,7 @@
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/kernels/contraction_parts.h"
 #include "mantissa/device/device.h"
+#include "mantissa/ranks/ranks.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -20,6 +21,7 @@ namespace mantissa::inline v0::on_cpu {
 struct Context {
     ThreadPool& pool;
     Isa isa;
+    Ranks* ranks = nullptr;  ///< null: it is the only one
 };
 
 /// What multiplies matrices: a level, with operands of one type, as they are stored or as another format.
@@ -68,6 +70,7 @@ void add_elementwise_kernels(KernelTable& table, const Context& context);
 void add_movement_kernels(KernelTable& table, const Context& context);
 void add_reduction_kernels(KernelTable& table, const Context& context);
 void add_random_kernels(KernelTable& table, const Context& context);
+void add_collective_kernels(KernelTable& table, const Context& context);
 /// The compiler must outlive the table.
 void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 void add_fused_contraction_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);

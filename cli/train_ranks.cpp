@@ -1,0 +1,144 @@
+#include "cli/train_ranks.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "cli/interrupted.h"
+#include "cli/print_error.h"
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/ranks/launched.h"
+#include "mantissa/train/agreement.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+std::vector<int> cores_of_this_process() {
+    std::vector<int> cores;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
+    for (int core = 0; core < CPU_SETSIZE; ++core)
+        if (CPU_ISSET(core, &set)) cores.push_back(core);
+    return cores;
+}
+
+void keep_to(const std::vector<int>& cores) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int core : cores) CPU_SET(core, &set);
+    static_cast<void>(::sched_setaffinity(0, sizeof set, &set));  // else the system shares as it can
+}
+
+/// What the others print is what the first does, too.
+void silence_standard_output() {
+    std::fflush(stdout);
+    if (const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC); nowhere >= 0) {
+        ::dup2(nowhere, STDOUT_FILENO);
+        ::close(nowhere);
+    }
+}
+
+}  // namespace
+
+TrainRanks::TrainRanks(double seconds) {
+    const std::optional<Launched> found = launched();
+    if (!found) return;
+    started_by_ = found->by;
+    ranks_ = std::make_unique<Ranks>(connect(*found, seconds));
+    if (!is_first()) silence_standard_output();
+}
+
+int TrainRanks::share_cores(int asked) {
+    if (!ranks_) return asked;
+    const std::vector<int> cores = cores_of_this_process();
+    std::string mine = ranks_->host_of(ranks_->rank());
+    for (int core : cores) mine += fmt::format(" {}", core);
+    const std::vector<std::string> all = ranks_->gather(mine);
+    // Where the launcher gave each rank cores of its own, no other has the same.
+    const auto sharing = static_cast<int>(std::ranges::count(all, mine));
+    const auto before = static_cast<int>(std::count(all.begin(), all.begin() + ranks_->rank(), mine));
+    std::set<std::string> hosts;
+    for (int rank = 0; rank < size(); ++rank) hosts.insert(ranks_->host_of(rank));
+    int threads = asked;
+    if (asked == 0 && sharing > 1 && !std::getenv("OMP_NUM_THREADS")) {
+        threads = std::max(1, default_thread_count() / sharing);
+        std::vector<int> own;
+        for (int i = 0; i < threads && !cores.empty(); ++i)
+            own.push_back(cores[static_cast<std::size_t>(before * threads + i) % cores.size()]);
+        keep_to(own);
+    }
+    shares_ = fmt::format("{} ranks on {} host{}, started by {}, {} thread{} each", size(), hosts.size(),
+                          hosts.size() == 1 ? "" : "s", started_by_,
+                          threads == 0 ? default_thread_count() : threads,
+                          (threads == 0 ? default_thread_count() : threads) == 1 ? "" : "s");
+    return threads;
+}
+
+void TrainRanks::end_all(const std::string& what) {
+    // The first that speaks ends the others, so that one line is printed.
+    std::this_thread::sleep_for(std::chrono::milliseconds(100) * ranks_->rank());
+    print_error(fmt::format("mantissa: {}: {}\n", ranks_->name_of(ranks_->rank()), what));
+    std::fflush(stdout);
+    ranks_->abort();
+    std::_Exit(1);
+}
+
+void TrainRanks::run(const std::function<void()>& body) {
+    if (!ranks_) {
+        body();
+        return;
+    }
+    try {
+        body();
+    } catch (const Interrupted&) {
+        const bool speaks = is_first();
+        ranks_.reset();  // with the others: outside of here, what is thrown would end them
+        if (speaks) throw;
+    } catch (const AgreedError& error) {
+        if (is_first()) print_error(fmt::format("mantissa: {}\n", error.what()));
+        ranks_.reset();
+        throw AlreadySaid(1);
+    } catch (const std::exception& error) {
+        end_all(error.what());
+    }
+}
+
+int TrainRanks::first_of(int mine) {
+    if (!ranks_) return mine;
+    for (const std::string& each : ranks_->gather(std::to_string(mine)))
+        if (const int given = std::atoi(each.c_str()); given != 0) return given;
+    return 0;
+}
+
+std::string TrainRanks::first_of(const std::string& mine) {
+    if (!ranks_) return mine;
+    const std::vector<std::string> all = ranks_->gather(mine);
+    for (int rank = 0; rank < size(); ++rank)
+        if (const std::string& given = all[static_cast<std::size_t>(rank)]; !given.empty())
+            return fmt::format("{}: {}", ranks_->name_of(rank), given);
+    return "";
+}
+
+void leave_to_the_first(TrainOptions& options) {
+    options.checkpoint.clear();
+    options.log.clear();
+    options.run.json.clear();
+    options.run.dump.clear();
+    options.views = {};
+    options.save_every = options.sample_every = 0;
+    options.profile = false;
+    options.run.quiet = true;
+}
+
+}  // namespace mantissa::cli
