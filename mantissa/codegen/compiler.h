@@ -41,12 +41,14 @@ struct HostFeatures {
 /// An NVIDIA GPU. A kernel's parameters are the operands' addresses, the outputs' addresses, the number of
 /// rows (flat: of elements), that of one block of threads, and the addresses of the partial sums, which start
 /// at zero, and of the scratch rows, where they do not fit the block's shared memory: of each block after the
-/// other. No output may lie where an operand does. A contraction's tail takes the sums as a whole matrix.
+/// other. No output may lie where an operand does, unless `in_place`. A tail takes the sums as one matrix.
 struct NvptxTarget {
     std::string architecture = "sm_80";
     /// Threads of a block: eight warps, of which four blocks fill a multiprocessor of sm_80 by half while
     /// each thread may have 64 registers.
     int threads = 256;
+    /// Outputs may lie where operands of their shape do: nothing is read through the read-only cache.
+    bool in_place = false;
 };
 
 /// Architectures that an NvptxTarget may have.

@@ -1,6 +1,6 @@
 // What stands in for the compiler in a build without LLVM: it says so.
 #include "mantissa/base/error.h"
-#include "mantissa/codegen/compiler.h"
+#include "mantissa/codegen/grid_kernel.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -20,5 +20,6 @@ std::shared_ptr<const FusedKernel> Compiler::add(const Graph&) { throw InternalE
 void Compiler::compile_pending(ThreadPool&) {}
 std::vector<std::shared_ptr<const FusedKernel>> Compiler::kernels() const { return {}; }
 Listing Compiler::list(const FusedKernel&) const { throw InternalError(refusal()); }
+Listing compile(const GridKernel&, const NvptxTarget&) { throw InternalError(Compiler::refusal()); }
 
 }  // namespace mantissa::codegen

@@ -416,7 +416,16 @@ class Lowering {
     std::map<NodeId, int> logistic_;    // the step of tanh + 1, by a tanh of which all uses are
 };
 
+/// Bytes of a GPU's shared memory, without asking the driver for more: what every architecture has for a
+/// block, less a number a warp, of which a block has 32 at most.
+constexpr std::int64_t most_shared_bytes = 48 * 1024 - 32 * sizeof(float);
+
 }  // namespace
+
+std::int64_t global_scratch_floats(const LoopNest& nest) {
+    const std::int64_t floats = scratch_floats(nest);
+    return floats * static_cast<std::int64_t>(sizeof(float)) > most_shared_bytes ? floats : 0;
+}
 
 LoopNest lower(const Graph& body) {
     if (const auto tail = contraction_tail(body)) {
@@ -426,7 +435,10 @@ LoopNest lower(const Graph& body) {
     std::vector<NodeId> nodes;
     for (std::size_t id = 0; id < body.size(); ++id)
         if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
-    return Lowering(body).run(make_nest(body, nodes, [](Value) { return false; }), false);
+    return Lowering(body).run(
+        make_nest(
+            body, nodes, [](Value) { return false; }, Loops::one_if_possible, Doubles::single),
+        false);
 }
 
 }  // namespace mantissa::codegen

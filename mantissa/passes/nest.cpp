@@ -20,6 +20,12 @@ bool dtype_fits(DType dtype) {
            dtype == DType::boolean;
 }
 
+bool fits(const Type& type, Doubles doubles) {
+    const bool is_single =
+        doubles == Doubles::single && type.dtype == DType::f64 && type.shape.elements() == 1;
+    return is_single || dtype_fits(type.dtype);
+}
+
 /// Axes [first, last) of a shape that an operand, aligned at the right, has or is repeated along: one run of
 /// axes that it has, with others before and after.
 std::optional<Access> rows_of_operand(const Shape& shape, const Shape& operand, int last) {
@@ -46,8 +52,8 @@ std::optional<Access> rows_of_operand(const Shape& shape, const Shape& operand, 
 class NestMaker {
   public:
     NestMaker(const Graph& graph, std::span<const NodeId> nodes, FunctionRef<bool(Value)> from_source,
-              Loops loops)
-        : graph_(graph), from_source_(from_source), loops_(loops) {
+              Loops loops, Doubles doubles)
+        : graph_(graph), from_source_(from_source), loops_(loops), doubles_(doubles) {
         nest_.nodes.assign(nodes.begin(), nodes.end());
     }
 
@@ -109,7 +115,8 @@ class NestMaker {
 
     void visit(NodeId id) {
         const Node& node = graph_.node(id);
-        if (std::string reason = refuse_in_nest(graph_, node); !reason.empty()) return refuse("{}", reason);
+        if (std::string reason = refuse_in_nest(graph_, node, doubles_); !reason.empty())
+            return refuse("{}", reason);
         const Value output{id, 0};
         if (node.op->name == "constant") {
             nest_.values[output] = Varies::not_at_all;
@@ -257,6 +264,7 @@ class NestMaker {
     const Graph& graph_;
     FunctionRef<bool(Value)> from_source_;
     Loops loops_;
+    Doubles doubles_;
     Nest nest_;
     std::int64_t elements_ = 1;
     std::vector<Value> unfinished_;  // sums over rows
@@ -266,8 +274,8 @@ class NestMaker {
 }  // namespace
 
 OrReason<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
-                         FunctionRef<bool(Value)> from_source, Loops loops) {
-    return NestMaker(graph, nodes, from_source, loops).run();
+                         FunctionRef<bool(Value)> from_source, Loops loops, Doubles doubles) {
+    return NestMaker(graph, nodes, from_source, loops, doubles).run();
 }
 
 int nest_instructions(std::string_view op) {
@@ -289,7 +297,7 @@ Reduces reduces(const Graph& graph, const Node& node) {
     return Reduces::columns;
 }
 
-std::string refuse_in_nest(const Graph& graph, const Node& node) {
+std::string refuse_in_nest(const Graph& graph, const Node& node, Doubles doubles) {
     const std::string_view op = node.op->name;
     if (node.op->composite()) return fmt::format("{} stays whole, as one kernel", op);
     if (node.outputs.size() != 1) return fmt::format("{} has {} results", op, node.outputs.size());
@@ -306,9 +314,9 @@ std::string refuse_in_nest(const Graph& graph, const Node& node) {
     } else if (node.op->fuser != FuserClass::elementwise && !is_movement(node) && !is_made_anew(node)) {
         return fmt::format("{} is neither element-wise nor a reduction", op);
     }
-    if (!dtype_fits(node.outputs[0].dtype)) return fmt::format("{} has no lanes", node.outputs[0].text());
+    if (!fits(node.outputs[0], doubles)) return fmt::format("{} has no lanes", node.outputs[0].text());
     for (const Value& input : node.inputs)
-        if (!dtype_fits(graph.type(input).dtype))
+        if (!fits(graph.type(input), doubles))
             return fmt::format("{} has no lanes", graph.type(input).text());
     return "";
 }

@@ -48,13 +48,17 @@ struct Nest {
 /// Whether a nest in which nothing varies by row or column alone becomes one loop over all elements.
 enum class Loops : std::uint8_t { one_if_possible, rows_and_columns };
 
+/// Whether a nest may compute in FP64: with single numbers, as the count of an update's steps.
+enum class Doubles : std::uint8_t { none, single };
+
 /// The nest of these nodes, in the graph's order, or why they are none. Operands for which `from_source`
 /// holds are made inside the nest from constants and counters, whatever their shape.
 OrReason<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
-                         FunctionRef<bool(Value)> from_source, Loops loops = Loops::one_if_possible);
+                         FunctionRef<bool(Value)> from_source, Loops loops = Loops::one_if_possible,
+                         Doubles doubles = Doubles::none);
 
 /// Whether a nest may hold the operation at all; else why not.
-std::string refuse_in_nest(const Graph& graph, const Node& node);
+std::string refuse_in_nest(const Graph& graph, const Node& node, Doubles doubles = Doubles::none);
 
 /// Instructions of an operation on sixteen lanes, for the choice between computing again and keeping.
 int nest_instructions(std::string_view op);

@@ -115,7 +115,9 @@ llvm::Type* Lanes::shaped(llvm::Type* element) const {
 }
 
 llvm::Type* Lanes::type(DType dtype) const {
+    if (dtype == DType::f64) return shaped(b_.getDoubleTy());
     if (is_floating(dtype)) return shaped(b_.getFloatTy());
+    if (dtype == DType::i64) return shaped(b_.getInt64Ty());
     return shaped(dtype == DType::boolean ? static_cast<llvm::Type*>(b_.getInt1Ty()) : b_.getInt32Ty());
 }
 
@@ -129,14 +131,20 @@ llvm::Type* Lanes::memory_type(DType dtype) const {
             return shaped(b_.getInt16Ty());
         case DType::i32:
             return shaped(b_.getInt32Ty());
+        case DType::f64:
+            return shaped(b_.getDoubleTy());
+        case DType::i64:
+            return shaped(b_.getInt64Ty());
         case DType::boolean:
+        case DType::u8:
+        case DType::s8:
             return shaped(b_.getInt8Ty());
-        default:
-            throw InternalError(fmt::format("{} has no lanes", name_of(dtype)));
     }
+    throw InternalError("a storage type outside of its enumeration");
 }
 
 llvm::Value* Lanes::constant(double value, DType dtype) const {
+    if (dtype == DType::f64) return llvm::ConstantFP::get(type(dtype), value);
     if (is_floating(dtype)) {
         // As FP32 rounds it; NaN and infinities are kept.
         return llvm::ConstantFP::get(shaped(b_.getFloatTy()), llvm::APFloat(static_cast<float>(value)));
@@ -171,6 +179,8 @@ llvm::Value* Lanes::widened_from_bf16(llvm::Value* value) const {
 }
 
 llvm::Value* Lanes::rounded_to_f16(llvm::Value* value) const {
+    if (conversions_.f16 == By::instruction_on_integers)
+        return b_.CreateIntrinsic(llvm::Intrinsic::convert_to_fp16, {value->getType()}, {value});
     if (conversions_.f16 == By::instruction) return b_.CreateFPTrunc(value, memory_type(DType::f16));
     const Instructions ops{b_, *this};
     llvm::Value* bits = ops.bits(value);
@@ -196,6 +206,8 @@ llvm::Value* Lanes::rounded_to_f16(llvm::Value* value) const {
 }
 
 llvm::Value* Lanes::widened_from_f16(llvm::Value* value) const {
+    if (conversions_.f16 == By::instruction_on_integers)
+        return b_.CreateIntrinsic(llvm::Intrinsic::convert_from_fp16, {type(DType::f32)}, {value});
     if (conversions_.f16 == By::instruction) return b_.CreateFPExt(value, type(DType::f32));
     const Instructions ops{b_, *this};
     llvm::Value* bits = b_.CreateZExt(value, type(DType::i32));
@@ -215,7 +227,27 @@ llvm::Value* Lanes::widened_from_f16(llvm::Value* value) const {
     return ops.from_bits(ops.or_int(ops.shift_left<16>(ops.and_int(bits, ops.integer(0x8000))), number));
 }
 
+/// From or to a type of eight bytes.
+llvm::Value* Lanes::cast_wide(llvm::Value* value, DType from, DType to) const {
+    if (from == to) return value;
+    if (from == DType::f64 && is_floating(to))
+        return cast(b_.CreateFPTrunc(value, type(DType::f32)), DType::f32, to);
+    if (is_floating(from) && to == DType::f64) return b_.CreateFPExt(value, type(to));
+    if (to == DType::boolean)
+        return from == DType::f64 ? b_.CreateFCmpUNE(value, constant(0, from))
+                                  : b_.CreateICmpNE(value, constant(0, from));
+    if (is_floating(from)) return b_.CreateFPToSI(value, type(to));
+    if (!is_floating(to))
+        return from == DType::boolean ? b_.CreateZExt(value, type(to))
+                                      : b_.CreateSExtOrTrunc(value, type(to));
+    llvm::Type* number = type(to == DType::f64 ? to : DType::f32);
+    llvm::Value* converted =
+        from == DType::boolean ? b_.CreateUIToFP(value, number) : b_.CreateSIToFP(value, number);
+    return to == DType::f64 ? converted : cast(converted, DType::f32, to);
+}
+
 llvm::Value* Lanes::cast(llvm::Value* value, DType from, DType to) const {
+    if (size_of(from) == 8 || size_of(to) == 8) return cast_wide(value, from, to);
     if (to == DType::bf16 && from != DType::bf16 && is_floating(from))
         return widened_from_bf16(rounded_to_bf16(value));
     if (to == DType::f16 && from != DType::f16 && is_floating(from))
@@ -249,7 +281,46 @@ llvm::Value* Lanes::arithmetic(std::string_view op, llvm::Value* a, llvm::Value*
     return b_.CreateSelect(b_.CreateFCmpUNO(a, a), a, taken);
 }
 
+/// e^x in FP64: 2^n e^r with |r| at most ln(2) / 2, of whose series the terms up to r^13 are added, which
+/// leaves less than 2^-57 of it. Results below the smallest normal number are zero. NaN gives NaN.
+llvm::Value* Lanes::exp_of_f64(llvm::Value* x) const {
+    constexpr double log2_e = 0x1.71547652b82fep+0, ln2_high = 0x1.62e42fefa39efp-1,
+                     ln2_low = 0x1.abc9e3b39803fp-56, shift = 0x1.8p52, least = -708, greatest = 709.78;
+    const auto number = [&](double value) { return constant(value, DType::f64); };
+    const auto fma = [&](llvm::Value* a, llvm::Value* b, llvm::Value* c) {
+        return b_.CreateIntrinsic(llvm::Intrinsic::fma, {x->getType()}, {a, b, c});
+    };
+    llvm::Value* shifted = fma(x, number(log2_e), number(shift));
+    llvm::Value* n = b_.CreateFSub(shifted, number(shift));
+    llvm::Value* r = fma(n, number(-ln2_low), fma(n, number(-ln2_high), x));
+    llvm::Value* sum = number(1);
+    for (int k = 13; k >= 1; --k)  // 1 + r / k (1 + r / (k + 1) (...))
+        sum = fma(b_.CreateFMul(r, number(1.0 / k)), sum, number(1));
+    // n sits in the low bits of `shifted`; it is added to the exponent in two steps, so that 2^1024 is none.
+    llvm::Value* bits = b_.CreateSub(b_.CreateBitCast(shifted, type(DType::i64)),
+                                     b_.CreateBitCast(number(shift), type(DType::i64)));
+    llvm::Value* half = b_.CreateAShr(bits, constant(1, DType::i64));
+    for (llvm::Value* part : {half, b_.CreateSub(bits, half)})
+        sum = b_.CreateFMul(sum,
+                            b_.CreateBitCast(b_.CreateShl(b_.CreateAdd(part, constant(1023, DType::i64)), 52),
+                                             type(DType::f64)));
+    sum = b_.CreateSelect(b_.CreateFCmpOLT(x, number(least)), number(0), sum);
+    sum = b_.CreateSelect(b_.CreateFCmpOGT(x, number(greatest)),
+                          number(std::numeric_limits<double>::infinity()), sum);
+    return b_.CreateSelect(b_.CreateFCmpUNO(x, x), x, sum);
+}
+
 llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
+    const bool wide = x->getType()->getScalarType()->isDoubleTy();
+    const DType own = wide ? DType::f64 : DType::f32;
+    if (op == "sqrt") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
+    if (op == "rsqrt")
+        return b_.CreateFDiv(constant(1, own), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
+    if (op == "is_finite")
+        return b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x),
+                                constant(std::numeric_limits<double>::infinity(), own));
+    if (wide && op == "exp") return exp_of_f64(x);
+    if (wide) throw InternalError(fmt::format("{} cannot be compiled in f64", op));
     Instructions ops{b_, *this};
     if (op == "exp") return elementary::exp(ops, x);
     if (op == "log") return elementary::log(ops, x);
@@ -258,12 +329,6 @@ llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
     if (op == "sin") return elementary::sin(ops, x);
     if (op == "cos") return elementary::cos(ops, x);
     if (op == "one_plus_tanh") return times_one_plus_tanh(ops, constant(1, DType::f32), x);
-    if (op == "sqrt") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x);
-    if (op == "rsqrt")
-        return b_.CreateFDiv(constant(1, DType::f32), b_.CreateUnaryIntrinsic(llvm::Intrinsic::sqrt, x));
-    if (op == "is_finite")
-        return b_.CreateFCmpOLT(b_.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x),
-                                constant(std::numeric_limits<double>::infinity(), DType::f32));
     throw InternalError(fmt::format("{} cannot be compiled", op));
 }
 
@@ -312,6 +377,10 @@ llvm::Value* Lanes::load(llvm::Value* address, DType dtype, llvm::Value* mask) c
             return widened_from_bf16(raw);
         case DType::boolean:
             return b_.CreateICmpNE(raw, llvm::Constant::getNullValue(type_in_memory));
+        case DType::u8:
+            return b_.CreateZExt(raw, type(dtype));
+        case DType::s8:
+            return b_.CreateSExt(raw, type(dtype));
         default:
             return raw;
     }
@@ -335,6 +404,9 @@ llvm::Value* Lanes::stored(llvm::Value* value, DType dtype, bool rounded) const 
                 memory_type(dtype));
         case DType::boolean:
             return b_.CreateZExt(value, memory_type(dtype));
+        case DType::u8:
+        case DType::s8:
+            return b_.CreateTrunc(value, memory_type(dtype));
         default:
             return value;
     }

@@ -4,6 +4,7 @@
 // sums are then added in one order and have the same bits at every level. One in each thread of a GPU.
 #pragma once
 
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -18,11 +19,17 @@ class Value;
 namespace mantissa::inline v0::codegen {
 
 /// Builds instructions on values that are all vectors of 16 lanes or all single numbers. Floating-point
-/// values are FP32 whatever they are stored in; booleans are single bits.
+/// values are FP32 whatever they are stored in, or FP64; integers have 32 bits, or 64; booleans one.
 class Lanes {
   public:
     enum class Form : bool { one, sixteen };
-    enum class By : bool { bits, instruction };
+    enum class By : std::uint8_t {
+        bits,
+        instruction,
+        /// The same of integers of 16 bits, which LLVM looks into no further: else it compares what was
+        /// widened as FP16, and a GPU that flushes subnormals of FP32 then flushes those of FP16.
+        instruction_on_integers,
+    };
     /// How numbers of 16 bits are made and read; both ways give the same bits.
     struct Conversions {
         /// Rounding sixteen numbers that arithmetic made. The instruction is AVX512_BF16's, which takes
@@ -67,6 +74,8 @@ class Lanes {
 
   private:
     llvm::Value* cast(llvm::Value* value, DType from, DType to) const;
+    llvm::Value* cast_wide(llvm::Value* value, DType from, DType to) const;
+    llvm::Value* exp_of_f64(llvm::Value* x) const;
     llvm::Value* arithmetic(std::string_view op, llvm::Value* a, llvm::Value* b, bool floating) const;
     llvm::Value* function(std::string_view op, llvm::Value* x) const;
     /// As in memory.

@@ -20,8 +20,11 @@
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
 
+#include <functional>
+
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/emit.h"
+#include "mantissa/codegen/llvm/grid_code.h"
 #include "mantissa/codegen/llvm/ptx.h"
 
 namespace mantissa::inline v0::codegen {
@@ -75,14 +78,20 @@ struct Machine::State {
     std::unique_ptr<llvm::TargetMachine> target;
 
     std::unique_ptr<llvm::Module> make_module(const FusedKernel& kernel) {
-        auto module = std::make_unique<llvm::Module>(kernel.name, context);
+        return make_module(
+            kernel.name, [&](llvm::Module& module) { emit(module, kernel.name, kernel.nest, code_target); });
+    }
+
+    std::unique_ptr<llvm::Module> make_module(const std::string& name,
+                                              const std::function<void(llvm::Module&)>& emit_into) {
+        auto module = std::make_unique<llvm::Module>(name, context);
         module->setTargetTriple(target->getTargetTriple().str());
         module->setDataLayout(target->createDataLayout());
-        emit(*module, kernel.name, kernel.nest, code_target);
+        emit_into(*module);
         std::string error;
         llvm::raw_string_ostream errors(error);
         if (llvm::verifyModule(*module, &errors))
-            throw InternalError(fmt::format("code of {} is not valid: {}", kernel.name, error));
+            throw InternalError(fmt::format("code of {} is not valid: {}", name, error));
         improve(*module);
         return module;
     }
@@ -109,6 +118,13 @@ struct Machine::State {
             if (!function.isDeclaration()) passes.run(function, functions);
     }
 
+    Listing list(llvm::Module& module) const {
+        Listing listing;
+        llvm::raw_string_ostream(listing.ir) << module;
+        listing.assembly = write(module, llvm::CodeGenFileType::AssemblyFile)->getBuffer().str();
+        return listing;
+    }
+
     std::unique_ptr<llvm::MemoryBuffer> write(llvm::Module& module, llvm::CodeGenFileType type) const {
         llvm::SmallVector<char, 0> bytes;
         llvm::raw_svector_ostream stream(bytes);
@@ -133,13 +149,17 @@ std::unique_ptr<llvm::MemoryBuffer> Machine::compile(const FusedKernel& kernel) 
 }
 
 Listing Machine::list(const FusedKernel& kernel) {
-    const auto module = state_->make_module(kernel);
-    Listing listing;
-    llvm::raw_string_ostream(listing.ir) << *module;
+    Listing listing = state_->list(*state_->make_module(kernel));
     if (const auto* gpu = std::get_if<NvptxTarget>(&state_->code_target))
-        listing.assembly = ptx_header(kernel, *gpu);
-    listing.assembly += state_->write(*module, llvm::CodeGenFileType::AssemblyFile)->getBuffer().str();
+        listing.assembly.insert(0, ptx_header(kernel, *gpu));
     return listing;
 }
+
+Listing Machine::list(const GridKernel& kernel) {
+    return state_->list(
+        *state_->make_module(kernel.name, [&](llvm::Module& module) { emit(module, kernel); }));
+}
+
+Listing compile(const GridKernel& kernel, const NvptxTarget& target) { return Machine(target).list(kernel); }
 
 }  // namespace mantissa::codegen

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "mantissa/codegen/compiler.h"
+#include "mantissa/codegen/grid_kernel.h"
 
 namespace llvm {
 class MemoryBuffer;
@@ -20,6 +20,8 @@ class Machine {
     /// Emits, improves and assembles one kernel, for the host.
     std::unique_ptr<llvm::MemoryBuffer> compile(const FusedKernel& kernel);
     Listing list(const FusedKernel& kernel);
+    /// For a GPU.
+    Listing list(const GridKernel& kernel);
 
   private:
     struct State;

@@ -10,6 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/control.h"
+#include "mantissa/codegen/llvm/gpu_kernel.h"
 #include "mantissa/codegen/llvm/ptx.h"
 #include "mantissa/codegen/llvm/target_code.h"
 
@@ -28,8 +29,10 @@ class NvptxCode final : public TargetCode {
         : b_(builder),
           nest_(nest),
           threads_(target.threads),
+          in_place_(target.in_place),
           control_(builder),
-          lanes_(builder, Lanes::Form::one, {.bf16 = Lanes::By::bits, .f16 = Lanes::By::instruction}) {
+          lanes_(builder, Lanes::Form::one,
+                 {.bf16 = Lanes::By::bits, .f16 = Lanes::By::instruction_on_integers}) {
         check(threads_ % warp_threads == 0 && threads_ > 0, "a block of threads is made of whole warps");
     }
 
@@ -79,11 +82,10 @@ class NvptxCode final : public TargetCode {
 
   private:
     /// What the back end and the driver are told. Operands are in no output's memory, so that they may be
-    /// read through the read-only cache; subnormals are flushed, as on the CPU.
+    /// read through the read-only cache.
     void describe() {
-        function_->setCallingConv(llvm::CallingConv::PTX_Kernel);
-        function_->addFnAttr(llvm::Attribute::NoUnwind);
-        function_->addFnAttr("denormal-fp-math-f32", "preserve-sign,preserve-sign");
+        make_gpu_kernel(*function_, threads_);
+        if (in_place_) return;
         unsigned parameter = 0;
         for (; parameter < nest_.inputs.size(); ++parameter) {
             function_->addParamAttr(parameter, llvm::Attribute::NoAlias);
@@ -91,11 +93,6 @@ class NvptxCode final : public TargetCode {
         }
         for (; parameter < nest_.inputs.size() + nest_.outputs.size(); ++parameter)
             function_->addParamAttr(parameter, llvm::Attribute::NoAlias);
-        llvm::LLVMContext& context = b_.getContext();
-        module_->getOrInsertNamedMetadata("nvvm.annotations")
-            ->addOperand(llvm::MDNode::get(
-                context, {llvm::ConstantAsMetadata::get(function_), llvm::MDString::get(context, "reqntidx"),
-                          llvm::ConstantAsMetadata::get(b_.getInt32(static_cast<std::uint32_t>(threads_)))}));
     }
 
     CodeArguments read_arguments() {
@@ -169,6 +166,7 @@ class NvptxCode final : public TargetCode {
     llvm::IRBuilderBase& b_;
     const LoopNest& nest_;
     int threads_;
+    bool in_place_;
     Control control_;
     Lanes lanes_;
     llvm::Module* module_ = nullptr;

@@ -22,10 +22,6 @@ const std::map<std::string, std::string>& versions() {
     return all;
 }
 
-/// Bytes of shared memory, without asking the driver for more: what every architecture has for a block, less
-/// a number a warp, of which a block has 32 at most.
-constexpr std::int64_t most_shared_bytes = 48 * 1024 - 32 * sizeof(float);
-
 std::string parameters_of(const LoopNest& nest) {
     std::string text;
     for (std::size_t i = 0; i < nest.inputs.size(); ++i) text += fmt::format("in{}, ", i);
@@ -49,11 +45,6 @@ void require_known(const NvptxTarget& target) {
 }
 
 std::string ptx_version(const std::string& architecture) { return versions().at(architecture); }
-
-std::int64_t global_scratch_floats(const LoopNest& nest) {
-    const std::int64_t floats = scratch_floats(nest);
-    return floats * static_cast<std::int64_t>(sizeof(float)) > most_shared_bytes ? floats : 0;
-}
 
 std::string ptx_header(const FusedKernel& kernel, const NvptxTarget& target) {
     std::string text = fmt::format(

@@ -13,10 +13,6 @@ void require_known(const NvptxTarget& target);
 /// The version of PTX that the architecture came with, as LLVM's feature.
 std::string ptx_version(const std::string& architecture);
 
-/// FP32 numbers of scratch rows that a block of threads needs in global memory: none where they fit the
-/// shared.
-std::int64_t global_scratch_floats(const LoopNest& nest);
-
 /// Comments: what the code is for, how it is launched, that no GPU ran it, and its pseudo-code.
 std::string ptx_header(const FusedKernel& kernel, const NvptxTarget& target);
 

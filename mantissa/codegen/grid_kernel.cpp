@@ -1,0 +1,114 @@
+#include "mantissa/codegen/grid_kernel.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "mantissa/base/whole_units.h"
+
+namespace mantissa::inline v0::codegen {
+
+namespace {
+
+std::int64_t product(const std::vector<std::int64_t>& extents) {
+    std::int64_t all = 1;
+    for (const std::int64_t extent : extents) all *= extent;
+    return all;
+}
+
+std::int64_t results_of(const ReductionKernel& kernel) {
+    std::int64_t all = kernel.chunks;
+    for (const ReductionKernel::Axis& axis : kernel.kept) all *= axis.extent;
+    return all;
+}
+
+std::int64_t threads_of(const ElementKernel& kernel) { return product(kernel.extents); }
+std::int64_t threads_of(const ReductionKernel& kernel) { return results_of(kernel) * kernel.threads; }
+std::int64_t threads_of(const EmbeddingGradientKernel& kernel) {
+    return kernel.next ? kernel.tokens : kernel.tokens * grid_threads;
+}
+std::int64_t threads_of(const NormKernel&) { return 1; }
+std::int64_t threads_of(const LiteralKernel& kernel) { return static_cast<std::int64_t>(kernel.bits.size()); }
+
+std::string text_of(const Strided& strided) {
+    return fmt::format("{}({}; {})", name_of(strided.dtype), fmt::join(strided.strides, ","), strided.offset);
+}
+
+std::string text_of(const std::vector<ReductionKernel::Axis>& axes) {
+    std::string text;
+    for (const ReductionKernel::Axis& axis : axes) text += fmt::format("{}*{} ", axis.extent, axis.stride);
+    return text;
+}
+
+std::string body_of(const ElementKernel& kernel) {
+    std::string text =
+        fmt::format("{} [{}] -> {}", kernel.op, fmt::join(kernel.extents, ","), text_of(kernel.output));
+    for (const Strided& operand : kernel.operands) text += " " + text_of(operand);
+    if (const auto& at = kernel.indexed)
+        text += fmt::format(" indexed by {}, moving {}, {} each below {}, else {}", at->by,
+                            at->operand ? std::to_string(*at->operand) : "the output", at->pitch, at->limit,
+                            at->report);
+    if (!kernel.counter.empty()) text += fmt::format(" counting {}", fmt::join(kernel.counter, ","));
+    return text + fmt::format(" of operation {}", kernel.operation);
+}
+
+std::string body_of(const ReductionKernel& kernel) {
+    return fmt::format(
+        "{}{} of {}over {}{} to {} to {}, {} chunks of {}, {} threads each", kernel.maximum ? "max" : "sum",
+        kernel.term == ReductionKernel::Term::square ? " of squares" : "", text_of(kernel.kept),
+        text_of(kernel.reduced), name_of(kernel.from), name_of(kernel.sums), name_of(kernel.to),
+        kernel.chunks, kernel.terms_of_chunk, kernel.threads);
+}
+
+std::string body_of(const EmbeddingGradientKernel& kernel) {
+    return fmt::format("{} of {} tokens, {} columns, {} rows, {}, else {}", kernel.next ? "next" : "rows",
+                       kernel.tokens, kernel.columns, kernel.rows, name_of(kernel.dtype), kernel.report);
+}
+
+std::string body_of(const NormKernel& kernel) { return fmt::format("norm of {}", kernel.count); }
+
+std::string body_of(const LiteralKernel& kernel) {
+    return fmt::format("{} {:x}", name_of(kernel.dtype), fmt::join(kernel.bits, " "));
+}
+
+}  // namespace
+
+std::int64_t blocks_of(const GridKernel& kernel) {
+    const std::int64_t threads = std::visit([](const auto& code) { return threads_of(code); }, kernel.code);
+    return rounded_up(threads, grid_threads) / grid_threads;
+}
+
+std::string text_of(const GridKernel& kernel) {
+    return kernel.name + ": " + std::visit([](const auto& code) { return body_of(code); }, kernel.code);
+}
+
+std::string refuse_element(std::string_view op, DType from, DType to) {
+    constexpr std::string_view of_f32[] = {"log", "tanh", "erf", "sin", "cos"};
+    if ((from == DType::f64 || to == DType::f64) && std::ranges::find(of_f32, op) != std::end(of_f32))
+        return fmt::format("{} is computed in f32, not in f64", op);
+    return "";
+}
+
+void merge_axes(std::vector<std::int64_t>& extents, const std::vector<std::vector<std::int64_t>*>& strides) {
+    std::size_t kept = 0;
+    for (std::size_t axis = 0; axis < extents.size(); ++axis) {
+        if (extents[axis] == 1) continue;
+        const bool behind =
+            kept > 0 && std::ranges::all_of(strides, [&](const std::vector<std::int64_t>* of) {
+                return (*of)[kept - 1] == (*of)[axis] * extents[axis];
+            });
+        if (!behind) {
+            extents[kept] = extents[axis];
+            for (std::vector<std::int64_t>* of : strides) (*of)[kept] = (*of)[axis];
+            ++kept;
+            continue;
+        }
+        extents[kept - 1] *= extents[axis];
+        for (std::vector<std::int64_t>* of : strides) (*of)[kept - 1] = (*of)[axis];
+    }
+    extents.resize(kept);
+    for (std::vector<std::int64_t>* of : strides) of->resize(kept);
+}
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,114 @@
+// Kernels of a GPU for what no nest is, as plain data: each thread, or each block of threads, makes one
+// element of its output out of elements that lie anywhere. Sizes are part of a kernel, so that indices are
+// divided by constants.
+//
+// Parameters of each: the operands' addresses, the output's, and further numbers as said below, 64 bits each.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "mantissa/codegen/compiler.h"
+
+namespace mantissa::inline v0::codegen {
+
+/// Where the elements of an operand lie along the axes that a kernel counts.
+struct Strided {
+    DType dtype = DType::f32;
+    std::vector<std::int64_t> strides = {};  ///< in elements, one an axis; 0 repeats
+    std::int64_t offset = 0;                 ///< in elements
+};
+
+/// An element of an i32 operand moves where another one is read or written.
+struct Indexed {
+    std::size_t by = 0;                       ///< the operand
+    std::optional<std::size_t> operand = {};  ///< that is moved; none: the output
+    std::int64_t pitch = 0;                   ///< elements for each index
+    std::int64_t limit = 0;                   ///< indices are below; others are reported, and nothing is done
+    std::int32_t report = 1;                  ///< as what
+};
+
+/// A thread an element. `op`: an element-wise operation of the op table; "copy", bits as they are; "iota",
+/// the place that `counter` counts; "random_uniform", of the operands seed and step; "round_to F" for a
+/// format F. With `indexed` a further parameter: the address of two i32, at a multiple of 8, of which the
+/// first becomes what is reported, and the second an index that is outside.
+struct ElementKernel {
+    std::string op;
+    std::vector<std::int64_t> extents;  ///< outermost first
+    std::vector<Strided> operands;
+    Strided output;
+    std::optional<Indexed> indexed = {};
+    std::vector<std::int64_t> counter = {};  ///< of "iota": a stride an axis
+    std::int64_t operation = 0;              ///< of "random_uniform"
+};
+
+/// A sum or maximum: result i of `chunks` times the kept elements is that of kept element i % kept, over the
+/// terms of chunk i / kept. A result has a thread, or a block of threads, which adds in one order.
+struct ReductionKernel {
+    struct Axis {
+        std::int64_t extent = 1;
+        std::int64_t stride = 0;
+    };
+    enum class Term : std::uint8_t { value, square };
+    bool maximum = false;
+    Term term = Term::value;
+    std::vector<Axis> kept, reduced;  ///< outermost first
+    std::int64_t chunks = 1;
+    std::int64_t terms_of_chunk = 0;
+    int threads = 1;  ///< of a result: 1, or a power of two up to 256
+    DType from = DType::f32, sums = DType::f32, to = DType::f32;
+};
+
+/// The rows of a table's gradient. `next`: of ids i32 [N], a thread each: output i32 [2, N], the next token
+/// with the same id, or N, and whether none was before. Else, operands dy [N, columns], ids and that, a block
+/// of threads a token: the rows of equal ids are added to the output in order, and what lies there before
+/// them. A further parameter as ElementKernel's `indexed`.
+struct EmbeddingGradientKernel {
+    bool next = false;
+    std::int64_t tokens = 0;
+    std::int64_t columns = 0;
+    std::int64_t rows = 0;  ///< of the table
+    DType dtype = DType::f32;
+    std::int32_t report = 1;
+};
+
+/// From FP64 sums of squares, of which there are `count`: the root of their sum as f32 and, the second
+/// output, whether it is finite. One thread.
+struct NormKernel {
+    std::int64_t count = 0;
+};
+
+/// Numbers that it has in itself: `bits` as they are stored, a thread each. No operands.
+struct LiteralKernel {
+    DType dtype = DType::f32;
+    std::vector<std::uint64_t> bits;
+};
+
+struct GridKernel {
+    std::string name;  ///< as reports of faults call it
+    std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, NormKernel, LiteralKernel> code;
+};
+
+/// Threads of a block, whatever the kernel.
+constexpr int grid_threads = 256;
+
+/// Blocks of threads that do all of it.
+std::int64_t blocks_of(const GridKernel& kernel);
+
+/// Equal kernels have equal texts.
+std::string text_of(const GridKernel& kernel);
+
+/// Its PTX, with the entry `name`. Throws InternalError for an operation that is not known, or where there is
+/// no compiler (Compiler::refusal).
+Listing compile(const GridKernel& kernel, const NvptxTarget& target);
+
+/// Why single elements of it cannot be computed; empty if they can.
+std::string refuse_element(std::string_view op, DType from, DType to);
+
+/// The axes with those merged that lie behind one another in all operands, and extents of 1 gone.
+void merge_axes(std::vector<std::int64_t>& extents, const std::vector<std::vector<std::int64_t>*>& strides);
+
+}  // namespace mantissa::codegen

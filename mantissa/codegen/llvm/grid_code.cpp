@@ -1,0 +1,458 @@
+// Kernels of a GPU that make one element a thread, or a block of threads. Operands may lie where the output
+// does if each thread reads there what it writes: nothing is read through the read-only cache.
+#include "mantissa/codegen/llvm/grid_code.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/Module.h>
+
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/codegen/llvm/control.h"
+#include "mantissa/codegen/llvm/gpu_kernel.h"
+#include "mantissa/codegen/llvm/lanes.h"
+
+namespace mantissa::inline v0::codegen {
+
+namespace {
+
+using llvm::Value;
+
+/// What all of these kernels have: a function, its threads, addresses and elements.
+class GridCode {
+  public:
+    GridCode(llvm::Module& module, const GridKernel& kernel, std::size_t parameters)
+        : module_(module),
+          b_(module.getContext()),
+          control_(b_),
+          lanes_(b_, Lanes::Form::one, {.bf16 = Lanes::By::bits, .f16 = Lanes::By::instruction_on_integers}) {
+        std::vector<llvm::Type*> types(parameters, b_.getPtrTy(1));
+        function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
+                                           llvm::Function::ExternalLinkage, kernel.name, module);
+        make_gpu_kernel(*function_, grid_threads);
+        b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function_));
+        thread_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x), b_.getInt64Ty());
+        block_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b_.getInt64Ty());
+        number_ = b_.CreateAdd(b_.CreateMul(block_, control_.integer(grid_threads)), thread_);
+    }
+
+  protected:
+    Value* special(llvm::Intrinsic::ID which) { return b_.CreateIntrinsic(which, {}, {}); }
+    Value* parameter(std::size_t i) { return function_->getArg(static_cast<unsigned>(i)); }
+    Value* integer(std::int64_t value) { return control_.integer(value); }
+    Value* is_less(Value* a, Value* b) { return b_.CreateICmpSLT(a, b); }
+    void if_then(Value* condition, const std::function<void()>& body) {
+        control_.if_then(condition, body, [] {});
+    }
+    void barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
+
+    Value* load(Value* base, Value* element, DType dtype) {
+        return lanes_.load(control_.at(base, element, dtype), dtype);
+    }
+    void store(Value* value, Value* base, Value* element, DType dtype) {
+        b_.CreateAlignedStore(lanes_.stored(value, dtype, false), control_.at(base, element, dtype),
+                              llvm::Align(size_of(dtype)));
+    }
+
+    /// i32, as 64 bits.
+    Value* load_index(Value* base, Value* element) {
+        return b_.CreateSExt(load(base, element, DType::i32), b_.getInt64Ty());
+    }
+
+    /// Runs the body where the index is inside; else it is reported.
+    struct Reported {
+        std::int32_t as = 1;
+        Value* to = nullptr;
+    };
+    void if_inside(Value* index, std::int64_t limit, const Reported& report,
+                   const std::function<void()>& body) {
+        control_.if_then(b_.CreateICmpULT(index, integer(limit)), body, [&] {
+            Value* both = b_.CreateOr(b_.CreateShl(index, 32), integer(report.as));  // one of many may win
+            b_.CreateAtomicRMW(llvm::AtomicRMWInst::Xchg, report.to, both, llvm::Align(8),
+                               llvm::AtomicOrdering::Monotonic);
+        });
+    }
+
+    /// A number below the product of extents as an index for each, outermost first. Of less than 2^31
+    /// elements it is taken apart in 32 bits, which is quicker.
+    std::vector<Value*> indices_of(Value* number, const std::vector<std::int64_t>& extents) {
+        std::int64_t all = 1;
+        for (const std::int64_t extent : extents) all *= extent;
+        const bool narrow = all <= std::numeric_limits<std::int32_t>::max();
+        const auto constant = [&](std::int64_t x) -> Value* {
+            return narrow ? b_.getInt32(static_cast<std::uint32_t>(x)) : integer(x);
+        };
+        if (narrow) number = b_.CreateTrunc(number, b_.getInt32Ty());
+        std::vector<Value*> indices(extents.size());
+        for (std::size_t axis = extents.size(); axis-- > 0;) {
+            indices[axis] = axis == 0 ? number : b_.CreateURem(number, constant(extents[axis]));
+            if (axis > 0) number = b_.CreateUDiv(number, constant(extents[axis]));
+            if (narrow) indices[axis] = b_.CreateZExt(indices[axis], b_.getInt64Ty());
+        }
+        return indices;
+    }
+
+    Value* place_of(const std::vector<Value*>& indices, const std::vector<std::int64_t>& strides,
+                    std::int64_t offset) {
+        Value* place = integer(offset);
+        for (std::size_t axis = 0; axis < indices.size(); ++axis)
+            if (strides[axis] != 0)
+                place = b_.CreateAdd(place, b_.CreateMul(indices[axis], integer(strides[axis])));
+        return place;
+    }
+
+    /// An array in the block's shared memory.
+    llvm::GlobalVariable* shared(DType dtype, std::int64_t count) {
+        llvm::Type* type = llvm::ArrayType::get(lanes_.type(dtype), static_cast<std::uint64_t>(count));
+        auto* array = new llvm::GlobalVariable(  // the module owns it
+            module_, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
+            "of_threads", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
+        array->setAlignment(llvm::Align(16));
+        return array;
+    }
+
+    llvm::Module& module_;
+    llvm::IRBuilder<> b_;
+    Control control_;
+    Lanes lanes_;
+    llvm::Function* function_ = nullptr;
+    Value *thread_ = nullptr, *block_ = nullptr;
+    Value* number_ = nullptr;  ///< of the thread in the grid
+};
+
+class ElementCode : GridCode {
+  public:
+    ElementCode(llvm::Module& module, const GridKernel& named, const ElementKernel& kernel)
+        : GridCode(module, named, kernel.operands.size() + (kernel.indexed ? 2 : 1)), kernel_(kernel) {}
+
+    void run() {
+        std::int64_t count = 1;
+        for (const std::int64_t extent : kernel_.extents) count *= extent;
+        if_then(is_less(number_, integer(count)), [&] {
+            indices_ = indices_of(number_, kernel_.extents);
+            if (const auto& indexed = kernel_.indexed) {
+                Value* index = load_index(parameter(indexed->by), place(indexed->by));
+                const Reported report{indexed->report, parameter(kernel_.operands.size() + 1)};
+                if_inside(index, indexed->limit, report, [&] {
+                    moved_ = b_.CreateMul(index, integer(indexed->pitch));
+                    make_element();
+                });
+            } else {
+                make_element();
+            }
+        });
+        b_.CreateRetVoid();
+    }
+
+  private:
+    Value* place(std::size_t operand) {
+        const Strided& of = kernel_.operands[operand];
+        Value* at = place_of(indices_, of.strides, of.offset);
+        const bool is_moved = moved_ && kernel_.indexed->operand == operand;
+        return is_moved ? b_.CreateAdd(at, moved_) : at;
+    }
+
+    void make_element() {
+        Value* to = place_of(indices_, kernel_.output.strides, kernel_.output.offset);
+        if (moved_ && !kernel_.indexed->operand) to = b_.CreateAdd(to, moved_);
+        Value* base = parameter(kernel_.operands.size());
+        const DType dtype = kernel_.output.dtype;
+        if (kernel_.op != "copy") return store(element(), base, to, dtype);
+        llvm::Type* bits = b_.getIntNTy(static_cast<unsigned>(8 * size_of(dtype)));
+        const llvm::Align align(size_of(dtype));
+        Value* value = b_.CreateAlignedLoad(bits, control_.at(parameter(0), place(0), dtype), align);
+        b_.CreateAlignedStore(value, control_.at(base, to, dtype), align);
+    }
+
+    Value* element() {
+        if (kernel_.op == "iota")
+            return lanes_.counted_from(place_of(indices_, kernel_.counter, 0), kernel_.output.dtype);
+        if (kernel_.op == "random_uniform") return uniform();
+        std::vector<Value*> arguments;
+        for (std::size_t i = 0; i < kernel_.operands.size(); ++i)
+            arguments.push_back(load(parameter(i), place(i), kernel_.operands[i].dtype));
+        if (kernel_.op.starts_with("round_to ")) return rounded_to(kernel_.op.substr(9), arguments[0]);
+        if (kernel_.op == "stop_gradient") return arguments[0];
+        return lanes_.apply(kernel_.op, arguments, kernel_.operands.back().dtype, kernel_.output.dtype);
+    }
+
+    Value* rounded_to(const std::string& format, Value* x) {
+        if (format == "bf16") return lanes_.apply("cast", {x}, DType::f32, DType::bf16);
+        if (format == "f16") return lanes_.apply("cast", {x}, DType::f32, DType::f16);
+        check(format == "tf32", "numbers are rounded to tf32, bf16 or f16");
+        // numerics/tf32.h
+        const auto word = [&](std::uint32_t value) { return b_.getInt32(value); };
+        Value* bits = b_.CreateBitCast(x, b_.getInt32Ty());
+        Value* odd = b_.CreateAnd(b_.CreateLShr(bits, word(13)), word(1));
+        Value* up = b_.CreateAdd(bits, b_.CreateAdd(odd, word(0xfff)));
+        Value* overflows = b_.CreateICmpUGE(b_.CreateAnd(up, word(0x7fffffff)), word(0x7f800000));
+        Value* number = b_.CreateSelect(overflows, bits, up);
+        Value* is_nan = b_.CreateICmpUGT(b_.CreateAnd(bits, word(0x7fffffff)), word(0x7f800000));
+        Value* chosen = b_.CreateSelect(is_nan, b_.CreateOr(bits, word(0x00400000)), number);
+        return b_.CreateBitCast(b_.CreateAnd(chosen, word(0xffffe000)), b_.getFloatTy());
+    }
+
+    /// base/random.h: Philox4x32-10 of the element's block, and of its four words the element's own.
+    Value* uniform() {
+        llvm::Type* word = b_.getInt32Ty();
+        const auto low = [&](Value* wide) { return b_.CreateTrunc(wide, word); };
+        const auto high = [&](Value* wide) { return low(b_.CreateLShr(wide, 32)); };
+        Value *seed = load(parameter(0), integer(0), DType::i64),
+              *step = load(parameter(1), integer(0), DType::i64);
+        Value* block = b_.CreateLShr(number_, 2);
+        Value* counter[] = {low(block), high(block),
+                            b_.getInt32(static_cast<std::uint32_t>(kernel_.operation)), low(step)};
+        Value* key[] = {low(seed), high(seed)};
+        const auto product = [&](std::uint64_t factor, Value* x) {
+            return b_.CreateMul(b_.CreateZExt(x, b_.getInt64Ty()), b_.getInt64(factor));
+        };
+        for (int round = 0; round < 10; ++round) {
+            Value *first = product(0xD2511F53, counter[0]), *second = product(0xCD9E8D57, counter[2]);
+            Value* const next[] = {b_.CreateXor(b_.CreateXor(high(second), counter[1]), key[0]), low(second),
+                                   b_.CreateXor(b_.CreateXor(high(first), counter[3]), key[1]), low(first)};
+            std::copy(std::begin(next), std::end(next), counter);
+            key[0] = b_.CreateAdd(key[0], b_.getInt32(0x9E3779B9));
+            key[1] = b_.CreateAdd(key[1], b_.getInt32(0xBB67AE85));
+        }
+        Value* which = b_.CreateAnd(low(number_), b_.getInt32(3));
+        Value* bits = counter[3];
+        for (std::uint32_t i = 0; i < 3; ++i)
+            bits = b_.CreateSelect(b_.CreateICmpEQ(which, b_.getInt32(i)), counter[i], bits);
+        return b_.CreateFMul(b_.CreateUIToFP(b_.CreateLShr(bits, 8), b_.getFloatTy()),
+                             lanes_.constant(0x1p-24, DType::f32));
+    }
+
+    const ElementKernel& kernel_;
+    std::vector<Value*> indices_;
+    Value* moved_ = nullptr;  ///< elements by which an index moves
+};
+
+class ReductionCode : GridCode {
+  public:
+    ReductionCode(llvm::Module& module, const GridKernel& named, const ReductionKernel& kernel)
+        : GridCode(module, named, 2), kernel_(kernel) {}
+
+    void run() {
+        std::int64_t results = 1, terms = 1;
+        for (const ReductionKernel::Axis& axis : kernel_.kept) results *= axis.extent;
+        for (const ReductionKernel::Axis& axis : kernel_.reduced) terms *= axis.extent;
+        Value* const per_result = integer(kernel_.threads);
+        Value* result = b_.CreateUDiv(number_, per_result);
+        Value* is_there = is_less(result, integer(results * kernel_.chunks));
+        // All threads come to the barriers; those without a result have no terms.
+        Value* chunk = b_.CreateUDiv(result, integer(results));
+        Value* first = b_.CreateMul(chunk, integer(kernel_.terms_of_chunk));
+        Value* end = b_.CreateAdd(first, integer(kernel_.terms_of_chunk));
+        end = b_.CreateSelect(is_less(end, integer(terms)), end, integer(terms));
+        end = b_.CreateSelect(is_there, end, integer(0));
+        Value* start = place(kernel_.kept, b_.CreateURem(result, integer(results)));
+        Value* own = b_.CreateURem(number_, per_result);
+        Value* sum = control_.loop("terms", b_.CreateAdd(first, own), end, per_result, {neutral()},
+                                   [&](Value* term, const Control::Values& before) -> Control::Values {
+                                       return {combine(before[0], value(start, term))};
+                                   })[0];
+        if (kernel_.threads > 1) sum = across(sum);
+        is_there = b_.CreateAnd(is_there, b_.CreateICmpEQ(own, integer(0)));
+        if_then(is_there, [&] {
+            store(lanes_.apply("cast", {sum}, kernel_.sums, kernel_.to), parameter(1), result, kernel_.to);
+        });
+        b_.CreateRetVoid();
+    }
+
+  private:
+    Value* place(const std::vector<ReductionKernel::Axis>& axes, Value* number) {
+        std::vector<std::int64_t> extents, strides;
+        for (const ReductionKernel::Axis& axis : axes) {
+            extents.push_back(axis.extent);
+            strides.push_back(axis.stride);
+        }
+        return place_of(indices_of(number, extents), strides, 0);
+    }
+
+    Value* neutral() {
+        return lanes_.constant(kernel_.maximum ? -std::numeric_limits<double>::infinity() : 0.0,
+                               kernel_.sums);
+    }
+
+    Value* combine(Value* a, Value* b) { return lanes_.combine(a, b, kernel_.maximum); }
+
+    Value* value(Value* start, Value* term) {
+        Value* x = load(parameter(0), b_.CreateAdd(start, place(kernel_.reduced, term)), kernel_.from);
+        x = lanes_.apply("cast", {x}, kernel_.from, kernel_.sums);
+        return kernel_.term == ReductionKernel::Term::square ? b_.CreateFMul(x, x) : x;
+    }
+
+    /// Halves of a result's threads onto one another.
+    Value* across(Value* value) {
+        llvm::GlobalVariable* all = shared(kernel_.sums, grid_threads);
+        const auto slot = [&](Value* thread) { return control_.at(all, thread, kernel_.sums); };
+        Value* own = b_.CreateURem(thread_, integer(kernel_.threads));
+        b_.CreateStore(value, slot(thread_));
+        for (int half = kernel_.threads / 2; half > 0; half /= 2) {
+            barrier();
+            if_then(is_less(own, integer(half)), [&] {
+                llvm::Type* type = lanes_.type(kernel_.sums);
+                Value* mine = b_.CreateLoad(type, slot(thread_));
+                Value* other = b_.CreateLoad(type, slot(b_.CreateAdd(thread_, integer(half))));
+                b_.CreateStore(combine(mine, other), slot(thread_));
+            });
+        }
+        barrier();
+        return b_.CreateLoad(lanes_.type(kernel_.sums), slot(thread_));
+    }
+
+    const ReductionKernel& kernel_;
+};
+
+class EmbeddingGradientCode : GridCode {
+  public:
+    EmbeddingGradientCode(llvm::Module& module, const GridKernel& named,
+                          const EmbeddingGradientKernel& kernel)
+        : GridCode(module, named, kernel.next ? 2 : 5), kernel_(kernel) {}
+
+    void run() {
+        if (kernel_.next)
+            if_then(is_less(number_, integer(kernel_.tokens)), [&] { find_next(); });
+        else
+            add_rows();
+        b_.CreateRetVoid();
+    }
+
+  private:
+    void find_next() {
+        Value* const count = integer(kernel_.tokens);
+        Value* id = load_index(parameter(0), number_);
+        const auto same = [&](Value* token) { return b_.CreateICmpEQ(load_index(parameter(0), token), id); };
+        // The nearest behind, and whether there is one before: those furthest away are looked at first.
+        Value* next = control_.loop("after", b_.CreateAdd(number_, integer(1)), count, integer(1), {count},
+                                    [&](Value* back, const Control::Values& found) -> Control::Values {
+                                        Value* token = b_.CreateSub(b_.CreateAdd(count, number_), back);
+                                        return {b_.CreateSelect(same(token), token, found[0])};
+                                    })[0];
+        Value* first = control_.loop("before", integer(0), number_, integer(1), {b_.getInt32(1)},
+                                     [&](Value* token, const Control::Values& yet) -> Control::Values {
+                                         return {b_.CreateSelect(same(token), b_.getInt32(0), yet[0])};
+                                     })[0];
+        store(b_.CreateTrunc(next, b_.getInt32Ty()), parameter(1), number_, DType::i32);
+        store(first, parameter(1), b_.CreateAdd(count, number_), DType::i32);
+    }
+
+    void add_rows() {
+        Value* const count = integer(kernel_.tokens);
+        Value *dy = parameter(0), *next = parameter(2), *table = parameter(3);
+        Value* id = load_index(parameter(1), block_);
+        Value* is_first = b_.CreateICmpEQ(load_index(next, b_.CreateAdd(count, block_)), integer(1));
+        if_then(is_first, [&] {
+            if_inside(id, kernel_.rows, {kernel_.report, parameter(4)}, [&] {
+                control_.loop("columns", thread_, integer(kernel_.columns), integer(grid_threads), {},
+                              [&](Value* column, const Control::Values&) -> Control::Values {
+                                  add_column(dy, next, table, id, column);
+                                  return {};
+                              });
+            });
+        });
+    }
+
+    void add_column(Value* dy, Value* next, Value* table, Value* id, Value* column) {
+        const auto element = [&](Value* row) {
+            return b_.CreateAdd(b_.CreateMul(row, integer(kernel_.columns)), column);
+        };
+        const DType sums = kernel_.dtype == DType::f64 ? DType::f64 : DType::f32;
+        Value* sum = load(table, element(id), kernel_.dtype);
+        // A walk along the chain, as a loop that leaves no token out.
+        llvm::BasicBlock* before = b_.GetInsertBlock();
+        auto* walk = llvm::BasicBlock::Create(b_.getContext(), "walk", function_);
+        auto* done = llvm::BasicBlock::Create(b_.getContext(), "done", function_);
+        b_.CreateBr(walk);
+        b_.SetInsertPoint(walk);
+        llvm::PHINode* token = b_.CreatePHI(b_.getInt64Ty(), 2);
+        llvm::PHINode* total = b_.CreatePHI(lanes_.type(sums), 2);
+        token->addIncoming(block_, before);
+        total->addIncoming(sum, before);
+        Value* added = b_.CreateFAdd(total, load(dy, element(token), kernel_.dtype));
+        Value* following = load_index(next, token);
+        token->addIncoming(following, walk);
+        total->addIncoming(added, walk);
+        b_.CreateCondBr(is_less(following, integer(kernel_.tokens)), walk, done);
+        b_.SetInsertPoint(done);
+        store(added, table, element(id), kernel_.dtype);
+    }
+
+    const EmbeddingGradientKernel& kernel_;
+};
+
+class NormCode : GridCode {
+  public:
+    NormCode(llvm::Module& module, const GridKernel& named, const NormKernel& kernel)
+        : GridCode(module, named, 3), kernel_(kernel) {}
+
+    void run() {
+        if_then(b_.CreateICmpEQ(number_, integer(0)), [&] {
+            Value* total = control_.loop(
+                "sums", integer(0), integer(kernel_.count), integer(1), {lanes_.constant(0, DType::f64)},
+                [&](Value* i, const Control::Values& before) -> Control::Values {
+                    return {b_.CreateFAdd(before[0], load(parameter(0), i, DType::f64))};
+                })[0];
+            Value* root = lanes_.apply("sqrt", {total}, DType::f64, DType::f64);
+            store(lanes_.apply("cast", {root}, DType::f64, DType::f32), parameter(1), integer(0), DType::f32);
+            store(lanes_.apply("is_finite", {total}, DType::f64, DType::boolean), parameter(2), integer(0),
+                  DType::boolean);
+        });
+        b_.CreateRetVoid();
+    }
+
+  private:
+    const NormKernel& kernel_;
+};
+
+class LiteralCode : GridCode {
+  public:
+    LiteralCode(llvm::Module& module, const GridKernel& named, const LiteralKernel& kernel)
+        : GridCode(module, named, 1), kernel_(kernel) {}
+
+    void run() {
+        const std::size_t size = size_of(kernel_.dtype), count = kernel_.bits.size();
+        llvm::Type* type = b_.getIntNTy(static_cast<unsigned>(8 * size));
+        std::vector<llvm::Constant*> values;
+        for (const std::uint64_t bits : kernel_.bits) values.push_back(llvm::ConstantInt::get(type, bits));
+        llvm::ArrayType* array = llvm::ArrayType::get(type, count);
+        auto* numbers = new llvm::GlobalVariable(  // the module owns it
+            module_, array, true, llvm::GlobalValue::InternalLinkage, llvm::ConstantArray::get(array, values),
+            "numbers", nullptr, llvm::GlobalValue::NotThreadLocal, 1);
+        numbers->setAlignment(llvm::Align(16));
+        if_then(is_less(number_, integer(static_cast<std::int64_t>(count))), [&] {
+            const auto at = [&](Value* base) { return control_.at(base, number_, kernel_.dtype); };
+            b_.CreateAlignedStore(b_.CreateAlignedLoad(type, at(numbers), llvm::Align(size)),
+                                  at(parameter(0)), llvm::Align(size));
+        });
+        b_.CreateRetVoid();
+    }
+
+  private:
+    const LiteralKernel& kernel_;
+};
+
+void emit_code(llvm::Module& module, const GridKernel& named, const ElementKernel& kernel) {
+    ElementCode(module, named, kernel).run();
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const ReductionKernel& kernel) {
+    ReductionCode(module, named, kernel).run();
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const EmbeddingGradientKernel& kernel) {
+    EmbeddingGradientCode(module, named, kernel).run();
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const NormKernel& kernel) {
+    NormCode(module, named, kernel).run();
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const LiteralKernel& kernel) {
+    LiteralCode(module, named, kernel).run();
+}
+
+}  // namespace
+
+void emit(llvm::Module& module, const GridKernel& kernel) {
+    std::visit([&](const auto& code) { emit_code(module, kernel, code); }, kernel.code);
+}
+
+}  // namespace mantissa::codegen
