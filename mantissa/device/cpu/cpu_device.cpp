@@ -16,6 +16,7 @@
 #include "mantissa/device/cpu/tile_emulator.h"
 #include "mantissa/device/discrete/discrete_device.h"
 #include "mantissa/device/launch_addresses.h"
+#include "mantissa/device/tf32_refusal.h"
 
 namespace mantissa::inline v0 {
 
@@ -129,7 +130,7 @@ class CpuDevice final : public Device {
             .cannot_compile = codegen::Compiler::refusal(),
             .cannot_attach_tails = refusal_of_tails(isa_),
             .tails_lose_at_16_bits = refusal_of_short_tails(isa_),
-            .cannot_multiply_tf32 = on_cpu::tf32_refusal()};
+            .cannot_multiply_tf32 = tf32_refusal()};
         const on_cpu::Context context{pool_, isa_, ranks};
         on_cpu::add_contraction_kernels(kernels_, context);
         on_cpu::add_loss_kernels(kernels_, context);

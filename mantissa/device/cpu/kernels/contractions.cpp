@@ -2,12 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cpu/kernels/depth_shares.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/tf32_refusal.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -135,12 +135,6 @@ std::string ContractionUnit::refusal(const Problem& problem) const {
                            problem.attributes.word("multiply"));
     if (as_tf32 && !wants_tf32) return "it multiplies f32 as tf32, which was not asked for";
     return as_tf32 ? tf32_refusal() : "";
-}
-
-/// NVIDIA's libraries run FP32 where it is 0; here nothing runs under the name of TF32.
-std::string tf32_refusal() {
-    const char* const value = std::getenv("NVIDIA_TF32_OVERRIDE");
-    return value && std::string_view(value) == "0" ? "NVIDIA_TF32_OVERRIDE=0 forbids TF32" : "";
 }
 
 std::vector<ContractionUnit> contraction_units(Isa best) {

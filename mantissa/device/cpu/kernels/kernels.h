@@ -38,9 +38,6 @@ struct ContractionUnit {
     std::vector<ContractionPart> parts(const Problem& problem) const;
 };
 
-/// Why nothing may be multiplied as TF32 at all; empty if it may.
-std::string tf32_refusal();
-
 /// Those of this level and below, in order of preference.
 std::vector<ContractionUnit> contraction_units(Isa best);
 
