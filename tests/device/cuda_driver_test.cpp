@@ -10,6 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cuda/emulator/emulated_gpu.h"
+#include "mantissa/device/cuda/libraries.h"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
@@ -74,19 +75,21 @@ TEST(CudaDriver, WhatIsMissingIsOneLine) {
 /// The emulated one where it is asked for, said in its name and the device's.
 TEST(CudaDriver, TheEnvironmentChoosesTheEmulatedOne) {
     ::setenv("MANTISSA_EMULATE_GPU", "sm_90a,memory=1G", 1);
-    const auto driver = cuda::find_driver();
+    const auto libraries = cuda::find_libraries();
     ::unsetenv("MANTISSA_EMULATE_GPU");
-    ASSERT_TRUE(driver) << driver.reason();
+    ASSERT_TRUE(libraries) << libraries.reason();
+    const cuda::Driver* const driver = &libraries->driver;
+    EXPECT_EQ(libraries->blas.name, "emulated cuBLASLt on sm_90a");
     EXPECT_EQ(driver->name, "emulated GPU sm_90a");
     char name[100] = {};
     ASSERT_EQ(driver->device_get_name(name, sizeof name, 0), cuda::Result::success);
-    EXPECT_STREQ(name, "emulated sm_90a (as H100)");
+    EXPECT_STREQ(name, "emulated GPU sm_90a (as H100)");
     int major = 0;
     ASSERT_EQ(driver->device_get_attribute(&major, cuda::DeviceAttribute::compute_capability_major, 0),
               cuda::Result::success);
     EXPECT_EQ(major, 9);
     ::setenv("MANTISSA_EMULATE_GPU", "sm_1", 1);
-    EXPECT_THROW(cuda::find_driver(), UserError);
+    EXPECT_THROW(cuda::find_libraries(), UserError);
     ::unsetenv("MANTISSA_EMULATE_GPU");
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
 
 namespace mantissa::inline v0::cuda {
 
@@ -48,11 +47,6 @@ OrReason<Driver> load_driver(const std::string& library) {
     if (const std::string reason = missing(driver, version); !reason.empty()) return NoValue{reason};
     driver.name = fmt::format("NVIDIA driver of CUDA {}.{}", version / 1000, version % 1000 / 10);
     return driver;
-}
-
-OrReason<Driver> find_driver() {
-    if (const auto asked = emulated_gpu_asked()) return EmulatedGpu(*asked).driver();
-    return load_driver();
 }
 
 std::string words_of(const Driver& driver, Result result) {

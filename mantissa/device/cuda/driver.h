@@ -226,10 +226,6 @@ constexpr int least_driver_version = 12000;
 /// it, the version, a device.
 OrReason<Driver> load_driver(const std::string& library = "libcuda.so.1");
 
-/// The driver that this program is to use: the emulated GPU where MANTISSA_EMULATE_GPU asks for one
-/// (UserError if that is not understood), else the machine's.
-OrReason<Driver> find_driver();
-
 /// "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered", and what `explain` adds.
 std::string words_of(const Driver& driver, Result result);
 

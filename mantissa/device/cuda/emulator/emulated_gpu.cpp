@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cuda/emulator/emulated_cublaslt.h"
 #include "mantissa/device/cuda/emulator/machine.h"
 
 namespace mantissa::inline v0::cuda {
@@ -133,9 +134,11 @@ std::optional<EmulatedGpuOptions> emulated_gpu_asked() {
 }
 
 struct EmulatedGpu::State {
-    explicit State(const EmulatedGpuOptions& asked) : options(asked), machine(asked) {}
+    explicit State(const EmulatedGpuOptions& asked)
+        : options(asked), machine(asked), blas(make_emulated_cublaslt(machine)) {}
     EmulatedGpuOptions options;
     Machine machine;
+    CublasLt blas;
     std::int64_t calls_of_failing = 0;
 };
 
@@ -159,7 +162,7 @@ void fill_questions(Driver& d, Machine& machine) {
     d.device_get_name = [&machine](char* name, int length, Device) {
         if (length < 1) return Result::invalid_value;
         const std::string text =
-            fmt::format("emulated {} (as {})", machine.architecture().name, machine.architecture().card);
+            fmt::format("emulated GPU {} (as {})", machine.architecture().name, machine.architecture().card);
         name[text.copy(name, static_cast<std::size_t>(length) - 1)] = 0;
         return Result::success;
     };
@@ -279,6 +282,30 @@ Driver EmulatedGpu::driver() const {
     driver.name = fmt::format("emulated GPU {}", machine.architecture().name);
     driver.kept = state_;
     return driver;
+}
+
+CublasLt EmulatedGpu::cublaslt() const {
+    CublasLt table = state_->blas;
+    for_each_blas_function(table, [&]<class Answer, class... A>(std::function<Answer(A...)>& member,
+                                                                std::string_view symbol) {
+        if (symbol.starts_with("cublasLtGet")) return;
+        member = [call = std::move(member), symbol, state = state_.get()](A... arguments) -> Answer {
+            if constexpr (std::is_same_v<Answer, BlasStatus>) {
+                const std::lock_guard lock(state->machine.mutex());
+                if (state->machine.broken() != Result::success) return BlasStatus::execution_failed;
+                if (state->options.failing == symbol &&
+                    ++state->calls_of_failing == state->options.failing_call) {
+                    state->machine.fail(Result::launch_failed, fmt::format("planted: call {} of {}",
+                                                                           state->calls_of_failing, symbol));
+                    return BlasStatus::execution_failed;
+                }
+            }
+            return call(arguments...);
+        };
+    });
+    table.name = fmt::format("emulated cuBLASLt on {}", state_->machine.architecture().name);
+    table.kept = state_;
+    return table;
 }
 
 }  // namespace mantissa::cuda

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/device/cuda/cublaslt.h"
 #include "mantissa/device/cuda/driver.h"
 
 namespace mantissa::inline v0::cuda {
@@ -56,6 +57,8 @@ class EmulatedGpu {
 
     /// Its driver, which keeps it.
     Driver driver() const;
+    /// Its cuBLASLt, which keeps it, too.
+    CublasLt cublaslt() const;
 
     /// What the last fault was, in words; empty if there was none.
     std::string report() const;

@@ -115,6 +115,34 @@ const Allocation& Machine::bytes_at(DevicePtr address, std::size_t bytes, const 
     return *memory_->at_or_before(address);
 }
 
+void Machine::check_written(const Allocation& there, DevicePtr address, std::size_t bytes,
+                            const char* what) const {
+    const std::uint8_t* const written = there.written() + (address - there.address);
+    if (const auto* const gap = std::find(written, written + bytes, 0); gap != written + bytes)
+        throw ptx::Fault{Result::illegal_address,
+                         fmt::format("{}: byte {} of {} was never written", what,
+                                     static_cast<std::int64_t>(address - there.address) + (gap - written),
+                                     name_of(there))};
+}
+
+Result Machine::call_library(Stream stream, std::function<void()> work) {
+    if (!known(stream)) return Result::invalid_handle;
+    enqueue(stream, std::move(work));
+    return Result::success;
+}
+
+const std::byte* Machine::read_by_library(DevicePtr address, std::size_t bytes, const char* what) const {
+    const Allocation& there = bytes_at(address, bytes, what);
+    check_written(there, address, bytes, what);
+    return there.data() + (address - there.address);
+}
+
+std::byte* Machine::written_by_library(DevicePtr address, std::size_t bytes, const char* what) {
+    const Allocation& there = bytes_at(address, bytes, what);
+    std::memset(there.written() + (address - there.address), byte_written, bytes);
+    return there.data() + (address - there.address);
+}
+
 Result Machine::memcpy_htod(DevicePtr to, const void* from, std::size_t bytes, Stream stream) {
     if (!known(stream)) return Result::invalid_handle;
     constexpr const char* what = "a copy from the host";
@@ -143,12 +171,7 @@ Result Machine::memcpy_dtoh(void* to, DevicePtr from, std::size_t bytes, Stream 
         constexpr const char* what = "a copy to the host";
         if (was_pinned) check_pinned(to, bytes, what);
         const Allocation& there = bytes_at(from, bytes, what);
-        const std::uint8_t* const written = there.written() + (from - there.address);
-        if (const auto* const gap = std::find(written, written + bytes, 0); gap != written + bytes)
-            throw ptx::Fault{Result::illegal_address,
-                             fmt::format("{}: byte {} of {} was never written", what,
-                                         static_cast<std::int64_t>(from - there.address) + (gap - written),
-                                         name_of(there))};
+        check_written(there, from, bytes, what);
         std::memcpy(to, there.data() + (from - there.address), bytes);
     });
     // Pageable memory has been written when the call returns.

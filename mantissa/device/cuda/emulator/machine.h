@@ -66,6 +66,16 @@ class Machine {
     Result occupancy(int* blocks, Function function, int threads, std::size_t dynamic_shared);
     Result device_attribute(int* value, DeviceAttribute attribute) const;
 
+    // Of libraries whose kernels are the host's functions.
+    /// Work in its order on a stream.
+    Result call_library(Stream stream, std::function<void()> work);
+    /// Host memory of bytes of the device, in such work; throws Fault where they are not there, or not all
+    /// written.
+    const std::byte* read_by_library(DevicePtr address, std::size_t bytes, const char* what) const;
+    /// Likewise of bytes that are written now.
+    std::byte* written_by_library(DevicePtr address, std::size_t bytes, const char* what);
+    ThreadPool& pool() { return *pool_; }
+
     const Architecture& architecture() const { return *architecture_; }
     std::string report() const;
     void count(bool on);
@@ -87,6 +97,8 @@ class Machine {
     Result refuse_in_capture();
     /// Host memory of bytes of the device; throws Fault where they are not all of one that lives.
     const Allocation& bytes_at(DevicePtr address, std::size_t bytes, const char* what) const;
+    /// Throws Fault where a byte of them was never written.
+    void check_written(const Allocation& there, DevicePtr address, std::size_t bytes, const char* what) const;
     void check_pinned(const void* address, std::size_t bytes, const char* what) const;
     bool pinned(const void* address, std::size_t bytes) const;
     Result occupied(Function function, std::int64_t threads, std::int64_t dynamic_shared) const;

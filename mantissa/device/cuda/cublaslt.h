@@ -1,0 +1,159 @@
+// The functions of cuBLASLt that multiply matrices, as one table, filled when the program runs: from NVIDIA's
+// library, or by the emulated one (emulator/). Declared here from the documented interface, as the driver's
+// are.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "mantissa/base/or_reason.h"
+#include "mantissa/device/cuda/driver.h"
+
+namespace mantissa::inline v0::cuda {
+
+enum class BlasStatus : int {
+    success = 0,
+    not_initialized = 1,
+    allocation_failed = 3,
+    invalid_value = 7,
+    architecture_mismatch = 8,
+    mapping_error = 11,
+    execution_failed = 13,
+    internal_error = 14,
+    not_supported = 15,
+};
+
+enum class BlasType : int { f32 = 0, f16 = 2, bf16 = 14 };
+
+enum class BlasCompute : int {
+    f32 = 68,
+    f32_as_tf32 = 77,  ///< operands of FP32 may be cut to TF32
+};
+
+enum class BlasOperation : int { as_stored = 0, transposed = 1 };
+
+enum class MatmulAttribute : int {
+    transpose_a = 3,   ///< BlasOperation
+    transpose_b = 4,   ///< BlasOperation
+    epilogue = 7,      ///< BlasEpilogue
+    bias_pointer = 8,  ///< DevicePtr
+    bias_type = 26,    ///< BlasType
+};
+
+enum class BlasEpilogue : std::uint32_t {
+    none = 1,
+    bias = 4,  ///< one number a row of D, which is as good as a column of it transposed
+};
+
+enum class LayoutAttribute : int {
+    batch_count = 5,   ///< std::int32_t
+    batch_stride = 6,  ///< std::int64_t, in elements
+};
+
+enum class PreferenceAttribute : int {
+    most_workspace = 1,     ///< std::uint64_t, bytes
+    reduction_schemes = 3,  ///< std::uint32_t, a bit each
+    least_alignment_a = 5,  ///< std::uint32_t, bytes, of this and those below
+    least_alignment_b = 6,
+    least_alignment_c = 7,
+    least_alignment_d = 8,
+};
+
+/// Sums of parts of a contraction are added up in FP32, in one order; the other schemes add in the output's
+/// type, or in whatever order parts are done.
+constexpr std::uint32_t reduce_in_f32 = 2;
+
+using BlasHandle = struct BlasHandleOf*;
+using MatmulDescription = struct MatmulDescriptionOf*;
+using MatrixLayout = struct MatrixLayoutOf*;
+using MatmulPreference = struct MatmulPreferenceOf*;
+
+/// How a contraction is done, as the library answered; nobody else looks into it.
+struct MatmulAlgorithm {
+    std::array<std::uint64_t, 8> data = {};
+};
+
+struct MatmulHeuristic {
+    MatmulAlgorithm algorithm;
+    std::size_t workspace = 0;  ///< bytes
+    BlasStatus state = BlasStatus::success;
+    float waves = 0;
+    std::array<int, 4> reserved = {};
+};
+
+/// The members have the library's names, arguments and meanings: cuBLAS 12 and 13. All are set. Matrices are
+/// stored column by column.
+struct CublasLt {
+    template <class Signature>
+    using Call = std::function<Signature>;
+
+    Call<BlasStatus(BlasHandle* handle)> create;
+    Call<BlasStatus(BlasHandle handle)> destroy;
+    Call<std::size_t()> get_version;  ///< 10000 times the major one, 100 times the minor one and the patch
+    Call<const char*(BlasStatus status)> get_status_name;
+    Call<const char*(BlasStatus status)> get_status_string;
+    Call<BlasStatus(MatrixLayout* layout, BlasType type, std::uint64_t rows, std::uint64_t columns,
+                    std::int64_t leading)>
+        matrix_layout_create;
+    Call<BlasStatus(MatrixLayout layout)> matrix_layout_destroy;
+    Call<BlasStatus(MatrixLayout layout, LayoutAttribute attribute, const void* value, std::size_t bytes)>
+        matrix_layout_set_attribute;
+    Call<BlasStatus(MatmulDescription* description, BlasCompute compute, BlasType scale)> matmul_desc_create;
+    Call<BlasStatus(MatmulDescription description)> matmul_desc_destroy;
+    Call<BlasStatus(MatmulDescription description, MatmulAttribute attribute, const void* value,
+                    std::size_t bytes)>
+        matmul_desc_set_attribute;
+    Call<BlasStatus(MatmulPreference* preference)> matmul_preference_create;
+    Call<BlasStatus(MatmulPreference preference)> matmul_preference_destroy;
+    Call<BlasStatus(MatmulPreference preference, PreferenceAttribute attribute, const void* value,
+                    std::size_t bytes)>
+        matmul_preference_set_attribute;
+    Call<BlasStatus(BlasHandle handle, MatmulDescription description, MatrixLayout a, MatrixLayout b,
+                    MatrixLayout c, MatrixLayout d, MatmulPreference preference, int asked,
+                    MatmulHeuristic* results, int* found)>
+        matmul_algo_get_heuristic;
+    Call<BlasStatus(BlasHandle handle, MatmulDescription description, const void* alpha, const void* a,
+                    MatrixLayout layout_of_a, const void* b, MatrixLayout layout_of_b, const void* beta,
+                    const void* c, MatrixLayout layout_of_c, void* d, MatrixLayout layout_of_d,
+                    const MatmulAlgorithm* algorithm, void* workspace, std::size_t workspace_bytes,
+                    Stream stream)>
+        matmul;
+
+    /// How reports call it: "cuBLASLt 12.4.5", or that it is emulated.
+    std::string name;
+    /// Keeps what the functions need.
+    std::shared_ptr<void> kept;
+};
+
+/// Calls `visit(member, "cublasLtName")` for each function.
+template <class AnyTable, class Visit>
+void for_each_blas_function(AnyTable& table, const Visit& visit) {
+    visit(table.create, "cublasLtCreate");
+    visit(table.destroy, "cublasLtDestroy");
+    visit(table.get_version, "cublasLtGetVersion");
+    visit(table.get_status_name, "cublasLtGetStatusName");
+    visit(table.get_status_string, "cublasLtGetStatusString");
+    visit(table.matrix_layout_create, "cublasLtMatrixLayoutCreate");
+    visit(table.matrix_layout_destroy, "cublasLtMatrixLayoutDestroy");
+    visit(table.matrix_layout_set_attribute, "cublasLtMatrixLayoutSetAttribute");
+    visit(table.matmul_desc_create, "cublasLtMatmulDescCreate");
+    visit(table.matmul_desc_destroy, "cublasLtMatmulDescDestroy");
+    visit(table.matmul_desc_set_attribute, "cublasLtMatmulDescSetAttribute");
+    visit(table.matmul_preference_create, "cublasLtMatmulPreferenceCreate");
+    visit(table.matmul_preference_destroy, "cublasLtMatmulPreferenceDestroy");
+    visit(table.matmul_preference_set_attribute, "cublasLtMatmulPreferenceSetAttribute");
+    visit(table.matmul_algo_get_heuristic, "cublasLtMatmulAlgoGetHeuristic");
+    visit(table.matmul, "cublasLtMatmul");
+}
+
+/// That of a library; or one line that says what is missing: the library, a function of it, the version.
+OrReason<CublasLt> load_cublaslt(const std::string& library);
+
+/// Throws UserError unless the status is success: what was tried, and the library's words.
+void require(const CublasLt& table, BlasStatus status, const std::string& what);
+
+}  // namespace mantissa::cuda

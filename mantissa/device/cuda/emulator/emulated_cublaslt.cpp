@@ -1,0 +1,427 @@
+#include "mantissa/device/cuda/emulator/emulated_cublaslt.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "mantissa/device/cpu/contraction/contraction.h"
+#include "mantissa/device/cuda/emulator/machine.h"
+
+namespace mantissa::inline v0::cuda {
+
+struct MatmulDescriptionOf {
+    BlasCompute compute = BlasCompute::f32;
+    BlasOperation a = BlasOperation::as_stored, b = BlasOperation::as_stored;
+    BlasEpilogue epilogue = BlasEpilogue::none;
+    DevicePtr bias = 0;
+    std::optional<BlasType> bias_type = {};
+};
+
+struct MatrixLayoutOf {
+    BlasType type = BlasType::f32;
+    std::int64_t rows = 0, columns = 0, leading = 0;
+    std::int32_t batch = 1;
+    std::int64_t batch_stride = 0;
+};
+
+struct MatmulPreferenceOf {
+    std::uint64_t most_workspace = 0;
+    std::array<std::uint32_t, 4> alignment = {256, 256, 256, 256};  // of a, b, c and d
+};
+
+namespace {
+
+DType dtype_of(BlasType type) {
+    return type == BlasType::f32 ? DType::f32 : type == BlasType::f16 ? DType::f16 : DType::bf16;
+}
+
+bool is_known(BlasType type) {
+    return type == BlasType::f32 || type == BlasType::f16 || type == BlasType::bf16;
+}
+
+/// What an algorithm was chosen for, in the words that nobody else looks into.
+struct Chosen {
+    std::array<std::uint32_t, 4> alignment = {};
+    std::uint64_t workspace = 0;
+
+    static constexpr std::uint64_t mark = 0x6d616e7469737361;
+
+    MatmulAlgorithm packed() const {
+        MatmulAlgorithm algorithm{.data = {mark, workspace}};
+        for (std::size_t i = 0; i < alignment.size(); ++i) algorithm.data[2 + i] = alignment[i];
+        return algorithm;
+    }
+    /// None of what this library did not give out.
+    static std::optional<Chosen> of(const MatmulAlgorithm& algorithm) {
+        if (algorithm.data[0] != mark) return {};
+        Chosen chosen{.workspace = algorithm.data[1]};
+        for (std::size_t i = 0; i < chosen.alignment.size(); ++i)
+            chosen.alignment[i] = static_cast<std::uint32_t>(algorithm.data[2 + i]);
+        return chosen;
+    }
+};
+
+/// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too.
+constexpr std::int64_t terms_of_part = 4096;
+
+std::uint64_t workspace_of(const MatrixLayoutOf& d, std::int64_t terms) {
+    if (terms <= terms_of_part) return 0;
+    return static_cast<std::uint64_t>(d.rows * d.columns * d.batch) * sizeof(float);
+}
+
+struct Matrices {
+    const MatmulDescriptionOf* description = nullptr;
+    const MatrixLayoutOf *a = nullptr, *b = nullptr, *c = nullptr, *d = nullptr;
+
+    bool transposes_a() const { return description->a == BlasOperation::transposed; }
+    bool transposes_b() const { return description->b == BlasOperation::transposed; }
+    std::int64_t terms() const { return transposes_a() ? a->rows : a->columns; }
+
+    /// As the library answers: invalid_value for what cannot be, not_supported for what it does not offer.
+    BlasStatus check() const {
+        for (const MatrixLayoutOf* one : {a, b, c, d})
+            if (one->rows < 1 || one->columns < 1 || one->leading < one->rows || one->batch < 1)
+                return BlasStatus::invalid_value;
+        const std::int64_t rows = transposes_a() ? a->columns : a->rows;
+        const std::int64_t columns = transposes_b() ? b->rows : b->columns;
+        const std::int64_t terms_of_b = transposes_b() ? b->columns : b->rows;
+        if (rows != d->rows || columns != d->columns || terms() != terms_of_b || c->rows != d->rows ||
+            c->columns != d->columns)
+            return BlasStatus::invalid_value;
+        for (const MatrixLayoutOf* one : {a, b, c})
+            if (one->batch != d->batch) return BlasStatus::invalid_value;
+        const bool is_f32 = a->type == BlasType::f32;
+        if (a->type != b->type || c->type != d->type || (d->type != a->type && d->type != BlasType::f32))
+            return BlasStatus::not_supported;
+        if (description->compute == BlasCompute::f32_as_tf32 && !is_f32) return BlasStatus::not_supported;
+        if (description->compute != BlasCompute::f32 && description->compute != BlasCompute::f32_as_tf32)
+            return BlasStatus::not_supported;
+        if (description->epilogue == BlasEpilogue::none) return BlasStatus::success;
+        const bool plain = description->epilogue == BlasEpilogue::bias &&
+                           description->bias_type.value_or(d->type) == d->type;
+        return plain ? BlasStatus::success : BlasStatus::not_supported;
+    }
+};
+
+/// A contraction, prepared for the CPU, with the places of what it reads and writes.
+struct Job {
+    Matrices layouts() const { return {&description, &a, &b, &d, &d}; }
+
+    MatmulDescriptionOf description;
+    MatrixLayoutOf a, b, d;
+    DevicePtr at_a = 0, at_b = 0, at_d = 0, workspace = 0;
+    std::uint64_t workspace_bytes = 0;
+};
+
+/// Stored by columns, a matrix is its transpose stored by rows: so is the whole product.
+on_cpu::ContractionProblem problem_of(const Job& job) {
+    const auto layout = [](const MatrixLayoutOf& of, bool transposed) {
+        return on_cpu::MatrixLayout{.dtype = dtype_of(of.type),
+                                    .transpose = transposed ? on_cpu::Transpose::yes : on_cpu::Transpose::no,
+                                    .leading = of.leading,
+                                    .batch_stride = {0, of.batch > 1 ? of.batch_stride : 0}};
+    };
+    const Matrices layouts = job.layouts();
+    on_cpu::ContractionProblem problem{
+        .batch = {1, job.d.batch}, .m = job.d.columns, .n = job.d.rows, .k = layouts.terms()};
+    problem.a = layout(job.b, layouts.transposes_b());
+    problem.b = layout(job.a, layouts.transposes_a());
+    problem.out = layout(job.d, false);
+    if (job.description.compute == BlasCompute::f32_as_tf32) problem.multiply = on_cpu::Multiply::tf32;
+    if (job.description.epilogue == BlasEpilogue::bias) {
+        problem.epilogue.bias = true;
+        problem.epilogue.bias_dtype = dtype_of(job.d.type);
+    }
+    return problem;
+}
+
+on_cpu::PreparedContraction prepared(const on_cpu::ContractionProblem& problem) {
+    for (int level = static_cast<int>(on_cpu::chosen_isa()); level > 0; --level)
+        if (on_cpu::refusal(problem, static_cast<on_cpu::Isa>(level)).empty())
+            return on_cpu::prepare_contraction(problem, static_cast<on_cpu::Isa>(level));
+    return on_cpu::prepare_contraction(problem, on_cpu::Isa::generic);
+}
+
+/// Visits each column of each matrix of the batch: its address and bytes.
+template <class Visit>
+void for_each_column(const MatrixLayoutOf& of, DevicePtr first, const Visit& visit) {
+    const auto size = static_cast<std::int64_t>(size_of(dtype_of(of.type)));
+    for (std::int64_t entry = 0; entry < of.batch; ++entry)
+        for (std::int64_t column = 0; column < of.columns; ++column)
+            visit(first + static_cast<DevicePtr>((entry * of.batch_stride + column * of.leading) * size),
+                  static_cast<std::size_t>(of.rows * size));
+}
+
+const std::byte* read(Machine& machine, const MatrixLayoutOf& of, DevicePtr first, const char* what) {
+    for_each_column(of, first,
+                    [&](DevicePtr at, std::size_t bytes) { machine.read_by_library(at, bytes, what); });
+    return machine.read_by_library(first, size_of(dtype_of(of.type)), what);
+}
+
+void run(Machine& machine, const Job& job) {
+    const std::byte *a = read(machine, job.a, job.at_a, "cublasLtMatmul, reading A"),
+                    *b = read(machine, job.b, job.at_b, "cublasLtMatmul, reading B"), *bias = nullptr;
+    if (job.description.epilogue == BlasEpilogue::bias)
+        bias = machine.read_by_library(job.description.bias,
+                                       static_cast<std::size_t>(job.d.rows) * size_of(dtype_of(job.d.type)),
+                                       "cublasLtMatmul, reading the bias");
+    for_each_column(job.d, job.at_d, [&](DevicePtr at, std::size_t bytes) {
+        machine.written_by_library(at, bytes, "cublasLtMatmul, writing D");
+    });
+    std::byte* const d =
+        machine.written_by_library(job.at_d, size_of(dtype_of(job.d.type)), "cublasLtMatmul, writing D");
+    // What lies in the workspace is lost.
+    if (job.workspace_bytes > 0)
+        std::memset(machine.written_by_library(job.workspace, job.workspace_bytes,
+                                               "cublasLtMatmul, in its workspace"),
+                    0xff, job.workspace_bytes);
+    const on_cpu::PreparedContraction contraction = prepared(problem_of(job));
+    std::vector<std::byte> scratch(contraction.workspace_bytes(machine.pool().threads()) + 64);
+    void* aligned = scratch.data();
+    std::size_t room = scratch.size();
+    std::align(64, scratch.size() - 64, aligned, room);
+    contract(contraction, {.a = b, .b = a, .out = d, .bias = bias},
+             {static_cast<std::byte*>(aligned), scratch.size() - 64}, machine.pool());
+}
+
+/// Handles that were given out and not taken back.
+template <class Of>
+class Handles {
+  public:
+    Of* add(Of made) {
+        auto held = std::make_unique<Of>(std::move(made));
+        Of* const handle = held.get();
+        all_[handle] = std::move(held);
+        return handle;
+    }
+    bool has(const Of* handle) const { return all_.contains(handle); }
+    BlasStatus remove(const Of* handle) {
+        return all_.erase(handle) ? BlasStatus::success : BlasStatus::invalid_value;
+    }
+
+  private:
+    std::map<const Of*, std::unique_ptr<Of>> all_;
+};
+
+template <class T>
+BlasStatus take(T& to, const void* value, std::size_t bytes) {
+    if (!value || bytes != sizeof to) return BlasStatus::invalid_value;
+    std::memcpy(&to, value, bytes);
+    return BlasStatus::success;
+}
+
+class EmulatedBlas {
+  public:
+    explicit EmulatedBlas(Machine& machine) : machine_(machine) {}
+
+    BlasStatus set(MatrixLayout layout, LayoutAttribute attribute, const void* value, std::size_t bytes) {
+        if (!layouts.has(layout)) return BlasStatus::invalid_value;
+        switch (attribute) {
+            case LayoutAttribute::batch_count:
+                return take(layout->batch, value, bytes);
+            case LayoutAttribute::batch_stride:
+                return take(layout->batch_stride, value, bytes);
+        }
+        return BlasStatus::not_supported;
+    }
+
+    BlasStatus set(MatmulDescription of, MatmulAttribute attribute, const void* value, std::size_t bytes) {
+        if (!descriptions.has(of)) return BlasStatus::invalid_value;
+        switch (attribute) {
+            case MatmulAttribute::transpose_a:
+                return take(of->a, value, bytes);
+            case MatmulAttribute::transpose_b:
+                return take(of->b, value, bytes);
+            case MatmulAttribute::epilogue:
+                return take(of->epilogue, value, bytes);
+            case MatmulAttribute::bias_pointer:
+                return take(of->bias, value, bytes);
+            case MatmulAttribute::bias_type: {
+                BlasType type = BlasType::f32;
+                const BlasStatus status = take(type, value, bytes);
+                of->bias_type = type;
+                return status;
+            }
+        }
+        return BlasStatus::not_supported;
+    }
+
+    BlasStatus set(MatmulPreference of, PreferenceAttribute attribute, const void* value, std::size_t bytes) {
+        if (!preferences.has(of)) return BlasStatus::invalid_value;
+        std::uint32_t schemes = 0;
+        switch (attribute) {
+            case PreferenceAttribute::most_workspace:
+                return take(of->most_workspace, value, bytes);
+            case PreferenceAttribute::reduction_schemes:
+                return take(schemes, value, bytes);
+            case PreferenceAttribute::least_alignment_a:
+                return take(of->alignment[0], value, bytes);
+            case PreferenceAttribute::least_alignment_b:
+                return take(of->alignment[1], value, bytes);
+            case PreferenceAttribute::least_alignment_c:
+                return take(of->alignment[2], value, bytes);
+            case PreferenceAttribute::least_alignment_d:
+                return take(of->alignment[3], value, bytes);
+        }
+        return BlasStatus::not_supported;
+    }
+
+    BlasStatus find(const Matrices& matrices, MatmulPreference preference, MatmulHeuristic* result,
+                    int* found) {
+        *found = 0;
+        if (!are_known(matrices) || !preferences.has(preference)) return BlasStatus::invalid_value;
+        if (const BlasStatus status = matrices.check(); status != BlasStatus::success) return status;
+        const Chosen chosen{.alignment = preference->alignment,
+                            .workspace = workspace_of(*matrices.d, matrices.terms())};
+        if (chosen.workspace > preference->most_workspace) return BlasStatus::not_supported;
+        *result = {.algorithm = chosen.packed(), .workspace = chosen.workspace};
+        *found = 1;
+        return BlasStatus::success;
+    }
+
+    BlasStatus multiply(const Matrices& matrices, const Job& asked, const MatmulAlgorithm* algorithm,
+                        std::size_t workspace_bytes, Stream stream) {
+        if (!are_known(matrices) || !algorithm) return BlasStatus::invalid_value;
+        if (const BlasStatus status = matrices.check(); status != BlasStatus::success) return status;
+        const std::optional<Chosen> chosen = Chosen::of(*algorithm);
+        if (!chosen) return BlasStatus::invalid_value;
+        Job job = asked;
+        job.workspace_bytes = workspace_of(job.d, matrices.terms());
+        if (job.workspace_bytes != chosen->workspace || workspace_bytes < job.workspace_bytes ||
+            (job.workspace_bytes > 0 && (job.workspace == 0 || job.workspace % 16 != 0)))
+            return BlasStatus::not_supported;
+        const auto is_aligned = [&](DevicePtr at, const MatrixLayoutOf& of, std::size_t which) {
+            const auto size = static_cast<DevicePtr>(size_of(dtype_of(of.type)));
+            const DevicePtr of_batch = of.batch > 1 ? static_cast<DevicePtr>(of.batch_stride) * size : 0;
+            return at != 0 && at % size == 0 && (at | of_batch) % chosen->alignment[which] == 0;
+        };
+        if (!is_aligned(job.at_a, job.a, 0) || !is_aligned(job.at_b, job.b, 1) ||
+            !is_aligned(job.at_d, job.d, 2) || !is_aligned(job.at_d, job.d, 3))
+            return BlasStatus::not_supported;
+        if (job.description.epilogue == BlasEpilogue::bias &&
+            (job.description.bias == 0 || job.description.bias % size_of(dtype_of(job.d.type)) != 0))
+            return BlasStatus::invalid_value;
+        const Result result =
+            machine_.call_library(stream, [&machine = machine_, job] { run(machine, job); });
+        return result == Result::success ? BlasStatus::success : BlasStatus::execution_failed;
+    }
+
+    bool are_known(const Matrices& matrices) const {
+        return descriptions.has(matrices.description) && layouts.has(matrices.a) && layouts.has(matrices.b) &&
+               layouts.has(matrices.c) && layouts.has(matrices.d);
+    }
+
+    Handles<MatmulDescriptionOf> descriptions;
+    Handles<MatrixLayoutOf> layouts;
+    Handles<MatmulPreferenceOf> preferences;
+
+  private:
+    Machine& machine_;
+};
+
+struct NamedStatus {
+    BlasStatus status;
+    const char* name;
+    const char* text;
+};
+
+constexpr NamedStatus statuses[] = {
+    {BlasStatus::success, "CUBLAS_STATUS_SUCCESS", "success"},
+    {BlasStatus::invalid_value, "CUBLAS_STATUS_INVALID_VALUE",
+     "an unsupported value or parameter was passed"},
+    {BlasStatus::not_supported, "CUBLAS_STATUS_NOT_SUPPORTED",
+     "the functionality requested is not supported"},
+    {BlasStatus::execution_failed, "CUBLAS_STATUS_EXECUTION_FAILED", "the GPU program failed to execute"},
+};
+
+const char* word_of(BlasStatus status, const char* NamedStatus::*word) {
+    const auto* const found = std::ranges::find(statuses, status, &NamedStatus::status);
+    return found == std::end(statuses) ? "an unknown status" : (*found).*word;
+}
+
+void fill_descriptions(CublasLt& table, const std::shared_ptr<EmulatedBlas>& blas) {
+    table.matrix_layout_create = [blas](MatrixLayout* layout, BlasType type, std::uint64_t rows,
+                                        std::uint64_t columns, std::int64_t leading) {
+        if (!is_known(type)) return BlasStatus::not_supported;
+        *layout = blas->layouts.add({.type = type,
+                                     .rows = static_cast<std::int64_t>(rows),
+                                     .columns = static_cast<std::int64_t>(columns),
+                                     .leading = leading});
+        return BlasStatus::success;
+    };
+    table.matrix_layout_destroy = [blas](MatrixLayout layout) { return blas->layouts.remove(layout); };
+    table.matrix_layout_set_attribute = [blas](MatrixLayout layout, LayoutAttribute attribute,
+                                               const void* value, std::size_t bytes) {
+        return blas->set(layout, attribute, value, bytes);
+    };
+    table.matmul_desc_create = [blas](MatmulDescription* description, BlasCompute compute, BlasType scale) {
+        if (scale != BlasType::f32) return BlasStatus::not_supported;
+        *description = blas->descriptions.add({.compute = compute});
+        return BlasStatus::success;
+    };
+    table.matmul_desc_destroy = [blas](MatmulDescription of) { return blas->descriptions.remove(of); };
+    table.matmul_desc_set_attribute = [blas](MatmulDescription of, MatmulAttribute attribute,
+                                             const void* value, std::size_t bytes) {
+        return blas->set(of, attribute, value, bytes);
+    };
+    table.matmul_preference_create = [blas](MatmulPreference* preference) {
+        *preference = blas->preferences.add({});
+        return BlasStatus::success;
+    };
+    table.matmul_preference_destroy = [blas](MatmulPreference of) { return blas->preferences.remove(of); };
+    table.matmul_preference_set_attribute = [blas](MatmulPreference of, PreferenceAttribute attribute,
+                                                   const void* value, std::size_t bytes) {
+        return blas->set(of, attribute, value, bytes);
+    };
+}
+
+}  // namespace
+
+CublasLt make_emulated_cublaslt(Machine& machine) {
+    const auto blas = std::make_shared<EmulatedBlas>(machine);
+    CublasLt table;
+    table.create = [blas](BlasHandle* handle) {
+        *handle = reinterpret_cast<BlasHandle>(blas.get());
+        return BlasStatus::success;
+    };
+    table.destroy = [](BlasHandle) { return BlasStatus::success; };
+    table.get_version = [] { return std::size_t{120803}; };
+    table.get_status_name = [](BlasStatus status) { return word_of(status, &NamedStatus::name); };
+    table.get_status_string = [](BlasStatus status) { return word_of(status, &NamedStatus::text); };
+    fill_descriptions(table, blas);
+    table.matmul_algo_get_heuristic =
+        [blas](BlasHandle, MatmulDescription description, MatrixLayout a, MatrixLayout b, MatrixLayout c,
+               MatrixLayout d, MatmulPreference preference, int asked, MatmulHeuristic* results, int* found) {
+            if (asked < 1 || !results || !found) return BlasStatus::invalid_value;
+            return blas->find({description, a, b, c, d}, preference, results, found);
+        };
+    table.matmul = [blas](BlasHandle, MatmulDescription description, const void* alpha, const void* a,
+                          MatrixLayout layout_of_a, const void* b, MatrixLayout layout_of_b, const void* beta,
+                          const void* c, MatrixLayout layout_of_c, void* d, MatrixLayout layout_of_d,
+                          const MatmulAlgorithm* algorithm, void* workspace, std::size_t workspace_bytes,
+                          Stream stream) {
+        const Matrices matrices{description, layout_of_a, layout_of_b, layout_of_c, layout_of_d};
+        if (!alpha || !beta || !blas->are_known(matrices)) return BlasStatus::invalid_value;
+        float scale = 0, kept = 0;
+        std::memcpy(&scale, alpha, sizeof scale);
+        std::memcpy(&kept, beta, sizeof kept);
+        if (scale != 1 || kept != 0 || c != d) return BlasStatus::not_supported;
+        const auto address = [](const void* of) { return reinterpret_cast<DevicePtr>(of); };
+        const Job job{.description = *description,
+                      .a = *layout_of_a,
+                      .b = *layout_of_b,
+                      .d = *layout_of_d,
+                      .at_a = address(a),
+                      .at_b = address(b),
+                      .at_d = address(d),
+                      .workspace = address(workspace)};
+        return blas->multiply(matrices, job, algorithm, workspace_bytes, stream);
+    };
+    return table;
+}
+
+}  // namespace mantissa::cuda

@@ -1,0 +1,206 @@
+// The table of cuBLASLt's functions, that our declarations agree with NVIDIA's header where one is installed,
+// and what the emulated library refuses as the real one does.
+#include "mantissa/device/cuda/cublaslt.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "tests/device/emulated_gpu_harness.h"
+
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+#define MANTISSA_TEST_CUBLASLT_HEADER
+#endif
+
+namespace mantissa::testing {
+namespace {
+
+using cuda::BlasStatus;
+using cuda::BlasType;
+
+TEST(CublasLt, ALibraryThatIsNotThereIsOneLine) {
+    const auto table = cuda::load_cublaslt("libno_such_cublas.so.1");
+    EXPECT_FALSE(table);
+    EXPECT_EQ(
+        table.reason(),
+        "there is no cuBLASLt here (libno_such_cublas.so.1 cannot be loaded); install CUDA's libcublas 12 or "
+        "13");
+}
+
+TEST(CublasLt, ALibraryThatLacksAFunctionIsOneLine) {
+    const auto table = cuda::load_cublaslt("libm.so.6");
+    EXPECT_FALSE(table);
+    EXPECT_EQ(table.reason(),
+              "cuBLASLt (libm.so.6) has no function cublasLtCreate; that of CUDA 12 or 13 is needed");
+}
+
+/// One product of matrices stored by columns on the emulated GPU: 4 x 6 by 6 x 5.
+class EmulatedCublasLt : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        blas = gpu.gpu().cublaslt();
+        ASSERT_EQ(blas.create(&handle), BlasStatus::success);
+        ASSERT_EQ(blas.matmul_desc_create(&product, cuda::BlasCompute::f32, BlasType::f32),
+                  BlasStatus::success);
+        ASSERT_EQ(blas.matmul_preference_create(&preference), BlasStatus::success);
+        for (const auto least :
+             {cuda::PreferenceAttribute::least_alignment_a, cuda::PreferenceAttribute::least_alignment_b,
+              cuda::PreferenceAttribute::least_alignment_c, cuda::PreferenceAttribute::least_alignment_d})
+            prefer(least, std::uint32_t{16});
+        prefer(cuda::PreferenceAttribute::most_workspace, std::uint64_t{0});
+        a = layout(BlasType::f32, 4, 6, 4);
+        b = layout(BlasType::f32, 6, 5, 6);
+        d = layout(BlasType::f32, 4, 5, 4);
+        numbers.resize(64);
+        std::iota(numbers.begin(), numbers.end(), 1.0f);
+        at_a = gpu.upload(numbers);
+        at_b = gpu.upload(numbers);
+        at_d = gpu.allocate(256);
+    }
+
+    template <class T>
+    void prefer(cuda::PreferenceAttribute attribute, T value) {
+        ASSERT_EQ(blas.matmul_preference_set_attribute(preference, attribute, &value, sizeof value),
+                  BlasStatus::success);
+    }
+    cuda::MatrixLayout layout(BlasType type, std::uint64_t rows, std::uint64_t columns,
+                              std::int64_t leading) {
+        cuda::MatrixLayout made = nullptr;
+        EXPECT_EQ(blas.matrix_layout_create(&made, type, rows, columns, leading), BlasStatus::success);
+        return made;
+    }
+    BlasStatus find() {
+        int found = 0;
+        return blas.matmul_algo_get_heuristic(handle, product, a, b, d, d, preference, 1, &best, &found);
+    }
+    BlasStatus multiply(cuda::DevicePtr of_a, cuda::DevicePtr of_b, cuda::DevicePtr of_d) {
+        const float one = 1, nothing = 0;
+        const auto pointer = [](cuda::DevicePtr address) { return reinterpret_cast<void*>(address); };
+        return blas.matmul(handle, product, &one, pointer(of_a), a, pointer(of_b), b, &nothing, pointer(of_d),
+                           d, pointer(of_d), d, &best.algorithm, nullptr, 0, gpu.stream());
+    }
+
+    GpuUnderTest gpu;
+    cuda::CublasLt blas;
+    cuda::BlasHandle handle = nullptr;
+    cuda::MatmulDescription product = nullptr;
+    cuda::MatmulPreference preference = nullptr;
+    cuda::MatrixLayout a = nullptr, b = nullptr, d = nullptr;
+    cuda::MatmulHeuristic best;
+    std::vector<float> numbers;
+    cuda::DevicePtr at_a = 0, at_b = 0, at_d = 0;
+};
+
+TEST_F(EmulatedCublasLt, MultipliesWhenSomebodyWaits) {
+    ASSERT_EQ(find(), BlasStatus::success);
+    // Written before the product runs, which is when somebody waits.
+    ASSERT_EQ(multiply(at_a, at_b, at_d), BlasStatus::success);
+    const auto got = gpu.download<float>(at_d, 20);
+    for (int row = 0; row < 4; ++row)
+        for (int column = 0; column < 5; ++column) {
+            float sum = 0;
+            for (int k = 0; k < 6; ++k)
+                sum += numbers[static_cast<std::size_t>(row + 4 * k)] *
+                       numbers[static_cast<std::size_t>(k + 6 * column)];
+            EXPECT_EQ(got[static_cast<std::size_t>(row + 4 * column)], sum) << row << ", " << column;
+        }
+}
+
+TEST_F(EmulatedCublasLt, RefusesWhatTheRealOneRefuses) {
+    ASSERT_EQ(find(), BlasStatus::success);
+    EXPECT_EQ(multiply(at_a + 4, at_b, at_d), BlasStatus::not_supported) << "not aligned as was promised";
+    EXPECT_EQ(multiply(at_a + 2, at_b, at_d), BlasStatus::not_supported) << "no address of a number";
+    EXPECT_EQ(multiply(0, at_b, at_d), BlasStatus::not_supported);
+    best.algorithm = {};
+    EXPECT_EQ(multiply(at_a, at_b, at_d), BlasStatus::invalid_value) << "no algorithm";
+    std::swap(a, b);
+    EXPECT_EQ(find(), BlasStatus::invalid_value) << "extents that do not fit";
+    std::swap(a, b);
+    a = layout(BlasType::f32, 4, 6, 3);
+    EXPECT_EQ(find(), BlasStatus::invalid_value) << "columns that overlap";
+    a = layout(BlasType::bf16, 4, 6, 4);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "operands of two types";
+    b = layout(BlasType::bf16, 6, 5, 6);
+    EXPECT_EQ(find(), BlasStatus::success) << "sums of BF16 in FP32";
+    d = layout(BlasType::f16, 4, 5, 4);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "FP16 of BF16";
+    ASSERT_EQ(blas.matrix_layout_destroy(d), BlasStatus::success);
+    EXPECT_EQ(find(), BlasStatus::invalid_value) << "a layout that is gone";
+    EXPECT_EQ(blas.matrix_layout_destroy(d), BlasStatus::invalid_value);
+}
+
+TEST_F(EmulatedCublasLt, AsksForAWorkspaceWhereSumsAreLong) {
+    a = layout(BlasType::f32, 1, 10000, 1);
+    b = layout(BlasType::f32, 10000, 1, 10000);
+    d = layout(BlasType::f32, 1, 1, 1);
+    EXPECT_EQ(find(), BlasStatus::not_supported);
+    prefer(cuda::PreferenceAttribute::most_workspace, std::uint64_t{1} << 20);
+    EXPECT_EQ(find(), BlasStatus::success);
+    EXPECT_GT(best.workspace, 0u);
+}
+
+TEST_F(EmulatedCublasLt, NamesWhatItReadsAndWasNeverWritten) {
+    ASSERT_EQ(find(), BlasStatus::success);
+    ASSERT_EQ(multiply(gpu.allocate(256), at_b, at_d), BlasStatus::success);
+    EXPECT_EQ(gpu.driver().stream_synchronize(gpu.stream()), cuda::Result::illegal_address);
+    EXPECT_NE(gpu.report().find("cublasLtMatmul, reading A: byte 0 of allocation"), std::string::npos)
+        << gpu.report();
+}
+
+TEST_F(EmulatedCublasLt, NamesWhatLiesOutside) {
+    ASSERT_EQ(find(), BlasStatus::success);
+    ASSERT_EQ(multiply(at_a, at_b, gpu.allocate(64)), BlasStatus::success);
+    EXPECT_EQ(gpu.driver().stream_synchronize(gpu.stream()), cuda::Result::illegal_address);
+    EXPECT_NE(gpu.report().find("cublasLtMatmul, writing D"), std::string::npos) << gpu.report();
+}
+
+#ifdef MANTISSA_TEST_CUBLASLT_HEADER
+template <class Ours, class Theirs>
+constexpr bool same(Ours ours, Theirs theirs) {
+    return static_cast<long>(ours) == static_cast<long>(theirs);
+}
+static_assert(same(BlasStatus::not_initialized, CUBLAS_STATUS_NOT_INITIALIZED) &&
+              same(BlasStatus::allocation_failed, CUBLAS_STATUS_ALLOC_FAILED) &&
+              same(BlasStatus::invalid_value, CUBLAS_STATUS_INVALID_VALUE) &&
+              same(BlasStatus::architecture_mismatch, CUBLAS_STATUS_ARCH_MISMATCH) &&
+              same(BlasStatus::mapping_error, CUBLAS_STATUS_MAPPING_ERROR) &&
+              same(BlasStatus::execution_failed, CUBLAS_STATUS_EXECUTION_FAILED) &&
+              same(BlasStatus::internal_error, CUBLAS_STATUS_INTERNAL_ERROR) &&
+              same(BlasStatus::not_supported, CUBLAS_STATUS_NOT_SUPPORTED));
+static_assert(same(BlasType::f32, CUDA_R_32F) && same(BlasType::f16, CUDA_R_16F) &&
+              same(BlasType::bf16, CUDA_R_16BF));
+static_assert(same(cuda::BlasCompute::f32, CUBLAS_COMPUTE_32F));
+// The header's next but one, by the order that it documents.
+static_assert(same(cuda::BlasCompute::f32_as_tf32, 77));
+static_assert(same(cuda::BlasOperation::as_stored, CUBLAS_OP_N) &&
+              same(cuda::BlasOperation::transposed, CUBLAS_OP_T));
+static_assert(same(cuda::MatmulAttribute::transpose_a, CUBLASLT_MATMUL_DESC_TRANSA) &&
+              same(cuda::MatmulAttribute::transpose_b, CUBLASLT_MATMUL_DESC_TRANSB) &&
+              same(cuda::MatmulAttribute::epilogue, CUBLASLT_MATMUL_DESC_EPILOGUE) &&
+              same(cuda::MatmulAttribute::bias_pointer, CUBLASLT_MATMUL_DESC_BIAS_POINTER) &&
+              same(cuda::MatmulAttribute::bias_type, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE));
+static_assert(same(cuda::BlasEpilogue::none, CUBLASLT_EPILOGUE_DEFAULT) &&
+              same(cuda::BlasEpilogue::bias, CUBLASLT_EPILOGUE_BIAS));
+static_assert(same(cuda::LayoutAttribute::batch_count, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) &&
+              same(cuda::LayoutAttribute::batch_stride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
+static_assert(
+    same(cuda::PreferenceAttribute::most_workspace, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) &&
+    same(cuda::PreferenceAttribute::reduction_schemes, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) &&
+    same(cuda::PreferenceAttribute::least_alignment_a, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES) &&
+    same(cuda::PreferenceAttribute::least_alignment_b, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES) &&
+    same(cuda::PreferenceAttribute::least_alignment_c, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES) &&
+    same(cuda::PreferenceAttribute::least_alignment_d, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES));
+static_assert(same(cuda::reduce_in_f32, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+static_assert(sizeof(cuda::MatmulAlgorithm) == sizeof(cublasLtMatmulAlgo_t) &&
+              sizeof(cuda::MatmulHeuristic) == sizeof(cublasLtMatmulHeuristicResult_t) &&
+              offsetof(cuda::MatmulHeuristic, workspace) ==
+                  offsetof(cublasLtMatmulHeuristicResult_t, workspaceSize) &&
+              offsetof(cuda::MatmulHeuristic, state) == offsetof(cublasLtMatmulHeuristicResult_t, state) &&
+              offsetof(cuda::MatmulHeuristic, waves) ==
+                  offsetof(cublasLtMatmulHeuristicResult_t, wavesCount));
+#endif
+
+}  // namespace
+}  // namespace mantissa::testing
