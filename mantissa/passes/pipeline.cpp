@@ -77,12 +77,30 @@ class Pipeline {
     std::vector<PassRefusal> refused_;
 };
 
+/// Whether a pass made an operation that nothing runs whole: taken apart again it would multiply in FP32,
+/// whatever the policy, and so the graph is better left as it was.
+bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::string& pass, std::string_view op,
+                         const PipelineOptions& options) {
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+        const Node& node = graph.node(static_cast<NodeId>(id));
+        if (node.op->name != op || options.has_kernel(graph, node)) continue;
+        pipeline.refuse(
+            {{pass, std::string(op), node.origin.scope, fmt::format("the device has no kernel for {}", op)}});
+        return true;
+    }
+    return false;
+}
+
 /// Joins a linear layer and its loss, if that is asked for; what is kept is found where it is afterwards.
 void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
                         const PipelineOptions& options) {
     if (!options.chunk_loss) return;
     pipeline.run("chunk_loss", [&] {
-        ChunkedLoss chunked = chunk_loss(graph, kept);
+        std::vector<Value> moved(kept.begin(), kept.end());
+        ChunkedLoss chunked = chunk_loss(graph, moved);
+        if (made_without_kernel(pipeline, chunked.graph, "chunk_loss", "linear_cross_entropy", options))
+            return;
+        std::ranges::copy(moved, kept.begin());
         graph = std::move(chunked.graph);
         pipeline.refuse(std::move(chunked.refused));
     });
@@ -106,7 +124,10 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
     Value place = loss.value();
     if (options.match_attention)
         pipeline.run("match_attention", [&] {
-            AttentionMatch match = match_attention(graph, {&place, 1});
+            Value moved = place;
+            AttentionMatch match = match_attention(graph, {&moved, 1});
+            if (made_without_kernel(pipeline, match.graph, "match_attention", "attention", options)) return;
+            place = moved;
             graph = std::move(match.graph);
             pipeline.refuse(std::move(match.refused));
         });
