@@ -19,6 +19,7 @@
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/train/model_file.h"
@@ -91,7 +92,8 @@ void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
 }
 
 void add_machine_options(CLI::App& command, RunOptions& options) {
-    command.add_option("--device", options.device, "Where to run: cpu")->capture_default_str();
+    command.add_option("--device", options.device, "Where to run: cpu, or cuda, which no GPU has run yet")
+        ->capture_default_str();
     command.add_option("--threads", options.threads, "Threads to use (default: all that may be)")
         ->check(not_zero);
     add_output_file(command, "--json", options.json, "Write what is printed to this file, for machines");
@@ -165,10 +167,16 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
 }
 
 std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {
-    if (options.device != "cpu")
-        throw UserError(fmt::format("--device {}: this build has cpu only", options.device));
     if (options.threads < 0)
         refuse_value("--threads", fmt::format("must be 1 or more, got {}", options.threads));
+    if (options.device == "cuda") {
+        if (ranks) refuse_value("--device", "cuda trains in one process so far; among ranks take cpu");
+        OrReason<std::unique_ptr<Device>> gpu = make_cuda_device();
+        if (!gpu) throw UserError(gpu.reason() + ", for --device cuda");
+        return std::move(*gpu);
+    }
+    if (options.device != "cpu")
+        throw UserError(fmt::format("--device {}: expected cpu or cuda", options.device));
     return make_cpu_device({.threads = options.threads, .ranks = ranks});
 }
 

@@ -359,7 +359,9 @@ std::vector<std::string> default_rungs(const Target& target) {
     std::vector<std::string> names;
     for (const std::string& name : ladder_rungs()) {
         if (name == "fp16") continue;
-        if (name == "tf32" && (target.bf16_unit != "amx" || !target.cannot_multiply_tf32.empty())) continue;
+        // A CPU without tiles multiplies TF32 as FP32.
+        const bool has_tf32 = target.device != "cpu" || target.bf16_unit == "amx";
+        if (name == "tf32" && (!has_tf32 || !target.cannot_multiply_tf32.empty())) continue;
         if (find_rung(name).fuse && !target.cannot_compile.empty()) continue;
         names.push_back(name);
     }

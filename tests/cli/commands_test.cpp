@@ -55,7 +55,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"train --optimizer sgd --nesterov", 2, "esterov"},
         {"ladder --steps 0", 2, "--steps must be 1 or more, got 0"},
         {"ladder --frobnicate", 2, "--frobnicate"},
-        {"ladder --device tpu", 2, "--device tpu: this build has cpu only"},
+        {"ladder --device tpu", 2, "--device tpu: expected cpu or cuda"},
         {"ladder --text /no/such/file.txt", 1, "/no/such/file.txt"},
         {"explain --memory -3", 2, "--memory must be 0 GB (what is available) or more, got -3"},
         {"train --passes differentiate", 2,
@@ -95,7 +95,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"numerics --steps 3 converge", 2,
          "--steps stands before converge, which has options of its own: give it behind"},
         {"peaks --of b17", 2, "there is no accelerator 'b17'; there are: a100, h100, h200"},
-        {"peaks --device tpu", 2, "--device tpu: this build has cpu only"},
+        {"peaks --device tpu", 2, "--device tpu: expected cpu or cuda"},
         {"", 2, "subcommand"},
     };
     for (const BadInput& input : inputs) {

@@ -14,74 +14,19 @@
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/runtime/execution.h"
-#include "tests/support/op_cases.h"
-#include "tests/support/run_graph.h"
+#include "tests/support/kernel_errors.h"
 
 namespace mantissa {
 namespace {
 
 using testing::device_at;
 using testing::levels;
-using testing::loaded;
 using testing::OpCase;
 using testing::Recorded;
 using testing::run;
-using testing::stored;
-
-/// The error allowed to each element: ULPs of the element, and rounding errors of a sum of absolute values.
-/// The counts are those of tests/support/op_cases.h. 2^-24 is FP32's unit roundoff; the magnitude of a sum is
-/// bounded by the number of its terms times the largest of them, here taken from the largest result. What is
-/// stored in 16 bits is rounded once more, to 8 or 11 significant bits; FP16 has subnormals of 2^-24.
-double allowed(const OpCase& test, DType stored, double expected, double largest) {
-    constexpr double roundoff = 0x1p-24;
-    const double computed =
-        roundoff * (2 * test.error.ulps * std::abs(expected) + test.error.sums * (1 + largest));
-    const double operands = test.error.stored * (1 + largest);
-    if (stored == DType::bf16) return computed + 0x1p-8 * std::abs(expected) + 0x1p-9 * operands;
-    if (stored == DType::f16) return computed + 0x1p-11 * std::abs(expected) + 0x1p-25 + 0x1p-12 * operands;
-    if (!test.error.reaches_f32) return computed;
-    const DType first = test.operands[0].type.dtype;
-    return computed + operands * (first == DType::bf16 ? 0x1p-9 : first == DType::f16 ? 0x1p-12 : 0);
-}
-
-/// The worst error in units of what is allowed; above 1 fails. NaN in one and not in the other is infinitely
-/// bad.
-double worst_ratio(const OpCase& test, DType stored, const std::vector<double>& got,
-                   const std::vector<double>& expected) {
-    double largest = 0, worst = 0;
-    for (double x : expected) largest = std::isfinite(x) ? std::max(largest, std::abs(x)) : largest;
-    EXPECT_EQ(got.size(), expected.size());
-    for (std::size_t i = 0; i < expected.size(); ++i) {
-        if (got[i] == expected[i] || (std::isnan(got[i]) && std::isnan(expected[i]))) continue;
-        const double ratio = std::abs(got[i] - expected[i]) / allowed(test, stored, expected[i], largest);
-        worst = !(ratio <= worst) ? ratio : worst;
-        if (std::isnan(worst)) return INFINITY;
-    }
-    return worst;
-}
-
-/// Without a compiler for fused nodes they run as what they were made from, as the pipeline has it.
-Graph runnable(const Graph& graph, const Device& device) {
-    return expand(graph, [&](const Graph& g, const Node& node) { return !has_kernel(device, g, node); });
-}
-
-double worst_ratio(const OpCase& test, const Graph& graph, const ReferenceFeed& feed, Device& device) {
-    ReferenceFeed rounded = feed;  // the reference starts from what the kernel is given
-    for (NodeId id : graph.inputs()) {
-        const Node& node = graph.node(id);
-        auto& values = rounded[node.attributes.word("name")];
-        values = loaded(stored(values, node.outputs[0].dtype), node.outputs[0].dtype);
-    }
-    const ReferenceRun reference(graph, rounded);
-    const auto results = run(runnable(graph, device), feed, device);
-    double worst = 0;
-    for (std::size_t i = 0; i < results.size(); ++i) {
-        const Type& type = graph.type(graph.results()[i].value);
-        worst = std::max(worst, worst_ratio(test, type.dtype, loaded(results[i], type.dtype),
-                                            reference[graph.results()[i].value].values));
-    }
-    return worst;
-}
+using testing::runnable;
+using testing::stored_in;
+using testing::worst_ratio;
 
 TEST(Kernels, AgreeWithTheReferenceAtEveryLevel) {
     for (const std::string& level : levels()) {
@@ -92,24 +37,6 @@ TEST(Kernels, AgreeWithTheReferenceAtEveryLevel) {
                 << test.name << " at " << level;
         }
     }
-}
-
-/// The case with its FP32 tensors stored in another format; empty where the operation takes no such operands.
-std::optional<OpCase> stored_in(DType dtype, const OpCase& test) {
-    OpCase changed = test;
-    bool any = false;
-    for (testing::Operand& operand : changed.operands) {
-        if (operand.type.dtype != DType::f32 || operand.type.shape.rank() == 0) continue;
-        operand.type.dtype = dtype;
-        any = true;
-    }
-    if (!any) return {};
-    try {
-        const Recorded recorded(changed);
-    } catch (const UserError&) {
-        return {};  // its types do not fit, as those of a loss's FP32 statistics
-    }
-    return changed;
 }
 
 TEST(Kernels, InSixteenBitsAgreeWithTheReferenceAtEveryLevel) {

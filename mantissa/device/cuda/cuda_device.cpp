@@ -1,0 +1,359 @@
+#include "mantissa/device/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cuda/cuda_program.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/device/cuda/measured_rates.h"
+#include "mantissa/device/tf32_refusal.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+using cuda::DeviceAttribute;
+using cuda::Driver;
+using cuda::Result;
+
+constexpr std::int64_t gpu_alignment = 256;  // of what cuMemAlloc gives
+
+class GpuMemory final : public DeviceMemory {
+  public:
+    GpuMemory(const Driver& driver, cuda::DevicePtr address, std::size_t bytes)
+        : driver_(driver), address_(address), bytes_(bytes) {}
+    ~GpuMemory() override { driver_.mem_free(address_); }
+    GpuMemory(const GpuMemory&) = delete;
+    GpuMemory& operator=(const GpuMemory&) = delete;
+
+    std::byte* data() const override { return reinterpret_cast<std::byte*>(address_); }
+    std::size_t size() const override { return bytes_; }
+
+  private:
+    const Driver& driver_;
+    cuda::DevicePtr address_;
+    std::size_t bytes_;
+};
+
+class PinnedMemory final : public HostMemory {
+  public:
+    PinnedMemory(const Driver& driver, std::span<std::byte> bytes) : driver_(driver), bytes_(bytes) {}
+    ~PinnedMemory() override { driver_.mem_free_host(bytes_.data()); }
+    PinnedMemory(const PinnedMemory&) = delete;
+    PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+    std::span<std::byte> bytes() const override { return bytes_; }
+
+  private:
+    const Driver& driver_;
+    std::span<std::byte> bytes_;
+};
+
+class GpuEvent final : public Event {
+  public:
+    explicit GpuEvent(const Driver& driver) : driver_(driver) {
+        require(driver_, driver_.event_create(&handle, 0), "an event");
+    }
+    ~GpuEvent() override { driver_.event_destroy(handle); }
+    GpuEvent(const GpuEvent&) = delete;
+    GpuEvent& operator=(const GpuEvent&) = delete;
+
+    cuda::Event handle = nullptr;
+
+  private:
+    const Driver& driver_;
+};
+
+/// The GPU's context, which other libraries of the process use, too.
+class PrimaryContext {
+  public:
+    PrimaryContext(const Driver& driver, cuda::Device device) : driver_(driver), device_(device) {
+        require(driver_, driver_.device_primary_ctx_retain(&handle, device_), "taking up the GPU");
+    }
+    ~PrimaryContext() { driver_.device_primary_ctx_release(device_); }
+    PrimaryContext(const PrimaryContext&) = delete;
+    PrimaryContext& operator=(const PrimaryContext&) = delete;
+
+    cuda::Context handle = nullptr;
+
+  private:
+    const Driver& driver_;
+    cuda::Device device_;
+};
+
+cuda::Event handle_of(const Event& event) { return static_cast<const GpuEvent&>(event).handle; }
+
+/// What the driver says of the device.
+struct Facts {
+    Facts(const Driver& driver, cuda::Device device) {
+        std::array<char, 256> text = {};
+        require(driver, driver.device_get_name(text.data(), static_cast<int>(text.size()) - 1, device),
+                "the GPU's name");
+        name = text.data();
+        const auto ask = [&](DeviceAttribute attribute) {
+            int value = 0;
+            require(driver, driver.device_get_attribute(&value, attribute, device), "a GPU's attribute");
+            return value;
+        };
+        capability = 10 * ask(DeviceAttribute::compute_capability_major) +
+                     ask(DeviceAttribute::compute_capability_minor);
+        multiprocessors = ask(DeviceAttribute::multiprocessor_count);
+        clock = 1e3 * ask(DeviceAttribute::clock_rate);
+        // Twice a cycle, eight bits a byte.
+        bandwidth =
+            2e3 * ask(DeviceAttribute::memory_clock_rate) * ask(DeviceAttribute::global_memory_bus_width) / 8;
+        l2_bytes = ask(DeviceAttribute::l2_cache_size);
+        shared_bytes = ask(DeviceAttribute::max_shared_memory_per_multiprocessor);
+    }
+
+    std::string name;
+    int capability = 0, multiprocessors = 0;
+    double clock = 0, bandwidth = 0;
+    std::int64_t l2_bytes = 0, shared_bytes = 0;
+};
+
+/// What PTX is made for: the newest that the GPU runs. A newer GPU runs that of an older one.
+std::string architecture_of(int capability) {
+    constexpr std::array known = {80, 86, 89, 90};
+    int newest = known[0];
+    for (const int one : known)
+        if (one <= capability) newest = one;
+    return fmt::format("sm_{}", newest);
+}
+
+Target target_of(const Facts& facts, const Driver& driver) {
+    // A launch takes about 2 us, in which memory moves some megabytes: whatever spares one is worth it.
+    constexpr std::int64_t anything = 1;
+    // CUDA C++ Programming Guide, arithmetic instructions: lanes of FP32 that a multiprocessor has.
+    const double lanes = facts.capability == 80 ? 64 : 128;
+    const double vectors = facts.multiprocessors * lanes * facts.clock / 16;
+    return {.device = "cuda",
+            .name = facts.name,
+            .isa = fmt::format("sm_{}, {}", facts.capability, driver.name),
+            .threads = facts.multiprocessors,
+            .l1_bytes = facts.shared_bytes,
+            .l2_bytes = facts.l2_bytes,
+            .matrix_unit_bf16 = true,
+            .bf16_unit = "tensor cores",
+            .alignment = gpu_alignment,
+            .overlaps_copies = true,
+            .fusion = {.least_bytes_saved = anything,
+                       .most_operands = 32,
+                       .instructions_per_byte = facts.bandwidth > 0 ? vectors / facts.bandwidth : 0.5},
+            .cannot_compile = codegen::Compiler::refusal(),
+            .cannot_attach_tails = "contractions are cuBLASLt's, which takes no compiled tail",
+            .cannot_multiply_tf32 = tf32_refusal()};
+}
+
+class CudaDevice final : public Device {
+  public:
+    CudaDevice(cuda::Libraries libraries, cuda::Device device, const Facts& facts)
+        : libraries_(std::move(libraries)),
+          gpu_context_(driver(), device),
+          target_(target_of(facts, driver())),
+          modules_(driver(), {.architecture = architecture_of(facts.capability)}),
+          context_{.driver = driver(),
+                   .blas = libraries_.blas,
+                   .modules = modules_,
+                   .unit = fmt::format("sm_{}", facts.capability),
+                   .matrix_unit = target_.bf16_unit} {
+        use();
+        require(driver(), driver().stream_create(&context_.work, cuda::stream_non_blocking), "a stream");
+        require(driver(), driver().stream_create(&copies_, cuda::stream_non_blocking), "a stream");
+        require(libraries_.blas, libraries_.blas.create(&context_.blas_handle), "starting cuBLASLt");
+        make_reports();
+        on_cuda::add_contraction_kernels(kernels_, context_);
+        on_cuda::add_elementwise_kernels(kernels_, context_);
+        on_cuda::add_movement_kernels(kernels_, context_);
+        on_cuda::add_embedding_kernels(kernels_, context_);
+        on_cuda::add_reduction_kernels(kernels_, context_);
+        on_cuda::add_nest_kernels(kernels_, context_);
+    }
+
+    ~CudaDevice() override {
+        libraries_.blas.destroy(context_.blas_handle);
+        for (const cuda::Stream stream : {context_.work, copies_}) driver().stream_destroy(stream);
+        report_memory_.reset();
+        report_on_host_.reset();
+    }
+
+    CudaDevice(const CudaDevice&) = delete;
+    CudaDevice& operator=(const CudaDevice&) = delete;
+
+    const Target& target() const override { return target_; }
+
+    std::span<const Kernel> kernels(std::string_view op) const override {
+        const auto entry = kernels_.find(op);
+        return entry == kernels_.end() ? std::span<const Kernel>{} : std::span<const Kernel>(entry->second);
+    }
+
+    std::unique_ptr<DeviceMemory> allocate(std::size_t bytes, const char* purpose) override {
+        cuda::DevicePtr address = 0;
+        const Result result = use().mem_alloc(&address, std::max<std::size_t>(bytes, 1));
+        if (result == Result::out_of_memory)
+            throw UserError(
+                fmt::format("{}: {} bytes of the GPU's memory are needed, {} are free; a smaller batch, a "
+                            "shorter sequence or "
+                            "--recompute takes less",
+                            purpose, bytes, free_memory()));
+        require(driver(), result, fmt::format("{} bytes of the GPU's memory for {}", bytes, purpose));
+        return std::make_unique<GpuMemory>(driver(), address, bytes);
+    }
+    std::unique_ptr<DeviceMemory> allocate_zeroed(std::size_t bytes, const char* purpose) override {
+        std::unique_ptr<DeviceMemory> memory = allocate(bytes, purpose);
+        on_cuda::queue_zeros(context_, memory->data(), bytes);
+        wait_for_work();  // copies may come before
+        return memory;
+    }
+
+    std::int64_t free_memory() const override {
+        std::size_t free = 0, total = 0;
+        require(driver(), use().mem_get_info(&free, &total), "the GPU's free memory");
+        return static_cast<std::int64_t>(free);
+    }
+
+    void copy_to_device(std::byte* to, std::span<const std::byte> from) override {
+        if (from.empty()) return;
+        queue_to_device(Queue::work, to, from);
+        wait_for_work();
+    }
+    void copy_to_host(std::span<std::byte> to, const std::byte* from) override {
+        if (to.empty()) return;
+        queue_to_host(Queue::work, to, from);
+        wait_for_work();
+    }
+
+    Peaks measure_peaks(DeviceMemory& scratch) override {
+        return on_cuda::measured_rates(*this, {scratch.data(), scratch.size()});
+    }
+    FormatPeaks measure_formats() override {
+        throw UserError("peaks of formats are measured on the CPU only so far: take --device cpu");
+    }
+
+    void finish_kernels() override {
+        use();
+        modules_.finish();
+    }
+    std::vector<KernelListing> made_kernels() const override { return modules_.listings(); }
+
+    std::unique_ptr<Program> bind(std::span<const BoundStep> steps) override {
+        use();
+        return std::make_unique<on_cuda::CudaProgram>(context_, steps);
+    }
+
+    std::unique_ptr<HostMemory> allocate_on_host(std::size_t bytes, const char* purpose) override {
+        void* address = nullptr;
+        const Result result = use().mem_alloc_host(&address, std::max<std::size_t>(bytes, 1));
+        if (result == Result::out_of_memory)
+            throw UserError(fmt::format("{}: the system gives no {} bytes of memory that stays in place",
+                                        purpose, bytes));
+        require(driver(), result, fmt::format("{} bytes of pinned memory for {}", bytes, purpose));
+        return std::make_unique<PinnedMemory>(driver(), std::span(static_cast<std::byte*>(address), bytes));
+    }
+    void queue_to_device(Queue queue, std::byte* to, std::span<const std::byte> from) override {
+        if (from.empty()) return;
+        require(driver(),
+                use().memcpy_htod_async(on_cuda::address_of(to), from.data(), from.size(), stream(queue)),
+                "a copy to the GPU");
+    }
+    void queue_to_host(Queue queue, std::span<std::byte> to, const std::byte* from) override {
+        if (to.empty()) return;
+        require(driver(),
+                use().memcpy_dtoh_async(to.data(), on_cuda::address_of(from), to.size(), stream(queue)),
+                "a copy from the GPU");
+    }
+
+    std::unique_ptr<Event> record(Queue queue) override {
+        use();
+        auto event = std::make_unique<GpuEvent>(driver());
+        require(driver(), driver().event_record(event->handle, stream(queue)), "an event");
+        return event;
+    }
+    void queue_wait(Queue queue, const Event& event) override {
+        require(driver(), use().stream_wait_event(stream(queue), handle_of(event), 0),
+                "waiting for an event");
+    }
+    void wait(const Event& event) override {
+        require(driver(), use().event_synchronize(handle_of(event)), "the GPU's work");
+        look_at_reports();
+    }
+    double seconds_between(const Event& first, const Event& second) override {
+        float milliseconds = 0;
+        require(driver(), use().event_elapsed_time(&milliseconds, handle_of(first), handle_of(second)),
+                "the time between two events");
+        return static_cast<double>(milliseconds) * 1e-3;
+    }
+
+  private:
+    const Driver& driver() const { return libraries_.driver; }
+    /// The driver, with this GPU current for the calling thread.
+    const Driver& use() const {
+        require(driver(), driver().ctx_set_current(gpu_context_.handle), "taking up the GPU");
+        return driver();
+    }
+    cuda::Stream stream(Queue queue) const { return queue == Queue::work ? context_.work : copies_; }
+
+    void wait_for_work() {
+        require(driver(), use().stream_synchronize(context_.work), "the GPU's work");
+        look_at_reports();
+    }
+
+    void make_reports() {
+        constexpr std::size_t bytes = 2 * sizeof(std::int32_t);
+        report_memory_ = allocate_zeroed(bytes, "reports of kernels");
+        report_on_host_ = allocate_on_host(bytes, "reports of kernels");
+        context_.report_on_device = on_cuda::address_of(report_memory_->data());
+        context_.report_on_host = reinterpret_cast<std::int32_t*>(report_on_host_->bytes().data());
+        std::fill_n(context_.report_on_host, 2, 0);
+    }
+
+    /// What a kernel found wrong is told once; after it the device works on.
+    void look_at_reports() {
+        const std::int32_t number = context_.report_on_host ? context_.report_on_host[0] : 0;
+        if (number == 0) return;
+        const std::int32_t index = context_.report_on_host[1];
+        context_.report_on_host[0] = 0;
+        on_cuda::queue_zeros(context_, report_memory_->data(), report_memory_->size());
+        require(driver(), driver().stream_synchronize(context_.work), "the GPU's work");
+        throw UserError(
+            fmt::format(fmt::runtime(context_.reports.at(static_cast<std::size_t>(number - 1))), index));
+    }
+
+    cuda::Libraries libraries_;
+    PrimaryContext gpu_context_;
+    Target target_;
+    on_cuda::KernelModules modules_;
+    on_cuda::Context context_;
+    cuda::Stream copies_ = nullptr;
+    on_cuda::KernelTable kernels_;
+    std::unique_ptr<DeviceMemory> report_memory_;
+    std::unique_ptr<HostMemory> report_on_host_;
+};
+
+}  // namespace
+
+OrReason<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries) {
+    const Driver& driver = libraries.driver;
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return NoValue{std::move(reason)};
+    cuda::Device device = 0;
+    require(driver, driver.device_get(&device, 0), "the first GPU");
+    const Facts facts(driver, device);
+    if (facts.capability < 80)
+        return NoValue{fmt::format("{} has compute capability {}.{}; 8.0 is needed (Ampere or newer)",
+                                   facts.name, facts.capability / 10, facts.capability % 10)};
+    std::unique_ptr<Device> made = std::make_unique<CudaDevice>(std::move(libraries), device, facts);
+    return made;
+}
+
+OrReason<std::unique_ptr<Device>> make_cuda_device() {
+    OrReason<cuda::Libraries> libraries = cuda::find_libraries();
+    if (!libraries) return NoValue{libraries.reason()};
+    return make_cuda_device(std::move(*libraries));
+}
+
+}  // namespace mantissa

@@ -1,0 +1,57 @@
+// Kernels that were made for a GPU: each compiled to PTX once, and loaded by the driver, if anybody still
+// wants it when kernels are finished.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/codegen/grid_kernel.h"
+#include "mantissa/device/cuda/driver.h"
+#include "mantissa/device/device.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+/// Loaded or going to be.
+struct GpuKernel {
+    std::string name;                           ///< of its entry
+    std::string text;                           ///< equal kernels have equal texts
+    std::function<codegen::Listing()> compile;  ///< none once it is loaded
+    cuda::Function function = nullptr;
+    double milliseconds = 0;  ///< that making it took
+};
+
+class KernelModules {
+  public:
+    /// The driver must outlive it.
+    KernelModules(const cuda::Driver& driver, codegen::NvptxTarget target)
+        : driver_(driver), target_(std::move(target)) {}
+    ~KernelModules();
+    KernelModules(const KernelModules&) = delete;
+    KernelModules& operator=(const KernelModules&) = delete;
+
+    const codegen::NvptxTarget& target() const { return target_; }
+
+    std::shared_ptr<const GpuKernel> add(codegen::GridKernel kernel);
+    /// `compile` gives the kernel of this text, whose entry is `name`.
+    std::shared_ptr<const GpuKernel> add(std::string name, std::string text,
+                                         std::function<codegen::Listing()> compile);
+    /// Compiles and loads those that are held. Throws UserError in the driver's words.
+    void finish();
+    /// Of those that were loaded.
+    const std::vector<KernelListing>& listings() const { return listings_; }
+
+  private:
+    void load(GpuKernel& kernel);
+
+    const cuda::Driver& driver_;
+    codegen::NvptxTarget target_;
+    std::map<std::string, std::weak_ptr<GpuKernel>> by_text_;
+    std::vector<std::shared_ptr<GpuKernel>> loaded_;
+    std::vector<cuda::Module> modules_;
+    std::vector<KernelListing> listings_;
+};
+
+}  // namespace mantissa::on_cuda

@@ -1,0 +1,256 @@
+// Matrix products by cuBLASLt. It stores matrices column by column, so that what lies row by row is the
+// transpose to it: y = a b is asked for as its transpose, b's times a's.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/device/tf32_refusal.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+namespace {
+
+using cuda::BlasStatus;
+using cuda::BlasType;
+
+/// What NVIDIA recommends for sm_90; others need less.
+constexpr std::uint64_t most_workspace = std::uint64_t{32} << 20;
+/// Addresses that are multiples of it are read 16 bytes at a time: nothing is gained by larger ones.
+constexpr std::uint32_t best_alignment = 16;
+
+BlasType blas_type(DType dtype) {
+    return dtype == DType::f32 ? BlasType::f32 : dtype == DType::f16 ? BlasType::f16 : BlasType::bf16;
+}
+
+/// A product of one batch of matrices, as the library is asked for it.
+struct Product {
+    struct Matrix {
+        DType dtype = DType::f32;
+        std::int64_t rows = 0, columns = 0;  ///< as they are stored, row by row
+        bool transposed = false;
+    };
+    Matrix a, b, y;
+    std::int64_t batch = 1;
+    bool bias = false, tf32 = false;
+};
+
+Product product_of(const Problem& problem) {
+    const auto matrix = [](const Type& type, bool transposed) {
+        return Product::Matrix{type.dtype, type.shape[-2], type.shape[-1], transposed};
+    };
+    const Type& y = problem.outputs[0];
+    Product product{.a = matrix(problem.inputs[0], problem.attributes.flag("transpose_a")),
+                    .b = matrix(problem.inputs[1], problem.attributes.flag("transpose_b")),
+                    .y = matrix(y, false),
+                    .bias = problem.inputs.size() == 3};
+    for (int axis = 0; axis < y.shape.rank() - 2; ++axis) product.batch *= y.shape[axis];
+    product.tf32 = problem.attributes.has("multiply");
+    return product;
+}
+
+/// The library's objects for a product, freed with it.
+class Descriptions {
+  public:
+    Descriptions(const cuda::CublasLt& blas, const Product& product) : blas_(blas) {
+        using enum cuda::MatmulAttribute;
+        const cuda::BlasCompute compute =
+            product.tf32 ? cuda::BlasCompute::f32_as_tf32 : cuda::BlasCompute::f32;
+        take(blas.matmul_desc_create(&product_, compute, BlasType::f32), "describing a product");
+        // Its first operand is our second.
+        set(transpose_a, operation(product.b.transposed));
+        set(transpose_b, operation(product.a.transposed));
+        set(epilogue, product.bias ? cuda::BlasEpilogue::bias : cuda::BlasEpilogue::none);
+        if (product.bias) {
+            set(bias_type, blas_type(product.y.dtype));
+            set(bias_pointer, cuda::DevicePtr{best_alignment});  // any, so that an algorithm is found
+        }
+        a_ = layout(product.b, product.batch);
+        b_ = layout(product.a, product.batch);
+        d_ = layout(product.y, product.batch);
+    }
+    ~Descriptions() {
+        blas_.matmul_desc_destroy(product_);
+        for (const cuda::MatrixLayout one : {a_, b_, d_}) blas_.matrix_layout_destroy(one);
+    }
+    Descriptions(const Descriptions&) = delete;
+    Descriptions& operator=(const Descriptions&) = delete;
+
+    template <class T>
+    void set(cuda::MatmulAttribute attribute, const T& value) {
+        take(blas_.matmul_desc_set_attribute(product_, attribute, &value, sizeof value),
+             "describing a product");
+    }
+
+    /// The library's best of those that it knows for operands so aligned; what it says where there is none.
+    OrReason<cuda::MatmulHeuristic> find(cuda::BlasHandle handle, std::uint32_t alignment,
+                                         std::uint64_t workspace) const {
+        using enum cuda::PreferenceAttribute;
+        cuda::MatmulPreference preference = nullptr;
+        take(blas_.matmul_preference_create(&preference), "what is asked of a product");
+        const auto prefer = [&](cuda::PreferenceAttribute attribute, const auto& value) {
+            take(blas_.matmul_preference_set_attribute(preference, attribute, &value, sizeof value),
+                 "what is asked of a product");
+        };
+        prefer(most_workspace, workspace);
+        prefer(reduction_schemes, cuda::reduce_in_f32);
+        for (const auto least : {least_alignment_a, least_alignment_b, least_alignment_c, least_alignment_d})
+            prefer(least, alignment);
+        cuda::MatmulHeuristic best;
+        int found = 0;
+        const BlasStatus status =
+            blas_.matmul_algo_get_heuristic(handle, product_, a_, b_, d_, d_, preference, 1, &best, &found);
+        blas_.matmul_preference_destroy(preference);
+        if (status != BlasStatus::success)
+            return NoValue{fmt::format("cuBLASLt says {}", blas_.get_status_name(status))};
+        if (found == 0 || best.state != BlasStatus::success)
+            return NoValue{"cuBLASLt has no algorithm for it"};
+        return best;
+    }
+
+    BlasStatus multiply(cuda::BlasHandle handle, const Operands& operands, const cuda::MatmulHeuristic& found,
+                        cuda::Stream stream) const {
+        const float one = 1, nothing = 0;
+        return blas_.matmul(handle, product_, &one, operands.inputs[1], a_, operands.inputs[0], b_, &nothing,
+                            operands.outputs[0], d_, operands.outputs[0], d_, &found.algorithm,
+                            found.workspace > 0 ? operands.workspace : nullptr, found.workspace, stream);
+    }
+
+  private:
+    static cuda::BlasOperation operation(bool transposed) {
+        return transposed ? cuda::BlasOperation::transposed : cuda::BlasOperation::as_stored;
+    }
+
+    void take(BlasStatus status, const char* what) const { require(blas_, status, what); }
+
+    cuda::MatrixLayout layout(const Product::Matrix& of, std::int64_t batch) {
+        cuda::MatrixLayout made = nullptr;
+        take(blas_.matrix_layout_create(&made, blas_type(of.dtype), static_cast<std::uint64_t>(of.columns),
+                                        static_cast<std::uint64_t>(of.rows), of.columns),
+             "a matrix's layout");
+        if (batch == 1) return made;
+        const auto count = static_cast<std::int32_t>(batch);
+        const std::int64_t stride = of.rows * of.columns;
+        take(
+            blas_.matrix_layout_set_attribute(made, cuda::LayoutAttribute::batch_count, &count, sizeof count),
+            "a batch of matrices");
+        take(blas_.matrix_layout_set_attribute(made, cuda::LayoutAttribute::batch_stride, &stride,
+                                               sizeof stride),
+             "a batch of matrices");
+        return made;
+    }
+
+    const cuda::CublasLt& blas_;
+    cuda::MatmulDescription product_ = nullptr;
+    cuda::MatrixLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
+};
+
+/// The largest power of two, up to the best, of which all addresses and all steps of the batch are multiples.
+std::uint32_t alignment_of(const Product& product, const Operands& operands) {
+    std::uint64_t all = address_of(operands.inputs[0]) | address_of(operands.inputs[1]) |
+                        address_of(operands.outputs[0]) | best_alignment;
+    if (product.batch > 1)
+        for (const Product::Matrix* one : {&product.a, &product.b, &product.y})
+            all |= static_cast<std::uint64_t>(one->rows * one->columns) * size_of(one->dtype);
+    return static_cast<std::uint32_t>(all & (~all + 1));
+}
+
+/// A product and what was found for it.
+struct BoundProduct {
+    BoundProduct(Context& in, const Product& of) : context(in), product(of), descriptions(in.blas, of) {}
+
+    void queue(const Operands& operands) {
+        const std::uint32_t alignment = alignment_of(product, operands);
+        auto known = found.find(alignment);
+        if (known == found.end()) {
+            // What lies askew may need another algorithm, within the workspace that was planned.
+            const auto other = descriptions.find(context.blas_handle, alignment, workspace);
+            if (!other)
+                throw UserError(fmt::format("matmul of operands at multiples of {} bytes: {}", alignment,
+                                            other.reason()));
+            known = found.emplace(alignment, *other).first;
+        }
+        if (product.bias)
+            descriptions.set(cuda::MatmulAttribute::bias_pointer, address_of(operands.inputs[2]));
+        const BlasStatus status =
+            descriptions.multiply(context.blas_handle, operands, known->second, context.work);
+        if (status == BlasStatus::success) return;
+        // A GPU that had a fault says so itself.
+        require(context.driver, context.driver.stream_query(context.work), "cublasLtMatmul");
+        require(context.blas, status, "cublasLtMatmul");
+    }
+
+    Context& context;
+    Product product;
+    Descriptions descriptions;
+    std::map<std::uint32_t, cuda::MatmulHeuristic> found;  // by alignment
+    std::uint64_t workspace = 0;
+};
+
+struct ProductUnit {
+    DType operands;
+    bool tf32 = false;
+    std::string name;
+    Arithmetic arithmetic;
+
+    std::string refusal(const Problem& problem) const {
+        for (const Type& type : problem.inputs)
+            if (type.dtype != operands)
+                return fmt::format("it multiplies {}, got {}", name_of(operands), type.text());
+        const bool wants_tf32 = problem.attributes.has("multiply");
+        if (wants_tf32 && !tf32)
+            return fmt::format("it multiplies {} as it is stored, asked for {}", name_of(operands),
+                               problem.attributes.word("multiply"));
+        if (tf32 && !wants_tf32) return "it multiplies f32 as tf32, which was not asked for";
+        return tf32 ? tf32_refusal() : "";
+    }
+};
+
+OrReason<PreparedKernel> prepare_product(Context& context, const ProductUnit& unit, const Problem& problem) {
+    if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
+    const Product product = product_of(problem);
+    if (problem.outputs[0].shape.elements() == 0) return PreparedKernel{.launch = [](const Operands&) {}};
+    const std::int64_t terms = product.a.transposed ? product.a.rows : product.a.columns;
+    if (terms == 0) {
+        if (product.bias) return NoValue{"cuBLASLt adds no bias to sums of nothing"};
+        return PreparedKernel{
+            .launch = [&context, bytes = static_cast<std::size_t>(problem.outputs[0].bytes())](
+                          const Operands& operands) { queue_zeros(context, operands.outputs[0], bytes); }};
+    }
+    if (product.bias && problem.inputs[2].dtype != product.y.dtype)
+        return NoValue{fmt::format("cuBLASLt adds a bias of the output's {}, got {}",
+                                   name_of(product.y.dtype), problem.inputs[2].text())};
+    const auto bound = std::make_shared<BoundProduct>(context, product);
+    const auto best = bound->descriptions.find(context.blas_handle, best_alignment, most_workspace);
+    if (!best) return NoValue{best.reason()};
+    bound->found.emplace(best_alignment, *best);
+    bound->workspace = best->workspace;
+    return PreparedKernel{.launch = [bound](const Operands& operands) { bound->queue(operands); },
+                          .workspace = static_cast<std::int64_t>(best->workspace)};
+}
+
+}  // namespace
+
+void add_contraction_kernels(KernelTable& table, Context& context) {
+    const auto add = [&](DType operands, bool tf32) {
+        const std::string format(tf32 ? "tf32" : name_of(operands));
+        const std::string by = operands == DType::f32 && !tf32 ? context.unit : context.matrix_unit;
+        const ProductUnit unit{operands,
+                               tf32,
+                               fmt::format("cublasLt {}*{}+f32 {}", format, format, by),
+                               {.multiply = format, .unit = by}};
+        table["matmul"].push_back({.name = unit.name,
+                                   .arithmetic = unit.arithmetic,
+                                   .prepare = [&context, unit](const Problem& problem) {
+                                       return prepare_product(context, unit, problem);
+                                   }});
+    };
+    add(DType::f32, false);
+    add(DType::f32, true);
+    add(DType::bf16, false);
+    add(DType::f16, false);
+}
+
+}  // namespace mantissa::on_cuda

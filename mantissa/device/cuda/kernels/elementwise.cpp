@@ -1,0 +1,103 @@
+// Element-wise operations, casts and random numbers.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/device/cuda/kernels/elements.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+codegen::Strided stretched(const Type& operand, const Shape& shape) {
+    codegen::Strided strided{.dtype = operand.dtype};
+    const std::vector<std::int64_t> own = operand.shape.strides();
+    const int missing = shape.rank() - operand.shape.rank();
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+        const bool has = axis >= missing && operand.shape[axis - missing] != 1;
+        strided.strides.push_back(has ? own[static_cast<std::size_t>(axis - missing)] : 0);
+    }
+    return strided;
+}
+
+std::shared_ptr<const GpuKernel> add_element_kernel(Context& context, codegen::ElementKernel kernel) {
+    std::vector<std::vector<std::int64_t>*> strides{&kernel.output.strides};
+    for (codegen::Strided& operand : kernel.operands) strides.push_back(&operand.strides);
+    if (!kernel.counter.empty()) strides.push_back(&kernel.counter);
+    codegen::merge_axes(kernel.extents, strides);
+    std::string name = kernel.op + "_" + std::string(name_of(kernel.output.dtype));
+    std::ranges::replace(name, ' ', '_');
+    return context.modules.add({.name = std::move(name), .code = std::move(kernel)});
+}
+
+Launch launch_of_elements(Context& context, codegen::ElementKernel kernel) {
+    const std::int64_t blocks = codegen::blocks_of(codegen::GridKernel{.name = "", .code = kernel});
+    return
+        [&context, blocks, made = add_element_kernel(context, std::move(kernel))](const Operands& operands) {
+            std::vector<std::uint64_t> parameters;
+            for (const std::byte* input : operands.inputs) parameters.push_back(address_of(input));
+            parameters.push_back(address_of(operands.outputs[0]));
+            launch(context, *made, blocks, std::move(parameters));
+        };
+}
+
+namespace {
+
+codegen::ElementKernel element_kernel(const Problem& problem, std::string op) {
+    const Type& y = problem.outputs[0];
+    codegen::ElementKernel kernel{
+        .op = std::move(op), .extents = y.shape.extents(), .operands = {}, .output = {}};
+    for (const Type& x : problem.inputs) kernel.operands.push_back(stretched(x, y.shape));
+    kernel.output = stretched(y, y.shape);
+    return kernel;
+}
+
+/// Operands that lie as the output does: each element is read where it is written.
+std::vector<int> operands_like_the_output(const Problem& problem) {
+    std::vector<int> like;
+    for (std::size_t i = 0; i < problem.inputs.size(); ++i)
+        if (problem.inputs[i].shape == problem.outputs[0].shape &&
+            size_of(problem.inputs[i].dtype) == size_of(problem.outputs[0].dtype))
+            like.push_back(static_cast<int>(i));
+    return like;
+}
+
+bool has_plain_layouts(const Problem& problem) {
+    const auto is_plain = [](const Type& type) { return type.layout == Layout::row_major; };
+    return std::ranges::all_of(problem.inputs, is_plain) && std::ranges::all_of(problem.outputs, is_plain);
+}
+
+Kernel elementwise_kernel(Context& context) {
+    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+        const std::string name(problem.op.name);
+        if (!has_plain_layouts(problem)) return NoValue{"it reads and writes elements of whole bytes"};
+        if (std::string reason =
+                codegen::refuse_element(name, problem.inputs.back().dtype, problem.outputs[0].dtype);
+            !reason.empty())
+            return NoValue{std::move(reason)};
+        const std::string op = name == "round_to" ? "round_to " + problem.attributes.word("format") : name;
+        return PreparedKernel{.launch = launch_of_elements(context, element_kernel(problem, op)),
+                              .may_write_over = {operands_like_the_output(problem)}};
+    };
+    return {.name = "elements", .arithmetic = {.unit = context.unit}, .prepare = prepare};
+}
+
+Kernel random_kernel(Context& context) {
+    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+        codegen::ElementKernel kernel = element_kernel(problem, "random_uniform");
+        kernel.operation = problem.attributes.integer("operation");
+        return PreparedKernel{.launch = launch_of_elements(context, std::move(kernel))};
+    };
+    return {.name = "philox", .prepare = prepare};
+}
+
+}  // namespace
+
+void add_elementwise_kernels(KernelTable& table, Context& context) {
+    for (const char* op :
+         {"add",   "sub",         "mul",   "div",  "maximum",  "minimum",   "less",   "less_equal",
+          "equal", "logical_and", "neg",   "exp",  "log",      "tanh",      "erf",    "sin",
+          "cos",   "sqrt",        "rsqrt", "cast", "round_to", "is_finite", "select", "stop_gradient"})
+        table[op].push_back(elementwise_kernel(context));
+    table["random_uniform"].push_back(random_kernel(context));
+}
+
+}  // namespace mantissa::on_cuda

@@ -1,0 +1,65 @@
+// The GPU's kernel table: binds kernels that are made in process, and cuBLASLt's, to operations of the graph.
+//
+// A launch queues: what it does is done when the stream comes to it, and kept in a graph where the stream is
+// being captured. So it reads no memory of the device, and waits for nothing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/codegen/grid_kernel.h"
+#include "mantissa/device/cuda/cublaslt.h"
+#include "mantissa/device/cuda/kernel_modules.h"
+#include "mantissa/device/device.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+/// What kernels are bound to. Lives as long as the device, at one address.
+struct Context {
+    const cuda::Driver& driver;
+    const cuda::CublasLt& blas;
+    cuda::BlasHandle blas_handle = nullptr;
+    KernelModules& modules;
+    cuda::Stream work = nullptr;  ///< where launches queue
+    // As Arithmetic::unit names what computes.
+    std::string unit;         ///< FP32: "sm_80"
+    std::string matrix_unit;  ///< TF32 and shorter
+    // Two i32 of the device and of the host: what went wrong in a kernel, as `reports` numbers it from 1, and
+    // an index that was outside.
+    cuda::DevicePtr report_on_device = 0;
+    std::int32_t* report_on_host = nullptr;
+    std::vector<std::string> reports = {};
+
+    /// The number of a report, whose text says of which index.
+    std::int32_t report(const std::string& text);
+};
+
+/// By operation, in order of preference.
+using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
+
+cuda::DevicePtr address_of(const std::byte* pointer);
+
+/// Queues a kernel of a grid; nothing for no blocks.
+void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
+            std::vector<std::uint64_t> parameters, int threads = codegen::grid_threads);
+/// The same of one that may report an index: the last parameter is added.
+void launch_reporting(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
+                      std::vector<std::uint64_t> parameters);
+void queue_copy(const Context& context, std::byte* to, const std::byte* from, std::size_t bytes);
+void queue_zeros(const Context& context, std::byte* to, std::size_t bytes);
+
+/// Kernels of one element a thread.
+void add_elementwise_kernels(KernelTable& table, Context& context);
+void add_movement_kernels(KernelTable& table, Context& context);
+void add_embedding_kernels(KernelTable& table, Context& context);
+void add_reduction_kernels(KernelTable& table, Context& context);
+/// Fused nodes, and composites whose definition is a nest.
+void add_nest_kernels(KernelTable& table, Context& context);
+void add_contraction_kernels(KernelTable& table, Context& context);
+
+}  // namespace mantissa::on_cuda

@@ -1,0 +1,200 @@
+// Fused nodes, and composites that are a nest by their definition, each as one kernel that the compiler
+// makes; sums over rows are added up by another one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/graph/tensor.h"
+#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/expand.h"
+#include "mantissa/passes/nest.h"
+#include "mantissa/passes/simplify.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+namespace {
+
+/// Elements of a flat nest that a block has: four a thread.
+constexpr std::int64_t elements_of_block = 4 * codegen::grid_threads;
+/// Blocks of a nest with sums over rows: their partial sums should take little beside what is read, and keep
+/// all multiprocessors busy.
+constexpr std::int64_t most_blocks_with_sums = 512;
+
+struct NestBody {
+    Graph graph;
+    Nest nest;
+};
+
+/// Whether every result is one that a kernel can write.
+std::string refuse_results(const Graph& body, const Nest& nest) {
+    for (const Result& result : body.results()) {
+        const Node& node = body.node(result.value.node);
+        if (node.op->name == "input") return "a result is an operand";
+        const Varies varies = nest.values.at(result.value);
+        const bool is_sum = reduces(body, node) != Reduces::nothing;
+        if (!is_sum && varies != Varies::by_both && varies != Varies::by_row)
+            return fmt::format("{} varies neither by row nor by row and column", node.outputs[0].text());
+    }
+    return "";
+}
+
+OrReason<NestBody> nest_of_body(Graph body) {
+    std::vector<NodeId> nodes;
+    for (std::size_t id = 0; id < body.size(); ++id)
+        if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
+    OrReason<Nest> nest = make_nest(
+        body, nodes, [](Value) { return false; }, Loops::one_if_possible, Doubles::single);
+    if (!nest) return NoValue{nest.reason()};
+    if (std::string reason = refuse_results(body, *nest); !reason.empty()) return NoValue{std::move(reason)};
+    return NestBody{std::move(body), std::move(*nest)};
+}
+
+/// What a composite computes, in primitives.
+OrReason<NestBody> nest_of_composite(const Problem& problem) {
+    Graph definition;
+    std::vector<Tensor> inputs;
+    for (std::size_t i = 0; i < problem.inputs.size(); ++i)
+        inputs.emplace_back(definition, definition.add_input(fmt::format("in{}", i), problem.inputs[i]));
+    const std::vector<Tensor> outputs = problem.op.definition({definition, inputs, problem.attributes});
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+        definition.add_result(fmt::format("out{}", i), outputs[i].value());
+    return nest_of_body(simplify(expand(definition, [](const Graph&, const Node&) { return true; })));
+}
+
+/// As many as there are columns for, in whole warps.
+int threads_of(const codegen::LoopNest& nest) {
+    if (nest.flat) return codegen::grid_threads;
+    const auto columns = static_cast<std::uint64_t>(std::clamp<std::int64_t>(nest.columns, 32, 256));
+    return static_cast<int>(std::bit_ceil(columns));
+}
+
+/// One sum over rows: an output's place among a block's partial sums.
+struct FinishedSum {
+    std::shared_ptr<const GpuKernel> kernel;
+    std::int64_t blocks = 0;
+    std::size_t output = 0;
+    std::int64_t offset = 0;  ///< FP32 numbers
+};
+
+/// Everything that a launch needs but addresses.
+struct BoundNest {
+    std::shared_ptr<const GpuKernel> kernel = nullptr;
+    std::int64_t count = 0;  ///< rows, or elements where the nest is flat
+    std::int64_t per_block = 1;
+    std::int64_t partial_sums = 0, scratch = 0;  ///< FP32 numbers of one block
+    int threads = 0;
+    std::vector<FinishedSum> sums = {};
+
+    std::int64_t blocks() const { return parts_of(count, per_block); }
+    std::int64_t partial_bytes() const {
+        return blocks() * partial_sums * static_cast<std::int64_t>(sizeof(float));
+    }
+    std::int64_t workspace() const {
+        return partial_bytes() + blocks() * scratch * static_cast<std::int64_t>(sizeof(float));
+    }
+
+    void queue(const Context& context, const Operands& operands) const {
+        const std::uint64_t partials = address_of(operands.workspace);
+        queue_zeros(context, operands.workspace, static_cast<std::size_t>(partial_bytes()));
+        std::vector<std::uint64_t> parameters;
+        for (const std::byte* input : operands.inputs) parameters.push_back(address_of(input));
+        for (const std::byte* output : operands.outputs) parameters.push_back(address_of(output));
+        parameters.push_back(static_cast<std::uint64_t>(count));
+        parameters.push_back(static_cast<std::uint64_t>(per_block));
+        parameters.push_back(partials);
+        parameters.push_back(partials + static_cast<std::uint64_t>(partial_bytes()));
+        launch(context, *kernel, blocks(), std::move(parameters), threads);
+        for (const FinishedSum& sum : sums)
+            launch(context, *sum.kernel, sum.blocks,
+                   {partials + static_cast<std::uint64_t>(sum.offset) * sizeof(float),
+                    address_of(operands.outputs[sum.output])});
+    }
+};
+
+FinishedSum finished_sum(Context& context, const codegen::LoopNest& nest, const codegen::RowSum& sum,
+                         std::int64_t blocks) {
+    codegen::GridKernel kernel{.name = "sum_of_blocks",
+                               .code = codegen::ReductionKernel{.kept = {{sum.columns ? nest.columns : 1, 1}},
+                                                                .reduced = {{blocks, nest.partial_sums}},
+                                                                .terms_of_chunk = blocks}};
+    const std::int64_t needed = codegen::blocks_of(kernel);
+    return {.kernel = context.modules.add(std::move(kernel)),
+            .blocks = needed,
+            .output = static_cast<std::size_t>(sum.output),
+            .offset = sum.offset};
+}
+
+enum class Place : std::uint8_t { apart, over_operands };
+
+BoundNest bound_nest(Context& context, const NestBody& body, Place place) {
+    codegen::LoopNest nest = codegen::lower(body.graph);
+    codegen::NvptxTarget target = context.modules.target();
+    target.threads = threads_of(nest);
+    target.in_place = place == Place::over_operands;
+    BoundNest bound{.count = nest.flat ? body.nest.rows * body.nest.columns : body.nest.rows,
+                    .per_block = nest.flat ? elements_of_block : 1,
+                    .partial_sums = nest.partial_sums,
+                    .scratch = codegen::global_scratch_floats(nest),
+                    .threads = target.threads};
+    if (nest.partial_sums > 0)
+        bound.per_block = std::max(bound.per_block, parts_of(bound.count, most_blocks_with_sums));
+    for (const codegen::Walk& walk : nest.walks)
+        for (const auto* sums : {&walk.sums, &walk.row_sums})
+            for (const codegen::RowSum& sum : *sums)
+                bound.sums.push_back(finished_sum(context, nest, sum, bound.blocks()));
+    std::string text = fmt::format("{} threads{}\n{}", target.threads, target.in_place ? ", in place" : "",
+                                   codegen::pseudo_code(nest));
+    bound.kernel = context.modules.add("fused_0", std::move(text), [graph = body.graph, target] {
+        codegen::Compiler compiler(target);
+        return compiler.list(*compiler.add(graph));
+    });
+    return bound;
+}
+
+OrReason<PreparedKernel> prepare_nest(Context& context, const OrReason<NestBody>& body, Place place) {
+    if (!body) return NoValue{body.reason()};
+    const BoundNest bound = bound_nest(context, *body, place);
+    return PreparedKernel{
+        .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
+        .workspace = bound.workspace()};
+}
+
+std::string refuse_without_compiler() { return codegen::Compiler::refusal(); }
+
+Kernel fused_kernel(Context& context) {
+    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+        if (std::string reason = refuse_without_compiler(); !reason.empty())
+            return NoValue{std::move(reason)};
+        const Graph& body = problem.attributes.body("body").graph();
+        if (contraction_of(body) >= 0) return NoValue{"a contraction's tail is a kernel of its own"};
+        return prepare_nest(context, nest_of_body(body), Place::apart);
+    };
+    return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
+}
+
+Kernel composite_kernel(Context& context) {
+    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+        if (std::string reason = refuse_without_compiler(); !reason.empty())
+            return NoValue{std::move(reason)};
+        const bool writes_over = !problem.op.in_place.empty();
+        return prepare_nest(context, nest_of_composite(problem),
+                            writes_over ? Place::over_operands : Place::apart);
+    };
+    return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
+}
+
+}  // namespace
+
+void add_nest_kernels(KernelTable& table, Context& context) {
+    for (const Op* op : op_table())
+        if (op->name == "fused")
+            table["fused"].push_back(fused_kernel(context));
+        else if (op->composite() && op->name != "global_norm")
+            table[std::string(op->name)].push_back(composite_kernel(context));
+}
+
+}  // namespace mantissa::on_cuda

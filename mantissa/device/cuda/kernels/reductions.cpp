@@ -1,0 +1,171 @@
+// Sums and maxima over any axes, and the norm of gradients: in two launches where there are too few results
+// to keep the GPU busy. What is added in which order follows from the shapes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+namespace {
+
+/// Threads that keep any GPU of these architectures busy: 148 multiprocessors of 2,048 at most.
+constexpr std::int64_t enough_threads = 148 * 2048;
+/// What a thread should at least do for a launch of its own.
+constexpr std::int64_t least_terms = 64;
+
+using Axis = codegen::ReductionKernel::Axis;
+
+/// The axes of an operand taken apart, neighbours merged.
+struct ReducedAxes {
+    std::vector<Axis> kept, reduced;
+    std::int64_t results = 1, terms = 1;
+    bool last_is_reduced = false;
+};
+
+ReducedAxes taken_apart(const Shape& shape, const std::vector<std::int64_t>& axes) {
+    ReducedAxes apart;
+    const std::vector<std::int64_t> strides = shape.strides();
+    for (std::size_t axis = 0; axis < strides.size(); ++axis) {
+        const std::int64_t extent = shape.extents()[axis];
+        const bool goes = std::ranges::find(axes, static_cast<std::int64_t>(axis)) != axes.end();
+        (goes ? apart.terms : apart.results) *= extent;
+        if (extent == 1) continue;
+        std::vector<Axis>& to = goes ? apart.reduced : apart.kept;
+        if (!to.empty() && to.back().stride == strides[axis] * extent)
+            to.back() = {to.back().extent * extent, strides[axis]};
+        else
+            to.push_back({extent, strides[axis]});
+        apart.last_is_reduced = goes;
+    }
+    return apart;
+}
+
+/// Threads of one result: neighbours read neighbours where the last axis goes, and there are enough terms.
+int threads_of_result(bool along_terms, std::int64_t terms) {
+    if (!along_terms || terms < 32) return 1;
+    return static_cast<int>(
+        std::bit_floor(static_cast<std::uint64_t>(std::min<std::int64_t>(codegen::grid_threads, terms))));
+}
+
+std::int64_t chunks_of(std::int64_t results, std::int64_t terms, int threads) {
+    const std::int64_t wanted = enough_threads / std::max<std::int64_t>(1, results * threads);
+    const std::int64_t most = terms / (least_terms * threads);
+    return std::clamp<std::int64_t>(std::min(wanted, most), 1, 1024);
+}
+
+/// One reduction, or one of chunks and one over the chunks.
+struct Stages {
+    std::shared_ptr<const GpuKernel> first, second;  // second: null
+    std::int64_t first_blocks = 0, second_blocks = 0;
+    std::int64_t partial_bytes = 0;
+
+    void queue(const Context& context, std::uint64_t x, std::uint64_t partials, std::uint64_t y) const {
+        launch(context, *first, first_blocks, {x, second ? partials : y});
+        if (second) launch(context, *second, second_blocks, {partials, y});
+    }
+};
+
+struct Reduced {
+    bool maximum = false;
+    codegen::ReductionKernel::Term term = codegen::ReductionKernel::Term::value;
+    DType from = DType::f32, sums = DType::f32, to = DType::f32;
+};
+
+Stages stages_of(Context& context, const Shape& shape, const std::vector<std::int64_t>& axes,
+                 const Reduced& what) {
+    const ReducedAxes apart = taken_apart(shape, axes);
+    codegen::ReductionKernel first{.maximum = what.maximum,
+                                   .term = what.term,
+                                   .kept = apart.kept,
+                                   .reduced = apart.reduced,
+                                   .from = what.from,
+                                   .sums = what.sums,
+                                   .to = what.to};
+    first.threads = threads_of_result(apart.last_is_reduced, apart.terms);
+    first.chunks = chunks_of(apart.results, apart.terms, first.threads);
+    first.terms_of_chunk = parts_of(apart.terms, first.chunks);
+    Stages stages;
+    const std::string name = fmt::format("{}_{}", what.maximum ? "max" : "sum", name_of(what.from));
+    const auto add = [&](const codegen::ReductionKernel& kernel, std::int64_t& blocks) {
+        codegen::GridKernel named{.name = name, .code = kernel};
+        blocks = codegen::blocks_of(named);
+        return context.modules.add(std::move(named));
+    };
+    if (first.chunks > 1) {
+        codegen::ReductionKernel second{.maximum = what.maximum,
+                                        .kept = {{apart.results, 1}},
+                                        .reduced = {{first.chunks, apart.results}},
+                                        .terms_of_chunk = first.chunks,
+                                        .from = what.sums,
+                                        .sums = what.sums,
+                                        .to = what.to};
+        second.threads = threads_of_result(apart.results < 32, first.chunks);
+        first.to = what.sums;
+        stages.second = add(second, stages.second_blocks);
+        stages.partial_bytes = first.chunks * apart.results * static_cast<std::int64_t>(size_of(what.sums));
+    }
+    stages.first = add(first, stages.first_blocks);
+    return stages;
+}
+
+Kernel reduction_kernel(Context& context, bool maximum) {
+    const auto prepare = [&context, maximum](const Problem& problem) -> OrReason<PreparedKernel> {
+        const DType from = problem.inputs[0].dtype;
+        const Stages stages = stages_of(context, problem.inputs[0].shape, problem.attributes.list("axes"),
+                                        {.maximum = maximum,
+                                         .from = from,
+                                         .sums = from == DType::f64 ? DType::f64 : DType::f32,
+                                         .to = problem.outputs[0].dtype});
+        return PreparedKernel{.launch =
+                                  [&context, stages](const Operands& operands) {
+                                      stages.queue(context, address_of(operands.inputs[0]),
+                                                   address_of(operands.workspace),
+                                                   address_of(operands.outputs[0]));
+                                  },
+                              .workspace = stages.partial_bytes};
+    };
+    return {.name = "tree", .arithmetic = {.unit = context.unit}, .prepare = prepare};
+}
+
+/// Squares are added in FP64, where those of FP32 numbers cannot overflow.
+OrReason<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
+    constexpr std::int64_t number = sizeof(double);
+    std::vector<Stages> all;
+    std::int64_t partials = 0;
+    for (const Type& type : problem.inputs) {
+        std::vector<std::int64_t> axes;
+        for (int axis = 0; axis < type.shape.rank(); ++axis) axes.push_back(axis);
+        all.push_back(stages_of(context, type.shape, axes,
+                                {.term = codegen::ReductionKernel::Term::square,
+                                 .from = type.dtype,
+                                 .sums = DType::f64,
+                                 .to = DType::f64}));
+        partials = std::max(partials, all.back().partial_bytes);
+    }
+    const auto count = static_cast<std::int64_t>(all.size());
+    const auto kernel = context.modules.add({.name = "norm", .code = codegen::NormKernel{.count = count}});
+    const auto queue = [&context, all = std::move(all), kernel, count](const Operands& operands) {
+        const std::uint64_t sums = address_of(operands.workspace),
+                            of_chunks = sums + static_cast<std::uint64_t>(count * number);
+        for (std::size_t i = 0; i < all.size(); ++i)
+            all[i].queue(context, address_of(operands.inputs[i]), of_chunks, sums + i * number);
+        launch(context, *kernel, 1, {sums, address_of(operands.outputs[0]), address_of(operands.outputs[1])});
+    };
+    return PreparedKernel{.launch = queue, .workspace = count * number + partials};
+}
+
+}  // namespace
+
+void add_reduction_kernels(KernelTable& table, Context& context) {
+    table["sum"].push_back(reduction_kernel(context, false));
+    table["max"].push_back(reduction_kernel(context, true));
+    table["global_norm"].push_back({.name = "tree of squares", .prepare = [&context](const Problem& problem) {
+                                        return norm_of_all(problem, context);
+                                    }});
+}
+
+}  // namespace mantissa::on_cuda

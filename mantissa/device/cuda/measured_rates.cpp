@@ -1,0 +1,84 @@
+#include "mantissa/device/cuda/measured_rates.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+namespace {
+
+constexpr int timed_runs = 5;
+
+/// Seconds of the fastest run.
+double fastest_run(Device& device, const BoundStep& step) {
+    const std::unique_ptr<Program> program = device.bind({&step, 1});
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < timed_runs; ++i) {
+        const std::unique_ptr<Event> begin = device.record();
+        program->run();
+        const std::unique_ptr<Event> end = device.record();
+        device.wait(*end);
+        least = std::min(least, device.seconds_between(*begin, *end));
+    }
+    return least;
+}
+
+/// Seconds of a product of square matrices of zeros; none where no kernel takes it.
+std::optional<double> seconds_of_product(Device& device, DType dtype, std::int64_t extent) {
+    const Type matrix{dtype, {extent, extent}};
+    const Attributes attributes{{"transpose_a", false}, {"transpose_b", true}};
+    const std::vector<Type> inputs{matrix, matrix}, outputs{matrix};
+    const Problem problem{find_op("matmul"), inputs, outputs, attributes};
+    for (const Kernel& kernel : device.kernels("matmul")) {
+        const OrReason<PreparedKernel> prepared = kernel.prepare(problem);
+        if (!prepared) continue;
+        const auto bytes = static_cast<std::size_t>(matrix.bytes());
+        const auto held = device.allocate_zeroed(3 * bytes, "measurement of arithmetic");
+        const std::span memory(held->data(), held->size());
+        const auto workspace = device.allocate(static_cast<std::size_t>(prepared->workspace), "a workspace");
+        return fastest_run(device,
+                           BoundLaunch{.launch = &prepared->launch,
+                                       .inputs = {memory.subspan(0, bytes), memory.subspan(bytes, bytes)},
+                                       .outputs = {memory.subspan(2 * bytes, bytes)},
+                                       .workspace = {workspace->data(), workspace->size()}});
+    }
+    return {};
+}
+
+/// FLOP/s of the largest product that takes a quarter of the free memory at most, and little time: 8,192
+/// keeps the multiprocessors of any GPU busy with several tiles each.
+double rate_of_products(Device& device, DType dtype) {
+    constexpr std::int64_t largest = 8192;
+    constexpr double longest = 2e-3;  // seconds of one run, of which there are several in a tenth of one
+    double rate = 0;
+    for (std::int64_t extent = 128; extent <= largest; extent *= 2) {
+        if (3 * Type{dtype, {extent, extent}}.bytes() > device.free_memory() / 4) break;
+        const std::optional<double> seconds = seconds_of_product(device, dtype, extent);
+        if (!seconds) break;
+        const auto length = static_cast<double>(extent);
+        rate = 2 * length * length * length / *seconds;
+        if (*seconds > longest) break;
+    }
+    return rate;
+}
+
+}  // namespace
+
+Peaks measured_rates(Device& device, std::span<std::byte> scratch) {
+    const std::vector<std::byte> zeros(scratch.size());
+    device.copy_to_device(scratch.data(), zeros);
+    const std::size_t half = scratch.size() / 2;
+    Peaks peaks;
+    const double seconds =
+        fastest_run(device, BoundCopy{.from = scratch.subspan(0, half), .to = scratch.data() + half});
+    peaks.copy = 2.0 * static_cast<double>(half) / seconds;
+    peaks.f32_fma = rate_of_products(device, DType::f32);
+    peaks.bf16_matrix = rate_of_products(device, DType::bf16);
+    return peaks;
+}
+
+}  // namespace mantissa::on_cuda

@@ -1,0 +1,13 @@
+// What a GPU reaches: copies within its memory, and products of large matrices, between events.
+#pragma once
+
+#include <span>
+
+#include "mantissa/device/device.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+/// The fastest of a few runs each. `scratch` is the device's memory and is written over.
+Peaks measured_rates(Device& device, std::span<std::byte> scratch);
+
+}  // namespace mantissa::on_cuda

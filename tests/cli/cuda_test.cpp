@@ -1,0 +1,68 @@
+// --device cuda as a user meets it: what it says where there is no GPU, and a run on the emulated one.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "mantissa/codegen/compiler.h"
+#include "tests/cli/run_program.h"
+
+namespace mantissa {
+namespace {
+
+using testing::Ran;
+using testing::run;
+
+constexpr const char* small_model =
+    "--device cuda --layers 1 --heads 2 --channels 32 --batch 1 --sequence 16 --steps 2 --quiet";
+
+/// A small training with MANTISSA_EMULATE_GPU.
+Ran train_on(const std::string& gpu) {
+    return testing::run_in_shell("MANTISSA_EMULATE_GPU=" + gpu + " " MANTISSA_BINARY_DIR "/mantissa train " +
+                                 small_model);
+}
+
+class CudaCommands : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+TEST_F(CudaCommands, WithoutADriverIsOneLine) {
+    if (dlopen("libcuda.so.1", RTLD_NOW)) GTEST_SKIP() << "this machine has NVIDIA's driver";
+    for (const std::string command : {"train ", "ladder ", "explain --batch 1 "}) {
+        const Ran ran = run(command + "--device cuda");
+        EXPECT_EQ(ran.status, 1) << command;
+        EXPECT_EQ(
+            ran.output,
+            "mantissa: there is no NVIDIA driver here (libcuda.so.1 cannot be loaded), for --device cuda\n");
+    }
+}
+
+TEST_F(CudaCommands, TrainsOnTheEmulatedGpuAndSaysSo) {
+    const Ran ran = train_on("sm_80");
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    EXPECT_NE(ran.output.find("bf16 (chosen for this machine; see --policy), sm_80, emulated GPU sm_80"),
+              std::string::npos)
+        << ran.output;
+}
+
+TEST_F(CudaCommands, MemoryThatIsTooSmallIsRefusedWithWhatFits) {
+    const Ran ran = train_on("sm_80,memory=1M");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.output.find("GB are available; use a smaller --batch"), std::string::npos) << ran.output;
+}
+
+TEST_F(CudaCommands, ADriverErrorIsToldInItsWords) {
+    const Ran ran = train_on("sm_80,fail=cuGraphLaunch:2");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(
+        ran.output.find("CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure; planted: call 2 of "
+                        "cuGraphLaunch"),
+        std::string::npos)
+        << ran.output;
+}
+
+}  // namespace
+}  // namespace mantissa

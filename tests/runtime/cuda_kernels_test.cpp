@@ -1,0 +1,82 @@
+// Every operation as a GPU runs it, on the emulated one, against the reference.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "mantissa/base/error.h"
+#include "mantissa/codegen/compiler.h"
+#include "tests/support/emulated_device.h"
+#include "tests/support/kernel_errors.h"
+
+namespace mantissa {
+namespace {
+
+using testing::EmulatedDevice;
+using testing::OpCase;
+using testing::Recorded;
+using testing::runnable;
+using testing::stored_in;
+using testing::worst_ratio;
+
+/// Operations that no GPU runs yet, and why. A test fails where one of them does, or another does not.
+const std::map<std::string, std::string> without_kernel = {
+    {"conv2d", "convolutions wait for cuDNN"},
+    {"conv2d_input_gradient", "convolutions wait for cuDNN"},
+    {"conv2d_filter_gradient", "convolutions wait for cuDNN"},
+    {"max_pool2d", "pools come with convolutions"},
+    {"max_pool2d_grad", "pools come with convolutions"},
+    {"average_pool2d", "pools come with convolutions"},
+    {"average_pool2d_grad", "pools come with convolutions"},
+    {"adaptive_average_pool2d", "pools come with convolutions"},
+    {"adaptive_average_pool2d_grad", "pools come with convolutions"},
+    {"quantize_weight", "whole numbers wait for cuBLASLt's INT8"},
+    {"quantized_matmul", "whole numbers wait for cuBLASLt's INT8"},
+};
+
+/// What a case comes to: its worst error in units of what is allowed, or that it has no kernel.
+std::string judged(const OpCase& test, Device& device) {
+    const Recorded recorded(test);
+    try {
+        const double worst = worst_ratio(test, recorded.graph, recorded.feed, device);
+        return worst <= 1 ? "" : "off by " + std::to_string(worst) + " of what is allowed";
+    } catch (const UserError& error) {
+        const bool missing = std::string(error.what()).find("cuda has no kernel") != std::string::npos;
+        return missing ? "no kernel" : error.what();
+    }
+}
+
+class CudaKernels : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+TEST_F(CudaKernels, AgreeWithTheReference) {
+    const EmulatedDevice gpu;
+    for (const OpCase& test : testing::op_cases())
+        EXPECT_EQ(judged(test, *gpu), without_kernel.contains(test.op) ? "no kernel" : "") << test.name;
+}
+
+TEST_F(CudaKernels, InSixteenBitsAgreeWithTheReference) {
+    const std::set<std::string> fp32_only = {"layer_norm", "layer_norm_grad", "embedding_grad",
+                                             "muon",       "adamw",           "sgd"};
+    const EmulatedDevice gpu;
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+        std::set<std::string> ran;
+        for (const OpCase& original : testing::op_cases()) {
+            if (fp32_only.contains(original.op)) continue;
+            const std::optional<OpCase> test = stored_in(dtype, original);
+            if (!test) continue;
+            EXPECT_EQ(judged(*test, *gpu), without_kernel.contains(test->op) ? "no kernel" : "")
+                << test->name << " in " << name_of(dtype);
+            ran.insert(test->op);
+        }
+        EXPECT_GE(ran.size(), 30u);
+    }
+}
+
+}  // namespace
+}  // namespace mantissa

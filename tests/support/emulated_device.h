@@ -1,0 +1,22 @@
+// An emulated GPU as a device, and what was judged wrong on it.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "mantissa/device/cuda/cuda_device.h"
+#include "mantissa/device/cuda/emulator/emulated_gpu.h"
+
+namespace mantissa::testing {
+
+struct EmulatedDevice {
+    explicit EmulatedDevice(const cuda::EmulatedGpuOptions& options = {}) : gpu(options) {
+        device = std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt()}));
+    }
+    Device& operator*() const { return *device; }
+
+    cuda::EmulatedGpu gpu;
+    std::unique_ptr<Device> device;
+};
+
+}  // namespace mantissa::testing

@@ -1,0 +1,192 @@
+// A GPT-2 in training on the emulated GPU: every policy, its bits, its checkpoints, its errors.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+
+#include "mantissa/base/error.h"
+#include "mantissa/codegen/compiler.h"
+#include "mantissa/train/training_checkpoint.h"
+#include "tests/support/device_around.h"
+#include "tests/support/emulated_device.h"
+#include "tests/support/gpt2_training.h"
+#include "tests/support/run_graph.h"
+#include "tests/support/temporary_directory.h"
+#include "tests/support/trains_alike.h"
+
+namespace mantissa {
+namespace {
+
+using testing::EmulatedDevice;
+
+constexpr std::int64_t batch = 2, sequence = 16;
+
+/// 2 layers, 2 heads, 64 channels.
+Gpt2Training small_training(const std::string& policy) {
+    Gpt2Training training;
+    training.model = nn::gpt2_config("gpt2-tiny");
+    training.model.layers = 2;
+    training.model.heads = 2;
+    training.model.channels = 64;
+    training.model.vocabulary = 512;
+    training.model.context = sequence;
+    training.batch = batch;
+    training.sequence = sequence;
+    training.pipeline.policy = find_policy(policy);
+    training.loss_scale = default_loss_scale(training.pipeline.policy);
+    return training;
+}
+
+const SomeTokens& tokens() {
+    static const SomeTokens all(static_cast<std::size_t>(batch * sequence));
+    return all;
+}
+
+std::vector<float> losses(Device& device, const Gpt2Training& training, int steps = 3,
+                          double learning_rate = 1e-3) {
+    Trainer trainer = gpt2_trainer(device, training);
+    std::vector<float> all;
+    for (int step = 0; step < steps; ++step)
+        all.push_back(trainer.step({tokens().tokens, tokens().targets}, learning_rate).loss);
+    return all;
+}
+
+class CudaTraining : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+/// The least passes, those of fused kernels, and all, of which a GPU refuses those that make attention and
+/// the loss one operation.
+std::vector<std::vector<std::string>> rungs() {
+    return {{}, {"simplify", "lay_out", "fuse"}, optional_pass_names()};
+}
+
+/// What a run may lose or gain by the order of sums, in FP32 (trains_alike.h) and by that of roundings in
+/// shorter formats: of the unit roundoff times the loss, 6.2, an eighth, since a loss is a mean over tokens.
+/// Seen: a sixtieth.
+const std::map<std::string, double> tolerances = {
+    {"fp32", 2e-5}, {"tf32", 0x1p-11 * 6.2 / 8}, {"bf16", 0x1p-8 * 6.2 / 8}, {"fp16", 0x1p-11 * 6.2 / 8}};
+
+TEST_F(CudaTraining, LossesAreThoseOfTheCpuUnderEachPolicy) {
+    const auto cpu = testing::device_at(testing::levels().back());
+    const EmulatedDevice gpu;
+    for (const auto& [policy, tolerance] : tolerances) {
+        for (const std::vector<std::string>& passes : rungs()) {
+            Gpt2Training training = small_training(policy);
+            choose_passes(training.pipeline, passes);
+            const std::vector<float> expected = losses(*cpu, training), got = losses(*gpu, training);
+            for (std::size_t step = 0; step < expected.size(); ++step)
+                EXPECT_NEAR(got[step], expected[step], tolerance)
+                    << policy << ", " << passes.size() << " passes, step " << step;
+            if (!passes.empty()) {
+                EXPECT_EQ(losses(*gpu, training), got) << policy << ": another run has other bits";
+            }
+        }
+        // The tolerance bites: an update that is wrong by a twentieth is caught.
+        const std::vector<float> right = losses(*cpu, small_training(policy)),
+                                 wrong = losses(*cpu, small_training(policy), 3, 1.05e-3);
+        EXPECT_GT(std::abs(right[2] - wrong[2]), tolerance) << policy;
+    }
+}
+
+TEST_F(CudaTraining, PassesWithoutKernelsAreRefusedWithAReason) {
+    const EmulatedDevice gpu;
+    Gpt2Training training = small_training("bf16");
+    choose_passes(training.pipeline, optional_pass_names());
+    const TrainingPlan plan = gpt2_plan(*gpu, training);
+    std::map<std::string, std::string> reasons;
+    for (const PassRefusal& refusal : plan.refused())
+        reasons[refusal.pass + " " + refusal.op] = refusal.reason;
+    EXPECT_EQ(reasons["match_attention attention"], "the device has no kernel for attention");
+    EXPECT_EQ(reasons["chunk_loss linear_cross_entropy"],
+              "the device has no kernel for linear_cross_entropy");
+    // Scores are multiplied in the policy's format all the same.
+    for (const PlannedNode* node : plan.step().nodes_of("matmul"))
+        EXPECT_EQ(node->kernel, "cublasLt bf16*bf16+f32 tensor cores");
+}
+
+/// Two steps here and two there, from checkpoints, are four steps anywhere.
+TEST_F(CudaTraining, CheckpointsCrossBetweenDevices) {
+    const Gpt2Training training = small_training("fp32");
+    const auto cpu = testing::device_at(testing::levels().back());
+    const std::vector<float> expected = losses(*cpu, training, 4);
+    const auto crossed = [&](Device& first, Device& second) {
+        const TemporaryDirectory directory;
+        Trainer before = gpt2_trainer(first, training), after = gpt2_trainer(second, training);
+        std::vector<float> all;
+        for (int step = 0; step < 2; ++step)
+            all.push_back(before.step({tokens().tokens, tokens().targets}, 1e-3).loss);
+        save_training(directory / "run", before);
+        EXPECT_NE(resume_training(directory / "run", after).warning.find("instructions"), std::string::npos);
+        for (const State& state : before.state().states())
+            EXPECT_EQ(before.state().read(state.name), after.state().read(state.name)) << state.name;
+        for (int step = 0; step < 2; ++step)
+            all.push_back(after.step({tokens().tokens, tokens().targets}, 1e-3).loss);
+        return all;
+    };
+    const EmulatedDevice gpu;
+    for (const auto& all : {crossed(*cpu, *gpu), crossed(*gpu, *cpu)})
+        for (std::size_t step = 0; step < expected.size(); ++step)
+            EXPECT_NEAR(all[step], expected[step], 2e-5) << "step " << step;
+}
+
+/// A device that forgets to wait: what it reads is not there yet.
+class Impatient final : public testing::DeviceAround {
+  public:
+    using DeviceAround::DeviceAround;
+    void wait(const Event&) override {}
+};
+
+TEST_F(CudaTraining, AWaitThatIsForgottenIsCaught) {
+    const Gpt2Training training = small_training("fp32");
+    EmulatedDevice gpu;
+    Impatient hasty(std::move(gpu.device));
+    Trainer trainer = gpt2_trainer(hasty, training);
+    const auto step = [&] { return trainer.step({tokens().tokens, tokens().targets}, 1e-3).loss; };
+    try {
+        EXPECT_TRUE(std::isnan(step())) << "a loss was read before it was there";
+    } catch (const UserError&) {  // of the driver: the time between events that it has not passed
+    }
+}
+
+/// A fault in the middle of a run ends it with the driver's words, and the last checkpoint is whole.
+TEST_F(CudaTraining, ADriverErrorEndsTheRun) {
+    const Gpt2Training training = small_training("fp32");
+    const TemporaryDirectory directory;
+    const EmulatedDevice gpu({.failing = "cuGraphLaunch", .failing_call = 3});
+    Trainer trainer = gpt2_trainer(*gpu, training);
+    const auto step = [&] { return trainer.step({tokens().tokens, tokens().targets}, 1e-3).loss; };
+    step();
+    save_training(directory / "run", trainer);
+    step();
+    try {
+        step();
+        ADD_FAILURE() << "the third program ran";
+    } catch (const UserError& error) {
+        EXPECT_STREQ(
+            error.what(),
+            "starting a program: CUDA_ERROR_LAUNCH_FAILED (719): unspecified launch failure; planted: "
+            "call 3 of cuGraphLaunch");
+    }
+    const auto cpu = testing::device_at(testing::levels().back());
+    Trainer rescued = gpt2_trainer(*cpu, training);
+    resume_training(directory / "run", rescued);
+    EXPECT_EQ(rescued.steps_done(), 1);
+}
+
+TEST_F(CudaTraining, MemoryThatIsTooSmallIsRefusedBeforeAnythingRuns) {
+    const EmulatedDevice gpu({.memory = std::int64_t{1} << 20});
+    try {
+        gpt2_trainer(*gpu, small_training("fp32"));
+        ADD_FAILURE() << "there was room in 1 MB";
+    } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("are available; use a smaller --batch"), std::string::npos)
+            << error.what();
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
