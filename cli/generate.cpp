@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
+#include <sstream>
 
 #include "cli/command_line.h"
 #include "cli/output_file.h"
@@ -22,6 +25,7 @@
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/perplexity.h"
+#include "mantissa/train/stop_words.h"
 
 namespace mantissa::cli {
 
@@ -29,16 +33,18 @@ namespace {
 
 struct GenerateCommand {
     RunOptions run;  // device, threads, tokenizer, seed, json, quiet
-    std::string checkpoint, prompt, validation;
-    double temperature = 1;
+    std::string checkpoint, prompt, prompts, validation;
+    double temperature = 1, top_p = 1;
     std::optional<std::int64_t> top_k;
-    std::int64_t length = 100;
+    std::vector<std::string> stop;
+    std::int64_t length = 100, samples = 1, batch = 8;
     bool profile = false;
 };
 
 GenerateOptions generate_options(const GenerateCommand& options, const Tokenizer& tokenizer) {
     return {.sampling = {.temperature = options.temperature,
                          .top_k = options.top_k.value_or(0),
+                         .top_p = options.top_p,
                          .tokens = tokenizer.vocabulary(),
                          .seed = options.run.seed},
             .length = options.length,
@@ -48,7 +54,11 @@ GenerateOptions generate_options(const GenerateCommand& options, const Tokenizer
 void validate(const GenerateCommand& options) {
     if (options.checkpoint.empty())
         throw UserError("--checkpoint DIR is missing: which model, written by train or by another?");
-    if (options.prompt.empty() && options.validation.empty())
+    if (!options.prompt.empty() && !options.prompts.empty())
+        throw UserError("--prompt and --prompts: give one of them");
+    for (const auto& [name, value] : {std::pair{"--samples", options.samples}, {"--batch", options.batch}})
+        if (value < 1) throw UserError(fmt::format("{} must be 1 text or more, got {}", name, value));
+    if (options.prompt.empty() && options.prompts.empty() && options.validation.empty())
         throw UserError("--prompt TEXT is missing: which text, of one character or more, to continue?");
     if (options.top_k && *options.top_k < 1)
         throw UserError(fmt::format(
@@ -57,6 +67,8 @@ void validate(const GenerateCommand& options) {
         throw UserError(fmt::format("--length must be 1 token or more, got {}", options.length));
     in_option("--temperature",
               [&] { mantissa::validate(SamplingOptions{.temperature = options.temperature}); });
+    in_option("--top-p", [&] { mantissa::validate(SamplingOptions{.top_p = options.top_p}); });
+    in_option("--stop", [&] { StopWords(options.stop); });
 }
 
 /// What the options name, or what lies beside the weights, or bytes.
@@ -77,28 +89,68 @@ void print_text(const std::string& text) {
     std::fflush(stdout);
 }
 
+/// A text to be written.
+struct Job {
+    std::string prompt;
+    std::vector<TokenId> tokens;  ///< of the prompt
+    std::uint64_t seed = 0;       ///< on top of --seed
+};
+
+/// What became of it.
+struct Written {
+    std::string text;
+    Generated generated;
+};
+
+/// Shows a text as it comes, whole characters at a time, up to the first stop word.
+class TextWriter {
+  public:
+    TextWriter(const Tokenizer& tokenizer, const std::vector<std::string>& stop)
+        : decoder_(tokenizer), stop_(stop) {}
+
+    /// Returns what can be shown now.
+    std::string push(TokenId token) { return add(stop_.push(decoder_.push(token))); }
+    std::string finish() {
+        std::string rest = stop_.push(decoder_.finish());
+        return add(rest + stop_.finish());
+    }
+    bool goes_on() const { return !stop_.found(); }
+    const std::string& text() const { return text_; }
+
+  private:
+    std::string add(std::string part) {
+        text_ += part;
+        return part;
+    }
+
+    StreamDecoder decoder_;
+    StopWords stop_;
+    std::string text_;
+};
+
 double prompt_tokens_per_second(std::size_t tokens, const Generated& generated) {
     return static_cast<double>(tokens) / generated.prompt_seconds;
 }
 
+nlohmann::ordered_json json_of(const GenerateCommand& options, const Job& job, const Written& written) {
+    return {{"prompt", job.prompt},
+            {"prompt_tokens", job.tokens.size()},
+            {"text", written.text},
+            {"tokens", written.generated.tokens},
+            {"log_probabilities", written.generated.log_probabilities},
+            {"ended_by", name_of(written.generated.end)},
+            {"seed", options.run.seed + job.seed}};
+}
+
 nlohmann::ordered_json report_of(const GenerateCommand& options, const Policy& policy,
-                                 const nn::LanguageModel& model, std::size_t prompt_tokens,
-                                 const Generated& generated, const std::string& text) {
+                                 const nn::LanguageModel& model) {
     return {{"command", "generate"},
             {"model", {{"name", model.name}, {"parameters", model.parameters}}},
-            {"prompt", options.prompt},
-            {"prompt_tokens", prompt_tokens},
-            {"text", text},
-            {"tokens", generated.tokens},
-            {"log_probabilities", generated.log_probabilities},
-            {"ended_by", name_of(generated.end)},
             {"temperature", options.temperature},
             {"top_k", options.top_k.value_or(0)},
-            {"seed", options.run.seed},
-            {"policy", policy.name},
-            {"prompt_ms", generated.prompt_seconds * 1e3},
-            {"prompt_tokens_per_second", prompt_tokens_per_second(prompt_tokens, generated)},
-            {"tokens_per_second", generated.tokens_per_second()}};
+            {"top_p", options.top_p},
+            {"stop", options.stop},
+            {"policy", policy.name}};
 }
 
 /// The model that all parts of the command run.
@@ -120,49 +172,140 @@ void announce(const GenerateCommand& options, const Model& model, const Policy& 
                             target.isa, target.threads));
 }
 
-std::unique_ptr<Generator> make_generator(const Model& model, const Policy& policy,
-                                          const std::vector<TokenId>& prompt) {
-    auto generator = std::make_unique<Generator>(model.device, model.config(),
-                                                 static_cast<std::int64_t>(prompt.size()), policy);
+/// For so many of the texts at once.
+std::unique_ptr<Generator> make_generator(const Model& model, const Policy& policy, std::span<const Job> jobs,
+                                          std::size_t texts) {
+    std::vector<std::int64_t> lengths;
+    for (const Job& job : jobs) lengths.push_back(std::ssize(job.tokens));
+    auto generator = in_option(jobs.size() > 1 ? "--prompts" : "--prompt", [&] {
+        return std::make_unique<Generator>(model.device, model.config(), lengths, policy,
+                                           static_cast<std::int64_t>(texts));
+    });
     generator->allocate(model.parameters);
     return generator;
 }
 
-std::string speed_text(const Policy& policy, const std::vector<TokenId>& prompt, const Generated& generated) {
+std::string speed_text(const Policy& policy, std::size_t prompt_tokens, const Generated& generated) {
     return fmt::format(
         "{}: {} tokens at {:.1f} tokens/s, after a prompt of {} at {:.1f} tokens/s ({:.0f} ms)", policy.name,
-        generated.tokens.size(), generated.tokens_per_second(), prompt.size(),
-        prompt_tokens_per_second(prompt.size(), generated), generated.prompt_seconds * 1e3);
+        generated.tokens.size(), generated.tokens_per_second(), prompt_tokens,
+        prompt_tokens_per_second(prompt_tokens, generated), generated.prompt_seconds * 1e3);
 }
 
-nlohmann::ordered_json run_prompt(const GenerateCommand& options, const Model& model, const Policy& policy) {
-    const std::vector<TokenId> prompt = model.tokenizer.encode_whole(options.prompt);
-    const auto generator = make_generator(model, policy, prompt);
+void print_profile(const GenerateCommand& options, const Generator& generator) {
+    if (options.profile && !generator.profile().empty())
+        print_error(fmt::format("{}", profile_table(generator.token_plan(), generator.profile())));
+}
+
+/// One text, shown as it comes.
+nlohmann::ordered_json write_one(const GenerateCommand& options, const Model& model, const Policy& policy,
+                                 const Job& job) {
+    const auto generator = make_generator(model, policy, {&job, 1}, 1);
     announce(options, model, policy);
-    StreamDecoder decoder(model.tokenizer);
-    std::string text;
-    const auto show = [&](const std::string& part) {
-        text += part;
-        print_text(part);
-    };
-    print_text(options.prompt);
-    const Generated generated = generate(*generator, prompt, generate_options(options, model.tokenizer),
-                                         [&](TokenId token) { show(decoder.push(token)); });
-    show(decoder.finish());
-    print_text("\n");
+    TextWriter writer(model.tokenizer, options.stop);
+    print_text(job.prompt);
+    Written written{.text = {},
+                    .generated = generate(*generator, job.tokens, generate_options(options, model.tokenizer),
+                                          [&](TokenId token) {
+                                              print_text(writer.push(token));
+                                              return writer.goes_on();
+                                          })};
+    print_text(writer.finish() + "\n");
+    written.text = writer.text();
+    const Generated& generated = written.generated;
     if (!options.run.quiet)
         fmt::print(
-            stderr, "{}; ended by {}{}\n", speed_text(policy, prompt, generated), name_of(generated.end),
+            stderr, "{}; ended by {}{}\n", speed_text(policy, job.tokens.size(), generated),
+            name_of(generated.end),
             generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.config().context) : "");
-    if (options.profile && !generator->profile().empty())
-        print_error(fmt::format("{}", profile_table(generator->token_plan(), generator->profile())));
-    return report_of(options, policy, model.config(), prompt.size(), generated, text);
+    print_profile(options, *generator);
+    nlohmann::ordered_json report = report_of(options, policy, model.config());
+    report.update(json_of(options, job, written));
+    report["prompt_ms"] = generated.prompt_seconds * 1e3;
+    report["prompt_tokens_per_second"] = prompt_tokens_per_second(job.tokens.size(), generated);
+    report["tokens_per_second"] = generated.tokens_per_second();
+    return report;
+}
+
+/// As many texts as the generator has, from the first of `jobs` on; where there are fewer, the last is begun
+/// again and ended at its first token.
+std::vector<Written> write_together(const GenerateCommand& options, const Model& model, Generator& generator,
+                                    std::span<const Job> jobs) {
+    std::vector<TextWriter> writers(jobs.size(), TextWriter(model.tokenizer, options.stop));
+    std::vector<std::vector<TokenId>> prompts;
+    std::vector<std::uint64_t> seeds;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(generator.texts()); ++i) {
+        const Job& job = jobs[std::min(i, jobs.size() - 1)];
+        prompts.push_back(job.tokens);
+        seeds.push_back(job.seed);
+    }
+    std::vector<Generated> all =
+        generate_together(generator, prompts, seeds, generate_options(options, model.tokenizer),
+                          [&](std::size_t text, TokenId token) {
+                              if (text >= jobs.size()) return false;
+                              writers[text].push(token);
+                              return writers[text].goes_on();
+                          });
+    std::vector<Written> written;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+        writers[i].finish();
+        written.push_back({writers[i].text(), std::move(all[i])});
+    }
+    return written;
+}
+
+/// Several texts, each shown when those that are written with it are done; a line of dashes between them.
+nlohmann::ordered_json write_all(const GenerateCommand& options, const Model& model, const Policy& policy,
+                                 std::span<const Job> jobs) {
+    const std::size_t at_once = std::min(jobs.size(), static_cast<std::size_t>(options.batch));
+    const auto generator = make_generator(model, policy, jobs, at_once);
+    announce(options, model, policy);
+    nlohmann::ordered_json report = report_of(options, policy, model.config());
+    report["texts"] = nlohmann::ordered_json::array();
+    std::int64_t tokens = 0;
+    double seconds = 0;
+    for (std::size_t first = 0; first < jobs.size(); first += at_once) {
+        const auto some = jobs.subspan(first, std::min(at_once, jobs.size() - first));
+        const std::vector<Written> written = write_together(options, model, *generator, some);
+        for (std::size_t i = 0; i < some.size(); ++i) {
+            print_text((first + i == 0 ? "" : "----\n") + some[i].prompt + written[i].text + "\n");
+            report["texts"].push_back(json_of(options, some[i], written[i]));
+        }
+        tokens += written[0].generated.timed_tokens;
+        seconds += written[0].generated.seconds;
+    }
+    report["texts_at_once"] = at_once;
+    report["tokens_per_second"] = static_cast<double>(tokens) / seconds;
+    if (!options.run.quiet)
+        print_error(fmt::format("{}: {} texts, {} at once: {} tokens at {:.1f} tokens/s\n", policy.name,
+                                jobs.size(), at_once, tokens, static_cast<double>(tokens) / seconds));
+    print_profile(options, *generator);
+    return report;
+}
+
+/// Of each prompt as many texts as --samples says; the first of each draws as it would alone.
+std::vector<Job> jobs_of(const GenerateCommand& options, const Tokenizer& tokenizer) {
+    std::vector<std::string> prompts;
+    if (!options.prompt.empty()) prompts.push_back(options.prompt);
+    if (!options.prompts.empty()) {
+        std::istringstream lines{std::string(TextFile(options.prompts).text())};
+        for (std::string line; std::getline(lines, line);)
+            if (!line.empty()) prompts.push_back(line);
+        if (prompts.empty())
+            throw UserError(fmt::format("{}: holds no prompt; expected one a line", options.prompts));
+    }
+    std::vector<Job> jobs;
+    for (const std::string& prompt : prompts)
+        for (std::int64_t sample = 0; sample < options.samples; ++sample)
+            jobs.push_back({prompt, tokenizer.encode_whole(prompt), static_cast<std::uint64_t>(sample)});
+    return jobs;
 }
 
 /// The perplexity of the validation text, and beside that of a quantised model that of BF16, with how fast
 /// each continues the prompt, if there is one.
 nlohmann::ordered_json run_validation(const GenerateCommand& options, const Model& model,
-                                      const Policy& policy, const std::vector<TokenId>& text) {
+                                      const Policy& policy, const std::vector<TokenId>& text,
+                                      std::span<const Job> jobs) {
     std::vector<Policy> policies{policy};
     if (!policy.weights.empty()) policies.push_back(find_policy("bf16"));
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
@@ -176,12 +319,13 @@ nlohmann::ordered_json run_validation(const GenerateCommand& options, const Mode
                        {"perplexity", found.value()},
                        {"tokens_per_second", found.tokens_per_second()}});
     }
-    if (policies.size() > 1 && !options.prompt.empty()) {
-        const std::vector<TokenId> prompt = model.tokenizer.encode_whole(options.prompt);
-        const auto generator = make_generator(model, policies[1], prompt);
+    if (policies.size() > 1 && !jobs.empty()) {
+        const auto generator = make_generator(model, policies[1], jobs.first(1), 1);
         const Generated generated =
-            generate(*generator, prompt, generate_options(options, model.tokenizer), [](TokenId) {});
-        if (!options.run.quiet) print_error(fmt::format("{}\n", speed_text(policies[1], prompt, generated)));
+            generate(*generator, jobs[0].tokens, generate_options(options, model.tokenizer),
+                     [](TokenId) { return true; });
+        if (!options.run.quiet)
+            print_error(fmt::format("{}\n", speed_text(policies[1], jobs[0].tokens.size(), generated)));
         all.back()["generated_tokens_per_second"] = generated.tokens_per_second();
     }
     return all;
@@ -205,12 +349,15 @@ void run(const GenerateCommand& options) {
     const Model model{*device, file, tokenizer, parameters};
     std::vector<TokenId> text;
     if (!options.validation.empty()) text = tokenizer.encode_whole(TextFile(options.validation).text());
+    const std::vector<Job> jobs = jobs_of(options, tokenizer);
     nlohmann::ordered_json report = {{"command", "generate"}, {"policy", policy.name}};
-    if (options.prompt.empty())
+    if (jobs.empty())
         announce(options, model, policy);
     else
-        report = run_prompt(options, model, policy);
-    if (!options.validation.empty()) report["validation"] = run_validation(options, model, policy, text);
+        report = jobs.size() == 1 ? write_one(options, model, policy, jobs[0])
+                                  : write_all(options, model, policy, jobs);
+    if (!options.validation.empty())
+        report["validation"] = run_validation(options, model, policy, text, jobs);
     write_output(options.run.json,
                  report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
@@ -226,6 +373,8 @@ void add_generate_command(CLI::App& app) {
         ->type_name("DIR");
     command->add_option("--prompt", options->prompt,
                         "The text to continue; -: standard input, but for the line break at its end");
+    command->add_option("--prompts", options->prompts, "Texts to continue, one a line, in place of --prompt")
+        ->type_name("FILE");
     command
         ->add_option("--tokenizer", options->run.tokenizer,
                      "Tokenizer: a directory, tokenizer.json or .tiktoken (default: the one beside the "
@@ -241,6 +390,21 @@ void add_generate_command(CLI::App& app) {
                      "Scores are divided by it; 0: always the likeliest token")
         ->capture_default_str();
     command->add_option("--top-k", options->top_k, "Draw from the k likeliest tokens only (default: all)");
+    command
+        ->add_option("--top-p", options->top_p,
+                     "Draw from the fewest tokens, likeliest first, that make up this probability")
+        ->capture_default_str();
+    command->add_option("--stop", options->stop, "Words before which the text ends, each with its own --stop")
+        ->type_name("TEXT")
+        ->allow_extra_args(false);
+    command
+        ->add_option("--samples", options->samples,
+                     "Texts of each prompt; the second draws with --seed plus 1, and so on")
+        ->capture_default_str();
+    command
+        ->add_option("--batch", options->batch,
+                     "Of several texts, how many are written at once: weights are read once for all of them")
+        ->capture_default_str();
     add_seed_option(*command, options->run, "Of the draws");
     command->add_option("--device", options->run.device, "Where to run: cpu")->capture_default_str();
     command->add_option("--threads", options->run.threads, "Threads to use (default: all that may be)");

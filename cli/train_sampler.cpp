@@ -15,7 +15,10 @@ std::string TrainSampler::sample() {
     const GenerateOptions options{.sampling = {.tokens = tokenizer_.vocabulary(), .seed = options_.seed},
                                   .length = options_.length,
                                   .last_token = tokenizer_.end_of_text()};
-    generate(generator_, prompt_, options, [&](TokenId token) { text += decoder.push(token); });
+    generate(generator_, prompt_, options, [&](TokenId token) {
+        text += decoder.push(token);
+        return true;
+    });
     return text + decoder.finish();
 }
 

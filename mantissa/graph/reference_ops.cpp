@@ -12,6 +12,8 @@
 #include "mantissa/graph/convolution.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/reference_pools.h"
+#include "mantissa/numerics/formats.h"
+#include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0 {
 
@@ -232,12 +234,18 @@ std::vector<Values> concat(const Node& node, Inputs in) {
 std::vector<Values> write_slice(const Node& node, Inputs in) {
     const auto axis = static_cast<std::size_t>(node.attributes.integer("axis"));
     const Shape &whole = in[0]->type.shape, &part = in[1]->type.shape;
-    const std::int64_t start = static_cast<std::int64_t>(in[2]->values[0]);
-    if (start < 0 || start + part.extents()[axis] > whole.extents()[axis])
-        throw UserError(fmt::format("write_slice: [{}, {}) is outside an axis of {}", start,
-                                    start + part.extents()[axis], whole.extents()[axis]));
     Values y = in[0]->values;
-    cut(part, whole, axis, start, [&](std::size_t p, std::size_t w) { y[w] = in[1]->values[p]; });
+    const std::size_t parts = part.rank() == 0 ? 1 : static_cast<std::size_t>(part[0]);
+    for (std::size_t i = 0; i < in[2]->values.size(); ++i) {
+        const auto start = static_cast<std::int64_t>(in[2]->values[i]);
+        if (start < 0 || start + part.extents()[axis] > whole.extents()[axis])
+            throw UserError(fmt::format("write_slice: [{}, {}) is outside an axis of {}", start,
+                                        start + part.extents()[axis], whole.extents()[axis]));
+        const std::size_t of_each = in[1]->values.size() / std::max<std::size_t>(parts, 1);
+        cut(part, whole, axis, start, [&](std::size_t p, std::size_t w) {
+            if (in[2]->values.size() == 1 || p / of_each == i) y[w] = in[1]->values[p];
+        });
+    }
     return {y};
 }
 
@@ -374,7 +382,8 @@ struct QuantizedRow {
     double scale = 0;
 };
 
-QuantizedRow quantize(std::span<const double> row, float most) {
+QuantizedRow quantize(std::span<const double> row) {
+    constexpr float most = 127;
     float largest = 0;
     for (const double x : row)
         if (const float size = std::abs(static_cast<float>(x)); !(size <= largest)) largest = size;
@@ -387,29 +396,53 @@ QuantizedRow quantize(std::span<const double> row, float most) {
     return out;
 }
 
+std::vector<Values> quantize_weight_by_groups(std::size_t K, Inputs in) {
+    std::vector<Values> out(2);
+    for (std::size_t at = 0; at < in[0]->values.size(); at += K)
+        for (std::size_t k = 0; k < K; k += weights_of_group) {
+            const auto values =
+                std::span(in[0]->values).subspan(at + k, std::min<std::size_t>(weights_of_group, K - k));
+            const std::vector<float> weights(values.begin(), values.end());
+            const WeightGroup found = group_of(weights);
+            out[0].insert(out[0].end(), found.numbers.begin(), found.numbers.begin() + std::ssize(weights));
+            out[1].push_back(static_cast<double>(to_f32(found.scale)));
+        }
+    return out;
+}
+
 std::vector<Values> quantize_weight(const Node& node, Inputs in) {
-    const float most = node.attributes.word("format") == "s4" ? 7 : 127;
     const auto K = static_cast<std::size_t>(in[0]->type.shape[1]);
+    if (node.attributes.word("format") == "s4") return quantize_weight_by_groups(K, in);
     std::vector<Values> out(2);
     for (std::size_t at = 0; at < in[0]->values.size(); at += K) {
-        const QuantizedRow row = quantize(std::span(in[0]->values).subspan(at, K), most);
+        const QuantizedRow row = quantize(std::span(in[0]->values).subspan(at, K));
         out[0].insert(out[0].end(), row.numbers.begin(), row.numbers.end());
         out[1].push_back(row.scale);
     }
     return out;
 }
 
+/// A group is a row, or 32 neighbours of it.
 std::vector<Values> quantized_matmul(const Node& node, Inputs in) {
-    const float most = node.attributes.word("multiply") == "s4" ? 7 : 127;
     const auto K = static_cast<std::size_t>(in[0]->type.shape[1]),
                N = static_cast<std::size_t>(in[1]->type.shape[0]);
+    const std::size_t group =
+        node.attributes.word("multiply") == "s4" ? weights_of_group : std::max<std::size_t>(K, 1);
+    const std::size_t groups = (K + group - 1) / group;
     Values y;
     for (std::size_t at = 0; at < in[0]->values.size(); at += K) {
-        const QuantizedRow row = quantize(std::span(in[0]->values).subspan(at, K), most);
+        std::vector<QuantizedRow> x;
+        for (std::size_t k = 0; k < K; k += group)
+            x.push_back(quantize(std::span(in[0]->values).subspan(at + k, std::min(group, K - k))));
         for (std::size_t n = 0; n < N; ++n) {
-            double sum = 0;
-            for (std::size_t k = 0; k < K; ++k) sum += row.numbers[k] * in[1]->values[n * K + k];
-            y.push_back(sum * row.scale * in[2]->values[n] + (in.size() == 4 ? in[3]->values[n] : 0));
+            double total = in.size() == 4 ? in[3]->values[n] : 0;
+            for (std::size_t g = 0; g < groups; ++g) {
+                double sum = 0;
+                for (std::size_t k = 0; k < x[g].numbers.size(); ++k)
+                    sum += x[g].numbers[k] * in[1]->values[n * K + g * group + k];
+                total += sum * x[g].scale * in[2]->values[n * groups + g];
+            }
+            y.push_back(total);
         }
     }
     return {y};

@@ -83,6 +83,8 @@ LanguageModel language_model(std::string_view name, const ModelSizes& sizes) {
         fmt::format("there is no model '{}'; there are {}", name, fmt::join(language_model_names(), ", ")));
 }
 
+void require_known_family(const std::filesystem::path& directory) { family_of({}, directory); }
+
 LanguageModel language_model_of(std::span<const TensorView> weights, const std::string& source,
                                 const std::filesystem::path& directory) {
     return family_of(weights, directory).of_files(weights, source, directory);

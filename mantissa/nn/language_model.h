@@ -22,8 +22,8 @@ struct LanguageModel {
     std::int64_t parameters = 0;  ///< elements of all, each once
     /// The model in training on sequences of so many tokens: inputs `tokens` and `targets`, i32 [T].
     std::function<Model(std::int64_t sequence)> on_sequences = {};
-    /// Scores [B, V] of the token after the last of `tokens` i32 [B, T], which stand at `positions` i32 [T];
-    /// keys and values of all tokens before are states of the kind `cache`, stored as `kept`.
+    /// Scores [B, V] of the token after the last of `tokens` i32 [B, T], which stand at `positions`
+    /// i32 [B, T]; keys and values of all tokens before are states of the kind `cache`, stored as `kept`.
     std::function<Tensor(Tensor tokens, Tensor positions, DType kept)> next_logits = {};
 };
 
@@ -42,6 +42,9 @@ std::vector<std::string> language_model_names();
 /// A preset, with other sizes if they are given. Throws UserError, naming those there are, for another name,
 /// and for sizes that make no model.
 LanguageModel language_model(std::string_view name, const ModelSizes& sizes = {});
+
+/// Throws UserError if the directory has a config.json of a family that this project does not know.
+void require_known_family(const std::filesystem::path& directory);
 
 /// The model that a directory of other people's tools holds: its weights, whose names and shapes say the
 /// sizes, and its config.json. `source` names the weights. Throws UserError that names the file if it is none

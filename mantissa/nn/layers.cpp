@@ -79,7 +79,7 @@ Tensor rms_norm(Tensor x, std::string_view name, double epsilon, Tensor::Where a
 
 KeptKeys::KeptKeys(Tensor positions, std::int64_t context, DType dtype)
     : positions_(positions),
-      start_(reshape(slice(positions, 0, 0, 1), Shape{})),
+      starts_(reshape(slice(positions, 1, 0, 1), {positions.dim(0)})),
       context_(context),
       dtype_(dtype) {}
 
@@ -96,7 +96,7 @@ Tensor KeptKeys::with_kept(std::string_view name, Tensor part) const {
     type.shape[2] = context_;
     const Tensor before(
         graph, graph.add_state({.kind = State::Kind::cache, .name = state, .type = type, .initializer = {}}));
-    const Tensor all = write_slice(before, part, start_, 2);
+    const Tensor all = write_slice(before, part, starts_, 2);
     graph.add_update(graph.find_state(state), all.value());
     return all;
 }

@@ -59,8 +59,8 @@ Tensor rms_norm(Tensor x, std::string_view name, double epsilon = 1e-5,
 /// Keys and values of a whole context, which are kept from one run to the next while text is generated.
 class KeptKeys {
   public:
-    /// `positions` i32 [T], one after another: of the tokens at hand, whose keys and values take their places
-    /// in the context. `dtype`: in which they are kept.
+    /// `positions` i32 [B, T], of each sequence one after another: of the tokens at hand, whose keys and
+    /// values take their places in the context. `dtype`: in which they are kept.
     KeptKeys(Tensor positions, std::int64_t context, DType dtype);
 
     /// Attention of the queries q [B, H, T, D] to what is kept, with k and v [B, G, T, D] in their places.
@@ -71,7 +71,7 @@ class KeptKeys {
     Tensor with_kept(std::string_view name, Tensor part) const;
 
     Tensor positions_;
-    Tensor start_;  // i32 scalar: the first of them
+    Tensor starts_;  // i32 [B]: the first of each sequence
     std::int64_t context_;
     DType dtype_;
 };

@@ -75,6 +75,20 @@ StateBlock::StateBlock(Device& device, std::span<const State> states, const Stat
     allocate(states);
 }
 
+StateBlock::StateBlock(Device& device, std::span<const State> states, const StateBlock& whole,
+                       std::int64_t index)
+    : device_(device), shared_(&whole) {
+    for (const State& state : states) {
+        const Type& type = whole.type(state.name);
+        if (type == state.type) continue;
+        Type entries = state.type;
+        entries.shape[0] = type.shape[0];
+        check(entries == type && state.type.shape[0] == 1 && index < type.shape[0],
+              "a state is one of those that lie in another");
+        entries_[state.name] = {state.type, 0, whole.address(state.name) + index * state.type.bytes()};
+    }
+}
+
 void StateBlock::allocate(std::span<const State> states) {
     const auto aligned = [alignment = device_.target().alignment](std::int64_t bytes) {
         return rounded_up(bytes, alignment);

@@ -19,6 +19,10 @@ class StateBlock {
     /// outlive this.
     StateBlock(Device& device, std::span<const State> states, const StateBlock& shared);
 
+    /// States that lie in `whole`: each is that of its name, or where that one's first extent is larger,
+    /// entry `index` of it. `whole` must outlive this.
+    StateBlock(Device& device, std::span<const State> states, const StateBlock& whole, std::int64_t index);
+
     /// Gives every state of its own its initial value, derived ones apart. The numbers of a state depend on
     /// the seed and its own name alone.
     void initialize(std::uint64_t seed);

@@ -2,10 +2,53 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::inline v0 {
+
+namespace {
+
+/// One of the texts that go on at once.
+class Text {
+  public:
+    Text(const GenerateOptions& options, std::uint64_t seed) : options_(options) {
+        options_.sampling.seed += seed;
+    }
+
+    /// Draws the next token; false where there is none, or none after it.
+    bool draw(std::span<const float> logits, const Generator& generator, std::int64_t text,
+              FunctionRef<bool(std::int32_t)> show) {
+        const std::int32_t token = sample(logits, options_.sampling, generator.length(text));
+        if (token == options_.last_token) return ended(TextEnd::end_of_text);
+        generated_.tokens.push_back(token);
+        generated_.log_probabilities.push_back(log_probability(logits, token));
+        if (!show(token)) return ended(TextEnd::stopped);
+        if (static_cast<std::int64_t>(generated_.tokens.size()) == options_.length)
+            return ended(TextEnd::length);
+        return generator.length(text) < generator.context() || ended(TextEnd::context);
+    }
+
+    bool is_open() const { return is_open_; }
+    /// What the model reads next; of a text that has ended, any token.
+    std::int32_t last() const { return generated_.tokens.empty() ? 0 : generated_.tokens.back(); }
+    Generated take() { return std::move(generated_); }
+
+  private:
+    bool ended(TextEnd end) {
+        generated_.end = end;
+        is_open_ = false;
+        return false;
+    }
+
+    GenerateOptions options_;
+    Generated generated_;
+    bool is_open_ = true;
+};
+
+}  // namespace
 
 std::string_view name_of(TextEnd end) {
     switch (end) {
@@ -15,36 +58,70 @@ std::string_view name_of(TextEnd end) {
             return "context";
         case TextEnd::end_of_text:
             return "end_of_text";
+        case TextEnd::stopped:
+            return "stop";
     }
     throw InternalError("the end of a text has a name");
 }
 
-Generated generate(Generator& generator, std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                   FunctionRef<void(std::int32_t)> show) {
+std::vector<Generated> generate_together(Generator& generator,
+                                         std::span<const std::vector<std::int32_t>> prompts,
+                                         std::span<const std::uint64_t> seeds, const GenerateOptions& options,
+                                         FunctionRef<bool(std::size_t text, std::int32_t token)> show) {
     validate(options.sampling);
     if (options.length < 1)
         throw UserError(fmt::format("the length must be 1 token or more, got {}", options.length));
-    Generated generated;
+    check(std::ssize(prompts) == generator.texts() && seeds.size() == prompts.size(),
+          "every text has a prompt and a seed");
+    std::vector<Text> texts;
+    std::vector<std::vector<float>> first;
     Stopwatch watch;
-    std::vector<float> logits = generator.prompt(prompt);
-    generated.prompt_seconds = watch.seconds();
+    for (std::size_t i = 0; i < prompts.size(); ++i)
+        first.push_back(generator.prompt(prompts[i], static_cast<std::int64_t>(i)));
+    const double prompt_seconds = watch.seconds();
     watch.restart();
-    for (;;) {
-        const std::int32_t token = sample(logits, options.sampling, generator.length());
-        generated.end = TextEnd::end_of_text;
-        if (token == options.last_token) break;
-        generated.tokens.push_back(token);
-        generated.log_probabilities.push_back(log_probability(logits, token));
-        show(token);
-        generated.end = TextEnd::length;
-        if (static_cast<std::int64_t>(generated.tokens.size()) == options.length) break;
-        generated.end = TextEnd::context;
-        if (generator.length() == generator.context()) break;
-        logits = generator.next(token);
-        ++generated.timed_tokens;
+    const auto draw = [&](std::size_t i, std::span<const float> logits) {
+        const auto show_token = [&](std::int32_t token) { return show(i, token); };
+        return texts[i].draw(logits, generator, static_cast<std::int64_t>(i), show_token);
+    };
+    bool goes_on = false;
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+        texts.emplace_back(options, seeds[i]);
+        goes_on = draw(i, first[i]) || goes_on;
     }
-    generated.seconds = watch.seconds();
-    return generated;
+    std::int64_t timed_tokens = 0;
+    while (goes_on) {
+        std::vector<std::int32_t> tokens;
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            tokens.push_back(texts[i].last());
+            // Keys that nobody reads again.
+            if (!texts[i].is_open()) generator.stay(static_cast<std::int64_t>(i));
+        }
+        const std::vector<float> logits = generator.next(tokens);
+        const std::size_t V = logits.size() / texts.size();
+        goes_on = false;
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            if (!texts[i].is_open()) continue;
+            ++timed_tokens;
+            goes_on = draw(i, std::span(logits).subspan(i * V, V)) || goes_on;
+        }
+    }
+    std::vector<Generated> all;
+    for (Text& text : texts) {
+        all.push_back(text.take());
+        all.back().prompt_seconds = prompt_seconds;
+        all.back().seconds = watch.seconds();
+        all.back().timed_tokens = timed_tokens;
+    }
+    return all;
+}
+
+Generated generate(Generator& generator, std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                   FunctionRef<bool(std::int32_t)> show) {
+    const std::vector<std::int32_t> tokens(prompt.begin(), prompt.end());
+    const std::uint64_t seed = 0;
+    return std::move(generate_together(generator, {&tokens, 1}, {&seed, 1}, options,
+                                       [&](std::size_t, std::int32_t token) { return show(token); })[0]);
 }
 
 }  // namespace mantissa

@@ -1,4 +1,4 @@
-// Continuing a prompt, token by token.
+// Continuing prompts, token by token: one, or some at once.
 #pragma once
 
 #include <optional>
@@ -19,7 +19,7 @@ struct GenerateOptions {
 
 /// Why a text ended. A full context ends it, too: positions beyond it have no embedding, and sliding it along
 /// would mean computing all keys and values anew for every token.
-enum class TextEnd : std::uint8_t { length, context, end_of_text };
+enum class TextEnd : std::uint8_t { length, context, end_of_text, stopped };
 std::string_view name_of(TextEnd end);
 
 struct Generated {
@@ -33,8 +33,16 @@ struct Generated {
     double tokens_per_second() const { return static_cast<double>(timed_tokens) / seconds; }
 };
 
-/// Calls `show` with each token as it comes.
+/// Calls `show` with each token as it comes, which answers whether the text goes on; a token after which it
+/// does not is its last.
 Generated generate(Generator& generator, std::span<const std::int32_t> prompt, const GenerateOptions& options,
-                   FunctionRef<void(std::int32_t)> show);
+                   FunctionRef<bool(std::int32_t)> show);
+
+/// As many prompts as the generator has texts, all at once; text i draws with seed options.sampling.seed plus
+/// seeds[i]. Each text has the tokens that it has alone. The seconds are those of all texts together.
+std::vector<Generated> generate_together(Generator& generator,
+                                         std::span<const std::vector<std::int32_t>> prompts,
+                                         std::span<const std::uint64_t> seeds, const GenerateOptions& options,
+                                         FunctionRef<bool(std::size_t text, std::int32_t token)> show);
 
 }  // namespace mantissa

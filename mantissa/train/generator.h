@@ -1,8 +1,10 @@
-// A model that continues a text: keys and values of the tokens so far are kept, so that each further token
-// costs one token's work. Two plans, one state: one plan takes the whole prompt, the other a single token.
+// A model that continues texts: keys and values of the tokens so far are kept, so that each further token
+// costs one token's work. Some texts may go on at once: then weights are read once for a token of each. One
+// plan a length of prompt takes a whole prompt, another takes a token of every text; all share one state.
 // Weights in the formats of the policy are derived states: made once, when the parameters are there.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <vector>
@@ -19,6 +21,9 @@ class Generator {
     /// model's context.
     Generator(Device& device, const nn::LanguageModel& model, std::int64_t prompt_tokens,
               const Policy& policy = {});
+    /// The same for prompts of some lengths, and `texts` at once. Throws UserError below one text, too.
+    Generator(Device& device, const nn::LanguageModel& model, std::span<const std::int64_t> prompt_tokens,
+              const Policy& policy, std::int64_t texts);
 
     /// Bytes that it will hold: keys and values, derived states, activations, inputs and constants.
     std::int64_t bytes() const;
@@ -29,34 +34,45 @@ class Generator {
     /// Makes it anew: to be called when the parameters have changed since.
     void derive();
 
-    /// Starts anew with a prompt of the length announced; the scores [V] of the token after it.
-    std::vector<float> prompt(std::span<const std::int32_t> tokens);
-    /// Appends a token; the scores of the one after it. There must be room in the context.
-    std::vector<float> next(std::int32_t token);
+    /// Starts a text anew with a prompt of a length announced; the scores [V] of the token after it.
+    std::vector<float> prompt(std::span<const std::int32_t> tokens, std::int64_t text = 0);
+    /// Appends a token to every text; the scores [texts, V] of those after them. Each text has a prompt, and
+    /// room in the context.
+    std::vector<float> next(std::span<const std::int32_t> tokens);
+    /// The same of the only text.
+    std::vector<float> next(std::int32_t token) { return next({&token, 1}); }
+    /// The next token of a text takes the place of its last: for one that has ended, while others go on.
+    void stay(std::int64_t text) { --lengths_[static_cast<std::size_t>(text)]; }
 
-    /// Tokens that are kept, and how many can be.
-    std::int64_t length() const { return length_; }
+    std::int64_t texts() const { return static_cast<std::int64_t>(lengths_.size()); }
+    /// Tokens of a text that are kept, and how many can be.
+    std::int64_t length(std::int64_t text = 0) const { return lengths_[static_cast<std::size_t>(text)]; }
     std::int64_t context() const { return model_.context; }
     /// The states of the model, without keys and values.
     std::vector<State> parameters() const;
     /// The plan of one token after the prompt.
     const Plan& token_plan() const { return *token_plan_; }
-    /// Seconds of each operation of that plan, when the last token was appended; empty before.
+    /// Seconds of each operation of that plan, when the last tokens were appended; empty before.
     const Profile& profile() const { return profile_; }
 
   private:
-    std::vector<float> run(Execution& execution, std::span<const std::int32_t> tokens, Profile* profile);
+    /// Positions count from `first` of each text on.
+    std::vector<float> run(Execution& execution, std::span<const std::int32_t> tokens,
+                           std::span<const std::int64_t> first, Profile* profile);
     std::vector<const Plan*> plans() const;
+    std::int64_t arena_bytes() const;
 
     Device& device_;
     nn::LanguageModel model_;
-    std::int64_t prompt_tokens_;
-    std::unique_ptr<Plan> prompt_plan_, token_plan_, derive_plan_;  // nothing is derived: null
+    std::map<std::int64_t, std::unique_ptr<Plan>> prompt_plans_;  // by length
+    std::unique_ptr<Plan> token_plan_, derive_plan_;              // nothing is derived: null
     std::unique_ptr<StateBlock> state_;
+    std::vector<std::unique_ptr<StateBlock>> state_of_text_;  // as the prompts' plans see it
     std::unique_ptr<DeviceMemory> arena_;
-    std::unique_ptr<Execution> prompt_, token_, derive_;
+    std::unique_ptr<Execution> token_, derive_;
     Profile profile_;
-    std::int64_t length_ = 0;
+    std::vector<std::int64_t> lengths_;
+    std::vector<bool> has_prompt_;
 };
 
 }  // namespace mantissa

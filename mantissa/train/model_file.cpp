@@ -23,11 +23,13 @@ ModelFile::ModelFile(const fs::path& directory) : directory_(directory) {
         directory_ = checkpoint_->directory;
     } else {
         if (!fs::exists(directory)) throw UserError(directory.string() + ": does not exist");
-        if (!holds(directory, "model.safetensors") && !holds(directory, "model.safetensors.index.json"))
+        if (!holds(directory, "model.safetensors") && !holds(directory, "model.safetensors.index.json")) {
+            nn::require_known_family(directory);
             throw UserError(
                 fmt::format("{}: holds no model: expected a checkpoint that train wrote, or "
                             "model.safetensors with its config.json",
                             directory.string()));
+        }
         file_.emplace(directory);
     }
     model_ = nn::language_model_of(views(), source(), directory_);

@@ -11,7 +11,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/attention/kept.h"
-#include "mantissa/numerics/integer_formats.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -28,32 +27,27 @@ struct Quantized {
     std::vector<float> scales;
     std::vector<int> plain;  ///< one number each
 
-    Quantized(MatrixMode mode, const std::vector<float>& x, std::int64_t rows, std::int64_t depth, Isa isa) {
-        const bool half = mode == MatrixMode::s4;
+    Quantized(const std::vector<float>& x, std::int64_t rows, std::int64_t depth, Isa isa) {
         ThreadPool pool(2);
-        numbers.resize(static_cast<std::size_t>(rows * depth / (half ? 2 : 1)));
+        numbers.resize(static_cast<std::size_t>(rows * depth));
         scales.resize(static_cast<std::size_t>(rows));
         Buffer workspace(static_cast<std::size_t>(quantize_rows_workspace(depth, 2)));
-        quantize_rows({.mode = mode,
-                       .rows = rows,
+        quantize_rows({.rows = rows,
                        .depth = depth,
                        .x = {x.data()},
                        .numbers = numbers.data(),
                        .scales = scales.data(),
                        .workspace = reinterpret_cast<float*>(workspace.as<std::byte>().data())},
                       pool, isa);
-        for (std::int64_t i = 0; i < rows * depth; ++i)
-            plain.push_back(half ? s4_at(numbers.data(), i)
-                                 : static_cast<std::int8_t>(numbers[static_cast<std::size_t>(i)]));
+        for (const std::uint8_t number : numbers) plain.push_back(static_cast<std::int8_t>(number));
     }
 };
 
-std::vector<float> product(MatrixMode mode, const std::vector<float>& x, const Quantized& w, std::int64_t m,
-                           std::int64_t n, std::int64_t k, const float* bias, int threads, Isa isa) {
+std::vector<float> product(const std::vector<float>& x, const Quantized& w, std::int64_t m, std::int64_t n,
+                           std::int64_t k, const float* bias, int threads, Isa isa) {
     ThreadPool pool(threads);
     std::vector<float> y(static_cast<std::size_t>(m * n), NAN);
-    QuantizedProduct problem{.mode = mode,
-                             .m = m,
+    QuantizedProduct problem{.m = m,
                              .n = n,
                              .k = k,
                              .x = {x.data()},
@@ -70,21 +64,19 @@ std::vector<float> product(MatrixMode mode, const std::vector<float>& x, const Q
 
 template <class Check>
 void everywhere(Check check) {
-    for (int level = 0; level <= static_cast<int>(best_isa()); ++level)
-        for (const MatrixMode mode : {MatrixMode::s8, MatrixMode::s4}) {
-            SCOPED_TRACE(::testing::Message()
-                         << name_of(static_cast<Isa>(level)) << " mode " << static_cast<int>(mode));
-            check(static_cast<Isa>(level), mode);
-        }
+    for (int level = 0; level <= static_cast<int>(best_isa()); ++level) {
+        SCOPED_TRACE(name_of(static_cast<Isa>(level)));
+        check(static_cast<Isa>(level));
+    }
 }
 
 TEST(Quantized, RowsHaveTheirLargestNumberAtTheEnd) {
-    everywhere([](Isa isa, MatrixMode mode) {
-        const int most = mode == MatrixMode::s4 ? 7 : 127;
+    everywhere([](Isa isa) {
+        constexpr int most = 127;
         std::vector<float> x = normal_values(6 * 34, 1);
         for (std::size_t i = 0; i < 34; ++i) x[34 + i] = 0;
         x[2 * 34 + 5] = -50;
-        const Quantized q(mode, x, 6, 34, isa);
+        const Quantized q(x, 6, 34, isa);
         EXPECT_EQ(q.plain[2 * 34 + 5], -most);
         EXPECT_EQ(q.scales[1], 0.0f);
         for (std::size_t i = 0; i < x.size(); ++i) {
@@ -97,13 +89,13 @@ TEST(Quantized, RowsHaveTheirLargestNumberAtTheEnd) {
 }
 
 TEST(Quantized, ProductsAreExactForOneRowAndForMany) {
-    everywhere([](Isa isa, MatrixMode mode) {
-        for (const std::int64_t k : {2, 34, 64, 130, 768})
+    everywhere([](Isa isa) {
+        for (const std::int64_t k : {1, 34, 64, 130, 768})
             for (const std::int64_t n : {1, 5, 67}) {
                 const std::int64_t m = 11;
                 const std::vector<float> x = normal_values(m * k, 2), w = normal_values(n * k, 3),
                                          bias = normal_values(n, 4);
-                const Quantized a(mode, x, m, k, isa), b(mode, w, n, k, isa);
+                const Quantized a(x, m, k, isa), b(w, n, k, isa);
                 std::vector<float> expected;
                 for (std::int64_t i = 0; i < m; ++i)
                     for (std::int64_t j = 0; j < n; ++j) {
@@ -115,10 +107,10 @@ TEST(Quantized, ProductsAreExactForOneRowAndForMany) {
                         expected.push_back(static_cast<float>(sum) * (a.scales[row] * b.scales[column]) +
                                            bias[column]);
                     }
-                EXPECT_EQ(product(mode, x, b, m, n, k, bias.data(), 2, isa), expected) << n << " " << k;
-                // Each by itself, and three: the rows as they lie.
-                for (const std::int64_t rows : {1, 3}) {
-                    const std::vector<float> few = product(mode, x, b, rows, n, k, bias.data(), 1, isa);
+                EXPECT_EQ(product(x, b, m, n, k, bias.data(), 2, isa), expected) << n << " " << k;
+                // Each by itself, and some: the rows as they lie.
+                for (const std::int64_t rows : {1, 3, 8}) {
+                    const std::vector<float> few = product(x, b, rows, n, k, bias.data(), 1, isa);
                     EXPECT_EQ(few, std::vector<float>(expected.begin(), expected.begin() + rows * n))
                         << rows << " " << n << " " << k;
                 }
@@ -127,13 +119,12 @@ TEST(Quantized, ProductsAreExactForOneRowAndForMany) {
 }
 
 TEST(Quantized, AnInfinityOrANaNIsNotLost) {
-    everywhere([](Isa isa, MatrixMode mode) {
+    everywhere([](Isa isa) {
         for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
             std::vector<float> x = normal_values(34, 2), w = normal_values(3 * 34, 3);
             x[7] = bad;
-            const Quantized b(mode, w, 3, 34, isa);
-            for (const float y : product(mode, x, b, 1, 3, 34, nullptr, 1, isa))
-                EXPECT_FALSE(std::isfinite(y));
+            const Quantized b(w, 3, 34, isa);
+            for (const float y : product(x, b, 1, 3, 34, nullptr, 1, isa)) EXPECT_FALSE(std::isfinite(y));
         }
     });
 }

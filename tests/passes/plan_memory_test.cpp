@@ -108,7 +108,7 @@ TEST(MemoryPlan, UpdatesOfATrainingStepAreWrittenInPlace) {
 TEST(MemoryPlan, KeysAndValuesAreWrittenInPlace) {
     Graph graph;
     const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {1, 3}})),
-        positions(graph, graph.add_input("positions", {DType::i32, {3}}));
+        positions(graph, graph.add_input("positions", {DType::i32, {1, 3}}));
     graph.add_result("logits", nn::gpt2_next_logits(nn::gpt2_config("gpt2-tiny"), tokens, positions).value());
     EXPECT_EQ(graph.updates().size(), 8u);  // of four layers
     EXPECT_TRUE(plan_memory(graph).copied_updates.empty());

@@ -269,6 +269,10 @@ inline std::vector<OpCase> movement_cases() {
          {f32({2, 7, 3}), f32({2, 4, 3}), ids({}, 4)},
          [](Graph&, In x) { return std::vector{write_slice(x[0], x[1], x[2], 1)}; }},
         {"write_slice",
+         "write_slice at a place of each head's own",
+         {f32({3, 5, 4}), f32({3, 2, 4}), ids({3}, 3)},
+         [](Graph&, In x) { return std::vector{write_slice(x[0], x[1], x[2], 1)}; }},
+        {"write_slice",
          "write_slice over everything",
          {f32({5, 3}), f32({5, 3}), ids({}, 1)},
          [](Graph&, In x) { return std::vector{write_slice(x[0], x[1], x[2], -2)}; }},
@@ -484,12 +488,14 @@ inline std::vector<OpCase> quantized_cases() {
         for (const std::int64_t rows : {1, 3, 19}) {
             const auto name = fmt::format("quantized_matmul {} of {} rows", format, rows);
             const auto build = [=](Graph& g, In x) { return quantized(format, g, x); };
-            cases.push_back({"quantized_matmul", name, {f32({rows, 70}), f32({37, 70})}, build, {4}});
+            // Of s4 three groups are added up, and for many rows FP32's products of all 70.
+            const double groups = format == "s8" ? 0 : rows <= 8 ? 4 : 70;
+            cases.push_back({"quantized_matmul", name, {f32({rows, 70}), f32({37, 70})}, build, {4, groups}});
             cases.push_back({"quantized_matmul",
                              name + " and a bias",
                              {f32({rows, 70}), f32({37, 70}), f32({37})},
                              build,
-                             {4, 4}});
+                             {4, 4 + groups}});
         }
     return cases;
 }
@@ -510,7 +516,7 @@ inline std::vector<OpCase> attention_cases() {
         cases.push_back(laid_out_attention_case(op, "vq:pbhtd,k:bhtd", "bhtd", true));
         cases.push_back(laid_out_attention_case(op, "q:bthd,kv:bthpd", "hbtd", false));
     }
-    // As attention's; each query sees a part of the keys. More queries than the kernel takes run as defined.
+    // As attention's; each query sees a part of the keys.
     for (const std::int64_t queries : {1, 3, 9})
         cases.push_back(
             {"kept_attention",
@@ -520,6 +526,25 @@ inline std::vector<OpCase> attention_cases() {
                  return call(g, "kept_attention", x, {{"scale", 0.5}});
              },
              {16, 60, 3}});
+    for (const std::int64_t queries : {1, 9})
+        cases.push_back(
+            {"kept_attention",
+             fmt::format("kept_attention of {}, sequences at places of their own", queries),
+             {f32({3, 4, queries, 5}), f32({3, 2, 11, 5}), f32({3, 2, 11, 5}), ids({3, queries}, 11)},
+             [](Graph& g, In x) {
+                 return call(g, "kept_attention", x, {{"scale", 0.5}});
+             },
+             {16, 60, 3}});
+    // The queries of a prompt: those of attention.
+    cases.push_back({"kept_attention",
+                     "kept_attention of a prompt",
+                     {f32({1, 4, 9, 5}), f32({1, 2, 70, 5}), f32({1, 2, 70, 5})},
+                     [](Graph& g, In x) {
+                         std::vector<Tensor> operands(x.begin(), x.end());
+                         operands.push_back(iota(g, {9}, 0) + 3.0);
+                         return call(g, "kept_attention", operands, {{"scale", 0.5}});
+                     },
+                     {16, 60, 3}});
     for (const std::int64_t queries : {2, 9})
         cases.push_back(
             {"kept_attention",

@@ -11,6 +11,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/train/stop_words.h"
 
 namespace mantissa {
 namespace {
@@ -140,8 +141,10 @@ std::vector<std::int32_t> text_of(const GenerateOptions& options, int threads = 
     Generator generator(*model.device, nn::gpt2_language_model(config), 3);
     generator.allocate(*model.parameters);
     std::vector<std::int32_t> shown;
-    const Generated generated =
-        generate(generator, some_tokens(3), options, [&](std::int32_t token) { shown.push_back(token); });
+    const Generated generated = generate(generator, some_tokens(3), options, [&](std::int32_t token) {
+        shown.push_back(token);
+        return true;
+    });
     EXPECT_EQ(shown, generated.tokens);
     return shown;
 }
@@ -164,7 +167,7 @@ TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
     Generator generator(*model.device, nn::gpt2_language_model(config), 3);
     generator.allocate(*model.parameters);
     const auto ended = [&](const GenerateOptions& options) {
-        return generate(generator, some_tokens(3), options, [](std::int32_t) {});
+        return generate(generator, some_tokens(3), options, [](std::int32_t) { return true; });
     };
     EXPECT_EQ(ended({.length = 5}).end, TextEnd::length);
     // 16 tokens fill the context, and from the scores of the last of them one more is drawn.
@@ -177,6 +180,66 @@ TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
     const auto first = std::find(full.tokens.begin(), full.tokens.end(), full.tokens[6]);
     EXPECT_EQ(stopped.tokens, std::vector<std::int32_t>(full.tokens.begin(), first));
     EXPECT_THROW(ended({.length = 0}), UserError);
+    int shown = 0;
+    const Generated told =
+        generate(generator, some_tokens(3), {.length = 17}, [&](std::int32_t) { return ++shown < 4; });
+    EXPECT_EQ(told.end, TextEnd::stopped);
+    EXPECT_EQ(told.tokens, std::vector<std::int32_t>(full.tokens.begin(), full.tokens.begin() + 4));
+}
+
+/// Texts of unlike prompts and lengths, some of which end early.
+TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
+    Model model;
+    const std::vector<std::vector<std::int32_t>> prompts{some_tokens(3), some_tokens(1), some_tokens(9),
+                                                         some_tokens(3)};
+    const std::vector<std::uint64_t> seeds{0, 0, 0, 7};
+    for (const char* policy : {"fp32", "int8", "int4"}) {
+        std::vector<std::vector<std::int32_t>> alone;
+        std::vector<TextEnd> ends;
+        GenerateOptions options{.sampling = {.temperature = 0.7, .seed = 11}, .length = 12};
+        for (std::size_t i = 0; i < prompts.size(); ++i) {
+            Generator one(*model.device, nn::gpt2_language_model(config), std::ssize(prompts[i]),
+                          find_policy(policy));
+            one.allocate(*model.parameters);
+            GenerateOptions own = options;
+            own.sampling.seed += seeds[i];
+            if (i == 1) own.length = 1;
+            const Generated generated = generate(one, prompts[i], own, [](std::int32_t) { return true; });
+            alone.push_back(generated.tokens);
+            ends.push_back(generated.end);
+        }
+        EXPECT_NE(alone[0], alone[3]) << "seeds of their own";
+        EXPECT_EQ(ends[2], TextEnd::context) << "of 19 tokens";
+        const std::int64_t lengths[] = {3, 1, 9};
+        Generator together(*model.device, nn::gpt2_language_model(config), lengths, find_policy(policy), 4);
+        together.allocate(*model.parameters);
+        const std::vector<Generated> all = generate_together(
+            together, prompts, seeds, options, [](std::size_t text, std::int32_t) { return text != 1; });
+        for (std::size_t i = 0; i < prompts.size(); ++i)
+            EXPECT_EQ(all[i].tokens, alone[i]) << policy << " " << i;
+        EXPECT_EQ(all[1].end, TextEnd::stopped);
+        EXPECT_EQ(all[2].end, TextEnd::context);
+    }
+    EXPECT_THROW(
+        Generator(*model.device, nn::gpt2_language_model(config), std::vector<std::int64_t>{3}, {}, 0),
+        UserError);
+}
+
+TEST(StopWords, EndTheTextBeforeThem) {
+    const auto shown = [](const std::vector<std::string>& words, const std::vector<std::string>& parts) {
+        StopWords stop(words);
+        std::string text;
+        for (const std::string& part : parts) text += stop.push(part) + "|";
+        return text + (stop.found() ? "found" : stop.finish());
+    };
+    EXPECT_EQ(shown({"end"}, {"the e", "n", "d is"}), "the |||found") << "over parts";
+    EXPECT_EQ(shown({"end"}, {"the e", "ight"}), "the |eight|");
+    EXPECT_EQ(shown({"end"}, {"lend"}), "l|found");
+    EXPECT_EQ(shown({"end", "he"}, {"the end"}), "t|found") << "the first of them";
+    EXPECT_EQ(shown({"aab"}, {"aa", "ab"}), "|a|found");
+    EXPECT_EQ(shown({"end"}, {"the en"}), "the |en");
+    EXPECT_EQ(shown({}, {"the ", "end"}), "the |end|");
+    EXPECT_THROW(StopWords({"end", ""}), UserError);
 }
 
 /// ln softmax(scores)[token] in FP64.
@@ -191,9 +254,9 @@ TEST(Generate, SaysHowProbableEachTokenWas) {
     Generator generator(*model.device, nn::gpt2_language_model(config), 3);
     generator.allocate(*model.parameters);
     // At this temperature most tokens drawn are improbable ones, of all over the vocabulary.
-    const Generated generated =
-        generate(generator, some_tokens(3),
-                 {.sampling = {.temperature = 4, .top_k = 60, .seed = 5}, .length = 12}, [](std::int32_t) {});
+    const Generated generated = generate(
+        generator, some_tokens(3), {.sampling = {.temperature = 4, .top_k = 60, .seed = 5}, .length = 12},
+        [](std::int32_t) { return true; });
     ASSERT_EQ(generated.log_probabilities.size(), 12u);
     std::vector<std::int32_t> tokens = some_tokens(3);
     tokens.insert(tokens.end(), generated.tokens.begin(), generated.tokens.end());
@@ -212,6 +275,25 @@ TEST(Sampling, LogProbabilityOfLargeScores) {
     const std::vector<float> scores{1000, 1000, -1000};
     EXPECT_DOUBLE_EQ(log_probability(scores, 1), -std::log(2.0));
     EXPECT_DOUBLE_EQ(log_probability(scores, 2), -2000 - std::log(2.0));
+}
+
+TEST(Sampling, LogProbabilitiesOfManyScoresAgreeWithFp64) {
+    std::vector<float> scores;
+    for (int i = 0; i < 50257; ++i) scores.push_back(30 * std::sin(static_cast<float>(i) * 0.37f));
+    double total = 0;
+    for (const float score : scores) total += std::exp(static_cast<double>(score));
+    // Weights of two units in the last place each.
+    for (const std::int32_t token : {0, 4, 50256})
+        EXPECT_NEAR(log_probability(scores, token),
+                    static_cast<double>(scores[static_cast<std::size_t>(token)]) - std::log(total),
+                    4 * 0x1p-24 * 30);
+}
+
+TEST(Sampling, ANucleusOfManyTokensIsFound) {
+    // 1,000 equal scores: half of them make up a half.
+    const std::vector<float> scores(1000, 1.5f);
+    for (std::int64_t position = 0; position < 200; ++position)
+        EXPECT_LT(sample(scores, {.top_p = 0.5}, position), 500);
 }
 
 TEST(Sampling, AtTemperatureZeroTheLargestScoreWins) {
@@ -236,9 +318,9 @@ std::vector<double> frequencies(const SamplingOptions& options) {
 TEST(Sampling, DrawsWithTheProbabilitiesOfSoftmax) {
     const auto expect = [](const SamplingOptions& options, const std::vector<double>& probabilities) {
         const std::vector<double> found = frequencies(options);
-        for (std::size_t i = 0; i < found.size(); ++i)  // five standard deviations of 20,000 draws
+        for (std::size_t i = 0; i < found.size(); ++i)  // five standard deviations; counts are sums
             EXPECT_NEAR(found[i], probabilities[i],
-                        5 * std::sqrt(probabilities[i] * (1 - probabilities[i]) / 20000));
+                        5 * std::sqrt(probabilities[i] * (1 - probabilities[i]) / 20000) + 1e-9);
     };
     expect({}, {0.1, 0.2, 0.5, 0.2});
     expect({.top_k = 3}, {0, 2.0 / 9, 5.0 / 9, 2.0 / 9});
@@ -246,6 +328,11 @@ TEST(Sampling, DrawsWithTheProbabilitiesOfSoftmax) {
     expect({.top_k = 9}, {0.1, 0.2, 0.5, 0.2});
     expect({.tokens = 3}, {1.0 / 8, 2.0 / 8, 5.0 / 8, 0});
     expect({.temperature = 0.5}, {1.0 / 34, 4.0 / 34, 25.0 / 34, 4.0 / 34});
+    expect({.top_p = 0.5}, {0, 0, 1, 0});
+    expect({.top_p = 0.6}, {0, 2.0 / 7, 5.0 / 7, 0});  // the fewest that make it up
+    expect({.top_p = 0.85}, {0, 2.0 / 9, 5.0 / 9, 2.0 / 9});
+    expect({.top_k = 2, .top_p = 0.7}, {0, 0, 1, 0});  // of those: 5 / 7
+    expect({.top_p = 0.99, .tokens = 3}, {1.0 / 8, 2.0 / 8, 5.0 / 8, 0});
 }
 
 TEST(Sampling, BadOptionsAndScoresAreRefused) {
@@ -253,6 +340,8 @@ TEST(Sampling, BadOptionsAndScoresAreRefused) {
     EXPECT_THROW(validate(SamplingOptions{.temperature = NAN}), UserError);
     EXPECT_THROW(validate(SamplingOptions{.temperature = INFINITY}), UserError);
     EXPECT_THROW(validate(SamplingOptions{.top_k = -1}), UserError);
+    for (const double bad : {0.0, -0.5, 1.01, static_cast<double>(NAN)})
+        EXPECT_THROW(validate(SamplingOptions{.top_p = bad}), UserError);
     for (float bad : {NAN, INFINITY}) {
         const std::vector<float> scores{1, bad, 2};
         EXPECT_THROW(sample(scores, {}, 0), UserError);

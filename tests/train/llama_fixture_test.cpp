@@ -222,7 +222,8 @@ std::vector<std::int32_t> continued(const Published& published, const ModelFile&
     StateBlock parameters(*device, generator.parameters());
     file.load(parameters);
     generator.allocate(parameters);
-    return generate(generator, prompt, {.sampling = {.temperature = 0}, .length = 64}, [](std::int32_t) {})
+    return generate(generator, prompt, {.sampling = {.temperature = 0}, .length = 64},
+                    [](std::int32_t) { return true; })
         .tokens;
 }
 

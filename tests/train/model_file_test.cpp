@@ -100,6 +100,12 @@ TEST(ModelFile, WhatIsNoModelIsRefused) {
     fs::remove(config);
     EXPECT_EQ(error_of(path),
               config.string() + ": is missing, and only it says how many heads this model has");
+    // A family that is not known is named before what else the directory lacks.
+    const fs::path other = saved.directory / "other";
+    fs::create_directory(other);
+    std::ofstream(other / "config.json") << R"({"model_type": "opt"})";
+    EXPECT_EQ(error_of(other),
+              (other / "config.json").string() + ": model_type is \"opt\"; known are \"gpt2\" and \"llama\"");
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ struct Trained {
     }
 };
 
-TEST(QuantizedModel, Int8LosesLessThanAHundredthOfPerplexity) {
+TEST(QuantizedModel, Int8LosesAHundredthOfPerplexityAtMostAndInt4Three) {
     Trained model;
     ASSERT_LT(model.loss, 1.5f) << "it learned too little to lose anything";
     const Perplexity fp32 = model.under("fp32"), bf16 = model.under("bf16"), int8 = model.under("int8"),
@@ -70,7 +70,7 @@ TEST(QuantizedModel, Int8LosesLessThanAHundredthOfPerplexity) {
     // It was quantised: other numbers, not the same by another name. Four bits lose more than eight.
     EXPECT_NE(int8.loss, bf16.loss);
     EXPECT_GT(std::abs(int4.loss - bf16.loss), std::abs(int8.loss - bf16.loss));
-    EXPECT_TRUE(std::isfinite(int4.loss));
+    EXPECT_LT(int4.value() / bf16.value(), 1.03);
     std::printf("perplexity: fp32 %.4f, bf16 %.4f, int8 %.4f, int4 %.4f\n", fp32.value(), bf16.value(),
                 int8.value(), int4.value());
     for (const char* policy : {"bf16", "int8", "int4"}) {
@@ -78,7 +78,7 @@ TEST(QuantizedModel, Int8LosesLessThanAHundredthOfPerplexity) {
         generator.allocate(model.trainer->state());
         const Generated generated =
             generate(generator, std::span(model.text).subspan(50000, 5),
-                     {.sampling = {.temperature = 0}, .length = 50}, [](std::int32_t) {});
+                     {.sampling = {.temperature = 0}, .length = 50}, [](std::int32_t) { return true; });
         EXPECT_EQ(generated.tokens.size(), 50u);
         std::printf("%s: %.0f tokens/s\n", policy, generated.tokens_per_second());
     }

@@ -209,7 +209,7 @@ std::int64_t attention_grad_flops(std::span<const Type> inputs, std::span<const 
     return visible_pairs(e, a) * (10 * e.head_size + 14);
 }
 
-/// q [B, H, T, D], k and v [B, G, S, D], positions i32 [T].
+/// q [B, H, T, D], k and v [B, G, S, D], positions i32 [T], or [B, T] where sequences stand at others.
 std::vector<Type> kept_attention_types(const OpCall& call) {
     const Type &q = call.inputs[0], &k = call.inputs[1];
     expect_floating(call, 0);
@@ -222,7 +222,8 @@ std::vector<Type> kept_attention_types(const OpCall& call) {
     expect_groups(q.shape[1], k.shape[1]);
     expect_shape(call, 2, k.shape);
     expect_dtype(call, 3, DType::i32);
-    expect_shape(call, 3, {q.shape[2]});
+    expect_shape(call, 3,
+                 call.inputs[3].shape.rank() == 1 ? Shape{q.shape[2]} : Shape{q.shape[0], q.shape[2]});
     return {q};
 }
 
@@ -231,7 +232,9 @@ std::vector<Tensor> kept_attention_definition(const DefinitionCall& call) {
     const Tensor q = as_f32(call.inputs[0]), k = as_f32(call.inputs[1]), v = as_f32(call.inputs[2]);
     const std::int64_t T = q.dim(2), S = k.dim(2);
     const Tensor scores = scores_of(q, k, call.attributes.number("scale"));
-    const Tensor visible = less_equal(iota(call.graph, {T, S}, 1), reshape(call.inputs[3], {T, 1}));
+    const Tensor positions = call.inputs[3];
+    const Shape to_rows = positions.rank() == 1 ? Shape{T, 1} : Shape{q.dim(0), 1, T, 1};
+    const Tensor visible = less_equal(iota(call.graph, {T, S}, 1), reshape(positions, to_rows));
     const Tensor hidden = constant(call.graph, -std::numeric_limits<double>::infinity(), scores.dtype());
     return {cast(weighted(softmax(select(visible, scores, hidden)), v), call.inputs[0].dtype())};
 }

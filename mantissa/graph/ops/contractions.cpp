@@ -1,5 +1,7 @@
 // Contractions.
+#include "mantissa/base/whole_units.h"
 #include "mantissa/graph/ops/rules.h"
+#include "mantissa/numerics/weight_groups.h"
 
 namespace mantissa::inline v0 {
 
@@ -81,7 +83,14 @@ Layout layout_of(const std::string& format) {
     return format == "s4" ? Layout::half_bytes : Layout::row_major;
 }
 
-/// w [N, K] -> whole numbers [N, K], scales f32 [N].
+/// Of weights [N, K]: of s8 f32 [N], of s4 bf16 [N, groups].
+Type scales_type(const Type& numbers) {
+    const std::int64_t N = numbers.shape[0], K = numbers.shape[1];
+    if (numbers.layout == Layout::row_major) return {DType::f32, {N}};
+    return {DType::bf16, {N, parts_of(K, weights_of_group)}};
+}
+
+/// w [N, K] -> whole numbers [N, K], their scales.
 std::vector<Type> quantize_weight_types(const OpCall& call) {
     const Type& w = call.inputs[0];
     expect_floating(call, 0);
@@ -90,10 +99,11 @@ std::vector<Type> quantize_weight_types(const OpCall& call) {
     const Layout layout = layout_of(call.attributes.word("format"));
     expect(layout == Layout::row_major || w.shape[1] % 2 == 0,
            "s4 holds two numbers in a byte: rows must be even, got {}", w.text());
-    return {{DType::s8, w.shape, layout}, {DType::f32, {w.shape[0]}}};
+    const Type numbers{DType::s8, w.shape, layout};
+    return {numbers, scales_type(numbers)};
 }
 
-/// x [M, K], whole numbers [N, K], their scales f32 [N], perhaps a bias f32 [N] -> f32 [M, N].
+/// x [M, K], whole numbers [N, K], their scales, perhaps a bias f32 [N] -> f32 [M, N].
 std::vector<Type> quantized_matmul_types(const OpCall& call) {
     const Type &x = call.inputs[0], &q = call.inputs[1];
     expect_floating(call, 0);
@@ -102,9 +112,12 @@ std::vector<Type> quantized_matmul_types(const OpCall& call) {
     expect(q.dtype == DType::s8 && q.layout == layout_of(call.attributes.word("multiply")) &&
                q.shape.rank() == 2 && q.shape[1] == x.shape[1],
            "operand 1 must be {}[N, {}], got {}", call.attributes.word("multiply"), x.shape[1], q.text());
-    for (std::size_t i = 2; i < call.inputs.size(); ++i) {
-        expect_dtype(call, i, DType::f32);
-        expect_shape(call, i, {q.shape[0]});
+    const Type scales = scales_type(q);
+    expect(call.inputs[2] == scales, "operand 2 must be the scales, {}, got {}", scales.text(),
+           call.inputs[2].text());
+    if (call.inputs.size() == 4) {
+        expect_dtype(call, 3, DType::f32);
+        expect_shape(call, 3, {q.shape[0]});
     }
     return {{DType::f32, {x.shape[0], q.shape[0]}}};
 }
@@ -130,13 +143,15 @@ std::span<const Op> contraction_ops() {
          .flops = matmul_flops,
          .padding = pass_matmul,
          .gains_by_padding = true},
-        // Symmetric, per row: scale = largest absolute value / 127 (s4: 7), numbers to the nearest.
+        // s8, per row: scale = largest absolute value / 127, numbers to the nearest. s4: by groups of 32, see
+        // mantissa/numerics/weight_groups.h.
         {.name = "quantize_weight",
          .types = quantize_weight_types,
          .no_gradient = rounds_everything,
          .fuser = FuserClass::opaque,
          .flops = flops_per_input<2>},
-        // Rows of x are quantised as rows of weights are; sums are exact, then scaled in FP32.
+        // x is quantised to bytes, by rows as s8 weights are or by groups of 32 as s4 weights; sums are
+        // exact, then scaled in FP32.
         {.name = "quantized_matmul",
          .least_inputs = 3,
          .most_inputs = 4,

@@ -95,7 +95,8 @@ std::vector<Type> concat_types(const OpCall& call) {
     return {type};
 }
 
-/// x, part, start (i32 scalar): x with `part` written over it from index `start` of the axis on.
+/// x, part, start: x with `part` written over it from index `start` of the axis on; an i32 scalar, or one for
+/// each index of axis 0, which then is another.
 std::vector<Type> write_slice_types(const OpCall& call) {
     const int axis = axis_of(call);
     const Type& x = call.inputs[0];
@@ -106,7 +107,10 @@ std::vector<Type> write_slice_types(const OpCall& call) {
     expect(part.shape == x.shape, "{} and {} differ in more than axis {}", call.inputs[1].text(), x.text(),
            axis);
     expect_dtype(call, 2, DType::i32);
-    expect_shape(call, 2, {});
+    if (call.inputs[2].shape.rank() > 0) {
+        expect(axis > 0, "starts of their own belong to axis 0, which {} is written along", x.text());
+        expect_shape(call, 2, {x.shape[0]});
+    }
     return {x};
 }
 

@@ -70,9 +70,9 @@ LanguageModel gpt2_language_model(const Gpt2Config& config);
 Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode = {});
 
 /// Scores of the token after the last one, [B, V], keys and values of all tokens before being kept: tokens
-/// i32 [B, T] stand at positions i32 [T] = p, p + 1, ..., p + T - 1, where p is how many came before. Adds
-/// the states `cache.h.L.attn.k` and `cache.h.L.attn.v` [B, H, context, D] of each layer L and writes T rows
-/// of them, stored as `kept`. Throws UserError as gpt2_logits.
+/// i32 [B, T] stand at positions i32 [B, T], in each row p, p + 1, ..., p + T - 1, where p is how many came
+/// before. Adds the states `cache.h.L.attn.k` and `cache.h.L.attn.v` [B, H, context, D] of each layer L and
+/// writes T rows of them, stored as `kept`. Throws UserError as gpt2_logits.
 Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions, DType kept = DType::f32);
 
 /// Mean cross-entropy of targets i32 [B, T].

@@ -58,8 +58,8 @@ class Llama {
     }
 
   private:
-    /// Of the tokens [B, T] at these positions i32 [T]: what the last norm makes of those that `wanted`
-    /// takes.
+    /// Of the tokens [B, T] at these positions i32 [T], or [B, T]: what the last norm makes of those that
+    /// `wanted` takes.
     Tensor body(Tensor tokens, Tensor positions, const std::function<Tensor(Tensor)>& wanted) {
         const OriginScope scope(graph_, "model");
         {
@@ -87,12 +87,12 @@ class Llama {
         return call(graph_, "matmul", std::vector{x, weight}, attributes)[0];
     }
 
-    /// Tables of cosines and sines [T, D/2], one for all layers.
+    /// Tables of cosines and sines [positions, D/2], for all layers.
     void turn(Tensor positions) {
         const OriginScope scope(graph_, "rotary_emb");
-        const std::int64_t T = positions.dim(0), half = sizes_.head_size / 2;
+        const std::int64_t half = sizes_.head_size / 2;
         const Tensor frequencies = literal(graph_, rotary_frequencies(sizes_), DType::f32, {half});
-        const Tensor angles = reshape(cast(positions, DType::f32), {T, 1}) * frequencies;
+        const Tensor angles = reshape(cast(positions, DType::f32), {-1, 1}) * frequencies;
         cosine_ = cos(angles);
         sine_ = sin(angles);
     }
@@ -119,13 +119,20 @@ class Llama {
             return reshape(linear(x, name, into(count * D)), {B, T, count, D});
         };
         const auto head_major = [](Tensor part) { return transpose(part, {0, 2, 1, 3}); };
-        const Tensor q = head_major(rotary(heads("q_proj", H), cosine_, sine_));
-        const Tensor k = head_major(rotary(heads("k_proj", sizes_.key_heads), cosine_, sine_));
+        const Tensor q = head_major(turned(heads("q_proj", H)));
+        const Tensor k = head_major(turned(heads("k_proj", sizes_.key_heads)));
         const Tensor v = head_major(heads("v_proj", sizes_.key_heads));
         const double scale = 1.0 / std::sqrt(static_cast<double>(D));
         const Tensor y =
             head_major(kept_ ? kept_->attention(q, k, v, scale) : whole_attention(q, k, v, scale));
         return linear(reshape(y, {B, T, H * D}), "o_proj", projection());
+    }
+
+    /// [B, T, H, D]. Where sequences stand at positions of their own, all tokens are one sequence for it.
+    Tensor turned(Tensor x) const {
+        if (cosine_.dim(0) == x.dim(1)) return rotary(x, cosine_, sine_);
+        const Shape shape = x.shape();
+        return reshape(rotary(reshape(x, {1, -1, shape[2], shape[3]}), cosine_, sine_), shape);
     }
 
     /// [B, G, T, D] -> [B, H, T, D]: heads of queries in a row read the same keys.
@@ -151,7 +158,7 @@ class Llama {
     const LlamaSizes& sizes_;
     Graph& graph_;
     Tensor embedding_;              // [V, C]
-    Tensor cosine_, sine_;          // [T, D/2]
+    Tensor cosine_, sine_;          // [T, D/2], or [B T, D/2]
     Tensor visible_;                // bool [T, T]: whether query (row) sees key (column)
     std::optional<KeptKeys> kept_;  // where text is generated
 };

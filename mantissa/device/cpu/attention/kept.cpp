@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/kernels.h"
@@ -12,6 +14,9 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
+/// Keys or values that stay in L2 while all heads that share them read them.
+constexpr std::int64_t chunk_bytes = 128 << 10;
+
 RowProductKernels row_products(Isa isa) {
     if (isa == Isa::generic) return row_product_generic();
     return isa == Isa::avx2 ? row_product_avx2() : row_product_avx512();
@@ -19,9 +24,13 @@ RowProductKernels row_products(Isa isa) {
 
 std::int64_t floats_in_lines(std::int64_t floats) { return rounded_up(floats, 16); }
 
-/// A worker's memory in floats: the query or the result, then the scores.
-std::int64_t floats_of_worker(const KeptAttention& p) {
+/// A worker's memory in floats: of each head of queries the query or the result, and the scores; and a part
+/// of a result.
+std::int64_t floats_of_head(const KeptAttention& p) {
     return floats_in_lines(p.head_size) + floats_in_lines(p.keys);
+}
+std::int64_t floats_of_worker(const KeptAttention& p) {
+    return p.group * floats_of_head(p) + floats_in_lines(p.head_size);
 }
 
 void read_query(const KeptAttention& p, std::int64_t row, float* to) {
@@ -39,6 +48,84 @@ void write_result(const KeptAttention& p, std::int64_t row, const float* from) {
     }
 }
 
+/// One query each of the heads that share keys, at one position.
+class SharedKeys {
+  public:
+    /// `item` counts heads of keys, and in each the queries.
+    SharedKeys(const KeptAttention& p, Isa isa, std::int64_t item, float* memory)
+        : p_(p),
+          products_(row_products(isa)),
+          key_head_(item / p.queries),
+          query_(item % p.queries),
+          keys_(p.positions[key_head_ / key_heads_of_sequence() * p.queries + query_] + 1),
+          chunk_(std::max<std::int64_t>(
+              16, chunk_bytes / (p.head_size * static_cast<std::int64_t>(size_of(p.dtype))))),
+          memory_(memory) {}
+
+    void score(const RowKernels& rows, ThreadPool& pool) const {
+        for (std::int64_t member = 0; member < p_.group; ++member)
+            read_query(p_, row(member), vector(member));
+        for_chunks([&](std::int64_t first, std::int64_t count) {
+            for (std::int64_t member = 0; member < p_.group; ++member)
+                product(PanelSource::along_depth)({.row = vector(member),
+                                                   .b = rows_of(p_.k, first),
+                                                   .stride = p_.head_size,
+                                                   .depth = p_.head_size,
+                                                   .cols = count,
+                                                   .sums = scores(member) + first});
+        });
+        for (std::int64_t member = 0; member < p_.group; ++member) {
+            float* const x = scores(member);
+            for (std::int64_t key = 0; key < keys_; ++key) x[key] *= p_.scale;
+            softmax(rows, {.rows = 1, .columns = keys_, .x = {x}, .y = {x}}, pool);
+        }
+    }
+
+    void add_values() const {
+        float* const part = memory_ + p_.group * floats_of_head(p_);
+        for_chunks([&](std::int64_t first, std::int64_t count) {
+            for (std::int64_t member = 0; member < p_.group; ++member) {
+                float* const result = vector(member);
+                product(PanelSource::across_depth)({.row = scores(member) + first,
+                                                    .b = rows_of(p_.v, first),
+                                                    .stride = p_.head_size,
+                                                    .depth = count,
+                                                    .cols = p_.head_size,
+                                                    .sums = first == 0 ? result : part});
+                for (std::int64_t d = 0; first > 0 && d < p_.head_size; ++d) result[d] += part[d];
+            }
+        });
+        for (std::int64_t member = 0; member < p_.group; ++member)
+            write_result(p_, row(member), vector(member));
+    }
+
+  private:
+    std::int64_t key_heads_of_sequence() const { return p_.heads / p_.group / p_.sequences; }
+    /// Of q and o.
+    std::int64_t row(std::int64_t member) const {
+        return (key_head_ * p_.group + member) * p_.queries + query_;
+    }
+    float* vector(std::int64_t member) const { return memory_ + member * floats_of_head(p_); }
+    float* scores(std::int64_t member) const { return vector(member) + floats_in_lines(p_.head_size); }
+    const std::byte* rows_of(const void* tensor, std::int64_t first) const {
+        return static_cast<const std::byte*>(tensor) +
+               (key_head_ * p_.keys + first) * p_.head_size * static_cast<std::int64_t>(size_of(p_.dtype));
+    }
+    RowProductKernel product(PanelSource source) const {
+        return products_[static_cast<std::size_t>(source)][p_.dtype == DType::bf16 ? 1 : 0];
+    }
+    template <class Body>
+    void for_chunks(Body body) const {
+        for (std::int64_t first = 0; first < keys_; first += chunk_)
+            body(first, std::min(chunk_, keys_ - first));
+    }
+
+    const KeptAttention& p_;
+    RowProductKernels products_;
+    std::int64_t key_head_, query_, keys_, chunk_;
+    float* memory_;
+};
+
 }  // namespace
 
 std::int64_t kept_attention_workspace(const KeptAttention& size, int threads) {
@@ -47,38 +134,16 @@ std::int64_t kept_attention_workspace(const KeptAttention& size, int threads) {
 
 void kept_attention(const KeptAttention& p, ThreadPool& pool, Isa isa) {
     check(p.dtype == DType::f32 || p.dtype == DType::bf16, "kept keys are f32 or bf16");
-    for (std::int64_t t = 0; t < p.queries; ++t)
-        if (p.positions[t] < 0 || p.positions[t] >= p.keys)
+    for (std::int64_t i = 0; i < p.sequences * p.queries; ++i)
+        if (p.positions[i] < 0 || p.positions[i] >= p.keys)
             throw UserError(
                 fmt::format("kept_attention: position {} lies outside of the {} keys that are kept",
-                            p.positions[t], p.keys));
-    const RowProductKernels products = row_products(isa);
+                            p.positions[i], p.keys));
     const RowKernels& rows = row_kernels(isa);
-    const std::size_t type = p.dtype == DType::bf16 ? 1 : 0;
-    const auto head_bytes = p.keys * p.head_size * static_cast<std::int64_t>(size_of(p.dtype));
-    const auto in_head = [&](const void* tensor, std::int64_t head) {
-        return static_cast<const std::byte*>(tensor) + head * head_bytes;
-    };
-    pool.for_each_block(p.heads * p.queries, [&](std::int64_t item, int worker) {
-        const std::int64_t head = item / p.queries / p.group, keys = p.positions[item % p.queries] + 1;
-        float* const row = p.workspace + worker * floats_of_worker(p);
-        float* const scores = row + floats_in_lines(p.head_size);
-        read_query(p, item, row);
-        products[static_cast<std::size_t>(PanelSource::along_depth)][type]({.row = row,
-                                                                            .b = in_head(p.k, head),
-                                                                            .stride = p.head_size,
-                                                                            .depth = p.head_size,
-                                                                            .cols = keys,
-                                                                            .sums = scores});
-        for (std::int64_t key = 0; key < keys; ++key) scores[key] *= p.scale;
-        softmax(rows, {.rows = 1, .columns = keys, .x = {scores}, .y = {scores}}, pool);
-        products[static_cast<std::size_t>(PanelSource::across_depth)][type]({.row = scores,
-                                                                             .b = in_head(p.v, head),
-                                                                             .stride = p.head_size,
-                                                                             .depth = keys,
-                                                                             .cols = p.head_size,
-                                                                             .sums = row});
-        write_result(p, item, row);
+    pool.for_each_block(p.heads / p.group * p.queries, [&](std::int64_t item, int worker) {
+        const SharedKeys keys(p, isa, item, p.workspace + worker * floats_of_worker(p));
+        keys.score(rows, pool);
+        keys.add_values();
     });
 }
 

@@ -1,5 +1,6 @@
 // Attention of one query, or a few, over the keys and values that are kept while a text grows: each is read
-// once, in place, and none beyond the query's position. A pure function; see attention.h for whole sequences.
+// once, in place, for all heads that share it, and none beyond the query's position. A pure function; see
+// attention.h for whole sequences.
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 namespace mantissa::inline v0::on_cpu {
 
 struct KeptAttention {
+    std::int64_t sequences = 1;               ///< B
     std::int64_t heads = 0;                   ///< B * H
     std::int64_t queries = 0;                 ///< T
     std::int64_t keys = 0;                    ///< S: how many can be kept
@@ -21,7 +23,7 @@ struct KeptAttention {
     const void* q = nullptr;                  // [B * H, T, D]
     const void* k = nullptr;                  // [B * G, S, D]
     const void* v = nullptr;                  // [B * G, S, D]
-    const std::int32_t* positions = nullptr;  // [T]: query t sees the keys 0 to positions[t]
+    const std::int32_t* positions = nullptr;  // [B, T]: query (b, t) sees the keys 0 to that
     void* o = nullptr;                        // [B * H, T, D]
     float* workspace = nullptr;               ///< kept_attention_workspace() bytes
 };

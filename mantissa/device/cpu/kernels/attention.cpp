@@ -1,8 +1,12 @@
 // Binds attention and its gradient.
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/attention/attention.h"
 #include "mantissa/device/cpu/attention/kept.h"
+#include "mantissa/device/cpu/attention/places.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/graph/attention_layout.h"
 
@@ -112,7 +116,10 @@ PreparedKernel gradient_kernel(const Prepared& at, const AttentionKernels& kerne
 
 KeptAttention kept_of(const Problem& problem) {
     const Shape &q = problem.inputs[0].shape, &k = problem.inputs[1].shape;
-    return {.heads = q[0] * q[1],
+    // One row of positions for all sequences makes them more heads of one.
+    const bool own_positions = problem.inputs[3].shape.rank() == 2;
+    return {.sequences = own_positions ? q[0] : 1,
+            .heads = q[0] * q[1],
             .queries = q[2],
             .keys = k[2],
             .head_size = q[3],
@@ -121,31 +128,104 @@ KeptAttention kept_of(const Problem& problem) {
             .group = q[1] / k[1]};
 }
 
+KeptAttention placed(KeptAttention kept, const Operands& o) {
+    kept.q = o.inputs[0];
+    kept.k = o.inputs[1];
+    kept.v = o.inputs[2];
+    kept.positions = o.input<std::int32_t>(3);
+    kept.o = o.outputs[0];
+    kept.workspace = reinterpret_cast<float*>(o.workspace);
+    return kept;
+}
+
+/// Queries one after another, as those of a prompt: the last sees the last key. `size.keys` is the most.
+struct PromptAttention {
+    const AttentionKernels& kernels;
+    AttentionSize size;
+
+    std::int64_t lse_bytes() const {
+        return in_lines(size.sequences * size.heads * size.queries *
+                        static_cast<std::int64_t>(sizeof(float)));
+    }
+    std::int64_t workspace(int threads) const {
+        return lse_bytes() + attention_workspace(kernels, size, threads);
+    }
+    void launch(const Operands& o, std::int64_t keys, ThreadPool& pool) const {
+        const std::int64_t kept = size.keys, D = size.head_size, H = size.heads;
+        const HeadStrides of_q = dense_strides(H, size.queries, D);
+        const HeadStrides of_k = dense_strides(H / size.group, kept, D);
+        AttentionSize visible = size;
+        visible.keys = keys;
+        attention(kernels,
+                  {.size = visible,
+                   .q = {o.inputs[0], of_q},
+                   .k = {o.inputs[1], of_k},
+                   .v = {o.inputs[2], of_k},
+                   .o = {o.outputs[0], of_q},
+                   .lse = reinterpret_cast<float*>(o.workspace),
+                   .workspace = reinterpret_cast<float*>(o.workspace + lse_bytes())},
+                  pool);
+    }
+};
+
+/// The number of keys that the last query sees, where queries of one sequence stand one after another and see
+/// keys that there are; else 0.
+std::int64_t keys_of_prompt(const KeptAttention& p) {
+    if (p.sequences != 1 || p.positions[0] < 0 || p.positions[0] + p.queries > p.keys) return 0;
+    for (std::int64_t t = 1; t < p.queries; ++t)
+        if (p.positions[t] != p.positions[0] + t) return 0;
+    return p.positions[0] + p.queries;
+}
+
+/// More than so many queries, of a prompt, are attention's: it reads keys and values fewer times.
+constexpr std::int64_t most_single_queries = 8;
+
+PreparedKernel prompt_kernel(const KeptAttention& fixed, const AttentionKernels& kernels, Isa isa,
+                             ThreadPool& pool) {
+    const PromptAttention prompt{kernels,
+                                 {.sequences = fixed.sequences,
+                                  .heads = fixed.heads / fixed.sequences,
+                                  .queries = fixed.queries,
+                                  .keys = fixed.keys,
+                                  .head_size = fixed.head_size,
+                                  .causal = true,
+                                  .scale = fixed.scale,
+                                  .dtype = fixed.dtype,
+                                  .group = fixed.group}};
+    const auto launch = [fixed, prompt, isa, &pool](const Operands& o) {
+        const KeptAttention kept = placed(fixed, o);
+        if (const std::int64_t keys = keys_of_prompt(kept); keys > 0)
+            prompt.launch(o, keys, pool);
+        else
+            kept_attention(kept, pool, isa);
+    };
+    return {.launch = launch,
+            .workspace =
+                std::max(prompt.workspace(pool.threads()), kept_attention_workspace(fixed, pool.threads()))};
+}
+
 /// q, k, v, positions.
 Kernel kept_kernel(const Context& context) {
     const auto refuse = [](const Problem& problem) -> std::string {
-        // Above so many, products of matrices read keys and values fewer times.
-        constexpr std::int64_t most_queries = 8;
         const Type& q = problem.inputs[0];
         if (q.dtype != DType::f32 && q.dtype != DType::bf16)
             return fmt::format("it is written for f32 and bf16, got {}", q.text());
-        if (q.shape[2] > most_queries)
-            return fmt::format("it takes {} queries at most, got {}", most_queries, q.text());
+        if (q.shape.elements() == 0) return "it needs one element or more";
         return "";
     };
     const auto prepare = [=, isa = context.isa,
                           &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
         if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};
         const KeptAttention fixed = kept_of(problem);
+        const AttentionKernels* const of_unit =
+            fixed.dtype == DType::bf16 ? attention_kernels(bf16_unit(isa)) : nullptr;
+        const AttentionKernels& kernels =
+            of_unit && fixed.head_size % of_unit->head_unit == 0 ? *of_unit : attention_kernels(isa);
+        // A sequence's positions are its own only where it has them.
+        if (fixed.queries > most_single_queries && fixed.sequences == 1)
+            return prompt_kernel(fixed, kernels, isa, pool);
         const auto launch = [fixed, isa, &pool](const Operands& o) {
-            KeptAttention kept = fixed;
-            kept.q = o.inputs[0];
-            kept.k = o.inputs[1];
-            kept.v = o.inputs[2];
-            kept.positions = o.input<std::int32_t>(3);
-            kept.o = o.outputs[0];
-            kept.workspace = reinterpret_cast<float*>(o.workspace);
-            kept_attention(kept, pool, isa);
+            kept_attention(placed(fixed, o), pool, isa);
         };
         return PreparedKernel{.launch = launch, .workspace = kept_attention_workspace(fixed, pool.threads())};
     };

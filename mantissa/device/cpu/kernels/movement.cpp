@@ -133,22 +133,30 @@ Launch prepare_pad(const Problem& problem, const Context& context) {
     };
 }
 
-/// x, part, start. Where the output is x itself, only the part is touched.
+/// x, part, start, or one for each index of axis 0. Where the output is x itself, only the part is touched.
 Launch prepare_write_slice(const Problem& problem, const Context& context) {
     const Type &x = problem.inputs[0], &part = problem.inputs[1];
     const int axis = axis_of(problem);
-    const auto loops = std::make_shared<const StridedLoops>(
-        part.shape.extents(), std::vector{part.shape.strides(), x.shape.strides()});
+    const std::int64_t starts = problem.inputs[2].shape.elements();
+    std::vector<std::int64_t> extents = part.shape.extents();
+    if (problem.inputs[2].shape.rank() > 0) extents[0] = std::min<std::int64_t>(extents[0], 1);
+    const auto loops =
+        std::make_shared<const StridedLoops>(extents, std::vector{part.shape.strides(), x.shape.strides()});
+    const std::int64_t parts = std::max<std::int64_t>(starts, 1);
     return [=, length = part.shape[axis], extent = x.shape[axis], step = part_offset(x, axis, 1),
             element = size_of(x.dtype), bytes = static_cast<std::size_t>(x.bytes()),
+            of_part = part.bytes() / parts, of_x = x.bytes() / parts,
             &pool = context.pool](const Operands& operands) {
-        const std::int64_t start = *operands.input<std::int32_t>(2);
-        if (start < 0 || start + length > extent)
-            throw UserError(
-                fmt::format("write_slice: [{}, {}) is outside an axis of {}", start, start + length, extent));
         if (operands.outputs[0] != operands.inputs[0])
             std::memcpy(operands.outputs[0], operands.inputs[0], bytes);
-        copy_along(*loops, element, operands.inputs[1], operands.outputs[0] + start * step, pool);
+        for (std::int64_t i = 0; i < starts; ++i) {
+            const std::int64_t start = operands.input<std::int32_t>(2)[i];
+            if (start < 0 || start + length > extent)
+                throw UserError(fmt::format("write_slice: [{}, {}) is outside an axis of {}", start,
+                                            start + length, extent));
+            copy_along(*loops, element, operands.inputs[1] + i * of_part,
+                       operands.outputs[0] + i * of_x + start * step, pool);
+        }
     };
 }
 

@@ -1,23 +1,22 @@
-// Quantised products: y = s(x) s(w) * scales + bias, where rows of x are quantised when they come and those
+// Products of bytes: y = s(x) s(w) * scales + bias, where rows of x are quantised when they come and those
 // of w were quantised before. Pure functions; what quantising means is in docs/ir.md.
+// Weights of four bits are grouped.h.
 #pragma once
 
 #include <cstdint>
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/isa.h"
-#include "mantissa/device/cpu/modes/modes.h"
 #include "mantissa/device/cpu/rows/problems.h"
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Rows of whole numbers, each with a scale: the largest absolute value over 127, or 7 of four bits.
+/// Rows of whole numbers, each with a scale: the largest absolute value over 127.
 struct QuantizeRows {
-    MatrixMode mode = MatrixMode::s8;  ///< or s4, which needs an even depth
     std::int64_t rows = 0;
     std::int64_t depth = 0;
     ConstView x = {};                 // [rows, depth], f32, bf16 or f16
-    std::uint8_t* numbers = nullptr;  // [rows, depth], s4: two in a byte
+    std::uint8_t* numbers = nullptr;  // [rows, depth]
     float* scales = nullptr;          // [rows]
     float* workspace = nullptr;       ///< quantize_rows_workspace() bytes
 };
@@ -26,7 +25,6 @@ std::int64_t quantize_rows_workspace(std::int64_t depth, int threads);
 void quantize_rows(const QuantizeRows& problem, ThreadPool& pool, Isa isa);
 
 struct QuantizedProduct {
-    MatrixMode mode = MatrixMode::s8;
     std::int64_t m = 0;
     std::int64_t n = 0;
     std::int64_t k = 0;
