@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <map>
 
 #include "mantissa/base/error.h"
@@ -106,6 +108,28 @@ TEST_F(CudaTraining, PassesWithoutKernelsAreRefusedWithAReason) {
     // Scores are multiplied in the policy's format all the same.
     for (const PlannedNode* node : plan.step().nodes_of("matmul"))
         EXPECT_EQ(node->kernel, "cublasLt bf16*bf16+f32 tensor cores");
+}
+
+/// Every kernel of a step, eager and fused, where NVIDIA's assembler is installed.
+TEST_F(CudaTraining, KernelsAreTakenByNvidiasAssembler) {
+    const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";
+    if (std::system((with_path + "sh -c 'command -v ptxas' >/dev/null").c_str()) != 0)
+        GTEST_SKIP() << "no ptxas";
+    const EmulatedDevice gpu;
+    for (const std::vector<std::string>& passes : {rungs()[0], rungs()[1]}) {
+        Gpt2Training training = small_training("fp16");
+        choose_passes(training.pipeline, passes);
+        const TrainingPlan plan = gpt2_plan(*gpu, training);
+    }
+    const TemporaryDirectory directory;
+    const std::string path = (directory.path() / "kernel.ptx").string();
+    const std::vector<KernelListing> kernels = (*gpu).made_kernels();
+    EXPECT_GT(kernels.size(), 50u);
+    for (const KernelListing& kernel : kernels) {
+        std::ofstream(path) << kernel.assembly;
+        const std::string command = with_path + "ptxas -arch=sm_80 -o /dev/null '" + path + "'";
+        EXPECT_EQ(std::system(command.c_str()), 0) << kernel.name << "\n" << kernel.pseudo_code;
+    }
 }
 
 /// Two steps here and two there, from checkpoints, are four steps anywhere.
