@@ -64,6 +64,10 @@ TEST(PictureScores, AreThoseOfTheTrainersNetworkAsItIs) {
     const nn::ImageModel network = nn::image_model("ResNet20", {.classes = 10, .image = 32, .width = 4});
     const auto device = make_cpu_device({});
     BatchBuffer buffer(network.model, 4);
+    std::uint64_t batches_done = 0, batches_in_all = 0;
+    const auto heard = [&](std::uint64_t done, std::uint64_t of) {
+        batches_done = done, batches_in_all = of;
+    };
     for (const char* policy : {"fp32", "bf16"}) {
         TrainerOptions trainer_options{.batch = 4};
         trainer_options.pipeline = all_passes(*device, find_policy(policy));
@@ -73,15 +77,17 @@ TEST(PictureScores, AreThoseOfTheTrainersNetworkAsItIs) {
             return static_cast<double>(trainer.evaluate(buffer.fill(validation, 0)));
         };
         // Before the trainer has made anything of its parameters.
-        const double before = scorer.score(validation, 1, 1).loss();
+        const double before = scorer.score(validation, 1, 1, heard).loss();
         EXPECT_NEAR(before, evaluated(), 1e-5 * std::abs(before)) << policy;
         for (std::uint64_t step = 0; step < 3; ++step) trainer.step(buffer.fill(training, step), 1e-2);
-        const PictureScores scores = scorer.score(validation, 1, 2);
+        const PictureScores scores = scorer.score(validation, 1, 2, heard);
         EXPECT_EQ(scores.pictures, 4);
         EXPECT_NE(scores.loss(), before) << policy;
         EXPECT_NEAR(scores.loss(), evaluated(), 1e-5 * std::abs(scores.loss())) << policy;
         // The second batch has three pictures and a row of none.
-        EXPECT_EQ(scorer.score(validation, 9, 1).pictures, 7);
+        EXPECT_EQ(scorer.score(validation, 9, 1, heard).pictures, 7);
+        EXPECT_EQ(batches_done, 2U);
+        EXPECT_EQ(batches_in_all, 2U);
     }
 }
 
