@@ -31,6 +31,8 @@ const std::map<std::string, std::string> without_kernel = {
     {"average_pool2d_grad", "pools come with convolutions"},
     {"adaptive_average_pool2d", "pools come with convolutions"},
     {"adaptive_average_pool2d_grad", "pools come with convolutions"},
+    {"all_reduce_start", "ranks on GPUs wait for NCCL"},
+    {"all_reduce_wait", "ranks on GPUs wait for NCCL"},
     {"quantize_weight", "whole numbers wait for cuBLASLt's INT8"},
     {"quantized_matmul", "whole numbers wait for cuBLASLt's INT8"},
 };

@@ -67,7 +67,8 @@ bool has_plain_layouts(const Problem& problem) {
 
 Kernel elementwise_kernel(Context& context) {
     const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
-        const std::string name(problem.op.name);
+        // The sum that no pass may fold into another is computed as any other.
+        const std::string name(problem.op.name == "tree_add" ? "add" : problem.op.name);
         if (!has_plain_layouts(problem)) return NoValue{"it reads and writes elements of whole bytes"};
         if (std::string reason =
                 codegen::refuse_element(name, problem.inputs.back().dtype, problem.outputs[0].dtype);
@@ -93,9 +94,10 @@ Kernel random_kernel(Context& context) {
 
 void add_elementwise_kernels(KernelTable& table, Context& context) {
     for (const char* op :
-         {"add",   "sub",         "mul",   "div",  "maximum",  "minimum",   "less",   "less_equal",
-          "equal", "logical_and", "neg",   "exp",  "log",      "tanh",      "erf",    "sin",
-          "cos",   "sqrt",        "rsqrt", "cast", "round_to", "is_finite", "select", "stop_gradient"})
+         {"add",        "sub",    "mul",           "div",     "maximum", "minimum", "less",
+          "less_equal", "equal",  "logical_and",   "neg",     "exp",     "log",     "tanh",
+          "erf",        "sin",    "cos",           "sqrt",    "rsqrt",   "cast",    "round_to",
+          "is_finite",  "select", "stop_gradient", "tree_add"})
         table[op].push_back(elementwise_kernel(context));
     table["random_uniform"].push_back(random_kernel(context));
 }

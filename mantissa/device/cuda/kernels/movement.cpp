@@ -113,13 +113,14 @@ Launch padded(const Problem& problem, Context& context) {
     };
 }
 
-/// x, part, start. Where the output is x itself, only the part is touched.
+/// x, part, start, or one for each index of axis 0. Where the output is x itself, only the part is touched.
 Launch written_slice(const Problem& problem, Context& context) {
     const Type &x = problem.inputs[0], &part = problem.inputs[1];
     const int axis = moved_axis(problem);
     codegen::ElementKernel kernel = copy_kernel(x.dtype, part.shape, part.shape.strides(), x.shape.strides());
-    kernel.operands.push_back(
-        {.dtype = DType::i32, .strides = std::vector<std::int64_t>(part.shape.extents().size(), 0)});
+    std::vector<std::int64_t> along_starts(part.shape.extents().size(), 0);
+    if (problem.inputs[2].shape.rank() > 0) along_starts[0] = 1;
+    kernel.operands.push_back({.dtype = DType::i32, .strides = std::move(along_starts)});
     const std::int64_t starts = x.shape[axis] - part.shape[axis] + 1;
     kernel.indexed = {.by = 1,
                       .pitch = elements_before(x, axis, 1),
