@@ -174,7 +174,7 @@ class Run {
         const auto due = [&](std::int64_t every) { return every > 0 && done % every == 0; };
         if (ranks_.get() && due(options_.compare_every))
             require_same_states(*ranks_.get(), trainer_->state(), done - 1);
-        if (due(options_.validate_every) && ranks_.is_first()) validate_model();
+        if (due(options_.validate_every)) validate_model();  // on each rank: none waits for another
         if (due(options_.sample_every)) show_sample();
         log_.end_step();
         views_.end_step();

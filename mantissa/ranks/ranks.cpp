@@ -78,7 +78,7 @@ struct Ranks::State {
     std::mutex mutex;
     std::condition_variable changed;
     std::deque<std::function<void()>> jobs;
-    bool stopping = false;
+    bool stopping = false, working = false;
     std::exception_ptr failure;  // the first, after which nothing travels
     std::map<int, bool> sums;    // those that are under way; true: done
     Time time;
@@ -91,6 +91,7 @@ struct Ranks::State {
             if (stopping) return;
             const std::function<void()> job = std::move(jobs.front());
             jobs.pop_front();
+            working = true;
             lock.unlock();
             std::exception_ptr wrong;
             try {
@@ -99,6 +100,7 @@ struct Ranks::State {
                 wrong = std::current_exception();
             }
             lock.lock();
+            working = false;
             if (wrong && !failure) failure = wrong;
             changed.notify_all();
         }
@@ -284,6 +286,12 @@ void Ranks::wait(int sum) {
     const std::lock_guard lock(state_->mutex);
     state_->sums.erase(sum);
     state_->time.waited += watch.seconds();
+}
+
+void Ranks::settle() noexcept {
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] { return state_->jobs.empty() && !state_->working; });
+    state_->sums.clear();
 }
 
 Ranks::Time Ranks::take_time() {

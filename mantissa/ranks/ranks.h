@@ -45,6 +45,10 @@ class Ranks {
     /// Returns when that is done.
     void wait(int sum);
 
+    /// Returns when nothing travels any more, done or failed: then the numbers of sums that nobody will wait
+    /// for may go.
+    void settle() noexcept;
+
     /// While alive, sums are this rank's own terms and nothing travels: for a look at a step that the others
     /// do not take.
     class Alone {

@@ -51,9 +51,15 @@ void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<voi
     execution_.derive();
     begin_ = plan().device().record();
     const std::int64_t last = plan().options().accumulate - 1;
-    for (std::int64_t index = 0; index <= last; ++index)
-        run(execution_.prepare(batch, {.step = steps_, .index = index, .learning_rate = learning_rate}),
-            index == last);
+    try {
+        for (std::int64_t index = 0; index <= last; ++index)
+            run(execution_.prepare(batch, {.step = steps_, .index = index, .learning_rate = learning_rate}),
+                index == last);
+    } catch (...) {
+        // Gradients on their way lie in memory that may go with what is thrown.
+        if (Ranks* const ranks = plan().options().ranks) ranks->settle();
+        throw;
+    }
     end_ = plan().device().record();
 }
 

@@ -117,6 +117,19 @@ TEST(Ranks, SeveralSumsAreUnderWayAtOneTime) {
     });
 }
 
+TEST(Ranks, NothingTravelsOnceTheyAreSettled) {
+    testing::run_good_ranks(2, [](Ranks& ranks) {
+        std::vector<float> numbers(std::size_t{1} << 22, static_cast<float>(ranks.rank() + 1));
+        ranks.start_sum(0, {numbers});
+        ranks.settle();  // a step that threw waits for none of its sums
+        EXPECT_EQ(numbers, std::vector<float>(numbers.size(), 3.0F));
+        numbers.assign(8, 1.0F);
+        ranks.start_sum(0, {numbers});
+        ranks.wait(0);
+        EXPECT_EQ(numbers, std::vector<float>(8, 2.0F));
+    });
+}
+
 TEST(Ranks, AloneASumIsItsOwnTerms) {
     run_good_ranks(2, [](Ranks& ranks) {
         std::vector<float> numbers = terms_of(ranks.rank(), 100);
