@@ -99,6 +99,9 @@ TEST(ContractionPacked, SameBitsOnTheTwins) {
 TEST(ContractionPacked, SameBitsPastTheCaches) {
     // So large that panels are written past the caches; those of an odd depth begin inside of lines of cache.
     // The third is so large that a contraction writes the panels of its own b likewise.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "minutes under a sanitizer, of the loops that smaller sizes run, too";
+#endif
     ThreadPool pool(2);
     for (const Isa isa : testable_levels())
         for (const DType type : {DType::f32, DType::bf16})
