@@ -13,6 +13,7 @@
 #include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/integer_formats.h"
 #include "mantissa/numerics/weight_groups.h"
+#include "tests/device/product_in_poison.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -51,21 +52,14 @@ struct Grouped {
 
 std::vector<float> product(const std::vector<float>& x, const Grouped& w, std::int64_t m, std::int64_t n,
                            std::int64_t k, const float* bias, int threads, Isa isa) {
-    ThreadPool pool(threads);
-    std::vector<float> y(static_cast<std::size_t>(m * n), NAN);
-    GroupedProduct problem{.m = m,
-                           .n = n,
-                           .k = k,
-                           .x = {x.data()},
-                           .w = w.numbers.data(),
-                           .scales = w.scales.data(),
-                           .bias = bias,
-                           .y = y.data()};
-    Buffer workspace(static_cast<std::size_t>(grouped_product_workspace(problem, isa, threads)));
-    std::memset(workspace.as<std::byte>().data(), 0xff, workspace.as<std::byte>().size());
-    problem.workspace = workspace.as<std::byte>().data();
-    grouped_product(problem, pool, isa);
-    return y;
+    const GroupedProduct problem{.m = m,
+                                 .n = n,
+                                 .k = k,
+                                 .x = {x.data()},
+                                 .w = w.numbers.data(),
+                                 .scales = w.scales.data(),
+                                 .bias = bias};
+    return product_in_poison<grouped_product, grouped_product_workspace>(problem, threads, isa);
 }
 
 /// x as it is quantised: groups of 32, the largest to 127.

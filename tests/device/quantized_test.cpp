@@ -11,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/attention/kept.h"
+#include "tests/device/product_in_poison.h"
 
 namespace mantissa::on_cpu {
 namespace {
@@ -45,21 +46,14 @@ struct Quantized {
 
 std::vector<float> product(const std::vector<float>& x, const Quantized& w, std::int64_t m, std::int64_t n,
                            std::int64_t k, const float* bias, int threads, Isa isa) {
-    ThreadPool pool(threads);
-    std::vector<float> y(static_cast<std::size_t>(m * n), NAN);
-    QuantizedProduct problem{.m = m,
-                             .n = n,
-                             .k = k,
-                             .x = {x.data()},
-                             .w = w.numbers.data(),
-                             .scales = w.scales.data(),
-                             .bias = bias,
-                             .y = y.data()};
-    Buffer workspace(static_cast<std::size_t>(quantized_product_workspace(problem, isa, threads)));
-    std::memset(workspace.as<std::byte>().data(), 0xff, workspace.as<std::byte>().size());
-    problem.workspace = workspace.as<std::byte>().data();
-    quantized_product(problem, pool, isa);
-    return y;
+    const QuantizedProduct problem{.m = m,
+                                   .n = n,
+                                   .k = k,
+                                   .x = {x.data()},
+                                   .w = w.numbers.data(),
+                                   .scales = w.scales.data(),
+                                   .bias = bias};
+    return product_in_poison<quantized_product, quantized_product_workspace>(problem, threads, isa);
 }
 
 template <class Check>

@@ -45,42 +45,24 @@ Kernel quantize_kernel(const Context& context) {
     return {.name = fmt::format("quantise {}", name_of(context.isa)), .prepare = prepare};
 }
 
-/// The operands that both kinds of product have.
-template <class Product>
-void place(Product& product, const Operands& o) {
-    product.x.data = o.inputs[0];
-    product.w = o.input<std::uint8_t>(1);
-    product.bias = o.inputs.size() == 4 ? o.input<float>(3) : nullptr;
-    product.y = o.output<float>(0);
-    product.workspace = o.workspace;
-}
-
-PreparedKernel rows_kernel(const Problem& problem, ThreadPool& pool, Isa isa) {
-    const QuantizedProduct fixed{.m = problem.inputs[0].shape[0],
-                                 .n = problem.inputs[1].shape[0],
-                                 .k = problem.inputs[0].shape[1],
-                                 .x = {nullptr, problem.inputs[0].dtype}};
+/// A product with weights that have a scale a row, or a group.
+template <class Product, class Scale, auto multiply, auto workspace_of>
+PreparedKernel prepared_product(const Problem& problem, ThreadPool& pool, Isa isa) {
+    const Product fixed{.m = problem.inputs[0].shape[0],
+                        .n = problem.inputs[1].shape[0],
+                        .k = problem.inputs[0].shape[1],
+                        .x = {nullptr, problem.inputs[0].dtype}};
     const auto launch = [fixed, isa, &pool](const Operands& o) {
-        QuantizedProduct product = fixed;
-        place(product, o);
-        product.scales = o.input<float>(2);
-        quantized_product(product, pool, isa);
+        Product product = fixed;
+        product.x.data = o.inputs[0];
+        product.w = o.input<std::uint8_t>(1);
+        product.scales = o.input<Scale>(2);
+        product.bias = o.inputs.size() == 4 ? o.input<float>(3) : nullptr;
+        product.y = o.output<float>(0);
+        product.workspace = o.workspace;
+        multiply(product, pool, isa);
     };
-    return {.launch = launch, .workspace = quantized_product_workspace(fixed, isa, pool.threads())};
-}
-
-PreparedKernel groups_kernel(const Problem& problem, ThreadPool& pool, Isa isa) {
-    const GroupedProduct fixed{.m = problem.inputs[0].shape[0],
-                               .n = problem.inputs[1].shape[0],
-                               .k = problem.inputs[0].shape[1],
-                               .x = {nullptr, problem.inputs[0].dtype}};
-    const auto launch = [fixed, isa, &pool](const Operands& o) {
-        GroupedProduct product = fixed;
-        place(product, o);
-        product.scales = o.input<BF16>(2);
-        grouped_product(product, pool, isa);
-    };
-    return {.launch = launch, .workspace = grouped_product_workspace(fixed, isa, pool.threads())};
+    return {.launch = launch, .workspace = workspace_of(fixed, isa, pool.threads())};
 }
 
 using Prepare = PreparedKernel (*)(const Problem& problem, ThreadPool& pool, Isa isa);
@@ -104,10 +86,12 @@ void add_quantized_kernels(KernelTable& table, const Context& context) {
         return Arithmetic{.multiply = "s8", .sums = DType::i32, .unit = unit};
     };
     table["quantize_weight"].push_back(quantize_kernel(context));
+    table["quantized_matmul"].push_back(product_kernel(
+        context, "s8", arithmetic(name_of_row_mode(context.isa)),
+        prepared_product<QuantizedProduct, float, quantized_product, quantized_product_workspace>));
     table["quantized_matmul"].push_back(
-        product_kernel(context, "s8", arithmetic(name_of_row_mode(context.isa)), rows_kernel));
-    table["quantized_matmul"].push_back(
-        product_kernel(context, "s4", arithmetic(name_of_grouped_rows(context.isa)), groups_kernel));
+        product_kernel(context, "s4", arithmetic(name_of_grouped_rows(context.isa)),
+                       prepared_product<GroupedProduct, BF16, grouped_product, grouped_product_workspace>));
 }
 
 }  // namespace mantissa::on_cpu
