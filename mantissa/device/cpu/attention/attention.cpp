@@ -15,8 +15,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-constexpr std::int64_t float_bytes = sizeof(float);
-
 /// The backward pass cuts the keys of a head into segments where there are few heads, so that threads have
 /// something to share; each has a dq of its own, which are then added. Sixteen pieces of work and no more
 /// than eight segments: then the causal triangle, largest segment first, leaves two threads within a tenth of

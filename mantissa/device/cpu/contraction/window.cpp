@@ -8,7 +8,7 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// Rows whose places are known at a time.
-constexpr std::int64_t most_rows = 64;
+constexpr std::int64_t most_corners = 64;
 
 /// Where the window of a row begins: a pixel, perhaps outside of the image, and its element.
 struct Corner {
@@ -118,9 +118,9 @@ std::int64_t elements_of(const ImageWindow& window, std::int64_t rows) {
 void gather(const ImageWindow& window, const std::byte* images, std::int64_t element_bytes, PanelRange rows,
             PanelRange columns, const GatheredTo& to) {
     const Gathering gathering(window, images, element_bytes);
-    Corner corners[most_rows];
-    for (std::int64_t row = 0; row < rows.size; row += most_rows) {
-        const std::int64_t count = std::min(most_rows, rows.size - row);
+    Corner corners[most_corners];
+    for (std::int64_t row = 0; row < rows.size; row += most_corners) {
+        const std::int64_t count = std::min(most_corners, rows.size - row);
         find_corners(window, rows.begin + row, count, corners);
         for (std::int64_t column = 0; column < columns.size;) {
             const std::int64_t block = column / to.block_columns, in_block = column % to.block_columns;

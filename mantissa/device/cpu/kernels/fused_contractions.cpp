@@ -48,8 +48,8 @@ std::vector<ContractionPart> contraction_parts(const Inner& inner, const Contrac
 
 /// A part with the blocks of rows that have partial sums of their own, in one entry of the batch and in all.
 /// Parts come one after another, and add to the same.
-struct BoundPart {
-    BoundPart(const ContractionPart& part, Isa isa)
+struct FusedPart {
+    FusedPart(const ContractionPart& part, Isa isa)
         : contraction(prepare_contraction(part.problem, isa)),
           pixels(part.rows),
           rows(contraction.rows_of_item()),
@@ -62,22 +62,22 @@ struct BoundPart {
     std::int64_t rows, blocks_of_entry;
 };
 
-std::vector<BoundPart> bound_parts(const Inner& inner, const ContractionUnit& unit) {
-    std::vector<BoundPart> parts;
+std::vector<FusedPart> bound_parts(const Inner& inner, const ContractionUnit& unit) {
+    std::vector<FusedPart> parts;
     for (const ContractionPart& part : contraction_parts(inner, unit)) parts.emplace_back(part, unit.isa);
     return parts;
 }
 
-std::int64_t most_blocks(const std::vector<BoundPart>& parts) {
+std::int64_t most_blocks(const std::vector<FusedPart>& parts) {
     std::int64_t most = 0;
-    for (const BoundPart& part : parts) most = std::max(most, part.blocks());
+    for (const FusedPart& part : parts) most = std::max(most, part.blocks());
     return most;
 }
 
 /// Bytes of the workspace of the largest part, in whole cache lines.
-std::size_t contraction_workspace(const std::vector<BoundPart>& parts, const ThreadPool& pool) {
+std::size_t contraction_workspace(const std::vector<FusedPart>& parts, const ThreadPool& pool) {
     std::size_t most = 0;
-    for (const BoundPart& part : parts)
+    for (const FusedPart& part : parts)
         most = std::max(most, part.contraction.workspace_bytes(pool.threads()));
     return static_cast<std::size_t>(in_lines(static_cast<std::int64_t>(most)));
 }
@@ -85,7 +85,7 @@ std::size_t contraction_workspace(const std::vector<BoundPart>& parts, const Thr
 /// Everything that a launch needs but addresses.
 struct BoundTail {
     std::shared_ptr<const codegen::FusedKernel> kernel;
-    std::vector<BoundPart> parts;
+    std::vector<FusedPart> parts;
     std::vector<int> contraction_operands, tail_operands;  // of the fused node
     StreamedOutputs streamed;
     std::size_t workspace = 0;  // of the contraction, in bytes
@@ -97,7 +97,7 @@ struct BoundTail {
 /// What the epilogue is given.
 struct TailCall {
     const BoundTail& bound;
-    const BoundPart* part;
+    const FusedPart* part;
     std::vector<const std::byte*> inputs;  // of the compiled function; the first stands for the sums
     std::byte* const* outputs;
     std::uint64_t streamed;
@@ -107,7 +107,7 @@ struct TailCall {
 void run_tail(float* sums, std::int64_t ld, std::int64_t row0, std::int64_t col0, std::int64_t rows,
               std::int64_t cols, const void* args) {
     const auto& call = *static_cast<const TailCall*>(args);
-    const BoundPart& part = *call.part;
+    const FusedPart& part = *call.part;
     const codegen::FusedKernel& kernel = *call.bound.kernel;
     const std::int64_t m = part.contraction.problem.m, entry = row0 / m, row = row0 % m;
     const std::int64_t block = entry * part.blocks_of_entry + row / part.rows;
@@ -145,7 +145,7 @@ void BoundTail::launch(const Operands& operands) const {
     const auto input = [&](std::size_t i) {
         return operands.inputs[static_cast<std::size_t>(contraction_operands[i])];
     };
-    for (const BoundPart& part : parts) {
+    for (const FusedPart& part : parts) {
         call.part = &part;
         contract(part.contraction,
                  {.a = input(0), .b = input(1), .epilogue = run_tail, .epilogue_args = &call},
@@ -166,12 +166,13 @@ std::string refuse(const Problem& problem, const ContractionUnit& unit) {
     return nest_of_tail(contraction_tail(inner.body)->graph).reason();
 }
 
-Kernel make_kernel(const Context& context, const ContractionUnit& unit, codegen::Compiler& compiler) {
+Kernel fused_contraction_kernel(const Context& context, const ContractionUnit& unit,
+                                codegen::Compiler& compiler) {
     ThreadPool& pool = context.pool;
     const auto prepare = [unit, &pool, &compiler](const Problem& problem) -> OrReason<PreparedKernel> {
         if (std::string reason = refuse(problem, unit); !reason.empty()) return NoValue{reason};
         const Inner inner(problem);
-        std::vector<BoundPart> parts = bound_parts(inner, unit);
+        std::vector<FusedPart> parts = bound_parts(inner, unit);
         const std::size_t workspace = contraction_workspace(parts, pool);
         const std::shared_ptr<const codegen::FusedKernel> kernel = compiler.add(inner.body);
         // A row is stored tile by tile.
@@ -195,7 +196,7 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit, codegen:
 
 void add_fused_contraction_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
     for (const ContractionUnit& unit : contraction_units(context.isa))
-        table["fused"].push_back(make_kernel(context, unit, compiler));
+        table["fused"].push_back(fused_contraction_kernel(context, unit, compiler));
 }
 
 }  // namespace mantissa::on_cpu

@@ -16,7 +16,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-struct Bound {
+struct BoundImages {
     const ImageKernels& kernels;
     const RowKernels& rows;
     ThreadPool& pool;
@@ -50,7 +50,7 @@ std::shared_ptr<const Windows> windows_of(const Attributes& attributes, const Sh
     return windows;
 }
 
-Launch prepare_max_pool(const Problem& problem, const Bound& b) {
+Launch prepare_max_pool(const Problem& problem, const BoundImages& b) {
     return [b, dtype = problem.inputs[0].dtype,
             windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
         max_pool(b.kernels,
@@ -63,7 +63,7 @@ Launch prepare_max_pool(const Problem& problem, const Bound& b) {
 }
 
 /// dy, index.
-Launch prepare_max_pool_grad(const Problem& problem, const Bound& b) {
+Launch prepare_max_pool_grad(const Problem& problem, const BoundImages& b) {
     return [b, dtype = problem.inputs[0].dtype,
             windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
         max_pool_grad(b.kernels,
@@ -75,7 +75,7 @@ Launch prepare_max_pool_grad(const Problem& problem, const Bound& b) {
     };
 }
 
-Launch prepare_average_pool(const Problem& problem, const Bound& b) {
+Launch prepare_average_pool(const Problem& problem, const BoundImages& b) {
     return [b, dtype = problem.inputs[0].dtype,
             windows = windows_of(problem.attributes, problem.inputs[0].shape)](const Operands& o) {
         average_pool(b.kernels,
@@ -84,7 +84,7 @@ Launch prepare_average_pool(const Problem& problem, const Bound& b) {
     };
 }
 
-Launch prepare_average_pool_grad(const Problem& problem, const Bound& b) {
+Launch prepare_average_pool_grad(const Problem& problem, const BoundImages& b) {
     return [b, dtype = problem.inputs[0].dtype,
             windows = windows_of(problem.attributes, problem.outputs[0].shape)](const Operands& o) {
         average_pool_grad(b.kernels,
@@ -94,7 +94,7 @@ Launch prepare_average_pool_grad(const Problem& problem, const Bound& b) {
 }
 
 /// The larger of x and 0, where NaN wins.
-Launch prepare_relu(const Problem& problem, const Bound& b) {
+Launch prepare_relu(const Problem& problem, const BoundImages& b) {
     const Type& x = problem.inputs[0];
     return [b, dtype = x.dtype, count = x.shape.elements(),
             large = x.bytes() >= streaming_bytes](const Operands& o) {
@@ -113,7 +113,7 @@ Launch prepare_relu(const Problem& problem, const Bound& b) {
 }
 
 /// dy, y.
-Launch prepare_relu_grad(const Problem& problem, const Bound& b) {
+Launch prepare_relu_grad(const Problem& problem, const BoundImages& b) {
     return [b, count = problem.inputs[1].shape.elements(), dy = problem.inputs[0].dtype,
             y = problem.inputs[1].dtype](const Operands& o) {
         relu_grad(b.kernels,
@@ -140,7 +140,7 @@ std::int64_t moments_bytes(const Problem& problem) {
     return moments_workspace(c.rows, c.channels);
 }
 
-Launch prepare_moments(const Problem& problem, const Bound& b) {
+Launch prepare_moments(const Problem& problem, const BoundImages& b) {
     return [b, c = channels_of(problem, 0), dtype = problem.inputs[0].dtype](const Operands& o) {
         moments(b.kernels,
                 {.rows = c.rows,
@@ -160,7 +160,7 @@ std::int64_t batch_norm_bytes(const Problem& problem) {
 }
 
 /// x, gamma, beta -> y, mean, variance, 1/sigma.
-Launch prepare_batch_norm(const Problem& problem, const Bound& b) {
+Launch prepare_batch_norm(const Problem& problem, const BoundImages& b) {
     return [b, c = channels_of(problem, 0), dtype = problem.inputs[0].dtype](const Operands& o) {
         float* scale = reinterpret_cast<float*>(o.workspace);
         moments(b.kernels,
@@ -187,7 +187,7 @@ Launch prepare_batch_norm(const Problem& problem, const Bound& b) {
 }
 
 /// x, gamma, beta, mean, variance.
-Launch prepare_normalize(const Problem& problem, const Bound& b) {
+Launch prepare_normalize(const Problem& problem, const BoundImages& b) {
     return [b, c = channels_of(problem, 0), dtype = problem.inputs[0].dtype](const Operands& o) {
         float* scale = reinterpret_cast<float*>(o.workspace);
         for (std::int64_t i = 0; i < c.channels; ++i)
@@ -205,7 +205,7 @@ Launch prepare_normalize(const Problem& problem, const Bound& b) {
 }
 
 /// dy, x, gamma, mean, 1/sigma.
-Launch prepare_batch_norm_grad(const Problem& problem, const Bound& b) {
+Launch prepare_batch_norm_grad(const Problem& problem, const BoundImages& b) {
     return [b, c = channels_of(problem, 1), dy = problem.inputs[0].dtype,
             x = problem.inputs[1].dtype](const Operands& o) {
         batch_norm_grad(b.kernels,
@@ -255,7 +255,7 @@ std::string refuse_unless_pixels(const Problem& problem) {
     return "";
 }
 
-Launch prepare_pixel_sum(const Problem& problem, const Bound& b) {
+Launch prepare_pixel_sum(const Problem& problem, const BoundImages& b) {
     return [b, sum = *pixel_sum_of(problem), dtype = problem.inputs[0].dtype](const Operands& o) {
         constexpr std::int64_t columns_at_once = 1024;
         const std::int64_t C = sum.channels, parts = blocks_of(C, columns_at_once);
@@ -277,7 +277,7 @@ std::string refuse_nothing(const Problem&) { return ""; }
 
 struct Binding {
     const char* op;
-    Launch (*prepare)(const Problem&, const Bound&);
+    Launch (*prepare)(const Problem&, const BoundImages&);
     std::int64_t (*workspace)(const Problem&) = no_workspace;
     /// Operands that it reads in FP32 only: scales and statistics.
     std::vector<std::size_t> f32_inputs = {};

@@ -54,6 +54,11 @@ inline Kernel kernel_of(std::string name, std::function<Launch(const Problem&)> 
     return {.name = std::move(name), .prepare = prepare};
 }
 
+inline std::int64_t no_workspace(const Problem&) { return 0; }
+
+/// The attribute of operations that take or join parts of tensors.
+inline int axis_of(const Problem& problem) { return static_cast<int>(problem.attributes.integer("axis")); }
+
 /// By operation, in order of preference.
 using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 

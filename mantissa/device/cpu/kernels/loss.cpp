@@ -21,7 +21,7 @@ LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) 
             .gradients = problem.inputs.size() == 4};
 }
 
-Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
+Kernel joint_loss_kernel(const Context& context, const ContractionUnit& unit) {
     const auto refuse = [unit](const Problem& problem) {
         const std::string reason = unit.refusal(problem);
         return reason.empty() ? refusal(loss_of(problem, unit), unit.isa) : reason;
@@ -51,7 +51,7 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
 
 void add_loss_kernels(KernelTable& table, const Context& context) {
     for (const ContractionUnit& unit : contraction_units(context.isa))
-        table["linear_cross_entropy"].push_back(make_kernel(context, unit));
+        table["linear_cross_entropy"].push_back(joint_loss_kernel(context, unit));
 }
 
 }  // namespace mantissa::on_cpu

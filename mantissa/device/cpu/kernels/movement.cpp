@@ -69,8 +69,6 @@ std::int64_t part_offset(const Type& whole, int axis, std::int64_t offset) {
            static_cast<std::int64_t>(size_of(whole.dtype));
 }
 
-int axis_of(const Problem& problem) { return static_cast<int>(problem.attributes.integer("axis")); }
-
 Launch prepare_transpose(const Problem& problem, const Context& context) {
     const std::vector<std::int64_t> dense = problem.inputs[0].shape.strides();
     std::vector<std::int64_t> from;

@@ -12,7 +12,7 @@ namespace mantissa::inline v0::on_cpu {
 namespace {
 
 /// What a launch needs to remember of its problem.
-struct Bound {
+struct BoundRows {
     const RowKernels& kernels;
     ThreadPool& pool;
     std::int64_t rows = 1;     ///< all axes but the last
@@ -25,15 +25,15 @@ struct Bound {
 };
 
 /// `x` is the operand whose shape is walked.
-Bound bind(const RowKernels& kernels, const Context& context, const Problem& problem, const Type& x) {
+BoundRows bind(const RowKernels& kernels, const Context& context, const Problem& problem, const Type& x) {
     const std::int64_t columns = x.shape.rank() == 0 ? 1 : x.shape[-1];
-    Bound bound{kernels, context.pool, columns == 0 ? 0 : x.shape.elements() / columns, columns};
+    BoundRows bound{kernels, context.pool, columns == 0 ? 0 : x.shape.elements() / columns, columns};
     for (const Type& type : problem.inputs) bound.inputs.push_back(type.dtype);
     for (const Type& type : problem.outputs) bound.outputs.push_back(type.dtype);
     return bound;
 }
 
-Launch prepare_layer_norm(const Problem& problem, const Bound& b) {
+Launch prepare_layer_norm(const Problem& problem, const BoundRows& b) {
     return [b, eps = static_cast<float>(problem.attributes.number("epsilon"))](const Operands& o) {
         layer_norm(b.kernels,
                    {.rows = b.rows,
@@ -50,7 +50,7 @@ Launch prepare_layer_norm(const Problem& problem, const Bound& b) {
 }
 
 /// dy, x, gamma, mean, 1/sigma.
-Launch prepare_layer_norm_grad(const Problem&, const Bound& b) {
+Launch prepare_layer_norm_grad(const Problem&, const BoundRows& b) {
     return [b](const Operands& o) {
         layer_norm_grad(b.kernels,
                         {.rows = b.rows,
@@ -68,14 +68,14 @@ Launch prepare_layer_norm_grad(const Problem&, const Bound& b) {
     };
 }
 
-Launch prepare_softmax(const Problem&, const Bound& b) {
+Launch prepare_softmax(const Problem&, const BoundRows& b) {
     return [b](const Operands& o) {
         softmax(b.kernels, {.rows = b.rows, .columns = b.columns, .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
     };
 }
 
 /// dy, y.
-Launch prepare_softmax_grad(const Problem&, const Bound& b) {
+Launch prepare_softmax_grad(const Problem&, const BoundRows& b) {
     return [b](const Operands& o) {
         softmax_grad(
             b.kernels,
@@ -84,14 +84,14 @@ Launch prepare_softmax_grad(const Problem&, const Bound& b) {
     };
 }
 
-Launch prepare_gelu(const Problem&, const Bound& b) {
+Launch prepare_gelu(const Problem&, const BoundRows& b) {
     return [b](const Operands& o) {
         gelu(b.kernels, {.count = b.count(), .x = b.in(o, 0), .y = b.out(o, 0)}, b.pool);
     };
 }
 
 /// dy, x.
-Launch prepare_gelu_grad(const Problem&, const Bound& b) {
+Launch prepare_gelu_grad(const Problem&, const BoundRows& b) {
     return [b](const Operands& o) {
         gelu_grad(b.kernels, {.count = b.count(), .x = b.in(o, 1), .dy = b.in(o, 0), .dx = b.out(o, 0)},
                   b.pool);
@@ -99,7 +99,7 @@ Launch prepare_gelu_grad(const Problem&, const Bound& b) {
 }
 
 /// x, cosines, sines.
-Launch prepare_rotary(const Problem& problem, const Bound& b) {
+Launch prepare_rotary(const Problem& problem, const BoundRows& b) {
     const Shape& x = problem.inputs[0].shape;
     return [b, tokens = x[0] * x[1], sequence = x[1], heads = x[2]](const Operands& o) {
         rotary(b.kernels,
@@ -116,12 +116,12 @@ Launch prepare_rotary(const Problem& problem, const Bound& b) {
 }
 
 /// Columns of logits that are not padding.
-std::int64_t classes_of(const Problem& problem, const Bound& b) {
+std::int64_t classes_of(const Problem& problem, const BoundRows& b) {
     return problem.attributes.has("classes") ? problem.attributes.integer("classes") : b.columns;
 }
 
 /// The loss of each row is scratch: only the mean is a result.
-Launch prepare_cross_entropy(const Problem& problem, const Bound& b) {
+Launch prepare_cross_entropy(const Problem& problem, const BoundRows& b) {
     return [b, classes = classes_of(problem, b)](const Operands& o) {
         cross_entropy(b.kernels,
                       {.rows = b.rows,
@@ -137,7 +137,7 @@ Launch prepare_cross_entropy(const Problem& problem, const Bound& b) {
 }
 
 /// dloss, logits, targets, log-sum-exp.
-Launch prepare_cross_entropy_grad(const Problem& problem, const Bound& b) {
+Launch prepare_cross_entropy_grad(const Problem& problem, const BoundRows& b) {
     return [b, classes = classes_of(problem, b)](const Operands& o) {
         cross_entropy_grad(b.kernels,
                            {.rows = b.rows,
@@ -152,7 +152,7 @@ Launch prepare_cross_entropy_grad(const Problem& problem, const Bound& b) {
     };
 }
 
-Launch prepare_embedding(const Problem& problem, const Bound& b) {
+Launch prepare_embedding(const Problem& problem, const BoundRows& b) {
     return [b, tokens = problem.inputs[1].shape.elements(),
             vocabulary = problem.inputs[0].shape[0]](const Operands& o) {
         embedding(b.kernels,
@@ -167,7 +167,7 @@ Launch prepare_embedding(const Problem& problem, const Bound& b) {
 }
 
 /// dy, ids, and an addend if there is one: where the gradient does not lie in its place, it begins as a copy.
-Launch prepare_embedding_grad(const Problem& problem, const Bound& b) {
+Launch prepare_embedding_grad(const Problem& problem, const BoundRows& b) {
     return [b, vocabulary = problem.outputs[0].shape[0], bytes = problem.outputs[0].bytes(),
             adds = problem.inputs.size() == 3](const Operands& o) {
         if (adds && o.inputs[2] != o.outputs[0])
@@ -185,7 +185,7 @@ Launch prepare_embedding_grad(const Problem& problem, const Bound& b) {
 }
 
 /// parameter, gradient, m, v, learning rate, step, gradient scale, apply, and a copy if there is one.
-Launch prepare_adamw(const Problem& problem, const Bound& b) {
+Launch prepare_adamw(const Problem& problem, const BoundRows& b) {
     const Attributes& a = problem.attributes;
     const double beta1 = a.number("beta1"), beta2 = a.number("beta2");
     AdamWStep fixed{.beta1 = static_cast<float>(beta1),
@@ -218,7 +218,7 @@ Launch prepare_adamw(const Problem& problem, const Bound& b) {
 
 /// parameter, gradient, learning rate, gradient scale, apply, with momentum buffer and step, and a copy if
 /// there is one.
-Launch prepare_sgd(const Problem& problem, const Bound& b) {
+Launch prepare_sgd(const Problem& problem, const BoundRows& b) {
     const Attributes& a = problem.attributes;
     const SgdStep fixed{.weight_decay = static_cast<float>(a.number("weight_decay")),
                         .momentum = static_cast<float>(a.number("momentum")),
@@ -253,7 +253,7 @@ std::int64_t global_norm_workspace(const Problem& problem) {
     return bytes;
 }
 
-Launch prepare_global_norm(const Problem& problem, const Bound& b) {
+Launch prepare_global_norm(const Problem& problem, const BoundRows& b) {
     const std::vector<Type> gradients(problem.inputs.begin(), problem.inputs.end());
     return [=](const Operands& o) {
         double total = 0;
@@ -292,7 +292,7 @@ ColumnSum column_sum_of(const Problem& problem) {
     return sum;
 }
 
-Launch prepare_column_sum(const Problem& problem, const Bound& b) {
+Launch prepare_column_sum(const Problem& problem, const BoundRows& b) {
     return [b, fixed = column_sum_of(problem)](const Operands& o) {
         ColumnSum sum = fixed;
         sum.x = b.in(o, 0);
@@ -310,7 +310,7 @@ std::string refuse_permutation(const Problem& problem) {
     return problem.inputs[0].shape.elements() == 0 ? "it needs one element or more" : "";
 }
 
-Launch prepare_permute(const Problem& problem, const Bound& b) {
+Launch prepare_permute(const Problem& problem, const BoundRows& b) {
     Permute fixed;
     fixed.rank = problem.inputs[0].shape.rank();
     fixed.element_size = static_cast<int>(size_of(problem.inputs[0].dtype));
@@ -341,8 +341,6 @@ struct PartsOfRows {
     std::int64_t row;
 };
 
-int axis_of(const Problem& problem) { return static_cast<int>(problem.attributes.integer("axis")); }
-
 /// Shorter, a call for each costs more than it moves.
 constexpr std::int64_t least_part_bytes = 64;
 
@@ -364,7 +362,7 @@ std::string refuse_short_inputs(const Problem& problem) {
 }
 
 /// slice and split: parts of the input from a place on.
-Launch prepare_parts(const Problem& problem, const Bound& b) {
+Launch prepare_parts(const Problem& problem, const BoundRows& b) {
     const int axis = axis_of(problem);
     const PartsOfRows whole(problem.inputs[0], axis);
     std::vector<std::int64_t> extents;
@@ -387,7 +385,7 @@ Launch prepare_parts(const Problem& problem, const Bound& b) {
     };
 }
 
-Launch prepare_concat(const Problem& problem, const Bound& b) {
+Launch prepare_concat(const Problem& problem, const BoundRows& b) {
     const int axis = axis_of(problem);
     const PartsOfRows whole(problem.outputs[0], axis);
     std::vector<std::int64_t> extents;
@@ -446,11 +444,9 @@ std::string refuse_sixteen_bit_table(const Problem& problem) {
     return refuse_empty_or_wide(problem);
 }
 
-using Prepare = Launch (*)(const Problem&, const Bound&);
+using PrepareRows = Launch (*)(const Problem&, const BoundRows&);
 using Workspace = std::int64_t (*)(const Problem&);
 using Refuse = std::string (*)(const Problem&);
-
-std::int64_t no_workspace(const Problem&) { return 0; }
 
 std::vector<std::vector<int>> write_over_nothing(const Problem&) { return {}; }
 
@@ -462,7 +458,7 @@ std::vector<std::vector<int>> write_over_addend(const Problem& problem) {
 
 struct Row {
     const char* op;
-    Prepare prepare;
+    PrepareRows prepare;
     /// The operand whose shape is walked.
     std::size_t shaped_by = 0;
     Refuse refuse = refuse_empty_or_wide;
@@ -530,7 +526,7 @@ void add_row_kernels(KernelTable& table, const Context& context) {
     for (const Row& row : rows) {
         const auto prepare = [=, &kernels, &row](const Problem& problem) -> OrReason<PreparedKernel> {
             if (std::string reason = row.refusal(problem); !reason.empty()) return NoValue{reason};
-            const Bound bound = bind(kernels, context, problem, problem.inputs[row.shaped_by]);
+            const BoundRows bound = bind(kernels, context, problem, problem.inputs[row.shaped_by]);
             return PreparedKernel{.launch = row.prepare(problem, bound),
                                   .workspace = row.workspace(problem),
                                   .may_write_over = row.may_write_over(problem)};

@@ -11,10 +11,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-constexpr std::int64_t float_bytes = sizeof(float);
-
-std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
-
 /// Elements of a part: 128 KB of FP32, which stay in L2 for the second walk over them, in runs of 1 KB of
 /// each row.
 constexpr std::int64_t part_elements = 32 << 10;

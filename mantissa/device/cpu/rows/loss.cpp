@@ -12,10 +12,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-constexpr std::int64_t float_bytes = sizeof(float);
 constexpr std::int64_t id_bytes = sizeof(std::int32_t);
-
-std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
 
 /// The first bad one is named, whatever the threads: a quick pass over few bytes beside the kernel's own.
 void check_ids(const char* kernel, const char* what, const std::int32_t* ids, std::int64_t count,

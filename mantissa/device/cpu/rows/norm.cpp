@@ -6,10 +6,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-constexpr std::int64_t float_bytes = sizeof(float);
-
-std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
-
 /// Rows whose contributions to dgamma and dbeta are summed one after another, before the tree: few enough for
 /// threads to share, many enough for the partial sums to be a hundredth of the traffic.
 constexpr std::int64_t grad_rows_per_block = 128;

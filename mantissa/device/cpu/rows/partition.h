@@ -25,6 +25,11 @@ inline constexpr std::int64_t streaming_bytes = 4 << 20;
 /// How many rows of `bytes_per_row` make a block: from the shape alone.
 std::int64_t rows_per_block(std::int64_t bytes_per_row);
 
+inline constexpr std::int64_t float_bytes = sizeof(float);
+
+/// Bytes of an element.
+inline std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
+
 inline std::int64_t blocks_of(std::int64_t total, std::int64_t per_block) {
     return (total + per_block - 1) / per_block;
 }

@@ -7,8 +7,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
-
 std::int64_t image_elements(const PoolShape& s) { return s.images * s.rows * s.columns * s.channels; }
 std::int64_t output_elements(const PoolShape& s) {
     return s.images * s.output_rows * s.output_columns * s.channels;

@@ -5,7 +5,6 @@
 namespace mantissa::inline v0::on_cpu {
 
 void rotary(const RowKernels& kernels, const Rotary& p, ThreadPool& pool, Stores wanted) {
-    constexpr auto float_bytes = static_cast<std::int64_t>(sizeof(float));
     const std::int64_t token = p.heads * p.head_size, table = p.sequence * p.head_size / 2;
     ProblemCheck check("rotary");
     check.size("tokens", p.tokens).size("sequence", p.sequence).size("heads", p.heads);

@@ -9,8 +9,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-constexpr std::int64_t float_bytes = sizeof(float);
-
 /// Rows that one block sums, and the columns whose sums it holds in L1 meanwhile (16 KB): a row of 3,072 is
 /// read as it lies. In pieces of 1,024, whose next rows lie elsewhere, memory gave half its speed.
 constexpr std::int64_t sum_rows = 256;
