@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <charconv>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <string_view>
 
 #include "mantissa/base/error.h"
@@ -66,6 +68,30 @@ bool is_file(const NamedFile& file) {
            (!fs::exists(file.path, ignored) || fs::is_regular_file(file.path, ignored));
 }
 
+/// How many characters must be added, removed or replaced to make one word of the other.
+std::size_t edits_between(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> row(b.size() + 1);
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0]++;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+/// That of the names which is most like a word; none where nothing is.
+std::string most_like(const std::vector<std::string>& names, const std::string& word) {
+    std::string best;
+    std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
+    for (const std::string& name : names)
+        if (const std::size_t edits = edits_between(word, name); edits < least) least = edits, best = name;
+    return best;
+}
+
 }  // namespace
 
 void open_standard_streams() {
@@ -73,12 +99,11 @@ void open_standard_streams() {
         if (::fcntl(fd, F_GETFD) == -1) ::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
 }
 
-std::string not_utf8(std::span<char* const> words) {
+std::string not_utf8(std::span<const std::string> words) {
     for (std::size_t i = 0; i < words.size(); ++i) {
-        const std::string_view word = words[i];
+        const std::string& word = words[i];
         // What a model continues may be any bytes.
-        if (word.starts_with("--prompt=") || (i > 0 && std::string_view(words[i - 1]) == "--prompt"))
-            continue;
+        if (word.starts_with("--prompt=") || (i > 0 && words[i - 1] == "--prompt")) continue;
         if (!is_utf8(word))
             return fmt::format(
                 "'{}' is not UTF-8, and could not be written into a checkpoint or a report; rename what it "
@@ -92,6 +117,11 @@ std::string not_utf8(std::span<char* const> words) {
                                  "the name of this folder, '{}', is not UTF-8; rename it, or work in "
                                  "another",
                                  escaped(folder));
+}
+
+std::string did_you_mean(const std::vector<std::string>& names, const std::string& word) {
+    const std::string like = most_like(names, word);
+    return like.empty() ? "" : fmt::format("; did you mean {}?", like);
 }
 
 void refuse_value(std::string_view option, std::string_view reason) {

@@ -21,7 +21,10 @@ void open_standard_streams();
 
 /// The first of the words but a prompt, or the folder in which the program runs, that is not UTF-8 and so
 /// could not be written into a checkpoint, in words; empty if there is none.
-std::string not_utf8(std::span<char* const> words);
+std::string not_utf8(std::span<const std::string> words);
+
+/// "; did you mean X?" with the name that is most like the word; empty where none is like it.
+std::string did_you_mean(const std::vector<std::string>& names, const std::string& word);
 
 /// Refuses, for all options, empty values, and whole numbers that are out of range or begin with a zero,
 /// which the parser would take as octal.

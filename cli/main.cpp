@@ -14,9 +14,7 @@
 #include <cstring>
 #include <exception>
 #include <iostream>
-#include <limits>
 #include <new>
-#include <numeric>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -31,7 +29,10 @@
 #include "cli/interrupted.h"
 #include "cli/ladder.h"
 #include "cli/lint.h"
+#include "cli/manual.h"
 #include "cli/numerics.h"
+#include "cli/option_file.h"
+#include "cli/option_groups.h"
 #include "cli/output_file.h"
 #include "cli/peaks.h"
 #include "cli/print_error.h"
@@ -41,35 +42,6 @@
 #include "mantissa/base/version.h"
 
 namespace {
-
-/// How many characters must be added, removed or replaced to make one word of the other.
-std::size_t edits_between(std::string_view a, std::string_view b) {
-    std::vector<std::size_t> row(b.size() + 1);
-    std::iota(row.begin(), row.end(), std::size_t{0});
-    for (std::size_t i = 1; i <= a.size(); ++i) {
-        std::size_t diagonal = row[0]++;
-        for (std::size_t j = 1; j <= b.size(); ++j) {
-            const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-            diagonal = row[j];
-            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
-        }
-    }
-    return row.back();
-}
-
-/// That of the names which is most like a word; none where nothing is.
-std::string most_like(const std::vector<std::string>& names, const std::string& word) {
-    std::string best;
-    std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
-    for (const std::string& name : names)
-        if (const std::size_t edits = edits_between(word, name); edits < least) least = edits, best = name;
-    return best;
-}
-
-std::string did_you_mean(const std::vector<std::string>& names, const std::string& word) {
-    const std::string like = most_like(names, word);
-    return like.empty() ? "" : fmt::format("; did you mean {}?", like);
-}
 
 std::vector<std::string> commands_of(const CLI::App& app) {
     std::vector<std::string> names;
@@ -82,7 +54,7 @@ std::vector<std::string> commands_of(const CLI::App& app) {
 std::string unknown_command(const CLI::App& app, const std::string& word) {
     const std::vector<std::string> names = commands_of(app);
     if (std::ranges::find(names, word) != names.end()) return "";
-    const std::string like = did_you_mean(names, word);
+    const std::string like = mantissa::cli::did_you_mean(names, word);
     return like.empty() ? fmt::format("there is no command '{}'; there are: {}", word, fmt::join(names, ", "))
                         : fmt::format("there is no command '{}'{}", word, like);
 }
@@ -110,7 +82,7 @@ std::string unknown_option(const CLI::App& app) {
         if (!option.starts_with("-"))
             return fmt::format("{} takes no word '{}'; options begin with --", command->get_name(), word);
         return fmt::format("{} has no option {}{}; `{} --help` lists them", command->get_name(), option,
-                           did_you_mean(options_of(*command), option), name);
+                           mantissa::cli::did_you_mean(options_of(*command), option), name);
     }
     return "";
 }
@@ -161,6 +133,18 @@ std::vector<std::string> words_of(int argc, char** argv) {
     return words;
 }
 
+/// What is wrong with the words as they were typed, before any is looked at closely; else nothing.
+std::string wrong_words(const CLI::App& app, const std::vector<std::string>& words) {
+    if (std::string wrong = mantissa::cli::not_utf8(words); !wrong.empty()) return wrong;
+    return words.empty() || words[0].starts_with('-') ? "" : unknown_command(app, words[0]);
+}
+
+/// The status of a wrong command line, once it is said what is wrong.
+int end_with(const std::string& wrong) {
+    mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
+    return 2;
+}
+
 int run(CLI::App& app, const std::vector<std::string>& words) {
     try {
         app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // takes them from the back
@@ -168,8 +152,7 @@ int run(CLI::App& app, const std::vector<std::string>& words) {
         // What is missing may be what was misspelt.
         const std::string wrong = error.get_exit_code() == 0 ? "" : unknown_option(app);
         if (wrong.empty()) return exit_after(app, error);
-        mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
-        return 2;
+        return end_with(wrong);
     }
     require_printed();
     return 0;
@@ -195,23 +178,18 @@ int main(int argc, char** argv) {
     mantissa::cli::add_numerics_command(app, typed);
     mantissa::cli::add_bench_command(app, typed);
     mantissa::cli::add_tokenize_command(app);
+    mantissa::cli::add_option_file(app);
     mantissa::cli::add_completion_command(app);
+    mantissa::cli::add_manual_command(app);
     mantissa::cli::check_values(app);
+    mantissa::cli::group_options(app);
     try {
-        if (const std::string wrong = mantissa::cli::not_utf8({argv, static_cast<std::size_t>(argc)});
-            !wrong.empty()) {
-            mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
-            return 2;
-        }
-        if (mantissa::cli::asks_for_file_on_standard_output({argv, static_cast<std::size_t>(argc)}))
+        const std::vector<std::string> typed_words = words_of(argc, argv);
+        if (const std::string wrong = wrong_words(app, typed_words); !wrong.empty()) return end_with(wrong);
+        const std::vector<std::string> words = mantissa::cli::with_option_file(app, typed_words);
+        if (const std::string wrong = mantissa::cli::not_utf8(words); !wrong.empty()) return end_with(wrong);
+        if (mantissa::cli::asks_for_file_on_standard_output(words))
             mantissa::cli::keep_standard_output_for_files();
-        const std::vector<std::string> words = words_of(argc, argv);
-        if (const std::string wrong =
-                words.empty() || words[0].starts_with('-') ? "" : unknown_command(app, words[0]);
-            !wrong.empty()) {
-            mantissa::cli::print_error(fmt::format("mantissa: {}\n", wrong));
-            return 2;
-        }
         return run(app, words);
     } catch (const mantissa::cli::Interrupted& interrupted) {
         mantissa::cli::print_error(fmt::format("mantissa: {}\n", interrupted.what()));

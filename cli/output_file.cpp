@@ -65,11 +65,11 @@ CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::st
     });
 }
 
-bool asks_for_file_on_standard_output(std::span<char* const> words) {
+bool asks_for_file_on_standard_output(std::span<const std::string> words) {
     for (std::size_t i = 0; i < words.size(); ++i)
         for (const std::string_view option : {"--json", "--log"})
-            if (std::string_view(words[i]) == fmt::format("{}=-", option) ||
-                (i > 0 && std::string_view(words[i]) == "-" && words[i - 1] == option))
+            if (words[i] == fmt::format("{}=-", option) ||
+                (i > 0 && words[i] == "-" && words[i - 1] == option))
                 return true;
     return false;
 }

@@ -18,7 +18,7 @@ CLI::Option* add_output_file(CLI::App& command, const std::string& name, std::st
                              const std::string& what);
 
 /// Whether the words hold `--json -` or `--log -`.
-bool asks_for_file_on_standard_output(std::span<char* const> words);
+bool asks_for_file_on_standard_output(std::span<const std::string> words);
 
 /// From now on standard output gets what is written to "-" alone; what is printed for people goes to standard
 /// error.

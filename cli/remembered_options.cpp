@@ -16,10 +16,10 @@ namespace mantissa::cli {
 namespace {
 
 /// Of one run and not of the next.
-constexpr std::array<std::string_view, 14> of_this_run = {
-    "--help",   "--resume",       "--checkpoint",   "--json",         "--trace",
-    "--dump",   "--profile",      "--pass-times",   "--quiet",        "--dump-target",
-    "--device", "--read-threads", "--rank-timeout", "--compare-every"};
+constexpr std::array<std::string_view, 15> of_this_run = {
+    "--help",        "--config", "--resume",       "--checkpoint",   "--json",
+    "--trace",       "--dump",   "--profile",      "--pass-times",   "--quiet",
+    "--dump-target", "--device", "--read-threads", "--rank-timeout", "--compare-every"};
 
 /// Of one run, too, but likely to be wanted of the next: remembered to be named.
 constexpr std::array<std::string_view, 4> of_the_run_before = {"--log", "--html", "--tensorboard",

@@ -1,5 +1,5 @@
 # What `cmake --install` puts under its prefix: the library, static (mantissa::mantissa) and shared
-# (mantissa::mantissa_shared), its public headers, the program, the licence, and the package that
+# (mantissa::mantissa_shared), its public headers, the program with its manual, the licence, and the package that
 # find_package(mantissa) finds. No file names the prefix, so the tree may be moved afterwards.
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mantissa)
@@ -8,6 +8,11 @@ install(TARGETS mantissa mantissa_shared EXPORT mantissa-targets ARCHIVE DESTINA
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET mantissa_cli)
   install(TARGETS mantissa_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(FILES ${CMAKE_BINARY_DIR}/cli/mantissa.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${CMAKE_BINARY_DIR}/cli/mantissa.bash RENAME mantissa
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${CMAKE_BINARY_DIR}/cli/mantissa.fish
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 foreach(mpi IN ITEMS openmpi mpich)
   if(TARGET mantissa_${mpi})

@@ -1,0 +1,108 @@
+// Options from a file, sections of the help, and the manual page.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "tests/cli/run_program.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+using testing::last_line;
+using testing::Ran;
+using testing::run;
+
+class OptionFile : public ::testing::Test {
+  protected:
+    /// The words that name a file with this text.
+    std::string file(const std::string& text) {
+        const auto path = folder_ / "options.toml";
+        std::ofstream(path) << text;
+        return " --config " + path.string();
+    }
+
+    TemporaryDirectory folder_;
+};
+
+/// `explain` of the same sizes in words.
+Ran explained(const std::string& options) {
+    std::string words = "explain --layers 1 --channels 16 --heads 2 --context 8 --batch 1 ";
+    words += options;
+    return run(words);
+}
+
+/// The same in lines of a file, and more of them.
+std::string small(const char* more) {
+    std::string text = "layers = 1\nchannels = 16\nheads = 2\ncontext = 8\nbatch = 1\n";
+    text += more;
+    return text;
+}
+
+TEST_F(OptionFile, SaysWhatWordsWouldSay) {
+    const Ran by_file = run("explain" + file(small("policy = \"bf16\"\nquiet = true\n")));
+    const Ran by_words = explained("--policy bf16 --quiet");
+    EXPECT_EQ(by_file.status, 0) << by_file.output;
+    EXPECT_EQ(by_file.output, by_words.output);
+}
+
+TEST_F(OptionFile, WhatIsTypedCountsInstead) {
+    const std::string options = file(small("policy = \"bf16\"\n"));
+    EXPECT_EQ(run("explain --policy=fp32" + options).output, explained("--policy fp32").output);
+}
+
+TEST_F(OptionFile, ASectionIsOfItsCommandAlone) {
+    const std::string options = file("[explain]\nlayers = 1\nchannels = 16\nheads = 2\n[train]\nsteps = 7\n");
+    const Ran ran = run("explain --context 8 --batch 1" + options);
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    EXPECT_EQ(ran.output, explained("").output);
+}
+
+TEST_F(OptionFile, SeveralValuesStandInBrackets) {
+    const Ran ran = run("train --steps 1" + file("betas = [0.9, 2]\n"));
+    EXPECT_EQ(ran.status, 2) << ran.output;
+    EXPECT_NE(last_line(ran.output).find("--betas"), std::string::npos) << ran.output;
+    EXPECT_EQ(last_line(ran.output), last_line(run("train --steps 1 --betas 0.9 2").output));
+}
+
+TEST_F(OptionFile, WhatIsWrongInItIsNamedWithIt) {
+    const auto ends_with = [&](const char* text, const char* words) {
+        const Ran ran = run("train" + file(text));
+        EXPECT_EQ(ran.status, 2) << ran.output;
+        EXPECT_NE(ran.output.find(words), std::string::npos) << ran.output;
+    };
+    ends_with("stpes = 3\n", "options.toml: train has no option stpes; did you mean steps?");
+    ends_with("config = \"other.toml\"\n", "options.toml: train has no option config");
+    ends_with("quiet = 3\n", "options.toml: quiet is a switch, true or false, got '3'");
+    ends_with("steps = \"many\"\n", "--steps");
+    const Ran missing = run("train --config /nowhere/at/all");
+    EXPECT_EQ(missing.status, 2);
+    EXPECT_EQ(last_line(missing.output), "mantissa: --config: cannot open /nowhere/at/all");
+    EXPECT_NE(run("train --config").status, 0);
+}
+
+TEST(Help, SortsEveryOptionOfALongCommand) {
+    for (const char* command : {"train", "ladder", "explain", "numerics", "numerics converge"}) {
+        const std::string help = run(std::string(command) + " --help").output;
+        const std::size_t begin = help.find("\nOptions:\n"), end = help.find("\n\n", begin + 1);
+        ASSERT_NE(begin, std::string::npos) << help;
+        const std::string unsorted = help.substr(begin, end - begin);
+        EXPECT_EQ(std::count(unsorted.begin(), unsorted.end(), '\n'), 2) << command << unsorted;
+        EXPECT_NE(help.find("\nModel:\n"), std::string::npos) << help;
+        EXPECT_NE(help.find("\nMachine:\n"), std::string::npos) << help;
+    }
+}
+
+TEST(Manual, HasEveryCommandAndOption) {
+    const Ran ran = run("manual");
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_EQ(ran.output.find(".TH MANTISSA 1 "), 0u);
+    for (const char* wanted : {"\n.SH mantissa train\n", "\n.SH mantissa numerics converge\n",
+                               "\n.SS Checkpoints\n", "\\fB\\-\\-learning\\-rate\\fR", "\n.SH EXIT STATUS\n"})
+        EXPECT_NE(ran.output.find(wanted), std::string::npos) << wanted;
+}
+
+}  // namespace
+}  // namespace mantissa
