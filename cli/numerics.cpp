@@ -26,6 +26,7 @@ void run(const NumericsCommand& given) {
     const RunOptions& options = given.run;
     TrainerOptions settings = trainer_options(options);
     settings.pipeline.policy = find_policy("fp32");
+    settings.loss_scale = traced_loss_scale();
     const auto device = open_device(options);
     const nn::Model model = model_to_train(options);
     const TrainingData data =

@@ -22,12 +22,28 @@ ExponentHistogram histogram_of(const Execution& execution, Value value) {
     return histogram;
 }
 
-void add_outputs(const Execution& execution, NodeId id, NumericsReport& report) {
+/// By node: whether the loss scale is a factor of its outputs.
+std::vector<bool> gradients_of(const Graph& graph) {
+    std::vector<bool> scaled(graph.size(), false);
+    bool found = false;
+    for (std::size_t i = 0; i < graph.size(); ++i) {
+        const Node& node = graph.node(static_cast<NodeId>(i));
+        const bool is_scale = node.op->name == "state" && node.attributes.word("name") == "loss_scale.scale";
+        found = found || is_scale;
+        scaled[i] = is_scale || std::ranges::any_of(node.inputs, [&](const Value& input) {
+                        return scaled[static_cast<std::size_t>(input.node)];
+                    });
+    }
+    check(found, "measure_numerics: the trainer has no traced_loss_scale()");
+    return scaled;
+}
+
+void add_outputs(const Execution& execution, NodeId id, bool is_gradient, NumericsReport& report) {
     const Node& node = execution.plan().graph().node(id);
     for (std::size_t output = 0; output < node.outputs.size(); ++output) {
         if (node.outputs[output].dtype != DType::f32) continue;
         const ExponentHistogram histogram = histogram_of(execution, {id, static_cast<std::int32_t>(output)});
-        NumericsOfKind& kind = node.origin.stage == Stage::forward ? report.activations : report.gradients;
+        NumericsOfKind& kind = is_gradient ? report.gradients : report.activations;
         kind.add(fmt::format("{} {}", node.origin.scope, node.op->name), histogram);
     }
 }
@@ -132,6 +148,10 @@ std::vector<ScaledGradients> at_loss_scales(const ExponentHistogram& gradients) 
     return lines;
 }
 
+LossScaleOptions traced_loss_scale() {
+    return {.kind = LossScaleOptions::Kind::dynamic, .initial = 1, .growth = 1, .floor = 1};
+}
+
 NumericsReport measure_numerics(Trainer& trainer, const Batch& batch) {
     NumericsReport report{.model = trainer.model().name, .steps = trainer.steps_done()};
     for (const State& state : trainer.state().states()) {
@@ -143,9 +163,10 @@ NumericsReport measure_numerics(Trainer& trainer, const Batch& batch) {
     }
     trainer.look_into(batch, [&](Execution& execution) {
         const Graph& graph = execution.plan().graph();
+        const std::vector<bool> gradients = gradients_of(graph);
         execution.run_while([&](NodeId id) { return graph.node(id).origin.stage != Stage::update; },
                             [&](NodeId id) {
-                                add_outputs(execution, id, report);
+                                add_outputs(execution, id, gradients[static_cast<std::size_t>(id)], report);
                                 return true;
                             });
     });

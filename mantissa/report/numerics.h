@@ -42,8 +42,12 @@ struct NumericsReport {
     NumericsOfKind weights = {}, activations = {}, gradients = {};
 };
 
-/// Runs one step up to its update and looks at every number; changes nothing. The trainer's policy should be
-/// fp32, so that nothing was lost before it is looked at.
+/// Always 1, and a state of the graph: what depends on it is a gradient, in its factors, too; what else the
+/// backward pass makes, as the powers in a norm's gradient, is not, and a loss scale would not move it.
+LossScaleOptions traced_loss_scale();
+
+/// Runs one step up to its update and looks at every number; changes nothing. The trainer's loss scale must
+/// be traced_loss_scale(), and its policy should be fp32, so that nothing was lost before it is looked at.
 NumericsReport measure_numerics(Trainer& trainer, const Batch& batch);
 
 /// For people.

@@ -92,7 +92,7 @@ TEST(AnyModel, IsLookedAtExplainedAndLinted) {
     for (const Case& each : cases()) {
         const Examples source = each.batches(each.model, {.batch = 16});
         BatchBuffer buffer(each.model, 16);
-        Trainer trainer(*device, each.model, {.batch = 16});
+        Trainer trainer(*device, each.model, {.batch = 16, .loss_scale = traced_loss_scale()});
         const NumericsReport numbers = measure_numerics(trainer, buffer.fill(source, 0));
         EXPECT_EQ(numbers.weights.all.numbers() + numbers.weights.all.zeros(),
                   trainer.plan().facts().parameters);

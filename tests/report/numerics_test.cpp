@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/language_model.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/html_page.h"
 
@@ -16,8 +17,10 @@ namespace {
 
 TEST(Numerics, OfAStepAreCountedAndChangeNothing) {
     const auto device = make_cpu_device({.threads = 1});
-    Trainer trainer =
-        gpt2_trainer(*device, {.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 32});
+    Trainer trainer = gpt2_trainer(*device, {.model = nn::gpt2_config("gpt2-tiny"),
+                                             .batch = 1,
+                                             .sequence = 32,
+                                             .loss_scale = traced_loss_scale()});
     std::vector<std::int32_t> tokens(32), targets(32);
     for (std::size_t i = 0; i < 32; ++i) tokens[i] = targets[i] = static_cast<std::int32_t>(i * 7 % 97);
     const auto before = trainer.state().read("wte.weight");
@@ -37,6 +40,20 @@ TEST(Numerics, OfAStepAreCountedAndChangeNothing) {
     EXPECT_LT(scale * static_cast<double>(report.gradients.all.greatest()), 65504);
     EXPECT_EQ(json["lost_at_scale"].size(), 25u);
     EXPECT_NE(numerics_table(report).find("<- choose this"), std::string::npos);
+}
+
+/// Powers in the gradients of LLaMA's norms are beyond FP16, but no loss scale moves them. They kept the
+/// proposed scale at 1.
+TEST(Numerics, FactorsOfGradientsAreNoGradients) {
+    const auto device = make_cpu_device({.threads = 1});
+    const nn::Model model = nn::language_model("llama-tiny").on_sequences(32);
+    Trainer trainer(*device, model, {.batch = 1, .loss_scale = traced_loss_scale()});
+    std::vector<std::int32_t> tokens(32), targets(32);
+    for (std::size_t i = 0; i < 32; ++i) tokens[i] = targets[i] = static_cast<std::int32_t>(i * 7 % 97);
+    const NumericsReport report = measure_numerics(trainer, {tokens, targets});
+    EXPECT_GT(report.activations.all.greatest(), 65504);
+    EXPECT_LT(report.gradients.all.greatest(), 65504 / 8);
+    EXPECT_GE(proposed_scale_exponent(report.gradients.all), 3);
 }
 
 NumericsReport written_report() {
@@ -119,7 +136,9 @@ class LossScaleAdvice : public ::testing::Test {
 TEST_F(LossScaleAdvice, TrainsWhereScaleOneLosesGradients) {
     double proposed = 0;
     {
-        Trainer exact = gpt2_trainer(*device_, options("fp32"));
+        Gpt2Training settings = options("fp32");
+        settings.loss_scale = traced_loss_scale();
+        Trainer exact = gpt2_trainer(*device_, settings);
         const NumericsReport report = measure_numerics(exact, {tokens_, targets_});
         EXPECT_GT(report.gradients.all.lost_in_f16(0), 0.5);
         proposed = std::ldexp(1.0, proposed_scale_exponent(report.gradients.all));
