@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -43,9 +44,25 @@ int affinity_cores() {
     return std::max(1, CPU_COUNT(&set));
 }
 
-/// About 20 microseconds on a 2.5 GHz core: longer than the gap between two kernels of a step, far shorter
-/// than a reader would notice. After it a thread sleeps, so that an idle pool costs nothing.
-constexpr int spin_rounds = 500;
+/// How long a thread looks for the next loop before it sleeps, so that an idle pool costs nothing. Waking it
+/// costs the loop some 50 microseconds, a virtual machine more; between two loops of a token that is
+/// generated there lie 5 to 30, of kernels too small to be shared.
+constexpr std::chrono::microseconds spin{200};
+/// Pauses between looks at the clock, of 10 to 60 nanoseconds each.
+constexpr int pauses_a_look = 32;
+
+/// Returns once `done` holds or the time is over; whether it holds.
+template <class Done>
+bool spin_until(const Done& done) {
+    const auto end = std::chrono::steady_clock::now() + spin;
+    do {
+        for (int i = 0; i < pauses_a_look; ++i) {
+            if (done()) return true;
+            _mm_pause();
+        }
+    } while (std::chrono::steady_clock::now() < end);
+    return false;
+}
 
 thread_local bool inside_a_loop = false;
 
@@ -120,13 +137,12 @@ struct ThreadPool::State {
     }
 
     void wait_for_loop(std::uint64_t seen) {
-        for (int round = 0; round < spin_rounds; ++round) {
-            if (generation.load(std::memory_order_acquire) != seen || stopping.load()) return;
-            _mm_pause();
-        }
+        const auto called = [&] {
+            return generation.load(std::memory_order_acquire) != seen || stopping.load();
+        };
+        if (spin_until(called)) return;
         std::unique_lock lock(sleep_mutex);
-        wake.wait(lock,
-                  [&] { return generation.load(std::memory_order_acquire) != seen || stopping.load(); });
+        wake.wait(lock, called);
     }
 
     void stop() {
@@ -191,12 +207,9 @@ void ThreadPool::for_each_block(std::int64_t blocks, FunctionRef<void(std::int64
         s.wake.notify_all();
     }
     s.take_blocks(0);
-    for (int round = 0; others > 0 && s.working.load(std::memory_order_acquire) > 0; ++round) {
-        if (round < spin_rounds)
-            _mm_pause();
-        else
-            std::this_thread::yield();
-    }
+    const auto all_done = [&] { return s.working.load(std::memory_order_acquire) == 0; };
+    if (others > 0 && !spin_until(all_done))
+        while (!all_done()) std::this_thread::yield();
     if (s.failure) std::rethrow_exception(s.failure);
 }
 

@@ -28,6 +28,13 @@ Leaf cpuid(unsigned leaf, unsigned subleaf = 0) {
     return out;
 }
 
+/// Leaf 7, asked for once: kernels are chosen at each launch, and a virtual machine answers after
+/// microseconds.
+const Leaf& extensions() {
+    static const Leaf seven = cpuid(7);
+    return seven;
+}
+
 constexpr bool has(std::uint64_t word, std::uint64_t bits) { return (word & bits) == bits; }
 
 constexpr unsigned bit(int index) { return 1U << index; }
@@ -158,11 +165,11 @@ bool has_bf16_dot() {
     return dot;
 }
 
-bool has_avx512_fp16() { return best_isa() >= Isa::avx512 && has(cpuid(7).edx, bit(23)); }
+bool has_avx512_fp16() { return best_isa() >= Isa::avx512 && has(extensions().edx, bit(23)); }
 
-bool has_avx512_vnni() { return best_isa() >= Isa::avx512 && has(cpuid(7).ecx, bit(11)); }
+bool has_avx512_vnni() { return best_isa() >= Isa::avx512 && has(extensions().ecx, bit(11)); }
 
-bool has_avx512_vpopcntdq() { return best_isa() >= Isa::avx512 && has(cpuid(7).ecx, bit(14)); }
+bool has_avx512_vpopcntdq() { return best_isa() >= Isa::avx512 && has(extensions().ecx, bit(14)); }
 
 Bf16Unit bf16_unit(Isa isa) { return bf16_unit(isa, best_isa(), has_bf16_dot()); }
 
