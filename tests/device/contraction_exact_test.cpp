@@ -206,10 +206,12 @@ TEST(ContractionExact, Batches) {
         expect_exact_in_every_form(shape, pool);
 }
 
-TEST(ContractionExact, SingleRows) {
+TEST(ContractionExact, FewRows) {
     ThreadPool pool(3);
     for (const Shape& shape : {Shape{.n = 3, .k = 1000}, Shape{.n = 700, .k = 130}, Shape{.n = 9, .k = 70000},
-                               Shape{.batch = {2, 3}, .n = 300, .k = 70}, Shape{.n = 40, .k = 0}})
+                               Shape{.batch = {2, 3}, .n = 300, .k = 70}, Shape{.n = 40, .k = 0},
+                               Shape{.m = 5, .n = 10, .k = 1000}, Shape{.m = 8, .n = 700, .k = 130},
+                               Shape{.batch = {2, 3}, .m = 3, .n = 300, .k = 70}})
         expect_exact_in_every_form(shape, pool);
 }
 

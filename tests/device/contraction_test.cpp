@@ -101,21 +101,23 @@ TEST(Contraction, DotProductsHaveTheBitsOfTheirTwin) {
     EXPECT_NE(std::memcmp(unit.data(), product(contraction_kernels_avx512()).data(), unit.size() * 4), 0);
 }
 
-/// c + a0 b0 + a1 b1 in BF16, c being the product (c, 1) one pair earlier. Two equal rows, since a single one
-/// is widened.
+/// c + a0 b0 + a1 b1 in BF16, c being the product (c, 1) one pair earlier. Nine equal rows, since fewer
+/// are widened.
 float dot(float c, std::array<float, 2> a, std::array<float, 2> b) {
     const std::array row{bf16_bits(c), bf16_bits(0), bf16_bits(a[0]), bf16_bits(a[1])};
-    const std::array rows{row, row};
+    constexpr std::int64_t m = 9;
+    std::array<std::array<std::uint16_t, 4>, m> rows;
+    rows.fill(row);
     const std::array column{bf16_bits(1), bf16_bits(0), bf16_bits(b[0]), bf16_bits(b[1])};
     const MatrixLayout layout{.dtype = DType::bf16, .leading = 4};
     MatrixLayout transposed = layout;
     transposed.transpose = Transpose::yes;
-    std::array<float, 2> out{NAN, NAN};
+    std::array<float, m> out{};
     ThreadPool pool(1);
-    contract_in_new_workspace({.m = 2, .n = 1, .k = 4, .a = layout, .b = transposed, .out = {.leading = 1}},
+    contract_in_new_workspace({.m = m, .n = 1, .k = 4, .a = layout, .b = transposed, .out = {.leading = 1}},
                               {.a = rows.data(), .b = column.data(), .out = out.data()}, pool,
                               contraction_kernels_avx512_bf16());
-    return out[1];
+    return out[m - 1];
 }
 
 TEST(Contraction, DotProductsRoundAsDocumented) {

@@ -103,7 +103,7 @@ TEST(Quantized, ProductsAreExactForOneRowAndForMany) {
                     }
                 EXPECT_EQ(product(x, b, m, n, k, bias.data(), 2, isa), expected) << n << " " << k;
                 // Each by itself, and some: the rows as they lie.
-                for (const std::int64_t rows : {1, 3, 8}) {
+                for (const std::int64_t rows : {1, 3, 5, 8}) {
                     const std::vector<float> few = product(x, b, rows, n, k, bias.data(), 1, isa);
                     EXPECT_EQ(few, std::vector<float>(expected.begin(), expected.begin() + rows * n))
                         << rows << " " << n << " " << k;

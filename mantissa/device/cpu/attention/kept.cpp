@@ -67,7 +67,7 @@ class SharedKeys {
             read_query(p_, row(member), vector(member));
         for_chunks([&](std::int64_t first, std::int64_t count) {
             for (std::int64_t member = 0; member < p_.group; ++member)
-                product(PanelSource::along_depth)({.row = vector(member),
+                product(PanelSource::along_depth)({.rows = vector(member),
                                                    .b = rows_of(p_.k, first),
                                                    .stride = p_.head_size,
                                                    .depth = p_.head_size,
@@ -86,7 +86,7 @@ class SharedKeys {
         for_chunks([&](std::int64_t first, std::int64_t count) {
             for (std::int64_t member = 0; member < p_.group; ++member) {
                 float* const result = vector(member);
-                product(PanelSource::across_depth)({.row = scores(member) + first,
+                product(PanelSource::across_depth)({.rows = scores(member) + first,
                                                     .b = rows_of(p_.v, first),
                                                     .stride = p_.head_size,
                                                     .depth = count,

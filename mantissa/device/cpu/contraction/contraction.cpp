@@ -74,7 +74,7 @@ void contract(const PreparedContraction& prepared, const ContractionArguments& a
         finish_args = &standard;
     }
     if (const auto* rows = std::get_if<PreparedRows>(&prepared.way))
-        return run_single_rows({problem, *rows, arguments, finish, finish_args}, workspace, pool);
+        return run_few_rows({problem, *rows, arguments, finish, finish_args}, workspace, pool);
     const auto& matrices = std::get<PreparedMatrices>(prepared.way);
     run_matrices({prepared, matrices, arguments, finish, finish_args,
                   prepared.finish == Finish::standard ? &standard : nullptr},

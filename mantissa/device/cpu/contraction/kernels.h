@@ -157,7 +157,7 @@ struct ContractionKernels {
     std::int64_t depth_of_blocks = 0;
     /// Panels of a are those of sparse_panel_kernels.h, made of a compressed a.
     bool skips_zeros = false;
-    /// For a single row; null where the panels do that too.
+    /// For a few rows; null where the panels do that too.
     RowProductKernels multiply_row = {};
     /// Called by a thread before and after it multiplies; null where there is nothing to do.
     void (*begin)() = nullptr;

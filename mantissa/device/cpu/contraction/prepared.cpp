@@ -22,7 +22,10 @@ constexpr std::int64_t large_from_beside_quick_products = 1 << 19;
 // took 0.6 of the time.
 constexpr std::size_t most_shared_in_cache = std::size_t{8} << 20;
 
-// About 256 KB of FP32 a block of a single row: some 20 microseconds of reading.
+// Up to so many rows meet b as it lies: to pack it costs about as much as to read it in vain for each.
+constexpr std::int64_t most_rows_in_place = 8;
+
+// About 256 KB of FP32 a block of b: some 20 microseconds of reading.
 constexpr std::int64_t block_elements = 64 << 10;
 // Where b's rows run across the depth: pieces of 1 KB, and sums in L1.
 constexpr std::int64_t columns_across = 256;
@@ -35,9 +38,10 @@ bool is_large(const ContractionProblem& problem, const ContractionKernels& kerne
 }
 
 /// Whether b is read as it lies, and the kernels have functions for that.
-bool are_single_rows(const ContractionProblem& problem, const ContractionKernels& kernels) {
+bool are_few_rows(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const MatrixLayout &a = problem.a, &b = problem.b;
-    return problem.m == 1 && !a.packed && !a.mapped && !a.window && !b.packed && !b.window &&
+    const std::int64_t most = a.two_of_four ? 1 : most_rows_in_place;
+    return problem.m <= most && !a.packed && !a.mapped && !a.window && !b.packed && !b.window &&
            kernels.multiply_row[0][0] != nullptr;
 }
 
@@ -99,8 +103,9 @@ PreparedRows::PreparedRows(const ContractionProblem& problem, const ContractionK
     columns = columns_of_block(problem);
     blocks = parts_of(problem.n, columns);
     next_column = along ? problem.b.leading : 1;
-    row_bytes = whole_lines(problem.k * 4);
-    worker_bytes = row_bytes + whole_lines(columns * 4);
+    row_stride = in_lines(problem.k * 4) / 4;
+    rows_bytes = whole_lines(problem.m * row_stride * 4);
+    worker_bytes = rows_bytes + whole_lines(problem.m * columns * 4);
 }
 
 std::size_t PreparedContraction::workspace_bytes(int threads) const {
@@ -111,7 +116,7 @@ std::size_t PreparedContraction::workspace_bytes(int threads) const {
 
 std::int64_t PreparedContraction::rows_of_item() const {
     const auto* const matrices = std::get_if<PreparedMatrices>(&way);
-    return matrices ? matrices->blocking.rows : 1;
+    return matrices ? matrices->blocking.rows : std::max<std::int64_t>(1, problem.m);
 }
 
 PreparedContraction prepare_contraction(const ContractionProblem& problem,
@@ -124,7 +129,7 @@ PreparedContraction prepare_contraction(const ContractionProblem& problem,
     if (problem.sums() == 0) return out;
     out.memory = memory_of(problem, kernels);
     bool in_place = !needs_finishing(problem);
-    if (are_single_rows(problem, kernels)) {
+    if (are_few_rows(problem, kernels)) {
         out.way.emplace<PreparedRows>(problem, kernels);
     } else {
         const Blocking& blocking = out.way.emplace<PreparedMatrices>(problem, kernels).blocking;

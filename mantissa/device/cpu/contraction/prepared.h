@@ -52,8 +52,8 @@ struct PreparedMatrices {
     std::optional<ChannelsInPlace> across;
 };
 
-/// How single rows of a meet b as it lies in memory (row_run.h). In FP32 and one after another, a row lies in
-/// the worker's memory, then come the sums of a block of columns.
+/// How a few rows of a meet b as it lies in memory (row_run.h). In FP32 and one after another, the rows lie
+/// in the worker's memory, then come the sums of a block of columns.
 struct PreparedRows {
     PreparedRows(const ContractionProblem& problem, const ContractionKernels& kernels);
 
@@ -65,7 +65,8 @@ struct PreparedRows {
     std::int64_t columns;      ///< of a block
     std::int64_t blocks;       ///< of one entry of the batch
     std::int64_t next_column;  ///< from one column of b to the next, in elements
-    std::size_t row_bytes, worker_bytes;
+    std::int64_t row_stride;   ///< elements of a row in the worker's memory
+    std::size_t rows_bytes, worker_bytes;
 };
 
 /// The output has no elements.

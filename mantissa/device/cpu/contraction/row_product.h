@@ -1,5 +1,5 @@
-// A single row times a matrix, straight from where the matrix lies: nothing would be read twice, so nothing
-// is packed. Plain data, since sources compiled for one instruction set include it.
+// A few rows times a matrix, straight from where the matrix lies: packing it would cost as much as reading it
+// again and again. Plain data, since sources compiled for one instruction set include it.
 #pragma once
 
 #include <array>
@@ -7,15 +7,18 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// sums[j] = sum over k of row[k] * b(k, j).
+/// sums[r][j] = sum over k of rows[r][k] * b(k, j). A row among others has the same bits whichever these are.
 struct RowProduct {
-    const float* row = nullptr;
+    const float* rows = nullptr;
+    std::int64_t row_stride = 0;
+    std::int64_t count = 1;  ///< of rows
     const void* b = nullptr;
     /// From one stored row of b to the next, in elements.
     std::int64_t stride = 0;
     std::int64_t depth = 0;
     std::int64_t cols = 0;
     float* sums = nullptr;
+    std::int64_t sums_stride = 0;
 };
 
 using RowProductKernel = void (*)(const RowProduct& product);

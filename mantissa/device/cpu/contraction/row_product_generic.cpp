@@ -1,10 +1,10 @@
-// A row times a matrix for plain C++.
+// A few rows times a matrix for plain C++.
 #include "mantissa/device/cpu/rows/lanes_generic.h"
 // The lanes come first: the body is written in terms of them.
 #include "mantissa/device/cpu/contraction/row_product_body.h"
 
 namespace mantissa::inline v0::on_cpu {
 
-RowProductKernels row_product_generic() { return row_product_kernels(); }
+RowProductKernels row_product_generic() { return row_product_kernels<2>(); }
 
 }  // namespace mantissa::on_cpu

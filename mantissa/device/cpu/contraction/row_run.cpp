@@ -1,6 +1,7 @@
 #include "mantissa/device/cpu/contraction/row_run.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
@@ -28,23 +29,45 @@ void read_compressed_row(const ContractionProblem& problem, const ContractionArg
     }
 }
 
-void read_row(const ContractionProblem& problem, const void* a, std::int64_t entry, float* row) {
-    const std::int64_t step = problem.a.transpose == Transpose::yes ? problem.a.leading : 1;
-    const std::int64_t first = problem.a.offset_of(entry, problem.batch[1]);
-    for (std::int64_t k = 0; k < problem.k; ++k) row[k] = element_at(problem.a.dtype, a, first + k * step);
+template <class Element>
+void read_row(const Element* from, std::int64_t step, std::int64_t count, float* row) {
+    const auto widened = [](Element x) {
+        if constexpr (std::is_same_v<Element, BF16>)
+            return to_f32(x);
+        else
+            return x;
+    };
+    if (step == 1)
+        for (std::int64_t k = 0; k < count; ++k) row[k] = widened(from[k]);
+    else
+        for (std::int64_t k = 0; k < count; ++k) row[k] = widened(from[k * step]);
 }
 
-void store_sums(const ContractionProblem& problem, void* out, std::int64_t entry, PanelRange columns,
-                const float* sums) {
-    float* const to =
-        static_cast<float*>(out) + problem.out.offset_of(entry, problem.batch[1]) + columns.begin;
+/// Row i of an entry.
+void read_row(const ContractionProblem& problem, const void* a, std::int64_t entry, std::int64_t i,
+              float* row) {
+    const bool along = problem.a.transpose == Transpose::no;
+    const std::int64_t step = along ? 1 : problem.a.leading;
+    const std::int64_t first =
+        problem.a.offset_of(entry, problem.batch[1]) + i * (along ? problem.a.leading : 1);
+    if (problem.a.dtype == DType::bf16)
+        read_row(static_cast<const BF16*>(a) + first, step, problem.k, row);
+    else
+        read_row(static_cast<const float*>(a) + first, step, problem.k, row);
+}
+
+/// Row i of an entry.
+void store_sums(const ContractionProblem& problem, void* out, std::int64_t entry, std::int64_t i,
+                PanelRange columns, const float* sums) {
+    float* const to = static_cast<float*>(out) + problem.out.offset_of(entry, problem.batch[1]) +
+                      i * problem.out.leading + columns.begin;
     const bool accumulate = problem.store == Store::accumulate;
     for (std::int64_t j = 0; j < columns.size; ++j) to[j] = accumulate ? to[j] + sums[j] : sums[j];
 }
 
 }  // namespace
 
-void run_single_rows(const RowCall& call, std::span<std::byte> workspace, ThreadPool& pool) {
+void run_few_rows(const RowCall& call, std::span<std::byte> workspace, ThreadPool& pool) {
     const ContractionProblem& problem = call.problem;
     const PreparedRows& rows = call.rows;
     const auto element = static_cast<std::int64_t>(size_of(problem.b.dtype));
@@ -53,23 +76,29 @@ void run_single_rows(const RowCall& call, std::span<std::byte> workspace, Thread
         const PanelRange columns = part_of(problem.n, rows.columns, item % rows.blocks);
         std::byte* const memory = workspace.data() + static_cast<std::size_t>(worker) * rows.worker_bytes;
         float* const row = reinterpret_cast<float*>(memory);
-        float* const sums = reinterpret_cast<float*>(memory + rows.row_bytes);
+        float* const sums = reinterpret_cast<float*>(memory + rows.rows_bytes);
         if (problem.a.two_of_four)
             read_compressed_row(problem, call.arguments, row);
         else
-            read_row(problem, call.arguments.a, entry, row);
+            for (std::int64_t i = 0; i < problem.m; ++i)
+                read_row(problem, call.arguments.a, entry, i, row + i * rows.row_stride);
         const std::int64_t first =
             problem.b.offset_of(entry, problem.batch[1]) + columns.begin * rows.next_column;
-        rows.multiply({.row = row,
+        rows.multiply({.rows = row,
+                       .row_stride = rows.row_stride,
+                       .count = problem.m,
                        .b = static_cast<const std::byte*>(call.arguments.b) + first * element,
                        .stride = problem.b.leading,
                        .depth = problem.k,
                        .cols = columns.size,
-                       .sums = sums});
+                       .sums = sums,
+                       .sums_stride = rows.columns});
         if (call.finish)
-            call.finish(sums, rows.columns, entry, columns.begin, 1, columns.size, call.finish_args);
+            call.finish(sums, rows.columns, entry * problem.m, columns.begin, problem.m, columns.size,
+                        call.finish_args);
         else
-            store_sums(problem, call.arguments.out, entry, columns, sums);
+            for (std::int64_t i = 0; i < problem.m; ++i)
+                store_sums(problem, call.arguments.out, entry, i, columns, sums + i * rows.columns);
     });
 }
 

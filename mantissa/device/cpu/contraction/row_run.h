@@ -1,5 +1,5 @@
-// The contraction of a single row of a with b as it lies in memory, for each entry of a batch: what
-// generating a token consists of. Bound by reading b.
+// The contraction of a few rows of a with b as it lies in memory, for each entry of a batch: what generating
+// the next tokens of some texts consists of. Bound by reading b.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,6 @@ struct RowCall {
     const void* finish_args = nullptr;
 };
 
-void run_single_rows(const RowCall& call, std::span<std::byte> workspace, ThreadPool& pool);
+void run_few_rows(const RowCall& call, std::span<std::byte> workspace, ThreadPool& pool);
 
 }  // namespace mantissa::on_cpu

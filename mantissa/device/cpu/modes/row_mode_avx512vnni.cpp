@@ -18,20 +18,48 @@ inline __m512i load_part(const std::uint8_t* from, std::int64_t left) {
     return _mm512_maskz_loadu_epi8((std::uint64_t{1} << left) - 1, from);
 }
 
-/// One row of b after the other, as one stream: see row_product_body.h. For the next rows it is in L1.
-void multiply_s8(const RowMode& p) {
+/// Some rows times some columns from j on, with all sums in registers.
+template <int Rows, int Columns>
+void multiply_columns(const RowMode& p, std::int64_t row, std::int64_t j) {
     const __m512i shift = _mm512_set1_epi8(static_cast<char>(0x80));
-    for (std::int64_t j = 0; j < p.cols; ++j)
-        for (std::int64_t r = 0; r < p.count; ++r) {
-            const std::int8_t* const row = p.rows + r * p.row_stride;
-            const std::uint8_t* const b = p.b + j * p.bytes;
-            __m512i total = _mm512_setzero_si512();
-            for (std::int64_t k = 0; k < p.bytes; k += row_mode_step) {
-                const __m512i numbers = _mm512_xor_si512(load_part(b + k, p.bytes - k), shift);
-                total = _mm512_dpbusd_epi32(total, numbers, _mm512_loadu_si512(row + k));
-            }
-            p.sums[r * p.leading + j] = _mm512_reduce_add_epi32(total) - 128 * p.row_sums[r];
+    const std::uint8_t* const b = p.b + j * p.bytes;
+    const std::int8_t* const rows = p.rows + row * p.row_stride;
+    __m512i totals[Rows][Columns];
+    for (auto& of_row : totals)
+        for (__m512i& total : of_row) total = _mm512_setzero_si512();
+    for (std::int64_t k = 0; k < p.bytes; k += row_mode_step) {
+        __m512i numbers[Columns];
+        for (int c = 0; c < Columns; ++c) {
+            // Hardware foresees no stream that rows are read beside; one row alone is read as one stream.
+            if (Rows > 1) __builtin_prefetch(b + (c + Columns) * p.bytes + k, 0, 2);
+            numbers[c] = _mm512_xor_si512(load_part(b + c * p.bytes + k, p.bytes - k), shift);
         }
+        for (int r = 0; r < Rows; ++r) {
+            const __m512i of_row = _mm512_loadu_si512(rows + r * p.row_stride + k);
+            for (int c = 0; c < Columns; ++c)
+                totals[r][c] = _mm512_dpbusd_epi32(totals[r][c], numbers[c], of_row);
+        }
+    }
+    for (int r = 0; r < Rows; ++r)
+        for (int c = 0; c < Columns; ++c)
+            p.sums[(row + r) * p.leading + j + c] =
+                _mm512_reduce_add_epi32(totals[r][c]) - 128 * p.row_sums[row + r];
+}
+
+template <int Rows, int Columns>
+void multiply_rows(const RowMode& p, std::int64_t row) {
+    std::int64_t j = 0;
+    for (; j + Columns <= p.cols; j += Columns) multiply_columns<Rows, Columns>(p, row, j);
+    for (; j < p.cols; ++j) multiply_columns<Rows, 1>(p, row, j);
+}
+
+/// For one row the matrix is read as one stream: see row_product_body.h.
+void multiply_s8(const RowMode& p) {
+    if (p.count == 1) return multiply_rows<1, 1>(p, 0);
+    std::int64_t row = 0;
+    for (; row + 8 <= p.count; row += 8) multiply_rows<8, 3>(p, row);
+    for (; row + 4 <= p.count; row += 4) multiply_rows<4, 3>(p, row);
+    for (; row < p.count; ++row) multiply_rows<1, 3>(p, row);
 }
 
 }  // namespace
