@@ -94,8 +94,8 @@ has_torch() {
 }
 part_peer_step() {
     has_torch || return 0
-    if small; then limited 300 bench/peers/gpt2_step.py --batch 1 --sequence 64 --repeats 1 --steps 1 --only 'mantissa fp32,torch default'
-    else limited 1200 bench/peers/gpt2_step.py --repeats 2 --steps 2; fi
+    if small; then limited 300 bench/peers/text_step.py --batch 1 --sequence 64 --repeats 1 --steps 1 --only 'mantissa fp32,torch default'
+    else limited 1200 bench/peers/text_step.py --repeats 2 --steps 2; fi
 }
 part_peer_contraction() {
     has_torch || return 0

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
-"""Times the same training step of GPT-2 in mantissa and in PyTorch: same weights, tokens, batch and AdamW, interleaved.
+"""Times the same training step of a GPT-2 or a LLaMA in mantissa and in PyTorch: same weights, tokens, batch and AdamW,
+interleaved.
 
-    bench/peers/gpt2_step.py [--batch 4] [--sequence 1024] [--repeats 3] [--steps 3] [--policies fp32,bf16]
+    bench/peers/text_step.py [--model gpt2-124m] [--batch 4] [--sequence 1024] [--repeats 3] [--steps 3] [--policies fp32,bf16]
 
 Contenders: mantissa in each policy; PyTorch's default (FP32, eager, attention and GELU written out, gpt2_plain.py) and
 its best documented setting (CPU autocast to BF16, scaled_dot_product_attention, its own GELU, torch.compile,
-fused AdamW, as many threads as mantissa). --only NAME,... leaves the others out.
+fused AdamW, as many threads as mantissa). A LLaMA is transformers' LlamaForCausalLM in PyTorch, with eager attention by
+default and scaled_dot_product_attention as its best. --only NAME,... leaves the others out.
 
 Each repeat runs every contender once, one after another, each in a process of its own: steps that are not counted
 (first touch of memory, compilation) and then --steps that are. The table has the median over all counted steps, its
 spread (median absolute deviation), and the most memory that a process held. The losses must agree, or the table is
-worth nothing: within 1e-4 relatively in FP32, within 0.02 in BF16. Needs `pip install torch safetensors numpy`, and a
-C++ compiler for torch.compile.
+worth nothing: within 1e-4 relatively in FP32, within 0.02 in BF16. Needs `pip install torch safetensors numpy
+transformers`, and a C++ compiler for torch.compile.
 """
 import argparse
 import json
@@ -32,16 +34,31 @@ UNCOUNTED = 2  # the first compiles and touches memory, the second makes what th
 TORCH = ("torch default", "torch best")
 
 
-def torch_step(name, p, heads):
+def gpt2(checkpoint, best):
+    """Parameters by name, and the loss as a function of inputs and targets."""
+    p = {name: value.requires_grad_() for name, value in mantissa_program.parameters_of(checkpoint).items()}
+    heads = mantissa_program.heads_of(checkpoint)
+    kernels = (gpt2_plain.sdpa, gpt2_plain.fused_gelu_tanh) if best else ()
+    return p, lambda inputs, targets: gpt2_plain.loss_of(gpt2_plain.logits_of(p, inputs, heads, *kernels), targets)
+
+
+def llama(checkpoint, best):
+    """The same."""
+    import transformers  # only here: GPT-2 does without it
+
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        checkpoint, dtype=torch.float32, attn_implementation="sdpa" if best else "eager")
+    return dict(model.named_parameters()), lambda inputs, targets: gpt2_plain.loss_of(
+        model(inputs, use_cache=False).logits, targets)
+
+
+def torch_step(name, checkpoint):
     """A function of inputs and targets that makes one step and returns its loss."""
     best = name == "torch best"
+    family = json.loads((checkpoint / "config.json").read_text())["model_type"]
+    p, forward = (gpt2 if family == "gpt2" else llama)(checkpoint, best)
     optimizer = gpt2_plain.adamw(p, learning_rate=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY,
                                  **({"fused": True} if best else {}))
-
-    def forward(inputs, targets):
-        kernels = (gpt2_plain.sdpa, gpt2_plain.fused_gelu_tanh) if best else ()
-        return gpt2_plain.loss_of(gpt2_plain.logits_of(p, inputs, heads, *kernels), targets)
-
     run_forward = torch.compile(forward, dynamic=False) if best else forward
 
     def step(inputs, targets):
@@ -64,8 +81,7 @@ def measure_torch(options):
     """Runs as a process of its own and prints what the parent reads."""
     torch.set_num_threads(options.threads)
     checkpoint = pathlib.Path(options.start)
-    p = {name: value.requires_grad_() for name, value in mantissa_program.parameters_of(checkpoint).items()}
-    step = torch_step(options.measure, p, mantissa_program.heads_of(checkpoint))
+    step = torch_step(options.measure, checkpoint)
     tokens = mantissa_program.read_tokens(checkpoint.parent / "tokens.npy")
     milliseconds, losses = [], []
     for index in range(UNCOUNTED + options.steps):
