@@ -58,8 +58,8 @@ AttentionLayout attention_layout(const Attributes& attributes) {
     return layout;
 }
 
-Attributes with_layout(bool causal, double scale, const AttentionLayout& layout) {
-    Attributes attributes{{"causal", causal}, {"scale", scale}};
+Attributes with_layout(const Attributes& given, const AttentionLayout& layout) {
+    Attributes attributes = given.without("operands").without("result");
     const AttentionLayout plain;
     if (layout.operands != plain.operands) {
         std::string words;

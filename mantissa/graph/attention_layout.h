@@ -38,7 +38,7 @@ struct AttentionLayout {
 /// Throws UserError if the words are none of the above.
 AttentionLayout attention_layout(const Attributes& attributes);
 /// The attributes with the words for this layout; no words where they say nothing.
-Attributes with_layout(bool causal, double scale, const AttentionLayout& layout);
+Attributes with_layout(const Attributes& attributes, const AttentionLayout& layout);
 
 /// One of q, k and v: its tensor among the operands, and its place along p.
 struct AttentionPart {

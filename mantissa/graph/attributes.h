@@ -58,6 +58,12 @@ class Attributes {
         changed.entries_.insert_or_assign(name, std::move(value));
         return changed;
     }
+    /// These without one entry, where they have it.
+    Attributes without(const std::string& name) const {
+        Attributes changed = *this;
+        changed.entries_.erase(name);
+        return changed;
+    }
     /// As in "{axis=1, keep=true}"; empty text if there are none. Attributes that differ have texts that
     /// differ.
     std::string text() const;

@@ -82,12 +82,14 @@ class Backpropagation {
         origin.stage = Stage::backward;
         const OriginScope scope(graph_, std::move(origin));
         const std::vector<Tensor> inputs = input_tensors(graph_, node);
+        std::vector<bool> wanted;
+        for (const Tensor& input : inputs)
+            wanted.push_back(depends_[static_cast<std::size_t>(input.value().node)]);
         const std::vector<Tensor> gradients =
-            node.op->gradient({graph_, inputs, outputs, cotangents, node.attributes});
+            node.op->gradient({graph_, inputs, outputs, cotangents, node.attributes, wanted});
         check(gradients.size() == inputs.size(), "a gradient rule gives one gradient per operand");
         for (std::size_t i = 0; i < inputs.size(); ++i)
-            if (gradients[i] && depends_[static_cast<std::size_t>(inputs[i].value().node)])
-                add(inputs[i].value(), gradients[i]);
+            if (gradients[i] && wanted[i]) add(inputs[i].value(), gradients[i]);
     }
 
     Graph& graph_;

@@ -56,6 +56,7 @@ struct GradientCall {
     std::span<const Tensor> outputs;
     std::span<const Tensor> cotangents;
     const Attributes& attributes;
+    std::vector<bool> wanted;  ///< by input: whether anybody asks for its gradient
 };
 
 /// A node of which some operands are longer than they were, by rows of zeros at the end of an axis: what the
@@ -93,6 +94,8 @@ using FlopRule = std::int64_t (*)(std::span<const Type> inputs, std::span<const 
                                   const Attributes&);
 /// Which operand is the copy of an update.
 using CopyRule = std::size_t (*)(const Attributes&);
+/// How many operands, from the first on.
+using LoweredRule = std::size_t (*)(const Attributes&);
 /// Bytes from the start of operand 0 to an output that is part of its memory as it stands; nothing where the
 /// output needs memory of its own.
 using ViewRule = std::optional<std::int64_t> (*)(const Graph&, const Node&, int output);
@@ -107,6 +110,7 @@ struct Op {
     GradientRule gradient = nullptr;    ///< null only with a reason in `no_gradient`
     std::string_view no_gradient = {};  ///< why there is none
     AutocastClass autocast = AutocastClass::same;
+    LoweredRule lowered = nullptr;  ///< which operands `lower` means; the others keep their type. Null: all
     FuserClass fuser = FuserClass::opaque;
     FlopRule flops = nullptr;         ///< null: no arithmetic
     Definition definition = nullptr;  ///< null: a primitive

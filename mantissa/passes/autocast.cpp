@@ -58,8 +58,15 @@ class Autocast {
         Origin origin = node.origin;
         if (!decision.rule.empty()) origin.rule = decision.rule;
         const OriginScope scope(target(), std::move(origin));
-        if (decision.dtype)
-            for (Value& operand : operands) operand = as(operand, *decision.dtype, decision.numbers_stay);
+        // Operands that an operation does not lower have the types that it was given them in.
+        const bool lowers_some = node.op->autocast == AutocastClass::lower && node.op->lowered;
+        const std::size_t lowered = lowers_some ? node.op->lowered(attributes) : operands.size();
+        for (std::size_t i = 0; i < operands.size(); ++i) {
+            if (i >= lowered)
+                operands[i] = as(operands[i], source_.type(node.inputs[i]).dtype, false);
+            else if (decision.dtype)
+                operands[i] = as(operands[i], *decision.dtype, decision.numbers_stay);
+        }
         if (!node.origin.precision && is_tf32(node, operands))
             attributes = attributes.with("multiply", policy_.multiply);
         const NodeId added = target().add(node.op->name, std::move(operands), std::move(attributes));

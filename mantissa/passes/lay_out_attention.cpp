@@ -259,9 +259,10 @@ void replace(const Graph& source, Rewriter& rewriter, NodeId id, const Choice& c
         const Tensor tensor(target, rewriter.map(choice.tensors[i]));
         operands.push_back(tensor.shape() == shape ? tensor : reshape(tensor, shape));
     }
-    const Attributes attributes =
-        with_layout(node.attributes.flag("causal"), node.attributes.number("scale"), choice.layout);
-    const std::vector<Tensor> outputs = call(target, "attention", operands, attributes);
+    for (std::size_t i = before.operands.size(); i < node.inputs.size(); ++i)  // those of the score
+        operands.emplace_back(target, rewriter.map(node.inputs[i]));
+    const std::vector<Tensor> outputs =
+        call(target, "attention", operands, with_layout(node.attributes, choice.layout));
     rewriter.place({id, 1}, outputs[1].value());
     const Value result = choice.result.value_or(Value{id, 0});
     const Shape& shape = source.type(result).shape;

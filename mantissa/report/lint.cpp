@@ -289,12 +289,13 @@ class Linter {
         const Node& node = graph_.node(id);
         const std::vector<Type> types = graph_.input_types(node);
         const AttentionExtents e = attention_extents(attention_layout(node.attributes), types);
-        const bool causal = node.attributes.flag("causal");
-        // Measured on plain operands, wherever the model's lie, with as many heads of keys as of queries.
+        // Measured on plain operands, wherever the model's lie, with as many heads of keys as of queries, and
+        // plain scores.
         const LintProbe probe{.kind = LintProbe::Kind::attention,
                               .extents = {e.sequences, e.heads, e.queries, e.head_size},
                               .dtype = types[0].dtype,
-                              .attributes = with_layout(causal, node.attributes.number("scale"), {})};
+                              .attributes = {{"causal", node.attributes.flag("causal")},
+                                             {"scale", node.attributes.number("scale")}}};
         const std::string where = node.origin.scope.empty() ? "attention" : node.origin.scope;
         look_at_heads(probe, where);
         look_at_axis(probe, "head size", 3, where);

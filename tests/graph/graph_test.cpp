@@ -1,8 +1,12 @@
 #include "mantissa/graph/graph.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "mantissa/base/error.h"
+#include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/graph/verifier.h"
@@ -137,6 +141,65 @@ TEST(Graph, AttentionRefusesWhatDoesNotFit) {
                   attention(q, none, none);
               }).find("there must be a key"),
               std::string::npos);
+}
+
+/// Attention of [2, 3, 5, 4] to seven keys, under a score whose inputs have these types.
+std::string error_of_score(const std::vector<Type>& inputs, const std::string& words,
+                           const std::vector<Type>& operands,
+                           const std::function<void(Graph&, const std::vector<Tensor>&)>& build) {
+    Graph graph;
+    std::vector<Tensor> tensors{input(graph, "q", {2, 3, 5, 4}), input(graph, "k", {2, 3, 7, 4}),
+                                input(graph, "v", {2, 3, 7, 4})};
+    for (std::size_t i = 0; i < operands.size(); ++i)
+        tensors.emplace_back(graph, graph.add_input(fmt::format("x{}", i), operands[i]));
+    Graph body;
+    std::vector<Tensor> given;
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+        given.emplace_back(body, body.add_input(fmt::format("y{}", i), inputs[i]));
+    build(body, given);
+    Attributes attributes{{"causal", false}, {"scale", 1.0}, {"score", Body(body)}};
+    if (!words.empty()) attributes = attributes.with("score_operands", words);
+    return error_of([&] { call(graph, "attention", tensors, attributes); });
+}
+
+TEST(Graph, AScoreOfAttentionThatDoesNotFitIsRefused) {
+    const Type s{DType::f32, {2, 3, 5, 7}}, heads{DType::f32, {3}}, beside{DType::f32, {1, 3, 1, 1}};
+    using Given = const std::vector<Tensor>&;
+    const auto same = [](Graph& body, Given x) { body.add_result("score", x[0].value()); };
+    const auto expect_error = [&](const std::string& got, const std::string& wanted) {
+        EXPECT_NE(got.find(wanted), std::string::npos) << got;
+    };
+    EXPECT_EQ(error_of_score({s}, "", {}, same), "no error");
+    EXPECT_EQ(error_of_score({s, beside}, "h", {heads}, same), "no error");
+    for (const char* words : {"x", "hh", "rt", "h,", ",h", "1h"})
+        expect_error(error_of_score({s, beside}, words, {heads}, same), "are no axes of operands of a score");
+    expect_error(error_of_score({s, beside}, "h", {}, same), "expected 4 operands, got 3");
+    expect_error(error_of_score({{DType::f32, {2, 3, 5, 6}}}, "", {}, same),
+                 "input 0 of the score must be f32[2, 3, 5, 7], got f32[2, 3, 5, 6]");
+    expect_error(error_of_score({s, beside}, "b", {{DType::f32, {2}}}, same),
+                 "input 1 of the score must be f32[2, 1, 1, 1], got f32[1, 3, 1, 1]");
+    expect_error(error_of_score({s, beside}, "h", {{DType::f32, {1, 3}}}, same),
+                 "operand 0 of the score must have shape [3], got f32[1, 3]");
+    expect_error(
+        error_of_score({s}, "", {},
+                       [](Graph& body, Given x) { body.add_result("score", softmax(x[0]).value()); }),
+        "the score is made of element-wise primitives, got 'softmax'");
+    expect_error(
+        error_of_score({s}, "", {},
+                       [](Graph& body, Given x) { body.add_result("visible", less(x[0], x[0]).value()); }),
+        "the first result of a score is 'score'");
+    expect_error(error_of_score({s}, "", {},
+                                [](Graph& body, Given x) {
+                                    body.add_result("score", x[0].value());
+                                    body.add_result("visible", x[0].value());
+                                }),
+                 "what is visible must be boolean and stretch to [2, 3, 5, 7], got f32[2, 3, 5, 7]");
+    expect_error(error_of_score({s}, "", {},
+                                [](Graph& body, Given x) {
+                                    body.add_result("score", x[0].value());
+                                    body.add_result("weights", x[0].value());
+                                }),
+                 "a score gives 'score', 'visible' and 'multiplier', got 'weights'");
 }
 
 TEST(Graph, ALayoutOfAttentionThatIsNoneIsRefused) {

@@ -2,12 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/graph/visible_pairs.h"
 #include "mantissa/passes/differentiate.h"
 #include "mantissa/train/adamw.h"
 #include "mantissa/train/sgd.h"
@@ -284,6 +286,69 @@ TEST(Ir, AttentionIsASoftmaxOfScaledProductsTimesValues) {
     expect_near(attention(q, k, v, {.causal = true, .scale = 0.25}), matmul(softmax(masked), v));
     const auto both = call(r.graph, "attention", std::vector{q, k, v}, {{"causal", true}, {"scale", 0.25}});
     expect_near(both[1], log(sum(exp(masked), {-1})));
+}
+
+TEST(Ir, AQueryThatSeesNoKeyGivesZeroAndNoGradient) {
+    // The same for what is hidden by `visible` and by a score of -infinity. The second of three queries.
+    for (const bool by_mask : {true, false}) {
+        Recording r;
+        const Tensor x = r.given({1, 1, 3, 2}, {0.5, 1.25, -2, 3, 1, 2});
+        Graph body;
+        const Tensor s(body, body.add_input("s", {DType::f32, {1, 1, 3, 3}}));
+        const Tensor hidden = equal(iota(body, {3, 1}, 0), constant(body, 1, DType::i32));
+        const Tensor none = constant(body, -infinity);
+        body.add_result("score", (by_mask ? s : select(hidden, none, s)).value());
+        if (by_mask) {
+            const auto boolean = [&](double value) { return constant(body, value, DType::boolean); };
+            body.add_result("visible", select(hidden, boolean(0), boolean(1)).value());
+        }
+        const Attributes attributes = Attributes{{"causal", false}, {"scale", 0.5}}.with("score", Body(body));
+        const auto y = call(r.graph, "attention", std::vector{x, x, x}, attributes);
+        const Tensor ones = r.given({1, 1, 3, 2}, {1, 2, 3, 4, 5, 6}), lse = r.given({1, 1, 3}, {1, 2, 3});
+        const auto gradients = backpropagate(r.graph, y, std::vector{ones, lse}, std::vector{x});
+        const Numbers o = r.values(y[0]), sums = r.values(y[1]), dx = r.values(gradients[0]);
+        expect_same({o[2], o[3]}, {0, 0});
+        EXPECT_EQ(sums[1], -infinity);
+        for (const std::size_t row : {0u, 2u}) EXPECT_TRUE(std::isfinite(sums[row]) && o[2 * row] != 0);
+        for (const double g : dx) EXPECT_TRUE(std::isfinite(g) && g != 0);  // as key and value it is seen
+        // As a query it gets none.
+        const auto by_query = call(r.graph, "attention_grad", std::vector{ones, x, x, x, y[0], y[1], lse},
+                                   attributes.with("lse_gradient", true));
+        const Numbers dq = r.values(by_query[0]);
+        expect_same({dq[2], dq[3]}, {0, 0});
+        EXPECT_NE(dq[0], 0);
+    }
+}
+
+TEST(Ir, PairsThatFollowFromPositionsAreCounted) {
+    const AttentionExtents e{2, 3, 37, 41, 4, 3};
+    const auto count = [&](bool causal, const std::function<Tensor(Graph&, Tensor, Tensor)>& sees) {
+        Graph body;
+        const Tensor s(body, body.add_input("s", {DType::f32, {2, 3, 37, 41}}));
+        const Tensor x(body, body.add_input("x", {DType::boolean, {1, 1, 1, 41}}));
+        const Shape pairs{37, 41};
+        body.add_result("score", s.value());
+        body.add_result("visible", sees(body, iota(body, pairs, 0), iota(body, pairs, 1)).value());
+        return visible_pairs({.body = Body(body), .operands = {"s"}}, causal, e) / 6;
+    };
+    std::int64_t window = 0, disc = 0;
+    for (std::int64_t i = 0; i < 37; ++i)
+        for (std::int64_t j = 0; j < 41; ++j) {
+            window += j <= i + 4 && i - j < 5;
+            disc += (i - 20) * (i - 20) + (j - 17) * (j - 17) < 90;
+        }
+    EXPECT_EQ(count(true, [](Graph&, Tensor i, Tensor j) { return less(i, j + 5.0); }), window);
+    EXPECT_EQ(count(false,
+                    [](Graph& g, Tensor i, Tensor j) {
+                        const auto number = [&](double value) { return constant(g, value, DType::i32); };
+                        const Tensor di = i - number(20), dj = j - number(17);
+                        return less(di * di + dj * dj, number(90));
+                    }),
+              disc);
+    // What depends on data may be seen.
+    const auto of_data = [](Graph& body, Tensor, Tensor) { return Tensor(body, Value{body.inputs()[1], 0}); };
+    EXPECT_EQ(count(false, of_data), 37 * 41);
+    EXPECT_EQ(count(true, of_data), 37 * 4 + 37 * 38 / 2);
 }
 
 TEST(Ir, AttentionReadsAndWritesTheAxesThatItsLayoutNames) {

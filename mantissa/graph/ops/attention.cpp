@@ -1,9 +1,12 @@
-// Attention over the last two axes, softmax(scale q k^T) v, and its gradient (Vaswani et al. 2017).
+// Attention over the last two axes, softmax(f(scale q k^T)) v, and its gradient (Vaswani et al. 2017); f is
+// the identity, or what graph/attention_score.h says.
+#include <algorithm>
 #include <limits>
 
-#include "mantissa/graph/attention_layout.h"
+#include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/ops/rules.h"
+#include "mantissa/graph/visible_pairs.h"
 
 namespace mantissa::inline v0 {
 
@@ -65,17 +68,20 @@ AttentionExtents expect_attention_operands(const OpCall& call, std::size_t first
     return e;
 }
 
-/// So many operands beside the tensors of queries, keys and values.
-void expect_tensors(const OpCall& call, const AttentionLayout& layout, std::size_t others) {
-    expect(call.inputs.size() == layout.operands.size() + others, "expected {} operands, got {}",
-           layout.operands.size() + others, call.inputs.size());
+/// So many operands beside the tensors of queries, keys and values and those of the score.
+void expect_tensors(const OpCall& call, const AttentionLayout& layout, const AttentionScore& score,
+                    std::size_t others) {
+    const std::size_t wanted = layout.operands.size() + score.operands.size() + others;
+    expect(call.inputs.size() == wanted, "expected {} operands, got {}", wanted, call.inputs.size());
 }
 
 std::vector<Type> attention_types(const OpCall& call) {
     const AttentionLayout layout = attention_layout(call.attributes);
-    expect_tensors(call, layout, 0);
+    const AttentionScore score = attention_score(call.attributes);
+    expect_tensors(call, layout, score, 0);
     const AttentionExtents e = expect_attention_operands(call, 0, layout);
     const DType dtype = call.inputs[0].dtype;
+    expect_score(score, dtype, e, call.inputs.subspan(layout.operands.size()));
     return {result_type(dtype, layout, e), log_sum_exp_type(dtype, e)};
 }
 
@@ -130,83 +136,191 @@ Tensor weighted(const Tensor& weights, const Tensor& v) {
     return reshape(matmul(rows, v), {B, H, T, v.dim(3)});
 }
 
-/// The tensors of q, k, v -> o, log-sum-exp [B, H, T]. Causal: the last query sees the last key, so query i
-/// sees keys up to i + S - T.
+/// bool [T, S]: the last query sees the last key, so query i sees keys up to i + S - T.
+Tensor causal_pairs(Graph& graph, std::int64_t T, std::int64_t S) {
+    return less_equal(iota(graph, {T, S}, 1), iota(graph, {T, S}, 0) + static_cast<double>(S - T));
+}
+
+struct Weights {
+    Tensor weights;      // [B, H, T, S]
+    Tensor log_sum_exp;  // [B, H, T, 1]
+};
+
+/// Softmax over the keys. The row of a query that sees no key weighs nothing, and its log-sum-exp is
+/// -infinity: neither that nor its gradient may meet infinity - infinity or 0 / 0.
+Weights weights_of_seen(const Tensor& scores) {
+    Graph& graph = scores.graph();
+    const auto number = [&](double value) { return constant(graph, value, scores.dtype()); };
+    const Tensor highest = stop_gradient(max(scores, {-1}, KeepAxes::yes));
+    const Tensor none = equal(highest, number(-std::numeric_limits<double>::infinity()));
+    const Tensor shift = select(none, number(0), highest);
+    const Tensor total = sum(exp(scores - shift), {-1}, KeepAxes::yes);
+    const Tensor log_sum_exp = select(none, number(-std::numeric_limits<double>::infinity()),
+                                      log(select(none, number(1), total)) + shift);
+    // A score of -infinity less any number, here 0, is one.
+    return {exp(scores - select(none, number(0), log_sum_exp)), log_sum_exp};
+}
+
+/// The tensors of q, k, v, and the operands of the score -> o, log-sum-exp [B, H, T].
 std::vector<Tensor> attention_definition(const DefinitionCall& call) {
     const AttentionLayout layout = attention_layout(call.attributes);
+    const AttentionScore score = attention_score(call.attributes);
     const std::vector<Tensor> heads = heads_of(layout, call.inputs);
     const Tensor q = as_f32(heads[0]), k = as_f32(heads[1]), v = as_f32(heads[2]);
     const std::int64_t T = q.dim(2), S = k.dim(2);
+    const bool causal = call.attributes.flag("causal");
     Tensor scores = scores_of(q, k, call.attributes.number("scale"));
-    if (call.attributes.flag("causal")) {
-        const Tensor last = iota(call.graph, {T, S}, 0) + static_cast<double>(S - T);
-        const Tensor hidden = constant(call.graph, -std::numeric_limits<double>::infinity(), scores.dtype());
-        scores = select(less_equal(iota(call.graph, {T, S}, 1), last), scores, hidden);
+    const Tensor hidden = causal || !score.plain()
+                              ? constant(call.graph, -std::numeric_limits<double>::infinity(), scores.dtype())
+                              : Tensor{};
+    Weights softmax;
+    if (score.plain()) {
+        if (causal) scores = select(causal_pairs(call.graph, T, S), scores, hidden);
+        const Tensor highest = stop_gradient(max(scores, {-1}, KeepAxes::yes));
+        softmax.log_sum_exp = log(sum(exp(scores - highest), {-1}, KeepAxes::yes)) + highest;
+        softmax.weights = exp(scores - softmax.log_sum_exp);
+    } else {
+        const AttentionExtents e{q.dim(0), q.dim(1), T, S, q.dim(3), k.dim(1)};
+        const ScoredPairs pairs = scored_pairs(score, scores, call.inputs.subspan(layout.operands.size()), e);
+        Tensor visible = pairs.visible;
+        if (causal) {
+            const Tensor shown = causal_pairs(call.graph, T, S);
+            visible = visible ? logical_and(visible, shown) : shown;
+        }
+        softmax = weights_of_seen(visible ? select(visible, pairs.score, hidden) : pairs.score);
+        if (pairs.multiplier) softmax.weights = softmax.weights * pairs.multiplier;
     }
-    const Tensor highest = stop_gradient(max(scores, {-1}, KeepAxes::yes));
-    const Tensor log_sum_exp = log(sum(exp(scores - highest), {-1}, KeepAxes::yes)) + highest;
-    const Tensor weights = exp(scores - log_sum_exp);
-    const Tensor o = cast(weighted(weights, v), call.inputs[0].dtype());
-    return {reordered(o, plain_attention_axes, layout.result), reshape(log_sum_exp, {q.dim(0), q.dim(1), T})};
+    const Tensor o = cast(weighted(softmax.weights, v), call.inputs[0].dtype());
+    return {reordered(o, plain_attention_axes, layout.result),
+            reshape(softmax.log_sum_exp, {q.dim(0), q.dim(1), T})};
+}
+
+/// The operands of the score whose gradients attention_grad gives, by their places among them.
+std::vector<bool> score_gradients(const Attributes& attributes, std::size_t operands) {
+    std::vector<bool> asked(operands);
+    if (!attributes.has("score_gradients")) return asked;
+    const auto& flags = attributes.list("score_gradients");
+    expect(flags.size() == operands, "the score has {} operands, and {} flags for their gradients", operands,
+           flags.size());
+    for (std::size_t i = 0; i < operands; ++i) asked[i] = flags[i] != 0;
+    return asked;
+}
+
+bool takes_lse_gradient(const Attributes& attributes) {
+    return attributes.has("lse_gradient") && attributes.flag("lse_gradient");
 }
 
 std::vector<Tensor> attention_gradient(const GradientCall& c) {
-    check(!c.cotangents[1], "the log-sum-exp of attention is not differentiated");
-    std::vector<Tensor> operands{c.cotangents[0]};
+    const std::size_t tensors = attention_layout(c.attributes).operands.size();
+    Attributes attributes = c.attributes;
+    std::vector<std::int64_t> asked;
+    for (std::size_t i = tensors; i < c.inputs.size(); ++i)
+        asked.push_back(c.wanted[i] && is_floating(c.inputs[i].dtype()) ? 1 : 0);
+    if (std::ranges::count(asked, 1) > 0) attributes = attributes.with("score_gradients", asked);
+    if (c.cotangents[1]) attributes = attributes.with("lse_gradient", true);
+    Tensor d_o = c.cotangents[0];
+    if (!d_o) d_o = broadcast_to(constant(c.graph, 0.0, c.outputs[0].dtype()), c.outputs[0].shape());
+    std::vector<Tensor> operands{d_o};
     operands.insert(operands.end(), c.inputs.begin(), c.inputs.end());
     operands.insert(operands.end(), c.outputs.begin(), c.outputs.end());
-    return call(c.graph, "attention_grad", operands, c.attributes);
+    if (c.cotangents[1]) operands.push_back(c.cotangents[1]);
+    std::vector<Tensor> gradients = call(c.graph, "attention_grad", operands, attributes);
+    for (std::size_t i = 0; i < asked.size(); ++i)
+        if (asked[i] == 0)
+            gradients.insert(gradients.begin() + static_cast<std::ptrdiff_t>(tensors + i), Tensor{});
+    return gradients;
 }
 
-/// do, the tensors of q, k, v, then o and the log-sum-exp -> the gradient of each tensor, stored as it is.
+/// do, the tensors of q, k, v, the operands of the score, then o and the log-sum-exp, and that one's gradient
+/// where it is taken -> the gradient of each tensor, and of each operand that is asked for, stored as it is.
 std::vector<Type> attention_grad_types(const OpCall& call) {
     const AttentionLayout layout = attention_layout(call.attributes);
-    expect_tensors(call, layout, 3);
+    const AttentionScore score = attention_score(call.attributes);
+    const bool of_lse = takes_lse_gradient(call.attributes);
+    expect_tensors(call, layout, score, of_lse ? 4 : 3);
     const AttentionExtents e = expect_attention_operands(call, 1, layout);
-    const std::size_t o_at = call.inputs.size() - 2;
-    const Type result = result_type(call.inputs[1].dtype, layout, e);
+    const DType dtype = call.inputs[1].dtype;
+    const std::size_t first = 1 + layout.operands.size(), o_at = first + score.operands.size();
+    const std::span<const Type> of_score = call.inputs.subspan(first, score.operands.size());
+    expect_score(score, dtype, e, of_score);
+    const Type result = result_type(dtype, layout, e);
     for (const std::size_t like_o : {std::size_t{0}, o_at})
         expect(call.inputs[like_o] == result, "operand {} must be {}, got {}", like_o, result.text(),
                call.inputs[like_o].text());
-    const Type lse = log_sum_exp_type(call.inputs[1].dtype, e);
-    expect(call.inputs[o_at + 1] == lse, "operand {} must be {}, got {}", o_at + 1, lse.text(),
-           call.inputs[o_at + 1].text());
-    return {call.inputs.begin() + 1, call.inputs.end() - 2};
+    const Type lse = log_sum_exp_type(dtype, e);
+    for (std::size_t at = o_at + 1; at < call.inputs.size(); ++at)
+        expect(call.inputs[at] == lse, "operand {} must be {}, got {}", at, lse.text(),
+               call.inputs[at].text());
+    std::vector<Type> types(call.inputs.begin() + 1,
+                            call.inputs.begin() + static_cast<std::ptrdiff_t>(first));
+    const std::vector<bool> asked = score_gradients(call.attributes, of_score.size());
+    for (std::size_t i = 0; i < asked.size(); ++i) {
+        expect(!asked[i] || is_floating(of_score[i].dtype), "operand {} of the score, {}, has no gradient", i,
+               of_score[i].text());
+        if (asked[i]) types.push_back(of_score[i]);
+    }
+    return types;
 }
 
 /// A kernel reads o and the log-sum-exp instead of the scores; the definition computes both again.
 std::vector<Tensor> attention_grad_definition(const DefinitionCall& call) {
     const AttentionLayout layout = attention_layout(call.attributes);
-    const std::size_t tensors = layout.operands.size();
-    const std::vector<Tensor> heads = heads_of(layout, call.inputs.subspan(1, tensors));
+    const AttentionScore score = attention_score(call.attributes);
+    const std::size_t first = 1 + layout.operands.size(), o_at = first + score.operands.size();
+    std::vector<Tensor> inputs = heads_of(layout, call.inputs.subspan(1, layout.operands.size()));
+    for (std::size_t i = first; i < o_at; ++i) inputs.push_back(call.inputs[i]);
     const Tensor d_o = reordered(call.inputs[0], layout.result, plain_attention_axes);
-    const Tensor o = reordered(call.inputs[tensors + 1], layout.result, plain_attention_axes);
-    const std::vector<Tensor> gradients = differentiate_definition(
-        {.op = "attention",
-         .inputs = heads,
-         .cotangents = {d_o, {}},
-         .saved = {{0, o}, {1, call.inputs[tensors + 2]}}},
-        call.graph, with_layout(call.attributes.flag("causal"), call.attributes.number("scale"), {}));
-    return stored_as(layout, gradients);
+    const Tensor o = reordered(call.inputs[o_at], layout.result, plain_attention_axes);
+    const Tensor d_lse = takes_lse_gradient(call.attributes) ? call.inputs[o_at + 2] : Tensor{};
+    const Attributes plain =
+        with_layout(call.attributes, {}).without("score_gradients").without("lse_gradient");
+    std::vector<Tensor> gradients = differentiate_definition({.op = "attention",
+                                                              .inputs = inputs,
+                                                              .cotangents = {d_o, d_lse},
+                                                              .saved = {{0, o}, {1, call.inputs[o_at + 1]}}},
+                                                             call.graph, plain);
+    for (std::size_t i = 0; i < gradients.size(); ++i)  // of what the score does not read
+        if (const Type& type = inputs[i].type(); !gradients[i] && is_floating(type.dtype))
+            gradients[i] = broadcast_to(constant(call.graph, 0.0, type.dtype), type.shape);
+    std::vector<Tensor> stored = stored_as(layout, gradients);
+    const std::vector<bool> asked = score_gradients(call.attributes, score.operands.size());
+    for (std::size_t i = 0; i < asked.size(); ++i)
+        if (asked[i]) stored.push_back(gradients[3 + i]);
+    return stored;
 }
 
-/// Pairs of a query and a key that it sees.
-std::int64_t visible_pairs(const AttentionExtents& e, const Attributes& attributes) {
-    const std::int64_t T = e.queries, S = e.keys;
-    const std::int64_t pairs = attributes.flag("causal") ? T * (S - T) + T * (T + 1) / 2 : T * S;
-    return e.sequences * e.heads * pairs;
+/// Of the score's body, a pair; its gradient takes it twice.
+std::int64_t score_flops(const AttentionScore& score, const AttentionExtents& e, std::int64_t pairs) {
+    if (score.plain()) return 0;
+    const Graph& body = score.body->graph();
+    const std::int64_t all = e.sequences * e.heads * e.queries * e.keys;
+    std::int64_t flops = 0;
+    for (std::size_t id = 0; id < body.size(); ++id) {
+        const Node& node = body.node(static_cast<NodeId>(id));
+        flops += node.op->cost(body.input_types(node), node.outputs, node.attributes).flops;
+    }
+    return all == 0 ? 0 : flops / all * pairs;
 }
 
-/// Two products of D multiply-adds a pair, and a softmax of 14.
+/// Two products of D multiply-adds a visible pair, a softmax of 14, and the score.
 std::int64_t attention_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes& a) {
     const AttentionExtents e = attention_extents(attention_layout(a), inputs);
-    return visible_pairs(e, a) * (4 * e.head_size + 14);
+    const AttentionScore score = attention_score(a);
+    const std::int64_t pairs = visible_pairs(score, a.flag("causal"), e);
+    return pairs * (4 * e.head_size + 14) + score_flops(score, e, pairs);
 }
 
 /// Five products: the scores once more, the gradients of the weights, of q, k and v; and an exponential.
 std::int64_t attention_grad_flops(std::span<const Type> inputs, std::span<const Type>, const Attributes& a) {
     const AttentionExtents e = attention_extents(attention_layout(a), inputs.subspan(1));
-    return visible_pairs(e, a) * (10 * e.head_size + 14);
+    const AttentionScore score = attention_score(a);
+    const std::int64_t pairs = visible_pairs(score, a.flag("causal"), e);
+    return pairs * (10 * e.head_size + 14) + 2 * score_flops(score, e, pairs);
+}
+
+/// Operands of the score keep the formats in which the model made them.
+std::size_t attention_lowered(const Attributes& attributes) {
+    return attention_layout(attributes).operands.size();
 }
 
 /// q [B, H, T, D], k and v [B, G, S, D], positions i32 [T], or [B, T] where sequences stand at others.
@@ -251,16 +365,17 @@ std::span<const Op> attention_ops() {
     static const std::vector<Op> rows = {
         {.name = "attention",
          .least_inputs = 1,
-         .most_inputs = 3,
+         .most_inputs = 1 << 16,
          .types = attention_types,
          .gradient = attention_gradient,
          .autocast = AutocastClass::lower,
+         .lowered = attention_lowered,
          .fuser = FuserClass::opaque,
          .flops = attention_flops,
          .definition = attention_definition},
         {.name = "attention_grad",
          .least_inputs = 4,
-         .most_inputs = 6,
+         .most_inputs = 1 << 16,
          .types = attention_grad_types,
          .no_gradient = no_second_derivative,
          .autocast = AutocastClass::lower,

@@ -1,5 +1,6 @@
 // The fused node: primitives that run as one kernel. Its body says which; as a definition it puts the body in
 // place of the node, so a fused node means exactly what it was made from.
+#include "mantissa/graph/inline_body.h"
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa::inline v0 {
@@ -23,25 +24,7 @@ std::vector<Type> fused_types(const OpCall& call) {
 }
 
 std::vector<Tensor> fused_definition(const DefinitionCall& call) {
-    const Graph& body = call.attributes.body("body").graph();
-    std::vector<std::vector<Value>> placed(body.size());
-    for (std::size_t i = 0; i < call.inputs.size(); ++i)
-        placed[static_cast<std::size_t>(body.inputs()[i])] = {call.inputs[i].value()};
-    const auto map = [&](Value value) {
-        return placed[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
-    };
-    for (std::size_t i = 0; i < body.size(); ++i) {
-        if (!placed[i].empty()) continue;
-        const Node& node = body.node(static_cast<NodeId>(i));
-        std::vector<Value> inputs;
-        for (const Value& input : node.inputs) inputs.push_back(map(input));
-        const NodeId id = call.graph.add(node.op->name, std::move(inputs), node.attributes);
-        for (std::size_t output = 0; output < node.outputs.size(); ++output)
-            placed[i].push_back({id, static_cast<std::int32_t>(output)});
-    }
-    std::vector<Tensor> outputs;
-    for (const Result& result : body.results()) outputs.emplace_back(call.graph, map(result.value));
-    return outputs;
+    return inline_body(call.graph, call.attributes.body("body").graph(), call.inputs);
 }
 
 /// The arithmetic of every node of the body, each computed once.

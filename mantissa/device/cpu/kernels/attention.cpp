@@ -71,6 +71,8 @@ std::string refusal(const Problem& problem, std::size_t first, DType operands,
     const Type& one = problem.inputs[first];
     if (one.dtype != operands)
         return fmt::format("it is written for {}, got {}", mantissa::name_of(operands), one.text());
+    if (problem.attributes.has("score")) return "it computes plain scores, not a function of them";
+    if (problem.attributes.has("lse_gradient")) return "it takes no gradient of the log-sum-exp";
     const AttentionSize size = Prepared(problem, first).size;
     if (size.sequences * size.heads * size.queries * size.head_size == 0)
         return "it needs one element or more";

@@ -1,0 +1,61 @@
+// Attention whose weights are a softmax of a function of the scaled product, f(s, positions, operands), under
+// a mask: what its attributes `score` and `score_operands` say.
+//
+// `score` is a body of element-wise primitives over [B, H, T, S]. Its first input is the scaled product, FP32
+// (FP64 where queries, keys and values are); each further one is an operand of the score as it looks beside
+// it: of rank 4, an axis along which it does not change of extent 1. Its results, by name:
+//
+//   score       what the softmax is taken of, as the first input is
+//   visible     optional, boolean: whether the query sees the key; of what it does not see the score is
+//               -infinity
+//   multiplier  optional, as the score, or of extent 1 along some axes: what weights are multiplied with once
+//               they are normalised, as by dropout
+//
+// `score_operands` has a word for each operand, "h,bt,hr": its axes as it is stored, b sequences, h heads, t
+// queries, s keys; r are distances, an axis of S + T - 1 that is read at j - i + T - 1 for query i and key j,
+// instead of t and s. A single number, which has no axis, is written 1. Operands stand behind the tensors of
+// queries, keys and values.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/graph/attention_layout.h"
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa::inline v0 {
+
+struct AttentionScore {
+    std::optional<Body> body = {};           ///< none: the score is the scaled product
+    std::vector<std::string> operands = {};  ///< axes of each as it is stored; empty: a single number
+
+    bool plain() const { return !body; }
+};
+
+/// What the attributes say. Throws UserError if the words are none of the above.
+AttentionScore attention_score(const Attributes& attributes);
+/// The attributes with the score; nothing of it where it is plain.
+Attributes with_score(const Attributes& attributes, const AttentionScore& score);
+
+/// The shape in which an operand of the score with these axes is stored.
+Shape stored_score_operand(const std::string& axes, const AttentionExtents& extents);
+/// Its shape beside the scores, of rank 4.
+Shape score_operand_shape(const std::string& axes, const AttentionExtents& extents);
+
+/// Throws UserError unless the body is a score over these extents with these operands. `operands`: their
+/// types as they are stored.
+void expect_score(const AttentionScore& score, DType tensors, const AttentionExtents& extents,
+                  std::span<const Type> operands);
+
+/// What the body gives for the scaled product [B, H, T, S] and the operands as they are stored.
+struct ScoredPairs {
+    Tensor score;
+    Tensor visible;     ///< empty: every pair is
+    Tensor multiplier;  ///< empty: 1
+};
+ScoredPairs scored_pairs(const AttentionScore& score, Tensor scaled, std::span<const Tensor> operands,
+                         const AttentionExtents& extents);
+
+}  // namespace mantissa

@@ -1,0 +1,29 @@
+#include "mantissa/graph/inline_body.h"
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::inline v0 {
+
+std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const Tensor> inputs) {
+    check(body.inputs().size() == inputs.size(), "a body is given a tensor for each of its inputs");
+    std::vector<std::vector<Value>> placed(body.size());
+    for (std::size_t i = 0; i < inputs.size(); ++i)
+        placed[static_cast<std::size_t>(body.inputs()[i])] = {inputs[i].value()};
+    const auto map = [&](Value value) {
+        return placed[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
+    };
+    for (std::size_t i = 0; i < body.size(); ++i) {
+        if (!placed[i].empty()) continue;
+        const Node& node = body.node(static_cast<NodeId>(i));
+        std::vector<Value> operands;
+        for (const Value& input : node.inputs) operands.push_back(map(input));
+        const NodeId id = graph.add(node.op->name, std::move(operands), node.attributes);
+        for (std::size_t output = 0; output < node.outputs.size(); ++output)
+            placed[i].push_back({id, static_cast<std::int32_t>(output)});
+    }
+    std::vector<Tensor> results;
+    for (const Result& result : body.results()) results.emplace_back(graph, map(result.value));
+    return results;
+}
+
+}  // namespace mantissa

@@ -1,0 +1,14 @@
+// Puts the nodes of a body in place of the node that holds it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa::inline v0 {
+
+/// Adds the body's nodes to `graph` with these for its inputs, one for each; gives its results in order.
+std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const Tensor> inputs);
+
+}  // namespace mantissa
