@@ -10,6 +10,8 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/codegen/loop_nest.h"
+#include "mantissa/codegen/score_block.h"
+#include "mantissa/codegen/score_code.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -65,6 +67,15 @@ struct FusedKernel {
     double milliseconds = 0;           ///< that compiling took
 };
 
+/// A score function of attention that is compiled or going to be.
+struct ScoreKernel {
+    std::string name;
+    ScoreCode code;
+    std::string text;
+    ScoreFunction function = nullptr;  ///< null until it is compiled
+    double milliseconds = 0;           ///< that compiling took
+};
+
 /// What a kernel became, for people. For a GPU the assembly is PTX, under a header that says how to launch
 /// it.
 struct Listing {
@@ -83,11 +94,15 @@ class Compiler {
 
     /// The kernel for a body, compiled by the next `compile_pending` unless it is already.
     std::shared_ptr<const FusedKernel> add(const Graph& body);
+    /// The same for a score function, of the host alone.
+    std::shared_ptr<const ScoreKernel> add(ScoreCode code);
     /// Compiles what was added since, on all threads of the pool. For the host only: nothing here runs PTX.
     void compile_pending(ThreadPool& pool);
 
     std::vector<std::shared_ptr<const FusedKernel>> kernels() const;
+    std::vector<std::shared_ptr<const ScoreKernel>> score_kernels() const;
     Listing list(const FusedKernel& kernel) const;
+    Listing list(const ScoreKernel& kernel) const;
 
   private:
     struct State;

@@ -17,9 +17,12 @@ std::string Compiler::refusal() {
 }
 
 std::shared_ptr<const FusedKernel> Compiler::add(const Graph&) { throw InternalError(refusal()); }
+std::shared_ptr<const ScoreKernel> Compiler::add(ScoreCode) { throw InternalError(refusal()); }
 void Compiler::compile_pending(ThreadPool&) {}
 std::vector<std::shared_ptr<const FusedKernel>> Compiler::kernels() const { return {}; }
+std::vector<std::shared_ptr<const ScoreKernel>> Compiler::score_kernels() const { return {}; }
 Listing Compiler::list(const FusedKernel&) const { throw InternalError(refusal()); }
+Listing Compiler::list(const ScoreKernel&) const { throw InternalError(refusal()); }
 Listing compile(const GridKernel&, const NvptxTarget&) { throw InternalError(Compiler::refusal()); }
 
 }  // namespace mantissa::codegen

@@ -29,13 +29,45 @@ void require(llvm::Error error) {
 
 }  // namespace
 
+/// What was asked for, once each, and how much of it is compiled.
+template <class Kernel>
+struct KernelList {
+    std::map<std::string, std::shared_ptr<Kernel>> by_text;
+    std::vector<std::shared_ptr<Kernel>> in_order;
+    std::size_t compiled = 0;  // of in_order
+
+    std::size_t pending() const { return in_order.size() - compiled; }
+    /// The kernel of that text, and whether it is new.
+    std::pair<std::shared_ptr<Kernel>&, bool> find(const std::string& text) {
+        const auto [entry, is_new] = by_text.try_emplace(text);
+        return {entry->second, is_new};
+    }
+};
+
 struct Compiler::State {
     CodeTarget target;
-    std::map<std::string, std::shared_ptr<FusedKernel>> by_text;
-    std::vector<std::shared_ptr<FusedKernel>> in_order;
-    std::size_t compiled = 0;                        // of in_order
+    KernelList<FusedKernel> fused;
+    KernelList<ScoreKernel> scores;
     std::vector<std::unique_ptr<Machine>> machines;  // one a thread, made when first used
     std::unique_ptr<llvm::orc::LLJIT> jit;
+
+    template <class Kernel>
+    std::unique_ptr<llvm::MemoryBuffer> compile(Kernel& kernel, int worker) {
+        const Stopwatch watch;
+        std::unique_ptr<Machine>& machine = machines[static_cast<std::size_t>(worker)];
+        if (!machine) machine = std::make_unique<Machine>(target);
+        auto object = machine->compile(kernel);
+        kernel.milliseconds = watch.milliseconds();
+        return object;
+    }
+
+    template <class Kernel>
+    void find_functions(KernelList<Kernel>& list) {
+        for (; list.compiled < list.in_order.size(); ++list.compiled) {
+            Kernel& kernel = *list.in_order[list.compiled];
+            kernel.function = take(linker().lookup(kernel.name)).template toPtr<decltype(kernel.function)>();
+        }
+    }
 
     llvm::orc::LLJIT& linker() {
         if (!jit) {
@@ -61,45 +93,60 @@ std::string Compiler::refusal() { return ""; }
 std::shared_ptr<const FusedKernel> Compiler::add(const Graph& body) {
     LoopNest nest = lower(body);
     std::string text = pseudo_code(nest);
-    const auto [entry, is_new] = state_->by_text.try_emplace(text);
+    const auto [kernel, is_new] = state_->fused.find(text);
     if (is_new) {
-        entry->second = std::make_shared<FusedKernel>(
-            FusedKernel{.name = fmt::format("fused_{}", state_->in_order.size()),
+        kernel = std::make_shared<FusedKernel>(
+            FusedKernel{.name = fmt::format("fused_{}", state_->fused.in_order.size()),
                         .nest = std::move(nest),
                         .text = std::move(text)});
-        state_->in_order.push_back(entry->second);
+        state_->fused.in_order.push_back(kernel);
     }
-    return entry->second;
+    return kernel;
+}
+
+std::shared_ptr<const ScoreKernel> Compiler::add(ScoreCode code) {
+    std::string of_code = text(code);
+    const auto [kernel, is_new] = state_->scores.find(of_code);
+    if (is_new) {
+        kernel = std::make_shared<ScoreKernel>(
+            ScoreKernel{.name = fmt::format("score_{}", state_->scores.in_order.size()),
+                        .code = std::move(code),
+                        .text = std::move(of_code)});
+        state_->scores.in_order.push_back(kernel);
+    }
+    return kernel;
 }
 
 void Compiler::compile_pending(ThreadPool& pool) {
-    const std::size_t first = state_->compiled, count = state_->in_order.size() - first;
+    KernelList<FusedKernel>& fused = state_->fused;
+    KernelList<ScoreKernel>& scores = state_->scores;
+    const std::size_t count = fused.pending() + scores.pending();
     if (count == 0) return;
     check(std::holds_alternative<HostFeatures>(state_->target), "only the host's code is run");
     state_->machines.resize(static_cast<std::size_t>(pool.threads()));
     std::vector<std::unique_ptr<llvm::MemoryBuffer>> objects(count);
     pool.for_each_block(static_cast<std::int64_t>(count), [&](std::int64_t block, int worker) {
-        const Stopwatch watch;
-        std::unique_ptr<Machine>& machine = state_->machines[static_cast<std::size_t>(worker)];
-        if (!machine) machine = std::make_unique<Machine>(state_->target);
         const auto index = static_cast<std::size_t>(block);
-        FusedKernel& kernel = *state_->in_order[first + index];
-        objects[index] = machine->compile(kernel);
-        kernel.milliseconds = watch.milliseconds();
+        objects[index] =
+            index < fused.pending()
+                ? state_->compile(*fused.in_order[fused.compiled + index], worker)
+                : state_->compile(*scores.in_order[scores.compiled + index - fused.pending()], worker);
     });
     for (std::unique_ptr<llvm::MemoryBuffer>& object : objects)
         require(state_->linker().addObjectFile(std::move(object)));
-    for (std::size_t i = first; i < state_->in_order.size(); ++i) {
-        FusedKernel& kernel = *state_->in_order[i];
-        kernel.function = take(state_->linker().lookup(kernel.name)).toPtr<FusedFunction>();
-    }
-    state_->compiled = state_->in_order.size();
+    state_->find_functions(fused);
+    state_->find_functions(scores);
 }
 
 std::vector<std::shared_ptr<const FusedKernel>> Compiler::kernels() const {
-    return {state_->in_order.begin(), state_->in_order.end()};
+    return {state_->fused.in_order.begin(), state_->fused.in_order.end()};
+}
+
+std::vector<std::shared_ptr<const ScoreKernel>> Compiler::score_kernels() const {
+    return {state_->scores.in_order.begin(), state_->scores.in_order.end()};
 }
 
 Listing Compiler::list(const FusedKernel& kernel) const { return Machine(state_->target).list(kernel); }
+Listing Compiler::list(const ScoreKernel& kernel) const { return Machine(state_->target).list(kernel); }
 
 }  // namespace mantissa::codegen

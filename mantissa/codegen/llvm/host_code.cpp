@@ -23,7 +23,7 @@ class HostCode final : public TargetCode {
         : b_(builder),
           nest_(nest),
           control_(builder),
-          lanes_(builder, Lanes::Form::sixteen, conversions_of(features)) {}
+          lanes_(builder, Lanes::Form::sixteen, host_conversions(features)) {}
 
     CodeArguments begin(llvm::Module& module, const std::string& name) override {
         llvm::FunctionType* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
@@ -88,14 +88,6 @@ class HostCode final : public TargetCode {
     }
 
   private:
-    static Lanes::Conversions conversions_of(const HostFeatures& features) {
-        const auto by = [&](const char* bit) {
-            const bool has = std::ranges::find(features.bits, bit) != features.bits.end();
-            return has ? Lanes::By::instruction : Lanes::By::bits;
-        };
-        return {.bf16 = by("avx512bf16"), .f16 = by("f16c")};
-    }
-
     CodeArguments read_arguments(Value* from) {
         llvm::Type *pointer = b_.getPtrTy(), *number = b_.getInt64Ty();
         const auto field = [&](std::size_t offset, llvm::Type* type) -> Value* {
@@ -219,6 +211,14 @@ class HostCode final : public TargetCode {
 };
 
 }  // namespace
+
+Lanes::Conversions host_conversions(const HostFeatures& features) {
+    const auto by = [&](const char* bit) {
+        const bool has = std::ranges::find(features.bits, bit) != features.bits.end();
+        return has ? Lanes::By::instruction : Lanes::By::bits;
+    };
+    return {.bf16 = by("avx512bf16"), .f16 = by("f16c")};
+}
 
 std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest,
                                            const HostFeatures& features) {

@@ -26,6 +26,7 @@
 #include "mantissa/codegen/llvm/emit.h"
 #include "mantissa/codegen/llvm/grid_code.h"
 #include "mantissa/codegen/llvm/ptx.h"
+#include "mantissa/codegen/llvm/score_emit.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -80,6 +81,12 @@ struct Machine::State {
     std::unique_ptr<llvm::Module> make_module(const FusedKernel& kernel) {
         return make_module(
             kernel.name, [&](llvm::Module& module) { emit(module, kernel.name, kernel.nest, code_target); });
+    }
+
+    std::unique_ptr<llvm::Module> make_module(const ScoreKernel& kernel) {
+        return make_module(kernel.name, [&](llvm::Module& module) {
+            emit(module, kernel.name, kernel.code, std::get<HostFeatures>(code_target));
+        });
     }
 
     std::unique_ptr<llvm::Module> make_module(const std::string& name,
@@ -154,6 +161,13 @@ Listing Machine::list(const FusedKernel& kernel) {
         listing.assembly.insert(0, ptx_header(kernel, *gpu));
     return listing;
 }
+
+std::unique_ptr<llvm::MemoryBuffer> Machine::compile(const ScoreKernel& kernel) {
+    const auto module = state_->make_module(kernel);
+    return state_->write(*module, llvm::CodeGenFileType::ObjectFile);
+}
+
+Listing Machine::list(const ScoreKernel& kernel) { return state_->list(*state_->make_module(kernel)); }
 
 Listing Machine::list(const GridKernel& kernel) {
     return state_->list(

@@ -19,7 +19,9 @@ class Machine {
 
     /// Emits, improves and assembles one kernel, for the host.
     std::unique_ptr<llvm::MemoryBuffer> compile(const FusedKernel& kernel);
+    std::unique_ptr<llvm::MemoryBuffer> compile(const ScoreKernel& kernel);
     Listing list(const FusedKernel& kernel);
+    Listing list(const ScoreKernel& kernel);
     /// For a GPU.
     Listing list(const GridKernel& kernel);
 

@@ -70,6 +70,8 @@ class TargetCode {
     virtual void add_to(llvm::Value* address, llvm::Value* value, const Columns& columns) = 0;
 };
 
+/// How the host makes and reads numbers of 16 bits.
+Lanes::Conversions host_conversions(const HostFeatures& features);
 /// Serial functions of the type `FusedFunction`, over sixteen lanes.
 std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest,
                                            const HostFeatures& features);

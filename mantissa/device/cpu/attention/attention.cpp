@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/attention/places.h"
+#include "mantissa/device/cpu/attention/score_work.h"
 #include "mantissa/device/cpu/rows/partition.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -17,26 +18,27 @@ namespace {
 
 /// The backward pass cuts the keys of a head into segments where there are few heads, so that threads have
 /// something to share; each has a dq of its own, which are then added. Sixteen pieces of work and no more
-/// than eight segments: then the causal triangle, largest segment first, leaves two threads within a tenth of
-/// one another, and the dq of a segment stays a small multiple of q.
+/// than most_segments: then the causal triangle, largest segment first, leaves two threads within a tenth of
+/// one another.
 constexpr std::int64_t least_pieces = 16;
-constexpr std::int64_t most_segments = 8;
 
 /// N
 std::int64_t all_heads(const AttentionSize& size) { return size.sequences * size.heads; }
 /// Those of keys and values.
 std::int64_t all_key_heads(const AttentionSize& size) { return all_heads(size) / size.group; }
 
-std::int64_t segment_keys(const AttentionSize& size) {
-    const std::int64_t wanted =
-        std::clamp<std::int64_t>(blocks_of(least_pieces, all_key_heads(size)), 1, most_segments);
+std::int64_t segment_keys(const AttentionSize& size, const Score* score) {
+    const std::int64_t pieces = ScoreOrder(size, score).pieces(size);
+    const std::int64_t wanted = std::clamp<std::int64_t>(blocks_of(least_pieces, pieces), 1, most_segments);
     return blocks_of(blocks_of(size.keys, wanted), key_lanes) * key_lanes;
 }
 
 /// Queries whose sums of do * o are one piece of work: 64 KB of each, of heads of 64 in 16 bits.
 constexpr std::int64_t delta_rows = 512;
 
-std::int64_t segments_of(const AttentionSize& size) { return blocks_of(size.keys, segment_keys(size)); }
+std::int64_t segments_of(const AttentionSize& size, const Score* score) {
+    return blocks_of(size.keys, segment_keys(size, score));
+}
 
 std::int64_t dq_floats(const AttentionSize& size) { return size.queries * padded_head(size.head_size); }
 
@@ -51,18 +53,49 @@ std::int64_t transposed_values(const AttentionKernels& kernels, const AttentionS
 
 /// Where things lie in the workspace of the gradient, in floats; q and do, transposed, come first.
 struct GradWorkspace {
-    std::int64_t transposed_do, delta, scratch, dq, total;
+    std::int64_t transposed_do, delta, each_scratch, scratch, segments, sums, dq, total;
 
-    GradWorkspace(const AttentionKernels& kernels, const AttentionSize& size, int threads) {
-        const std::int64_t segments = segments_of(size);
-        const std::int64_t dqs = segments == 1 ? threads * size.group : all_heads(size) * segments;
+    GradWorkspace(const AttentionKernels& kernels, const AttentionSize& size, const Score* score,
+                  int threads) {
+        const std::int64_t count = segments_of(size, score);
+        const std::int64_t dqs = count == 1 ? threads * size.group : all_heads(size) * count;
         transposed_do = transposed_floats(kernels, size, all_heads(size), size.queries);
         delta = 2 * transposed_do;
+        each_scratch = backward_scratch(size.head_size) + (score ? backward_score_scratch(*score) : 0);
         scratch = delta + (all_heads(size) * size.queries + 15) / 16 * 16;
-        dq = scratch + threads * backward_scratch(size.head_size);
+        segments = scratch + threads * each_scratch;
+        sums = segments + all_key_heads(size) * count * floats_of_segment;
+        dq = sums + ScoreSums(size, score, count).floats();
         total = dq + dqs * dq_floats(size);
     }
+
+  private:
+    /// A segment, and for each of its heads of keys the queries that see it.
+    static constexpr std::int64_t floats_of_segment = 16;
 };
+
+std::int64_t each_forward_scratch(const AttentionSize& size, const Score* score) {
+    return forward_scratch(size.head_size) + (score ? forward_score_scratch(*score) : 0);
+}
+
+/// Whether the functions and operands of a score are such as kernels can call.
+void check_score(ProblemCheck& check, const AttentionSize& size, const Score* score) {
+    if (!score) return;
+    check.that(score->operand_count <= most_score_operands && score->gradient_count <= most_score_gradients,
+               "a score function has too many operands or gradients");
+    check.that(!score->table.blocks || (score->forward_masked && score->backward_masked),
+               "a table of blocks needs a function for those of which some is seen");
+    check.that(score->forward || (!score->slopes && !score->multiplies && !score->sums),
+               "without a function there are no slopes, factors and gradients");
+    for (std::int64_t i = 0; i < score->operand_count; ++i)
+        check.that(score->operands[i].data != nullptr, "an operand of the scores is a null pointer");
+    for (std::int64_t i = 0; i < score->gradient_count; ++i)
+        check.output("a gradient of the scores", score->gradients[i].data,
+                     score->gradients[i].count * float_bytes);
+    const std::int64_t blocks =
+        blocks_of(size.queries, table_positions) * blocks_of(size.keys, table_positions);
+    if (score->table.blocks) check.input("the table of blocks", score->table.blocks, blocks);
+}
 
 ProblemCheck checked_size(const char* kernel, const AttentionSize& size, const AttentionKernels& kernels) {
     ProblemCheck check(kernel);
@@ -193,8 +226,9 @@ std::string refusal(const AttentionKernels& kernels, const AttentionSize& size) 
     return fmt::format("it takes heads of a multiple of {}, got {}", kernels.head_unit, size.head_size);
 }
 
-std::int64_t attention_workspace(const AttentionKernels& kernels, const AttentionSize& size, int threads) {
-    return (transposed_values(kernels, size) + threads * forward_scratch(size.head_size)) * float_bytes;
+std::int64_t attention_workspace(const AttentionKernels& kernels, const AttentionSize& size, int threads,
+                                 const Score* score) {
+    return (transposed_values(kernels, size) + threads * each_forward_scratch(size, score)) * float_bytes;
 }
 
 void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& pool) {
@@ -204,25 +238,119 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     check_input(check, "q", s, queries, p.q);
     check_input(check, "k", s, keys, p.k);
     check_input(check, "v", s, keys, p.v);
+    check_score(check, s, p.score);
     check_output(check, "o", s, queries, p.o);
     check.output("lse", p.lse, all_heads(s) * s.queries * float_bytes);
-    finish(check.output("workspace", p.workspace, attention_workspace(kernels, s, pool.threads())));
+    finish(check.output("workspace", p.workspace, attention_workspace(kernels, s, pool.threads(), p.score)));
     transpose(kernels, s, {.x = p.v, .heads = keys.heads, .count = s.keys, .to = p.workspace}, pool);
     float* const scratch = p.workspace + transposed_values(kernels, s);
+    const std::int64_t each = each_forward_scratch(s, p.score);
     // One head after another, so that its keys and values stay in L2; of each the last queries first, which
     // see the most.
     const std::int64_t blocks = blocks_of(s.queries, query_lanes);
     pool.for_each_block(all_heads(s) * blocks, [&](std::int64_t item, int worker) {
         const std::int64_t first = (blocks - 1 - item % blocks) * query_lanes;
         kernels.forward(p, item / blocks, {first, std::min(s.queries, first + query_lanes)},
-                        scratch + worker * forward_scratch(s.head_size));
+                        scratch + worker * each);
     });
 }
 
-std::int64_t attention_grad_workspace(const AttentionKernels& kernels, const AttentionSize& size,
-                                      int threads) {
-    return GradWorkspace(kernels, size, threads).total * float_bytes;
+std::int64_t attention_grad_workspace(const AttentionKernels& kernels, const AttentionSize& size, int threads,
+                                      const Score* score) {
+    return GradWorkspace(kernels, size, score, threads).total * float_bytes;
 }
+
+namespace {
+
+/// The gradient of attention once its operands are checked and transposed.
+class GradRun {
+  public:
+    GradRun(const AttentionKernels& kernels, const AttentionGrad& p, ThreadPool& pool)
+        : kernels_(kernels),
+          p_(p),
+          s_(p.size),
+          pool_(pool),
+          at_(kernels, s_, p.score, pool.threads()),
+          order_(s_, p.score),
+          count_(segments_of(s_, p.score)),
+          sums_(s_, p.score, count_) {}
+
+    void run() {
+        cut();
+        sums_.begin(pool_);
+        // The first keys are seen by the most queries.
+        pool_.for_each_block(order_.pieces(s_) * count_, [&](std::int64_t item, int worker) {
+            order_.for_each_head(s_, item / count_, [&](std::int64_t key_head) {
+                differentiate(key_head, item % count_, worker);
+            });
+        });
+        sums_.finish(p_.workspace + at_.sums);
+        if (count_ > 1) sum_dq();
+    }
+
+  private:
+    Segment* segments_of_head(std::int64_t key_head) const {
+        return reinterpret_cast<Segment*>(p_.workspace + at_.segments) + key_head * count_;
+    }
+    /// By part, as sums of dq ask for them; behind the segments of all heads.
+    Range* ranges_of_head(std::int64_t key_head) const {
+        return reinterpret_cast<Range*>(segments_of_head(all_key_heads(s_))) + key_head * count_;
+    }
+
+    void cut() {
+        pool_.for_each_block(all_key_heads(s_), [&](std::int64_t key_head, int) {
+            Segment* const segments = segments_of_head(key_head);
+            cut_segments(s_, p_.score ? p_.score->table : BlockTable{}, key_head, segment_keys(s_, p_.score),
+                         {segments, static_cast<std::size_t>(count_)});
+            for (std::int64_t i = 0; i < count_; ++i) ranges_of_head(key_head)[i] = segments[i].queries;
+        });
+    }
+
+    void differentiate(std::int64_t key_head, std::int64_t index, int worker) {
+        const std::int64_t head = key_head * s_.group;
+        const Segment& segment = segments_of_head(key_head)[index];
+        // The parts of a head's dq lie one after another.
+        const std::int64_t array = count_ == 1 ? worker * s_.group : head * count_ + index;
+        ScoreGradient gradients[most_score_gradients];
+        sums_.of_item(p_.workspace + at_.sums, key_head, index, gradients);
+        const QueryGradients to{.first = p_.workspace + at_.dq + array * dq_floats(s_),
+                                .stride = count_ * dq_floats(s_),
+                                .queries = segment.queries,
+                                .score = gradients};
+        kernels_.backward(p_, key_head, segment.keys, p_.workspace + at_.delta, to,
+                          p_.workspace + at_.scratch + worker * at_.each_scratch);
+        for (std::int64_t i = 0; count_ == 1 && i < s_.group; ++i)
+            kernels_.sum_dq(p_, head + i, {0, s_.queries},
+                            {.first = to.first + i * to.stride, .seen = ranges(key_head)});
+    }
+
+    void sum_dq() {
+        const std::int64_t blocks = blocks_of(s_.queries, query_rows);
+        pool_.for_each_block(all_heads(s_) * blocks, [&](std::int64_t item, int) {
+            const std::int64_t head = item / blocks, first = item % blocks * query_rows;
+            kernels_.sum_dq(p_, head, {first, std::min(s_.queries, first + query_rows)},
+                            {.first = p_.workspace + at_.dq + head * count_ * dq_floats(s_),
+                             .count = count_,
+                             .seen = ranges(head / s_.group)});
+        });
+    }
+
+    /// Null where every segment has every query.
+    const Range* ranges(std::int64_t key_head) const {
+        return p_.score && p_.score->table.blocks ? ranges_of_head(key_head) : nullptr;
+    }
+
+    const AttentionKernels& kernels_;
+    const AttentionGrad& p_;
+    const AttentionSize& s_;
+    ThreadPool& pool_;
+    GradWorkspace at_;
+    ScoreOrder order_;
+    std::int64_t count_;
+    ScoreSums sums_;
+};
+
+}  // namespace
 
 void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, ThreadPool& pool) {
     const AttentionSize& s = p.size;
@@ -234,11 +362,14 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
     check_input(check, "v", s, of_keys, p.v);
     check_input(check, "o", s, of_queries, p.o);
     check.input("lse", p.lse, all_heads(s) * s.queries * float_bytes);
+    if (p.d_lse) check.input("the gradient of lse", p.d_lse, all_heads(s) * s.queries * float_bytes);
+    check_score(check, s, p.score);
     Gradient gradients[] = {{"dq", p.dq, of_queries}, {"dk", p.dk, of_keys}, {"dv", p.dv, of_keys}};
     check_gradients(check, s, gradients);
-    finish(check.output("workspace", p.workspace, attention_grad_workspace(kernels, s, pool.threads())));
+    finish(check.output("workspace", p.workspace,
+                        attention_grad_workspace(kernels, s, pool.threads(), p.score)));
 
-    const GradWorkspace at(kernels, s, pool.threads());
+    const GradWorkspace at(kernels, s, p.score, pool.threads());
     float* const delta = p.workspace + at.delta;
     transpose(kernels, s, {.x = p.q, .heads = s.heads, .count = s.queries, .to = p.workspace}, pool);
     transpose(kernels, s,
@@ -248,25 +379,7 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
         const std::int64_t first = item % pieces * delta_rows;
         kernels.delta(p, item / pieces, {first, std::min(s.queries, first + delta_rows)}, delta);
     });
-    const std::int64_t segments = segments_of(s), each = segment_keys(s);
-    pool.for_each_block(all_key_heads(s) * segments, [&](std::int64_t item, int worker) {
-        // The first keys are seen by the most queries.
-        const std::int64_t key_head = item / segments, segment = item % segments, head = key_head * s.group;
-        // The parts of a head's dq lie one after another.
-        const std::int64_t array = segments == 1 ? worker * s.group : head * segments + segment;
-        const QueryGradients dq{p.workspace + at.dq + array * dq_floats(s), segments * dq_floats(s)};
-        kernels.backward(p, key_head, {segment * each, std::min(s.keys, (segment + 1) * each)}, delta, dq,
-                         p.workspace + at.scratch + worker * backward_scratch(s.head_size));
-        for (std::int64_t i = 0; segments == 1 && i < s.group; ++i)
-            kernels.sum_dq(p, head + i, {0, s.queries}, dq.first + i * dq.stride, 1);
-    });
-    if (segments == 1) return;
-    const std::int64_t blocks = blocks_of(s.queries, query_rows);
-    pool.for_each_block(all_heads(s) * blocks, [&](std::int64_t item, int) {
-        const std::int64_t head = item / blocks, first = item % blocks * query_rows;
-        kernels.sum_dq(p, head, {first, std::min(s.queries, first + query_rows)},
-                       p.workspace + at.dq + head * segments * dq_floats(s), segments);
-    });
+    GradRun(kernels, p, pool).run();
 }
 
 }  // namespace mantissa::on_cpu

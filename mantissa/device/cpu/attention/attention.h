@@ -24,10 +24,13 @@ const AttentionKernels* attention_kernels(Bf16Unit unit);
 std::string refusal(const AttentionKernels&, const AttentionSize&);
 
 /// Bytes of workspace for so many threads, aligned to 64 bytes.
-std::int64_t attention_workspace(const AttentionKernels&, const AttentionSize&, int threads);
+/// Of a score, the counts of operands and gradients and their strides are read, no pointer.
+std::int64_t attention_workspace(const AttentionKernels&, const AttentionSize&, int threads,
+                                 const Score* score = nullptr);
 void attention(const AttentionKernels&, const Attention&, ThreadPool&);
 
-std::int64_t attention_grad_workspace(const AttentionKernels&, const AttentionSize&, int threads);
+std::int64_t attention_grad_workspace(const AttentionKernels&, const AttentionSize&, int threads,
+                                      const Score* score = nullptr);
 void attention_grad(const AttentionKernels&, const AttentionGrad&, ThreadPool&);
 
 }  // namespace mantissa::on_cpu

@@ -2,8 +2,12 @@
 // three gradients at once. See body_products.h for how this file is used.
 //
 //   p = exp(s - lse), dp = do v^T, ds = p (dp - sum(do o)), dv = p^T do, dk = scale ds^T q, dq = scale ds k
+//
+// With a score function f and factors m of the weights p = exp(f(s) - lse), df = p (m dp - sum(do o)),
+// dv = (m p)^T do, ds = f'(s) df. A gradient of lse is subtracted from sum(do o).
 #pragma once
 
+#include "mantissa/device/cpu/attention/body_score.h"
 #include "mantissa/device/cpu/attention/body_words.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -18,6 +22,27 @@ struct KeyBlock {
     float *wide_q, *wide_do;  // [query_rows, D]
     float* across;            // [query_rows, lanes / 2]: ds in pairs along the keys
 };
+
+/// What a score function reads and makes beside p, [query_rows, lanes] each.
+struct ScoreBlocks {
+    float* from = nullptr;  ///< scores as the product gives them; p unless they are read again for sums
+    float* slopes = nullptr;
+    float* multipliers = nullptr;
+    float* cotangents = nullptr;
+    float* staged = nullptr;  // [operands, query_rows, lanes]
+    float* staged_gradients = nullptr;
+};
+
+ScoreBlocks laid_out_scores(const Score& score, const KeyBlock& block, float* scratch) {
+    constexpr std::int64_t each = query_rows * key_lanes;
+    ScoreBlocks blocks{.from = score.sums ? scratch : block.p.data};
+    if (score.slopes) blocks.slopes = scratch + each;
+    if (score.multiplies) blocks.multipliers = scratch + 2 * each;
+    if (score.sums) blocks.cotangents = scratch + 3 * each;
+    blocks.staged = scratch + 4 * each;
+    blocks.staged_gradients = blocks.staged + score.operand_count * each;
+    return blocks;
+}
 
 KeyBlock laid_out_keys(float* scratch, std::int64_t head_size) {
     const auto take = [&](std::int64_t count) {
@@ -43,7 +68,15 @@ struct WeightRows {
     std::int64_t rows, seen, count;
 };
 
-void weights_and_gradients(const KeyBlock& block, const WeightRows& x, float scale) {
+/// What a score function changes of that.
+struct OfScores {
+    const float* slopes = nullptr;
+    const float* multipliers = nullptr;
+    float* cotangents = nullptr;  ///< keeps the gradients of what the function made
+};
+
+template <bool Scored, class Slopes, class Multipliers>
+void weights_and_gradients(const KeyBlock& block, const WeightRows& x, float scale, const OfScores& of) {
     constexpr int word = Operands::word;
     const Operands::Exponential exponential(scale);
     const Float zero = Lanes::constant(0.0f);
@@ -51,7 +84,10 @@ void weights_and_gradients(const KeyBlock& block, const WeightRows& x, float sca
         constexpr int count = decltype(there)::value;
         Float shifts[count], means[count];
         for (int i = 0; i < count; ++i) {
-            shifts[i] = exponential.shift_of_sum(Lanes::constant(x.lse[r + i]));
+            float lse = x.lse[r + i];
+            if constexpr (Scored)  // of a query that sees nothing: weights are 0
+                if (lse == -__builtin_inff()) lse = __builtin_inff();
+            shifts[i] = exponential.shift_of_sum(Lanes::constant(lse));
             means[i] = Lanes::constant(x.delta[r + i]);
         }
         for (std::int64_t lane = 0; lane < key_lanes; lane += 16) {
@@ -59,15 +95,24 @@ void weights_and_gradients(const KeyBlock& block, const WeightRows& x, float sca
 #pragma GCC unroll 2
             for (int i = 0; i < count; ++i) {
                 const std::int64_t row = r + i, end = x.seen + row < x.count ? x.seen + row : x.count;
+                const std::int64_t at = row * key_lanes + lane;
                 weights[i] = exponential.to_round(Lanes::load(block.p.row(row) + lane), shifts[i]);
-                const Float of_weight = Lanes::load(block.ds.row(row) + lane);
+                Float of_weight = Lanes::load(block.ds.row(row) + lane);
+                if constexpr (Multipliers::value)
+                    of_weight = Lanes::multiply(of_weight, Lanes::load(of.multipliers + at));
                 gradients[i] = Lanes::multiply(weights[i], Lanes::subtract(of_weight, means[i]));
+                if constexpr (Multipliers::value)
+                    weights[i] = Lanes::multiply(weights[i], Lanes::load(of.multipliers + at));
                 if (end < lane + 16) {
                     const Float ends = Lanes::constant(static_cast<float>(end));
                     const auto visible = Lanes::less(counted_from(static_cast<float>(lane)), ends);
                     weights[i] = Lanes::select(visible, weights[i], zero);
                     gradients[i] = Lanes::select(visible, gradients[i], zero);
                 }
+                if constexpr (Scored)
+                    if (of.cotangents) Lanes::store(of.cotangents + at, gradients[i]);
+                if constexpr (Slopes::value)
+                    gradients[i] = Lanes::multiply(gradients[i], Lanes::load(of.slopes + at));
             }
             Operands::store_rows(block.p, r, lane, weights);
             Operands::store_both_ways(block.ds, block.across, r, lane, gradients);
@@ -77,25 +122,79 @@ void weights_and_gradients(const KeyBlock& block, const WeightRows& x, float sca
     Operands::end_rows(block.ds, x.rows);
 }
 
+struct Without {
+    static constexpr bool value = false;
+};
+struct With {
+    static constexpr bool value = true;
+};
+
+void weights_of_scores(const KeyBlock& block, const WeightRows& x, float scale, const OfScores& of) {
+    if (of.slopes && of.multipliers)
+        weights_and_gradients<true, With, With>(block, x, scale, of);
+    else if (of.slopes)
+        weights_and_gradients<true, With, Without>(block, x, scale, of);
+    else if (of.multipliers)
+        weights_and_gradients<true, Without, With>(block, x, scale, of);
+    else
+        weights_and_gradients<true, Without, Without>(block, x, scale, of);
+}
+
+/// Scores and gradients of weights of some queries, in place by weights and gradients of scores; and what
+/// these add to the gradients of the score's operands.
+void weights_by_function(const ScoreMeeting& m, const SeenLine& line, const KeyBlock& block,
+                         const WeightRows& x, float scale, const ScoreBlocks& blocks,
+                         const ScoreGradient* gradients) {
+    const Score& score = m.score;
+    const bool scaled = Operands::scale_in_operands || !score.backward;
+    ScoreBlock met{.from = blocks.from,
+                   .scores = block.p.data,
+                   .slopes = blocks.slopes,
+                   .multipliers = blocks.multipliers,
+                   .stride = key_lanes,
+                   .lanes = x.count,
+                   .scale = scaled ? 1.0f : scale};
+    place_block(m, met);
+    MetOperands operands;
+    meet_operands(m, met, query_rows, operands);
+    call_functions({score.backward, score.backward_masked}, m, line, met, operands);
+    weights_of_scores(block, x, score.backward ? 1.0f : scale,
+                      {blocks.slopes, blocks.multipliers, blocks.cotangents});
+    if (!score.sums) return;
+    met.cotangents = blocks.cotangents;
+    call_sums(m, met, operands, gradients, blocks.staged_gradients);
+}
+
 /// What the queries of one head add to dk and dv of a block of keys, and these to dq.
 template <class T>
 void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys, const float* delta,
-                           const Block& dq, const KeyBlock& block, const T* type) {
+                           const QueryGradients& to, const KeyBlock& block, float* scratch, const T* type) {
     const AttentionSize& s = p.size;
     const std::int64_t D = s.head_size, count = keys.last - keys.first, ahead = s.keys - s.queries;
     const float scale = s.scale < 0 ? -s.scale : s.scale;  // positions() takes the sign
     const HeadRows<const T> q = head_of(s, p.q, head, type), d_o = head_of(s, p.d_o, head, type);
     const float* const do_start = p.workspace + s.sequences * s.heads * D * transposed_row(s.queries) / 2;
+    const Score* const score = p.score;
+    const ScoreBlocks blocks = score ? laid_out_scores(*score, block, scratch) : ScoreBlocks{};
+    const Block dq{to.first + head % s.group * to.stride, padded_head(D)};
+    const Block from{score ? blocks.from : block.p.data, key_lanes};
     const std::int64_t first = s.causal && keys.first > ahead ? keys.first - ahead : 0;
-    for (std::int64_t row = first; row < s.queries; row += query_rows) {
-        const std::int64_t rows = s.queries - row < query_rows ? s.queries - row : query_rows;
+    const SeenLine line = queries_seen(s, score, head, keys.first);
+    for_seen(line, {first, s.queries}, query_rows, [&](Range queries) {
+        const std::int64_t row = queries.first, rows = queries.last - queries.first;
         const Rows of_q = Operands::along_head(q.from(row), rows, D, block.wide_q);
         const Rows of_do = Operands::along_head(d_o.from(row), rows, D, block.wide_do);
-        Operands::product(of_q, block.k, D / Operands::word, block.p);
+        Operands::product(of_q, block.k, D / Operands::word, from);
         Operands::product(of_do, block.v, D / Operands::word, block.ds);
         const std::int64_t at = head * s.queries + row;
         const std::int64_t seen = s.causal ? row + ahead - keys.first + 1 : key_lanes;
-        weights_and_gradients(block, {p.lse + at, delta + at, rows, seen, count}, scale);
+        const WeightRows weights{p.lse + at, delta + at, rows, seen, count};
+        if (score)
+            weights_by_function(
+                {*score, head / s.heads, head % s.heads, queries, keys.first, false, blocks.staged}, line,
+                block, weights, scale, blocks, to.score);
+        else
+            weights_and_gradients<false, Without, Without>(block, weights, scale, {});
         Operands::spread(Operands::across(block.ds, rows, block.across), block.rows_of_k,
                          (count + Operands::word - 1) / Operands::word, {dq.row(row), dq.lanes});
         const TransposedRows q_across = transposed_head(p.workspace, head, D, s.queries, row);
@@ -104,12 +203,12 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
                          nullptr, block.dv);
         Operands::gather(Operands::summed(q.from(row), of_q, D, block.wide_q, q_across), block.ds, D, nullptr,
                          block.dk);
-    }
+    });
 }
 
 template <class T>
 void differentiate_keys(const AttentionGrad& p, std::int64_t key_head, Range keys, const float* delta,
-                        const QueryGradients& dq, float* scratch, const T* type) {
+                        const QueryGradients& to, float* scratch, const T* type) {
     const AttentionSize& s = p.size;
     const std::int64_t D = s.head_size, count = keys.last - keys.first;
     const KeyBlock block = laid_out_keys(scratch, D);
@@ -119,9 +218,9 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t key_head, Range key
     Operands::padded(k, count, D, s.scale, block.rows_of_k);
     fill(block.dk.data, D * key_lanes, 0.0f);
     fill(block.dv.data, D * key_lanes, 0.0f);
+    float* const of_scores = scratch + backward_scratch(D);
     for (std::int64_t i = 0; i < s.group; ++i)
-        differentiate_queries(p, key_head * s.group + i, keys, delta,
-                              {dq.first + i * dq.stride, padded_head(D)}, block, type);
+        differentiate_queries(p, key_head * s.group + i, keys, delta, to, block, of_scores, type);
     fill(block.p.data, key_lanes, s.scale);
     out_of_lanes(block.dk, block.p.data, count, D, key_head_of(s, p.dk, key_head, type).from(keys.first));
     fill(block.p.data, key_lanes, 1.0f);
@@ -129,14 +228,16 @@ void differentiate_keys(const AttentionGrad& p, std::int64_t key_head, Range key
 }
 
 void attention_grad_keys(const AttentionGrad& p, std::int64_t key_head, Range keys, const float* delta,
-                         const QueryGradients& dq, float* scratch) {
+                         const QueryGradients& to, float* scratch) {
     [[maybe_unused]] const Operands::Unit unit{};
+    const std::int64_t width = padded_head(p.size.head_size);
     for (std::int64_t i = 0; i < p.size.group; ++i)
-        fill(dq.first + i * dq.stride, p.size.queries * padded_head(p.size.head_size), 0.0f);
+        fill(to.first + i * to.stride + to.queries.first * width,
+             (to.queries.last - to.queries.first) * width, 0.0f);
     Operands::of_type(p.size.dtype, [&](auto* type) {
         for (std::int64_t key = keys.first; key < keys.last; key += key_lanes) {
             const std::int64_t last = key + key_lanes < keys.last ? key + key_lanes : keys.last;
-            differentiate_keys(p, key_head, {key, last}, delta, dq, scratch, type);
+            differentiate_keys(p, key_head, {key, last}, delta, to, scratch, type);
         }
     });
 }
@@ -151,23 +252,28 @@ void attention_delta(const AttentionGrad& p, std::int64_t head, Range queries, f
             for_lanes_in_four(s.head_size, [&](std::int64_t d, int slot, auto extent) MANTISSA_BODY {
                 sums.add(slot, Lanes::multiply(load(d_o + d, extent), load(o + d, extent)));
             });
-            delta[head * s.queries + row] = sums.total();
+            const std::int64_t at = head * s.queries + row;
+            delta[at] = p.d_lse ? sums.total() - p.d_lse[at] : sums.total();
         }
     });
 }
 
-void attention_sum_dq(const AttentionGrad& p, std::int64_t head, Range queries, const float* dq,
-                      std::int64_t parts) {
+void attention_sum_dq(const AttentionGrad& p, std::int64_t head, Range queries, const DqParts& parts) {
     const std::int64_t D = p.size.head_size, width = padded_head(D), part = p.size.queries * width;
     const Float factor = Lanes::constant(Operands::scale_in_operands ? 1.0f : p.size.scale);
     Operands::of_type(p.size.dtype, [&](auto* type) {
         const auto of_dq = head_of(p.size, p.dq, head, type);
         for (std::int64_t row = queries.first; row < queries.last; ++row) {
             auto* const to = of_dq.row(row);
+            std::int64_t there[most_segments], count = 0;
+            for (std::int64_t i = 0; i < parts.count; ++i)
+                if (!parts.seen || (parts.seen[i].first <= row && row < parts.seen[i].last))
+                    there[count++] = i;
             for_lanes(D, [&](std::int64_t d, auto extent) MANTISSA_BODY {
-                const float* const from = dq + row * width + d;
-                Float sum = load(from, extent);
-                for (std::int64_t i = 1; i < parts; ++i) sum = Lanes::add(sum, load(from + i * part, extent));
+                const float* const from = parts.first + row * width + d;
+                Float sum = count > 0 ? load(from + there[0] * part, extent) : Lanes::constant(0.0f);
+                for (std::int64_t i = 1; i < count; ++i)
+                    sum = Lanes::add(sum, load(from + there[i] * part, extent));
                 store(to + d, Lanes::multiply(sum, factor), extent, false);
             });
         }

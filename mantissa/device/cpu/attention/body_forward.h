@@ -2,6 +2,7 @@
 // Gimelshein 2018 for the running maximum and sum). See body_products.h for how this file is used.
 #pragma once
 
+#include "mantissa/device/cpu/attention/body_score.h"
 #include "mantissa/device/cpu/attention/body_words.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -59,8 +60,10 @@ MANTISSA_LANES Float largest_score(const float* scores, std::int64_t keys, Float
 }
 
 /// Turns the scores of so many keys into weights, as the product with the values takes them, and carries
-/// maximum and sum on. The maximum is of scores as they are stored, `scale` what is yet to come.
-void softmax_step(const QueryBlock& block, std::int64_t keys, float scale) {
+/// maximum and sum on. The maximum is of scores as they are stored, `scale` what is yet to come. Weights that
+/// meet the values have `factors` [keys, lanes], where there are any.
+template <bool Multiplied>
+void softmax_step(const QueryBlock& block, std::int64_t keys, float scale, const float* factors) {
     constexpr int word = Operands::word;
     const Operands::Exponential exponential(scale);
     const Float lowest = Lanes::constant(-__builtin_inff());
@@ -83,6 +86,9 @@ void softmax_step(const QueryBlock& block, std::int64_t keys, float scale) {
             for (int i = 0; i < decltype(there)::value; ++i) {
                 weights[i] = exponential(Lanes::load(scores + (r + i) * query_lanes), shift);
                 sums[i] = Lanes::add(sums[i], weights[i]);
+                if constexpr (Multiplied)
+                    weights[i] =
+                        Lanes::multiply(weights[i], Lanes::load(factors + (r + i) * query_lanes + lane));
             }
             Operands::store_rows(block.scores, r, lane, weights);
         });
@@ -96,19 +102,46 @@ void softmax_step(const QueryBlock& block, std::int64_t keys, float scale) {
 }
 
 /// 1 / sum into `factors`, the log-sum-exp into `maximum`. A query all of whose scores are -infinity has
-/// neither: both are NaN.
-void finish_softmax(const QueryBlock& block, float scale) {
+/// neither: both are NaN, or 0 and -infinity where there is a score function.
+void finish_softmax(const QueryBlock& block, float scale, bool has_function) {
     const Float scales = Lanes::constant(Operands::scale_in_operands ? 1.0f : scale);
+    const Float nan = Lanes::constant(__builtin_nanf(""));
+    const Float no_inverse = has_function ? Lanes::constant(0.0f) : nan;
+    const Float no_sum = has_function ? Lanes::constant(-__builtin_inff()) : nan;
     for (std::int64_t lane = 0; lane < query_lanes; lane += 16) {
         const Float sum = Lanes::load(block.sum + lane), zero = Lanes::constant(0.0f);
-        const Float nan = Lanes::constant(__builtin_nanf(""));
         const auto positive = Lanes::less(zero, sum);
+        const auto none = Lanes::less(sum, Lanes::constant(0x1p-126f));  // and no NaN
         const Float inverse = Lanes::divide(Lanes::constant(1.0f), sum);
         const Float maximum = Lanes::multiply(Lanes::load(block.maximum + lane), scales);
         const Float lse = Lanes::add(maximum, elementary::log(lanes, sum));
-        Lanes::store(block.factors + lane, Lanes::select(positive, inverse, nan));
-        Lanes::store(block.maximum + lane, Lanes::select(positive, lse, nan));
+        const Float other_inverse = Lanes::select(none, no_inverse, nan);
+        const Float other_lse = Lanes::select(none, no_sum, nan);
+        Lanes::store(block.factors + lane, Lanes::select(positive, inverse, other_inverse));
+        Lanes::store(block.maximum + lane, Lanes::select(positive, lse, other_lse));
     }
+}
+
+/// What a score function makes of a block of scores: rows are keys.
+void remake_scores(const Score& score, const ScoreMeeting& m, const SeenLine& line, const QueryBlock& block,
+                   float scale, std::int64_t count, float* multipliers) {
+    const ScorePair functions{score.forward, score.forward_masked};
+    if (!score.forward) {
+        bool hides = false;
+        for (std::int64_t key = m.rows.first; key < m.rows.last; key = end_of_table_block(key))
+            hides = hides || line.at(key) == Sees::some;
+        if (!hides) return;
+    }
+    ScoreBlock met{.from = block.scores.data,
+                   .scores = block.scores.data,
+                   .multipliers = multipliers,
+                   .stride = query_lanes,
+                   .lanes = count,
+                   .scale = scale};
+    place_block(m, met);
+    MetOperands operands;
+    meet_operands(m, met, key_rows, operands);
+    call_functions(functions, m, line, met, operands);
 }
 
 template <class T>
@@ -117,6 +150,11 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     const std::int64_t D = s.head_size, count = queries.last - queries.first, ahead = s.keys - s.queries;
     const QueryBlock block = laid_out(scratch, D);
     const float scale = s.scale < 0 ? -s.scale : s.scale;  // positions() takes the sign
+    const Score* const score = p.score;
+    const bool has_function = score && score->forward;  // which takes the scale
+    const float scale_left = has_function ? 1.0f : scale;
+    float* const multipliers = score && score->multiplies ? scratch + forward_scratch(D) : nullptr;
+    float* const staged = scratch + forward_scratch(D) + (multipliers ? key_rows * query_lanes : 0);
     float* const wide_k = scratch + forward_scratch(D) - 2 * key_rows * D;
     float* const wide_v = wide_k + key_rows * D;
     Operands::positions(head_of(s, p.q, head, type).from(queries.first), count, D, s.scale, block.q);
@@ -127,21 +165,29 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     const std::int64_t key_head = head / s.group;
     const HeadRows<const T> k = key_head_of(s, p.k, key_head, type), v = key_head_of(s, p.v, key_head, type);
     const std::int64_t seen = s.causal ? queries.last + ahead : s.keys;
-    for (std::int64_t key = 0; key < seen; key += key_rows) {
-        const std::int64_t rows = seen - key < key_rows ? seen - key : key_rows;
+    const SeenLine line = keys_seen(s, score, head, queries.first);
+    for_seen(line, {0, seen}, key_rows, [&](Range keys) {
+        const std::int64_t key = keys.first, rows = keys.last - keys.first;
         const Rows of_k = Operands::along_head(k.from(key), rows, D, wide_k);
         Operands::product(of_k, block.q, D / Operands::word, block.scores);
+        if (score)
+            remake_scores(*score, {*score, head / s.heads, head % s.heads, keys, queries.first, true, staged},
+                          line, block, Operands::scale_in_operands || !has_function ? 1.0f : scale, count,
+                          multipliers);
         if (s.causal) {
             const std::int64_t before = key - ahead - queries.first;
             hide_later(block.scores, before < 0 ? -before : 0, rows, before);
         }
-        softmax_step(block, rows, scale);
+        if (multipliers)
+            softmax_step<true>(block, rows, scale_left, multipliers);
+        else
+            softmax_step<false>(block, rows, scale_left, nullptr);
         const Rows of_v = Operands::along_head(v.from(key), rows, D, wide_v);
         const TransposedRows across = transposed_head(p.workspace, key_head, D, s.keys, key);
         Operands::gather(Operands::summed(v.from(key), of_v, D, wide_v, across), block.scores, D,
                          block.factors, block.o);
-    }
-    finish_softmax(block, scale);
+    });
+    finish_softmax(block, scale_left, score != nullptr);
     out_of_lanes(block.o, block.factors, count, D, head_of(s, p.o, head, type).from(queries.first));
     float* const lse = p.lse + head * s.queries + queries.first;
     for_lanes(count, [&](std::int64_t i, auto extent)

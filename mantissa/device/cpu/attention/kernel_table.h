@@ -35,10 +35,23 @@ struct TransposedOperand {
     float* to = nullptr;     // [B heads, D, transposed_row(count)] of 16 bits
 };
 
-/// Where the gradients of the queries of heads that share keys are added up, [T, padded_head] each.
+/// Segments that the keys of a head are cut into, at most: then the dq of a segment stays a small multiple of
+/// q.
+inline constexpr std::int64_t most_segments = 8;
+
+/// Where a piece of work adds up what it gives to others than dk and dv.
 struct QueryGradients {
-    float* first = nullptr;
-    std::int64_t stride = 0;  ///< floats from one head's to the next
+    float* first = nullptr;                ///< dq of heads that share keys, [T, padded_head] each
+    std::int64_t stride = 0;               ///< floats from one head's to the next
+    Range queries = {};                    ///< that may see the keys: of these dq is written
+    const ScoreGradient* score = nullptr;  ///< by gradient of the score's operands
+};
+
+/// The dq of a head's segments, [T, padded_head] one after another.
+struct DqParts {
+    const float* first = nullptr;
+    std::int64_t count = 1;
+    const Range* seen = nullptr;  ///< by part: the queries that it has; null: all
 };
 
 struct AttentionKernels {
@@ -52,18 +65,18 @@ struct AttentionKernels {
     void (*transpose)(const AttentionSize&, const TransposedOperand&, std::int64_t head,
                       Range rows) = nullptr;
 
-    /// o and lse of at most query_lanes queries of one head. `scratch`: forward_scratch() floats.
+    /// o and lse of at most query_lanes queries of one head. `scratch`: forward_scratch() and score_scratch
+    /// floats.
     void (*forward)(const Attention&, std::int64_t head, Range queries, float* scratch) = nullptr;
     /// delta [N, T] = sum(do * o) of each of these queries of one head.
     void (*delta)(const AttentionGrad&, std::int64_t head, Range queries, float* delta) = nullptr;
     /// dk and dv of these keys of one of the B G heads of keys, and what they add to dq of each head of
-    /// queries that reads them, which is written whole. `delta` is of all rows. `scratch`: backward_scratch()
-    /// floats.
+    /// queries that reads them, and to the gradients of the score's operands. `delta` is of all rows.
+    /// `scratch`: backward_scratch() and score_scratch floats.
     void (*backward)(const AttentionGrad&, std::int64_t key_head, Range keys, const float* delta,
-                     const QueryGradients& dq, float* scratch) = nullptr;
-    /// dq of these queries of one head: the sum of `parts` arrays [T, padded_head], one after another.
-    void (*sum_dq)(const AttentionGrad&, std::int64_t head, Range queries, const float* dq,
-                   std::int64_t parts) = nullptr;
+                     const QueryGradients& to, float* scratch) = nullptr;
+    /// dq of these queries of one head.
+    void (*sum_dq)(const AttentionGrad&, std::int64_t head, Range queries, const DqParts& parts) = nullptr;
 };
 
 /// Elements of a transposed row: whole tiles of 32, and one more, since a block starts anywhere.
@@ -79,6 +92,14 @@ constexpr std::int64_t backward_scratch(std::int64_t head_size) {
     const std::int64_t lanes = (4 * head_size + 2 * query_rows) * key_lanes;  // k, v, dk, dv, scores
     const std::int64_t rows = 2 * query_rows * head_size + key_lanes * padded_head(head_size);
     return (lanes + rows + query_rows * key_lanes / 2 + 15) / 16 * 16;
+}
+
+/// And for a score function: its blocks, and operands whose lanes are no neighbours.
+constexpr std::int64_t forward_score_scratch(const Score& score) {
+    return (1 + score.operand_count) * key_rows * query_lanes;
+}
+constexpr std::int64_t backward_score_scratch(const Score& score) {
+    return (4 + score.operand_count + score.gradient_count) * query_rows * key_lanes;
 }
 
 const AttentionKernels& attention_kernels_generic();

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "mantissa/codegen/score_block.h"
 #include "mantissa/device/cpu/rows/problems.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -43,7 +44,59 @@ struct Heads {
     HeadStrides strides = {};
 };
 
-/// o = softmax(scale q k^T) v, lse = log(sum(exp(scale q k^T))).
+/// Elements from one sequence, head, query and key to the next; 0: what is there is the same for all.
+struct PairStrides {
+    std::int64_t sequence = 0, head = 0, query = 0, key = 0;
+};
+
+/// What a score function reads beside the scores: for each pair of a query and a key one element.
+struct ScoreOperand {
+    const void* data = nullptr;
+    DType dtype = DType::f32;  ///< F32, BF16, F16, I32, BOOLEAN, or I64 where all strides are 0
+    PairStrides strides = {};
+};
+
+/// The gradient of an operand: FP32, added up over all pairs that read an element.
+struct ScoreGradient {
+    float* data = nullptr;  ///< every element of it is written
+    std::int64_t count = 0;
+    std::int64_t first = 0;  ///< the element of sequence 0, head 0, query 0 and key 0
+    PairStrides strides = {};
+};
+
+/// What a block of 32 queries sees of a block of 32 keys.
+enum class Sees : std::uint8_t { nothing, some, everything };
+inline constexpr std::int64_t table_positions = 32;
+
+/// By blocks of 32 queries and 32 keys: [T / 32, S / 32], rounded up, of one or more pairs of a sequence and
+/// a head. Of the causal mask it knows nothing.
+struct BlockTable {
+    const Sees* blocks = nullptr;         ///< null: everything
+    std::int64_t sequence = 0, head = 0;  ///< blocks from one table to the next
+};
+
+/// What is made of a scaled score s: f(s, operands), -infinity where it is hidden, and after the softmax a
+/// factor of its weight. Functions get the query's and the key's position, so that they may count.
+struct Score {
+    // Null: f is s, and no block but those of which `some` is seen meets a function.
+    codegen::ScoreFunction forward = nullptr, backward = nullptr;
+    codegen::ScoreFunction forward_masked = nullptr, backward_masked = nullptr;  ///< where `some` is seen
+    codegen::ScoreFunction sums = nullptr;  ///< adds to the gradients of operands; null: there are none
+    bool slopes = false;                    ///< backward makes them; else they are 1
+    bool multiplies = false;                ///< weights have factors
+    const ScoreOperand* operands = nullptr;
+    std::int64_t operand_count = 0;
+    const ScoreGradient* gradients = nullptr;
+    std::int64_t gradient_count = 0;
+    BlockTable table = {};
+};
+
+/// The most operands of a score function, so that no block allocates.
+inline constexpr std::int64_t most_score_operands = 16;
+inline constexpr std::int64_t most_score_gradients = 4;
+
+/// o = softmax(scale q k^T) v, lse = log(sum(exp(scale q k^T))). With a score function it stands between the
+/// scale and the softmax, and a query that sees nothing has o = 0 and lse = -infinity; without, both are NaN.
 struct Attention {
     AttentionSize size;
     ConstHeads q = {};           // [B, H, T, D]
@@ -52,6 +105,7 @@ struct Attention {
     Heads o = {};                // [B, H, T, D]
     float* lse = nullptr;        // [N, T]
     float* workspace = nullptr;  ///< attention_workspace() bytes
+    const Score* score = nullptr;
 };
 
 struct AttentionGrad {
@@ -62,10 +116,13 @@ struct AttentionGrad {
     ConstHeads v = {};           // [B, G, S, D]
     ConstHeads o = {};           // [B, H, T, D]
     const float* lse = nullptr;  // [N, T]
-    Heads dq = {};               // [B, H, T, D]
-    Heads dk = {};               // [B, G, S, D]
-    Heads dv = {};               // [B, G, S, D]
-    float* workspace = nullptr;  ///< attention_grad_workspace() bytes
+    /// The gradient of lse, which it adds to that of the scores; null: nothing reads lse.
+    const float* d_lse = nullptr;  // [N, T]
+    Heads dq = {};                 // [B, H, T, D]
+    Heads dk = {};                 // [B, G, S, D]
+    Heads dv = {};                 // [B, G, S, D]
+    float* workspace = nullptr;    ///< attention_grad_workspace() bytes
+    const Score* score = nullptr;
 };
 
 }  // namespace mantissa::on_cpu

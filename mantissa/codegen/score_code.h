@@ -1,0 +1,69 @@
+// Score functions of attention as plain data, from which pseudo-code and machine code are made: what a body
+// (graph/ops/attention.cpp) makes of the score of one pair of a query and a key, written for blocks of pairs.
+//
+// A body in which scores become 30 tanh(s / 30) + slope * (key - query) gives two functions: forward, that;
+// backward, that and its derivative by s. Where a gradient of `slope` is asked for, a third adds up what is
+// left of it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/base/or_reason.h"
+#include "mantissa/graph/graph.h"
+
+namespace mantissa::inline v0::codegen {
+
+/// How an operand, or a gradient, goes along the axes of a pair: elements from one query and key to the next.
+struct AlongPairs {
+    std::int64_t query = 0, key = 0;
+};
+
+struct ScoreCode {
+    enum class Makes : std::uint8_t { scores, slopes, multipliers, gradient };
+    struct Operand {
+        DType dtype = DType::f32;  ///< in memory
+        DType value = DType::f32;  ///< what it stands for: a boolean may lie there as i32
+        bool rows = false;         ///< whether it varies from row to row
+        int lanes = 0;             ///< elements from lane to lane: -1, 0 or 1
+    };
+    struct Output {
+        Makes makes = Makes::scores;
+        bool rows = false, lanes = false;  ///< a gradient: whether rows and lanes have elements of their own
+    };
+
+    /// Element-wise over [B, H, T, S]. Its inputs: the scaled scores, the operands, and for sums the
+    /// gradients of the new scores. Its results: the outputs.
+    Graph graph;
+    std::vector<Operand> operands;
+    std::vector<Output> outputs;
+    bool lanes_are_queries = true;
+    std::int64_t lanes = 0;  ///< of a whole block
+    bool sums = false;
+};
+
+/// As text; equal codes have equal texts.
+std::string text(const ScoreCode& code);
+
+/// Lanes of the blocks that kernels have.
+inline constexpr std::int64_t forward_score_lanes = 32, backward_score_lanes = 64;
+
+struct ScoreRequest {
+    const Graph& body;
+    std::vector<AlongPairs> operands;  ///< by operand of the body after the scores
+    std::vector<bool> gradients = {};  ///< by operand; empty: none is asked for
+};
+
+/// What a body means for kernels.
+struct ScoreForm {
+    bool is_score = true;  ///< the new score is the scaled one
+    bool hides = false;    ///< there is `visible`
+    bool multiplies = false;
+    bool unit_slope = true;  ///< the derivative is 1
+    ScoreCode forward, forward_masked, backward, backward_masked, sums;
+};
+
+/// Or why no function can be made of it.
+OrReason<ScoreForm> score_form(const ScoreRequest& request);
+
+}  // namespace mantissa::codegen

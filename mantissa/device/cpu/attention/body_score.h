@@ -1,0 +1,282 @@
+// How the kernels meet a score function: which blocks are seen, its operands as it reads them, and the calls.
+// See body_products.h for how this file is used.
+#pragma once
+
+#include "mantissa/device/cpu/attention/body_movement.h"
+
+namespace mantissa::inline v0::on_cpu {
+namespace {
+
+using codegen::ScoreBlock;
+using codegen::ScoreFunction;
+
+/// The blocks of a table along one axis, of `lines` neighbours across it together.
+struct SeenLine {
+    const Sees* blocks = nullptr;  ///< null: everything
+    std::int64_t step = 0;         ///< from one block to the next
+    std::int64_t across = 0;       ///< from a line to its neighbour
+    std::int64_t lines = 1;
+
+    /// Of the block that a position lies in.
+    Sees at(std::int64_t position) const {
+        if (!blocks) return Sees::everything;
+        const Sees* const block = blocks + position / table_positions * step;
+        for (std::int64_t line = 1; line < lines; ++line)
+            if (block[line * across] != block[0]) return Sees::some;
+        return block[0];
+    }
+};
+
+MANTISSA_LANES std::int64_t table_blocks(std::int64_t positions) {
+    return (positions + table_positions - 1) / table_positions;
+}
+
+MANTISSA_LANES const Sees* table_of(const AttentionSize& s, const Score* score, std::int64_t head) {
+    if (!score || !score->table.blocks) return nullptr;
+    return score->table.blocks + head / s.heads * score->table.sequence + head % s.heads * score->table.head;
+}
+
+/// Of a forward block's queries, along the keys.
+MANTISSA_LANES SeenLine keys_seen(const AttentionSize& s, const Score* score, std::int64_t head,
+                                  std::int64_t query) {
+    const Sees* const table = table_of(s, score, head);
+    if (!table) return {};
+    return {table + query / table_positions * table_blocks(s.keys), 1, 0, 1};
+}
+
+/// Of a backward block's keys, along the queries.
+MANTISSA_LANES SeenLine queries_seen(const AttentionSize& s, const Score* score, std::int64_t head,
+                                     std::int64_t key) {
+    const Sees* const table = table_of(s, score, head);
+    if (!table) return {};
+    constexpr std::int64_t most = key_lanes / table_positions;
+    const std::int64_t columns = table_blocks(s.keys), first = key / table_positions;
+    return {table + first, columns, 1, columns - first < most ? columns - first : most};
+}
+
+MANTISSA_LANES std::int64_t end_of_table_block(std::int64_t position) {
+    return (position / table_positions + 1) * table_positions;
+}
+
+/// Calls f for ranges of at most `most` positions which together are those that are seen.
+template <class F>
+MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t most, F f) {
+    std::int64_t first = within.first;
+    while (first < within.last) {
+        std::int64_t last = first;
+        const std::int64_t end = within.last - first < most ? within.last : first + most;
+        while (last < end && line.at(last) != Sees::nothing)
+            last = line.blocks ? end_of_table_block(last) : end;
+        if (last == first) {
+            first = end_of_table_block(first);
+            continue;
+        }
+        if (last > end) last = end;
+        f(Range{first, last});
+        first = last;
+    }
+}
+
+/// A block's place, and what its score function reads and makes.
+struct ScoreMeeting {
+    const Score& score;
+    std::int64_t sequence, head;  // head: of its sequence
+    Range rows;                   // keys forward, queries backward
+    std::int64_t first_lane;
+    bool lanes_are_queries;
+    float* staged;  // [operands, most rows, stride]
+};
+
+MANTISSA_LANES std::int64_t first_element(const ScoreMeeting& m, const PairStrides& strides) {
+    const std::int64_t query = m.lanes_are_queries ? m.first_lane : m.rows.first;
+    const std::int64_t key = m.lanes_are_queries ? m.rows.first : m.first_lane;
+    return m.sequence * strides.sequence + m.head * strides.head + query * strides.query + key * strides.key;
+}
+MANTISSA_LANES std::int64_t lane_step(const ScoreMeeting& m, const PairStrides& strides) {
+    return m.lanes_are_queries ? strides.query : strides.key;
+}
+MANTISSA_LANES std::int64_t row_step(const ScoreMeeting& m, const PairStrides& strides) {
+    return m.lanes_are_queries ? strides.key : strides.query;
+}
+
+/// Whether lanes are no neighbours in memory, so that a function is given a copy in which they are.
+MANTISSA_LANES bool is_staged(std::int64_t step) { return step > 1 || step < -1; }
+
+/// Elements of an operand as lanes of 32 bits: floating ones in FP32, others as integers.
+MANTISSA_LANES Float staged_elements(const float* from, int present) {
+    return Lanes::load_part(from, present);
+}
+MANTISSA_LANES Float staged_elements(const BF16* from, int present) {
+    return Lanes::load_part(from, present);
+}
+MANTISSA_LANES Float staged_elements(const FP16* from, int present) {
+    return Lanes::load_part(from, present);
+}
+MANTISSA_LANES Float staged_elements(const std::uint8_t* from, int present) {
+    alignas(64) std::int32_t wide[16] = {};
+    for (int i = 0; i < present; ++i) wide[i] = from[i];
+    return Lanes::load(reinterpret_cast<const float*>(wide));
+}
+
+/// A part of an operand: so many rows and lanes, and the elements from one to the next.
+struct StagedPart {
+    std::int64_t rows, row_step, count, lane_step;
+};
+
+/// to[row][lane] = the element of that row and lane, 0 in lanes that are not there.
+template <class T>
+void stage(const T* from, const StagedPart& part, const Block& to) {
+    if (part.row_step == 1) {
+        transpose_into(HeadRows<const T>{from, part.lane_step}, part.count, part.rows, to,
+                       [](const T* at, int present) MANTISSA_BODY { return staged_elements(at, present); });
+        return;
+    }
+    alignas(64) float one[16];
+    for (std::int64_t r = 0; r < part.rows; ++r)
+        for (std::int64_t l = 0; l < to.lanes; ++l) {
+            to.row(r)[l] = 0;
+            if (l >= part.count) continue;
+            Lanes::store(one, staged_elements(from + r * part.row_step + l * part.lane_step, 1));
+            to.row(r)[l] = one[0];
+        }
+}
+
+void stage_operand(const ScoreOperand& operand, std::int64_t first, const StagedPart& part, const Block& to) {
+    const auto copy = [&](auto* data) { stage(data + first, part, to); };
+    switch (operand.dtype) {
+        case DType::bf16:
+            return copy(static_cast<const BF16*>(operand.data));
+        case DType::f16:
+            return copy(static_cast<const FP16*>(operand.data));
+        case DType::boolean:
+        case DType::u8:
+            return copy(static_cast<const std::uint8_t*>(operand.data));
+        default:  // 32 bits
+            return copy(static_cast<const float*>(operand.data));
+    }
+}
+
+MANTISSA_LANES std::int64_t bytes_of(DType dtype) {
+    switch (dtype) {
+        case DType::f64:
+        case DType::i64:
+            return 8;
+        case DType::f32:
+        case DType::i32:
+            return 4;
+        case DType::f16:
+        case DType::bf16:
+            return 2;
+        default:
+            return 1;
+    }
+}
+
+struct MetOperands {
+    const std::byte* first[most_score_operands];
+    std::int64_t rows[most_score_operands];   // elements
+    std::int64_t bytes[most_score_operands];  // of an element
+};
+
+void meet_operands(const ScoreMeeting& m, const ScoreBlock& block, std::int64_t most_rows, MetOperands& met) {
+    for (std::int64_t i = 0; i < m.score.operand_count; ++i) {
+        const ScoreOperand& operand = m.score.operands[i];
+        const std::int64_t first = first_element(m, operand.strides);
+        if (is_staged(lane_step(m, operand.strides))) {
+            float* const to = m.staged + i * most_rows * block.stride;
+            stage_operand(operand, first,
+                          {.rows = m.rows.last - m.rows.first,
+                           .row_step = row_step(m, operand.strides),
+                           .count = block.lanes,
+                           .lane_step = lane_step(m, operand.strides)},
+                          {to, block.stride});
+            met.first[i] = reinterpret_cast<const std::byte*>(to);
+            met.rows[i] = block.stride;
+            met.bytes[i] = 4;
+        } else {
+            met.bytes[i] = bytes_of(operand.dtype);
+            met.first[i] = static_cast<const std::byte*>(operand.data) + first * met.bytes[i];
+            met.rows[i] = row_step(m, operand.strides);
+        }
+    }
+}
+
+/// The block as its function sees it, but for its rows. `from`, `scores` and so on are the caller's.
+MANTISSA_LANES void place_block(const ScoreMeeting& m, ScoreBlock& block) {
+    block.sequence = m.sequence;
+    block.head = m.head;
+    block.query = m.lanes_are_queries ? m.first_lane : m.rows.first;
+    block.key = m.lanes_are_queries ? m.rows.first : m.first_lane;
+    block.rows = m.rows.last - m.rows.first;
+}
+
+/// Calls the functions: of rows that all are seen the one, of others the other.
+struct ScorePair {
+    ScoreFunction plain, masked;
+};
+
+void call_functions(const ScorePair& functions, const ScoreMeeting& m, const SeenLine& line,
+                    const ScoreBlock& whole, const MetOperands& met) {
+    std::int64_t first = m.rows.first;
+    while (first < m.rows.last) {
+        const Sees sees = line.at(first);
+        std::int64_t last = first;
+        while (last < m.rows.last && line.at(last) == sees)
+            last = line.blocks ? end_of_table_block(last) : m.rows.last;
+        if (last > m.rows.last) last = m.rows.last;
+        const ScoreFunction function = sees == Sees::everything ? functions.plain : functions.masked;
+        const std::int64_t before = first - m.rows.first;
+        if (function) {
+            const std::byte* operands[most_score_operands];
+            for (std::int64_t i = 0; i < m.score.operand_count; ++i)
+                operands[i] = met.first[i] + before * met.rows[i] * met.bytes[i];
+            ScoreBlock part = whole;
+            const std::int64_t floats = before * whole.stride;
+            part.from += floats;
+            part.scores += floats;
+            if (part.slopes) part.slopes += floats;
+            if (part.multipliers) part.multipliers += floats;
+            (m.lanes_are_queries ? part.key : part.query) += before;
+            part.rows = last - first;
+            part.operands = operands;
+            part.operand_rows = met.rows;
+            function(&part);
+        }
+        first = last;
+    }
+}
+
+/// Adds what a block gives to the gradients of the operands.
+void call_sums(const ScoreMeeting& m, ScoreBlock block, const MetOperands& met,
+               const ScoreGradient* gradients, float* staged) {
+    float* to[most_score_gradients];
+    std::int64_t rows[most_score_gradients];
+    for (std::int64_t i = 0; i < m.score.gradient_count; ++i) {
+        const ScoreGradient& gradient = gradients[i];
+        if (is_staged(lane_step(m, gradient.strides))) {
+            to[i] = staged + i * query_rows * block.stride;
+            rows[i] = block.stride;
+            fill(to[i], block.rows * block.stride, 0.0f);
+        } else {
+            to[i] = gradient.data + gradient.first + first_element(m, gradient.strides);
+            rows[i] = row_step(m, gradient.strides);
+        }
+    }
+    block.operands = met.first;
+    block.operand_rows = met.rows;
+    block.gradients = to;
+    block.gradient_rows = rows;
+    m.score.sums(&block);
+    for (std::int64_t i = 0; i < m.score.gradient_count; ++i) {
+        const ScoreGradient& gradient = gradients[i];
+        const std::int64_t lane = lane_step(m, gradient.strides), row = row_step(m, gradient.strides);
+        if (!is_staged(lane)) continue;
+        float* const first = gradient.data + gradient.first + first_element(m, gradient.strides);
+        for (std::int64_t r = 0; r < block.rows; ++r)
+            for (std::int64_t l = 0; l < block.lanes; ++l)
+                first[r * row + l * lane] += to[i][r * rows[i] + l];
+    }
+}
+
+}  // namespace
+}  // namespace mantissa::on_cpu

@@ -1,0 +1,61 @@
+// How the gradient of attention with a score function is cut, from shapes and masks alone: segments of keys
+// with equally many visible blocks, and where each piece of work adds up the gradients of the score's
+// operands.
+#pragma once
+
+#include <span>
+
+#include "mantissa/base/thread_pool.h"
+#include "mantissa/device/cpu/attention/kernel_table.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+/// Keys of a segment, and the queries that may see them.
+struct Segment {
+    Range keys = {}, queries = {};
+};
+
+/// Cuts the keys of one of the B G heads of keys into as many segments as there is room for, at multiples of
+/// key_lanes. Of a table, each segment has about equally many blocks that are seen.
+void cut_segments(const AttentionSize& size, const BlockTable& table, std::int64_t key_head,
+                  std::int64_t keys_of_segment, std::span<Segment> segments);
+
+/// Whether an element is read by one pair of a sequence's or a head's queries and keys alone, so that the
+/// gradient has as many elements as scores of one head at least.
+bool is_dense(const ScoreGradient& gradient);
+
+/// Which pieces of work go one after another, since they add to the same elements.
+struct ScoreOrder {
+    bool joins_sequences = false, joins_heads = false;
+
+    ScoreOrder(const AttentionSize& size, const Score* score);
+    std::int64_t pieces(const AttentionSize& size) const;  ///< of heads of keys, each
+    /// Calls f for the heads of keys of a piece, in order.
+    void for_each_head(const AttentionSize& size, std::int64_t piece,
+                       FunctionRef<void(std::int64_t)> f) const;
+};
+
+/// Partial sums of the gradients of the score's operands, each segment of a head of keys with its own, but of
+/// dense ones, which are added to where they are.
+class ScoreSums {
+  public:
+    ScoreSums(const AttentionSize& size, const Score* score, std::int64_t segments);
+
+    std::int64_t floats() const { return each_ * items_; }
+    /// Zeros where dense gradients are added up.
+    void begin(ThreadPool& pool) const;
+    /// The gradients as a piece of work adds to them; its own sums are zero. `to`: as many as there are.
+    void of_item(float* sums, std::int64_t key_head, std::int64_t segment, ScoreGradient* to) const;
+    /// All items' sums in one order.
+    void finish(const float* sums) const;
+
+  private:
+    std::int64_t inner(const ScoreGradient& gradient) const;
+    std::int64_t own(const ScoreGradient& gradient) const;
+
+    AttentionSize size_;
+    const Score* score_;
+    std::int64_t segments_, items_ = 0, each_ = 0;
+};
+
+}  // namespace mantissa::on_cpu
