@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
@@ -64,6 +65,11 @@ class PairsMaker {
         if (op == "reshape" || op == "broadcast") return place_moved(node, to);
         if (op == "iota") return place_iota(node, to);
         if (op == "random_uniform") return place_random(node, to);
+        if (op == "cast" && type.dtype == DType::f32)
+            if (const auto wide = widened_.find(placed_.at(node.inputs[0]).value()); wide != widened_.end()) {
+                to = wide->second;
+                return true;
+            }
         if (std::string reason = refuse_in_nest(body_, node); !reason.empty()) return why_.refuse(reason);
         if (op == "sum" || op == "max") return why_.refuse(fmt::format("{} goes over pairs", op));
         std::vector<Value> inputs;
@@ -87,7 +93,14 @@ class PairsMaker {
         const bool single = type.dtype == DType::i64;
         if (single && !is_number(type.shape)) return why_.refuse(fmt::format("{} has no lanes", type.text()));
         const std::string name = fmt::format("x{}", graph_.inputs().size());
-        to = {graph_, graph_.add_input(name, {type.dtype, single ? Shape{} : domain_})};
+        const bool short_float = is_floating(type.dtype) && type.dtype != DType::f32;
+        to = {graph_,
+              graph_.add_input(name, {short_float ? DType::f32 : type.dtype, single ? Shape{} : domain_})};
+        if (!short_float) return true;
+        // Lanes are FP32: what was cast to it is read as it is, so that no gradient is rounded pair by pair.
+        const Tensor narrow = cast(to, type.dtype);
+        widened_[narrow.value()] = to;
+        to = narrow;
         return true;
     }
 
@@ -108,7 +121,10 @@ class PairsMaker {
         if (!aligned(shape) || axis < 0 || !dtype_counts(node.outputs[0].dtype))
             return why_.refuse(
                 fmt::format("a counter of {} counts no axis of scores", node.outputs[0].text()));
-        to = iota(graph_, domain_, axis, node.outputs[0].dtype);
+        if (shape[static_cast<int>(node.attributes.integer("axis"))] == 1)  // 0, whatever it is stretched to
+            to = constant(graph_, 0, node.outputs[0].dtype);
+        else
+            to = iota(graph_, domain_, axis, node.outputs[0].dtype);
         return true;
     }
     static bool dtype_counts(DType dtype) { return dtype == DType::i32 || dtype == DType::f32; }
@@ -127,6 +143,8 @@ class PairsMaker {
     Shape domain_;
     Graph graph_;
     std::map<Value, Tensor> placed_;
+    std::map<Value, Tensor>
+        widened_;  ///< FP32, by what was narrowed to the type that an operand has in memory
     FirstReason why_;
 };
 
@@ -183,7 +201,9 @@ class FormMaker {
   public:
     FormMaker(const ScoreRequest& request, Graph pairs) : request_(request), pairs_(std::move(pairs)) {}
 
-    ScoreForm run() {
+    OrReason<ScoreForm> run() {
+        if (differentiable("multiplier"))
+            return NoValue{"the factors of the weights have gradients of their own"};
         form_.hides = find_result(pairs_, "visible") != nullptr;
         form_.multiplies = find_result(pairs_, "multiplier") != nullptr;
         const Node& score = made_by(pairs_, find_result(pairs_, "score")->value);
@@ -208,11 +228,13 @@ class FormMaker {
         code.lanes_are_queries = direction == Direction::forward;
         code.lanes = code.lanes_are_queries ? forward_score_lanes : backward_score_lanes;
         for (std::size_t i = 0; i < request_.operands.size(); ++i) {
-            const DType dtype = pairs_.node(pairs_.inputs()[i + 1]).outputs[0].dtype;
+            const Graph& body = request_.body;
+            const DType dtype = body.node(body.inputs()[i + 1]).outputs[0].dtype;
+            const DType value = pairs_.node(pairs_.inputs()[i + 1]).outputs[0].dtype;
             const AlongPairs& along = request_.operands[i];
             const std::int64_t lanes = code.lanes_are_queries ? along.query : along.key;
             const std::int64_t rows = code.lanes_are_queries ? along.key : along.query;
-            ScoreCode::Operand operand{.dtype = dtype, .value = dtype, .rows = rows != 0};
+            ScoreCode::Operand operand{.dtype = dtype, .value = value, .rows = rows != 0};
             operand.lanes = static_cast<int>(lanes);
             if (lanes > 1 || lanes < -1) {  // a copy in which lanes are neighbours
                 operand.lanes = 1;
@@ -222,6 +244,19 @@ class FormMaker {
             code.operands.push_back(operand);
         }
         return code;
+    }
+
+    /// Whether a gradient goes to the scores, or to an operand that asks for one, by way of this result.
+    bool differentiable(const std::string& name) const {
+        Variant variant(pairs_);
+        const Tensor result = variant.result(name);
+        if (!result) return false;
+        std::vector<Tensor> wrt{variant.input(0)};
+        for (std::size_t i = 0; i < request_.gradients.size(); ++i)
+            if (request_.gradients[i]) wrt.push_back(variant.input(i + 1));
+        const Tensor one = broadcast_to(constant(variant.graph(), 1.0), result.shape());
+        const auto gradients = backpropagate(variant.graph(), {&result, 1}, {&one, 1}, wrt);
+        return std::ranges::any_of(gradients, [](const Tensor& x) { return static_cast<bool>(x); });
     }
 
     static void add(ScoreCode& code, Variant& variant, ScoreCode::Output output, Tensor value) {

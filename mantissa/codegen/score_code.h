@@ -50,8 +50,8 @@ inline constexpr std::int64_t forward_score_lanes = 32, backward_score_lanes = 6
 
 struct ScoreRequest {
     const Graph& body;
-    std::vector<AlongPairs> operands;  ///< by operand of the body after the scores
-    std::vector<bool> gradients = {};  ///< by operand; empty: none is asked for
+    std::vector<AlongPairs> operands = {};  ///< by operand of the body after the scores
+    std::vector<bool> gradients = {};       ///< by operand; empty: none is asked for
 };
 
 /// What a body means for kernels.

@@ -202,6 +202,8 @@ inline OpCase attention_grad_of_score(const ScoreCase& test) {
         return call(g, "attention_grad", all, attributes);
     };
     made.error = {16, 3 * 24, 4};
+    // The gradient of a single number adds up what the rounding of o does to each of the 30 rows of weights.
+    if (std::ranges::count(test.axes, "") > 0) made.error = {16, 3 * 24, 4 * std::sqrt(30.0), true};
     return made;
 }
 

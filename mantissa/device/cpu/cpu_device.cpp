@@ -134,7 +134,7 @@ class CpuDevice final : public Device {
         const on_cpu::Context context{pool_, isa_, ranks};
         on_cpu::add_contraction_kernels(kernels_, context);
         on_cpu::add_loss_kernels(kernels_, context);
-        on_cpu::add_attention_kernels(kernels_, context);
+        on_cpu::add_attention_kernels(kernels_, context, compiler_);
         on_cpu::add_quantized_kernels(kernels_, context);
         add_row_kernels(kernels_, context);
         add_image_kernels(kernels_, context);

@@ -78,20 +78,19 @@ std::int64_t each_forward_scratch(const AttentionSize& size, const Score* score)
     return forward_scratch(size.head_size) + (score ? forward_score_scratch(*score) : 0);
 }
 
-/// Whether the functions and operands of a score are such as kernels can call.
-void check_score(ProblemCheck& check, const AttentionSize& size, const Score* score) {
+/// Whether the functions and operands of a score are such as kernels can call. `plain` and `masked`: those of
+/// the pass.
+void check_score(ProblemCheck& check, const AttentionSize& size, const Score* score,
+                 codegen::ScoreFunction plain, codegen::ScoreFunction masked) {
     if (!score) return;
     check.that(score->operand_count <= most_score_operands && score->gradient_count <= most_score_gradients,
                "a score function has too many operands or gradients");
-    check.that(!score->table.blocks || (score->forward_masked && score->backward_masked),
+    check.that(!score->table.blocks || masked,
                "a table of blocks needs a function for those of which some is seen");
-    check.that(score->forward || (!score->slopes && !score->multiplies && !score->sums),
+    check.that(plain || (!score->slopes && !score->multiplies && !score->sums),
                "without a function there are no slopes, factors and gradients");
     for (std::int64_t i = 0; i < score->operand_count; ++i)
         check.that(score->operands[i].data != nullptr, "an operand of the scores is a null pointer");
-    for (std::int64_t i = 0; i < score->gradient_count; ++i)
-        check.output("a gradient of the scores", score->gradients[i].data,
-                     score->gradients[i].count * float_bytes);
     const std::int64_t blocks =
         blocks_of(size.queries, table_positions) * blocks_of(size.keys, table_positions);
     if (score->table.blocks) check.input("the table of blocks", score->table.blocks, blocks);
@@ -238,7 +237,7 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     check_input(check, "q", s, queries, p.q);
     check_input(check, "k", s, keys, p.k);
     check_input(check, "v", s, keys, p.v);
-    check_score(check, s, p.score);
+    if (p.score) check_score(check, s, p.score, p.score->forward, p.score->forward_masked);
     check_output(check, "o", s, queries, p.o);
     check.output("lse", p.lse, all_heads(s) * s.queries * float_bytes);
     finish(check.output("workspace", p.workspace, attention_workspace(kernels, s, pool.threads(), p.score)));
@@ -363,7 +362,10 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
     check_input(check, "o", s, of_queries, p.o);
     check.input("lse", p.lse, all_heads(s) * s.queries * float_bytes);
     if (p.d_lse) check.input("the gradient of lse", p.d_lse, all_heads(s) * s.queries * float_bytes);
-    check_score(check, s, p.score);
+    if (p.score) check_score(check, s, p.score, p.score->backward, p.score->backward_masked);
+    for (std::int64_t i = 0; p.score && p.score->sums && i < p.score->gradient_count; ++i)
+        check.output("a gradient of the scores", p.score->gradients[i].data,
+                     p.score->gradients[i].count * float_bytes);
     Gradient gradients[] = {{"dq", p.dq, of_queries}, {"dk", p.dk, of_keys}, {"dv", p.dv, of_keys}};
     check_gradients(check, s, gradients);
     finish(check.output("workspace", p.workspace,

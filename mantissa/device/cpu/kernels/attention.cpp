@@ -7,6 +7,7 @@
 #include "mantissa/device/cpu/attention/attention.h"
 #include "mantissa/device/cpu/attention/kept.h"
 #include "mantissa/device/cpu/attention/places.h"
+#include "mantissa/device/cpu/kernels/attention_score.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/graph/attention_layout.h"
 
@@ -30,15 +31,17 @@ struct Place {
 /// from operand `first` on.
 struct Prepared {
     AttentionSize size;
+    AttentionExtents extents;
     Place q, k, v;  ///< among the tensors of queries, keys and values
     Place o;
     std::size_t tensors = 0;
+    std::shared_ptr<const BoundScore> score = {};  ///< null: plain
 
     Prepared(const Problem& problem, std::size_t first) {
         const AttentionLayout layout = attention_layout(problem.attributes);
         tensors = layout.operands.size();
         const auto operands = std::span<const Type>(problem.inputs).subspan(first, tensors);
-        const AttentionExtents e = attention_extents(layout, operands);
+        const AttentionExtents e = extents = attention_extents(layout, operands);
         size = {.sequences = e.sequences,
                 .heads = e.heads,
                 .queries = e.queries,
@@ -71,49 +74,89 @@ std::string refusal(const Problem& problem, std::size_t first, DType operands,
     const Type& one = problem.inputs[first];
     if (one.dtype != operands)
         return fmt::format("it is written for {}, got {}", mantissa::name_of(operands), one.text());
-    if (problem.attributes.has("score")) return "it computes plain scores, not a function of them";
-    if (problem.attributes.has("lse_gradient")) return "it takes no gradient of the log-sum-exp";
     const AttentionSize size = Prepared(problem, first).size;
     if (size.sequences * size.heads * size.queries * size.head_size == 0)
         return "it needs one element or more";
     return refusal(kernels, size);
 }
 
-PreparedKernel forward_kernel(const Prepared& at, const AttentionKernels& kernels, ThreadPool& pool) {
-    const auto launch = [&kernels, &pool, at](const Operands& o) {
-        attention(kernels,
-                  {.size = at.size,
-                   .q = at.q.in(o.inputs),
-                   .k = at.k.in(o.inputs),
-                   .v = at.v.in(o.inputs),
-                   .o = at.o.in(o.outputs),
-                   .lse = o.output<float>(1),
-                   .workspace = reinterpret_cast<float*>(o.workspace)},
-                  pool);
-    };
-    return {.launch = launch, .workspace = attention_workspace(kernels, at.size, pool.threads())};
+/// Calls run with the score of a launch, or with null; what the score needs lies behind the kernel's own
+/// workspace. `first`: of the score's operands.
+void with_score(const Prepared& at, const Operands& o, std::size_t first, std::size_t first_gradient,
+                std::int64_t own_workspace, ThreadPool& pool, FunctionRef<void(const Score*)> run) {
+    if (!at.score) return run(nullptr);
+    at.score->launch(o.inputs.subspan(first), o.outputs.subspan(first_gradient), o.workspace + own_workspace,
+                     pool, [&](const Score& score) { run(&score); });
 }
 
-/// do, the tensors of q, k and v, then o and the log-sum-exp.
-PreparedKernel gradient_kernel(const Prepared& at, const AttentionKernels& kernels, ThreadPool& pool) {
-    const auto launch = [&kernels, &pool, at](const Operands& o) {
-        const std::span<const std::byte* const> operands = o.inputs;
-        const auto tensors = operands.subspan(1);
-        attention_grad(kernels,
-                       {.size = at.size,
-                        .d_o = at.o.in(operands),
-                        .q = at.q.in(tensors),
-                        .k = at.k.in(tensors),
-                        .v = at.v.in(tensors),
-                        .o = at.o.in(tensors.subspan(at.tensors)),
-                        .lse = o.input<float>(at.tensors + 2),
-                        .dq = at.q.in(o.outputs),
-                        .dk = at.k.in(o.outputs),
-                        .dv = at.v.in(o.outputs),
-                        .workspace = reinterpret_cast<float*>(o.workspace)},
-                       pool);
+PreparedKernel forward_kernel(const Prepared& at, const AttentionKernels& kernels, ThreadPool& pool) {
+    const Score* const sizes = at.score ? &at.score->sizes() : nullptr;
+    const std::int64_t own = in_lines(attention_workspace(kernels, at.size, pool.threads(), sizes));
+    const auto launch = [&kernels, &pool, at, own](const Operands& o) {
+        with_score(at, o, at.tensors, 2, own, pool, [&](const Score* score) {
+            attention(kernels,
+                      {.size = at.size,
+                       .q = at.q.in(o.inputs),
+                       .k = at.k.in(o.inputs),
+                       .v = at.v.in(o.inputs),
+                       .o = at.o.in(o.outputs),
+                       .lse = o.output<float>(1),
+                       .workspace = reinterpret_cast<float*>(o.workspace),
+                       .score = score},
+                      pool);
+        });
     };
-    return {.launch = launch, .workspace = attention_grad_workspace(kernels, at.size, pool.threads())};
+    return {.launch = launch, .workspace = own + (at.score ? at.score->workspace() : 0)};
+}
+
+/// do, the tensors of q, k and v, the operands of the score, then o, the log-sum-exp, and its gradient where
+/// there is one.
+PreparedKernel gradient_kernel(const Prepared& at, std::size_t of_score, bool of_lse,
+                               const AttentionKernels& kernels, ThreadPool& pool) {
+    const Score* const sizes = at.score ? &at.score->sizes() : nullptr;
+    const std::int64_t own = in_lines(attention_grad_workspace(kernels, at.size, pool.threads(), sizes));
+    const auto launch = [&kernels, &pool, at, own, of_score, of_lse](const Operands& o) {
+        const std::span<const std::byte* const> operands = o.inputs;
+        const auto tensors = operands.subspan(1), results = tensors.subspan(at.tensors + of_score);
+        const std::size_t lse = 2 + at.tensors + of_score;
+        with_score(at, o, 1 + at.tensors, at.tensors, own, pool, [&](const Score* score) {
+            attention_grad(kernels,
+                           {.size = at.size,
+                            .d_o = at.o.in(operands),
+                            .q = at.q.in(tensors),
+                            .k = at.k.in(tensors),
+                            .v = at.v.in(tensors),
+                            .o = at.o.in(results),
+                            .lse = o.input<float>(lse),
+                            .d_lse = of_lse ? o.input<float>(lse + 1) : nullptr,
+                            .dq = at.q.in(o.outputs),
+                            .dk = at.k.in(o.outputs),
+                            .dv = at.v.in(o.outputs),
+                            .workspace = reinterpret_cast<float*>(o.workspace),
+                            .score = score},
+                           pool);
+        });
+    };
+    return {.launch = launch, .workspace = own + (at.score ? at.score->workspace() : 0)};
+}
+
+/// The kernel of a node that `refusal` lets through; `first` as there.
+OrReason<PreparedKernel> prepared(const Problem& problem, std::size_t first, const AttentionKernels& kernels,
+                                  ThreadPool& pool, codegen::Compiler& compiler) {
+    Prepared at(problem, first);
+    const auto of_score = attention_score(problem.attributes).operands.size();
+    const auto operands = std::span<const Type>(problem.inputs).subspan(first + at.tensors, of_score);
+    const auto score = BoundScore::of({.attributes = problem.attributes,
+                                       .size = at.size,
+                                       .extents = at.extents,
+                                       .operands = {operands.begin(), operands.end()},
+                                       .pass = first == 0 ? ScorePass::forward : ScorePass::backward},
+                                      compiler, pool);
+    if (!score) return NoValue{score.reason()};
+    at.score = *score;
+    if (first == 0) return forward_kernel(at, kernels, pool);
+    const bool of_lse = problem.attributes.has("lse_gradient") && problem.attributes.flag("lse_gradient");
+    return gradient_kernel(at, of_score, of_lse, kernels, pool);
 }
 
 KeptAttention kept_of(const Problem& problem) {
@@ -236,19 +279,18 @@ Kernel kept_kernel(const Context& context) {
 
 }  // namespace
 
-void add_attention_kernels(KernelTable& table, const Context& context) {
+void add_attention_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
     const auto add = [&](const AttentionKernels& kernels, DType dtype, const std::string& how) {
         const std::string name =
             fmt::format("attention {0}*{0}+f32 {1}{2}", mantissa::name_of(dtype), kernels.name, how);
         const Arithmetic arithmetic{.multiply = std::string(mantissa::name_of(dtype)),
                                     .unit = std::string(kernels.name)};
         for (const std::size_t first : {0u, 1u}) {  // where the tensors of queries, keys and values stand
-            const auto prepare = [&kernels, &pool = context.pool, first,
+            const auto prepare = [&kernels, &pool = context.pool, &compiler, first,
                                   dtype](const Problem& problem) -> OrReason<PreparedKernel> {
                 if (std::string reason = refusal(problem, first, dtype, kernels); !reason.empty())
                     return NoValue{reason};
-                const Prepared at(problem, first);
-                return first == 0 ? forward_kernel(at, kernels, pool) : gradient_kernel(at, kernels, pool);
+                return prepared(problem, first, kernels, pool, compiler);
             };
             table[first == 0 ? "attention" : "attention_grad"].push_back(
                 {.name = name, .arithmetic = arithmetic, .prepare = prepare});

@@ -64,7 +64,7 @@ using KernelTable = std::map<std::string, std::vector<Kernel>, std::less<>>;
 
 void add_contraction_kernels(KernelTable& table, const Context& context);
 void add_loss_kernels(KernelTable& table, const Context& context);
-void add_attention_kernels(KernelTable& table, const Context& context);
+void add_attention_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 void add_quantized_kernels(KernelTable& table, const Context& context);
 void add_row_kernels(KernelTable& table, const Context& context);
 void add_image_kernels(KernelTable& table, const Context& context);
