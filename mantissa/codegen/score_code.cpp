@@ -226,6 +226,7 @@ class FormMaker {
     ScoreCode code_for(Direction direction) const {
         ScoreCode code;
         code.lanes_are_queries = direction == Direction::forward;
+        code.rounded = request_.rounded;
         code.lanes = code.lanes_are_queries ? forward_score_lanes : backward_score_lanes;
         for (std::size_t i = 0; i < request_.operands.size(); ++i) {
             const Graph& body = request_.body;
@@ -331,8 +332,9 @@ std::string refuse_results(const Graph& body) {
 }  // namespace
 
 std::string text(const ScoreCode& code) {
-    std::string text = fmt::format("{} lanes of {}{}\n", code.lanes,
-                                   code.lanes_are_queries ? "queries" : "keys", code.sums ? ", sums" : "");
+    std::string text =
+        fmt::format("{} lanes of {}{}{}\n", code.lanes, code.lanes_are_queries ? "queries" : "keys",
+                    code.sums ? ", sums" : "", code.rounded ? ", rounded" : "");
     for (const ScoreCode::Operand& operand : code.operands)
         text += fmt::format("operand {} as {}, {} rows, {} a lane\n", name_of(operand.dtype),
                             name_of(operand.value), operand.rows ? "by" : "no", operand.lanes);

@@ -255,6 +255,9 @@ class ScoreEmitter {
             if (Value* sum = contracted(now, v)) return sum;
         Values arguments;
         for (const mantissa::Value& input : now.inputs) arguments.push_back(lane_value(input, v));
+        if (op == "tanh" && code_.rounded)
+            return b_.CreateFSub(lanes_.apply("one_plus_tanh", arguments, dtype, dtype),
+                                 lanes_.constant(1, DType::f32));
         return lanes_.apply(op, arguments, graph_.type(now.inputs.back()).dtype, dtype);
     }
 

@@ -128,6 +128,7 @@ OrReason<std::shared_ptr<const BoundScore>> BoundScore::of(const ScoreProblem& p
     codegen::ScoreRequest request{.body = problem.attributes.body("score").graph()};
     for (const ScoreOperand& operand : bound->operands_)
         request.operands.push_back({operand.strides.query, operand.strides.key});
+    request.rounded = size_of(problem.size.dtype) == 2;
     request.gradients = asked_gradients(problem.attributes, bound->operands_.size());
     const OrReason<codegen::ScoreForm> form = codegen::score_form(request);
     if (!form) return NoValue{"its score: " + form.reason()};

@@ -47,12 +47,56 @@ double value_at(const ScoreOperand& operand, std::int64_t element) {
 
 }  // namespace
 
+/// The least and the greatest element of an operand that goes along queries alone, or keys, by blocks of
+/// them: what all boxes are told by, so that no element is looked at twice. Empty for others.
+struct VisibleBlocks::OperandBounds {
+    std::int64_t blocks = 0;
+    std::vector<double> low, high;  // [tables, blocks]
+
+    std::pair<double, double> of(std::int64_t table, Range positions) const {
+        std::pair<double, double> found{infinity, -infinity};
+        for (std::int64_t i = positions.first / table_positions; i * table_positions < positions.last; ++i) {
+            const auto at = static_cast<std::size_t>(table * blocks + i);
+            found = {std::min(found.first, low[at]), std::max(found.second, high[at])};
+        }
+        return found;
+    }
+};
+
+namespace {
+
+/// The least and the greatest of what pairs read.
+std::pair<double, double> extremes(const ScoreOperand& operand, std::int64_t base, Range queries,
+                                   Range keys) {
+    const PairStrides& s = operand.strides;
+    std::pair<double, double> found{infinity, -infinity};
+    const auto take = [&](std::int64_t element) {
+        const double value = value_at(operand, element);
+        if (std::isnan(value)) found = {-infinity, infinity};
+        found.first = std::min(found.first, value);
+        found.second = std::max(found.second, value);
+    };
+    if (s.query == -s.key && s.key != 0) {  // a table by distance is read along it once
+        for (std::int64_t d = keys.first - (queries.last - 1); d < keys.last - queries.first; ++d)
+            take(base + d * s.key);
+        return found;
+    }
+    for (std::int64_t i = queries.first; i < queries.last; ++i)
+        for (std::int64_t j = keys.first; j < keys.last; ++j) take(base + i * s.query + j * s.key);
+    return found;
+}
+
+}  // namespace
+
 /// A grid of boxes: ranges of queries by ranges of keys.
 class VisibleBlocks::Evaluation {
   public:
-    Evaluation(const VisibleBlocks& visible, std::span<const ScoreOperand> operands, std::int64_t sequence,
-               std::int64_t head)
-        : visible_(visible), operands_(operands), sequence_(sequence), head_(head) {}
+    Evaluation(const VisibleBlocks& visible, std::span<const ScoreOperand> operands,
+               std::span<const OperandBounds> bounds, std::int64_t table)
+        : visible_(visible), operands_(operands), bounds_(bounds), table_(table) {
+        const std::int64_t heads = visible.by_head_ ? visible.size_.heads : 1;
+        sequence_ = table / heads, head_ = table % heads;
+    }
 
     /// By box, queries by queries.
     std::vector<Sees> run(std::span<const Range> queries, std::span<const Range> keys) {
@@ -168,38 +212,26 @@ class VisibleBlocks::Evaluation {
             for (std::size_t column = 0; column < columns; ++column) {
                 const Range queries = s.query != 0 ? queries_[row] : Range{0, 1};
                 const Range keys = s.key != 0 ? keys_[column] : Range{0, 1};
-                const auto [low, high] = extremes(operand, queries, keys);
+                const auto [low, high] = extremes_of(step.index, queries, keys);
                 for (std::size_t i = s.query != 0 ? row : 0; i < (s.query != 0 ? row + 1 : queries_.size());
                      ++i)
-                    for (std::size_t j = s.key != 0 ? column : 0;
-                         j < (s.key != 0 ? column + 1 : keys_.size()); ++j)
-                        to.low[i * keys_.size() + j] = low, to.high[i * keys_.size() + j] = high;
+                    for (std::size_t k = s.key != 0 ? column : 0;
+                         k < (s.key != 0 ? column + 1 : keys_.size()); ++k)
+                        to.low[i * keys_.size() + k] = low, to.high[i * keys_.size() + k] = high;
             }
     }
 
-    std::pair<double, double> extremes(const ScoreOperand& operand, Range queries, Range keys) const {
-        const PairStrides& s = operand.strides;
-        const std::int64_t base = sequence_ * s.sequence + head_ * s.head;
-        std::pair<double, double> found{infinity, -infinity};
-        const auto take = [&](std::int64_t element) {
-            const double value = value_at(operand, element);
-            if (std::isnan(value)) found = {-infinity, infinity};
-            found.first = std::min(found.first, value);
-            found.second = std::max(found.second, value);
-        };
-        if (s.query == -s.key && s.key != 0) {  // a table by distance is read along it once
-            for (std::int64_t d = keys.first - (queries.last - 1); d < keys.last - queries.first; ++d)
-                take(base + d * s.key);
-            return found;
-        }
-        for (std::int64_t i = queries.first; i < queries.last; ++i)
-            for (std::int64_t j = keys.first; j < keys.last; ++j) take(base + i * s.query + j * s.key);
-        return found;
+    std::pair<double, double> extremes_of(std::size_t operand, Range queries, Range keys) const {
+        const PairStrides& s = operands_[operand].strides;
+        const OperandBounds& known = bounds_[operand];
+        if (known.blocks > 0) return known.of(table_, s.query != 0 ? queries : keys);
+        return extremes(operands_[operand], sequence_ * s.sequence + head_ * s.head, queries, keys);
     }
 
     const VisibleBlocks& visible_;
     std::span<const ScoreOperand> operands_;
-    std::int64_t sequence_, head_;
+    std::span<const OperandBounds> bounds_;
+    std::int64_t table_, sequence_, head_;
     std::span<const Range> queries_, keys_;
     std::vector<Bounds> values_;
 };
@@ -276,6 +308,36 @@ BlockTable VisibleBlocks::table(const Sees* blocks) const {
     return {blocks, by_sequence_ ? each * (by_head_ ? size_.heads : 1) : 0, by_head_ ? each : 0};
 }
 
+std::vector<VisibleBlocks::OperandBounds> VisibleBlocks::bounds_of(std::span<const ScoreOperand> operands,
+                                                                   ThreadPool& pool) const {
+    std::vector<OperandBounds> bounds(operands.size());
+    const std::int64_t heads = by_head_ ? size_.heads : 1;
+    for (const Step& step : steps_) {
+        if (step.rule != Rule::operand) continue;
+        const ScoreOperand& operand = operands[step.index];
+        const PairStrides& s = operand.strides;
+        OperandBounds& to = bounds[step.index];
+        if ((s.query != 0) == (s.key != 0) || to.blocks > 0) continue;
+        const std::int64_t positions = s.query != 0 ? size_.queries : size_.keys;
+        to.blocks = parts_of(positions, table_positions);
+        to.low.resize(static_cast<std::size_t>(tables() * to.blocks));
+        to.high.resize(to.low.size());
+        constexpr std::int64_t piece = 64;  // blocks
+        pool.for_each_block(parts_of(tables() * to.blocks, piece), [&](std::int64_t item, int) {
+            for (std::int64_t i = item * piece; i < std::min(tables() * to.blocks, (item + 1) * piece); ++i) {
+                const std::int64_t table = i / to.blocks, first = i % to.blocks * table_positions;
+                const Range range{first, std::min(positions, first + table_positions)}, one{0, 1};
+                const auto [low, high] =
+                    extremes(operand, table / heads * s.sequence + table % heads * s.head,
+                             s.query != 0 ? range : one, s.query != 0 ? one : range);
+                to.low[static_cast<std::size_t>(i)] = low;
+                to.high[static_cast<std::size_t>(i)] = high;
+            }
+        });
+    }
+    return bounds;
+}
+
 void VisibleBlocks::fill(std::span<const ScoreOperand> operands, Sees* blocks, ThreadPool& pool) const {
     // Eight blocks by eight at first, and each of them only where that leaves something open.
     constexpr std::int64_t coarse = 8;
@@ -285,11 +347,12 @@ void VisibleBlocks::fill(std::span<const ScoreOperand> operands, Sees* blocks, T
             made.push_back({i * table_positions, std::min(end, std::min(last, i + step) * table_positions)});
         return made;
     };
-    const std::int64_t bands = parts_of(rows_, coarse), heads = by_head_ ? size_.heads : 1;
+    const std::int64_t bands = parts_of(rows_, coarse);
+    const std::vector<OperandBounds> bounds = bounds_of(operands, pool);
     pool.for_each_block(tables() * bands, [&](std::int64_t item, int) {
         const std::int64_t table = item / bands, first_row = item % bands * coarse;
         const std::int64_t last_row = std::min(rows_, first_row + coarse);
-        Evaluation evaluation(*this, operands, table / heads, table % heads);
+        Evaluation evaluation(*this, operands, bounds, table);
         Sees* const to = blocks + table * rows_ * columns_;
         const std::vector<Range> all_keys = ranges(0, columns_, coarse, size_.keys);
         const std::vector<Range> rows = ranges(first_row, last_row, 1, size_.queries);

@@ -65,9 +65,11 @@ class VisibleBlocks {
         std::size_t index = 0;  ///< axis of a counter, number of an operand
     };
     class Evaluation;
+    struct OperandBounds;
 
     VisibleBlocks() = default;
     static Rule rule_of(const Node& node, const Type& first_input);
+    std::vector<OperandBounds> bounds_of(std::span<const ScoreOperand> operands, ThreadPool& pool) const;
     std::int64_t tables() const {
         return (by_sequence_ ? size_.sequences : 1) * (by_head_ ? size_.heads : 1);
     }
