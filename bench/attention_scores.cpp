@@ -41,21 +41,25 @@ struct Form {
     std::vector<std::string> axes = {};
     std::vector<DType> types = {};
     std::vector<bool> learned = {};
-    bool causal = true;
+    bool causal = true, short_documents = false;
     std::function<void(Graph&, Tensor, std::span<const Tensor>)> build = {};  ///< none: plain
     std::function<double(std::int64_t positions)> pairs = {};                 ///< none: by the mask
 };
 
-/// Documents of about 260 tokens in a short text, of a thousand in a long one, which end within blocks.
-std::int64_t document_of(std::int64_t position, std::int64_t positions) {
-    return position / (positions < 4096 ? 261 : 1043);
+/// Which document a position lies in. Long ones: two in a short text, four of unequal lengths in a long one.
+/// Short ones: about four, and about eight. All end within blocks.
+std::int64_t document_of(bool are_short, std::int64_t position, std::int64_t positions) {
+    const bool short_text = positions < 4096;
+    if (are_short) return position / (short_text ? 261 : 1043);
+    if (short_text) return position / 599;
+    return (position >= 1507) + (position >= 4693) + (position >= 6901);
 }
 
-double pairs_of_documents(std::int64_t positions) {
+double pairs_of_documents(bool are_short, std::int64_t positions) {
     double pairs = 0;
     std::int64_t first = 0;
     for (std::int64_t i = 0; i < positions; ++i) {
-        if (document_of(i, positions) != document_of(first, positions)) first = i;
+        if (document_of(are_short, i, positions) != document_of(are_short, first, positions)) first = i;
         pairs += static_cast<double>(i - first + 1);
     }
     return pairs;
@@ -85,16 +89,19 @@ std::vector<Form> forms(const Sizes& sizes) {
                            maximum(i, constant(body, static_cast<double>(T / 4 - 1), DType::i32));
                        add_result(body, "visible", less_equal(j, last));
                    }});
-    all.push_back({.name = "documents",
-                   .axes = {"bt", "bs"},
-                   .types = {DType::i32, DType::i32},
-                   .learned = {false, false},
-                   .build =
-                       [](Graph& body, Tensor s, std::span<const Tensor> x) {
-                           add_result(body, "score", s);
-                           add_result(body, "visible", equal(x[0], x[1]));
-                       },
-                   .pairs = pairs_of_documents});
+    for (const bool are_short : {false, true})
+        all.push_back(
+            {.name = are_short ? "short documents" : "documents",
+             .axes = {"bt", "bs"},
+             .types = {DType::i32, DType::i32},
+             .learned = {false, false},
+             .short_documents = are_short,
+             .build =
+                 [](Graph& body, Tensor s, std::span<const Tensor> x) {
+                     add_result(body, "score", s);
+                     add_result(body, "visible", equal(x[0], x[1]));
+                 },
+             .pairs = [=](std::int64_t positions) { return pairs_of_documents(are_short, positions); }});
     all.push_back({.name = "capped", .build = [](Graph& body, Tensor s, auto) {
                        add_result(body, "score", tanh(s / 30.0) * 30.0);
                    }});
@@ -154,7 +161,7 @@ class Run {
         arena_ = device.allocate(static_cast<std::size_t>(plan_->memory().arena_bytes), "arena");
         execution_ = std::make_unique<Execution>(*plan_, *state_, *arena_);
         std::uint32_t which = 0;
-        for (const NodeId id : graph_.inputs()) set_input(graph_.node(id), ++which);
+        for (const NodeId id : graph_.inputs()) set_input(graph_.node(id), ++which, form.short_documents);
     }
     double seconds() {
         const Stopwatch watch;
@@ -198,7 +205,7 @@ class Run {
             graph_.add_result("gradient " + std::to_string(graph_.results().size()), gradient.value());
     }
 
-    void set_input(const Node& node, std::uint32_t which) {
+    void set_input(const Node& node, std::uint32_t which, bool short_documents) {
         const Type& type = node.outputs[0];
         Buffer data(static_cast<std::size_t>(type.bytes()), "benchmark");
         const RandomStream random{.seed = 1, .operation = which};
@@ -207,7 +214,8 @@ class Run {
             if (type.shape.rank() == 1) value = 1 / static_cast<double>(i + 2);  // by head
             const auto at = static_cast<std::size_t>(i);
             if (type.dtype == DType::i32)
-                data.as<std::int32_t>()[at] = static_cast<std::int32_t>(document_of(i, sizes_.positions));
+                data.as<std::int32_t>()[at] =
+                    static_cast<std::int32_t>(document_of(short_documents, i, sizes_.positions));
             else if (type.dtype == DType::i64)
                 data.as<std::int64_t>()[at] = 1;
             else

@@ -31,20 +31,6 @@ struct Bounds {
 /// Whole numbers up to here are exact in every format that a mask counts in; others may have been rounded.
 bool is_exact(double x) { return std::abs(x) <= 0x1p24 && x == std::trunc(x); }
 
-double value_at(const ScoreOperand& operand, std::int64_t element) {
-    switch (operand.dtype) {
-        case DType::i32:
-            return static_cast<const std::int32_t*>(operand.data)[element];
-        case DType::boolean:
-        case DType::u8:
-            return static_cast<const std::uint8_t*>(operand.data)[element];
-        case DType::i64:
-            return static_cast<double>(static_cast<const std::int64_t*>(operand.data)[element]);
-        default:
-            return load_as_f64(static_cast<const std::byte*>(operand.data), operand.dtype, element);
-    }
-}
-
 }  // namespace
 
 /// The least and the greatest element of an operand that goes along queries alone, or keys, by blocks of
@@ -65,25 +51,52 @@ struct VisibleBlocks::OperandBounds {
 
 namespace {
 
-/// The least and the greatest of what pairs read.
+/// Elements of an operand along the two axes.
+struct Region {
+    std::int64_t first, rows, row_step, columns, column_step;
+};
+
+/// The least and the greatest; of whole numbers in their own type, so that the loop is one of vectors.
+template <class T>
+std::pair<double, double> extremes_of_whole(const T* data, const Region& region) {
+    T low = std::numeric_limits<T>::max(), high = std::numeric_limits<T>::min();
+    for (std::int64_t i = 0; i < region.rows; ++i) {
+        const T* const row = data + region.first + i * region.row_step;
+        for (std::int64_t j = 0; j < region.columns; ++j) {
+            low = std::min(low, row[j * region.column_step]);
+            high = std::max(high, row[j * region.column_step]);
+        }
+    }
+    return {static_cast<double>(low), static_cast<double>(high)};
+}
+
+std::pair<double, double> extremes_in(const ScoreOperand& operand, const Region& region) {
+    if (operand.dtype == DType::i32)
+        return extremes_of_whole(static_cast<const std::int32_t*>(operand.data), region);
+    if (operand.dtype == DType::boolean || operand.dtype == DType::u8)
+        return extremes_of_whole(static_cast<const std::uint8_t*>(operand.data), region);
+    std::pair<double, double> found{infinity, -infinity};
+    for (std::int64_t i = 0; i < region.rows; ++i)
+        for (std::int64_t j = 0; j < region.columns; ++j) {
+            const std::int64_t at = region.first + i * region.row_step + j * region.column_step;
+            const double value = load_as_f64(operand.data, operand.dtype, at);
+            if (std::isnan(value)) return {-infinity, infinity};
+            found = {std::min(found.first, value), std::max(found.second, value)};
+        }
+    return found;
+}
+
+/// Of what pairs read.
 std::pair<double, double> extremes(const ScoreOperand& operand, std::int64_t base, Range queries,
                                    Range keys) {
     const PairStrides& s = operand.strides;
-    std::pair<double, double> found{infinity, -infinity};
-    const auto take = [&](std::int64_t element) {
-        const double value = value_at(operand, element);
-        if (std::isnan(value)) found = {-infinity, infinity};
-        found.first = std::min(found.first, value);
-        found.second = std::max(found.second, value);
-    };
-    if (s.query == -s.key && s.key != 0) {  // a table by distance is read along it once
-        for (std::int64_t d = keys.first - (queries.last - 1); d < keys.last - queries.first; ++d)
-            take(base + d * s.key);
-        return found;
-    }
-    for (std::int64_t i = queries.first; i < queries.last; ++i)
-        for (std::int64_t j = keys.first; j < keys.last; ++j) take(base + i * s.query + j * s.key);
-    return found;
+    const std::int64_t rows = queries.last - queries.first, columns = keys.last - keys.first;
+    if (s.query == -s.key && s.key != 0)  // a table by distance is read along it once
+        return extremes_in(
+            operand, {base + (keys.first - (queries.last - 1)) * s.key, 1, 0, rows + columns - 1, s.key});
+    const std::int64_t first = base + queries.first * s.query + keys.first * s.key;
+    if (s.query == 1 || s.key == 0) return extremes_in(operand, {first, columns, s.key, rows, s.query});
+    return extremes_in(operand, {first, rows, s.query, columns, s.key});
 }
 
 }  // namespace
@@ -308,8 +321,8 @@ BlockTable VisibleBlocks::table(const Sees* blocks) const {
     return {blocks, by_sequence_ ? each * (by_head_ ? size_.heads : 1) : 0, by_head_ ? each : 0};
 }
 
-std::vector<VisibleBlocks::OperandBounds> VisibleBlocks::bounds_of(std::span<const ScoreOperand> operands,
-                                                                   ThreadPool& pool) const {
+std::vector<VisibleBlocks::OperandBounds> VisibleBlocks::bounds_of(
+    std::span<const ScoreOperand> operands) const {
     std::vector<OperandBounds> bounds(operands.size());
     const std::int64_t heads = by_head_ ? size_.heads : 1;
     for (const Step& step : steps_) {
@@ -322,18 +335,14 @@ std::vector<VisibleBlocks::OperandBounds> VisibleBlocks::bounds_of(std::span<con
         to.blocks = parts_of(positions, table_positions);
         to.low.resize(static_cast<std::size_t>(tables() * to.blocks));
         to.high.resize(to.low.size());
-        constexpr std::int64_t piece = 64;  // blocks
-        pool.for_each_block(parts_of(tables() * to.blocks, piece), [&](std::int64_t item, int) {
-            for (std::int64_t i = item * piece; i < std::min(tables() * to.blocks, (item + 1) * piece); ++i) {
-                const std::int64_t table = i / to.blocks, first = i % to.blocks * table_positions;
-                const Range range{first, std::min(positions, first + table_positions)}, one{0, 1};
-                const auto [low, high] =
-                    extremes(operand, table / heads * s.sequence + table % heads * s.head,
-                             s.query != 0 ? range : one, s.query != 0 ? one : range);
-                to.low[static_cast<std::size_t>(i)] = low;
-                to.high[static_cast<std::size_t>(i)] = high;
-            }
-        });
+        for (std::int64_t i = 0; i < tables() * to.blocks; ++i) {
+            const std::int64_t table = i / to.blocks, first = i % to.blocks * table_positions;
+            const Range range{first, std::min(positions, first + table_positions)}, one{0, 1};
+            const auto [low, high] = extremes(operand, table / heads * s.sequence + table % heads * s.head,
+                                              s.query != 0 ? range : one, s.query != 0 ? one : range);
+            to.low[static_cast<std::size_t>(i)] = low;
+            to.high[static_cast<std::size_t>(i)] = high;
+        }
     }
     return bounds;
 }
@@ -348,7 +357,7 @@ void VisibleBlocks::fill(std::span<const ScoreOperand> operands, Sees* blocks, T
         return made;
     };
     const std::int64_t bands = parts_of(rows_, coarse);
-    const std::vector<OperandBounds> bounds = bounds_of(operands, pool);
+    const std::vector<OperandBounds> bounds = bounds_of(operands);
     pool.for_each_block(tables() * bands, [&](std::int64_t item, int) {
         const std::int64_t table = item / bands, first_row = item % bands * coarse;
         const std::int64_t last_row = std::min(rows_, first_row + coarse);

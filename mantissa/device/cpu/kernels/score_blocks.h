@@ -69,7 +69,7 @@ class VisibleBlocks {
 
     VisibleBlocks() = default;
     static Rule rule_of(const Node& node, const Type& first_input);
-    std::vector<OperandBounds> bounds_of(std::span<const ScoreOperand> operands, ThreadPool& pool) const;
+    std::vector<OperandBounds> bounds_of(std::span<const ScoreOperand> operands) const;
     std::int64_t tables() const {
         return (by_sequence_ ? size_.sequences : 1) * (by_head_ ? size_.heads : 1);
     }
