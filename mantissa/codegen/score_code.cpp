@@ -213,6 +213,8 @@ class FormMaker {
         if (form_.hides) {
             form_.forward_masked = remaking(Direction::forward, Masked::yes);
             form_.backward_masked = remaking(Direction::backward, Masked::yes);
+            form_.forward_mask = masking(Direction::forward);
+            form_.backward_mask = masking(Direction::backward);
         }
         make_sums();
         return std::move(form_);
@@ -265,14 +267,24 @@ class FormMaker {
         code.outputs.push_back(output);
     }
 
+    static Tensor where_seen(Variant& variant, Tensor score) {
+        return select(variant.result("visible"), score,
+                      constant(variant.graph(), -std::numeric_limits<double>::infinity(), f32));
+    }
+
+    ScoreCode masking(Direction direction) {
+        ScoreCode code = code_for(direction);
+        Variant variant(pairs_);
+        add(code, variant, {ScoreCode::Makes::scores}, where_seen(variant, variant.input(0)));
+        code.graph = variant.finish();
+        return code;
+    }
+
     ScoreCode remaking(Direction direction, Masked masked) {
         ScoreCode code = code_for(direction);
         Variant variant(pairs_);
         const Tensor score = variant.result("score");
-        Tensor remade = score;
-        if (masked == Masked::yes)
-            remade = select(variant.result("visible"), score,
-                            constant(variant.graph(), -std::numeric_limits<double>::infinity(), f32));
+        const Tensor remade = masked == Masked::yes ? where_seen(variant, score) : score;
         add(code, variant, {ScoreCode::Makes::scores}, remade);
         if (form_.multiplies)
             add(code, variant, {ScoreCode::Makes::multipliers}, variant.result("multiplier"));

@@ -66,6 +66,7 @@ struct ScoreForm {
     bool multiplies = false;
     bool unit_slope = true;  ///< the derivative is 1
     ScoreCode forward, forward_masked, backward, backward_masked, sums;
+    ScoreCode forward_mask, backward_mask;  ///< the scaled score where it is seen, else -infinity
 };
 
 /// Or why no function can be made of it.

@@ -180,7 +180,14 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
     const Block from{score ? blocks.from : block.p.data, key_lanes};
     const std::int64_t first = s.causal && keys.first > ahead ? keys.first - ahead : 0;
     const SeenLine line = queries_seen(s, score, head, keys.first);
-    for_seen(line, {first, s.queries}, query_rows, [&](Range queries) {
+    const auto meeting = [&](Range queries) {
+        return ScoreMeeting{*score,     head / s.heads, head % s.heads, queries,
+                            keys.first, false,          blocks.staged};
+    };
+    const auto trim = [&](Range queries) {
+        return rows_seen(meeting(queries), score->backward_mask, count, block.p, query_rows);
+    };
+    for_seen(line, {first, s.queries}, query_rows, trim, [&](Range queries) {
         const std::int64_t row = queries.first, rows = queries.last - queries.first;
         const Rows of_q = Operands::along_head(q.from(row), rows, D, block.wide_q);
         const Rows of_do = Operands::along_head(d_o.from(row), rows, D, block.wide_do);
@@ -190,9 +197,7 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
         const std::int64_t seen = s.causal ? row + ahead - keys.first + 1 : key_lanes;
         const WeightRows weights{p.lse + at, delta + at, rows, seen, count};
         if (score)
-            weights_by_function(
-                {*score, head / s.heads, head % s.heads, queries, keys.first, false, blocks.staged}, line,
-                block, weights, scale, blocks, to.score);
+            weights_by_function(meeting(queries), line, block, weights, scale, blocks, to.score);
         else
             weights_and_gradients<false, Without, Without>(block, weights, scale, {});
         Operands::spread(Operands::across(block.ds, rows, block.across), block.rows_of_k,

@@ -166,14 +166,19 @@ void attend(const Attention& p, std::int64_t head, Range queries, float* scratch
     const HeadRows<const T> k = key_head_of(s, p.k, key_head, type), v = key_head_of(s, p.v, key_head, type);
     const std::int64_t seen = s.causal ? queries.last + ahead : s.keys;
     const SeenLine line = keys_seen(s, score, head, queries.first);
-    for_seen(line, {0, seen}, key_rows, [&](Range keys) {
+    const auto meeting = [&](Range keys) {
+        return ScoreMeeting{*score, head / s.heads, head % s.heads, keys, queries.first, true, staged};
+    };
+    const auto trim = [&](Range keys) {
+        return rows_seen(meeting(keys), score->forward_mask, count, block.scores, key_rows);
+    };
+    for_seen(line, {0, seen}, key_rows, trim, [&](Range keys) {
         const std::int64_t key = keys.first, rows = keys.last - keys.first;
         const Rows of_k = Operands::along_head(k.from(key), rows, D, wide_k);
         Operands::product(of_k, block.q, D / Operands::word, block.scores);
         if (score)
-            remake_scores(*score, {*score, head / s.heads, head % s.heads, keys, queries.first, true, staged},
-                          line, block, Operands::scale_in_operands || !has_function ? 1.0f : scale, count,
-                          multipliers);
+            remake_scores(*score, meeting(keys), line, block,
+                          Operands::scale_in_operands || !has_function ? 1.0f : scale, count, multipliers);
         if (s.causal) {
             const std::int64_t before = key - ahead - queries.first;
             hide_later(block.scores, before < 0 ? -before : 0, rows, before);

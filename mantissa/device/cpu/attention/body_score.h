@@ -58,21 +58,42 @@ MANTISSA_LANES std::int64_t end_of_table_block(std::int64_t position) {
     return (position / table_positions + 1) * table_positions;
 }
 
-/// Calls f for ranges of at most `most` positions which together are those that are seen.
-template <class F>
-MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t most, F f) {
+/// Calls f for ranges of at most `most` positions which together are those that are seen. `trim`: of
+/// positions in one block, of which some are seen, those from the first to behind the last.
+template <class Trim, class F>
+MANTISSA_LANES void for_seen(const SeenLine& line, Range within, std::int64_t most, Trim trim, F f) {
     std::int64_t first = within.first;
+    bool begins = true;  // behind what nothing sees
     while (first < within.last) {
+        const std::int64_t block_end = end_of_table_block(first);
+        if (line.at(first) == Sees::nothing) {
+            first = block_end;
+            begins = true;
+            continue;
+        }
+        if (begins && line.at(first) == Sees::some) {
+            const Range seen = trim(Range{first, block_end < within.last ? block_end : within.last});
+            if (seen.first >= seen.last) {
+                first = block_end;
+                continue;
+            }
+            first = seen.first;
+        }
+        begins = false;
         std::int64_t last = first;
         const std::int64_t end = within.last - first < most ? within.last : first + most;
         while (last < end && line.at(last) != Sees::nothing)
             last = line.blocks ? end_of_table_block(last) : end;
-        if (last == first) {
-            first = end_of_table_block(first);
-            continue;
-        }
         if (last > end) last = end;
-        f(Range{first, last});
+        std::int64_t seen_last = last;
+        const bool ends = last == within.last || line.at(last) == Sees::nothing;
+        if (ends && line.at(last - 1) == Sees::some) {
+            const std::int64_t block = (last - 1) / table_positions * table_positions;
+            const Range part{block < first ? first : block, last};
+            const Range seen = trim(part);
+            seen_last = seen.first < seen.last ? seen.last : part.first;
+        }
+        if (first < seen_last) f(Range{first, seen_last});
         first = last;
     }
 }
@@ -208,6 +229,35 @@ MANTISSA_LANES void place_block(const ScoreMeeting& m, ScoreBlock& block) {
     block.query = m.lanes_are_queries ? m.first_lane : m.rows.first;
     block.key = m.lanes_are_queries ? m.rows.first : m.first_lane;
     block.rows = m.rows.last - m.rows.first;
+}
+
+/// The rows from the first that any lane sees to behind the last: those of one block of which some are seen.
+/// Uses that many rows of `scratch`.
+Range rows_seen(const ScoreMeeting& m, codegen::ScoreFunction mask, std::int64_t count, const Block& scratch,
+                std::int64_t most_rows) {
+    if (!mask) return m.rows;
+    ScoreBlock block{.from = scratch.data, .scores = scratch.data, .stride = scratch.lanes, .lanes = count};
+    place_block(m, block);
+    fill(scratch.data, block.rows * scratch.lanes, 0.0f);
+    MetOperands met;
+    meet_operands(m, block, most_rows, met);
+    block.operands = met.first;
+    block.operand_rows = met.rows;
+    mask(&block);
+    Range seen{m.rows.last, m.rows.first};
+    for (std::int64_t r = 0; r < block.rows; ++r) {
+        alignas(64) float greatest[16];
+        Float top = Lanes::load(scratch.row(r));
+        for (std::int64_t lane = 16; lane < scratch.lanes; lane += 16)
+            top = Lanes::maximum(top, Lanes::load(scratch.row(r) + lane));
+        Lanes::store(greatest, top);
+        bool any = false;
+        for (const float one : greatest) any = any || one > -__builtin_inff();
+        if (!any) continue;
+        if (seen.first > m.rows.first + r) seen.first = m.rows.first + r;
+        seen.last = m.rows.first + r + 1;
+    }
+    return seen;
 }
 
 /// Calls the functions: of rows that all are seen the one, of others the other.

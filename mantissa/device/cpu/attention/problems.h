@@ -81,6 +81,9 @@ struct Score {
     // Null: f is s, and no block but those of which `some` is seen meets a function.
     codegen::ScoreFunction forward = nullptr, backward = nullptr;
     codegen::ScoreFunction forward_masked = nullptr, backward_masked = nullptr;  ///< where `some` is seen
+    /// Of scores of 0: 0 where they are seen, else -infinity. Null: blocks of which some is seen are met
+    /// whole.
+    codegen::ScoreFunction forward_mask = nullptr, backward_mask = nullptr;
     codegen::ScoreFunction sums = nullptr;  ///< adds to the gradients of operands; null: there are none
     bool slopes = false;                    ///< backward makes them; else they are 1
     bool multiplies = false;                ///< weights have factors

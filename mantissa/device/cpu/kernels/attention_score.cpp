@@ -99,8 +99,10 @@ void BoundScore::find_blocks(const ScoreProblem& problem, ThreadPool& pool) {
 void BoundScore::add_functions(const codegen::ScoreForm& form, ScorePass pass, codegen::Compiler& compiler) {
     const bool forward = pass == ScorePass::forward;
     if (!form.is_score || !gradients_.empty()) plain_ = compiler.add(forward ? form.forward : form.backward);
-    if (blocks_ || fixed_table_.blocks)
+    if (blocks_ || fixed_table_.blocks) {
         masked_ = compiler.add(forward ? form.forward_masked : form.backward_masked);
+        mask_ = compiler.add(forward ? form.forward_mask : form.backward_mask);
+    }
     if (!gradients_.empty()) sums_ = compiler.add(form.sums);
     sizes_ = {.slopes = !forward && !form.unit_slope && !form.is_score,
               .multiplies = form.multiplies,
@@ -146,6 +148,7 @@ Score BoundScore::placed_functions() const {
     Score score = sizes_;
     (pass_ == ScorePass::forward ? score.forward : score.backward) = function(plain_);
     (pass_ == ScorePass::forward ? score.forward_masked : score.backward_masked) = function(masked_);
+    (pass_ == ScorePass::forward ? score.forward_mask : score.backward_mask) = function(mask_);
     score.sums = function(sums_);
     score.table = fixed_table_;
     return score;

@@ -57,7 +57,7 @@ class BoundScore {
     std::vector<std::int64_t> first_;     // by operand: the element of query 0 and key 0
     std::vector<Gradient> gradients_;
     std::vector<ScoreGradient> gradient_sizes_;  // without addresses
-    std::shared_ptr<const codegen::ScoreKernel> plain_, masked_, sums_;
+    std::shared_ptr<const codegen::ScoreKernel> plain_, masked_, mask_, sums_;
     std::optional<VisibleBlocks> blocks_;  // that each launch looks at
     std::vector<Sees> fixed_;              // tables that follow from positions
     BlockTable fixed_table_ = {};
