@@ -99,8 +99,11 @@ Tensor beside_scores(Tensor x, const std::string& axes, const AttentionExtents& 
     Graph& graph = x.graph();
     const Tensor distances =
         iota(graph, pairs, 1) - iota(graph, pairs, 0) + static_cast<double>(e.queries - 1);
-    const Tensor rows = embedding(reshape(x, {x.dim(0), -1}), distances);  // [T, S, B H of them]
-    return reshape(transpose(rows, {2, 0, 1}), shape);
+    // Rows are summed in FP32 on the way back.
+    const bool short_rows = is_floating(x.dtype()) && size_of(x.dtype()) < size_of(DType::f32);
+    const Tensor table = reshape(short_rows ? cast(x, DType::f32) : x, {x.dim(0), -1});
+    const Tensor rows = embedding(table, distances);  // [T, S, B H of them]
+    return cast(reshape(transpose(rows, {2, 0, 1}), shape), x.dtype());
 }
 
 }  // namespace

@@ -68,4 +68,14 @@ ReferenceFeed ReferenceRun::next(const ReferenceFeed& feed) const {
     return after;
 }
 
+double evaluate_on_numbers(const Node& node, std::span<const Type> types, std::span<const double> numbers) {
+    std::vector<ReferenceTensor> scalars;
+    for (std::size_t i = 0; i < numbers.size(); ++i) scalars.push_back({{types[i].dtype, {}}, {numbers[i]}});
+    std::vector<const ReferenceTensor*> operands;
+    for (const ReferenceTensor& scalar : scalars) operands.push_back(&scalar);
+    Node scalar_node = node;
+    for (Type& type : scalar_node.outputs) type.shape = {};
+    return evaluate_primitive(scalar_node, operands)[0].values[0];
+}
+
 }  // namespace mantissa

@@ -41,4 +41,7 @@ class ReferenceRun {
 std::vector<ReferenceTensor> evaluate_primitive(const Node& node,
                                                 std::span<const ReferenceTensor* const> inputs);
 
+/// What a primitive with one output gives for single numbers of these types.
+double evaluate_on_numbers(const Node& node, std::span<const Type> types, std::span<const double> numbers);
+
 }  // namespace mantissa

@@ -16,17 +16,6 @@ constexpr std::int64_t most_boxes = 1 << 20;
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// What the primitive gives for these numbers.
-double of_numbers(const Node& node, const std::vector<Type>& types, std::span<const double> numbers) {
-    std::vector<ReferenceTensor> scalars;
-    for (std::size_t i = 0; i < numbers.size(); ++i) scalars.push_back({{types[i].dtype, {}}, {numbers[i]}});
-    std::vector<const ReferenceTensor*> operands;
-    for (const ReferenceTensor& scalar : scalars) operands.push_back(&scalar);
-    Node scalar_node = node;
-    for (Type& type : scalar_node.outputs) type.shape = {};
-    return evaluate_primitive(scalar_node, operands)[0].values[0];
-}
-
 }  // namespace
 
 std::int64_t PairBox::pairs() const {
@@ -133,7 +122,7 @@ PositionMask::Interval PositionMask::of_step(const Step& step, const PairBox& bo
     } else if (std::ranges::all_of(operands, &Interval::is_point)) {
         std::vector<double> numbers;
         for (const Interval& operand : operands) numbers.push_back(operand.low);
-        const double value = of_numbers(step.node, step.types, numbers);
+        const double value = evaluate_on_numbers(step.node, step.types, numbers);
         result = {value, value};
     } else if (step.node.outputs[0].dtype == DType::boolean) {
         result = {0, 1};

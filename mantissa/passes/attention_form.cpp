@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 
 #include "mantissa/passes/attention_groups.h"
 
@@ -12,9 +13,12 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// A masked score must lie this far below the others: exp of -104 is already 0 in FP32, and scores of a model
-/// that trains differ by hundreds at most.
+/// A finite score that stands for a hidden one must lie this far below the others: exp of -104 is already 0
+/// in FP32, and scores of a model that trains differ by hundreds at most.
 constexpr double least_gap = 1000;
+
+/// Between a sum over the keys and its logarithm, as it is read elsewhere, stand a few nodes at most.
+constexpr int most_steps_to_logarithm = 5;
 
 bool is_floating_cast(const Graph& graph, const Node& node) {
     return node.op->name == "cast" && is_floating(graph.type(node.inputs[0]).dtype);
@@ -34,22 +38,18 @@ DType wider(DType a, DType b) {
 /// Each step tells whether the search goes on.
 class AttentionRecognition {
   public:
-    AttentionRecognition(const Graph& graph, const Uses& uses, PatternReader& patterns,
-                         const SoftmaxForm& softmax)
-        : graph_(graph), uses_(uses), patterns_(patterns), softmax_(softmax) {
-        form_.shape = graph.type(softmax.scores).shape;
-        form_.key_axis = softmax.axis;
-        form_.keys = form_.shape[softmax.axis];
-        form_.replaced = softmax.nodes;
-    }
+    AttentionRecognition(const Graph& graph, const Uses& uses, const ValueNumbers& numbers,
+                         PatternReader& patterns, NodeId core)
+        : graph_(graph), uses_(uses), numbers_(numbers), patterns_(patterns), core_(core) {}
 
-    OrReason<AttentionForm> run() {
-        if (follow_weights() && take_values() && follow_scores() && check_factors() && check_uses() &&
-            check_sizes()) {
-            share_heads();
-            return form_;
-        }
-        return why_not_.none();
+    AttentionSearch run() {
+        const bool found = follow_weights() && take_values() && read_weights() && take_queries_and_keys() &&
+                           take_mask() && take_scale() && check_uses() && check_sizes();
+        const bool summed = graph_.node(core_).op->name == "softmax" || is_summed_;
+        const bool meets_product = reader_ && reader_->product().node >= 0;
+        if (!found) return {why_not_.none(), product_, summed || meets_product};
+        share_heads();
+        return {form_, product_, true};
     }
 
   private:
@@ -65,35 +65,65 @@ class AttentionRecognition {
     // From the softmax to the product with the values.
 
     bool follow_weights() {
-        weights_ = {softmax_.last, 0};
-        axes_ = AxisMap(form_.shape);
-        for (;;) {
-            const std::vector<NodeId>& users = uses_.of(weights_);
-            if (users.empty()) return refuse("nothing reads the weights");
-            if (users.size() > 1) return refuse("the weights are used elsewhere too, by {}", names_of(users));
-            if (users[0] < 0) return refuse("the weights are a result of the graph");
-            form_.replaced.insert(users[0]);
-            const Node& next = graph_.node(users[0]);
-            if (next.op->name == "matmul") {
-                form_.root = users[0];
-                return true;
+        const Value first{core_, 0};
+        std::vector<Value> found{first};
+        std::map<Value, Value> came_from;
+        std::vector<std::pair<NodeId, Value>> roots;
+        std::string goes_into;
+        for (std::size_t i = 0; i < found.size(); ++i) {
+            const Value at = found[i];
+            for (const NodeId user : uses_.of(at)) {
+                if (user < 0) {
+                    if (goes_into.empty()) goes_into = "the weights are a result of the graph";
+                    continue;
+                }
+                const Node& next = graph_.node(user);
+                const std::string_view op = next.op->name;
+                is_summed_ = is_summed_ || op == "sum";
+                if (op == "matmul") {
+                    if (roots.empty() || roots.back().first != user) roots.emplace_back(user, at);
+                } else if (passes_weights(next)) {
+                    if (came_from.try_emplace({user, 0}, at).second) found.push_back({user, 0});
+                } else if (goes_into.empty() || op != "sum") {
+                    goes_into = fmt::format("the weights go into '{}', not into a product with values", op);
+                }
             }
-            if (!pass_weights(next)) return false;
-            weights_ = {users[0], 0};
         }
+        if (roots.empty()) return refuse("{}", goes_into.empty() ? "nothing reads the weights" : goes_into);
+        std::vector<NodeId> users;
+        for (const auto& [root, from] : roots) users.push_back(root);
+        if (roots.size() > 1) return refuse("the weights are used elsewhere too, by {}", names_of(users));
+        form_.root = product_ = roots[0].first;
+        weights_ = roots[0].second;
+        for (Value at = weights_; at != first; at = came_from.at(at)) path_.insert(path_.begin(), at.node);
+        return follow_axes();
     }
 
-    bool pass_weights(const Node& next) {
+    bool passes_weights(const Node& next) const {
         const std::string_view op = next.op->name;
-        if (op == "dropout")
-            return refuse("the weights pass a dropout of rate {}, and attention draws no random numbers",
-                          next.attributes.number("rate"));
-        if (op == "transpose")
-            axes_.transpose(next.attributes.list("order"));
-        else if (op == "reshape" && !axes_.reshape(next.outputs[0].shape))
-            return refuse("a reshape of the weights cuts across their axes");
-        else if (op != "reshape" && !is_floating_cast(graph_, next))
-            return refuse("the weights go into '{}', not into a product with values", op);
+        return op == "transpose" || op == "reshape" || op == "mul" || op == "div" || op == "select" ||
+               op == "dropout" || op == "slice" || is_floating_cast(graph_, next);
+    }
+
+    /// The axes of the weights as they meet the values, in terms of the frame's.
+    bool follow_axes() {
+        form_.shape = graph_.type({core_, 0}).shape;
+        axes_ = AxisMap(form_.shape);
+        for (const NodeId id : path_) {
+            const Node& next = graph_.node(id);
+            const std::string_view op = next.op->name;
+            const Shape& shape = next.outputs[0].shape;
+            if (op == "transpose") {
+                axes_.transpose(next.attributes.list("order"));
+            } else if (op == "reshape") {
+                if (!axes_.reshape(shape)) return refuse("a reshape of the weights cuts across their axes");
+            } else if (op == "slice") {  // the frame is what is left
+                form_.shape = shape;
+                axes_ = AxisMap(shape);
+            } else if (shape.elements() != form_.shape.elements() || shape.rank() != axes_.rank()) {
+                return refuse("'{}' stretches the weights", op);
+            }
+        }
         return true;
     }
 
@@ -113,9 +143,12 @@ class AttentionRecognition {
         const MatrixAxes a = stored_axes(ta), b = stored_axes(tb);
         const AxisAtoms& rows = axes_[weights_first ? a.rows : b.columns];
         const AxisAtoms& summed = axes_[weights_first ? a.columns : b.rows];
-        if (!is_whole_of(summed, form_.key_axis))
+        if (summed.size() > 1 || (!summed.empty() && !is_whole_of(summed, summed[0].axis)))
             return refuse(
                 "the softmax does not run over the positions that the product with the values sums over");
+        form_.key_axis = summed.empty() ? unit_axis() : summed[0].axis;
+        if (form_.key_axis < 0) return refuse("there is no axis of keys");
+        form_.keys = form_.shape[form_.key_axis];
         if (!find_query_axis(rows)) return false;
 
         form_.v.base = root.inputs[weights_first ? 1 : 0];
@@ -129,6 +162,13 @@ class AttentionRecognition {
         form_.output = AxisMap(output);
         form_.dtype = graph_.type(form_.v.base).dtype;
         return true;
+    }
+
+    /// One key has an axis of extent 1: the last of them.
+    int unit_axis() const {
+        int axis = form_.shape.rank() - 1;
+        while (axis >= 0 && form_.shape[axis] != 1) --axis;
+        return axis;
     }
 
     bool find_query_axis(const AxisAtoms& rows) {
@@ -180,127 +220,90 @@ class AttentionRecognition {
         return AxisMap(axes);
     }
 
-    // From the softmax back to the product of queries and keys. The softmax is taken of factor * x + addend,
-    // element by element, both known patterns over the softmax's axes.
+    // From the product with the values back to the product of queries and keys.
 
-    bool follow_scores() {
-        scores_ = softmax_.scores;
-        axes_ = AxisMap(form_.shape);
-        while (node(scores_).op->name != "matmul") {
-            form_.replaced.insert(scores_.node);
-            if (!pass_scores(node(scores_))) return false;
+    bool read_weights() {
+        const PairFrame frame{form_.shape, form_.query_axis, form_.key_axis, form_.batch_axes};
+        extents_ = frame.pairs();
+        reader_.emplace(graph_, numbers_, *expressions_, frame, shared_rows_);
+        const PairId id =
+            reader_->find_product(weights_, axes_) ? reader_->read(weights_, PairPlace::whole(axes_)) : -1;
+        if (id < 0) return refuse("{}", reader_->reason());
+        if (reader_->product().node < 0 && !expressions_->contains(id, "product"))
+            return refuse("the scores are no product of queries and keys");
+        WeightProduct product = algebra_.product_of(id);
+        OrReason<SoftmaxWeights> weights = algebra_.weights(product);
+        if (!weights) {
+            const std::string reason = weights.reason();
+            if (!normalised_afterwards(product, weights)) return refuse("{}", reason);
         }
-        form_.replaced.insert(scores_.node);
-        return take_queries_and_keys(node(scores_));
-    }
-
-    /// Goes on to what the scores are made of.
-    bool pass_scores(const Node& made) {
-        const std::string_view op = made.op->name;
-        if (op == "select") return pass_select(made);
-        if (op == "mul" || op == "div" || op == "add" || op == "sub") return pass_arithmetic(made);
-        if (op == "transpose") {
-            axes_.undo_transpose(made.attributes.list("order"));
-        } else if (op == "reshape") {
-            if (!axes_.reshape(graph_.type(made.inputs[0]).shape))
-                return refuse("a reshape of the scores cuts across their axes");
-        } else if (op == "neg") {
-            if (!set(factor_, product(factor_, uniform_pattern(-1)))) return false;
-        } else if (!is_floating_cast(graph_, made)) {
-            return refuse("'{}' stands between the softmax and a product of queries and keys", op);
+        softmax_ = *weights;
+        if (!expressions_->contains(softmax_.score, "product"))
+            return refuse("the scores are no product of queries and keys");
+        for (const PairId part : {softmax_.score, softmax_.visible, softmax_.multiplier})
+            if (expressions_->contains(part, "row") || expressions_->contains(part, "sum"))
+                return refuse("the scores depend on all scores of their query, and not by a sum with it");
+        if (expressions_->contains(softmax_.multiplier, "product"))
+            return refuse("the weights are multiplied by something of the scores");
+        if (softmax_.sink) {
+            sink_ = algebra_.expression_of(*softmax_.sink);
+            for (const char* const op : {"row", "product", "sum", "random"})
+                if (expressions_->contains(*sink_, op))
+                    return refuse("the logit that is no key's depends on the scores");
         }
-        scores_ = made.inputs[0];
         return true;
     }
 
-    /// A constant operand of `made`, over the softmax's axes.
-    Pattern constant_operand(const Node& made, std::size_t index) {
-        const Pattern& own = patterns_.of(made.inputs[index]);
-        if (own.kind == Pattern::Kind::unknown || own.kind == Pattern::Kind::uniform) return own;
-        Pattern p = own;
-        p.weights.assign(static_cast<std::size_t>(form_.shape.rank()), 0);
-        const int missing = axes_.rank() - static_cast<int>(own.weights.size());
-        for (std::size_t i = 0; i < own.weights.size(); ++i) {
-            const AxisAtoms& atoms = axes_[missing + static_cast<int>(i)];
-            if (own.weights[i] == 0) continue;
-            if (atoms.size() != 1 || !is_whole_of(atoms, atoms[0].axis))
-                return unknown_pattern("depends on positions along an axis that is reshaped");
-            p.weights[static_cast<std::size_t>(atoms[0].axis)] = own.weights[i];
+    /// Follows the product with the values to what divides it.
+    bool normalised_afterwards(WeightProduct& product, OrReason<SoftmaxWeights>& weights) {
+        NodeId last = form_.root;
+        AxisMap axes = form_.output;
+        std::vector<NodeId> passed;
+        while (!weights) {
+            const auto& users = uses_.of({last, 0});
+            if (users.size() != 1 || users[0] < 0) return false;
+            const Node& next = graph_.node(users[0]);
+            const std::string_view op = next.op->name;
+            if (op == "transpose") {
+                axes.transpose(next.attributes.list("order"));
+            } else if (op == "reshape") {
+                if (!axes.reshape(next.outputs[0].shape)) return false;
+            } else if (op == "mul" || op == "div") {
+                const std::size_t other = next.inputs[0] == Value{last, 0} ? 1 : 0;
+                if (next.inputs[0] == next.inputs[1] || (op == "div" && other == 0)) return false;
+                if (next.outputs[0].shape != graph_.type({last, 0}).shape) return false;
+                const auto by = read_beside(next, other, axes);
+                if (!by) return false;
+                algebra_.multiply(product, *by, op == "mul" ? 1 : -1);
+            } else if (!is_floating_cast(graph_, next)) {
+                return false;
+            }
+            last = users[0];
+            passed.push_back(last);
+            weights = algebra_.weights(product);
         }
-        return p.kind == Pattern::Kind::split ? with_canonical_border(p) : p;
-    }
-
-    /// Goes on to the scores' side of a node, which must not be stretched by it.
-    bool go_to_side(const Node& made, std::size_t index) {
-        scores_ = made.inputs[index];
-        return graph_.type(scores_).shape == made.outputs[0].shape ||
-               refuse("'{}' stretches the scores", made.op->name);
-    }
-
-    bool pass_arithmetic(const Node& made) {
-        const bool multiplies = made.op->name == "mul" || made.op->name == "div";
-        const Pattern first = constant_operand(made, 0), second = constant_operand(made, 1);
-        const std::size_t side = first.known() && !second.known() ? 1 : 0;
-        const Pattern& p = side == 0 ? second : first;
-        if (!p.known())
-            return refuse("the scores are {} something that {}",
-                          multiplies ? "multiplied or divided by" : "added to", p.reason);
-        if (multiplies && p.kind != Pattern::Kind::uniform && p.kind != Pattern::Kind::split)
-            return refuse("the scale depends on the position");
-        if (made.op->name == "div" && side == 1) return refuse("the scores are a divisor");
-        return (multiplies ? scale_by(made, p) : add_term(made, p, side)) && go_to_side(made, side);
-    }
-
-    bool scale_by(const Node& made, const Pattern& p) {
-        if (made.op->name == "mul") return set(factor_, product(factor_, p));
-        return set(factor_, combined(factor_, p, [](double a, double b) { return a == 0 ? 0 : a / b; }));
-    }
-
-    /// `side`: that of the scores.
-    bool add_term(const Node& made, const Pattern& p, std::size_t side) {
-        const double sign = made.op->name == "sub" && side == 0 ? -1 : 1;
-        Pattern term;
-        if (!set(term, product(factor_, p)) ||
-            !set(addend_, combined(addend_, term, [&](double c, double t) { return c + sign * t; })))
-            return false;
-        const bool from_term = made.op->name == "sub" && side == 1;
-        return !from_term || set(factor_, product(factor_, uniform_pattern(-1)));
-    }
-
-    bool pass_select(const Node& made) {
-        const Pattern condition = constant_operand(made, 0);
-        if (!condition.known()) return refuse("the mask {}", condition.reason);
-        const Pattern first = constant_operand(made, 1), second = constant_operand(made, 2);
-        const bool takes_second = first.known() && !second.known();
-        const Pattern& fill = takes_second ? first : second;
-        if (!fill.known()) return refuse("what masked scores become {}", fill.reason);
-        const auto taken = [&](double c) { return (c != 0) != takes_second; };
-        const std::array<Pattern, 4> all{condition, fill, factor_, addend_};
-        // c, fill, factor, addend; a factor of 0 says that an outer select took the other side already.
-        const Pattern filled = combine(all, [&](std::span<const double> v) {
-            return taken(v[0]) || v[2] == 0 ? v[3] : v[2] * v[1] + v[3];
-        });
-        const auto factor_where_taken = [&](double c, double f) { return taken(c) ? f : 0.0; };
-        return set(addend_, filled) && set(factor_, combined(condition, factor_, factor_where_taken)) &&
-               go_to_side(made, takes_second ? 2 : 1);
-    }
-
-    bool set(Pattern& to, Pattern p) {
-        if (!p.known()) return refuse("the scale or the mask {}", p.reason);
-        to = std::move(p);
+        form_.replaced.insert(form_.root);
+        form_.replaced.insert(passed.begin(), passed.end());
+        form_.root = last;
+        form_.output = axes;
         return true;
     }
-    static Pattern combined(const Pattern& a, const Pattern& b,
-                            FunctionRef<double(double, double)> function) {
-        const std::array<Pattern, 2> both{a, b};
-        return combine(both, [&](std::span<const double> v) { return function(v[0], v[1]); });
-    }
-    /// 0 times anything is 0: a factor of 0 means that the scores are not taken there.
-    static Pattern product(const Pattern& a, const Pattern& b) {
-        return combined(a, b, [](double x, double y) { return x == 0 || y == 0 ? 0 : x * y; });
+
+    /// What the result is multiplied with or divided by, if that is the same for all elements of a head.
+    std::optional<PairId> read_beside(const Node& made, std::size_t input, const AxisMap& axes) {
+        const Shape &from = graph_.type(made.inputs[input]).shape, &to = made.outputs[0].shape;
+        std::vector<AxisAtoms> own;
+        for (int axis = 0; axis < from.rank(); ++axis) {
+            const int at = axis + to.rank() - from.rank();
+            own.push_back(from[axis] == to[at] ? axes[at] : AxisAtoms{});
+        }
+        const PairId id = reader_->read(made.inputs[input], PairPlace::whole(AxisMap(std::move(own))));
+        return id < 0 ? std::nullopt : std::optional(id);
     }
 
-    bool take_queries_and_keys(const Node& made) {
+    bool take_queries_and_keys() {
+        const Node& made = node(reader_->product());
+        axes_ = reader_->product_axes();
         if (made.inputs.size() != 2) return refuse("a bias is added to the product of queries and keys");
         const AxisAtoms &rows = axes_[-2], &columns = axes_[-1];
         const bool queries_first = are_queries(rows) && is_whole_of(columns, form_.key_axis);
@@ -348,81 +351,209 @@ class AttentionRecognition {
         return whole;
     }
 
-    // What the patterns must be for attention's own scale and mask.
+    // The mask, and the scale of the product.
 
-    bool check_factors() {
-        face_keys(factor_);
-        face_keys(addend_);
-        const bool split_factor = factor_.kind == Pattern::Kind::split;
-        const Pattern& border = split_factor ? factor_ : addend_;
-        if (border.kind != Pattern::Kind::split) return set_scale(factor_.value, addend_.value);
-        const double outside_factor = split_factor ? factor_.outside : factor_.value;
-        const double outside_addend = addend_.kind == Pattern::Kind::split ? addend_.outside : addend_.value;
-        const bool hides_outside = hides(outside_factor, outside_addend, factor_.value, addend_.value);
-        if (!hides_outside && hides(factor_.value, addend_.value, outside_factor, outside_addend))
-            return refuse("the mask shows the later keys and hides the earlier");
-        if (!hides_outside)
-            return refuse(
-                "scores on two sides of a border between positions differ, and neither side is masked: {} "
-                "and {} are added, factors {} and {}",
-                addend_.value, outside_addend, factor_.value, outside_factor);
-        return check_border(border) && set_scale(factor_.value, addend_.value);
-    }
-
-    /// Turns a border so that later keys are outside.
-    void face_keys(Pattern& p) const {
-        if (p.kind != Pattern::Kind::split || p.weights[static_cast<std::size_t>(form_.key_axis)] >= 0)
-            return;
-        for (double& w : p.weights) w = w == 0 ? 0.0 : -w;
-        p.offset = 1 - p.offset;
-        std::swap(p.value, p.outside);
-    }
-
-    /// Whether scores with this factor and addend weigh nothing beside those of the other side.
-    static bool hides(double factor, double addend, double other_factor, double other_addend) {
-        return (factor == 0 || factor == other_factor) && addend <= other_addend - least_gap;
-    }
-
-    bool check_border(const Pattern& border) {
-        for (int axis = 0; axis < form_.shape.rank(); ++axis) {
-            const double weight = border.weights[static_cast<std::size_t>(axis)];
-            const double wanted = axis == form_.key_axis ? 1 : axis == form_.query_axis ? -1 : 0;
-            if (weight == wanted) continue;
-            if (wanted == 0) return refuse("the mask differs along an axis of the batch");
-            if (axis == form_.query_axis && weight == 0)
-                return refuse("the mask hides the same keys from every query");
-            return refuse("the mask is no causal one: its border does not run along equal positions");
+    bool take_mask() {
+        PairExpressions& x = *expressions_;
+        PairId visible = softmax_.visible;
+        // Finite scores that stand for hidden ones mean the same only where a query sees any key at all.
+        const auto parts = algebra_.unmasked(softmax_.score, 1, -least_gap);
+        const PairId both = x.make("logical_and", {visible, parts.visible});
+        if (both != visible && every_query_sees_a_key(both)) {
+            softmax_.score = parts.score;
+            visible = both;
         }
-        const auto last = static_cast<std::int64_t>(-border.offset);  // query i sees keys up to i + last
-        if (last >= form_.keys - 1) return true;
-        if (last != form_.keys - form_.queries)
-            return refuse(
-                "query i sees keys up to i{:+}, where causal attention of {} queries to {} keys shows up "
-                "to i{:+}",
-                last, form_.queries, form_.keys, form_.keys - form_.queries);
-        form_.causal = true;
+        std::vector<PairId> rest;
+        for (const PairId condition : x.conjuncts(visible)) {
+            const auto border = border_of(condition);
+            if (border && border->holds_everywhere) continue;
+            if (border && border->is_causal && form_.keys >= form_.queries)
+                form_.causal = true;
+            else
+                rest.push_back(condition);
+        }
+        softmax_.visible = x.conjunction(rest);
         return true;
     }
 
-    bool set_scale(double factor, double addend) {
-        form_.scale *= factor;
-        if (!std::isfinite(form_.scale) || form_.scale == 0 || !std::isfinite(addend))
-            return refuse("the scores are multiplied by {}, and {} is added", form_.scale, addend);
+    struct Border {
+        bool holds_everywhere = false;
+        bool is_causal = false;  ///< as attention's own mask
+    };
+    /// A condition that compares positions.
+    std::optional<Border> border_of(PairId condition) const {
+        const PairTerm& term = (*expressions_)[condition];
+        if (term.op != "less" && term.op != "less_equal") return std::nullopt;
+        const auto a = expressions_->linear(term.in[0]), b = expressions_->linear(term.in[1]);
+        if (!a || !b) return std::nullopt;
+        // a - b < 0, or <= 0.
+        double offset = a->offset - b->offset, most = offset, step = 0;
+        std::array<double, 4> weights = {};
+        for (std::size_t axis = 0; axis < 4; ++axis) {
+            if (extents_[static_cast<int>(axis)] == 1) continue;  // there is no other index
+            weights[axis] = a->weights[axis] - b->weights[axis];
+            most += std::max(0.0, weights[axis] * static_cast<double>(extents_[static_cast<int>(axis)] - 1));
+            if (weights[axis] != 0) step = std::max(step, std::abs(weights[axis]));
+        }
+        Border border{.holds_everywhere = term.op == "less" ? most < 0 : most <= 0};
+        if (weights[0] != 0 || weights[1] != 0 || weights[3] <= 0) return border;
+        // One query has no axis to compare with, and sees all keys under the causal mask.
+        if (weights[2] != -weights[3]) return border;
+        offset /= step;
+        const double last = term.op == "less" ? std::ceil(-offset) - 1 : std::floor(-offset);
+        border.is_causal = last == static_cast<double>(form_.keys - form_.queries);
+        return border;
+    }
+
+    /// Whether that follows from the condition: the key at a query's own position, the first or the last one.
+    bool every_query_sees_a_key(PairId visible) {
+        PairExpressions& x = *expressions_;
+        for (const int which : {0, 1, 2}) {
+            std::map<PairId, PairId> by;
+            for (const DType dtype : {DType::f32, DType::i32, DType::i64}) {
+                const auto number = [&](std::int64_t value) {
+                    return x.number(static_cast<double>(value), dtype);
+                };
+                const PairId own = x.make("add", {x.position(2, dtype), number(form_.keys - form_.queries)});
+                by[x.position(3, dtype)] = which == 0 ? own : number(which == 1 ? 0 : form_.keys - 1);
+            }
+            if (which == 0 && form_.keys < form_.queries) continue;
+            if (which == 0 && form_.keys == form_.queries) add_operands_at_queries(by);
+            bool holds = true;
+            for (const PairId condition : x.conjuncts(x.replaced(visible, by))) {
+                const auto border = border_of(condition);
+                holds = holds && border && border->holds_everywhere;
+            }
+            if (holds) return true;
+        }
+        return false;
+    }
+
+    /// What a value is at the key of the query's own position: the same value along the queries.
+    void add_operands_at_queries(std::map<PairId, PairId>& by) {
+        const auto& operands = reader_->operands();
+        for (std::size_t i = 0; i < operands.size(); ++i)
+            for (std::size_t j = 0; j < operands.size(); ++j) {
+                std::string letters = operands[i].letters;
+                const std::size_t at = letters.find('s');
+                if (at == std::string::npos || letters.find('t') != std::string::npos) continue;
+                letters[at] = 't';
+                if (letters != operands[j].letters ||
+                    !reader_->same_value(operands[i].value, operands[j].value))
+                    continue;
+                by[leaf(i)] = leaf(j);
+            }
+    }
+
+    PairId leaf(std::size_t operand) {
+        const PairOperand& of = reader_->operands()[operand];
+        const DType dtype = graph_.type(of.value).dtype;
+        unsigned axes = 0;
+        for (const char letter : of.letters)
+            axes |= letter == 'r' ? unsigned{along_queries} | along_keys
+                                  : 1u << std::string_view("bhts").find(letter);
+        return expressions_->leaf("operand", static_cast<int>(operand),
+                                  is_floating(dtype) ? DType::f32 : dtype, axes);
+    }
+
+    /// The number that the product is multiplied with wherever it stands: attention's scale.
+    bool take_scale() {
+        PairExpressions& x = *expressions_;
+        std::set<double> factors;
+        find_factors(softmax_.score, factors);
+        if (factors.size() == 1 && *factors.begin() != 0 && std::isfinite(*factors.begin())) {
+            const double factor = *factors.begin();
+            if (factor != 1)
+                softmax_.score = x.replaced(softmax_.score,
+                                            {{x.make("mul", {x.product(), x.number(factor)}), x.product()}});
+            form_.scale *= factor;
+        }
+        if (!std::isfinite(form_.scale) || form_.scale == 0)
+            return refuse("the scores are multiplied by {}", form_.scale);
+        const bool plain = softmax_.score == x.product() && x.is_number(softmax_.visible, 1) &&
+                           x.is_number(softmax_.multiplier, 1) && !sink_;
+        if (x.is_number(softmax_.visible, 0)) return refuse("no query sees a key");
+        if (!plain)
+            form_.score = ScoreForm{expressions_, softmax_.score,      softmax_.visible,  softmax_.multiplier,
+                                    sink_,        reader_->operands(), reader_->randoms()};
         return true;
+    }
+
+    void find_factors(PairId id, std::set<double>& factors) const {
+        const PairTerm& term = (*expressions_)[id];
+        if (term.op == "product") {
+            factors.insert(1);
+        } else if (term.op == "mul" && expressions_->is_number(term.in[1]) &&
+                   (*expressions_)[term.in[0]].op == "product") {
+            factors.insert((*expressions_)[term.in[1]].value);
+        } else {
+            for (const PairId in : term.in) find_factors(in, factors);
+        }
     }
 
     /// Nobody else may read what attention does not compute.
     bool check_uses() {
-        for (const NodeId id : form_.replaced) {
+        form_.replaced.insert(reader_->passed().begin(), reader_->passed().end());
+        form_.replaced.insert(path_.begin(), path_.end());
+        form_.replaced.insert({core_, form_.root});
+        const std::set<NodeId> inside = form_.replaced;
+        for (const NodeId id : inside) {
             if (id == form_.root) continue;
             const auto outputs = static_cast<std::int32_t>(graph_.node(id).outputs.size());
             for (std::int32_t output = 0; output < outputs; ++output)
-                for (const NodeId user : uses_.of({id, output}))
-                    if (!form_.replaced.contains(user))
-                        return refuse("the output of '{}' is used elsewhere too, by {}",
-                                      graph_.node(id).op->name, names_of({user}));
+                if (!is_known_outside({id, output}, most_steps_to_logarithm)) return false;
         }
         return true;
+    }
+
+    /// Whether what others read of a value is the log-sum-exp.
+    bool is_known_outside(Value value, int steps) {
+        std::vector<NodeId> others;
+        for (const NodeId user : uses_.of(value))
+            if (!form_.replaced.contains(user)) others.push_back(user);
+        if (others.empty()) return true;
+        if (const auto place = reader_->rows().find(value); place != reader_->rows().end()) {
+            const PairPlace at = place->second;
+            if (algebra_.is_log_of(reader_->read(value, at), log_sum())) {
+                form_.log_sums.push_back({value, at.axes});
+                return true;
+            }
+            const std::size_t known = form_.log_sums.size();
+            if (steps > 0 && std::ranges::all_of(others, [&](NodeId user) {
+                    return goes_on_to_logarithm(user, at, value, steps - 1);
+                }))
+                return true;
+            form_.log_sums.resize(known);
+        }
+        const bool of_weights = value.node == core_ || std::ranges::find(path_, value.node) != path_.end();
+        if (of_weights) return refuse("the weights are used elsewhere too, by {}", names_of(uses_.of(value)));
+        return refuse("the output of '{}' is used elsewhere too, by {}", node(value).op->name,
+                      names_of(others));
+    }
+
+    /// The sum of which attention gives the logarithm: of what keys give.
+    KeySum log_sum() const {
+        KeySum sum = softmax_.sum;
+        sum.sinks.clear();
+        return sum;
+    }
+
+    /// A node that works element by element on what does not change along the keys.
+    bool goes_on_to_logarithm(NodeId user, const PairPlace& at, Value from, int steps) {
+        if (user < 0) return false;
+        if (form_.replaced.contains(user)) return true;
+        const Node& next = graph_.node(user);
+        const Shape &shape = graph_.type(from).shape, &to = next.outputs[0].shape;
+        PairPlace place = at;
+        if (next.op->name == "reshape") {
+            if (!place.axes.reshape(to)) return false;
+            place = PairPlace::whole(place.axes);
+        } else if (next.op->fuser != FuserClass::elementwise || next.op->composite() || shape != to) {
+            return false;
+        }
+        if (reader_->read({user, 0}, place) < 0) return false;
+        form_.replaced.insert(user);
+        return is_known_outside({user, 0}, steps);
     }
 
     bool check_sizes() {
@@ -449,21 +580,30 @@ class AttentionRecognition {
 
     const Graph& graph_;
     const Uses& uses_;
+    const ValueNumbers& numbers_;
     PatternReader& patterns_;
-    const SoftmaxForm& softmax_;
+    NodeId core_;
+    NodeId product_ = -1;  // with the values
     FirstReason why_not_;
     AttentionForm form_;
-    Value weights_, scores_;  // how far the search has come on both sides
-    AxisMap axes_;            // of the tensor at hand, in terms of the softmax's
-    AxisAtoms shared_rows_;   // parts of the heads that are rows of the products
-    Pattern factor_ = uniform_pattern(1), addend_ = uniform_pattern(0);
+    bool is_summed_ = false;    // whether the core's values are
+    Value weights_;             // as they meet the values
+    std::vector<NodeId> path_;  // from the core to the weights
+    AxisMap axes_;              // of the tensor at hand, in terms of the frame's
+    AxisAtoms shared_rows_;     // parts of the heads that are rows of the products
+    std::shared_ptr<PairExpressions> expressions_ = std::make_shared<PairExpressions>();
+    SoftmaxAlgebra algebra_{*expressions_};
+    std::optional<PairReader> reader_;
+    Shape extents_;
+    SoftmaxWeights softmax_;
+    std::optional<PairId> sink_;
 };
 
 }  // namespace
 
-OrReason<AttentionForm> attention_around(const Graph& graph, const Uses& uses, PatternReader& patterns,
-                                         const SoftmaxForm& softmax) {
-    return AttentionRecognition(graph, uses, patterns, softmax).run();
+AttentionSearch attention_around(const Graph& graph, const Uses& uses, const ValueNumbers& numbers,
+                                 PatternReader& patterns, NodeId core) {
+    return AttentionRecognition(graph, uses, numbers, patterns, core).run();
 }
 
 }  // namespace mantissa

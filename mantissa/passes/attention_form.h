@@ -1,14 +1,17 @@
-// Recognises one attention around a softmax: what match_attention asks of every softmax of a graph.
+// Recognises one attention around a softmax or an exponential: what match_attention asks of each of a graph.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "mantissa/base/or_reason.h"
 #include "mantissa/passes/axis_map.h"
+#include "mantissa/passes/pair_reader.h"
 #include "mantissa/passes/position_pattern.h"
-#include "mantissa/passes/softmax_form.h"
+#include "mantissa/passes/softmax_algebra.h"
 #include "mantissa/passes/uses.h"
 
 namespace mantissa::inline v0 {
@@ -23,8 +26,25 @@ struct AttentionOperand {
     static constexpr int head_axis = 1000;
 };
 
+/// A score that is not the scaled product alone, in terms of the product times the form's scale.
+struct ScoreForm {
+    std::shared_ptr<const PairExpressions> expressions;
+    PairId score = -1;
+    PairId visible = -1;  ///< but for the causal mask
+    PairId multiplier = -1;
+    std::optional<PairId> sink = {};    ///< the logit of what is no key
+    std::vector<PairOperand> operands;  ///< by the indices of leaves
+    std::vector<PairRandom> randoms;
+};
+
+/// A value that is read elsewhere and is the log-sum-exp of the scores.
+struct LogSumExp {
+    Value value;
+    AxisMap axes;
+};
+
 struct AttentionForm {
-    NodeId root = -1;  ///< the product with the values, which attention replaces
+    NodeId root = -1;  ///< what attention replaces: the product with the values, or what normalises it
     AttentionOperand q, k, v;
     AxisMap output;               ///< axes of the root
     std::vector<int> batch_axes;  ///< of the softmax, in order
@@ -35,13 +55,23 @@ struct AttentionForm {
     DType dtype = DType::f32;  ///< the widest of the operands'
     bool causal = false;
     double scale = 1;
+    std::optional<ScoreForm> score = {};  ///< none: the scaled product
+    std::vector<LogSumExp> log_sums = {};
     std::int64_t group = 1;   ///< heads of queries in a row that share a head of keys and values
     std::string copies = {};  ///< why keys or values that were repeated are read as such; empty: they are not
     std::set<NodeId> replaced;  ///< nodes that nothing else reads, the root included
 };
 
-/// The attention that the softmax is part of, or why it is part of none.
-OrReason<AttentionForm> attention_around(const Graph& graph, const Uses& uses, PatternReader& patterns,
-                                         const SoftmaxForm& softmax);
+/// What a search for attention around a softmax or an exponential found.
+struct AttentionSearch {
+    OrReason<AttentionForm> form;
+    NodeId product = -1;  ///< with the values, to which the weights go; -1: not found
+    /// Whether the node's values are summed over an axis, or meet a product of queries and keys.
+    bool is_softmax = false;
+};
+
+/// The attention that a node, a softmax or an exponential, is part of, or why it is part of none.
+AttentionSearch attention_around(const Graph& graph, const Uses& uses, const ValueNumbers& numbers,
+                                 PatternReader& patterns, NodeId core);
 
 }  // namespace mantissa

@@ -125,8 +125,12 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
     if (options.match_attention)
         pipeline.run("match_attention", [&] {
             Value moved = place;
-            AttentionMatch match = match_attention(graph, {&moved, 1});
-            if (made_without_kernel(pipeline, match.graph, "match_attention", "attention", options)) return;
+            const auto accept = [&](const Graph& made, const Node& attention) -> std::string {
+                if (options.has_kernel(made, attention)) return {};
+                return fmt::format("the device has no kernel for attention{}",
+                                   attention.attributes.has("score") ? " of such a score" : "");
+            };
+            AttentionMatch match = match_attention(graph, {&moved, 1}, accept);
             place = moved;
             graph = std::move(match.graph);
             pipeline.refuse(std::move(match.refused));

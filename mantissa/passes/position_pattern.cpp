@@ -109,17 +109,6 @@ bool holds_positions(DType dtype) {
     return dtype == DType::f32 || dtype == DType::f64 || dtype == DType::i32 || dtype == DType::i64;
 }
 
-/// What the primitive gives for these numbers.
-double evaluate(const Node& node, std::span<const double> numbers, const std::vector<Type>& types) {
-    std::vector<ReferenceTensor> scalars;
-    for (std::size_t i = 0; i < numbers.size(); ++i) scalars.push_back({{types[i].dtype, {}}, {numbers[i]}});
-    std::vector<const ReferenceTensor*> operands;
-    for (const ReferenceTensor& scalar : scalars) operands.push_back(&scalar);
-    Node scalar_node = node;
-    for (Type& type : scalar_node.outputs) type.shape = {};
-    return evaluate_primitive(scalar_node, operands)[0].values[0];
-}
-
 std::vector<std::int64_t> longer_than_one(const Shape& shape) {
     std::vector<std::int64_t> extents = shape.extents();
     std::erase(extents, 1);
@@ -223,7 +212,8 @@ Pattern PatternReader::elementwise(const Node& node) {
         if (const auto form = of_forms(node.op->name, operands)) return *form;
     }
     const std::vector<Type> types = graph_.input_types(node);
-    return combine(operands, [&](std::span<const double> numbers) { return evaluate(node, numbers, types); });
+    return combine(
+        operands, [&](std::span<const double> numbers) { return evaluate_on_numbers(node, types, numbers); });
 }
 
 }  // namespace mantissa

@@ -13,44 +13,14 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/simplify.h"
+#include "tests/support/attention_graphs.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/random_graph.h"
 
 namespace mantissa {
 namespace {
 
-constexpr std::int64_t B = 2, H = 3, T = 5, D = 4, C = H * D;
-constexpr double infinity = std::numeric_limits<double>::infinity();
-const double root = std::sqrt(static_cast<double>(D));
-
-/// What spellings are made of.
-struct Given {
-    Graph graph;
-    ReferenceFeed feed;
-
-    Tensor input(const std::string& name, Shape shape, DType dtype = DType::f32) {
-        const Type type{dtype, std::move(shape)};
-        feed[name] = testing::values_of({type}, static_cast<std::uint32_t>(feed.size()));
-        return {graph, graph.add_input(name, type)};
-    }
-    Tensor head_major(const char* name) { return input(name, {B, H, T, D}); }
-    Tensor q() { return head_major("q"); }
-    Tensor k() { return head_major("k"); }
-    Tensor v() { return head_major("v"); }
-    Tensor number(double value, DType dtype = DType::f32) { return constant(graph, value, dtype); }
-
-    Tensor keys(Shape shape = {T, T}) { return iota(graph, shape, -1); }
-    Tensor queries(Shape shape = {T, T}) { return iota(graph, shape, -2); }
-    /// bool [T, T]: whether query (row) sees key (column).
-    Tensor visible() { return less_equal(keys(), queries()); }
-    Tensor masked(Tensor scores) { return select(visible(), scores, number(-infinity)); }
-    Tensor scores(Tensor a, Tensor b) { return matmul(a, b, {.transpose_b = true}); }
-    /// A buffer of ones on and below the diagonal, made once for the longest text.
-    Tensor triangle(std::int64_t longest) {
-        const Shape square{longest, longest};
-        return select(less_equal(keys(square), queries(square)), number(1), number(0));
-    }
-};
+using namespace testing::attending;
 
 struct Spelling {
     const char* name;

@@ -1,0 +1,87 @@
+// What weights of attention are, by their algebra: exponentials of a score under a mask, divided by their sum
+// over the keys, times what weights are multiplied with afterwards.
+//
+//   exp(x - m) / sum(exp(x - m)), softmax(x), exp(x - log(sum(exp(x)))), softmax(x) * mask / sum(softmax(x) *
+//   mask)
+//
+// are all one form. What is constant along the keys cancels wherever it was added or multiplied.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/or_reason.h"
+#include "mantissa/passes/pair_expression.h"
+
+namespace mantissa::inline v0 {
+
+/// A sum of expressions times numbers.
+using PairSum = std::map<PairId, double>;
+
+/// What a sum over the keys runs over: exponentials of a sum of terms, of pairs under masks, times factors;
+/// and what is added to it, exponentials that are no key's.
+struct KeySum {
+    PairSum exponent;
+    std::set<PairId> masks;
+    std::vector<PairId> factors;
+    std::vector<PairSum> sinks;
+
+    friend auto operator<=>(const KeySum&, const KeySum&) = default;
+};
+
+/// A product: number * exp(exponent + rows of it) under masks * factors * rows * sums, these to powers.
+struct WeightProduct {
+    double number = 1;
+    PairSum exponent;
+    PairSum row_exponent;  ///< terms that do not change along the keys
+    std::set<PairId> masks;
+    std::vector<PairId> factors;
+    std::map<PairId, int> rows;
+    std::map<KeySum, int> sums;
+    std::string refused;  ///< why it is none
+
+    bool has_sums() const { return !sums.empty(); }
+};
+
+/// Attention's weights: softmax of `score` over the pairs that are visible, times `multiplier`.
+struct SoftmaxWeights {
+    PairId score = -1;
+    PairId visible = -1;               ///< a truth
+    PairId multiplier = -1;            ///< 1: none
+    std::optional<PairSum> sink = {};  ///< the logit of what is no key
+    KeySum sum;
+};
+
+class SoftmaxAlgebra {
+  public:
+    explicit SoftmaxAlgebra(PairExpressions& expressions) : x_(expressions) {}
+
+    WeightProduct product_of(PairId id);
+    /// Multiplies by the power of an expression.
+    void multiply(WeightProduct& into, PairId id, int power);
+    /// The weights that the product is, if everything but those cancels.
+    OrReason<SoftmaxWeights> weights(const WeightProduct& product);
+    /// Whether it is the logarithm of this sum alone.
+    bool is_log_of(PairId id, const KeySum& sum);
+
+    struct Masked {
+        PairId visible, score;
+    };
+    /// Takes apart what is hidden: scores of -infinity, and with `least` finite ones at or below it, too.
+    Masked unmasked(PairId id, double scale, double least);
+
+    PairId expression_of(const PairSum& sum);
+
+  private:
+    void add_terms(PairId id, double factor, PairSum& to);
+    void multiply_exponential(WeightProduct& into, PairId exponent, int power);
+    void multiply_sum(WeightProduct& into, PairId summed, int power);
+    bool multiply_with_sinks(WeightProduct& into, PairId id, int power);
+    void add_power(WeightProduct& into, const WeightProduct& factor, int power);
+
+    PairExpressions& x_;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,405 @@
+// Ten forms of attention, each as models write it, and what is known by algebra alone: all are found, and
+// values and every gradient are the reference's.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/printer.h"
+#include "mantissa/graph/verifier.h"
+#include "mantissa/passes/match_attention.h"
+#include "tests/support/attention_graphs.h"
+
+namespace mantissa {
+namespace {
+
+using namespace testing::attending;
+
+struct Form {
+    const char* name;
+    std::function<Tensor(Given&)> build;
+};
+
+Tensor plain_scores(Given& g) { return g.scores(g.q(), g.k()) / root; }
+Tensor times_v(Given& g, Tensor weights) { return matmul(weights, g.v()); }
+Tensor attend(Given& g, Tensor scores) { return times_v(g, softmax(scores)); }
+Tensor attend_where(Given& g, Tensor sees, Tensor scores) {
+    return attend(g, select(sees, scores, g.number(-infinity)));
+}
+/// As 0 and 1.
+Tensor as_numbers(Tensor truth) { return cast(truth, DType::f32); }
+Tensor either(Given& g, Tensor a, Tensor b) { return select(a, constant(g.graph, 1, DType::boolean), b); }
+Tensor distance(Given& g) { return g.keys() - g.queries(); }  // i32 [T, S]
+Tensor back(Given& g) { return g.queries() - g.keys(); }
+Tensor row_sum(Tensor x) { return sum(x, {-1}, KeepAxes::yes); }
+Tensor row_max(Tensor x) { return max(x, {-1}, KeepAxes::yes); }
+
+const std::vector<Form> windows = {
+    {"two comparisons",
+     [](Given& g) {
+         return attend_where(g, logical_and(g.visible(), less(g.queries(), g.keys() + 3.0)), plain_scores(g));
+     }},
+    {"a bias of two masks",
+     [](Given& g) {
+         const Tensor causal = select(g.visible(), g.number(0), g.number(-infinity));
+         const Tensor window =
+             select(less(back(g), constant(g.graph, 3, DType::i32)), g.number(0), g.number(-infinity));
+         return attend(g, plain_scores(g) + reshape(causal + window, {1, 1, T, T}));
+     }},
+    {"the difference of two triangles, filled with -1e9",
+     [](Given& g) {
+         const Tensor lower = as_numbers(less_equal(g.keys(), g.queries() - 3.0));
+         const Tensor band = g.triangle(T) - lower;
+         return attend(g, select(equal(band, g.number(0)), g.number(-1e9), plain_scores(g)));
+     }},
+    {"weights times a band, normalised again",
+     [](Given& g) {
+         const Tensor band = as_numbers(logical_and(g.visible(), less(g.queries(), g.keys() + 3.0)));
+         const Tensor w = softmax(plain_scores(g)) * band;
+         return times_v(g, w / row_sum(w));
+     }},
+    {"to both sides, by the size of the distance",
+     [](Given& g) {
+         const Tensor size = maximum(distance(g), back(g));
+         return attend_where(g, less_equal(size, constant(g.graph, 1, DType::i32)), plain_scores(g));
+     }},
+    {"of one key", [](Given& g) { return attend_where(g, equal(g.keys(), g.queries()), plain_scores(g)); }},
+};
+
+const std::vector<Form> caps = {
+    {"tanh of the scores, divided and multiplied",
+     [](Given& g) { return attend(g, g.masked(tanh(plain_scores(g) / 1.5) * 1.5)); }},
+    {"the cap in the scale, the mask a bias",
+     [](Given& g) {
+         const Tensor s = tanh(g.scores(g.q() * (1 / root / 1.5), g.k())) * 1.5;
+         return attend(g, s + select(g.visible(), g.number(0), g.number(-infinity)));
+     }},
+    {"by a sigmoid",
+     [](Given& g) {
+         const Tensor s = sigmoid(plain_scores(g) * (2 / 1.5)) * 2.0 - 1.0;
+         return attend(g, g.masked(s * 1.5));
+     }},
+    {"by exponentials",
+     [](Given& g) {
+         const Tensor e = exp(plain_scores(g) * (-2 / 1.5));
+         return attend(g, ((-e + 1.0) / (e + 1.0)) * 1.5);
+     }},
+};
+
+Tensor slopes(Given& g) { return literal(g.graph, {0.5, 0.25, 0.125}, DType::f32, {H, 1, 1}); }
+
+const std::vector<Form> biases = {
+    {"slopes times the distance",
+     [](Given& g) {
+         return attend(g, g.masked(plain_scores(g) + cast(distance(g), DType::f32) * slopes(g)));
+     }},
+    {"slopes times the key's position",
+     [](Given& g) {
+         return attend(g, g.masked(plain_scores(g) + slopes(g) * iota(g.graph, {1, T}, 1, DType::f32)));
+     }},
+    {"slopes of powers, times the size of the distance, taken away",
+     [](Given& g) {
+         const Tensor power = exp((iota(g.graph, {H, 1, 1}, 0, DType::f32) + 1.0) * -0.7);
+         const Tensor size = cast(maximum(distance(g), back(g)), DType::f32);
+         return attend(g, plain_scores(g) - power * size);
+     }},
+    {"learned slopes, before the scale",
+     [](Given& g) {
+         const Tensor bias = reshape(g.input("slopes", {H}), {H, 1, 1}) * cast(distance(g), DType::f32);
+         return attend(g, g.masked((g.scores(g.q(), g.k()) + bias) / root));
+     }},
+};
+
+const std::vector<Form> prefixes = {
+    {"causal, or of the prefix",
+     [](Given& g) {
+         const Tensor prefix = less(g.keys(), constant(g.graph, 2, DType::i32));
+         return attend_where(g, either(g, prefix, g.visible()), plain_scores(g));
+     }},
+    {"the larger of two masks",
+     [](Given& g) {
+         const Tensor prefix = as_numbers(less(g.keys({1, T}), constant(g.graph, 2, DType::i32)));
+         const Tensor mask = maximum(g.triangle(T), prefix);
+         return attend(g, plain_scores(g) + (-mask + 1.0) * -1e9);
+     }},
+    {"a bias that is kept from the prefix",
+     [](Given& g) {
+         const Tensor bias = select(g.visible(), g.number(0), g.number(-infinity));
+         const Tensor prefix = less(g.keys({1, T}), constant(g.graph, 2, DType::i32));
+         return attend(g, plain_scores(g) + select(prefix, g.number(0), bias));
+     }},
+    {"a length for each text",
+     [](Given& g) {
+         const Tensor lengths = reshape(g.ids("lengths", {B}, T), {B, 1, 1, 1});
+         const Tensor prefix = less(iota(g.graph, {1, 1, 1, T}, 3), lengths);
+         return attend_where(g, either(g, prefix, g.visible()), plain_scores(g));
+     }},
+};
+
+const std::vector<Form> documents = {
+    {"equal numbers",
+     [](Given& g) {
+         const Tensor d = g.ids("documents", {B, T}, 2);
+         const Tensor same = equal(reshape(d, {B, 1, T, 1}), reshape(d, {B, 1, 1, T}));
+         return attend_where(g, logical_and(same, g.visible()), plain_scores(g));
+     }},
+    {"a bias of -1e9 for other documents, and a causal mask",
+     [](Given& g) {
+         const Tensor d = g.ids("documents", {B, T}, 2);
+         const Tensor same = equal(reshape(d, {B, T, 1}), reshape(d, {B, 1, T}));
+         const Tensor bias = select(same, g.number(0), g.number(-1e9));
+         return attend(g, g.masked(plain_scores(g) + reshape(bias, {B, 1, T, T})));
+     }},
+    {"a difference of zero",
+     [](Given& g) {
+         const Tensor d = reshape(g.ids("documents", {B, T}, 2), {B, 1, T, 1});
+         const Tensor apart = d - transpose(d, {0, 1, 3, 2});
+         return attend(
+             g, select(equal(apart, constant(g.graph, 0, DType::i32)), plain_scores(g), g.number(-infinity)));
+     }},
+    {"weights of other documents are zero, and normalised again",
+     [](Given& g) {
+         const Tensor d = g.ids("documents", {B, T}, 2);
+         const Tensor same = equal(reshape(d, {B, 1, T, 1}), reshape(d, {B, 1, 1, T}));
+         const Tensor w = select(same, softmax(plain_scores(g)), g.number(0));
+         return times_v(g, w * (g.number(1) / row_sum(w)));
+     }},
+};
+
+/// Two heads of queries a head of keys, with a window and a cap.
+constexpr std::int64_t Q = 4, G = 2, R = Q / G;
+const std::vector<Form> groups = {
+    {"repeated, in a window",
+     [](Given& g) {
+         const auto repeated = [](Tensor x) {
+             return reshape(broadcast_to(reshape(x, {B, G, 1, T, D}), {B, G, R, T, D}), {B, Q, T, D});
+         };
+         const Tensor s = g.scores(g.input("q", {B, Q, T, D}), repeated(g.input("k", {B, G, T, D}))) / root;
+         const Tensor sees = logical_and(g.visible(), less(g.queries(), g.keys() + 2.0));
+         return matmul(softmax(select(sees, s, g.number(-infinity))), repeated(g.input("v", {B, G, T, D})));
+     }},
+    {"heads in groups, with a scale for each",
+     [](Given& g) {
+         const auto spread = [](Tensor x) {
+             return broadcast_to(reshape(x, {B, G, 1, T, D}), {B, G, R, T, D});
+         };
+         const Tensor s = g.scores(g.input("q", {B, G, R, T, D}), spread(g.input("k", {B, G, T, D})));
+         const Tensor scale = reshape(g.input("scale", {G}), {G, 1, 1, 1});
+         return matmul(softmax(g.masked(s * scale)), spread(g.input("v", {B, G, T, D})));
+     }},
+    {"rows of one product, with a bias by head",
+     [](Given& g) {
+         const Tensor q = g.input("q", {B, Q, T, D});
+         const Tensor k = g.input("k", {B, G, T, D}), v = g.input("v", {B, G, T, D});
+         const Tensor s = reshape(g.scores(reshape(q, {B, G, R * T, D}), k), {B, Q, T, T}) / root;
+         const Tensor slope = reshape(g.input("slopes", {Q}), {Q, 1, 1});
+         const Tensor w = softmax(g.masked(s + slope * cast(distance(g), DType::f32)));
+         return reshape(matmul(reshape(w, {B, G, R * T, T}), v), {B, Q, T, D});
+     }},
+};
+
+Tensor sink_logit(Given& g) { return reshape(g.input("sink", {H}), {1, H, 1, 1}); }
+const std::vector<Form> sinks = {
+    {"a column that is left out again",
+     [](Given& g) {
+         const Tensor sink = broadcast_to(sink_logit(g), {B, H, T, 1});
+         const Tensor all = concat(std::vector{g.masked(plain_scores(g)), sink}, -1);
+         return times_v(g, slice(softmax(all), 3, 0, T));
+     }},
+    {"in the denominator, the maximum over both",
+     [](Given& g) {
+         const Tensor s = plain_scores(g), sink = sink_logit(g);
+         const Tensor m = maximum(row_max(s), sink);
+         const Tensor e = exp(s - m);
+         return times_v(g, e / (row_sum(e) + exp(sink - m)));
+     }},
+    {"one, added to the sum of exponentials",
+     [](Given& g) {
+         const Tensor e = exp(plain_scores(g));
+         return times_v(g, e / (row_sum(e) + 1.0));
+     }},
+    {"before the keys, written out",
+     [](Given& g) {
+         const Tensor sink = broadcast_to(sink_logit(g), {B, H, T, 1});
+         const Tensor all = concat(std::vector{sink, plain_scores(g)}, -1);
+         const Tensor e = exp(all - row_max(all));
+         return times_v(g, slice(e / row_sum(e), 3, 1, T + 1));
+     }},
+};
+
+const std::vector<Form> temperatures = {
+    {"the scores times a scale by head",
+     [](Given& g) {
+         return attend(g, g.masked(g.scores(g.q(), g.k()) * reshape(g.input("scale", {H}), {H, 1, 1})));
+     }},
+    {"divided by a temperature",
+     [](Given& g) {
+         return attend(g, g.masked(g.scores(g.q(), g.k()) / (exp(g.input("temperature", {})) + 1.0)));
+     }},
+    {"the exponential of its logarithm, behind the maximum",
+     [](Given& g) {
+         const Tensor s = plain_scores(g);
+         const Tensor scale = exp(reshape(g.input("log_scale", {H}), {1, H, 1, 1}));
+         return attend(g, (s - stop_gradient(row_max(s))) * scale);
+     }},
+};
+
+/// bias [H, T, S] of a table [rows, H] by ids [T, S].
+Tensor taken(Tensor table, Tensor ids) { return transpose(embedding(table, ids), {2, 0, 1}); }
+const std::vector<Form> tables = {
+    {"a row for each distance",
+     [](Given& g) {
+         const Tensor table = g.input("table", {2 * T - 1, H});
+         return attend(g, plain_scores(g) + taken(table, distance(g) + static_cast<double>(T - 1)));
+     }},
+    {"distances that are cut off, causal",
+     [](Given& g) {
+         const Tensor far = minimum(back(g), constant(g.graph, 2, DType::i32));
+         const Tensor ids = maximum(far, constant(g.graph, 0, DType::i32));
+         return attend(g, g.masked(plain_scores(g) + taken(g.input("table", {3, H}), ids)));
+     }},
+    {"by the logarithm of the distance, for all heads",
+     [](Given& g) {
+         const Tensor size = cast(maximum(distance(g), back(g)), DType::f32);
+         const Tensor ids = cast(log(size + 1.0) * 2.0, DType::i32);
+         return attend(g, plain_scores(g) * 1.5 + reshape(embedding(g.input("table", {4, 1}), ids), {T, T}));
+     }},
+    {"by a product with unit vectors",
+     [](Given& g) {
+         const Tensor ids = reshape(distance(g) + static_cast<double>(T - 1), {T * T, 1});
+         const Tensor unit = as_numbers(equal(ids, iota(g.graph, {1, 2 * T - 1}, 1)));
+         const Tensor bias = reshape(matmul(unit, g.input("table", {2 * T - 1, H})), {T, T, H});
+         return attend(g, plain_scores(g) + transpose(bias, {2, 0, 1}));
+     }},
+};
+
+RandomState counters(Given& g) {
+    return {constant(g.graph, 5, DType::i64), constant(g.graph, 2, DType::i64)};
+}
+const std::vector<Form> dropouts = {
+    {"the operation",
+     [](Given& g) { return times_v(g, dropout(softmax(g.masked(plain_scores(g))), counters(g), 0.25, 3)); }},
+    {"numbers of its own, compared",
+     [](Given& g) {
+         const RandomState c = counters(g);
+         const Tensor kept = less(g.number(0.25), random_uniform(c.seed, c.step, 9, {B, H, T, T}));
+         return times_v(g, select(kept, softmax(plain_scores(g)) / 0.75, g.number(0)));
+     }},
+    {"times a mask, divided by what is kept",
+     [](Given& g) {
+         const RandomState c = counters(g);
+         const Tensor kept =
+             as_numbers(less_equal(g.number(0.25), random_uniform(c.seed, c.step, 9, {B * H, T, T})));
+         return times_v(g, softmax(g.masked(plain_scores(g))) * reshape(kept, {B, H, T, T}) / 0.75);
+     }},
+    {"the operation, heads in the batch",
+     [](Given& g) {
+         const auto flat = [](Tensor x) { return reshape(x, {B * H, T, D}); };
+         const Tensor w = softmax(g.masked(g.scores(flat(g.q()), flat(g.k())) / root));
+         return matmul(dropout(w, counters(g), 0.25, 3), flat(g.v()));
+     }},
+};
+
+/// What softmax is by its algebra.
+const std::vector<Form> algebra = {
+    {"in base 2",
+     [](Given& g) {
+         const Tensor s = g.masked(plain_scores(g)) * (1 / std::log(2.0));
+         const Tensor e = exp((s - stop_gradient(row_max(s))) * std::log(2.0));
+         return times_v(g, e / row_sum(e));
+     }},
+    {"a power of a learned base",
+     [](Given& g) {
+         const Tensor e = exp(plain_scores(g) * log(g.input("base", {}) * 0.1 + 3.0));
+         return times_v(g, e / row_sum(e));
+     }},
+    {"normalised after the product with the values",
+     [](Given& g) {
+         const Tensor s = g.masked(plain_scores(g));
+         const Tensor e = exp(s - stop_gradient(row_max(s)));
+         return matmul(e, g.v()) / row_sum(e);
+     }},
+    {"normalised after it, by a reciprocal and through a transposition",
+     [](Given& g) {
+         const Tensor e = exp(plain_scores(g));
+         const Tensor o = transpose(matmul(e, g.v()), {0, 2, 1, 3});
+         return o * transpose(g.number(1) / row_sum(e), {0, 2, 1, 3});
+     }},
+    {"by the log-sum-exp",
+     [](Given& g) {
+         const Tensor s = plain_scores(g), m = stop_gradient(row_max(s));
+         return times_v(g, exp(s - (log(row_sum(exp(s - m))) + m)));
+     }},
+    {"constants along the keys, added and taken away",
+     [](Given& g) {
+         const Tensor row = reshape(g.input("row", {B, T}), {B, 1, T, 1});
+         const Tensor s = (plain_scores(g) + row) * 2.0 - sum(g.q(), {-1}, KeepAxes::yes);
+         return attend(g, s + cast(g.queries({T, 1}), DType::f32));
+     }},
+    {"a mean over the keys taken away",
+     [](Given& g) {
+         const Tensor s = plain_scores(g);
+         return attend(g, s - row_sum(s) / static_cast<double>(T));
+     }},
+    {"normalised twice",
+     [](Given& g) {
+         const Tensor w = softmax(plain_scores(g));
+         return times_v(g, w / row_sum(w));
+     }},
+    {"weights masked without being normalised again",
+     [](Given& g) { return times_v(g, softmax(plain_scores(g)) * g.triangle(T)); }},
+    {"weights times a gate by head",
+     [](Given& g) {
+         return times_v(g, softmax(plain_scores(g)) * reshape(g.input("gate", {H}), {H, 1, 1}));
+     }},
+    {"a product of exponentials",
+     [](Given& g) {
+         const Tensor e = exp(plain_scores(g)) * exp(g.input("bias", {H, T, T}));
+         return times_v(g, e / row_sum(e));
+     }},
+    {"masked scores become 0", [](Given& g) { return attend(g, plain_scores(g) * g.triangle(T)); }},
+    {"a bias for each pair",
+     [](Given& g) {
+         return attend(g, plain_scores(g) + g.input("bias", {H, T, T}));
+     }},
+    {"a bias that is stored keys first",
+     [](Given& g) {
+         return attend(
+             g, plain_scores(g) + reshape(transpose(g.input("bias", {T, B, T}), {1, 2, 0}), {B, 1, T, T}));
+     }},
+    {"gelu of the scores", [](Given& g) { return attend(g, gelu(plain_scores(g))); }},
+    {"a mask from data",
+     [](Given& g) {
+         const Tensor mask = g.ids("mask", {B, 1, 1, T}, 2);
+         return attend(g, plain_scores(g) + (-cast(mask, DType::f32) + 1.0) * -1e4);
+     }},
+};
+
+void expect_found(const Form& form) {
+    SCOPED_TRACE(form.name);
+    Given given;
+    given.graph.add_result("y", form.build(given).value());
+    const AttentionMatch match = match_attention(given.graph);
+    for (const PassRefusal& refusal : match.refused) ADD_FAILURE() << refusal.reason;
+    ASSERT_EQ(match.matched, 1);
+    verify(match.graph, "match_attention");
+    // Twelve digits of sums of some dozen terms.
+    EXPECT_LE(worst_difference(given.graph, match.graph, given.feed), 1e-12) << print(match.graph);
+    EXPECT_EQ(print(match_attention(match.graph).graph), print(match.graph)) << "is not idempotent";
+}
+
+TEST(AttentionForms, AllAreFoundAndValuesAndGradientsAreTheReferences) {
+    const std::vector<const std::vector<Form>*> families{
+        &windows, &caps, &biases, &prefixes, &documents, &groups, &sinks, &temperatures, &tables, &dropouts};
+    for (const std::vector<Form>* family : families) {
+        EXPECT_GE(family->size(), 3u);
+        for (const Form& form : *family) expect_found(form);
+    }
+}
+
+TEST(AttentionForms, WhatSoftmaxIsByItsAlgebra) {
+    for (const Form& form : algebra) expect_found(form);
+}
+
+}  // namespace
+}  // namespace mantissa
