@@ -192,4 +192,25 @@ std::int64_t visible_pairs(const AttentionScore& score, bool causal, const Atten
     return mask ? mask->visible({{}, {e.sequences, e.heads, T, S}}).value_or(shown) : shown;
 }
 
+VisibleBlocks visible_blocks(const AttentionScore& score, bool causal, const AttentionExtents& e,
+                             std::int64_t queries, std::int64_t keys) {
+    const auto mask = PositionMask::of(score, causal, e);
+    const auto shown = mask ? mask : PositionMask::of({}, causal, e);
+    VisibleBlocks blocks{.by_data = !mask.has_value()};
+    const bool each_head = shown->depends_on_heads();
+    const std::int64_t heads = e.sequences * e.heads;
+    for (std::int64_t head = 0; head < (each_head ? heads : std::min<std::int64_t>(heads, 1)); ++head)
+        for (std::int64_t i = 0; i < e.queries; i += queries)
+            for (std::int64_t j = 0; j < e.keys; j += keys) {
+                const std::int64_t sequence = head / e.heads, at = head % e.heads;
+                const PairBox box{
+                    {sequence, at, i, j},
+                    {sequence + 1, at + 1, std::min(i + queries, e.queries), std::min(j + keys, e.keys)}};
+                const std::int64_t times = each_head ? 1 : heads;
+                blocks.all += times;
+                if (shown->visible(box).value_or(1) > 0) blocks.computed += times;
+            }
+    return blocks;
+}
+
 }  // namespace mantissa

@@ -66,4 +66,13 @@ class PositionMask {
 /// else all that the causal mask shows.
 std::int64_t visible_pairs(const AttentionScore& score, bool causal, const AttentionExtents& extents);
 
+/// Blocks of pairs that a kernel meets.
+struct VisibleBlocks {
+    std::int64_t computed = 0;  ///< of which a pair is visible, or may be
+    std::int64_t all = 0;
+    bool by_data = false;  ///< what is visible does not follow from positions alone
+};
+VisibleBlocks visible_blocks(const AttentionScore& score, bool causal, const AttentionExtents& extents,
+                             std::int64_t queries, std::int64_t keys);
+
 }  // namespace mantissa

@@ -38,9 +38,13 @@ DType wider(DType a, DType b) {
 /// Each step tells whether the search goes on.
 class AttentionRecognition {
   public:
-    AttentionRecognition(const Graph& graph, const Uses& uses, const ValueNumbers& numbers,
-                         PatternReader& patterns, NodeId core)
-        : graph_(graph), uses_(uses), numbers_(numbers), patterns_(patterns), core_(core) {}
+    AttentionRecognition(const SearchedGraph& searched, PatternReader& patterns, NodeId core)
+        : graph_(searched.graph),
+          live_(searched.live),
+          uses_(searched.uses),
+          numbers_(searched.numbers),
+          patterns_(patterns),
+          core_(core) {}
 
     AttentionSearch run() {
         const bool found = follow_weights() && take_values() && read_weights() && take_queries_and_keys() &&
@@ -59,6 +63,13 @@ class AttentionRecognition {
     }
 
     const Node& node(Value value) const { return graph_.node(value.node); }
+    /// Who reads a value and is read, too.
+    std::vector<NodeId> users_of(Value value) const {
+        std::vector<NodeId> users = uses_.of(value);
+        std::erase_if(users,
+                      [&](NodeId user) { return user >= 0 && !live_[static_cast<std::size_t>(user)]; });
+        return users;
+    }
     std::int64_t extent(int axis) const { return axis < 0 ? 1 : form_.shape[axis]; }
     bool is_whole_of(const AxisAtoms& atoms, int axis) const { return is_whole(atoms, axis, extent(axis)); }
 
@@ -72,7 +83,7 @@ class AttentionRecognition {
         std::string goes_into;
         for (std::size_t i = 0; i < found.size(); ++i) {
             const Value at = found[i];
-            for (const NodeId user : uses_.of(at)) {
+            for (const NodeId user : users_of(at)) {
                 if (user < 0) {
                     if (goes_into.empty()) goes_into = "the weights are a result of the graph";
                     continue;
@@ -230,7 +241,7 @@ class AttentionRecognition {
             reader_->find_product(weights_, axes_) ? reader_->read(weights_, PairPlace::whole(axes_)) : -1;
         if (id < 0) return refuse("{}", reader_->reason());
         if (reader_->product().node < 0 && !expressions_->contains(id, "product"))
-            return refuse("the scores are no product of queries and keys");
+            return refuse("{}", reader_->no_product());
         WeightProduct product = algebra_.product_of(id);
         OrReason<SoftmaxWeights> weights = algebra_.weights(product);
         if (!weights) {
@@ -238,19 +249,9 @@ class AttentionRecognition {
             if (!normalised_afterwards(product, weights)) return refuse("{}", reason);
         }
         softmax_ = *weights;
-        if (!expressions_->contains(softmax_.score, "product"))
-            return refuse("the scores are no product of queries and keys");
-        for (const PairId part : {softmax_.score, softmax_.visible, softmax_.multiplier})
-            if (expressions_->contains(part, "row") || expressions_->contains(part, "sum"))
-                return refuse("the scores depend on all scores of their query, and not by a sum with it");
+        if (!expressions_->contains(softmax_.score, "product")) return refuse("{}", reader_->no_product());
         if (expressions_->contains(softmax_.multiplier, "product"))
             return refuse("the weights are multiplied by something of the scores");
-        if (softmax_.sink) {
-            sink_ = algebra_.expression_of(*softmax_.sink);
-            for (const char* const op : {"row", "product", "sum", "random"})
-                if (expressions_->contains(*sink_, op))
-                    return refuse("the logit that is no key's depends on the scores");
-        }
         return true;
     }
 
@@ -260,7 +261,7 @@ class AttentionRecognition {
         AxisMap axes = form_.output;
         std::vector<NodeId> passed;
         while (!weights) {
-            const auto& users = uses_.of({last, 0});
+            const std::vector<NodeId> users = users_of({last, 0});
             if (users.size() != 1 || users[0] < 0) return false;
             const Node& next = graph_.node(users[0]);
             const std::string_view op = next.op->name;
@@ -356,28 +357,47 @@ class AttentionRecognition {
     bool take_mask() {
         PairExpressions& x = *expressions_;
         PairId visible = softmax_.visible;
+        PairSum dropped;
         // Finite scores that stand for hidden ones mean the same only where a query sees any key at all.
         const auto parts = algebra_.unmasked(softmax_.score, 1, -least_gap);
         const PairId both = x.make("logical_and", {visible, parts.visible});
-        if (both != visible && every_query_sees_a_key(both)) {
-            softmax_.score = parts.score;
+        if (both != visible) {
+            if (!every_query_sees_a_key(both))
+                return refuse(
+                    "hidden scores are finite, and a query may see no key: its weights would be those of "
+                    "equal "
+                    "scores, of which the log-sum-exp cannot tell the number");
+            softmax_.score = algebra_.changing(parts.score, dropped);
+            is_shifted_ = !dropped.empty();
             visible = both;
         }
         std::vector<PairId> rest;
         for (const PairId condition : x.conjuncts(visible)) {
             const auto border = border_of(condition);
             if (border && border->holds_everywhere) continue;
+            if (border && border->holds_nowhere) return refuse("no query sees a key");
             if (border && border->is_causal && form_.keys >= form_.queries)
                 form_.causal = true;
             else
                 rest.push_back(condition);
         }
         softmax_.visible = x.conjunction(rest);
+        if (softmax_.sink) {
+            sink_ = algebra_.expression_of(*softmax_.sink);
+            // A sink stands beside what the scores were before something was taken from all of them.
+            if (!dropped.empty()) sink_ = x.make("sub", {*sink_, algebra_.expression_of(dropped)});
+            for (const char* const op : {"row", "product", "sum", "random"})
+                if (x.contains(*sink_, op)) return refuse("the logit that is no key's depends on the scores");
+        }
+        for (const PairId part : {softmax_.score, softmax_.visible, softmax_.multiplier})
+            if (expressions_->contains(part, "row") || expressions_->contains(part, "sum"))
+                return refuse("the scores depend on all scores of their query, and not by a sum with it");
         return true;
     }
 
     struct Border {
         bool holds_everywhere = false;
+        bool holds_nowhere = false;
         bool is_causal = false;  ///< as attention's own mask
     };
     /// A condition that compares positions.
@@ -387,15 +407,17 @@ class AttentionRecognition {
         const auto a = expressions_->linear(term.in[0]), b = expressions_->linear(term.in[1]);
         if (!a || !b) return std::nullopt;
         // a - b < 0, or <= 0.
-        double offset = a->offset - b->offset, most = offset, step = 0;
+        double offset = a->offset - b->offset, most = offset, least = offset, step = 0;
         std::array<double, 4> weights = {};
         for (std::size_t axis = 0; axis < 4; ++axis) {
             if (extents_[static_cast<int>(axis)] == 1) continue;  // there is no other index
             weights[axis] = a->weights[axis] - b->weights[axis];
             most += std::max(0.0, weights[axis] * static_cast<double>(extents_[static_cast<int>(axis)] - 1));
+            least += std::min(0.0, weights[axis] * static_cast<double>(extents_[static_cast<int>(axis)] - 1));
             if (weights[axis] != 0) step = std::max(step, std::abs(weights[axis]));
         }
-        Border border{.holds_everywhere = term.op == "less" ? most < 0 : most <= 0};
+        Border border{.holds_everywhere = term.op == "less" ? most < 0 : most <= 0,
+                      .holds_nowhere = term.op == "less" ? least >= 0 : least > 0};
         if (weights[0] != 0 || weights[1] != 0 || weights[3] <= 0) return border;
         // One query has no axis to compare with, and sees all keys under the causal mask.
         if (weights[2] != -weights[3]) return border;
@@ -509,12 +531,12 @@ class AttentionRecognition {
     /// Whether what others read of a value is the log-sum-exp.
     bool is_known_outside(Value value, int steps) {
         std::vector<NodeId> others;
-        for (const NodeId user : uses_.of(value))
+        for (const NodeId user : users_of(value))
             if (!form_.replaced.contains(user)) others.push_back(user);
         if (others.empty()) return true;
         if (const auto place = reader_->rows().find(value); place != reader_->rows().end()) {
             const PairPlace at = place->second;
-            if (algebra_.is_log_of(reader_->read(value, at), log_sum())) {
+            if (!is_shifted_ && algebra_.is_log_of(reader_->read(value, at), log_sum())) {
                 form_.log_sums.push_back({value, at.axes});
                 return true;
             }
@@ -526,7 +548,7 @@ class AttentionRecognition {
             form_.log_sums.resize(known);
         }
         const bool of_weights = value.node == core_ || std::ranges::find(path_, value.node) != path_.end();
-        if (of_weights) return refuse("the weights are used elsewhere too, by {}", names_of(uses_.of(value)));
+        if (of_weights) return refuse("the weights are used elsewhere too, by {}", names_of(users_of(value)));
         return refuse("the output of '{}' is used elsewhere too, by {}", node(value).op->name,
                       names_of(others));
     }
@@ -579,6 +601,7 @@ class AttentionRecognition {
     }
 
     const Graph& graph_;
+    const std::vector<bool>& live_;
     const Uses& uses_;
     const ValueNumbers& numbers_;
     PatternReader& patterns_;
@@ -597,13 +620,14 @@ class AttentionRecognition {
     Shape extents_;
     SoftmaxWeights softmax_;
     std::optional<PairId> sink_;
+    bool is_shifted_ =
+        false;  // whether the scores are not those of the sum, but for what is the same for all keys
 };
 
 }  // namespace
 
-AttentionSearch attention_around(const Graph& graph, const Uses& uses, const ValueNumbers& numbers,
-                                 PatternReader& patterns, NodeId core) {
-    return AttentionRecognition(graph, uses, numbers, patterns, core).run();
+AttentionSearch attention_around(const SearchedGraph& searched, PatternReader& patterns, NodeId core) {
+    return AttentionRecognition(searched, patterns, core).run();
 }
 
 }  // namespace mantissa

@@ -70,8 +70,15 @@ struct AttentionSearch {
     bool is_softmax = false;
 };
 
+/// What is known of a graph before the search.
+struct SearchedGraph {
+    const Graph& graph;
+    const Uses& uses;
+    const std::vector<bool>& live;  ///< by node; what reads a value and is read by nobody does not count
+    const ValueNumbers& numbers;
+};
+
 /// The attention that a node, a softmax or an exponential, is part of, or why it is part of none.
-AttentionSearch attention_around(const Graph& graph, const Uses& uses, const ValueNumbers& numbers,
-                                 PatternReader& patterns, NodeId core);
+AttentionSearch attention_around(const SearchedGraph& searched, PatternReader& patterns, NodeId core);
 
 }  // namespace mantissa

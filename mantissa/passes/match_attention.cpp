@@ -20,8 +20,10 @@ namespace {
 using Forms = std::map<NodeId, AttentionForm>;
 
 /// Nodes that nothing reads once the forms are replaced: what they computed, and what only that read.
-std::set<NodeId> unread_nodes(const Graph& graph, const Uses& uses, const Forms& forms) {
+std::set<NodeId> unread_nodes(const Graph& graph, const Uses& uses, const std::vector<bool>& live,
+                              const Forms& forms) {
     std::set<NodeId> unread;
+    if (forms.empty()) return unread;
     std::set<Value> operands;
     for (const auto& [root, form] : forms) {
         unread.insert(form.replaced.begin(), form.replaced.end());
@@ -33,6 +35,7 @@ std::set<NodeId> unread_nodes(const Graph& graph, const Uses& uses, const Forms&
     for (NodeId id = static_cast<NodeId>(graph.size()) - 1; id >= 0; --id) {
         const Node& node = graph.node(id);
         if (node.op->name == "input" || node.op->name == "state") continue;
+        if (!live[static_cast<std::size_t>(id)]) unread.insert(id);
         bool read = false, lost = false;
         for (std::int32_t output = 0; output < static_cast<std::int32_t>(node.outputs.size()); ++output) {
             read = read || operands.contains({id, output});
@@ -366,6 +369,7 @@ std::string refusal(const Graph& graph, const AttentionForm& form, const AcceptA
 
 AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const AcceptAttention& accept) {
     const Uses uses(graph, kept);
+    const std::vector<bool> live = live_nodes(graph, kept);
     const ValueNumbers numbers(graph);
     PatternReader patterns(graph);
     AttentionMatch match;
@@ -374,8 +378,8 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const 
     std::set<NodeId> inside;
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const std::string_view op = graph.node(id).op->name;
-        if (op != "softmax" && op != "exp") continue;
-        const AttentionSearch search = attention_around(graph, uses, numbers, patterns, id);
+        if ((op != "softmax" && op != "exp") || !live[static_cast<std::size_t>(id)]) continue;
+        const AttentionSearch search = attention_around({graph, uses, live, numbers}, patterns, id);
         if (!search.form) {
             if (search.is_softmax) left.push_back({id, search.product, search.form.reason()});
             continue;
@@ -392,17 +396,21 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const 
             match.refused.push_back({"match_attention", "broadcast", scope, form.copies});
         forms.emplace(form.root, form);
     }
-    std::set<std::string> said;
+    // The exponentials of a softmax that was written out are one, and that which meets the values tells of
+    // it.
+    std::set<std::string> met, said;
+    for (const Core& core : left)
+        if (core.product >= 0) met.insert(graph.node(core.id).origin.scope);
     for (const Core& core : left) {
+        const Node& node = graph.node(core.id);
         if (inside.contains(core.id) || (core.product >= 0 && inside.contains(core.product))) continue;
-        const PassRefusal refused{"match_attention", "softmax", graph.node(core.id).origin.scope,
-                                  core.reason};
-        // The exponentials of one softmax that was written out are one.
-        if (graph.node(core.id).op->name == "softmax" || said.insert(refused.text()).second)
+        if (node.op->name == "exp" && core.product < 0 && met.contains(node.origin.scope)) continue;
+        const PassRefusal refused{"match_attention", "softmax", node.origin.scope, core.reason};
+        if (node.op->name == "softmax" || said.insert(refused.text()).second)
             match.refused.push_back(refused);
     }
     match.matched = static_cast<int>(forms.size());
-    const std::set<NodeId> unread = unread_nodes(graph, uses, forms);
+    const std::set<NodeId> unread = unread_nodes(graph, uses, live, forms);
     Rewriter rewriter(graph);
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const auto form = forms.find(id);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/reference.h"
@@ -9,6 +10,8 @@
 namespace mantissa::inline v0 {
 
 namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
 
 bool is_integer(DType dtype) { return !is_floating(dtype) && dtype != DType::boolean; }
 
@@ -143,7 +146,11 @@ PairId PairExpressions::make(std::string_view op, std::vector<PairId> in) {
     if (op == "add") return sum_of_two(in[0], in[1]);
     if (op == "mul") return product_of_two(in[0], in[1]);
     if (is_comparison(op)) return comparison(op, in[0], in[1]);
-    if ((op == "maximum" || op == "minimum") && in[0] == in[1]) return in[0];
+    if (op == "maximum" || op == "minimum") {
+        const double neutral = op == "maximum" ? -infinity : infinity;
+        if (in[0] == in[1] || is_number(in[1], neutral)) return in[0];
+        if (is_number(in[0], neutral)) return in[1];
+    }
     return made(op, std::move(in), dtype);
 }
 

@@ -175,7 +175,10 @@ bool PairReader::is_product(Value value, const PairPlace& place) const {
 void PairReader::look(Value value, const PairPlace& place) {
     const Node& made = node(value);
     if (made.op->name == "matmul") {
-        if (is_product(value, place)) products_.insert(value);
+        if (is_product(value, place))
+            products_.insert(value);
+        else
+            met_another_ = true;
         return;
     }
     if (!looked_at_.insert(value.node).second) return;
@@ -194,7 +197,15 @@ void PairReader::look(Value value, const PairPlace& place) {
         look(made.inputs[0], at);
     } else if (made.op->fuser == FuserClass::elementwise) {
         for (std::size_t i = 0; i < made.inputs.size(); ++i) look(made.inputs[i], beside(made, i, place));
+    } else if (stands_between_.empty() && has_keys(place)) {
+        stands_between_ = op;
     }
+}
+
+std::string PairReader::no_product() const {
+    if (met_another_) return "the scores' rows and columns are not the queries and keys of the weights";
+    if (stands_between_.empty()) return "the scores are no product of queries and keys";
+    return fmt::format("'{}' stands between the softmax and a product of queries and keys", stands_between_);
 }
 
 bool PairReader::find_product(Value weights, const AxisMap& axes) {
@@ -438,6 +449,8 @@ PairReader::Made PairReader::made_of(Value value) {
     Made kind = is_floating(graph_.type(value).dtype) ? Made::of_numbers : Made::of_whole_numbers;
     if (made.op->name == "constant" || made.op->name == "iota") {
         kind = Made::of_positions;
+    } else if (made.op->name == "random_uniform") {
+        kind = Made::of_whole_numbers;  // of the counters
     } else if (is_view(made) || is_primitive_of_elements(made) || made.op->name == "stop_gradient") {
         kind = Made::of_positions;
         for (const Value& input : made.inputs) kind = std::max(kind, made_of(input));

@@ -78,6 +78,8 @@ class PairReader {
     PairId read(Value value, const PairPlace& place);
 
     std::string reason() const { return why_not_.none().reason; }
+    /// Why there is no product.
+    std::string no_product() const;
     Value product() const { return product_; }
     const AxisMap& product_axes() const { return product_axes_; }
     /// Nodes that were read and depend on the product, and those of sums and maxima over them.
@@ -127,6 +129,8 @@ class PairReader {
     AxisAtoms shared_rows_;
     FirstReason why_not_;
     std::set<Value> products_;
+    bool met_another_ = false;  // product, that is not of the frame's queries and keys
+    std::string_view stands_between_ = {};
     std::set<NodeId> looked_at_;
     Value product_ = {};
     AxisMap product_axes_;

@@ -11,7 +11,7 @@ namespace {
 /// A constant this small may be added to scores without their losing more than they do by a scale.
 constexpr double most_shift = 100;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double unbounded = std::numeric_limits<double>::infinity();
 
 /// Terms are added and taken away as they are written, not measured: they cancel but for rounding.
 void add_to(PairSum& sum, PairId id, double factor) {
@@ -71,17 +71,29 @@ PairId SoftmaxAlgebra::expression_of(const PairSum& sum) {
     return made;
 }
 
+PairId SoftmaxAlgebra::changing(PairId id, PairSum& dropped) {
+    PairSum terms, kept;
+    add_terms(id, 1, terms);
+    for (const auto& [term, factor] : terms) (x_.changes_along_keys(term) ? kept : dropped)[term] = factor;
+    return dropped.empty() ? id : expression_of(kept);
+}
+
 SoftmaxAlgebra::Masked SoftmaxAlgebra::unmasked(PairId id, double scale, double least) {
+    return unmasked(id, scale, least, Stands::alone);
+}
+
+SoftmaxAlgebra::Masked SoftmaxAlgebra::unmasked(PairId id, double scale, double least, Stands stands) {
     const PairTerm term = x_[id];
     const PairId seen = x_.truth(true);
     const auto hides = [&](const Masked& part) { return part.visible != seen; };
     if (term.op == "number") {
-        if (term.value * scale == -infinity || term.value * scale <= least)
+        if (term.value * scale == -unbounded || (stands == Stands::in_choice && term.value * scale <= least))
             return {x_.truth(false), x_.number(0)};
         return {seen, id};
     }
     if (term.op == "select") {
-        const Masked a = unmasked(term.in[1], scale, least), b = unmasked(term.in[2], scale, least);
+        const Masked a = unmasked(term.in[1], scale, least, Stands::in_choice),
+                     b = unmasked(term.in[2], scale, least, Stands::in_choice);
         if (!hides(a) && !hides(b)) return {seen, id};
         const PairId visible = x_.make("select", {term.in[0], a.visible, b.visible});
         if (x_.is_number(a.visible, 0)) return {visible, b.score};
@@ -89,12 +101,13 @@ SoftmaxAlgebra::Masked SoftmaxAlgebra::unmasked(PairId id, double scale, double 
         return {visible, x_.make("select", {term.in[0], a.score, b.score})};
     }
     if (term.op == "add" || (term.op == "minimum" && scale > 0)) {
-        const Masked a = unmasked(term.in[0], scale, least), b = unmasked(term.in[1], scale, least);
+        const Masked a = unmasked(term.in[0], scale, least, stands),
+                     b = unmasked(term.in[1], scale, least, stands);
         if (!hides(a) && !hides(b)) return {seen, id};
         return {x_.make("logical_and", {a.visible, b.visible}), x_.make(term.op, {a.score, b.score})};
     }
     if (term.op == "mul" && x_.is_number(term.in[1]) && x_[term.in[1]].value != 0) {
-        const Masked a = unmasked(term.in[0], scale * x_[term.in[1]].value, least);
+        const Masked a = unmasked(term.in[0], scale * x_[term.in[1]].value, least, stands);
         if (hides(a)) return {a.visible, x_.make("mul", {a.score, term.in[1]})};
     }
     return {seen, id};
@@ -149,9 +162,9 @@ void SoftmaxAlgebra::multiply(WeightProduct& into, PairId id, int power) {
     }
 }
 
-/// exp(x): what of x is -infinity is a mask, what is the logarithm of something is that.
+/// exp(x): what of x is -unbounded is a mask, what is the logarithm of something is that.
 void SoftmaxAlgebra::multiply_exponential(WeightProduct& into, PairId exponent, int power) {
-    const Masked parts = unmasked(exponent, 1, -infinity);
+    const Masked parts = unmasked(exponent, 1, -unbounded);
     if (parts.visible != x_.truth(true) && power < 0)
         into.refused = "weights are divided by something that changes along the keys";
     for (const PairId each : x_.conjuncts(parts.visible)) into.masks.insert(each);

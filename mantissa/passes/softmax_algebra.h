@@ -69,12 +69,17 @@ class SoftmaxAlgebra {
     struct Masked {
         PairId visible, score;
     };
-    /// Takes apart what is hidden: scores of -infinity, and with `least` finite ones at or below it, too.
+    /// Takes apart what is hidden: scores of -infinity, and where a choice gives a number at or below
+    /// `least`, times `scale`, too.
     Masked unmasked(PairId id, double scale, double least);
 
     PairId expression_of(const PairSum& sum);
+    /// Without what is added that does not change along the keys, which goes into `dropped`.
+    PairId changing(PairId id, PairSum& dropped);
 
   private:
+    enum class Stands : std::uint8_t { alone, in_choice };
+    Masked unmasked(PairId id, double scale, double least, Stands stands);
     void add_terms(PairId id, double factor, PairSum& to);
     void multiply_exponential(WeightProduct& into, PairId exponent, int power);
     void multiply_sum(WeightProduct& into, PairId summed, int power);

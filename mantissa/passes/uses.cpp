@@ -19,6 +19,18 @@ void Uses::add(Value value, NodeId user) {
     uses_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)].push_back(user);
 }
 
+std::vector<bool> live_nodes(const Graph& graph, std::span<const Value> kept) {
+    std::vector<bool> live(graph.size());
+    const auto mark = [&](Value value) { live[static_cast<std::size_t>(value.node)] = true; };
+    for (const Result& result : graph.results()) mark(result.value);
+    for (const Update& update : graph.updates()) mark(update.value);
+    for (const Value& value : kept) mark(value);
+    for (std::size_t id = graph.size(); id-- > 0;)
+        if (live[id])
+            for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs) mark(input);
+    return live;
+}
+
 std::vector<bool> holds_what_a_run_gives(const Graph& graph) {
     std::vector<bool> holds(graph.size());
     const auto mark = [&](Value value) { holds[static_cast<std::size_t>(value.node)] = true; };

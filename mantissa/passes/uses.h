@@ -22,6 +22,9 @@ class Uses {
     std::vector<std::vector<std::vector<NodeId>>> uses_;
 };
 
+/// By node: whether anything that a run gives, or that is kept, depends on it.
+std::vector<bool> live_nodes(const Graph& graph, std::span<const Value> kept);
+
 /// By node: whether a result or an update of the run lies in its memory, as it is or as a view of it.
 std::vector<bool> holds_what_a_run_gives(const Graph& graph);
 

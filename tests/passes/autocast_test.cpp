@@ -5,6 +5,7 @@
 #include <set>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
@@ -138,6 +139,26 @@ TEST(Autocast, ANumberWidensNothing) {
                            [](Tensor x, Tensor y) { return matmul(x, y) * (1.0 / 3.0); });
     EXPECT_EQ(scaled.dtype(), DType::bf16);
     EXPECT_EQ(scaled.operand(1), DType::f32);  // and is not rounded itself
+}
+
+TEST(Autocast, OperandsOfAScoreKeepTheirTypes) {
+    // Though what makes one of them is lowered: the bias is a product.
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {1, 1, 4, 4}}));
+    Graph body;
+    const Type scores{DType::f32, {1, 1, 4, 4}};
+    const Tensor s(body, body.add_input("s", scores)), bias(body, body.add_input("x1", scores));
+    body.add_result("score", (s + bias).value());
+    const Attributes attributes =
+        with_score({{"causal", false}, {"scale", 0.5}}, {.body = Body(body), .operands = {"ts"}});
+    const Tensor made = reshape(matmul(x, x), {4, 4});
+    Value result = call(graph, "attention", std::vector{x, x, x, made}, attributes)[0].value();
+    const Graph rewritten = autocast(graph, find_policy("bf16"), result);
+    const Node& attention = rewritten.node(result.node);
+    EXPECT_EQ(attention.op->name, "attention");
+    for (const std::size_t at : {0u, 1u, 2u})
+        EXPECT_EQ(rewritten.type(attention.inputs[at]).dtype, DType::bf16);
+    EXPECT_EQ(rewritten.type(attention.inputs[3]).dtype, DType::f32);
 }
 
 TEST(Autocast, EachDecisionCarriesItsRule) {

@@ -10,6 +10,7 @@
 
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/graph/score_formula.h"
 #include "tests/support/op_case.h"
 
 namespace mantissa::testing::attending {
@@ -99,6 +100,18 @@ inline double worst_difference(const Graph& a, const Graph& b, const ReferenceFe
         }
     }
     return worst;
+}
+
+/// The attention of a graph as its formula.
+inline std::string formula_of(const Graph& graph) {
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+        const Node& node = graph.node(static_cast<NodeId>(id));
+        if (node.op->name != "attention") continue;
+        const AttentionExtents e =
+            attention_extents(attention_layout(node.attributes), graph.input_types(node));
+        return score_formula(attention_score(node.attributes), node.attributes.flag("causal"), e).text();
+    }
+    return "none";
 }
 
 }  // namespace mantissa::testing::attending
