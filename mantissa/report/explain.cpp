@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mantissa/passes/contraction_tail.h"
+#include "mantissa/report/explain_attention.h"
 
 namespace mantissa::inline v0 {
 
@@ -184,6 +185,8 @@ Explanation explain(const Plan& plan, const PipelineOptions& pipeline) {
         }
         if (node.op->takes_copy(node.inputs.size(), node.attributes))
             explanation.casts.push_back(copy_of(node));
+        if (node.op->name == "attention")
+            explanation.attentions.push_back(explain_attention(plan.graph(), node));
         explanation.nodes.push_back(explain_node(plan.graph(), planned));
     }
     return explanation;

@@ -37,6 +37,16 @@ struct ExplainedCast {
     std::int64_t bytes = 0;  ///< read and written
 };
 
+/// An attention that runs as one operation.
+struct ExplainedAttention {
+    std::string name;
+    std::string form;     ///< "causal", or as in "a function of the score, masked by data"
+    std::string formula;  ///< as mantissa/graph/score_formula.h writes it
+    std::int64_t blocks = 0, all_blocks = 0;  ///< of pairs that are computed, at most, and that there are
+    std::int64_t queries = 0, keys = 0;       ///< in a block
+    std::string why;                          ///< so many
+};
+
 struct Explanation {
     ReportedModel model;
     std::string policy;
@@ -44,6 +54,7 @@ struct Explanation {
     std::vector<std::string> passes = {};  ///< the optional ones that ran
     std::vector<ExplainedNode> nodes;      ///< in the order in which they run, casts apart
     std::vector<ExplainedCast> casts;
+    std::vector<ExplainedAttention> attentions = {};
     std::vector<PassRefusal> refused;  ///< what the passes left as it was, and why
     MemoryAtPeak memory = {};
 

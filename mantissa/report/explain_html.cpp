@@ -71,6 +71,17 @@ std::string casts(const Explanation& explanation) {
     return "<h2>Casts</h2>\n" + html::table({"formats", "pass", "casts", "MB", "rule"}, rows);
 }
 
+std::string attentions(const Explanation& explanation) {
+    if (explanation.attentions.empty()) return "";
+    std::vector<html::Row> rows;
+    for (const auto& [attention, count] : kinds_of(explanation.attentions))
+        rows.push_back({attention.form, fmt::format("{}", count), attention.name, attention.formula,
+                        fmt::format("{} of {}", attention.blocks, attention.all_blocks), attention.why});
+    return "<h2>Attention</h2>\n" +
+           html::table({"form", "nodes", "the first", "f of the scaled product s", "blocks computed", "why"},
+                       rows);
+}
+
 std::string refusals(const Explanation& explanation) {
     if (explanation.refused.empty()) return "";
     std::vector<html::Row> rows;
@@ -108,7 +119,7 @@ std::string explain_html(const Explanation& explanation, const Roofline* rooflin
         "<p>What each operation is stored, multiplied and summed in, and the rule that chose it, read off "
         "the plan that runs. Times are in the roofline, where one was measured.</p>\n<p class='note'>" +
         html::escaped(explanation.passes_text()) + "</p>\n" + arithmetic_bars(explanation) +
-        kinds(explanation) + casts(explanation) + refusals(explanation);
+        kinds(explanation) + attentions(explanation) + casts(explanation) + refusals(explanation);
     if (roofline) body += "<h2>Roofline</h2>\n" + roofline_section(*roofline);
     return html::page(explanation.title(), body + nodes(explanation) + html::footer(command));
 }

@@ -87,6 +87,23 @@ std::vector<CastKind> kinds_of(const std::vector<ExplainedCast>& casts) {
     return kinds;
 }
 
+std::vector<AttentionKind> kinds_of(const std::vector<ExplainedAttention>& attentions) {
+    std::vector<AttentionKind> kinds;
+    const auto said = [](const ExplainedAttention& a) {
+        return std::tuple(a.form, a.formula, a.blocks, a.all_blocks, a.why);
+    };
+    for (const ExplainedAttention& attention : attentions) {
+        const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const AttentionKind& k) {
+            return said(k.attention) == said(attention);
+        });
+        if (kind == kinds.end())
+            kinds.push_back({attention, 1});
+        else
+            ++kind->count;
+    }
+    return kinds;
+}
+
 std::vector<RefusalKind> kinds_of(const std::vector<PassRefusal>& refused) {
     std::vector<RefusalKind> kinds;
     std::map<std::tuple<std::string, std::string, std::string>, std::size_t> known;

@@ -42,6 +42,14 @@ struct RefusalKind {
 /// What one pass left for one reason, of one operation, in order of first use.
 std::vector<RefusalKind> kinds_of(const std::vector<PassRefusal>& refused);
 
+struct AttentionKind {
+    ExplainedAttention attention;  ///< the first of them
+    int count = 0;
+};
+
+/// Attentions of which the same is said, in order of first use.
+std::vector<AttentionKind> kinds_of(const std::vector<ExplainedAttention>& attentions);
+
 struct ArithmeticTotal {
     std::string name;  ///< "bf16*bf16+f32", "f32", "movement", "casts"
     std::int64_t flops = 0, bytes = 0;

@@ -45,6 +45,18 @@ std::string cast_lines(const std::vector<ExplainedCast>& casts) {
     return text;
 }
 
+/// Nothing where there is no attention.
+std::string attention_lines(const std::vector<ExplainedAttention>& attentions) {
+    if (attentions.empty()) return "";
+    std::string text =
+        fmt::format("{:<40} {:>6} {:>15}  {}\n", "attention", "nodes", "blocks", "f(s), and why");
+    for (const auto& [attention, count] : kinds_of(attentions))
+        text += fmt::format("{:<40} {:>6} {:>15}  {}; blocks of {} x {}: {}\n", attention.form, count,
+                            fmt::format("{} of {}", attention.blocks, attention.all_blocks),
+                            attention.formula, attention.queries, attention.keys, attention.why);
+    return text + "\n";
+}
+
 /// Nothing where no pass refused anything, as where none ran.
 std::string refusal_lines(const std::vector<PassRefusal>& refused) {
     if (refused.empty()) return "";
@@ -131,8 +143,8 @@ std::string explain_table(const Explanation& explanation, Detail detail) {
         for (const ExplainedNode& node : explanation.nodes)
             text += line(node, node.op, 1) + part_lines(node) +
                     fmt::format("    {}, {}\n", node.name, node.kernel);
-    return text + "\n" + cast_lines(explanation.casts) + "\n" + totals(explanation) + "\n" +
-           refusal_lines(explanation.refused) + memory_table(explanation.memory);
+    return text + "\n" + attention_lines(explanation.attentions) + cast_lines(explanation.casts) + "\n" +
+           totals(explanation) + "\n" + refusal_lines(explanation.refused) + memory_table(explanation.memory);
 }
 
 std::string explain_json(const Explanation& explanation) {
@@ -155,6 +167,17 @@ std::string explain_json(const Explanation& explanation) {
                                  {"to", cast.to},
                                  {"bytes", cast.bytes},
                                  {"rule", cast.rule}});
+    json["attentions"] = nlohmann::ordered_json::array();
+    for (const ExplainedAttention& attention : explanation.attentions)
+        json["attentions"].push_back({{"name", attention.name},
+                                      {"form", attention.form},
+                                      {"formula", attention.formula},
+                                      {"blocks",
+                                       {{"computed", attention.blocks},
+                                        {"all", attention.all_blocks},
+                                        {"queries", attention.queries},
+                                        {"keys", attention.keys}}},
+                                      {"why", attention.why}});
     json["refused"] = nlohmann::ordered_json::array();
     for (const PassRefusal& refusal : explanation.refused)
         json["refused"].push_back({{"pass", refusal.pass},

@@ -1,5 +1,7 @@
 // What explain says of a step, held against what the kernels are given.
 #include "mantissa/report/explain.h"
+#include "mantissa/graph/attention_score.h"
+#include "mantissa/report/explain_attention.h"
 
 #include <gtest/gtest.h>
 
@@ -287,6 +289,51 @@ TEST(Explain, FusedKernelsAreListedWithTheirPartsAndTheirRules) {
     for (const auto& node : json["nodes"])
         if (node.contains("parts")) parts += node["parts"].size();
     EXPECT_EQ(parts + explanation.nodes.size(), with_parts(explanation).size());
+    EXPECT_EQ(fault_of_page(explain_html(explanation, nullptr, "")), "");
+}
+
+TEST(Explain, SaysOfEachAttentionWhichItIs) {
+    // A window of 64 in 1,024: of 32 x 8 blocks of 32 queries and 128 keys.
+    Graph graph;
+    const Type heads{DType::f32, {1, 2, 1024, 8}};
+    const Tensor x(graph, graph.add_input("x", heads));
+    Graph body;
+    const Tensor s(body, body.add_input("s", {DType::f32, {1, 2, 1024, 1024}}));
+    const Tensor i = iota(body, {1, 1, 1024, 1}, 2), j = iota(body, {1, 1, 1, 1024}, 3);
+    body.add_result("score", (tanh(s) * 30.0).value());
+    body.add_result("visible", less(i, j + 64.0).value());
+    const Attributes causal{{"causal", true}, {"scale", 0.5}};
+    const Tensor o = call(graph, "attention", std::vector{x, x, x}, causal)[0];
+    call(graph, "attention", std::vector{o, x, x}, with_score(causal, {.body = Body(body), .operands = {}}));
+    Explanation explanation;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
+        if (graph.node(id).op->name == "attention")
+            explanation.attentions.push_back(explain_attention(graph, graph.node(id)));
+    ASSERT_EQ(explanation.attentions.size(), 2u);
+    const auto blocks = [](auto seen) {
+        std::int64_t count = 0;
+        for (std::int64_t row = 0; row < 1024; row += 32)
+            for (std::int64_t column = 0; column < 1024; column += 128)
+                count += seen(row, row + 31, column, column + 127);
+        return 2 * count;
+    };
+    const ExplainedAttention &plain = explanation.attentions[0], &window = explanation.attentions[1];
+    EXPECT_EQ(plain.form, "the scaled product, causal");
+    EXPECT_EQ(plain.formula, "s where j <= i");
+    EXPECT_EQ(plain.all_blocks, 2 * 32 * 8);
+    EXPECT_EQ(plain.blocks, blocks([](auto, auto last, auto first_key, auto) { return first_key <= last; }));
+    EXPECT_EQ(window.form, "a function of the score, masked by positions");
+    EXPECT_EQ(window.formula, "30 * tanh(s) where j <= i and i < j + 64");
+    EXPECT_EQ(window.blocks, blocks([](auto first, auto last, auto first_key, auto last_key) {
+                  return first_key <= last && first < last_key + 64;
+              }));
+    const std::string table = explain_table(explanation, Detail::kinds);
+    EXPECT_NE(
+        table.find("30 * tanh(s) where j <= i and i < j + 64; blocks of 32 x 128: nothing sees the others"),
+        std::string::npos)
+        << table;
+    EXPECT_EQ(nlohmann::json::parse(explain_json(explanation))["attentions"][1]["blocks"]["computed"],
+              window.blocks);
     EXPECT_EQ(fault_of_page(explain_html(explanation, nullptr, "")), "");
 }
 
