@@ -10,6 +10,7 @@
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/graph/gradient.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/chunk_loss.h"
 #include "mantissa/passes/expand.h"
@@ -116,19 +117,75 @@ void build_chunked_loss(Pipeline& pipeline, Graph& graph, Value& loss,
     for (std::size_t i = 0; i < gradients.size(); ++i) gradients[i].gradient = {graph, kept[i + 1]};
 }
 
+/// Whether a forward pass is one of a training step.
+enum class Differentiated : std::uint8_t { no, yes };
+
+/// By node: whether a parameter is behind it.
+std::vector<bool> behind_parameters(const Graph& graph) {
+    std::vector<bool> behind(graph.size());
+    for (const State& state : graph.states())
+        if (state.kind == State::Kind::parameter) behind[static_cast<std::size_t>(state.node)] = true;
+    for (std::size_t id = 0; id < graph.size(); ++id)
+        for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs)
+            if (behind[static_cast<std::size_t>(input.node)]) behind[id] = true;
+    return behind;
+}
+
+/// The gradient of an attention whose operands have these types, as differentiation will add it.
+NodeId add_attention_gradient(Graph& graph, const std::vector<Type>& types, const Attributes& attributes,
+                              const std::vector<bool>& wanted) {
+    std::vector<Tensor> operands, outputs, cotangents;
+    std::vector<Tensor> by;
+    for (std::size_t i = 0; i < types.size(); ++i) {
+        operands.emplace_back(graph, graph.add_input(fmt::format("x{}", i), types[i]));
+        if (wanted[i] && is_floating(types[i].dtype)) by.push_back(operands.back());
+    }
+    outputs = call(graph, "attention", operands, attributes);
+    cotangents = {Tensor(graph, graph.add_input("do", outputs[0].type())), Tensor{}};
+    backpropagate(graph, outputs, cotangents, by);
+    for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;)
+        if (graph.node(id).op->name == "attention_grad") return id;
+    return -1;
+}
+
+/// Why the device does not run an attention, or its gradient by the operands that are wanted, if any are;
+/// empty if it does.
+std::string why_no_kernel(const Graph& graph, const Node& attention, const std::vector<bool>& wanted,
+                          const PipelineOptions& options) {
+    const bool plain = !attention.attributes.has("score");
+    const char* const of_what = plain ? "attention" : "attention of such a score";
+    if (!options.has_kernel(graph, attention)) return fmt::format("the device has no kernel for {}", of_what);
+    if (wanted.empty() || plain) return {};
+    Graph alone;
+    const NodeId gradient =
+        add_attention_gradient(alone, graph.input_types(attention), attention.attributes, wanted);
+    if (gradient < 0 || options.has_kernel(alone, alone.node(gradient))) return {};
+    return fmt::format("the device has no kernel for the gradient of {}", of_what);
+}
+
 /// The forward pass, with attention found and laid out if it is asked for, in the formats of the policy.
 Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
-                     const PipelineOptions& options) {
+                     const PipelineOptions& options, Differentiated differentiated) {
     Tensor loss;
     pipeline.run("trace", [&] { loss = model(graph); });
     Value place = loss.value();
     if (options.match_attention)
         pipeline.run("match_attention", [&] {
             Value moved = place;
-            const auto accept = [&](const Graph& made, const Node& attention) -> std::string {
-                if (options.has_kernel(made, attention)) return {};
-                return fmt::format("the device has no kernel for attention{}",
-                                   attention.attributes.has("score") ? " of such a score" : "");
+            std::map<std::string, std::string>
+                known;  // layers are alike, and a kernel may have to be compiled
+            const auto accept = [&](const Graph& made, const Node& attention) {
+                std::string what = attention.attributes.text();
+                std::vector<bool> wanted;
+                const std::vector<bool> behind = behind_parameters(made);
+                for (const Value& input : attention.inputs) {
+                    const bool asked = behind[static_cast<std::size_t>(input.node)];
+                    what += (asked ? " by " : " ") + made.type(input).text();
+                    if (differentiated == Differentiated::yes) wanted.push_back(asked);
+                }
+                const auto [entry, is_new] = known.try_emplace(what);
+                if (is_new) entry->second = why_no_kernel(made, attention, wanted, options);
+                return entry->second;
             };
             AttentionMatch match = match_attention(graph, {&moved, 1}, accept);
             place = moved;
@@ -253,7 +310,7 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
     Graph graph;
     std::vector<ParameterGradient> gradients;
     Pipeline pipeline(graph, options);
-    Value loss = build_forward(pipeline, graph, model, options).value();
+    Value loss = build_forward(pipeline, graph, model, options, Differentiated::yes).value();
     pipeline.run("differentiate", [&] {
         const Tensor seed = options.seed ? options.seed(graph) : Tensor{};
         gradients = differentiate(graph, {graph, loss}, seed);
@@ -267,7 +324,7 @@ BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& opti
                             const std::string& result) {
     Graph graph;
     Pipeline pipeline(graph, options);
-    Value loss = build_forward(pipeline, graph, model, options).value();
+    Value loss = build_forward(pipeline, graph, model, options, Differentiated::no).value();
     build_chunked_loss(pipeline, graph, {&loss, 1}, options);
     graph.add_result(result, loss);
     return build_kernels(pipeline, graph, options);

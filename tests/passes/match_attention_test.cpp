@@ -2,6 +2,7 @@
 // reason.
 #include "mantissa/passes/match_attention.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -683,6 +684,37 @@ TEST(MatchAttention, IsAPassOfThePipelineThatIsAskedFor) {
     EXPECT_NEAR(got.result("loss").values[0], expected.result("loss").values[0], 1e-13);
     const std::vector<double> a = got.next(feed).at("w"), b = expected.next(feed).at("w");
     for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-13);
+}
+
+TEST(MatchAttention, StaysWhereTheDeviceRunsItOrItsGradientNot) {
+    const auto model = [](Graph& graph) {
+        const auto state = [&](const char* name, Shape shape) {
+            return Tensor(graph,
+                          graph.add_state({.name = name, .type = {DType::f32, shape}, .initializer = {}}));
+        };
+        const Tensor w = state("w", {1, 2, 6, 4}), scale = state("scale", {2, 1, 1});
+        const auto scores = [&] { return matmul(w, w, {.transpose_b = true}); };
+        return sum(matmul(softmax(scores() * scale), w), {0, 1, 2, 3}) +
+               sum(matmul(softmax(scores() * 0.5), w), {0, 1, 2, 3});
+    };
+    const auto update = [](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
+        graph.add_result("loss", loss.value());
+        for (const ParameterGradient& each : gradients) graph.add_update(each.state, each.gradient.value());
+    };
+    for (const char* const without : {"attention", "attention_grad"}) {
+        PipelineOptions options{.match_attention = true};
+        options.has_kernel = [&](const Graph&, const Node& node) {
+            return node.op->name != without || !node.attributes.has("score");
+        };
+        const BuiltGraph built = build_training_step(model, update, options);
+        EXPECT_EQ(count(built.graph, "attention"), 1);
+        EXPECT_EQ(count(built.graph, "attention_grad"), 1);
+        ASSERT_EQ(built.refused.size(), 1u);
+        const bool of_gradient = without == std::string("attention_grad");
+        EXPECT_EQ(built.refused[0].reason,
+                  fmt::format("the device has no kernel for {}attention of such a score",
+                              of_gradient ? "the gradient of " : ""));
+    }
 }
 
 }  // namespace
