@@ -7,6 +7,7 @@
 #include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
+#include "mantissa/passes/lay_out_attention.h"
 #include "mantissa/passes/match_attention.h"
 #include "tests/support/attention_graphs.h"
 
@@ -508,6 +509,26 @@ TEST(AttentionForms, ACapThatIsNoneAndAWindowAsLargeAsTheTextArePlainAttention) 
     const AttentionMatch match = match_attention(given.graph);
     EXPECT_NE(print(match.graph).find("attention(%q, %k, %v) {causal=true, scale=0.5}\n"), std::string::npos)
         << print(match.graph);
+}
+
+TEST(AttentionForms, HeadsAreReadWhereTheyLieUnderAScoreToo) {
+    Given given;
+    const auto heads = [&](const char* name) {
+        return transpose(given.input(name, {B, T, H, D}), {0, 2, 1, 3});
+    };
+    const Tensor s =
+        tanh(given.scores(heads("q"), heads("k"))) * reshape(given.input("scale", {H}), {H, 1, 1});
+    const Tensor sees = logical_and(given.visible(), less(given.queries(), given.keys() + 2.0));
+    const Tensor o = matmul(softmax(select(sees, s, given.number(-infinity))), heads("v"));
+    given.graph.add_result("y", reshape(transpose(o, {0, 2, 1, 3}), {B, T, C}).value());
+    const AttentionMatch match = match_attention(given.graph);
+    ASSERT_EQ(match.matched, 1);
+    const LaidOutAttention laid = lay_out_attention(match.graph);
+    verify(laid.graph, "lay_out_attention");
+    EXPECT_NE(print(laid.graph).find("operands=q:bthd,k:bthd,v:bthd, result=bthd"), std::string::npos)
+        << print(laid.graph);
+    EXPECT_EQ(print(laid.graph).find("transpose"), std::string::npos) << print(laid.graph);
+    EXPECT_LE(worst_difference(given.graph, laid.graph, given.feed), 1e-12);
 }
 
 TEST(AttentionForms, AnAttentionThatMayNotStandStaysWithTheReason) {
