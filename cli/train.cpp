@@ -66,10 +66,15 @@ class Run {
         TrainingPlan plan(*device_, model_, settings_);
         dump(plan);
         print_header(plan);
-        if (!options.checkpoint.empty()) {
+        if (!options.checkpoint.empty() && ranks.is_first()) {
             require_room_for_checkpoint(options.checkpoint, plan);
             checkpoint_lock_.emplace(AtomicDirectory::lock_of(options.checkpoint), options.checkpoint);
         }
+        if (sampler_ && !plan.options().pipeline.distribution.in_parts.empty())
+            throw UserError(
+                fmt::format("--sample-every: samples are drawn from all parameters in FP32, of which ranks "
+                            "under {} have parts; give --states whole",
+                            policy_.name));
         trainer_ = std::make_unique<Trainer>(std::move(plan));
         input_->prepare(*trainer_);
         if (sampler_) sampler_->allocate(trainer_->state());
@@ -162,7 +167,9 @@ class Run {
         } catch (const InternalError&) {
             throw;  // a defect: who knows what the state is
         } catch (const std::exception&) {
-            if (!options_.checkpoint.empty() && saved_at_ != trainer_->steps_done()) save_or_warn();
+            // Others may be in the middle of a step, or gone, and all save together.
+            if (!ranks_.get() && !options_.checkpoint.empty() && saved_at_ != trainer_->steps_done())
+                save_or_warn();
             throw;
         }
     }
@@ -372,16 +379,26 @@ class Run {
                                            ignored);
     }
 
-    void save() {
-        progress_.clear();
-        if (begun_from_previous()) {
+    /// Keeps what the first save would replace. Where that fails, returns why.
+    std::string set_aside() {
+        if (!ranks_.is_first() || !begun_from_previous()) return "";
+        try {
             const std::filesystem::path aside = AtomicDirectory::set_aside(options_.checkpoint);
             if (!aside.empty() && !options_.run.quiet)
                 print_error(
                     fmt::format("mantissa: {} as it was is now {}; the run began from {}, which stays\n",
                                 options_.checkpoint, aside.string(), begun_from_.string()));
-            begun_from_.clear();
+        } catch (const UserError& error) {
+            return error.what();
         }
+        begun_from_.clear();
+        return "";
+    }
+
+    /// All ranks together.
+    void save() {
+        progress_.clear();
+        if (const std::string failed = ranks_.first_of(set_aside()); !failed.empty()) throw UserError(failed);
         save_training(options_.checkpoint, *trainer_, record());
         saved_at_ = trainer_->steps_done();
         fmt::print("saved {} after step {}\n", options_.checkpoint, saved_at_ - 1);
@@ -392,7 +409,10 @@ class Run {
     void save_or_warn() {
         try {
             save();
+        } catch (const LostRank&) {
+            throw;
         } catch (const UserError& error) {
+            if (!ranks_.is_first()) return;
             progress_.clear();
             print_error(fmt::format("mantissa: warning: after step {} nothing was saved: {}\n",
                                     trainer_->steps_done() - 1, error.what()));
@@ -451,6 +471,7 @@ void add_train_command(CLI::App& app, const std::string& typed) {
             complete_options(*command, *options, ranks.size());
             validate_loop(*options);
             options->run.threads = ranks.share_cores(options->run.threads);
+            leave_out_histograms(*options, ranks);
             if (!ranks.is_first()) leave_to_the_first(*options);
             Run(*options, ranks).run();
         });

@@ -122,6 +122,7 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
                           Ranks* ranks) {
     TrainerOptions trainer = trainer_options(options.run);
     trainer.ranks = ranks;
+    trainer.pipeline.distribution.states = options.states == "whole" ? States::whole : States::sharded;
     if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
         throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
@@ -369,6 +370,13 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
 
 /// Of a run by mpirun.
 void add_rank_options(CLI::App& command, TrainOptions& options) {
+    command
+        .add_option(
+            "--states", options.states,
+            "Among ranks: sharded, the optimizer's states of a parameter lie in parts on all of them; "
+            "whole, every rank has all")
+        ->check(CLI::IsMember({"sharded", "whole"}))
+        ->capture_default_str();
     command
         .add_option("--rank-timeout", options.rank_timeout,
                     "Among ranks: seconds after which one that does not answer ends the run")

@@ -51,6 +51,7 @@ struct TrainOptions {
     std::string loss_scale;       ///< "dynamic", "none" or a number; empty: as the policy needs
     LossScaleOptions scaling;
     bool profile = false;
+    std::string states = "sharded";    ///< of the optimizer, among ranks
     double rank_timeout = 300;         ///< seconds
     std::int64_t compare_every = 100;  ///< steps; 0: never
     ViewOptions views;

@@ -90,6 +90,8 @@ void TrainRanks::end_all(const std::string& what) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100) * ranks_->rank());
     print_error(fmt::format("mantissa: {}: {}\n", ranks_->name_of(ranks_->rank()), what));
     std::fflush(stdout);
+    // MPICH's mpirun drops what it has not passed on when ranks are ended.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
     ranks_->abort();
     std::_Exit(1);
 }
@@ -130,13 +132,22 @@ std::string TrainRanks::first_of(const std::string& mine) {
     return "";
 }
 
+void leave_out_histograms(TrainOptions& options, const TrainRanks& ranks) {
+    if (!ranks.get() || options.states == "whole" || options.views.tensorboard.empty() ||
+        options.views.histogram_every == 0)
+        return;
+    const std::string why = "a rank has parts of gradients, and a histogram is of all; give --states whole";
+    if (options.given.contains("--histogram-every")) throw UserError("--histogram-every: " + why);
+    if (ranks.is_first()) print_error(fmt::format("mantissa: no histograms of gradients: {}\n", why));
+    options.views.histogram_every = 0;
+}
+
 void leave_to_the_first(TrainOptions& options) {
-    options.checkpoint.clear();
     options.log.clear();
     options.run.json.clear();
     options.run.dump.clear();
     options.views = {};
-    options.save_every = options.sample_every = 0;
+    options.sample_every = 0;
     options.profile = false;
     options.run.quiet = true;
 }

@@ -48,4 +48,8 @@ class TrainRanks {
 /// What of the options only the first rank does is taken from the others.
 void leave_to_the_first(TrainOptions& options);
 
+/// Among ranks that each have parts of the gradients: no histograms of them, which is said. Throws UserError
+/// where they were asked for.
+void leave_out_histograms(TrainOptions& options, const TrainRanks& ranks);
+
 }  // namespace mantissa::cli

@@ -80,6 +80,8 @@ struct State {
     Initializer initializer;
     /// Rows of zeros that are kept behind its own, which `pad` may view. Nobody ever writes them.
     std::int64_t zero_rows = 0;
+    /// The shape of what it is one rank's part of (ranks/part.h); none: it is whole.
+    std::optional<Shape> part_of = {};
     NodeId node = -1;
 
     /// Its value and the rows of zeros behind it.

@@ -121,6 +121,8 @@ struct Op {
     CopyRule copy = nullptr;
     ViewRule view = nullptr;        ///< null: its outputs have memory of their own
     PaddingRule padding = nullptr;  ///< null: it takes no operand with zeros behind it
+    /// Output i is operand i, which was on its way and now is there: where that may be, it lies where it lay.
+    bool passes_through = false;
     bool gains_by_padding = false;  ///< a contraction: zeros behind an operand round off its extents
 
     bool composite() const { return definition != nullptr; }

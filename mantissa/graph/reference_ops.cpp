@@ -456,6 +456,20 @@ std::vector<Values> reduced_alone(const Node& node, Inputs in) {
     return out;
 }
 
+/// A part of everything, filled up with zeros; or everything, without them.
+std::vector<Values> part_of_one(const Node& node, Inputs in) {
+    std::vector<Values> out = reduced_alone(node, in);
+    for (std::size_t i = 0; i < out.size(); ++i) out[i].resize(sized(node.outputs[i]).size());
+    return out;
+}
+
+std::vector<Values> norm_of_one(const Node& node, Inputs in) {
+    double total = 0;
+    for (const Values& values : reduced_alone(node, in))
+        for (const double x : values) total += x * x;
+    return {{std::sqrt(total)}, {std::isfinite(total) ? 1.0 : 0.0}};
+}
+
 const std::map<std::string_view, Evaluate>& table() {
     static const std::map<std::string_view, Evaluate> entries = {
         {"constant", constant},
@@ -489,6 +503,12 @@ const std::map<std::string_view, Evaluate>& table() {
         {"tree_add", binary<[](double a, double b) { return a + b; }>},
         {"all_reduce_start", reduced_alone},
         {"all_reduce_wait", reduced_alone},
+        {"reduce_scatter_start", reduced_alone},
+        {"reduce_scatter_wait", part_of_one},
+        {"own_part", part_of_one},
+        {"all_gather_start", part_of_one},
+        {"all_gather_wait", reduced_alone},
+        {"norm_of_parts", norm_of_one},
         {"reshape", same},
         {"transpose", transpose},
         {"broadcast", broadcast},

@@ -15,6 +15,7 @@ namespace mantissa::inline v0 {
 struct ParameterGradient {
     int state = 0;  ///< index into the graph's states
     Tensor gradient;
+    bool is_part = false;  ///< the gradient is this rank's part of it alone (ranks/part.h)
 };
 
 /// `loss` is a scalar. A parameter on which it does not depend has a gradient of zeros. `seed`, a scalar of

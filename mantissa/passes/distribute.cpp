@@ -1,7 +1,10 @@
 #include "mantissa/passes/distribute.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
+#include <string>
+#include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/passes/plan_memory.h"
@@ -15,12 +18,17 @@ bool is_source(const Node& node) {
     return node.op->name == "input" || node.op->name == "state" || node.op->name == "constant";
 }
 
+bool is_beginning(const Node& node) {
+    return node.op->name == "all_reduce_start" || node.op->name == "reduce_scatter_start" ||
+           node.op->name == "all_gather_start";
+}
+
 /// By node: whether it is a beginning, or does nothing but prepare one.
 std::vector<bool> moved_with_beginnings(const Graph& graph) {
     std::vector<bool> moved(graph.size());
     for (auto id = static_cast<NodeId>(graph.size()); id-- > 0;) {
         const Node& node = graph.node(id);
-        if (node.op->name == "all_reduce_start") moved[static_cast<std::size_t>(id)] = true;
+        if (is_beginning(node)) moved[static_cast<std::size_t>(id)] = true;
         if (!moved[static_cast<std::size_t>(id)]) continue;
         for (const Value& input : node.inputs) {
             const Node& operand = graph.node(input.node);
@@ -70,42 +78,108 @@ class EarlyOrder {
     std::vector<NodeId> waiting_;
 };
 
-}  // namespace
-
-std::vector<Tensor> all_reduced(Graph& graph, std::span<const ReducedTerm> terms,
-                                const Distribution& distribution) {
-    std::vector<Tensor> sums;
-    for (const ReducedTerm& each : terms) sums.push_back(each.term);
-    if (distribution.ranks == 1) return sums;
-    std::vector<std::size_t> order(terms.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return terms[i].made; });
-    const OriginScope scope(graph, Origin{.scope = "", .stage = Stage::backward});
+/// Indices in the order given, a bucket after another.
+std::vector<std::vector<std::size_t>> buckets_of(const Graph& graph, std::span<const std::size_t> order,
+                                                 std::span<const Tensor> tensors, std::int64_t bucket_bytes) {
     std::vector<std::vector<std::size_t>> buckets;
-    std::int64_t bytes = distribution.bucket_bytes;
+    std::int64_t bytes = bucket_bytes;
     for (std::size_t i : order) {
-        if (bytes >= distribution.bucket_bytes) {
+        if (bytes >= bucket_bytes) {
             buckets.emplace_back();
             bytes = 0;
         }
         buckets.back().push_back(i);
-        bytes += graph.type(terms[i].term.value()).bytes();
+        bytes += graph.type(tensors[i].value()).bytes();
     }
-    std::vector<std::vector<Tensor>> begun;
-    const auto attributes = [&](std::size_t sum) {
+    return buckets;
+}
+
+std::vector<Tensor> chosen(std::span<const Tensor> tensors, std::span<const std::size_t> which) {
+    std::vector<Tensor> all;
+    for (std::size_t i : which) all.push_back(tensors[i]);
+    return all;
+}
+
+/// A number that no exchange of the graph has.
+std::int64_t next_number(const Graph& graph) {
+    std::int64_t next = 0;
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
+        if (is_beginning(graph.node(id))) next = std::max(next, graph.node(id).attributes.integer("sum") + 1);
+    return next;
+}
+
+/// Begins a kind of exchange of each bucket of the tensors, then awaits them all: its name, and what the
+/// beginning of a bucket says besides.
+struct ExchangeKind {
+    std::string name;
+    std::function<Attributes(std::span<const std::size_t> bucket, Attributes)> attributes =
+        [](std::span<const std::size_t>, Attributes all) { return all; };
+};
+
+std::vector<Tensor> exchanged(Graph& graph, std::span<const Tensor> tensors,
+                              std::span<const std::size_t> order, const Distribution& distribution,
+                              const ExchangeKind& kind) {
+    const auto buckets = buckets_of(graph, order, tensors, distribution.bucket_bytes);
+    const std::int64_t first = next_number(graph);
+    const auto attributes = [&](std::size_t bucket) {
         return Attributes{{"ranks", std::int64_t{distribution.ranks}},
-                          {"sum", static_cast<std::int64_t>(sum)}};
+                          {"sum", first + static_cast<std::int64_t>(bucket)}};
     };
-    for (std::size_t sum = 0; sum < buckets.size(); ++sum) {
-        std::vector<Tensor> operands;
-        for (std::size_t i : buckets[sum]) operands.push_back(terms[i].term);
-        begun.push_back(call(graph, "all_reduce_start", operands, attributes(sum)));
+    std::vector<std::vector<Tensor>> begun;
+    for (std::size_t i = 0; i < buckets.size(); ++i)
+        begun.push_back(call(graph, kind.name + "_start", chosen(tensors, buckets[i]),
+                             kind.attributes(buckets[i], attributes(i))));
+    std::vector<Tensor> results(tensors.size());
+    for (std::size_t i = 0; i < buckets.size(); ++i) {
+        const std::vector<Tensor> ended = call(graph, kind.name + "_wait", begun[i], attributes(i));
+        for (std::size_t j = 0; j < ended.size(); ++j) results[buckets[i][j]] = ended[j];
     }
-    for (std::size_t sum = 0; sum < buckets.size(); ++sum) {
-        const std::vector<Tensor> ended = call(graph, "all_reduce_wait", begun[sum], attributes(sum));
-        for (std::size_t i = 0; i < ended.size(); ++i) sums[buckets[sum][i]] = ended[i];
-    }
+    return results;
+}
+
+/// In the order in which the backward pass is done with the terms.
+std::vector<Tensor> summed(Graph& graph, std::span<const ReducedTerm> terms, const Distribution& distribution,
+                           const ExchangeKind& kind) {
+    std::vector<std::size_t> order(terms.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return terms[i].made; });
+    std::vector<Tensor> tensors;
+    for (const ReducedTerm& each : terms) tensors.push_back(each.term);
+    const OriginScope scope(graph, Origin{.scope = "", .stage = Stage::backward});
+    return exchanged(graph, tensors, order, distribution, kind);
+}
+
+}  // namespace
+
+std::vector<Tensor> all_reduced(Graph& graph, std::span<const ReducedTerm> terms,
+                                const Distribution& distribution) {
+    if (distribution.ranks > 1) return summed(graph, terms, distribution, {.name = "all_reduce"});
+    std::vector<Tensor> sums;
+    for (const ReducedTerm& each : terms) sums.push_back(each.term);
     return sums;
+}
+
+std::vector<Tensor> reduce_scattered(Graph& graph, std::span<const ReducedTerm> terms,
+                                     const Distribution& distribution) {
+    return summed(graph, terms, distribution, {.name = "reduce_scatter"});
+}
+
+std::vector<Tensor> all_gathered(Graph& graph, std::span<const Tensor> parts, std::span<const Shape> shapes,
+                                 const Distribution& distribution) {
+    const auto with_shapes = [&](std::span<const std::size_t> bucket, Attributes attributes) {
+        std::vector<std::int64_t> all;
+        for (std::size_t i : bucket) {
+            all.push_back(shapes[i].rank());
+            all.insert(all.end(), shapes[i].extents().begin(), shapes[i].extents().end());
+        }
+        return attributes.with("shapes", std::move(all));
+    };
+    std::vector<std::size_t> order(parts.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    // A bucket of parts is that of the tensors which they make up.
+    Distribution of_parts = distribution;
+    of_parts.bucket_bytes = distribution.bucket_bytes / distribution.ranks;
+    return exchanged(graph, parts, order, of_parts, {.name = "all_gather", .attributes = with_shapes});
 }
 
 Graph distribute(const Graph& graph) { return EarlyOrder(graph).finish(); }

@@ -1,5 +1,5 @@
-// Sums of gradients over ranks as nodes of the graph: begun where the last gradient of a bucket is finished,
-// awaited where the first is read, so that they travel while the backward pass works.
+// What ranks exchange in a step, as nodes of the graph: gradients are summed from where the last of a bucket
+// is finished, awaited where the first is read, so that they travel while the backward pass works.
 //
 //     %7 = matmul ...                               %7 = matmul ...
 //     %9 = layer_norm_grad ...        becomes       %9 = layer_norm_grad ...
@@ -8,22 +8,40 @@
 //                                                   %42:2 = all_reduce_wait(%10.0, %10.1) {ranks=4, sum=0}
 //                                                   %43 = global_norm(%42.0, %42.1, ...)
 //
-// In two parts, since the update is recorded between: `all_reduced` puts the nodes, `distribute` moves each
-// beginning to where it may be, with the additions of micro-steps that it waits for.
+// Of a gradient that is cut (ranks/part.h) a rank gets the sum of its part: reduce_scatter_start and
+// reduce_scatter_wait. It updates its part of the parameter alone, and what all have made of theirs is put
+// together: all_gather_start and all_gather_wait.
+//
+// In two parts, since the update is recorded between: `all_reduced`, `reduce_scattered` and `all_gathered`
+// put the nodes, `distribute` moves each beginning to where it may be, with the additions of micro-steps that
+// it waits for.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {
 
+/// Who holds the optimizer's states of a parameter.
+enum class States : std::uint8_t {
+    whole,   ///< every rank those of all parameters
+    sharded  ///< every rank a part; what is too small to be cut, and what may not be, is whole
+};
+
 struct Distribution {
     int ranks = 1;
     /// A bucket is full with so many bytes: few enough that most of a backward pass is left when the first
     /// is, and enough that what a message costs beside its bytes does not count.
     std::int64_t bucket_bytes = std::int64_t{16} << 20;
+    States states = States::sharded;
+    /// Parameters of which a rank has a part, as the graph that updates them says (keep_in_parts.h): for
+    /// those that do not.
+    std::set<std::string> in_parts = {};
 };
 
 /// What takes part in a sum.
@@ -36,7 +54,16 @@ struct ReducedTerm {
 std::vector<Tensor> all_reduced(Graph& graph, std::span<const ReducedTerm> terms,
                                 const Distribution& distribution);
 
-/// The same graph with every all_reduce_start as early as its operands let it. Changes no value.
+/// Of each sum over all ranks this rank's part, in the order of the terms.
+std::vector<Tensor> reduce_scattered(Graph& graph, std::span<const ReducedTerm> terms,
+                                     const Distribution& distribution);
+
+/// The tensors of these shapes that the ranks' parts make up, in their order; begun a bucket at a time, in
+/// the same.
+std::vector<Tensor> all_gathered(Graph& graph, std::span<const Tensor> parts, std::span<const Shape> shapes,
+                                 const Distribution& distribution);
+
+/// The same graph with every beginning as early as its operands let it. Changes no value.
 Graph distribute(const Graph& graph);
 
 }  // namespace mantissa

@@ -16,6 +16,7 @@
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fold_addends.h"
 #include "mantissa/passes/fuse.h"
+#include "mantissa/passes/keep_in_parts.h"
 #include "mantissa/passes/lay_out.h"
 #include "mantissa/passes/lay_out_attention.h"
 #include "mantissa/passes/match_attention.h"
@@ -205,6 +206,21 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
     return {graph, place};
 }
 
+/// Of parameters that an update puts together, or that another graph's does.
+void keep_parts_of_parameters(Graph& graph, BuiltGraph& built, const Distribution& distribution) {
+    const bool updates = std::ranges::any_of(graph.updates(), [&](const Update& update) {
+        return graph.node(update.value.node).op->name == "all_gather_wait";
+    });
+    if (!updates) {
+        graph = with_parts(graph, distribution.in_parts, distribution.ranks);
+        return;
+    }
+    KeptInParts kept = keep_in_parts(graph, built.derive, distribution.ranks);
+    graph = std::move(kept.graph);
+    built.derive = std::move(kept.derive);
+    built.in_parts = std::move(kept.names);
+}
+
 /// From the graph of a step to one whose every node has a kernel.
 ///
 /// To be fused, composites go whose definition nests can hold, too. The update keeps its own kernels: they
@@ -242,6 +258,8 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
             graph = std::move(laid.graph);
             built.derive = std::move(laid.derive);
         });
+    if (options.distribution.ranks > 1 && options.distribution.states == States::sharded)
+        pipeline.run("keep_in_parts", [&] { keep_parts_of_parameters(graph, built, options.distribution); });
     pipeline.run("expand", [&] { graph = expand(graph, expands); });
     if (options.fuse) {
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });

@@ -113,7 +113,19 @@ class MemoryPlanner {
         if (last_use(state) > maker && last_use(state) != state.node) return false;
         if (last_use(state) == maker && !may_overwrite(node, update.value.output, state)) return false;
         place(update.value) = place(state);
+        if (node.op->passes_through) bring_in_place(update.value, state);
         return true;
+    }
+
+    /// What becomes the state's new value may be on its way there from the start, where nobody reads the old
+    /// one meanwhile.
+    void bring_in_place(Value arrived, Value state) {
+        const Value sent = graph_.node(arrived.node).inputs[static_cast<std::size_t>(arrived.output)];
+        const bool is_read = last_use(state) >= sent.node && last_use(state) != state.node;
+        if (is_read || lies_outside(graph_.node(sent.node)) || root(sent) != sent ||
+            last_use(sent) != arrived.node || place(sent).kind != Place::Kind::none)
+            return;
+        place(sent) = place(state);
     }
 
     /// A result is read when the run is over and its states are updated: it cannot be one of them as it was.

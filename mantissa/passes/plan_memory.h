@@ -4,7 +4,8 @@
 // in what they view; everything else shares the transient arena, each value from the node that makes it to
 // the last that reads it; where a kernel allows it, an output takes the place of an operand that nobody reads
 // later. An update is written straight into its state where nobody reads the old value
-// afterwards and the operation does not read it or allows it, and copied at the end of the run where not.
+// afterwards and the operation does not read it or allows it, and copied at the end of the run where not;
+// what is on its way to become one is there from when it is sent, on the same terms.
 #pragma once
 
 #include <cstdint>

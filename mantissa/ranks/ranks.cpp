@@ -34,20 +34,21 @@ std::string host_name() {
 using ToSend = std::vector<std::span<const std::byte>>;
 using ToReceive = std::vector<std::span<std::byte>>;
 
-/// Numbers that lie in several places, one after another.
+/// What lies in several places, one after another.
+template <class T>
 class Scattered {
   public:
-    explicit Scattered(std::vector<std::span<float>> parts) : parts_(std::move(parts)) {
-        for (const std::span<float>& part : parts_) count_ += static_cast<std::int64_t>(part.size());
+    explicit Scattered(std::vector<std::span<T>> parts) : parts_(std::move(parts)) {
+        for (const std::span<T>& part : parts_) count_ += static_cast<std::int64_t>(part.size());
     }
     std::int64_t count() const { return count_; }
 
-    /// Calls use(numbers there, index in [0, count)) for what lies in [from, from + count), in order. Later
+    /// Calls use(what is there, index in [0, count)) for what lies in [from, from + count), in order. Later
     /// calls begin no earlier than this one.
     template <class Use>
     void for_each(std::int64_t from, std::int64_t count, Use&& use) const {
         std::int64_t begin = 0;
-        for (const std::span<float>& part : parts_) {
+        for (const std::span<T>& part : parts_) {
             const std::int64_t end = begin + static_cast<std::int64_t>(part.size());
             const std::int64_t first = std::max(begin, from), last = std::min(end, from + count);
             if (first < last)
@@ -58,10 +59,23 @@ class Scattered {
         }
     }
 
+    /// How many of the `most` from there on there are.
+    std::int64_t left(std::int64_t from, std::int64_t most) const {
+        return std::clamp<std::int64_t>(count_ - from, 0, most);
+    }
+
   private:
-    std::vector<std::span<float>> parts_;
+    std::vector<std::span<T>> parts_;
     std::int64_t count_ = 0;
 };
+
+/// By rank.
+template <class T>
+std::vector<Scattered<T>> scattered(std::vector<std::vector<std::span<T>>> by_rank) {
+    std::vector<Scattered<T>> parts;
+    for (std::vector<std::span<T>>& each : by_rank) parts.emplace_back(std::move(each));
+    return parts;
+}
 
 }  // namespace
 
@@ -156,15 +170,80 @@ struct Ranks::State {
         received.resize(static_cast<std::size_t>(piece) + 32 * ranks);
     }
 
-    void sum_up(const Scattered& numbers) {
-        const Stopwatch watch;
+    void sum_up(const Scattered<float>& numbers) {
         for (std::int64_t from = 0; from < numbers.count(); from += piece)
             sum_piece(numbers, from, std::min(piece, numbers.count() - from));
-        const std::lock_guard lock(mutex);
-        time.travelled += watch.seconds();
     }
 
-    void sum_piece(const Scattered& numbers, std::int64_t from, std::int64_t count) {
+    /// Room for a share of a piece for each rank: of `buffer`, from where that of a rank begins.
+    std::int64_t share() const { return piece / static_cast<std::int64_t>(ranks) / 16 * 16; }
+    template <class T>
+    std::span<T> share_of(std::size_t rank, std::vector<float>& buffer, std::int64_t count) const {
+        float* const begin = buffer.data() + static_cast<std::int64_t>(rank) * share();
+        return {reinterpret_cast<T*>(begin), static_cast<std::size_t>(count)};
+    }
+
+    template <class T>
+    static std::int64_t longest(const std::vector<Scattered<T>>& parts) {
+        return std::ranges::max(parts, {}, &Scattered<T>::count).count();
+    }
+
+    template <class T>
+    static void copy_from(const Scattered<T>& part, std::int64_t from, std::span<T> to) {
+        part.for_each(from, static_cast<std::int64_t>(to.size()), [&](std::span<T> there, std::int64_t at) {
+            std::copy(there.begin(), there.end(), to.begin() + at);
+        });
+    }
+
+    template <class T>
+    static void copy_to(const Scattered<T>& part, std::int64_t from, std::span<T> what) {
+        part.for_each(from, static_cast<std::int64_t>(what.size()), [&](std::span<T> there, std::int64_t at) {
+            std::copy_n(what.begin() + at, there.size(), there.begin());
+        });
+    }
+
+    void sum_parts(const std::vector<Scattered<float>>& parts) {
+        for (std::int64_t from = 0; from < longest(parts); from += share()) sum_shares(parts, from);
+    }
+
+    /// Of each rank's part as much as a share holds, from `from` on.
+    void sum_shares(const std::vector<Scattered<float>>& parts, std::int64_t from) {
+        const std::int64_t own = parts[self].left(from, share());
+        ToSend send(ranks);
+        ToReceive receive(ranks);
+        std::vector<const float*> terms(ranks);
+        for (std::size_t rank = 0; rank < ranks; ++rank) {
+            const auto theirs = share_of<float>(rank, staged, parts[rank].left(from, share()));
+            copy_from(parts[rank], from, theirs);
+            const auto term = share_of<float>(rank, received, own);
+            terms[rank] = rank == self ? theirs.data() : term.data();
+            if (rank == self) continue;
+            send[rank] = std::as_bytes(theirs);
+            receive[rank] = std::as_writable_bytes(term);
+        }
+        exchange(send, receive);
+        const auto sums = share_of<float>(self, staged, own);
+        tree_sum(terms, own, sums.data());
+        copy_to(parts[self], from, sums);
+    }
+
+    void gather_parts(const std::vector<Scattered<std::byte>>& parts) {
+        const std::int64_t most = share() * static_cast<std::int64_t>(sizeof(float));
+        for (std::int64_t from = 0; from < longest(parts); from += most) {
+            const auto own = share_of<std::byte>(self, staged, parts[self].left(from, most));
+            copy_from(parts[self], from, own);
+            ToSend send(ranks, own);
+            ToReceive receive(ranks);
+            for (std::size_t rank = 0; rank < ranks; ++rank)
+                if (rank != self)
+                    receive[rank] = share_of<std::byte>(rank, received, parts[rank].left(from, most));
+            send[self] = {};
+            exchange(send, receive);
+            for (std::size_t rank = 0; rank < ranks; ++rank) copy_to(parts[rank], from, receive[rank]);
+        }
+    }
+
+    void sum_piece(const Scattered<float>& numbers, std::int64_t from, std::int64_t count) {
         numbers.for_each(from, count, [&](std::span<float> there, std::int64_t at) {
             std::copy(there.begin(), there.end(), staged.begin() + at);
         });
@@ -262,17 +341,33 @@ std::vector<std::string> Ranks::gather(const std::string& mine) {
     return all;
 }
 
-void Ranks::start_sum(int sum, std::vector<std::span<float>> numbers) {
+void Ranks::start(int sum, std::function<void()> job) {
     if (alone_ > 0 || size_ == 1) return;
     {
         const std::lock_guard lock(state_->mutex);
         check(state_->sums.emplace(sum, false).second, "a sum is waited for before it begins again");
     }
-    state_->add([=, state = state_.get(), all = Scattered(std::move(numbers))] {
-        state->sum_up(all);
+    state_->add([sum, state = state_.get(), job = std::move(job)] {
+        const Stopwatch watch;
+        job();
         const std::lock_guard lock(state->mutex);
+        state->time.travelled += watch.seconds();
         state->sums[sum] = true;
     });
+}
+
+void Ranks::start_sum(int sum, std::vector<std::span<float>> numbers) {
+    start(sum, [state = state_.get(), all = Scattered<float>(std::move(numbers))] { state->sum_up(all); });
+}
+
+void Ranks::start_sum_of_parts(int sum, std::vector<std::vector<std::span<float>>> by_rank) {
+    check(std::ssize(by_rank) == size_, "each rank has a part");
+    start(sum, [state = state_.get(), all = scattered(std::move(by_rank))] { state->sum_parts(all); });
+}
+
+void Ranks::start_gather(int sum, std::vector<std::vector<std::span<std::byte>>> by_rank) {
+    check(std::ssize(by_rank) == size_, "each rank has a part");
+    start(sum, [state = state_.get(), all = scattered(std::move(by_rank))] { state->gather_parts(all); });
 }
 
 void Ranks::wait(int sum) {

@@ -3,7 +3,8 @@
 //
 // A sum is an exchange, in which each rank gets everybody's terms of its own part, a local sum in the order
 // of a fixed tree, and a second exchange, in which everybody gets everybody's sums: as many bytes as a ring
-// moves, and the same bits on every rank however many there are.
+// moves, and the same bits on every rank however many there are. Each half can be had alone: sums of one's
+// own part, and what everybody has made of theirs.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +43,12 @@ class Ranks {
     /// numbers, in the same order. The numbers must stay where they are, and be left alone, until `wait`.
     /// What tells sums apart that are under way at one time: `sum`.
     void start_sum(int sum, std::vector<std::span<float>> numbers);
+    /// Begins to replace the numbers of this rank's part by their sums over all ranks. `by_rank`: the places
+    /// of each rank's part, of which those of the others are only read. Else as `start_sum`.
+    void start_sum_of_parts(int sum, std::vector<std::vector<std::span<float>>> by_rank);
+    /// Begins to bring every rank's part to all: this rank's lies in its places, the others' are filled. Else
+    /// as `start_sum`.
+    void start_gather(int sum, std::vector<std::vector<std::span<std::byte>>> by_rank);
     /// Returns when that is done.
     void wait(int sum);
 
@@ -80,6 +87,7 @@ class Ranks {
   private:
     struct State;
     void run(const std::function<void()>& job);
+    void start(int sum, std::function<void()> job);
 
     std::unique_ptr<State> state_;
     int rank_, size_, alone_ = 0;

@@ -55,13 +55,15 @@ void add_meant_infinities(const Graph& graph, std::set<Value>& meant) {
 /// Walks beside a run and looks at what each operation reads and makes.
 class Search {
   public:
-    explicit Search(Execution& execution) : execution_(execution), graph_(execution.plan().graph()) {
+    Search(Execution& execution, Stage last)
+        : execution_(execution), graph_(execution.plan().graph()), last_(last) {
         add_meant_infinities(graph_, meant_);
     }
 
     std::optional<NonFinite> run() {
-        execution_.run_while([&](NodeId id) { return reads_finite(id); },
-                             [&](NodeId id) { return makes_finite(id); });
+        execution_.run_while(
+            [&](NodeId id) { return graph_.node(id).origin.stage <= last_ && reads_finite(id); },
+            [&](NodeId id) { return makes_finite(id); });
         return found_;
     }
 
@@ -113,6 +115,7 @@ class Search {
 
     Execution& execution_;
     const Graph& graph_;
+    Stage last_;
     std::set<Value> meant_;  ///< values that may hold infinities that are meant
     std::set<Value> seen_;
     std::optional<NonFinite> found_;
@@ -134,6 +137,8 @@ std::string NonFinite::text() const {
     return fmt::format("{} holds {}, read first by {}{}", tensor, what, op, where);
 }
 
-std::optional<NonFinite> run_to_first_non_finite(Execution& execution) { return Search(execution).run(); }
+std::optional<NonFinite> run_to_first_non_finite(Execution& execution, Stage last) {
+    return Search(execution, last).run();
+}
 
 }  // namespace mantissa

@@ -29,7 +29,7 @@ struct NonFinite {
 /// come later are not made. None is found: the run was made whole.
 ///
 /// Infinities may be meant: those of a constant, as of a mask, and what element-wise operations and movement
-/// make of them, are no finding. A NaN always is.
-std::optional<NonFinite> run_to_first_non_finite(Execution& execution);
+/// make of them, are no finding. A NaN always is. Nothing of a stage behind `last` is run.
+std::optional<NonFinite> run_to_first_non_finite(Execution& execution, Stage last = Stage::update);
 
 }  // namespace mantissa

@@ -68,7 +68,10 @@ void fill(std::span<std::byte> bytes, DType dtype, const Initializer& initialize
 
 }  // namespace
 
-StateBlock::StateBlock(Device& device, std::span<const State> states) : device_(device) { allocate(states); }
+StateBlock::StateBlock(Device& device, std::span<const State> states, std::int64_t rank)
+    : device_(device), rank_(rank) {
+    allocate(states);
+}
 
 StateBlock::StateBlock(Device& device, std::span<const State> states, const StateBlock& shared)
     : device_(device), shared_(&shared) {
@@ -106,7 +109,8 @@ void StateBlock::allocate(std::span<const State> states) {
     std::byte* next = memory_->data();
     for (const State& state : states_) {
         check(!entries_.contains(state.name), "states have different names");
-        entries_[state.name] = {state.type, state.zero_rows, next};
+        entries_[state.name] = {state.type, state.zero_rows, next,
+                                state.part_of ? state.part_of->elements() : 0};
         next += aligned(state.stored_bytes());
     }
 }
@@ -118,7 +122,8 @@ bool StateBlock::has(const std::string& name) const {
 void StateBlock::initialize(std::uint64_t seed) {
     for (const State& state : states_) {
         if (state.kind == State::Kind::derived) continue;
-        std::vector<std::byte> value(static_cast<std::size_t>(state.type.bytes()));
+        const Type whole{state.type.dtype, state.part_of.value_or(state.type.shape)};
+        std::vector<std::byte> value(static_cast<std::size_t>(whole.bytes()));
         fill(value, state.type.dtype, state.initializer,
              {.seed = seed, .step = 0, .operation = hash_of(state.name)});
         write(state.name, value);
@@ -151,8 +156,19 @@ void StateBlock::read(const std::string& name, std::int64_t begin, std::span<std
 }
 
 void StateBlock::write(const std::string& name, std::span<const std::byte> value) {
-    check(static_cast<std::int64_t>(value.size()) == type(name).bytes(), "a state is written whole");
-    device_.copy_to_device(address(name), value);
+    const Entry& to = entry(name);
+    const auto size = static_cast<std::int64_t>(size_of(to.type.dtype));
+    std::vector<std::byte> part;
+    if (to.whole_elements > 0 && std::ssize(value) == to.whole_elements * size &&
+        std::ssize(value) != to.type.bytes()) {
+        const std::int64_t first = std::min(to.whole_elements, rank_ * to.type.shape.elements());
+        value = value.subspan(static_cast<std::size_t>(first * size));
+        part.resize(static_cast<std::size_t>(to.type.bytes()));
+        std::copy_n(value.begin(), std::min(value.size(), part.size()), part.begin());
+        value = part;
+    }
+    check(std::ssize(value) == to.type.bytes(), "a state is written whole");
+    device_.copy_to_device(to.address, value);
     ++writes_;
 }
 

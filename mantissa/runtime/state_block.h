@@ -13,8 +13,8 @@ namespace mantissa::inline v0 {
 
 class StateBlock {
   public:
-    /// Room for the states, all zero.
-    StateBlock(Device& device, std::span<const State> states);
+    /// Room for the states, all zero. `rank`: whose part lies here of what lies in parts (ranks/part.h).
+    StateBlock(Device& device, std::span<const State> states, std::int64_t rank = 0);
     /// The same, but states that `shared` has are those, and only the others get room here. `shared` must
     /// outlive this.
     StateBlock(Device& device, std::span<const State> states, const StateBlock& shared);
@@ -34,7 +34,9 @@ class StateBlock {
     /// How many rows of zeros lie behind those of the state. `read` and `write` know nothing of them.
     std::int64_t zero_rows(const std::string& name) const;
 
-    /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ.
+    /// Copies of a state's value in host memory. `write` and `read` throw InternalError if sizes differ. Of
+    /// what lies in parts, `read` gives this rank's, filled up as it lies, and `write` takes that or the
+    /// whole.
     std::vector<std::byte> read(const std::string& name) const;
     /// Of some of its bytes, from `begin` on, which must be there.
     void read(const std::string& name, std::int64_t begin, std::span<std::byte> to) const;
@@ -52,12 +54,14 @@ class StateBlock {
         Type type;
         std::int64_t zero_rows;
         std::byte* address;
+        std::int64_t whole_elements = 0;  ///< 0: it does not lie in parts
     };
     void allocate(std::span<const State> states);
     const Entry& entry(const std::string& name) const;
 
     Device& device_;
     const StateBlock* shared_ = nullptr;
+    std::int64_t rank_ = 0;
     std::vector<State> states_;
     std::map<std::string, Entry> entries_;
     std::int64_t bytes_ = 0;

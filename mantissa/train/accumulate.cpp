@@ -5,6 +5,7 @@
 #include <bit>
 #include <utility>
 
+#include "mantissa/ranks/part.h"
 #include "mantissa/train/running_statistics.h"
 
 namespace mantissa::inline v0 {
@@ -35,20 +36,30 @@ Sums for_each_term(Graph& graph, Tensor loss, const std::vector<ParameterGradien
     Sums all{added("loss", loss), {}};
     for (const ParameterGradient& parameter : gradients) {
         const std::string name = graph.states()[static_cast<std::size_t>(parameter.state)].name;
-        all.second.push_back({parameter.state, added(name, parameter.gradient)});
+        all.second.push_back({.state = parameter.state, .gradient = added(name, parameter.gradient)});
     }
     return all;
 }
 
-/// Lets the sums of this rank become those of all; `loss` and `gradients`: what the backward pass made.
+/// Lets the sums of this rank become those of all, or parts of them; `loss` and `gradients`: what the
+/// backward pass made.
 void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<ParameterGradient>& gradients,
-                       const Distribution& distribution) {
-    std::vector<ReducedTerm> terms{{sums.first, loss.value().node}};
-    for (std::size_t i = 0; i < gradients.size(); ++i)
-        terms.push_back({sums.second[i].gradient, gradients[i].gradient.value().node});
-    const std::vector<Tensor> reduced = all_reduced(graph, terms, distribution);
-    sums.first = reduced[0];
-    for (std::size_t i = 0; i < gradients.size(); ++i) sums.second[i].gradient = reduced[i + 1];
+                       const Distribution& distribution, const MayBeCut& may_be_cut) {
+    if (distribution.ranks == 1) return;
+    std::vector<ReducedTerm> cut, whole{{sums.first, loss.value().node}};
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+        ParameterGradient& sum = sums.second[i];
+        const State& parameter = graph.states()[static_cast<std::size_t>(sum.state)];
+        sum.is_part = distribution.states == States::sharded &&
+                      can_be_cut(parameter.type.shape.elements(), distribution.ranks) && may_be_cut &&
+                      may_be_cut(graph, parameter);
+        (sum.is_part ? cut : whole).push_back({sum.gradient, gradients[i].gradient.value().node});
+    }
+    const std::vector<Tensor> parts = reduce_scattered(graph, cut, distribution);
+    const std::vector<Tensor> wholes = all_reduced(graph, whole, distribution);
+    auto next_part = parts.begin(), next_whole = wholes.begin();
+    sums.first = *next_whole++;
+    for (ParameterGradient& sum : sums.second) sum.gradient = sum.is_part ? *next_part++ : *next_whole++;
 }
 
 }  // namespace
@@ -73,7 +84,7 @@ TraceUpdate add_to_gradients(int completed) {
 }
 
 TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
-                                 const Distribution& distribution) {
+                                 const Distribution& distribution, const MayBeCut& may_be_cut) {
     return [=, update = std::move(update)](Graph& graph, Tensor loss,
                                            const std::vector<ParameterGradient>& gradients) {
         // What prepares a sum over ranks is made while the backward pass goes on.
@@ -90,7 +101,7 @@ TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
             }
             return term;
         });
-        reduce_over_ranks(graph, sums, loss, gradients, distribution);
+        reduce_over_ranks(graph, sums, loss, gradients, distribution, may_be_cut);
         blend_with_kept(graph);
         update(graph, sums.first, sums.second);
     };

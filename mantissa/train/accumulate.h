@@ -16,7 +16,7 @@
 // wrote before.
 #pragma once
 
-#include "mantissa/passes/pipeline.h"
+#include "mantissa/train/optimizer.h"
 
 namespace mantissa::inline v0 {
 
@@ -31,8 +31,9 @@ int completed_levels(std::int64_t index);
 TraceUpdate add_to_gradients(int completed);
 
 /// The update of the last of so many micro-steps: `update` is given the sums of all, of every rank. Ranks go
-/// on where the tree of one ends: with 2^k micro-steps each, it is that of one rank that makes them all.
+/// on where the tree of one ends: with 2^k micro-steps each, it is that of one rank that makes them all. With
+/// sharded states it is given the sum of this rank's part alone of what may be cut and is large enough.
 TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
-                                 const Distribution& distribution = {});
+                                 const Distribution& distribution = {}, const MayBeCut& may_be_cut = {});
 
 }  // namespace mantissa

@@ -12,24 +12,21 @@ void validate(const AdamWOptions& options) {
     require_weight_decay(options.weight_decay);
 }
 
-void update_parameter(Graph& graph, const ParameterGradient& parameter, const OptimizerStep& step,
-                      const AdamWOptions& options) {
-    const State state = graph.states()[static_cast<std::size_t>(parameter.state)];
-    const std::string m_name = "adamw.m." + state.name, v_name = "adamw.v." + state.name;
-    const Tensor p(graph, {state.node, 0});
-    const Tensor m = optimizer_state(graph, m_name, state.type);
-    const Tensor v = optimizer_state(graph, v_name, state.type);
+Tensor update_parameter(Graph& graph, const UpdatedParameter& parameter, const OptimizerStep& step,
+                        const AdamWOptions& options) {
+    const Tensor m = optimizer_state(graph, "adamw.m", parameter);
+    const Tensor v = optimizer_state(graph, "adamw.v", parameter);
     const WeightDecay decay{.rate = options.weight_decay, .matrices_only = options.decay_matrices_only};
     const auto updated = call(graph, "adamw",
-                              std::vector{p, parameter.gradient, m, v, step.learning_rate, step.step,
-                                          step.gradient_scale, step.apply},
+                              std::vector{parameter.value, parameter.gradient, m, v, step.learning_rate,
+                                          step.step, step.gradient_scale, step.apply},
                               {{"beta1", options.beta1},
                                {"beta2", options.beta2},
                                {"epsilon", options.epsilon},
-                               {"weight_decay", decay.of(state)}});
-    graph.add_update(parameter.state, updated[0].value());
-    graph.add_update(graph.find_state(m_name), updated[1].value());
-    graph.add_update(graph.find_state(v_name), updated[2].value());
+                               {"weight_decay", decay.of(parameter.state)}});
+    graph.add_update(graph.state_of(m.value().node), updated[1].value());
+    graph.add_update(graph.state_of(v.value().node), updated[2].value());
+    return updated[0];
 }
 
 }  // namespace
@@ -43,8 +40,8 @@ Optimizer adamw(const AdamWOptions& options) {
                               {"weight_decay", options.weight_decay},
                               {"decay_matrices_only", options.decay_matrices_only}},
             .counts_steps = true,
-            .update = [options](Graph& graph, const ParameterGradient& parameter, const OptimizerStep& step) {
-                update_parameter(graph, parameter, step, options);
+            .update = [options](Graph& graph, const UpdatedParameter& parameter, const OptimizerStep& step) {
+                return update_parameter(graph, parameter, step, options);
             }};
 }
 

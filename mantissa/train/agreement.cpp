@@ -65,7 +65,9 @@ void require_same_states(Ranks& ranks, const StateBlock& state, std::int64_t ste
     std::vector<std::string> names;
     std::vector<std::uint64_t> checksums;
     for (const State& each : state.states()) {
-        if (!is_weight(each) && !is_of_optimizer(each)) continue;
+        // Of what is in parts every rank has another. Of parameters the copies that all have are compared.
+        const bool is_kept = is_weight(each) || is_of_optimizer(each) || each.kind == State::Kind::derived;
+        if (!is_kept || each.part_of) continue;
         names.push_back(each.name);
         checksums.push_back(checksum_of(state.read(each.name)));
     }

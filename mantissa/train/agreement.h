@@ -27,7 +27,8 @@ RankFacts facts_of(const TrainingPlan& plan);
 /// fact that one has otherwise than rank 0, with both values.
 void require_alike(Ranks& ranks, const RankFacts& facts);
 
-/// The same for parameters, statistics and the optimizer's states, by their checksums; `step`: after which.
+/// The same for parameters, statistics and those of the optimizer's states that every rank has whole, by
+/// their checksums; `step`: after which.
 void require_same_states(Ranks& ranks, const StateBlock& state, std::int64_t step);
 
 }  // namespace mantissa

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -31,9 +32,22 @@ constexpr const char* config_name = "config.json";
     throw UserError(path.string() + ": " + reason);
 }
 
+/// Where rank R but the first has what it holds of the optimizer.
+std::string optimizer_name_of(int rank) {
+    return rank == 0 ? optimizer_name : fmt::format("optimizer.{}.safetensors", rank);
+}
+
+bool is_optimizer_of_a_rank(std::string_view name) {
+    constexpr std::string_view first = "optimizer.", last = ".safetensors";
+    if (!name.starts_with(first) || !name.ends_with(last) || name.size() <= first.size() + last.size())
+        return false;
+    name = name.substr(first.size(), name.size() - first.size() - last.size());
+    return std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+}
+
 /// A safetensors file of the checkpoint: laid out before anything is written, since the sizes must be known.
 struct TensorsFile {
-    const char* name;
+    std::string name;
     std::span<const TensorToWrite> tensors;
     SafetensorsLayout layout;
 };
@@ -59,21 +73,38 @@ std::uint64_t disk_bytes(const Manifest& manifest) {
     return total;
 }
 
+/// Calls `write` with all of a file's bytes, in order. Where it throws, the rest is read all the same, since
+/// other ranks may read it together with this one.
+template <class Write>
+void read_to_the_end(const TensorsFile& source, Write&& write) {
+    std::exception_ptr failure;
+    stream_safetensors(source.layout, source.tensors, [&](std::span<const std::byte> bytes) {
+        if (failure) return;
+        try {
+            write(bytes);
+        } catch (const UserError&) {
+            failure = std::current_exception();
+        }
+    });
+    if (failure) std::rethrow_exception(failure);
+}
+
 /// Writes the file and enters its checksums.
 void write_tensors(const fs::path& directory, const TensorsFile& source, ManifestFile& entry) {
     const SafetensorsLayout& layout = source.layout;
-    AtomicFile file(directory / source.name, layout.file_size);
+    std::optional<AtomicFile> file;
     Checksum whole, part;  // part: of the header, then of one tensor after the other
     auto piece = layout.pieces.begin();
     const auto finish_parts = [&] {
-        for (; piece != layout.pieces.end() && file.written() >= piece->end; ++piece) {
+        for (; piece != layout.pieces.end() && file->written() >= piece->end; ++piece) {
             entry.tensors[source.tensors[piece->tensor].tensor.name] = part.value();
             part = Checksum();
         }
     };
-    stream_safetensors(layout, source.tensors, [&](std::span<const std::byte> bytes) {
-        const bool header = file.written() == 0;
-        file.write(bytes);
+    read_to_the_end(source, [&](std::span<const std::byte> bytes) {
+        const bool header = !file;
+        if (header) file.emplace(directory / source.name, layout.file_size);
+        file->write(bytes);
         whole.add(bytes);
         part.add(bytes);
         if (header) {
@@ -83,7 +114,7 @@ void write_tensors(const fs::path& directory, const TensorsFile& source, Manifes
         finish_parts();
     });
     entry.checksum = whole.value();
-    file.commit();
+    file->commit();
 }
 
 void write_text(const fs::path& path, std::string_view text) {
@@ -96,7 +127,7 @@ void require_texts(const fs::path& directory, const CheckpointToSave& checkpoint
     check(checkpoint.texts.contains(state_name), "a checkpoint has a state.json");
     for (const auto& [name, text] : checkpoint.texts)
         check(!name.empty() && name.find('/') == name.npos && name != manifest_name && name != model_name &&
-                  name != optimizer_name && !text.empty(),
+                  name != optimizer_name && !is_optimizer_of_a_rank(name) && !text.empty(),
               "a checkpoint's texts have names of their own and are not empty");
     const nlohmann::json state =
         parse_strict_json(checkpoint.texts.at(state_name), (directory / state_name).string());
@@ -111,7 +142,7 @@ void require_same_checksum(const fs::path& path, const std::string& what, std::s
                                  checksum_text(expected)));
 }
 
-const ManifestFile& entry_of(const Manifest& manifest, const char* name, const fs::path& directory) {
+const ManifestFile& entry_of(const Manifest& manifest, const std::string& name, const fs::path& directory) {
     const auto found = manifest.find(name);
     if (found == manifest.end()) refuse(directory / manifest_name, fmt::format("{} is not listed", name));
     return found->second;
@@ -122,7 +153,7 @@ void require_size(const fs::path& path, std::uint64_t size, const ManifestFile& 
         refuse(path, fmt::format("damaged: {} bytes, the manifest says {}", size, entry.bytes));
 }
 
-SafetensorsFile read_tensors(const fs::path& directory, const char* name, const Manifest& manifest) {
+SafetensorsFile read_tensors(const fs::path& directory, const std::string& name, const Manifest& manifest) {
     const ManifestFile& entry = entry_of(manifest, name, directory);
     const fs::path path = directory / name;
     {
@@ -160,11 +191,15 @@ LoadedCheckpoint read_checkpoint(const fs::path& directory) {
     LoadedCheckpoint loaded{.directory = directory,
                             .model = read_tensors(directory, model_name, manifest),
                             .optimizer = read_tensors(directory, optimizer_name, manifest),
+                            .optimizer_of_ranks = {},
                             .texts = {},
                             .warning = {}};
     entry_of(manifest, state_name, directory);
     for (const auto& [name, entry] : manifest)
-        if (!entry.is_safetensors()) loaded.texts[name] = read_text(directory / name, entry);
+        if (is_optimizer_of_a_rank(name))
+            loaded.optimizer_of_ranks.push_back(read_tensors(directory, name, manifest));
+        else if (!entry.is_safetensors())
+            loaded.texts[name] = read_text(directory / name, entry);
     return loaded;
 }
 
@@ -222,7 +257,8 @@ void require_only_checkpoint(const fs::path& directory) {
     for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
         const std::string name = entry.path().filename().string();
         const bool known = name == manifest_name || name == model_name || name == optimizer_name ||
-                           name == state_name || (ours && name == config_name) ||
+                           name == state_name || is_optimizer_of_a_rank(name) ||
+                           (ours && name == config_name) ||
                            std::ranges::find(tokenizers, name) != tokenizers.end();
         if (!known && !listed.contains(name))
             refuse(
@@ -240,26 +276,97 @@ void require_checkpoint_place(const fs::path& directory) {
     require_only_checkpoint(AtomicDirectory::previous_of(directory));  // which a save replaces, too
 }
 
-void save_checkpoint(const fs::path& directory, const CheckpointToSave& checkpoint) {
-    require_texts(directory, checkpoint);
-    require_checkpoint_place(directory);
+namespace {
+
+/// What ranks do together, each its share: where one cannot, all throw what it says.
+class Together {
+  public:
+    explicit Together(Ranks* ranks) : ranks_(ranks) {}
+    int rank() const { return ranks_ ? ranks_->rank() : 0; }
+
+    /// Runs a share and returns the texts that shares give, by rank.
+    template <class Share>
+    std::vector<std::string> run(Share&& share) const {
+        if (!ranks_) return {share()};
+        // A text begins with whether it is one, or an error.
+        std::string mine;
+        try {
+            mine = "+" + share();
+        } catch (const UserError& error) {
+            mine = fmt::format("-{}", error.what());
+        }
+        std::vector<std::string> all = ranks_->gather(mine);
+        for (std::size_t rank = 0; rank < all.size(); ++rank) {
+            if (all[rank].starts_with('-'))
+                throw UserError(
+                    fmt::format("{}: {}", ranks_->name_of(static_cast<int>(rank)), all[rank].substr(1)));
+            all[rank].erase(0, 1);
+        }
+        return all;
+    }
+
+  private:
+    Ranks* ranks_;
+};
+
+/// The files of all ranks.
+Manifest joined(const std::vector<std::string>& manifests) {
+    Manifest all;
+    for (const std::string& text : manifests) all.merge(parse_manifest(text, "the manifest of a rank"));
+    return all;
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& directory, const CheckpointToSave& checkpoint, Ranks* ranks) {
+    const Together together(ranks);
+    const bool is_first = together.rank() == 0;
+    std::vector<TensorsFile> files;
+    Manifest mine;
     // "pt" makes Hugging Face's library take the file as PyTorch's; it is about names, not about layout.
     const std::map<std::string, std::string> metadata = {{"format", "pt"}};
-    const auto lay_out = [&](const char* name, std::span<const TensorToWrite> tensors) {
-        return TensorsFile{name, tensors,
-                           lay_out_safetensors(tensors, metadata, (directory / name).string())};
+    const auto lay_out = [&](const std::string& name, std::span<const TensorToWrite> tensors) {
+        files.push_back({name, tensors, lay_out_safetensors(tensors, metadata, (directory / name).string())});
     };
-    const TensorsFile files[] = {lay_out(model_name, checkpoint.model),
-                                 lay_out(optimizer_name, checkpoint.optimizer)};
-    Manifest manifest = expected_manifest(files, checkpoint);
-    AtomicDirectory next(directory, disk_bytes(manifest));
-    for (const TensorsFile& file : files) write_tensors(next.staging(), file, manifest[file.name]);
-    for (const auto& [name, text] : checkpoint.texts) {
-        write_text(next.staging() / name, text);
-        manifest[name].checksum = checksum_of(std::as_bytes(std::span(text)));
-    }
-    write_text(next.staging() / manifest_name, manifest_text(manifest));
-    next.commit();
+    const Manifest expected = joined(together.run([&] {
+        if (is_first) {
+            require_texts(directory, checkpoint);
+            require_checkpoint_place(directory);
+        }
+        lay_out(model_name, checkpoint.model);
+        if (is_first || !checkpoint.optimizer.empty())
+            lay_out(optimizer_name_of(together.rank()), checkpoint.optimizer);
+        mine = expected_manifest(std::span(files).subspan(is_first ? 0 : 1),
+                                 is_first ? checkpoint : CheckpointToSave{});
+        return manifest_text(mine);
+    }));
+    std::optional<AtomicDirectory> next;
+    const std::string name = together.run([&] {
+        if (!is_first) return std::string();
+        return next.emplace(directory, disk_bytes(expected)).staging().filename().string();
+    })[0];
+    const fs::path staging =
+        is_first ? next->staging() : AtomicDirectory::previous_of(directory).parent_path() / name;
+    const Manifest manifest = joined(together.run([&] {
+        for (const TensorsFile& file : files)
+            if (mine.contains(file.name))
+                write_tensors(staging, file, mine[file.name]);
+            else  // for the first, which writes it
+                read_to_the_end(file, [](std::span<const std::byte>) {});
+        if (is_first)
+            for (const auto& [text_name, text] : checkpoint.texts) {
+                write_text(staging / text_name, text);
+                mine[text_name].checksum = checksum_of(std::as_bytes(std::span(text)));
+            }
+        return manifest_text(mine);
+    }));
+    together.run([&] {
+        if (is_first) {
+            write_text(staging / manifest_name, manifest_text(manifest));
+            next->commit();
+        }
+        return std::string();
+    });
 }
 
 LoadedCheckpoint load_checkpoint(const fs::path& directory) {

@@ -6,9 +6,11 @@
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mantissa/formats/safetensors.h"
 #include "mantissa/formats/safetensors_write.h"
+#include "mantissa/ranks/ranks.h"
 
 namespace mantissa::inline v0 {
 
@@ -18,9 +20,10 @@ void require_checkpoint(const std::filesystem::path& directory);
 
 struct CheckpointToSave {
     /// model.safetensors: names and shapes as in the file (for GPT-2, what stored_weights gives by
-    /// hf_gpt2_files).
+    /// hf_gpt2_files). All ranks read all of it, in one order, and the first writes it.
     std::span<const TensorToWrite> model;
-    /// optimizer.safetensors: moments and the like.
+    /// optimizer.safetensors: moments and the like. Of rank R but the first, optimizer.R.safetensors, if it
+    /// has any.
     std::span<const TensorToWrite> optimizer;
     /// Small text files by name. "state.json" must be among them: a JSON object with step, schedule, scaler,
     /// random state, data position and configuration, whose members are the training loop's. "config.json"
@@ -35,13 +38,19 @@ void require_checkpoint_place(const std::filesystem::path& directory);
 /// Puts a new checkpoint in the place of `directory`. What was there is kept as DIRECTORY.previous. The disk
 /// needs room for the new one beside both: throws UserError, naming the bytes needed and free, with
 /// everything left as it was.
-void save_checkpoint(const std::filesystem::path& directory, const CheckpointToSave& checkpoint);
+///
+/// Among ranks all call it, on a file system that they share. Each writes its file of the optimizer's, the
+/// first everything else, and puts it all in place once all are done. What one of them cannot do is thrown on
+/// all, with its name.
+void save_checkpoint(const std::filesystem::path& directory, const CheckpointToSave& checkpoint,
+                     Ranks* ranks = nullptr);
 
 /// A checkpoint whose checksums all agreed. The tensors lie in mapped files: copy them out.
 struct LoadedCheckpoint {
     std::filesystem::path directory;  ///< the one that was read
     SafetensorsFile model, optimizer;
-    std::map<std::string, std::string> texts;  ///< "state.json" is among them, a JSON object
+    std::vector<SafetensorsFile> optimizer_of_ranks;  ///< but the first
+    std::map<std::string, std::string> texts;         ///< "state.json" is among them, a JSON object
     /// Empty, or why `directory` is not the one that was asked for. Show it: steps were lost.
     std::string warning;
 };

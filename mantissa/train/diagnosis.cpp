@@ -6,9 +6,14 @@ std::optional<NonFinite> first_non_finite(StepExecution& execution, const Batch&
     const auto lowered = static_cast<float>(execution.loss_scale().scale);
     execution.write_loss_scale(bad.loss_scale);
     std::optional<NonFinite> found;
-    for (std::int64_t index = 0; index < execution.plan().options().accumulate && !found; ++index)
+    const TrainerOptions& options = execution.plan().options();
+    for (std::int64_t index = 0; index < options.accumulate && !found; ++index) {
+        // One of several ranks may find nothing, and must not make the update that the step did not.
+        const bool updates = index + 1 == options.accumulate && options.ranks;
         found = run_to_first_non_finite(
-            execution.prepare(batch, {.step = bad.step, .index = index, .learning_rate = bad.learning_rate}));
+            execution.prepare(batch, {.step = bad.step, .index = index, .learning_rate = bad.learning_rate}),
+            updates ? Stage::backward : Stage::update);
+    }
     execution.write_loss_scale(lowered);
     execution.clear_gradients();
     return found;

@@ -13,7 +13,8 @@ namespace mantissa::inline v0 {
 using ShowGradient = FunctionRef<void(const std::string& parameter, Value gradient)>;
 
 /// Runs the last micro-step of a training step to its end, and shows every gradient on the way, in the order
-/// of the parameters. With a profile, times each kernel. Returns the seconds that showing took.
+/// of the parameters. With a profile, times each kernel. Returns the seconds that showing took. Throws
+/// UserError where states are sharded, since a rank then has parts of gradients.
 double run_showing_gradients(Execution& last, ShowGradient show, Profile* profile = nullptr);
 
 }  // namespace mantissa

@@ -40,23 +40,21 @@ double rate_factor(const Shape& shape, MuonOptions::Rates rates) {
                                                  : 0.2 * std::sqrt(std::max(rows, columns));
 }
 
-void update_matrix(Graph& graph, const ParameterGradient& parameter, const OptimizerStep& step,
-                   const MuonOptions& options) {
-    const State state = graph.states()[static_cast<std::size_t>(parameter.state)];
-    const std::string buffer = "muon.buffer." + state.name;
-    const std::vector<Tensor> operands = {
-        {graph, {state.node, 0}}, parameter.gradient,  optimizer_state(graph, buffer, state.type),
-        step.learning_rate,       step.gradient_scale, step.apply};
+Tensor update_matrix(Graph& graph, const UpdatedParameter& parameter, const OptimizerStep& step,
+                     const MuonOptions& options) {
+    const Tensor buffer = optimizer_state(graph, "muon.buffer", parameter);
+    const std::vector<Tensor> operands = {parameter.value,    parameter.gradient,  buffer,
+                                          step.learning_rate, step.gradient_scale, step.apply};
     const auto updated = call(graph, "muon", operands,
                               {{"epsilon", options.epsilon},
                                {"format", std::string(options.in_bf16 ? "bf16" : "f32")},
                                {"iterations", options.iterations},
                                {"momentum", options.momentum},
                                {"nesterov", options.nesterov},
-                               {"rate_factor", rate_factor(state.type.shape, options.rates)},
+                               {"rate_factor", rate_factor(parameter.state.type.shape, options.rates)},
                                {"weight_decay", options.weight_decay}});
-    graph.add_update(parameter.state, updated[0].value());
-    graph.add_update(graph.find_state(buffer), updated[1].value());
+    graph.add_update(graph.state_of(buffer.value().node), updated[1].value());
+    return updated[0];
 }
 
 }  // namespace
@@ -91,17 +89,18 @@ Optimizer muon(const MuonOptions& options) {
         setting.name = "adamw_" + setting.name;
         configuration.push_back(std::move(setting));
     }
-    return {.name = "muon",
-            .configuration = std::move(configuration),
-            .counts_steps = true,
-            .update = [options, others](Graph& graph, const ParameterGradient& parameter,
-                                        const OptimizerStep& step) {
-                const State& state = graph.states()[static_cast<std::size_t>(parameter.state)];
-                if (is_hidden_matrix(graph, state))
-                    update_matrix(graph, parameter, step, options);
-                else
-                    others.update(graph, parameter, step);
-            }};
+    return {
+        .name = "muon",
+        .configuration = std::move(configuration),
+        .counts_steps = true,
+        .update =
+            [options, others](Graph& graph, const UpdatedParameter& parameter, const OptimizerStep& step) {
+                return is_hidden_matrix(graph, parameter.state)
+                           ? update_matrix(graph, parameter, step, options)
+                           : others.update(graph, parameter, step);
+            },
+        // All of a matrix makes it orthogonal.
+        .may_be_cut = [](const Graph& graph, const State& state) { return !is_hidden_matrix(graph, state); }};
 }
 
 }  // namespace mantissa

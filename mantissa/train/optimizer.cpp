@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -28,6 +29,54 @@ GradientScale gradient_scale(Tensor stored_norm, double clip, const LossScaleOpt
     return {.scale = loss_scale ? clipped * unscale : clipped, .norm = norm};
 }
 
+Tensor added_state(Graph& graph, State state) {
+    state.kind = State::Kind::optimizer;
+    return {graph, graph.add_state(std::move(state))};
+}
+
+const State& state_of(const Graph& graph, const ParameterGradient& parameter) {
+    return graph.states()[static_cast<std::size_t>(parameter.state)];
+}
+
+/// Norm of all gradients, and whether every element is finite.
+std::vector<Tensor> norm_of_gradients(Graph& graph, const std::vector<ParameterGradient>& gradients,
+                                      const Distribution& distribution) {
+    std::vector<Tensor> all;
+    std::vector<std::int64_t> elements;
+    for (const ParameterGradient& parameter : gradients) {
+        all.push_back(parameter.gradient);
+        elements.push_back(parameter.is_part ? state_of(graph, parameter).type.shape.elements() : 0);
+    }
+    if (std::ranges::all_of(elements, [](std::int64_t of) { return of == 0; }))
+        return call(graph, "global_norm", all);
+    return call(graph, "norm_of_parts", all,
+                {{"ranks", std::int64_t{distribution.ranks}}, {"elements", std::move(elements)}});
+}
+
+/// Gives every parameter what `update` makes of it, or of a part of it that ranks put together.
+template <class Update>
+void update_all(Graph& graph, const std::vector<ParameterGradient>& gradients,
+                const Distribution& distribution, Update&& update) {
+    std::vector<int> cut;
+    std::vector<Tensor> parts;
+    std::vector<Shape> shapes;
+    for (const ParameterGradient& parameter : gradients) {
+        const State state = state_of(graph, parameter);
+        const OriginScope scope(graph, state.name);
+        const Tensor whole(graph, {state.node, 0});
+        if (!parameter.is_part) {
+            graph.add_update(parameter.state, update({state, whole, parameter.gradient}).value());
+            continue;
+        }
+        const Tensor part = call1("own_part", {whole}, {{"ranks", std::int64_t{distribution.ranks}}});
+        cut.push_back(parameter.state);
+        parts.push_back(update({state, part, parameter.gradient}));
+        shapes.push_back(state.type.shape);
+    }
+    const std::vector<Tensor> wholes = all_gathered(graph, parts, shapes, distribution);
+    for (std::size_t i = 0; i < cut.size(); ++i) graph.add_update(cut[i], wholes[i].value());
+}
+
 void require_clip(double clip) {
     require_option(clip == 0 || is_positive_in_fp32(clip),
                    "clip must be 0 (off), or positive and finite in FP32", clip);
@@ -41,27 +90,26 @@ Optimizer clipped(Optimizer optimizer, double norm) {
     return optimizer;
 }
 
-TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions& scaling) {
+TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions& scaling,
+                             const Distribution& distribution) {
     require_clip(optimizer.clip);
     validate(scaling);
-    return [optimizer, scaling](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
+    return [=](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
         const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
         const std::string steps = optimizer.name + ".step";
         OptimizerStep shared{.learning_rate = {graph, graph.add_input("learning_rate", {DType::f32, {}})}};
         const Tensor done =
-            optimizer.counts_steps ? optimizer_state(graph, steps, {DType::f64, {}}) : Tensor();
-        std::vector<Tensor> all;
-        for (const ParameterGradient& parameter : gradients) all.push_back(parameter.gradient);
-        const auto norm = call(graph, "global_norm", all);
+            optimizer.counts_steps
+                ? added_state(graph, {.name = steps, .type = {DType::f64, {}}, .initializer = {}})
+                : Tensor();
+        const auto norm = norm_of_gradients(graph, gradients, distribution);
         shared.apply = logical_and(norm[1], is_finite(loss));
         const GradientScale scaled = gradient_scale(norm[0], optimizer.clip, scaling);
         shared.gradient_scale = scaled.scale;
         if (done) shared.step = done + 1.0;
-        for (const ParameterGradient& parameter : gradients) {
-            const std::string name = graph.states()[static_cast<std::size_t>(parameter.state)].name;
-            const OriginScope scope(graph, name);
-            optimizer.update(graph, parameter, shared);
-        }
+        update_all(graph, gradients, distribution, [&](const UpdatedParameter& parameter) {
+            return optimizer.update(graph, parameter, shared);
+        });
         if (done) graph.add_update(graph.find_state(steps), select(shared.apply, shared.step, done).value());
         apply_running_statistics(graph, shared.apply);
         update_loss_scale(graph, shared.apply, scaling);
@@ -72,10 +120,12 @@ TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions&
     };
 }
 
-Tensor optimizer_state(Graph& graph, const std::string& name, Type type) {
-    return {graph,
-            graph.add_state(
-                {.kind = State::Kind::optimizer, .name = name, .type = std::move(type), .initializer = {}})};
+Tensor optimizer_state(Graph& graph, const std::string& prefix, const UpdatedParameter& parameter) {
+    State state{.name = prefix + "." + parameter.state.name,
+                .type = {parameter.state.type.dtype, parameter.value.shape()},
+                .initializer = {}};
+    if (parameter.is_part()) state.part_of = parameter.state.type.shape;
+    return added_state(graph, std::move(state));
 }
 
 double WeightDecay::of(const State& parameter) const {

@@ -18,12 +18,25 @@ struct OptimizerStep {
     Tensor apply = {};           // bool: where it is false all stays as it was, to the bit
 };
 
+/// What an update is of: a parameter, or a rank's part of it.
+struct UpdatedParameter {
+    State state;             ///< of the parameter
+    Tensor value, gradient;  ///< of one type: the parameter's, or that of a part of it
+    bool is_part() const { return value.shape() != state.type.shape; }
+};
+
+/// Whether some of a parameter's elements may be updated without the others.
+using MayBeCut = std::function<bool(const Graph&, const State& parameter)>;
+
 struct Optimizer {
     std::string name;             ///< "adamw": its states begin with it
     Configuration configuration;  ///< its numbers, which must be the same to resume
     bool counts_steps = false;    ///< keeps the state NAME.step
-    /// Records the update of one parameter and of the states that the optimizer keeps for it.
-    std::function<void(Graph&, const ParameterGradient&, const OptimizerStep&)> update;
+    /// Records the update of one parameter and of the states that the optimizer keeps for it. Returns the
+    /// parameter's new value.
+    std::function<Tensor(Graph&, const UpdatedParameter&, const OptimizerStep&)> update;
+    /// What may not be is updated by every rank.
+    MayBeCut may_be_cut = [](const Graph&, const State&) { return true; };
     /// The gradient is scaled down to this norm; 0: never. As in PyTorch: by clip / (norm + 1e-6) if that is
     /// below 1.
     double clip = 0;
@@ -36,13 +49,16 @@ Optimizer clipped(Optimizer optimizer, double norm);
 /// `gradient_norm` (f32 scalars) and `applied` (bool). If the loss or any element of a gradient is not
 /// finite, nothing is updated, running statistics among it, to the bit, no step is counted, and `applied` is
 /// false. Throws UserError for a clip that is negative or not finite in FP32. Gradients that come with a loss
-/// scale are divided by it; see loss_scale.h.
-TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions& scaling = {});
+/// scale are divided by it; see loss_scale.h. Of gradients that are parts, parts of parameters are updated,
+/// and put together over the ranks.
+TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions& scaling = {},
+                             const Distribution& distribution = {});
 
 // For the files of optimizers.
 
-/// A state of the optimizer, starting at zero.
-Tensor optimizer_state(Graph& graph, const std::string& name, Type type);
+/// A state of the optimizer, starting at zero: its name is PREFIX.PARAMETER, its type that of what is
+/// updated.
+Tensor optimizer_state(Graph& graph, const std::string& prefix, const UpdatedParameter& parameter);
 
 /// How much of a parameter decays. Matrices (and tables) only: no biases and weights of norms.
 struct WeightDecay {

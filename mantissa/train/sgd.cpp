@@ -21,24 +21,24 @@ void validate(const SgdOptions& options) {
     require_weight_decay(options.weight_decay);
 }
 
-void update_parameter(Graph& graph, const ParameterGradient& parameter, const OptimizerStep& step,
-                      const SgdOptions& options) {
-    const State state = graph.states()[static_cast<std::size_t>(parameter.state)];
-    const std::string buffer = "sgd.momentum." + state.name;
+Tensor update_parameter(Graph& graph, const UpdatedParameter& parameter, const OptimizerStep& step,
+                        const SgdOptions& options) {
     const WeightDecay decay{.rate = options.weight_decay, .matrices_only = options.decay_matrices_only};
-    std::vector<Tensor> operands = {
-        {graph, {state.node, 0}}, parameter.gradient, step.learning_rate, step.gradient_scale, step.apply};
+    std::vector<Tensor> operands = {parameter.value, parameter.gradient, step.learning_rate,
+                                    step.gradient_scale, step.apply};
+    Tensor buffer;
     if (options.momentum > 0) {
-        operands.push_back(optimizer_state(graph, buffer, state.type));
+        buffer = optimizer_state(graph, "sgd.momentum", parameter);
+        operands.push_back(buffer);
         operands.push_back(step.step);
     }
     const auto updated = call(graph, "sgd", operands,
                               {{"momentum", options.momentum},
                                {"dampening", options.dampening},
                                {"nesterov", options.nesterov},
-                               {"weight_decay", decay.of(state)}});
-    graph.add_update(parameter.state, updated[0].value());
-    if (options.momentum > 0) graph.add_update(graph.find_state(buffer), updated[1].value());
+                               {"weight_decay", decay.of(parameter.state)}});
+    if (buffer) graph.add_update(graph.state_of(buffer.value().node), updated[1].value());
+    return updated[0];
 }
 
 }  // namespace
@@ -52,8 +52,8 @@ Optimizer sgd(const SgdOptions& options) {
                               {"weight_decay", options.weight_decay},
                               {"decay_matrices_only", options.decay_matrices_only}},
             .counts_steps = options.momentum > 0,
-            .update = [options](Graph& graph, const ParameterGradient& parameter, const OptimizerStep& step) {
-                update_parameter(graph, parameter, step, options);
+            .update = [options](Graph& graph, const UpdatedParameter& parameter, const OptimizerStep& step) {
+                return update_parameter(graph, parameter, step, options);
             }};
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/ranks/ranks.h"
 #include "mantissa/train/accumulate.h"
 
 namespace mantissa::inline v0 {
@@ -70,7 +71,8 @@ std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const Trainin
     }
     require_memory(*largest, use);
     auto memory = std::make_shared<TrainingMemory>();
-    memory->state = std::make_unique<StateBlock>(largest->device(), states);
+    const Ranks* const ranks = largest->options().ranks;
+    memory->state = std::make_unique<StateBlock>(largest->device(), states, ranks ? ranks->rank() : 0);
     memory->arena =
         largest->device().allocate(static_cast<std::size_t>(use.arena), "activations and gradients");
     return memory;

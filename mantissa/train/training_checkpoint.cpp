@@ -151,23 +151,33 @@ std::vector<std::string> warn_of_differences(const nlohmann::json& state, const 
     return warnings;
 }
 
-/// The optimizer's states in the file that this run has. Throws UserError, naming the tensor, unless each is
-/// there as it should be; those that follow from options which may change begin anew where it has none.
-std::vector<TensorView> optimizer_values(const SafetensorsFile& file, std::span<const TensorSpec> states,
+/// The optimizer's states of this run that the checkpoint has. Throws UserError, naming the tensor, unless
+/// each is there as it should be; those that follow from options which may change begin anew where it has
+/// none.
+std::vector<TensorSpec> optimizer_values(const SavedStates& saved, std::vector<TensorSpec> states,
                                          Resume resume) {
-    const std::vector<TensorView> saved = file.views();
-    std::vector<TensorView> values;
-    for (const TensorSpec& state : states) {
-        const auto found = std::find_if(saved.begin(), saved.end(),
-                                        [&](const TensorView& t) { return t.name == state.name; });
-        const bool begins_anew = resume == Resume::with_changes && state.name.starts_with("loss_scale.");
-        if (found == saved.end() && begins_anew) continue;
-        if (found == saved.end() || found->dtype != state.dtype || found->shape != state.shape)
-            throw UserError(fmt::format("{}: tensor '{}' is missing or is not {}{}", file.path().string(),
-                                        state.name, name_of(state.dtype), shape_text(state.shape)));
-        values.push_back(*found);
-    }
-    return values;
+    std::erase_if(states, [&](const TensorSpec& state) {
+        return resume == Resume::with_changes && state.name.starts_with("loss_scale.") &&
+               !saved.has(state.name);
+    });
+    for (const TensorSpec& state : states) saved.require(state);
+    return states;
+}
+
+RankOf rank_of(const TrainingPlan& plan) {
+    const Ranks* const ranks = plan.options().ranks;
+    return ranks ? RankOf{ranks->rank(), ranks->size()} : RankOf{};
+}
+
+/// Gives a state its value, or its part of it with zeros where that is filled up.
+void write_saved(StateBlock& block, const SavedStates& saved, const TensorSpec& state, RankOf self) {
+    std::vector<std::byte> value(static_cast<std::size_t>(block.type(state.name).bytes()));
+    const std::int64_t elements = Shape(state.shape).elements();
+    const bool is_part = block.type(state.name).shape.extents() != state.shape;
+    const Part part = is_part ? part_of(elements, self.ranks, self.rank) : Part{0, elements};
+    const auto bytes = static_cast<std::size_t>(part.count) * size_of(state.dtype);
+    saved.read(state, part, std::span(value).first(bytes));
+    block.write(state.name, value);
 }
 
 }  // namespace
@@ -177,7 +187,8 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
     std::uint64_t bytes = 0;
     for (const State& state : plan.step().graph().states())
         if (is_weight(state) || is_of_optimizer(state))
-            bytes += static_cast<std::uint64_t>(state.type.bytes());
+            bytes += static_cast<std::uint64_t>(
+                Type{state.type.dtype, state.part_of.value_or(state.type.shape)}.bytes());
     const AtomicDirectory probe(directory, bytes);  // is removed again, since nothing commits it
 }
 
@@ -188,14 +199,17 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                     {"inputs", record.inputs}};
     if (!record.options.empty()) state["options"] = record.options;
     const WeightFiles& files = trainer.model().files;
-    const std::vector<TensorToWrite> model = stored_weights(tensors_of(trainer.state(), is_weight), files);
+    Ranks* const ranks = trainer.plan().options().ranks;
+    const std::vector<TensorToWrite> model =
+        stored_weights(tensors_of(trainer.state(), is_weight, ranks), files);
     // Gradients that are added up are not saved: between steps, the only time when a run is, they are zero.
-    const std::vector<TensorToWrite> optimizer = tensors_of(trainer.state(), is_of_optimizer);
+    const std::vector<TensorToWrite> optimizer =
+        parts_of_states(trainer.state(), is_of_optimizer, rank_of(trainer.plan()));
     std::map<std::string, std::string> texts = files.texts;
     texts.insert(record.texts.begin(), record.texts.end());
     // A prompt among the options may hold bytes that are no UTF-8, which JSON cannot.
     texts["state.json"] = state.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
-    save_checkpoint(directory, {.model = model, .optimizer = optimizer, .texts = std::move(texts)});
+    save_checkpoint(directory, {.model = model, .optimizer = optimizer, .texts = std::move(texts)}, ranks);
 }
 
 namespace {
@@ -240,18 +254,18 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     const std::uint64_t step =
         require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
     StateBlock& block = trainer.state();
-    const std::vector<TensorView> optimizer =
-        optimizer_values(loaded.optimizer, specs_of(block, is_of_optimizer), resume);
+    std::vector<const SafetensorsFile*> files{&loaded.optimizer};
+    for (const SafetensorsFile& file : loaded.optimizer_of_ranks) files.push_back(&file);
+    const SavedStates saved(files);
+    const std::vector<TensorSpec> optimizer =
+        optimizer_values(saved, specs_of(block, is_of_optimizer), resume);
     read_weights(loaded.model.views(), specs_of(block, is_weight), trainer.model().files,
                  loaded.model.path().string(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
                      block.write(parameter.name, value);
                      loaded.model.release();
                  });
-    for (const TensorView& value : optimizer) {
-        block.write(value.name, {value.data, byte_count(value.dtype, value.shape)});
-        loaded.optimizer.release();
-    }
+    for (const TensorSpec& each : optimizer) write_saved(block, saved, each, rank_of(trainer.plan()));
     trainer.continue_after(static_cast<std::int64_t>(step));
     std::vector<std::string> warnings =
         warn_of_differences(state, roundings_of(trainer.plan()), record.inputs, source);

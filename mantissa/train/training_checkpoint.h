@@ -33,7 +33,8 @@ enum class Resume : std::uint8_t {
 void require_room_for_checkpoint(const std::filesystem::path& directory, const TrainingPlan& plan);
 
 /// Saves parameters, optimizer state and the position of the run, a piece at a time; what was in `directory`
-/// is kept as DIRECTORY.previous. Throws UserError, with everything left as it was, if it cannot.
+/// is kept as DIRECTORY.previous. Throws UserError, with everything left as it was, if it cannot. All ranks
+/// call it, and it throws on all of them alike; the first's record is kept.
 void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record = {});
 
 /// The options of the run that was saved in `directory`, or in the checkpoint before it where that one's

@@ -56,9 +56,10 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
             return mantissa::loss_scale(graph, scaling);
         };
     if (options_.ranks) options_.pipeline.distribution.ranks = options_.ranks->size();
-    const TraceUpdate update = with_added_gradients(optimizer_update(options_.optimizer, options_.loss_scale),
-                                                    options_.accumulate, options_.pipeline.distribution);
-    // The plans of a step read the same derived states; the last built is the one that writes them, too.
+    const TraceUpdate update = with_added_gradients(
+        optimizer_update(options_.optimizer, options_.loss_scale, options_.pipeline.distribution),
+        options_.accumulate, options_.pipeline.distribution, options_.optimizer.may_be_cut);
+    step_ = build(update, options_.pipeline);
     for (int level = 0; level < kept_levels(options_.accumulate); ++level) {
         PipelineOptions pipeline = options_.pipeline;
         if (pipeline.dump)
@@ -67,7 +68,6 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
             };
         accumulate_.push_back(build(add_to_gradients(level), pipeline));
     }
-    step_ = build(update, options_.pipeline);
     if (options_.pipeline.distribution.ranks > 1) require_no_running_statistics(step_->graph(), model_);
     build_milliseconds_ = watch.milliseconds();
     if (options_.pipeline.policy.needs_loss_scale() &&
@@ -89,10 +89,15 @@ std::unique_ptr<Plan> TrainingPlan::plan_scaled_up(const TraceUpdate& update) co
 std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
     BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline);
     pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
-    refused_ = std::move(step.refused);  // the plans of a step have the same layers,
-    padded_ = std::move(step.padded);    // and pad alike
     const Stopwatch planning;
-    if (!step.derive.states().empty()) derive_ = std::make_unique<Plan>(std::move(step.derive), *device_);
+    // The first built updates the parameters. The others have the same layers, pad alike, and read the same
+    // derived states.
+    if (!step_) {
+        refused_ = std::move(step.refused);
+        padded_ = std::move(step.padded);
+        options_.pipeline.distribution.in_parts = std::move(step.in_parts);
+        if (!step.derive.states().empty()) derive_ = std::make_unique<Plan>(std::move(step.derive), *device_);
+    }
     auto plan = std::make_unique<Plan>(std::move(step.graph), *device_);
     pass_times_.push_back({"choose kernels, plan memory", planning.milliseconds(), plan->graph().size()});
     return plan;

@@ -5,6 +5,7 @@
 
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
+#include "mantissa/passes/plan_memory.h"
 
 namespace mantissa {
 namespace {
@@ -70,6 +71,56 @@ TEST(Distribute, FillsBucketsInTheOrderOfTheBackwardPass) {
         if (graph.node(id).op->name == "all_reduce_start") sizes.push_back(graph.node(id).inputs.size());
     EXPECT_EQ(sizes, (std::vector<std::size_t>{2, 1}));  // b and c; a
     EXPECT_EQ(order_of(graph)[3], "all_reduce_start");
+}
+
+/// Each of two parameters is doubled in parts, and read once more behind that if asked.
+Graph gathered_update(bool is_read_later) {
+    Graph graph;
+    const Distribution distribution{.ranks = 4, .bucket_bytes = 1};
+    std::vector<Tensor> parts;
+    std::vector<Shape> shapes;
+    const Shape shape{9, 500};
+    for (const char* name : {"v", "w"}) {
+        const Tensor whole(graph,
+                           graph.add_state({.name = name, .type = {DType::f32, shape}, .initializer = {}}));
+        parts.push_back(call1("own_part", {whole}, {{"ranks", std::int64_t{4}}}) * 2.0);
+        shapes.push_back(shape);
+    }
+    const std::vector<Tensor> wholes = all_gathered(graph, parts, shapes, distribution);
+    for (int i = 0; i < 2; ++i) graph.add_update(i, wholes[static_cast<std::size_t>(i)].value());
+    if (is_read_later) graph.add_result("late", exp(Tensor(graph, {graph.states()[0].node, 0})).value());
+    return graph;
+}
+
+TEST(Distribute, BringsPartsTogetherWhereTheyAreMade) {
+    const Graph graph = distribute(gathered_update(false));
+    verify(graph, "distribute");
+    EXPECT_EQ(order_of(graph),
+              (std::vector<std::string>{"own_part", "mul", "all_gather_start", "own_part", "mul",
+                                        "all_gather_start", "all_gather_wait", "all_gather_wait"}));
+    // 4,500 elements among four: two blocks of 1,024 each.
+    EXPECT_EQ(graph.type(graph.node(graph.updates()[0].value.node).inputs[0]).shape, (Shape{9, 500}));
+    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
+        if (graph.node(id).op->name == "own_part") {
+            EXPECT_EQ(graph.node(id).outputs[0].shape, Shape{2048});
+        }
+}
+
+TEST(Distribute, WhatIsOnItsWayToBecomeAStateLiesThereUnlessTheOldOneIsRead) {
+    for (const bool is_read_later : {false, true}) {
+        const Graph graph = gathered_update(is_read_later);
+        const MemoryPlan plan = plan_memory(graph);
+        for (const Update& update : graph.updates()) {
+            const Value arrived = update.value, sent = graph.node(arrived.node).inputs[0];
+            const bool stays = is_read_later && update.state == 0;
+            for (const Value value : {sent, arrived})
+                EXPECT_EQ(plan.place(value).kind == Place::Kind::state, !stays) << update.state;
+            if (!stays) {
+                EXPECT_EQ(plan.place(sent).index, update.state);
+            }
+        }
+        EXPECT_EQ(plan.copied_updates.size(), is_read_later ? 1u : 0u);
+    }
 }
 
 TEST(Distribute, OneRankSumsNothing) {

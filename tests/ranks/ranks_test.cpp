@@ -81,6 +81,44 @@ TEST(Ranks, GatherWhatEachGivesByRank) {
     });
 }
 
+TEST(Ranks, SumAndGatherParts) {
+    // By rank: how many numbers of each of two places are its own. More than a share, none, odd ones.
+    for (const std::vector<std::pair<std::size_t, std::size_t>>& sizes :
+         {std::vector<std::pair<std::size_t, std::size_t>>{{3, 0}, {700001, 5}},
+          {{1024, 1024}, {1024, 1024}, {1024, 7}, {0, 0}},
+          {{400000, 1}, {400000, 300000}, {12345, 0}}}) {
+        const int count = static_cast<int>(sizes.size());
+        std::size_t total = 0;
+        for (const auto& [a, b] : sizes) total += a + b;
+        const std::vector<float> expected = expected_sum(count, total);
+        run_good_ranks(count, [&](Ranks& ranks) {
+            std::vector<float> numbers = terms_of(ranks.rank(), total);
+            std::vector<std::vector<std::span<float>>> by_rank;
+            std::vector<std::vector<std::span<std::byte>>> bytes_by_rank;
+            std::span<float> rest(numbers);
+            for (const auto& [a, b] : sizes) {
+                by_rank.push_back({rest.first(a), rest.subspan(a, b)});
+                bytes_by_rank.push_back(
+                    {std::as_writable_bytes(rest.first(a)), std::as_writable_bytes(rest.subspan(a, b))});
+                rest = rest.subspan(a + b);
+            }
+            const std::vector<float> before = numbers;
+            ranks.start_sum_of_parts(4, by_rank);
+            ranks.wait(4);
+            const auto self = static_cast<std::size_t>(ranks.rank());
+            for (std::size_t rank = 0; rank < by_rank.size(); ++rank)
+                for (const std::span<float>& part : by_rank[rank]) {
+                    const auto at = part.data() - numbers.data();
+                    const std::vector<float>& wanted = rank == self ? expected : before;
+                    EXPECT_TRUE(std::equal(part.begin(), part.end(), wanted.begin() + at)) << rank;
+                }
+            ranks.start_gather(5, bytes_by_rank);
+            ranks.wait(5);
+            EXPECT_TRUE(numbers == expected);
+        });
+    }
+}
+
 TEST(Ranks, SumTheSameBitsForAnySizeAndNumber) {
     // More than a piece, and more ranks than numbers.
     for (const auto& [count, sizes] : {std::pair{1, std::vector<std::size_t>{5, 1, 300}},

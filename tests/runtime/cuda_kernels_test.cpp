@@ -33,6 +33,12 @@ const std::map<std::string, std::string> without_kernel = {
     {"adaptive_average_pool2d_grad", "pools come with convolutions"},
     {"all_reduce_start", "ranks on GPUs wait for NCCL"},
     {"all_reduce_wait", "ranks on GPUs wait for NCCL"},
+    {"reduce_scatter_start", "ranks on GPUs wait for NCCL"},
+    {"reduce_scatter_wait", "ranks on GPUs wait for NCCL"},
+    {"own_part", "ranks on GPUs wait for NCCL"},
+    {"all_gather_start", "ranks on GPUs wait for NCCL"},
+    {"all_gather_wait", "ranks on GPUs wait for NCCL"},
+    {"norm_of_parts", "ranks on GPUs wait for NCCL"},
     {"quantize_weight", "whole numbers wait for cuBLASLt's INT8"},
     {"quantized_matmul", "whole numbers wait for cuBLASLt's INT8"},
 };

@@ -613,6 +613,14 @@ inline std::vector<OpCase> pool_cases() {
     return cases;
 }
 
+/// What of several ranks one makes alone.
+inline const Attributes one_rank{{"ranks", std::int64_t{1}}, {"sum", std::int64_t{0}}};
+inline OpCase exchange_case(const std::string& op) {
+    return {op, op + " of one rank", {f32({7, 300}), f32({5})}, [op](Graph& g, In x) {
+                return call(g, op, x, one_rank);
+            }};
+}
+
 inline std::vector<OpCase> update_cases() {
     const Attributes adamw{{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}};
     return {
@@ -630,18 +638,30 @@ inline std::vector<OpCase> update_cases() {
          {f32({7, 3}), f32({7, 3})},
          [](Graph& g, In x) { return call(g, "tree_add", x); },
          {1}},
-        {"all_reduce_start",
-         "all_reduce_start of one rank",
-         {f32({7, 3}), f32({5})},
+        exchange_case("all_reduce_start"),
+        exchange_case("all_reduce_wait"),
+        exchange_case("reduce_scatter_start"),
+        exchange_case("reduce_scatter_wait"),
+        exchange_case("all_gather_wait"),
+        {"own_part",
+         "own_part of one rank",
+         {f32({7, 300})},
+         [](Graph& g, In x) { return call(g, "own_part", x, one_rank); }},
+        {"all_gather_start",
+         "all_gather_start of one rank",
+         {f32({3072}), f32({1024})},
          [](Graph& g, In x) {
-             return call(g, "all_reduce_start", x, {{"ranks", std::int64_t{1}}, {"sum", std::int64_t{0}}});
+             return call(g, "all_gather_start", x,
+                         one_rank.with("shapes", std::vector<std::int64_t>{2, 7, 300, 1, 1024}));
          }},
-        {"all_reduce_wait",
-         "all_reduce_wait of one rank",
-         {f32({7, 3}), f32({5})},
+        {"norm_of_parts",
+         "norm_of_parts of one rank",
+         {f32({3072}), f32({7, 3})},
          [](Graph& g, In x) {
-             return call(g, "all_reduce_wait", x, {{"ranks", std::int64_t{1}}, {"sum", std::int64_t{0}}});
-         }},
+             return call(g, "norm_of_parts", x,
+                         one_rank.with("elements", std::vector<std::int64_t>{3072, 0}));
+         },
+         {4}},
         {"adamw",
          "adamw",
          {f32({5, 7}),

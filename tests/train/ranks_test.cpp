@@ -6,106 +6,26 @@
 #include <mutex>
 
 #include "mantissa/base/file.h"
-#include "mantissa/data/examples.h"
-#include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/train/agreement.h"
-#include "mantissa/train/training_checkpoint.h"
-#include "tests/support/gpt2_training.h"
-#include "tests/support/rank_threads.h"
+#include "mantissa/train/checkpoint.h"
+#include "mantissa/train/muon.h"
+#include "mantissa/train/sgd.h"
+#include "mantissa/train/state_tensors.h"
 #include "tests/support/temporary_directory.h"
+#include "tests/train/rank_training.h"
 
 namespace mantissa {
 namespace {
 
+using testing::options_of;
 using testing::run_good_ranks;
 using testing::run_ranks;
+using testing::small_gpt2;
+using testing::Split;
+using testing::train;
+using testing::Trained;
 using testing::what_of;
-
-constexpr std::int64_t length = 12;
-
-nn::Model small_gpt2(double dropout) {
-    return nn::gpt2_model({.name = "small",
-                           .layers = 2,
-                           .heads = 2,
-                           .channels = 16,
-                           .vocabulary = 61,
-                           .context = length,
-                           .dropout = dropout},
-                          length);
-}
-
-/// How a step's micro-steps are shared, and what is trained.
-struct Split {
-    int ranks = 1;
-    std::int64_t accumulate = 1;
-    std::string policy = "fp32";
-    double dropout = 0.1;
-    LossScaleOptions loss_scale = {};
-    std::int64_t steps = 5;
-    std::filesystem::path resume = {}, save = {};
-};
-
-/// What every rank has after it, and the losses on the way.
-struct Trained {
-    std::vector<float> losses;
-    std::vector<bool> applied;
-    std::map<std::string, std::vector<std::byte>> states;
-    friend bool operator==(const Trained&, const Trained&) = default;
-};
-
-TrainerOptions options_of(const Device& device, const Split& split, Ranks* ranks) {
-    TrainerOptions options{.optimizer = clipped(adamw(), 0.3),
-                           .batch = 2,
-                           .accumulate = split.accumulate,
-                           .loss_scale = split.loss_scale};
-    const Policy policy = find_policy(split.policy);
-    // Lets LLVM alone, which a sanitised or LLVM-less build lacks; the program's tests have all passes.
-    options.pipeline = PipelineOptions{.policy = policy};
-    std::vector<std::string> passes = runnable_passes(device.target(), policy);
-    choose_passes(options.pipeline, passes);
-    options.ranks = ranks;
-    return options;
-}
-
-Trained train_as(const Split& split, Ranks* ranks) {
-    const auto device = make_cpu_device({.threads = 1, .ranks = ranks});
-    Trainer trainer(*device, small_gpt2(split.dropout), options_of(*device, split, ranks));
-    const TrainerOptions& options = trainer.plan().options();
-    std::vector<std::int32_t> tokens, targets;
-    for (int i = 0; i < 40 * length; ++i) {
-        tokens.push_back((i * i / 5 + 3 * i) % 61);
-        targets.push_back((i * i / 3 + i) % 61);
-    }
-    const Examples examples(
-        trainer.model(), {tokens, targets},
-        {.batch = 2, .accumulate = options.micro_steps(), .order = BatchOrder::random, .seed = 3});
-    BatchBuffer buffer(trainer.model(), 2, options.accumulate, options.first_micro_step());
-    if (!split.resume.empty()) resume_training(split.resume, trainer);
-    Trained trained;
-    while (trainer.steps_done() < split.steps) {
-        const StepResult result =
-            trainer.step(buffer.fill(examples, static_cast<std::uint64_t>(trainer.steps_done())), 1e-2);
-        trained.losses.push_back(result.loss);
-        trained.applied.push_back(result.applied);
-    }
-    for (const State& state : trainer.state().states())
-        if (state.kind != State::Kind::gradient)
-            trained.states[state.name] = trainer.state().read(state.name);
-    if (!split.save.empty() && options.first_micro_step() == 0) save_training(split.save, trainer);
-    return trained;
-}
-
-/// What all ranks have, which is the same.
-Trained train(const Split& split) {
-    if (split.ranks == 1) return train_as(split, nullptr);
-    std::vector<Trained> all(static_cast<std::size_t>(split.ranks));
-    run_good_ranks(split.ranks, [&](Ranks& ranks) {
-        all[static_cast<std::size_t>(ranks.rank())] = train_as(split, &ranks);
-    });
-    for (const Trained& each : all) EXPECT_TRUE(each == all[0]) << "ranks differ";
-    return all[0];
-}
 
 void expect_same(const Trained& got, const Trained& expected, const std::string& what) {
     EXPECT_EQ(got.losses, expected.losses) << what;
@@ -120,6 +40,15 @@ TEST(RanksTrain, ToTheSameBitsHoweverAStepIsSplit) {
         for (const auto& [ranks, accumulate] : {std::pair{2, 2}, {4, 1}})
             expect_same(train({.ranks = ranks, .accumulate = accumulate, .policy = policy}), alone,
                         policy + " on " + std::to_string(ranks));
+    }
+}
+
+TEST(RanksTrain, ToTheSameBitsWhoeverHoldsTheStates) {
+    for (const Optimizer& optimizer : {adamw(), sgd({.momentum = 0.9}), muon()}) {
+        const Trained alone = train({.accumulate = 4, .optimizer = optimizer});
+        for (const States states : {States::whole, States::sharded})
+            expect_same(train({.ranks = 4, .states = states, .optimizer = optimizer}), alone,
+                        optimizer.name + (states == States::whole ? " whole" : " sharded"));
     }
 }
 
@@ -156,32 +85,115 @@ TEST(RanksTrain, GoOnFromOneAnothersCheckpoints) {
     for (const auto& [ranks, accumulate] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
         const std::filesystem::path saved = directory.path() / std::to_string(ranks);
         train({.ranks = ranks, .accumulate = accumulate, .steps = 3, .save = saved});
-        std::string all;
-        for (const char* name : {"state.json", "model.safetensors", "optimizer.safetensors"})
-            all += read_file(saved / name);
-        files.push_back(all);
+        files.push_back(read_file(saved / "state.json") + read_file(saved / "model.safetensors"));
+        // A file a rank, of what it has.
+        for (int rank = 1; rank <= 4; ++rank)
+            EXPECT_EQ(std::filesystem::exists(saved / ("optimizer." + std::to_string(rank) + ".safetensors")),
+                      rank < ranks);
     }
     EXPECT_TRUE(files[1] == files[0]);
     EXPECT_TRUE(files[2] == files[0]);
-    for (const auto& [ranks, accumulate] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
-        const Trained resumed =
-            train({.ranks = ranks, .accumulate = accumulate, .steps = 6, .resume = directory.path() / "4"});
-        EXPECT_TRUE(resumed.states == whole.states) << ranks;
-        EXPECT_EQ(resumed.losses, std::vector<float>(whole.losses.begin() + 3, whole.losses.end()));
+    for (const char* from : {"1", "2", "4"})
+        for (const auto& [ranks, accumulate] : {std::pair{1, 4}, {2, 2}, {4, 1}}) {
+            const Trained resumed = train({.ranks = ranks,
+                                           .accumulate = accumulate,
+                                           .steps = 6,
+                                           .resume = directory.path() / from,
+                                           .save = directory.path() / "again"});
+            EXPECT_TRUE(resumed.states == whole.states) << from << " on " << ranks;
+            EXPECT_EQ(resumed.losses, std::vector<float>(whole.losses.begin() + 3, whole.losses.end()));
+        }
+    // The last of these was saved by four, after one of two, after one of one: all of it is there.
+    const Trained alone = train({.accumulate = 4, .steps = 6, .resume = directory.path() / "again"});
+    EXPECT_TRUE(alone.states == whole.states);
+}
+
+TEST(RanksTrain, ASaveThatOneCannotMakeLeavesWhatWasThere) {
+    const TemporaryDirectory directory;
+    const std::filesystem::path place = directory / "run";
+    const auto thrown = run_ranks(2, [&](Ranks& ranks) {
+        const auto device = make_cpu_device({.threads = 1, .ranks = &ranks});
+        Trainer trainer(*device, small_gpt2(0), options_of(*device, {}, &ranks));
+        save_training(place, trainer);
+        // The second sees another disk.
+        save_training(ranks.rank() == 0 ? place : directory / "elsewhere" / "run", trainer);
+    });
+    for (const std::exception_ptr& each : thrown) {
+        EXPECT_TRUE(what_of(each).starts_with("rank 1 on ")) << what_of(each);
+        EXPECT_NE(what_of(each).find("elsewhere"), std::string::npos) << what_of(each);
     }
+    EXPECT_EQ(load_checkpoint(place).warning, "");
+    EXPECT_FALSE(std::filesystem::exists(place.string() + ".previous"));
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory.path()), {}), 1);
+}
+
+TEST(RanksTrain, APartThatIsMissingIsNamed) {
+    const TemporaryDirectory directory;
+    const std::filesystem::path place = directory / "run";
+    train({.ranks = 2, .accumulate = 2, .steps = 1, .save = place});
+    std::filesystem::remove(place / "optimizer.1.safetensors");
+    EXPECT_THROW(train({.accumulate = 4, .steps = 2, .resume = place}), UserError);
+    // As where a manifest was made without it.
+    const LoadedCheckpoint whole = [&] {
+        train({.ranks = 2, .accumulate = 2, .steps = 1, .save = place});
+        return load_checkpoint(place);
+    }();
+    const SafetensorsFile* const first = &whole.optimizer;
+    const SavedStates half({&first, 1});
+    const TensorSpec state{"adamw.m.h.0.mlp.c_fc.weight", DType::f32, {256, 64}};
+    const auto refusal = [&](const SavedStates& saved) {
+        try {
+            saved.require(state);
+        } catch (const UserError& error) {
+            return std::string(error.what());
+        }
+        return std::string();
+    };
+    EXPECT_NE(refusal(half).find("tensor 'adamw.m.h.0.mlp.c_fc.weight' is missing or is not f32[256, 64]"),
+              std::string::npos);
+    const std::vector<const SafetensorsFile*> both{first, &whole.optimizer_of_ranks.at(0)};
+    EXPECT_EQ(refusal(SavedStates(both)), "");
+    const std::vector<const SafetensorsFile*> twice{first, first, both[1]};
+    EXPECT_NE(refusal(SavedStates(twice)), "");
+}
+
+TEST(RanksTrain, HoldAPartOfTheStates) {
+    const auto bytes_of = [](const TrainingPlan& plan) {
+        std::int64_t bytes = 0;
+        for (const State& state : plan.step().graph().states())
+            if (state.kind == State::Kind::optimizer) bytes += state.type.bytes();
+        return bytes;
+    };
+    const auto device = make_cpu_device({.threads = 1});
+    const TrainingPlan alone(*device, small_gpt2(0), options_of(*device, {}, nullptr));
+    run_good_ranks(4, [&](Ranks& ranks) {
+        const auto own = make_cpu_device({.threads = 1, .ranks = &ranks});
+        const TrainingPlan sharded(*own, small_gpt2(0), options_of(*own, {}, &ranks));
+        const TrainingPlan whole(*own, small_gpt2(0), options_of(*own, {.states = States::whole}, &ranks));
+        EXPECT_EQ(bytes_of(whole), bytes_of(alone));
+        // Matrices are nearly all of it; tables of 61 and 12 rows, and what is no matrix, are not cut in
+        // four.
+        std::int64_t cut = 0;
+        for (const State& state : alone.step().graph().states())
+            if (state.kind == State::Kind::optimizer && state.type.shape.elements() >= 4096)
+                cut += state.type.bytes();
+        EXPECT_EQ(bytes_of(sharded), bytes_of(alone) - cut + cut / 4);
+        EXPECT_LT(bytes_of(sharded), bytes_of(alone) / 2);
+        EXPECT_EQ(whole.memory().state - sharded.memory().state, cut - cut / 4);
+        ranks.meet();
+    });
 }
 
 TEST(RanksTrain, BeginSumsBeforeTheBackwardPassEnds) {
     run_good_ranks(2, [](Ranks& ranks) {
         const auto device = make_cpu_device({.threads = 1, .ranks = &ranks});
         TrainerOptions options = options_of(*device, {.accumulate = 2}, &ranks);
-        options.pipeline.distribution.bucket_bytes = 1000;
         const TrainingPlan plan(*device, small_gpt2(0), options);
         std::int64_t first = -1, last = -1, backward = -1;
         std::size_t sums = 0;
         for (const PlannedNode& planned : plan.step().nodes()) {
             const Node& node = plan.step().graph().node(planned.node);
-            if (node.op->name == "all_reduce_start") {
+            if (node.op->name == "reduce_scatter_start") {
                 if (first < 0) first = planned.node;
                 last = planned.node;
                 ++sums;
@@ -193,6 +205,33 @@ TEST(RanksTrain, BeginSumsBeforeTheBackwardPassEnds) {
         EXPECT_LT(first, backward);
         EXPECT_GT(last, first);
         EXPECT_EQ(plan.memory().exchange, ranks.bytes());
+        ranks.meet();
+    });
+}
+
+TEST(RanksTrain, HoldPartsOfParametersOfWhichCopiesAloneAreRead) {
+    run_good_ranks(4, [](Ranks& ranks) {
+        const auto device = make_cpu_device({.threads = 1, .ranks = &ranks});
+        const TrainingPlan plan(*device, small_gpt2(0), options_of(*device, {.policy = "bf16"}, &ranks));
+        const auto state_of = [&](const char* name) {
+            const Graph& graph = plan.step().graph();
+            return graph.states()[static_cast<std::size_t>(graph.find_state(name))];
+        };
+        EXPECT_EQ(state_of("h.0.mlp.c_fc.weight").type, (Type{DType::f32, {4096}}));
+        EXPECT_EQ(state_of("h.0.mlp.c_fc.weight").part_of, (Shape{256, 64}));
+        EXPECT_EQ(state_of("bf16.h.0.mlp.c_fc.weight").type, (Type{DType::bf16, {256, 64}}));
+        EXPECT_FALSE(state_of("h.0.mlp.c_fc.bias").part_of);  // is read in FP32
+        // What travels back is what is read.
+        std::set<DType> formats;
+        for (const PlannedNode& planned : plan.step().nodes()) {
+            const Node& node = plan.step().graph().node(planned.node);
+            if (node.op->name == "all_gather_start")
+                for (const Type& type : node.outputs) formats.insert(type.dtype);
+        }
+        EXPECT_EQ(formats, std::set{DType::bf16});
+        const TrainingPlan whole(*device, small_gpt2(0),
+                                 options_of(*device, {.policy = "bf16", .states = States::whole}, &ranks));
+        EXPECT_LT(plan.memory().state, whole.memory().state * 45 / 100);
         ranks.meet();
     });
 }
@@ -258,6 +297,7 @@ TEST(RanksTrain, ABadStepIsLookedIntoByEachAlone) {
         EXPECT_FALSE(trainer.step({x}, 0.1).applied);
         EXPECT_EQ(trainer.first_non_finite({x}, 0.1).has_value(), ranks.rank() == 1);
         const std::vector<float> good{2.0f};
+        require_same_states(ranks, trainer.state(), 0);  // looking changed nothing
         EXPECT_TRUE(trainer.step({good}, 0.1).applied);
     });
 }

@@ -1,6 +1,7 @@
 // What makes a step of many micro-steps one sum, in an order that does not depend on who makes which of them:
-// additions of one rank, and sums over ranks.
+// additions of one rank, sums over ranks, and what ranks make of parts of tensors (ranks/part.h).
 #include "mantissa/graph/ops/rules.h"
+#include "mantissa/ranks/part.h"
 
 namespace mantissa::inline v0 {
 
@@ -14,12 +15,72 @@ std::vector<Type> tree_add_types(const OpCall& call) {
     return {call.inputs[0]};
 }
 
+std::int64_t ranks_of(const OpCall& call) {
+    const std::int64_t ranks = call.attributes.integer("ranks");
+    expect(ranks >= 1, "ranks must be 1 or more, got {}", ranks);
+    return ranks;
+}
+
 /// terms... -> their sums over all ranks, each of its term's type.
 std::vector<Type> all_reduce_types(const OpCall& call) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) expect_dtype(call, i, DType::f32);
-    const std::int64_t ranks = call.attributes.integer("ranks");
-    expect(ranks >= 1, "ranks must be 1 or more, got {}", ranks);
+    ranks_of(call);
     return {call.inputs.begin(), call.inputs.end()};
+}
+
+Type part_type(const Type& whole, std::int64_t ranks) {
+    return {whole.dtype, {part_elements(whole.shape.elements(), ranks)}};
+}
+
+/// terms... -> of each sum over all ranks this rank's part, with zeros where it is filled up.
+std::vector<Type> reduce_scatter_wait_types(const OpCall& call) {
+    std::vector<Type> parts;
+    for (const Type& sum : all_reduce_types(call)) parts.push_back(part_type(sum, ranks_of(call)));
+    return parts;
+}
+
+/// tensor -> this rank's part of it, with zeros where it is filled up.
+std::vector<Type> own_part_types(const OpCall& call) {
+    expect_floating(call, 0);
+    return {part_type(call.inputs[0], ranks_of(call))};
+}
+
+/// parts... -> the tensors of which each rank has such a part. `shapes`: of each the rank, then the extents.
+std::vector<Type> all_gather_start_types(const OpCall& call) {
+    const std::int64_t ranks = ranks_of(call);
+    const std::vector<std::int64_t>& shapes = call.attributes.list("shapes");
+    std::vector<Type> wholes;
+    auto next = shapes.begin();
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        expect_floating(call, i);
+        expect(next != shapes.end() && *next >= 0 && *next < shapes.end() - next,
+               "{} parts have a shape each, the list of shapes ends at the {}th", call.inputs.size(), i);
+        const Shape shape({next + 1, next + 1 + *next});
+        next += 1 + *next;
+        expect_shape(call, i, {part_elements(shape.elements(), ranks)});
+        wholes.push_back({call.inputs[i].dtype, shape});
+    }
+    expect(next == shapes.end(), "there are more shapes than parts");
+    return wholes;
+}
+
+std::vector<Type> all_gather_wait_types(const OpCall& call) {
+    ranks_of(call);
+    return {call.inputs.begin(), call.inputs.end()};
+}
+
+/// gradients... -> as global_norm. `elements`: of each how many the whole has of which it is this rank's
+/// part; 0: it is whole.
+std::vector<Type> norm_of_parts_types(const OpCall& call) {
+    const std::int64_t ranks = ranks_of(call);
+    const std::vector<std::int64_t>& elements = call.attributes.list("elements");
+    expect(elements.size() == call.inputs.size(), "{} gradients have a number of elements each, got {}",
+           call.inputs.size(), elements.size());
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+        expect_dtype(call, i, DType::f32);
+        if (elements[i] != 0) expect_shape(call, i, {part_elements(elements[i], ranks)});
+    }
+    return {{DType::f32, {}}, {DType::boolean, {}}};
 }
 
 constexpr std::string_view sums_of_gradients = "sums of gradients are not differentiated";
@@ -50,6 +111,50 @@ std::span<const Op> collective_ops() {
          .types = all_reduce_types,
          .no_gradient = sums_of_gradients,
          .fuser = FuserClass::opaque},
+        // The same two for those who need a part alone of what they sum.
+        {.name = "reduce_scatter_start",
+         .least_inputs = 1,
+         .most_inputs = 1 << 20,
+         .types = all_reduce_types,
+         .no_gradient = sums_of_gradients,
+         .fuser = FuserClass::opaque},
+        {.name = "reduce_scatter_wait",
+         .least_inputs = 1,
+         .most_inputs = 1 << 20,
+         .types = reduce_scatter_wait_types,
+         .no_gradient = sums_of_gradients,
+         .fuser = FuserClass::opaque},
+        {.name = "own_part",
+         .types = own_part_types,
+         .no_gradient = "the update is not differentiated",
+         .fuser = FuserClass::opaque},
+        // What it gives is on its way, and not to be read before all_gather_wait of the same sum gives it.
+        {.name = "all_gather_start",
+         .least_inputs = 1,
+         .most_inputs = 1 << 20,
+         .types = all_gather_start_types,
+         .no_gradient = "the update is not differentiated",
+         .fuser = FuserClass::opaque},
+        {.name = "all_gather_wait",
+         .least_inputs = 1,
+         .most_inputs = 1 << 20,
+         .types = all_gather_wait_types,
+         .no_gradient = "the update is not differentiated",
+         .fuser = FuserClass::opaque,
+         .passes_through = true},
+        {.name = "norm_of_parts",
+         .least_inputs = 1,
+         .most_inputs = 1 << 20,
+         .types = norm_of_parts_types,
+         .no_gradient = "the update is not differentiated",
+         .autocast = AutocastClass::fp32,
+         .fuser = FuserClass::opaque,
+         .flops =
+             [](auto inputs, auto, const Attributes&) {
+                 std::int64_t elements = 0;
+                 for (const Type& type : inputs) elements += type.shape.elements();
+                 return 2 * elements;
+             }},
     };
     return rows;
 }

@@ -1,10 +1,14 @@
-// Binds sums of gradients: additions here, and sums that travel between ranks.
+// Binds sums of gradients: additions here, and sums that travel between ranks, whole or in parts; and what
+// goes on from parts: norms, and tensors that are put together again.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/device/cpu/rows/rows.h"
+#include "mantissa/ranks/part.h"
 #include "mantissa/ranks/ranks.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -39,23 +43,194 @@ std::vector<std::span<float>> copied_to_outputs(std::span<const std::int64_t> co
     return outputs;
 }
 
-enum class Part : std::uint8_t { start, wait };
-
-OrReason<PreparedKernel> prepare_all_reduce(const Problem& problem, Ranks* ranks, Part part) {
-    const std::int64_t wanted = problem.attributes.integer("ranks");
-    if (const int have = ranks ? ranks->size() : 1; wanted != have)
-        return NoValue{fmt::format("it sums over {} ranks, the device is one of {}", wanted, have)};
-    PreparedKernel kernel;
-    for (int i = 0; i < static_cast<int>(problem.inputs.size()); ++i) kernel.may_write_over.push_back({i});
+std::vector<std::int64_t> counts_of(std::span<const Type> types) {
     std::vector<std::int64_t> counts;
-    for (const Type& type : problem.outputs) counts.push_back(type.shape.elements());
-    kernel.launch = [=, counts = std::move(counts),
-                     sum = static_cast<int>(problem.attributes.integer("sum"))](const Operands& operands) {
-        if (ranks && part == Part::wait) ranks->wait(sum);
+    for (const Type& type : types) counts.push_back(type.shape.elements());
+    return counts;
+}
+
+int sum_of(const Problem& problem) { return static_cast<int>(problem.attributes.integer("sum")); }
+
+/// Every output over its operand.
+std::vector<std::vector<int>> each_over_its_operand(const Problem& problem) {
+    std::vector<std::vector<int>> over;
+    for (int i = 0; i < static_cast<int>(problem.inputs.size()); ++i) over.push_back({i});
+    return over;
+}
+
+/// Those among which the device is one. With none it is the only one.
+struct AmongRanks {
+    Ranks* ranks = nullptr;
+    std::int64_t size() const { return ranks ? ranks->size() : 1; }
+    std::int64_t rank() const { return ranks ? ranks->rank() : 0; }
+    /// This rank's part of so many elements.
+    Part own(std::int64_t elements) const { return part_of(elements, size(), rank()); }
+};
+
+PreparedKernel prepare_all_reduce_start(const Problem& problem, AmongRanks among) {
+    const Launch launch = [among, counts = counts_of(problem.outputs),
+                           sum = sum_of(problem)](const Operands& operands) {
         std::vector<std::span<float>> numbers = copied_to_outputs(counts, operands);
-        if (ranks && part == Part::start) ranks->start_sum(sum, std::move(numbers));
+        if (among.ranks) among.ranks->start_sum(sum, std::move(numbers));
     };
-    return kernel;
+    return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
+}
+
+PreparedKernel prepare_reduce_scatter_start(const Problem& problem, AmongRanks among) {
+    const Launch launch = [among, counts = counts_of(problem.outputs),
+                           sum = sum_of(problem)](const Operands& operands) {
+        const std::vector<std::span<float>> numbers = copied_to_outputs(counts, operands);
+        if (!among.ranks) return;
+        std::vector<std::vector<std::span<float>>> by_rank(static_cast<std::size_t>(among.size()));
+        for (std::size_t rank = 0; rank < by_rank.size(); ++rank)
+            for (std::size_t i = 0; i < counts.size(); ++i) {
+                const Part part = part_of(counts[i], among.size(), static_cast<std::int64_t>(rank));
+                by_rank[rank].push_back(numbers[i].subspan(static_cast<std::size_t>(part.first),
+                                                           static_cast<std::size_t>(part.count)));
+            }
+        among.ranks->start_sum_of_parts(sum, std::move(by_rank));
+    };
+    return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
+}
+
+/// What passed lies where it lay, or is copied to where it is wanted.
+PreparedKernel prepare_wait(const Problem& problem, AmongRanks among) {
+    std::vector<std::int64_t> bytes;
+    for (const Type& type : problem.outputs) bytes.push_back(type.bytes());
+    const Launch launch = [among, bytes = std::move(bytes), sum = sum_of(problem)](const Operands& operands) {
+        if (among.ranks) among.ranks->wait(sum);
+        for (std::size_t i = 0; i < bytes.size(); ++i)
+            if (operands.outputs[i] != operands.inputs[i] && bytes[i] > 0)
+                std::memcpy(operands.outputs[i], operands.inputs[i], static_cast<std::size_t>(bytes[i]));
+    };
+    return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
+}
+
+/// Of `size` bytes each: this rank's part of so many elements, and zeros behind it.
+void copy_part(const std::byte* whole, std::byte* to, std::int64_t elements, std::int64_t size,
+               AmongRanks among) {
+    const Part part = among.own(elements);
+    const auto bytes = static_cast<std::size_t>(part.count * size);
+    if (bytes > 0) std::memcpy(to, whole + part.first * size, bytes);
+    std::memset(to + bytes, 0,
+                static_cast<std::size_t>(part_elements(elements, among.size()) * size) - bytes);
+}
+
+PreparedKernel prepare_own_parts(const Problem& problem, AmongRanks among) {
+    const Launch launch = [among, counts = counts_of(problem.inputs),
+                           size = static_cast<std::int64_t>(size_of(problem.inputs[0].dtype)),
+                           sum = problem.attributes.has("sum") ? sum_of(problem)
+                                                               : -1](const Operands& operands) {
+        if (among.ranks && sum >= 0) among.ranks->wait(sum);
+        for (std::size_t i = 0; i < counts.size(); ++i)
+            copy_part(operands.input<std::byte>(i), operands.output<std::byte>(i), counts[i], size, among);
+    };
+    return {.launch = launch};
+}
+
+PreparedKernel prepare_all_gather_start(const Problem& problem, AmongRanks among) {
+    struct Gathered {
+        std::int64_t elements, size;
+    };
+    std::vector<Gathered> tensors;
+    for (const Type& type : problem.outputs)
+        tensors.push_back({type.shape.elements(), static_cast<std::int64_t>(size_of(type.dtype))});
+    const Launch launch = [among, tensors = std::move(tensors),
+                           sum = sum_of(problem)](const Operands& operands) {
+        std::vector<std::vector<std::span<std::byte>>> by_rank(static_cast<std::size_t>(among.size()));
+        for (std::size_t i = 0; i < tensors.size(); ++i) {
+            const auto [elements, size] = tensors[i];
+            std::byte* const whole = operands.output<std::byte>(i);
+            for (std::int64_t rank = 0; rank < among.size(); ++rank) {
+                const Part part = part_of(elements, among.size(), rank);
+                by_rank[static_cast<std::size_t>(rank)].emplace_back(
+                    whole + part.first * size, static_cast<std::size_t>(part.count * size));
+            }
+            const std::span<std::byte> own = by_rank[static_cast<std::size_t>(among.rank())].back();
+            if (!own.empty()) std::memcpy(own.data(), operands.inputs[i], own.size());
+        }
+        if (among.ranks) among.ranks->start_gather(sum, std::move(by_rank));
+    };
+    return {.launch = launch};
+}
+
+/// What the norm of parts exchanges: no other sum has this number.
+constexpr int norms = -2;
+
+/// A gradient of which sums over blocks are known to whoever has them, at [first, first + of all) of the
+/// workspace.
+struct NormedPart {
+    std::int64_t elements = 0, first = 0;
+    bool whole = true;
+    std::int64_t blocks() const { return (elements + norm_block - 1) / norm_block; }
+    std::span<double> of_all(double* sums) const {
+        return {sums + first, static_cast<std::size_t>(blocks())};
+    }
+    /// Of those the ones that a rank has.
+    std::span<double> of(double* sums, Part part) const {
+        const std::int64_t begin = std::min(blocks(), part.first / norm_block);
+        return of_all(sums).subspan(static_cast<std::size_t>(begin),
+                                    static_cast<std::size_t>((part.count + norm_block - 1) / norm_block));
+    }
+};
+
+PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, const Context& context) {
+    static_assert(part_block % norm_block == 0, "a block is one rank's");
+    std::vector<NormedPart> parts;
+    std::int64_t blocks = 0;
+    const std::vector<std::int64_t>& elements = problem.attributes.list("elements");
+    for (std::size_t i = 0; i < elements.size(); ++i) {
+        parts.push_back({.elements = elements[i] > 0 ? elements[i] : problem.inputs[i].shape.elements(),
+                         .first = blocks,
+                         .whole = elements[i] == 0});
+        blocks += parts.back().blocks();
+    }
+    const Launch launch = [=, parts = std::move(parts), &pool = context.pool,
+                           &kernels = row_kernels(context.isa)](const Operands& o) {
+        auto* const sums = reinterpret_cast<double*>(o.workspace);
+        std::fill_n(sums, blocks, 0.0);  // of the others there are none where a rank looks alone
+        std::vector<std::vector<std::span<std::byte>>> by_rank(static_cast<std::size_t>(among.size()));
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            const NormedPart& each = parts[i];
+            const Part own = each.whole ? Part{0, each.elements} : among.own(each.elements);
+            if (own.count > 0)
+                block_norms(kernels,
+                            {.count = own.count,
+                             .x = {o.inputs[i], DType::f32},
+                             .workspace = each.of(sums, own).data()},
+                            pool);
+            if (each.whole) continue;
+            for (std::int64_t rank = 0; rank < among.size(); ++rank)
+                by_rank[static_cast<std::size_t>(rank)].push_back(
+                    std::as_writable_bytes(each.of(sums, part_of(each.elements, among.size(), rank))));
+        }
+        if (among.ranks) {
+            among.ranks->start_gather(norms, std::move(by_rank));
+            among.ranks->wait(norms);
+        }
+        double total = 0;
+        bool finite = true;
+        for (const NormedPart& each : parts) {
+            const SquaredNormResult norm = sum_of_block_norms(each.of_all(sums));
+            total += norm.sum;
+            finite = finite && norm.finite;
+        }
+        *o.output<float>(0) = static_cast<float>(std::sqrt(total));
+        *o.output<bool>(1) = finite;
+    };
+    return {.launch = launch, .workspace = blocks * static_cast<std::int64_t>(sizeof(double))};
+}
+
+using PrepareAmongRanks = PreparedKernel (*)(const Problem&, AmongRanks);
+
+/// The same where the problem is one of as many ranks as the device is one of.
+auto among_ranks(Ranks* ranks, std::function<PreparedKernel(const Problem&, AmongRanks)> prepare) {
+    return [=](const Problem& problem) -> OrReason<PreparedKernel> {
+        const std::int64_t wanted = problem.attributes.integer("ranks");
+        if (const int have = ranks ? ranks->size() : 1; wanted != have)
+            return NoValue{fmt::format("it is for {} ranks, the device is one of {}", wanted, have)};
+        return prepare(problem, AmongRanks{ranks});
+    };
 }
 
 }  // namespace
@@ -65,12 +240,23 @@ void add_collective_kernels(KernelTable& table, const Context& context) {
         return prepare_tree_add(problem, pool);
     };
     table["tree_add"].push_back({.name = "sum", .prepare = tree_add});
-    for (const auto& [op, part] :
-         {std::pair{"all_reduce_start", Part::start}, std::pair{"all_reduce_wait", Part::wait}})
-        table[op].push_back({.name = "exchange of ranks",
-                             .prepare = [ranks = context.ranks, part = part](const Problem& problem) {
-                                 return prepare_all_reduce(problem, ranks, part);
-                             }});
+    const std::pair<const char*, PrepareAmongRanks> exchanges[] = {
+        {"all_reduce_start", prepare_all_reduce_start},
+        {"all_reduce_wait", prepare_wait},
+        {"reduce_scatter_start", prepare_reduce_scatter_start},
+        {"reduce_scatter_wait", prepare_own_parts},
+        {"own_part", prepare_own_parts},
+        {"all_gather_start", prepare_all_gather_start},
+        {"all_gather_wait", prepare_wait},
+    };
+    for (const auto& [op, prepare] : exchanges)
+        table[op].push_back({.name = "exchange of ranks", .prepare = among_ranks(context.ranks, prepare)});
+    table["norm_of_parts"].push_back(
+        {.name = "exchange of ranks",
+         .arithmetic = {.sums = DType::f64},
+         .prepare = among_ranks(context.ranks, [context](const Problem& problem, AmongRanks among) {
+             return prepare_norm_of_parts(problem, among, context);
+         })});
 }
 
 }  // namespace mantissa::on_cpu

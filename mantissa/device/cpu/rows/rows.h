@@ -6,6 +6,8 @@
 // or F16, and partial overlap of an output with an input throw InternalError naming the kernel.
 #pragma once
 
+#include <span>
+
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/rows/kernel_table.h"
@@ -57,8 +59,15 @@ struct SquaredNormResult {
     double sum = 0;       ///< of squares; squares of FP32 numbers cannot overflow it
     bool finite = false;  ///< whether every element is
 };
+/// Elements whose squares are added up as they lie; over such sums goes a tree. So what has some of the
+/// blocks can sum them, and another the rest.
+inline constexpr std::int64_t norm_block = 1024;
 std::int64_t squared_norm_workspace(std::int64_t count);
 SquaredNormResult squared_norm(const RowKernels&, const SquaredNorm&, ThreadPool&);
+/// The two halves of it: the sum of each block into the workspace; and of such sums, which are overwritten
+/// and of which there is one or more, over the tree.
+void block_norms(const RowKernels&, const SquaredNorm&, ThreadPool&);
+SquaredNormResult sum_of_block_norms(std::span<double> norms);
 
 std::int64_t column_sum_workspace(std::int64_t rows, std::int64_t channels);
 void column_sum(const RowKernels&, const ColumnSum&, ThreadPool&);

@@ -75,22 +75,33 @@ void sgd(const RowKernels& kernels, const Sgd& p, ThreadPool& pool) {
 }
 
 std::int64_t squared_norm_workspace(std::int64_t count) {
-    return blocks_of(count, block_elements) * static_cast<std::int64_t>(sizeof(double));
+    return blocks_of(count, norm_block) * static_cast<std::int64_t>(sizeof(double));
 }
 
-SquaredNormResult squared_norm(const RowKernels& kernels, const SquaredNorm& p, ThreadPool& pool) {
+void block_norms(const RowKernels& kernels, const SquaredNorm& p, ThreadPool& pool) {
     ProblemCheck check("squared_norm");
     check.size("count", p.count).input("x", p.x, p.count);
     check.output("workspace", p.workspace, squared_norm_workspace(p.count)).finish();
-    for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t block) {
-        p.workspace[block] = kernels.element.squared_norm(p, range);
+    static_assert(block_elements % norm_block == 0);
+    for_each_range(pool, p.count, block_elements, [&](Range range, std::int64_t) {
+        for (std::int64_t first = range.first; first < range.last; first += norm_block)
+            p.workspace[first / norm_block] =
+                kernels.element.squared_norm(p, {first, std::min(range.last, first + norm_block)});
     });
-    const std::int64_t blocks = blocks_of(p.count, block_elements);
-    for (std::int64_t step = 1; step < blocks; step *= 2)
-        for (std::int64_t block = 0; block + step < blocks; block += 2 * step)
-            p.workspace[block] += p.workspace[block + step];
+}
+
+SquaredNormResult sum_of_block_norms(std::span<double> norms) {
+    const std::size_t blocks = norms.size();
+    for (std::size_t step = 1; step < blocks; step *= 2)
+        for (std::size_t block = 0; block + step < blocks; block += 2 * step)
+            norms[block] += norms[block + step];
     // The square of the largest FP32 number is 1e77: only an infinity or a NaN makes the sum one.
-    return {p.workspace[0], std::isfinite(p.workspace[0])};
+    return {norms[0], std::isfinite(norms[0])};
+}
+
+SquaredNormResult squared_norm(const RowKernels& kernels, const SquaredNorm& p, ThreadPool& pool) {
+    block_norms(kernels, p, pool);
+    return sum_of_block_norms({p.workspace, static_cast<std::size_t>(blocks_of(p.count, norm_block))});
 }
 
 std::int64_t column_sum_workspace(std::int64_t rows, std::int64_t channels) {
