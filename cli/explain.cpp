@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/command_line.h"
+#include "cli/explain_ranks.h"
 #include "cli/output_file.h"
 #include "cli/planning_device.h"
 #include "cli/progress_line.h"
@@ -29,6 +30,7 @@ struct ExplainCommand {
     std::vector<std::string> difference;
     std::string html, trace, command;
     bool nodes = false, roofline = false;
+    RankQuestion ranks;
     double memory = 0;  ///< GB to fit into; 0: what is available
 };
 
@@ -173,6 +175,16 @@ void run(const ExplainCommand& options) {
     if (!(options.memory >= 0))
         throw UserError(
             fmt::format("--memory must be 0 GB (what is available) or more, got {:g}", options.memory));
+    if (options.ranks.ranks != 0) {
+        if (!options.difference.empty() || !options.html.empty() || !options.trace.empty() ||
+            !options.run.json.empty() || options.nodes)
+            throw UserError(
+                "--ranks prints tables and does nothing else: no --diff, --nodes, --json, --html or --trace");
+        RankQuestion question = options.ranks;
+        question.measures = options.roofline;
+        return explain_ranks(options.run, question, [](Device& device) { return peaks_of(device); });
+    }
+    if (!options.ranks.on.empty()) throw UserError("--on is for --ranks");
     const auto device = open_device(options.run);
     if (options.run.passes == "all" && !device->target().cannot_compile.empty())
         fmt::print("without fused kernels: {}\n", device->target().cannot_compile);
@@ -227,6 +239,24 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
                      "(default: what is available)")
         ->type_name("GB");
     command->add_flag("--nodes", options->nodes, "A line for each node rather than for each kind");
+    command
+        ->add_option("--ranks", options->ranks.ranks,
+                     "Predict how long a step takes on so many ranks, and its best buckets and batch; with "
+                     "--roofline from the times of launches here, else from peaks")
+        ->type_name("N");
+    command->add_option("--link", options->ranks.link, "With --ranks: what a rank sends, and gets, a second")
+        ->type_name("GB/s")
+        ->capture_default_str();
+    command
+        ->add_option("--latency", options->ranks.latency,
+                     "With --ranks: microseconds of an exchange beside its bytes")
+        ->type_name("US")
+        ->capture_default_str();
+    command
+        ->add_option(
+            "--on", options->ranks.on,
+            "With --ranks: from the published peaks of an accelerator (h100) instead of this machine's")
+        ->type_name("NAME");
     const CLI::Option* passes = command->get_option("--passes");
     command->callback([options, command, passes] {
         take_model_of_files(*command, options->run);

@@ -123,6 +123,7 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
     TrainerOptions trainer = trainer_options(options.run);
     trainer.ranks = ranks;
     trainer.pipeline.distribution.states = options.states == "whole" ? States::whole : States::sharded;
+    trainer.pipeline.distribution.bucket_bytes = static_cast<std::int64_t>(options.bucket * 0x1p20);
     if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
         throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
@@ -376,6 +377,13 @@ void add_rank_options(CLI::App& command, TrainOptions& options) {
             "Among ranks: sharded, the optimizer's states of a parameter lie in parts on all of them; "
             "whole, every rank has all")
         ->check(CLI::IsMember({"sharded", "whole"}))
+        ->capture_default_str();
+    command
+        .add_option("--bucket", options.bucket,
+                    "Among ranks: gradients travel once so many of them are made; explain --ranks predicts "
+                    "the best")
+        ->check(CLI::Range(0.001, 1e6))
+        ->type_name("MB")
         ->capture_default_str();
     command
         .add_option("--rank-timeout", options.rank_timeout,

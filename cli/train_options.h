@@ -52,6 +52,7 @@ struct TrainOptions {
     LossScaleOptions scaling;
     bool profile = false;
     std::string states = "sharded";    ///< of the optimizer, among ranks
+    double bucket = 16;                ///< MB of gradients, among ranks
     double rank_timeout = 300;         ///< seconds
     std::int64_t compare_every = 100;  ///< steps; 0: never
     ViewOptions views;

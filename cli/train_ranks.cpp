@@ -86,12 +86,12 @@ int TrainRanks::share_cores(int asked) {
 }
 
 void TrainRanks::end_all(const std::string& what) {
-    // The first that speaks ends the others, so that one line is printed.
-    std::this_thread::sleep_for(std::chrono::milliseconds(100) * ranks_->rank());
+    // The first that speaks ends the others, so that few lines are printed.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200) * std::min(ranks_->rank(), 10));
     print_error(fmt::format("mantissa: {}: {}\n", ranks_->name_of(ranks_->rank()), what));
     std::fflush(stdout);
     // MPICH's mpirun drops what it has not passed on when ranks are ended.
-    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
     ranks_->abort();
     std::_Exit(1);
 }

@@ -22,9 +22,8 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Numbers that travel at a time, of all ranks together: 4 MB, which pay for the latency of two exchanges on
-/// a network of 10 Gb/s, and stay in a cache between the copies.
-constexpr std::int64_t piece = std::int64_t{1} << 20;
+/// Numbers that travel at a time, of all ranks together.
+constexpr std::int64_t piece = Ranks::piece_bytes / static_cast<std::int64_t>(sizeof(float));
 
 std::string host_name() {
     std::array<char, 256> name{};

@@ -39,4 +39,8 @@ class Transport {
 /// that it is forked into, of which each keeps one. They wait for so many seconds.
 std::vector<std::unique_ptr<Transport>> connected_ranks(int ranks, double seconds);
 
+/// The first of so many ranks of which the others do not exist: what it sends is lost, and what it receives
+/// stays as it was. For a look at how long its own part of a step takes.
+std::unique_ptr<Transport> silent_transport(int ranks);
+
 }  // namespace mantissa

@@ -42,6 +42,7 @@ struct Split {
     std::filesystem::path resume = {}, save = {};
     States states = States::sharded;
     Optimizer optimizer = adamw();
+    std::int64_t bucket_bytes = 40000;
 };
 
 /// What every rank has after it, and the losses on the way.
@@ -64,7 +65,7 @@ inline TrainerOptions options_of(const Device& device, const Split& split, Ranks
     choose_passes(options.pipeline, passes);
     options.ranks = ranks;
     options.pipeline.distribution.states = split.states;
-    options.pipeline.distribution.bucket_bytes = 40000;
+    options.pipeline.distribution.bucket_bytes = split.bucket_bytes;
     return options;
 }
 
@@ -96,8 +97,9 @@ class RankRun {
         if (!split.resume.empty()) resume_training(split.resume, trainer);
     }
 
-    StepResult step() {
-        return trainer.step(buffer_.fill(examples_, static_cast<std::uint64_t>(trainer.steps_done())), 1e-2);
+    StepResult step(Profile* profile = nullptr) {
+        return trainer.step(buffer_.fill(examples_, static_cast<std::uint64_t>(trainer.steps_done())), 1e-2,
+                            profile);
     }
 
     /// What lies in parts put together.
