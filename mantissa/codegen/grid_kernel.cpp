@@ -30,6 +30,9 @@ std::int64_t threads_of(const EmbeddingGradientKernel& kernel) {
 }
 std::int64_t threads_of(const NormKernel&) { return 1; }
 std::int64_t threads_of(const LiteralKernel& kernel) { return static_cast<std::int64_t>(kernel.bits.size()); }
+std::int64_t threads_of(const AttentionKernel& kernel) {
+    return blocks_of(kernel) * tiles_of(kernel).threads();
+}
 
 std::string text_of(const Strided& strided) {
     return fmt::format("{}({}; {})", name_of(strided.dtype), fmt::join(strided.strides, ","), strided.offset);
@@ -72,11 +75,18 @@ std::string body_of(const LiteralKernel& kernel) {
     return fmt::format("{} {:x}", name_of(kernel.dtype), fmt::join(kernel.bits, " "));
 }
 
+std::string body_of(const AttentionKernel& kernel) { return text_of(kernel); }
+
 }  // namespace
+
+int block_threads(const GridKernel& kernel) {
+    const auto* attention = std::get_if<AttentionKernel>(&kernel.code);
+    return attention ? tiles_of(*attention).threads() : grid_threads;
+}
 
 std::int64_t blocks_of(const GridKernel& kernel) {
     const std::int64_t threads = std::visit([](const auto& code) { return threads_of(code); }, kernel.code);
-    return rounded_up(threads, grid_threads) / grid_threads;
+    return parts_of(threads, std::int64_t{block_threads(kernel)});
 }
 
 std::string text_of(const GridKernel& kernel) {

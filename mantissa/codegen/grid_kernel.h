@@ -1,6 +1,6 @@
 // Kernels of a GPU for what no nest is, as plain data: each thread, or each block of threads, makes one
 // element of its output out of elements that lie anywhere. Sizes are part of a kernel, so that indices are
-// divided by constants.
+// divided by constants. Attention's are in attention_kernel.h.
 //
 // Parameters of each: the operands' addresses, the output's, and further numbers as said below, 64 bits each.
 #pragma once
@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "mantissa/codegen/attention_kernel.h"
 #include "mantissa/codegen/compiler.h"
 
 namespace mantissa::inline v0::codegen {
@@ -89,12 +90,16 @@ struct LiteralKernel {
 
 struct GridKernel {
     std::string name;  ///< as reports of faults call it
-    std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, NormKernel, LiteralKernel> code;
+    std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, NormKernel, LiteralKernel,
+                 AttentionKernel>
+        code;
 };
 
-/// Threads of a block, whatever the kernel.
+/// Threads of a block, but of attention's.
 constexpr int grid_threads = 256;
 
+/// Threads of a block.
+int block_threads(const GridKernel& kernel);
 /// Blocks of threads that do all of it.
 std::int64_t blocks_of(const GridKernel& kernel);
 

@@ -86,8 +86,9 @@ bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::stri
     for (std::size_t id = 0; id < graph.size(); ++id) {
         const Node& node = graph.node(static_cast<NodeId>(id));
         if (node.op->name != op || options.has_kernel(graph, node)) continue;
-        pipeline.refuse(
-            {{pass, std::string(op), node.origin.scope, fmt::format("the device has no kernel for {}", op)}});
+        pipeline.refuse({{pass, std::string(op), node.origin.scope,
+                          fmt::format("the device has no kernel for {} of {}", op,
+                                      name_of(graph.type(node.inputs[0]).dtype))}});
         return true;
     }
     return false;
@@ -132,36 +133,56 @@ std::vector<bool> behind_parameters(const Graph& graph) {
     return behind;
 }
 
-/// The gradient of an attention whose operands have these types, as differentiation will add it.
-NodeId add_attention_gradient(Graph& graph, const std::vector<Type>& types, const Attributes& attributes,
-                              const std::vector<bool>& wanted) {
-    std::vector<Tensor> operands, outputs, cotangents;
-    std::vector<Tensor> by;
-    for (std::size_t i = 0; i < types.size(); ++i) {
-        operands.emplace_back(graph, graph.add_input(fmt::format("x{}", i), types[i]));
-        if (wanted[i] && is_floating(types[i].dtype)) by.push_back(operands.back());
-    }
-    outputs = call(graph, "attention", operands, attributes);
-    cotangents = {Tensor(graph, graph.add_input("do", outputs[0].type())), Tensor{}};
-    backpropagate(graph, outputs, cotangents, by);
-    for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;)
-        if (graph.node(id).op->name == "attention_grad") return id;
-    return -1;
-}
+/// A graph of one attention, in the formats of a policy.
+struct LoneAttention {
+    Graph graph = {};
+    NodeId node = -1;
 
-/// Why the device does not run an attention, or its gradient by the operands that are wanted, if any are;
-/// empty if it does.
+    LoneAttention(const std::vector<Type>& types, const Attributes& attributes, const Policy& policy) {
+        std::vector<Tensor> operands;
+        for (std::size_t i = 0; i < types.size(); ++i)
+            operands.emplace_back(graph, graph.add_input(fmt::format("x{}", i), types[i]));
+        Value result = call(graph, "attention", operands, attributes)[0].value();
+        if (!policy.changes_nothing()) graph = autocast(graph, policy, result);
+        node = last_of("attention");
+    }
+
+    /// Adds its gradient by the operands that are wanted, as differentiation will; -1 if there is none.
+    NodeId add_gradient(const std::vector<bool>& wanted) {
+        std::vector<Tensor> outputs, by;
+        const std::vector<Value> inputs = graph.node(node).inputs;
+        for (std::int32_t output = 0; output < 2; ++output) outputs.emplace_back(graph, Value{node, output});
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+            if (wanted[i] && is_floating(graph.type(inputs[i]).dtype)) by.emplace_back(graph, inputs[i]);
+        const std::vector<Tensor> cotangents{Tensor(graph, graph.add_input("do", outputs[0].type())),
+                                             Tensor{}};
+        backpropagate(graph, outputs, cotangents, by);
+        return last_of("attention_grad");
+    }
+
+  private:
+    NodeId last_of(std::string_view op) const {
+        for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;)
+            if (graph.node(id).op->name == op) return id;
+        return -1;
+    }
+};
+
+/// Why the device does not run an attention in the policy's formats, or its gradient by the operands that are
+/// wanted, if any are; empty if it does.
 std::string why_no_kernel(const Graph& graph, const Node& attention, const std::vector<bool>& wanted,
                           const PipelineOptions& options) {
     const bool plain = !attention.attributes.has("score");
-    const char* const of_what = plain ? "attention" : "attention of such a score";
-    if (!options.has_kernel(graph, attention)) return fmt::format("the device has no kernel for {}", of_what);
-    if (wanted.empty() || plain) return {};
-    Graph alone;
-    const NodeId gradient =
-        add_attention_gradient(alone, graph.input_types(attention), attention.attributes, wanted);
-    if (gradient < 0 || options.has_kernel(alone, alone.node(gradient))) return {};
-    return fmt::format("the device has no kernel for the gradient of {}", of_what);
+    LoneAttention alone(graph.input_types(attention), attention.attributes, options.policy);
+    const Node& node = alone.graph.node(alone.node);
+    const std::string of_what =
+        fmt::format("attention of {}{}", name_of(alone.graph.type(node.inputs[0]).dtype),
+                    plain ? "" : " and of such a score");
+    if (!options.has_kernel(alone.graph, node)) return "the device has no kernel for " + of_what;
+    if (wanted.empty()) return {};
+    const NodeId gradient = alone.add_gradient(wanted);
+    if (gradient < 0 || options.has_kernel(alone.graph, alone.graph.node(gradient))) return {};
+    return "the device has no kernel for the gradient of " + of_what;
 }
 
 /// The forward pass, with attention found and laid out if it is asked for, in the formats of the policy.

@@ -58,4 +58,23 @@ void Control::if_then(Value* condition, const std::function<void()>& then,
     b_.SetInsertPoint(after);
 }
 
+Control::Values Control::if_then(Value* condition, const Values& otherwise,
+                                 const std::function<Values()>& then) {
+    BasicBlock *before = b_.GetInsertBlock(), *yes = block("yes"), *after = block("after");
+    b_.CreateCondBr(condition, yes, after);
+    b_.SetInsertPoint(yes);
+    const Values made = then();
+    BasicBlock* end = b_.GetInsertBlock();
+    b_.CreateBr(after);
+    b_.SetInsertPoint(after);
+    Values chosen;
+    for (std::size_t i = 0; i < otherwise.size(); ++i) {
+        llvm::PHINode* one = b_.CreatePHI(otherwise[i]->getType(), 2);
+        one->addIncoming(otherwise[i], before);
+        one->addIncoming(made[i], end);
+        chosen.push_back(one);
+    }
+    return chosen;
+}
+
 }  // namespace mantissa::codegen

@@ -33,6 +33,8 @@ class Control {
                 const Values& start, const Body& body);
     void if_then(llvm::Value* condition, const std::function<void()>& then,
                  const std::function<void()>& otherwise);
+    /// The values of `then`, or those given.
+    Values if_then(llvm::Value* condition, const Values& otherwise, const std::function<Values()>& then);
 
   private:
     llvm::BasicBlock* block(const char* name);

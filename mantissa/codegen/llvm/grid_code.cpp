@@ -9,9 +9,8 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
-#include "mantissa/codegen/llvm/control.h"
-#include "mantissa/codegen/llvm/gpu_kernel.h"
-#include "mantissa/codegen/llvm/lanes.h"
+#include "mantissa/codegen/llvm/attention_code.h"
+#include "mantissa/codegen/llvm/gpu_code.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -19,42 +18,20 @@ namespace {
 
 using llvm::Value;
 
-/// What all of these kernels have: a function, its threads, addresses and elements.
-class GridCode {
+struct OwnBuilder {
+    llvm::IRBuilder<> own_builder;
+};
+
+/// A thread an element, or so many.
+class GridCode : OwnBuilder, protected GpuCode {
   public:
     GridCode(llvm::Module& module, const GridKernel& kernel, std::size_t parameters)
-        : module_(module),
-          b_(module.getContext()),
-          control_(b_),
-          lanes_(b_, Lanes::Form::one, {.bf16 = Lanes::By::bits, .f16 = Lanes::By::instruction_on_integers}) {
-        std::vector<llvm::Type*> types(parameters, b_.getPtrTy(1));
-        function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
-                                           llvm::Function::ExternalLinkage, kernel.name, module);
-        make_gpu_kernel(*function_, grid_threads);
-        b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function_));
-        thread_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x), b_.getInt64Ty());
-        block_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b_.getInt64Ty());
+        : OwnBuilder{llvm::IRBuilder<>(module.getContext())},
+          GpuCode(module, own_builder, {kernel.name, parameters, grid_threads}) {
         number_ = b_.CreateAdd(b_.CreateMul(block_, control_.integer(grid_threads)), thread_);
     }
 
   protected:
-    Value* special(llvm::Intrinsic::ID which) { return b_.CreateIntrinsic(which, {}, {}); }
-    Value* parameter(std::size_t i) { return function_->getArg(static_cast<unsigned>(i)); }
-    Value* integer(std::int64_t value) { return control_.integer(value); }
-    Value* is_less(Value* a, Value* b) { return b_.CreateICmpSLT(a, b); }
-    void if_then(Value* condition, const std::function<void()>& body) {
-        control_.if_then(condition, body, [] {});
-    }
-    void barrier() { b_.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {}); }
-
-    Value* load(Value* base, Value* element, DType dtype) {
-        return lanes_.load(control_.at(base, element, dtype), dtype);
-    }
-    void store(Value* value, Value* base, Value* element, DType dtype) {
-        b_.CreateAlignedStore(lanes_.stored(value, dtype, false), control_.at(base, element, dtype),
-                              llvm::Align(size_of(dtype)));
-    }
-
     /// i32, as 64 bits.
     Value* load_index(Value* base, Value* element) {
         return b_.CreateSExt(load(base, element, DType::i32), b_.getInt64Ty());
@@ -102,22 +79,6 @@ class GridCode {
         return place;
     }
 
-    /// An array in the block's shared memory.
-    llvm::GlobalVariable* shared(DType dtype, std::int64_t count) {
-        llvm::Type* type = llvm::ArrayType::get(lanes_.type(dtype), static_cast<std::uint64_t>(count));
-        auto* array = new llvm::GlobalVariable(  // the module owns it
-            module_, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
-            "of_threads", nullptr, llvm::GlobalValue::NotThreadLocal, 3);
-        array->setAlignment(llvm::Align(16));
-        return array;
-    }
-
-    llvm::Module& module_;
-    llvm::IRBuilder<> b_;
-    Control control_;
-    Lanes lanes_;
-    llvm::Function* function_ = nullptr;
-    Value *thread_ = nullptr, *block_ = nullptr;
     Value* number_ = nullptr;  ///< of the thread in the grid
 };
 
@@ -285,7 +246,8 @@ class ReductionCode : GridCode {
 
     /// Halves of a result's threads onto one another.
     Value* across(Value* value) {
-        llvm::GlobalVariable* all = shared(kernel_.sums, grid_threads);
+        llvm::GlobalVariable* all =
+            shared_bytes("of_threads", grid_threads * static_cast<std::int64_t>(size_of(kernel_.sums)));
         const auto slot = [&](Value* thread) { return control_.at(all, thread, kernel_.sums); };
         Value* own = b_.CreateURem(thread_, integer(kernel_.threads));
         b_.CreateStore(value, slot(thread_));
@@ -447,6 +409,9 @@ void emit_code(llvm::Module& module, const GridKernel& named, const NormKernel& 
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const LiteralKernel& kernel) {
     LiteralCode(module, named, kernel).run();
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const AttentionKernel& kernel) {
+    emit_attention(module, named.name, kernel);
 }
 
 }  // namespace

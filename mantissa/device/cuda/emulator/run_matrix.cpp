@@ -205,6 +205,8 @@ void run_store_matrix(Warp& w, const Instruction& i) {
 /// as late as it may, when it is waited for; until then what it will write must not be read.
 void run_copy_async(Warp& w, const Instruction& i) {
     const std::int64_t bytes = i.memory.bytes;
+    std::uint64_t whole_copies[warp_lanes];
+    int count = 0;
     for (int lane = 0; lane < warp_lanes; ++lane) {
         if ((w.executing >> lane & 1) == 0) continue;
         const std::uint64_t to = shared_address(w, i, lane);
@@ -230,10 +232,14 @@ void run_copy_async(Warp& w, const Instruction& i) {
                     w.global(from + static_cast<std::uint64_t>(at), whole, Touch::read, lane);
                 if (at == 0) copy.from = there;
             }
-            if (w.block->counted) w.block->sectors.note(&from, 1, copied, false);
+            if (copied == bytes)
+                whole_copies[count++] = from;
+            else if (w.block->counted)
+                w.block->sectors.note(&from, 1, copied, false);
         }
         w.copies.push_back(copy);
     }
+    if (w.block->counted && count > 0) w.block->sectors.note(whole_copies, count, bytes, false);
     ++w.pc;
 }
 

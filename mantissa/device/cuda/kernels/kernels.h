@@ -61,5 +61,6 @@ void add_reduction_kernels(KernelTable& table, Context& context);
 /// Fused nodes, and composites whose definition is a nest.
 void add_nest_kernels(KernelTable& table, Context& context);
 void add_contraction_kernels(KernelTable& table, Context& context);
+void add_attention_kernels(KernelTable& table, Context& context);
 
 }  // namespace mantissa::on_cuda

@@ -1,0 +1,98 @@
+#include "mantissa/codegen/attention_kernel.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "mantissa/base/whole_units.h"
+
+namespace mantissa::inline v0::codegen {
+
+namespace {
+
+using Makes = AttentionKernel::Makes;
+
+constexpr std::int64_t matrix_rows = 16;
+constexpr std::int64_t largest_head = 128;
+
+bool of_key_gradients(const AttentionKernel& kernel) { return kernel.makes == Makes::key_gradients; }
+
+std::int64_t rows_of(const AttentionKernel& kernel) {
+    return of_key_gradients(kernel) ? kernel.keys : kernel.queries;
+}
+std::int64_t columns_of(const AttentionKernel& kernel) {
+    return of_key_gradients(kernel) ? kernel.queries : kernel.keys;
+}
+
+std::string name_of(Makes makes) {
+    return makes == Makes::output           ? "output"
+           : makes == Makes::query_gradient ? "gradient of queries"
+                                            : "gradients of keys and values";
+}
+
+std::string text_of(const HeadPlaces& places) {
+    return fmt::format("{}+({},{},{})", places.start, places.sequence, places.head, places.position);
+}
+
+}  // namespace
+
+/// Registers of a thread decide, of which there are 255: sums of 16 rows take D / 2 of them, 16 rows of an
+/// operand D / 4, products with `columns` columns half of these. Shared memory holds two tiles of `columns`
+/// rows twice over, as one pair is read while the next is on its way, in 48 KB.
+AttentionTiles tiles_of(const AttentionKernel& kernel) {
+    AttentionTiles tiles{.head_size = static_cast<int>(rounded_up(kernel.head_size, matrix_rows))};
+    const bool is_large = tiles.head_size > 64;
+    const std::int64_t rows = rounded_up(rows_of(kernel), matrix_rows);
+    tiles.warps = static_cast<int>(std::min<std::int64_t>(4, rows / matrix_rows));
+    // Forward, 32 rows of a warp use each matrix of keys twice, where there are as many and registers hold
+    // them. Heads of 32 and less have narrow tiles instead: ptxas would rather spill than run fewer blocks.
+    const bool is_forward = kernel.makes == Makes::output, is_small = tiles.head_size <= 32;
+    tiles.rows_of_warp = is_forward && !is_large && !is_small && rows >= 128 ? 32 : 16;
+    const std::int64_t most = is_large                 ? (of_key_gradients(kernel) ? 16 : 32)
+                              : is_forward && is_small ? 32
+                                                       : 64;
+    tiles.columns = static_cast<int>(std::min(most, rounded_up(columns_of(kernel), matrix_rows)));
+    tiles.keeps_both = !is_large;
+    return tiles;
+}
+
+std::string refuse_attention(const AttentionKernel& kernel) {
+    if (kernel.dtype != DType::bf16 && kernel.dtype != DType::f16)
+        return fmt::format("it is written for bf16 and f16, got {}", mantissa::name_of(kernel.dtype));
+    if (kernel.head_size > largest_head)
+        return fmt::format("it holds heads of up to {} elements in registers, got {}", largest_head,
+                           kernel.head_size);
+    if (kernel.sequences * kernel.heads * kernel.queries * kernel.head_size == 0)
+        return "it needs one element or more";
+    if (!(kernel.scale > 0)) return fmt::format("its scale must be above 0, got {}", kernel.scale);
+    if (std::max(kernel.queries, kernel.keys) > std::numeric_limits<std::int32_t>::max() / 2)
+        return "it counts positions in i32";
+    return "";
+}
+
+bool moves_whole_rows(const AttentionKernel& kernel) {
+    constexpr std::int64_t at_a_time = 8;
+    if (kernel.head_size % at_a_time != 0) return false;
+    for (const HeadPlaces& places : {kernel.q, kernel.k, kernel.v, kernel.o})
+        for (const std::int64_t step : {places.start, places.sequence, places.head, places.position})
+            if (step % at_a_time != 0) return false;
+    return true;
+}
+
+std::int64_t blocks_of(const AttentionKernel& kernel) {
+    const std::int64_t heads = of_key_gradients(kernel) ? kernel.heads / kernel.group : kernel.heads;
+    return kernel.sequences * heads * parts_of(rows_of(kernel), std::int64_t{tiles_of(kernel).rows()});
+}
+
+std::string text_of(const AttentionKernel& kernel) {
+    return fmt::format(
+        "{} {} of {} sequences, {} heads in groups of {}, {} queries, {} keys, {} elements{}, scale {}; q "
+        "{}, k "
+        "{}, v {}, o {}",
+        name_of(kernel.makes), mantissa::name_of(kernel.dtype), kernel.sequences, kernel.heads, kernel.group,
+        kernel.queries, kernel.keys, kernel.head_size, kernel.causal ? ", causal" : "", kernel.scale,
+        text_of(kernel.q), text_of(kernel.k), text_of(kernel.v), text_of(kernel.o));
+}
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,54 @@
+// What every kernel of a GPU has that is no nest: a function, its threads, addresses and elements.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "mantissa/codegen/llvm/control.h"
+#include "mantissa/codegen/llvm/lanes.h"
+
+namespace llvm {
+class Function;
+class GlobalVariable;
+class Module;
+}  // namespace llvm
+
+namespace mantissa::inline v0::codegen {
+
+struct GpuFunction {
+    std::string name;
+    std::size_t parameters = 0;  ///< addresses in global memory
+    int threads = 0;             ///< of a block
+};
+
+class GpuCode {
+  public:
+    /// Adds the function and leaves the builder at its beginning.
+    GpuCode(llvm::Module& module, llvm::IRBuilderBase& builder, const GpuFunction& function);
+
+  protected:
+    llvm::Value* special(unsigned intrinsic);
+    llvm::Value* parameter(std::size_t i);
+    llvm::Value* integer(std::int64_t value) { return control_.integer(value); }
+    llvm::Value* is_less(llvm::Value* a, llvm::Value* b);
+    void if_then(llvm::Value* condition, const std::function<void()>& body) {
+        control_.if_then(condition, body, [] {});
+    }
+    /// Of all threads of the block.
+    void barrier();
+
+    llvm::Value* load(llvm::Value* base, llvm::Value* element, DType dtype);
+    void store(llvm::Value* value, llvm::Value* base, llvm::Value* element, DType dtype);
+
+    /// An array of so many bytes in the block's shared memory, at a multiple of 16.
+    llvm::GlobalVariable* shared_bytes(const char* name, std::int64_t bytes);
+
+    llvm::Module& module_;
+    llvm::IRBuilderBase& b_;
+    Control control_;
+    Lanes lanes_;
+    llvm::Function* function_ = nullptr;
+    llvm::Value *thread_ = nullptr, *block_ = nullptr;  ///< 64 bits
+};
+
+}  // namespace mantissa::codegen

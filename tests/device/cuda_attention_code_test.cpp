@@ -1,0 +1,166 @@
+// Attention's kernels for GPUs as PTX: what they touch, what NVIDIA's assembler makes of them, and faults
+// planted in them.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
+#include "mantissa/codegen/grid_kernel.h"
+#include "tests/device/emulated_gpu_harness.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+using codegen::AttentionKernel;
+using cuda::Result;
+using testing::GpuUnderTest;
+using Makes = AttentionKernel::Makes;
+
+constexpr Makes all_kernels[] = {Makes::output, Makes::query_gradient, Makes::key_gradients};
+
+/// Heads of [B, T, 3, H, D], causal.
+AttentionKernel of_gpt2(Makes makes, std::int64_t queries, std::int64_t heads, std::int64_t head_size) {
+    const codegen::HeadPlaces q{
+        .sequence = queries * 3 * heads * head_size, .head = head_size, .position = 3 * heads * head_size};
+    codegen::HeadPlaces k = q, v = q;
+    k.start = heads * head_size;
+    v.start = 2 * heads * head_size;
+    return {.makes = makes,
+            .sequences = 1,
+            .heads = heads,
+            .queries = queries,
+            .keys = queries,
+            .head_size = head_size,
+            .causal = true,
+            .scale = 0.125,
+            .q = q,
+            .k = k,
+            .v = v,
+            .o = {.sequence = queries * heads * head_size, .head = head_size, .position = heads * head_size}};
+}
+
+std::string ptx_of(const AttentionKernel& kernel, const std::string& architecture = "sm_80") {
+    return codegen::compile({.name = "k", .code = kernel}, {.architecture = architecture}).assembly;
+}
+
+class CudaAttentionCode : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+/// Runs text in place of a kernel's, on tensors of ones.
+Result run(GpuUnderTest& gpu, const AttentionKernel& kernel, const std::string& text) {
+    const auto rows = static_cast<std::size_t>(kernel.heads * kernel.queries);
+    const auto elements = rows * static_cast<std::size_t>(kernel.head_size);
+    const auto bf16 = [&](std::size_t count) {
+        return gpu.upload(std::vector<std::uint16_t>(count, 0x3f80));
+    };
+    const auto f32 = [&](std::size_t count) { return gpu.upload(std::vector<float>(count, 0.0F)); };
+    const cuda::DevicePtr qkv = bf16(3 * elements), o = bf16(elements), lse = f32(2 * rows);
+    const cuda::DevicePtr out = gpu.allocate(6 * elements), d_o = bf16(elements),
+                          more = gpu.allocate(8 * rows);
+    const std::vector<std::uint64_t> parameters =
+        kernel.makes == Makes::output           ? std::vector<std::uint64_t>{qkv, qkv, qkv, out, more}
+        : kernel.makes == Makes::query_gradient ? std::vector{d_o, qkv, qkv, qkv, o, lse, out, more}
+                                                : std::vector{d_o, qkv, qkv, qkv, lse, out, out};
+    const GpuUnderTest::Launch launch{.blocks = static_cast<unsigned>(codegen::blocks_of(kernel)),
+                                      .threads = static_cast<unsigned>(codegen::tiles_of(kernel).threads())};
+    return gpu.run(text, "k", launch, parameters);
+}
+
+/// The text without the first statement of these words, or the last.
+enum class Which : bool { first, last };
+std::string without(std::string text, const std::string& statement, Which which) {
+    const std::size_t at = which == Which::first ? text.find(statement) : text.rfind(statement);
+    EXPECT_NE(at, std::string::npos) << statement;
+    return text.erase(at, statement.size());
+}
+
+TEST_F(CudaAttentionCode, PlantedFaultsAreCaught) {
+    for (const Makes makes : all_kernels) {
+        const AttentionKernel kernel = of_gpt2(makes, 150, 1, 64);
+        const std::string text = ptx_of(kernel);
+        {
+            GpuUnderTest gpu;
+            ASSERT_EQ(run(gpu, kernel, text), Result::success) << gpu.report();
+        }
+        const struct {
+            const char* statement;
+            Which which;
+            const char* words;
+        } faults[] = {{"bar.sync \t0;", Which::first, "race"},
+                      {"bar.sync \t0;", Which::last, "race"},
+                      {"cp.async.wait_all;", Which::first, "has yet to write"},
+                      {"cp.async.wait_all;", Which::last, "has yet to write"}};
+        for (const auto& fault : faults) {
+            GpuUnderTest gpu;
+            EXPECT_NE(run(gpu, kernel, without(text, fault.statement, fault.which)), Result::success)
+                << static_cast<int>(makes) << " without " << fault.statement;
+            EXPECT_NE(gpu.report().find(fault.words), std::string::npos) << gpu.report();
+        }
+        // A row more than there are is read where the tensor ends.
+        GpuUnderTest gpu;
+        EXPECT_NE(run(gpu, kernel, ptx_of(of_gpt2(makes, 151, 1, 64))), Result::success);
+        EXPECT_NE(gpu.report(), "");
+    }
+}
+
+/// Blocks read their rows, and the tiles that these see, once, and write each byte once.
+TEST_F(CudaAttentionCode, TouchesNoMoreMemoryThanItMust) {
+    const std::int64_t T = 256, D = 64;
+    const auto sectors = [&](std::int64_t rows) { return static_cast<double>(rows * D * 2) / 32; };
+    for (const Makes makes : all_kernels) {
+        const AttentionKernel kernel = of_gpt2(makes, T, 1, D);
+        const std::int64_t rows = codegen::tiles_of(kernel).rows();
+        GpuUnderTest gpu;
+        gpu.gpu().count(true);
+        ASSERT_EQ(run(gpu, kernel, ptx_of(kernel)), Result::success) << gpu.report();
+        const std::vector<cuda::LaunchCount> counts = gpu.gpu().take_counts();
+        for (const cuda::BlockTraffic& block : counts.back().traffic) {
+            // Keys that the rows see, the last of which come first; or queries that see the first rows.
+            const std::int64_t seen = T - std::int64_t{block.block} * rows;
+            const double own = makes == Makes::output ? sectors(rows)
+                               : makes == Makes::query_gradient
+                                   ? 3 * sectors(rows) + static_cast<double>(rows) / 8
+                                   : 2 * sectors(rows) + static_cast<double>(seen) / 4;
+            const double loaded = own + 2 * sectors(seen);
+            const double stored = makes == Makes::output ? sectors(rows) + static_cast<double>(rows) / 8
+                                  : makes == Makes::query_gradient
+                                      ? sectors(rows) + static_cast<double>(rows) / 4
+                                      : 2 * sectors(rows);
+            EXPECT_LE(static_cast<double>(block.loads), 1.15 * loaded) << static_cast<int>(makes);
+            EXPECT_LE(static_cast<double>(block.stores), 1.15 * stored) << static_cast<int>(makes);
+            EXPECT_GE(static_cast<double>(block.loads), loaded) << static_cast<int>(makes);
+            EXPECT_GE(static_cast<double>(block.stores), stored) << static_cast<int>(makes);
+        }
+    }
+}
+
+TEST_F(CudaAttentionCode, NvidiasAssemblerSpillsNothing) {
+    const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";
+    if (std::system((with_path + "sh -c 'command -v ptxas' >/dev/null").c_str()) != 0)
+        GTEST_SKIP() << "no ptxas";
+    const TemporaryDirectory directory;
+    const std::string path = (directory.path() / "kernel.ptx").string(),
+                      said = (directory.path() / "said").string();
+    for (const Makes makes : all_kernels)
+        for (const std::int64_t head_size : {16, 32, 48, 64, 80, 96, 112, 128}) {
+            const AttentionKernel kernel = of_gpt2(makes, 1024, 12, head_size);
+            std::ofstream(path) << ptx_of(kernel);
+            const std::string command =
+                with_path + "ptxas -v -arch=sm_80 -o /dev/null '" + path + "' 2>'" + said + "'";
+            EXPECT_EQ(std::system(command.c_str()), 0);
+            std::ifstream file(said);
+            const std::string words{std::istreambuf_iterator<char>(file), {}};
+            EXPECT_NE(words.find(" 0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
+                << codegen::text_of(kernel) << "\n"
+                << words;
+        }
+}
+
+}  // namespace
+}  // namespace mantissa
