@@ -26,6 +26,13 @@ if(CMAKE_BUILD_TYPE STREQUAL "Release")
 endif()
 mantissa_python_test(shell_scripts tests/scripts/shell_scripts_test.py)
 
+# What will run on a machine with a GPU, carried to a folder and run on the emulated one.
+if(TARGET gpu_checks AND CMAKE_BINARY_DIR STREQUAL "${PROJECT_SOURCE_DIR}/build")
+  add_test(NAME gpu_rehearsal COMMAND bash -c "bench/gpu.sh --carry build/gpu && build/gpu/gpu.sh --rehearse"
+           WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(gpu_rehearsal PROPERTIES TIMEOUT 900 LABELS slow)
+endif()
+
 # The kernels of AVX2 on an emulated CPU that has nothing above, which faults on a stray AVX-512 instruction. Only
 # where qemu-x86_64 is installed (Debian: qemu-user), and a selection, since emulation is slow.
 find_program(MANTISSA_QEMU qemu-x86_64)

@@ -33,7 +33,7 @@ def parameter_shapes(layers, channels, vocabulary, context):
 def plain_attention(q, k, v):
     """q, k, v [B, H, T, D]; the T x T scores are stored."""
     sequence, size = q.shape[2:]
-    future = torch.ones(sequence, sequence, dtype=torch.bool).triu(1)
+    future = torch.ones(sequence, sequence, dtype=torch.bool, device=q.device).triu(1)
     scores = (q @ k.transpose(2, 3) / math.sqrt(size)).masked_fill(future, -math.inf)
     return scores.softmax(dim=3) @ v
 

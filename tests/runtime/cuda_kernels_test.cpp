@@ -7,17 +7,17 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
-#include "tests/support/emulated_device.h"
 #include "tests/support/kernel_errors.h"
+#include "tests/support/tested_gpu.h"
 
 namespace mantissa {
 namespace {
 
-using testing::EmulatedDevice;
 using testing::OpCase;
 using testing::Recorded;
 using testing::runnable;
 using testing::stored_in;
+using testing::TestedGpu;
 using testing::worst_ratio;
 
 /// Operations that no GPU runs yet, and why. A test fails where one of them does, or another does not.
@@ -63,7 +63,7 @@ class CudaKernels : public ::testing::Test {
 };
 
 TEST_F(CudaKernels, AgreeWithTheReference) {
-    const EmulatedDevice gpu;
+    const TestedGpu gpu;
     for (const OpCase& test : testing::op_cases())
         EXPECT_EQ(judged(test, *gpu), without_kernel.contains(test.op) ? "no kernel" : "") << test.name;
 }
@@ -71,7 +71,7 @@ TEST_F(CudaKernels, AgreeWithTheReference) {
 TEST_F(CudaKernels, InSixteenBitsAgreeWithTheReference) {
     const std::set<std::string> fp32_only = {"layer_norm", "layer_norm_grad", "embedding_grad",
                                              "muon",       "adamw",           "sgd"};
-    const EmulatedDevice gpu;
+    const TestedGpu gpu;
     for (const DType dtype : {DType::bf16, DType::f16}) {
         std::set<std::string> ran;
         for (const OpCase& original : testing::op_cases()) {

@@ -1,0 +1,145 @@
+#!/usr/bin/env bash
+# What has not been seen on a GPU yet, seen in ten minutes: on a bare machine with one, with no network and no compiler.
+#
+#   bench/gpu.sh --carry FOLDER      here: builds, and lays into FOLDER all that is to be carried, this script included
+#   FOLDER/gpu.sh                    there: runs all parts, most valuable first, each under a limit of time
+#   FOLDER/gpu.sh --parts kernels,ladder
+#   FOLDER/gpu.sh --logs LOGS        where logs go (default: logs beside the script)
+#   FOLDER/gpu.sh --rehearse         on the emulated GPU, in tiny sizes
+#
+# Parts: see below. A table with a line for each comes last. Exits with 1 if a part failed; one that cannot run there
+# is skipped, with the reason.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+PARTS="device kernels training step ladder attention contraction torch sanitizer"
+
+carry() {
+    local to=$1 root
+    root=$(cd "$here/.." && pwd)
+    (cd "$root" && cmake --preset release >/dev/null && cmake --build build --target mantissa_portable gpu_checks) ||
+        exit 1
+    mkdir -p "$to/peers" &&
+        cp "$root/build/mantissa_portable" "$to/mantissa" && cp "$root/build/gpu_checks" "$here/gpu.sh" "$to" &&
+        cp "$root"/bench/peers/gpt2_plain.py "$root"/bench/peers/gpt2_cuda.py "$to/peers" &&
+        cat "$root"/docs/*.md >"$to/text.txt" || exit 1
+    echo "$to: $(tar -C "$to" -cz . | wc -c) bytes compressed"
+}
+
+parts=$PARTS logs="" rehearse=0
+while [ $# -gt 0 ]; do
+    case $1 in
+        --carry) carry "${2:?a folder}"; exit ;;
+        --parts) parts=${2//,/ }; shift ;;
+        --logs) logs=$2; shift ;;
+        --rehearse) rehearse=1 ;;
+        *) sed -n '2,/^set/{/^set/!s/^# \{0,1\}//p}' "${BASH_SOURCE[0]}"; exit 2 ;;
+    esac
+    shift
+done
+for part in $parts; do
+    case " $PARTS " in *" $part "*) ;; *) echo "there is no part '$part'; there are: $PARTS" >&2; exit 2 ;; esac
+done
+[ -x "$here/gpu_checks" ] || { echo "run this in a folder that bench/gpu.sh --carry FOLDER made" >&2; exit 2; }
+logs=${logs:-$here/logs}
+mkdir -p "$logs" || exit 1
+
+sizes=(--model gpt2-124m --batch 16 --sequence 1024) steps=5 repeats=5 small="" torch_sizes=() tests=""
+if [ $rehearse = 1 ]; then
+    export MANTISSA_EMULATE_GPU=${MANTISSA_EMULATE_GPU:-sm_80}
+    sizes=(--model gpt2-tiny --layers 1 --heads 2 --channels 32 --vocabulary 512 --batch 1 --sequence 16)
+    steps=2 repeats=1 small=--small torch_sizes=(--rehearse) tests=":-*InSixteen*:*LossesAre*:*Crosses*"
+else
+    export MANTISSA_TEST_GPU=1
+fi
+export XDG_CACHE_HOME=$logs/cache
+on=(--device cuda --text "$here/text.txt")
+
+# Each part: a limit in seconds, and what it does. The last line of what it prints stands in the table; 77: skipped.
+limit_device=20
+run_device() {
+    [ $rehearse = 1 ] || nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.sm --format=csv,noheader ||
+        echo "no nvidia-smi"
+    "$here/mantissa" train "${on[@]}" --model gpt2-tiny --batch 1 --sequence 16 --steps 1 --quiet | tail -1
+}
+
+# Every operation's cases, attention in several tiles: against the reference, outputs full of NaN before.
+limit_kernels=150
+run_kernels() {
+    "$here/gpu_checks" --gtest_brief=1 --gtest_filter="CudaKernels.*:CudaAttention.*$tests"
+}
+
+# GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again.
+limit_training=120
+run_training() {
+    "$here/gpu_checks" --gtest_brief=1 --gtest_filter="CudaTraining.Losses*:CudaTraining.Checkpoints*$tests"
+}
+
+# Where the fastest step's time goes, launch by launch.
+limit_step=60
+run_step() {
+    "$here/mantissa" explain --roofline "${on[@]::2}" "${sizes[@]}" --policy bf16 --html "$logs/step.html" |
+        tee "$logs/step.txt"
+    grep "for the step" "$logs/step.txt"
+}
+
+limit_ladder=150
+run_ladder() {
+    "$here/mantissa" ladder "${on[@]}" "${sizes[@]}" --steps $steps --repeats $repeats --json "$logs/ladder.json" \
+        --html "$logs/ladder.html" | tee "$logs/ladder.txt"
+    grep "fastest here" "$logs/ladder.txt"
+}
+
+limit_attention=60
+run_attention() {
+    "$here/gpu_checks" attention $small
+}
+
+limit_contraction=60
+run_contraction() {
+    "$here/gpu_checks" contraction $small
+}
+
+# PyTorch's default and its best documented setting at the same sizes, and its attention.
+limit_torch=120
+run_torch() {
+    python3 -c "import torch" 2>/dev/null || { echo "there is no PyTorch here"; return 77; }
+    python3 "$here/peers/gpt2_cuda.py" "${torch_sizes[@]}"
+}
+
+limit_sanitizer=60
+run_sanitizer() {
+    [ $rehearse = 0 ] || { echo "there is no sanitizer for the emulated GPU, which is one"; return 77; }
+    command -v compute-sanitizer >/dev/null || { echo "there is no compute-sanitizer here"; return 77; }
+    compute-sanitizer --error-exitcode 1 "$here/mantissa" train "${on[@]}" --model gpt2-tiny --layers 1 --batch 1 \
+        --sequence 128 --steps 1 --quiet --policy bf16
+}
+
+# A part runs in a shell of its own, so that its limit holds for all that it starts.
+if [ -n "${GPU_PART:-}" ]; then
+    "run_$GPU_PART"
+    exit
+fi
+export -f $(compgen -A function | grep '^run_')
+
+table=() failed=0 started=$SECONDS
+for part in $parts; do
+    limit=limit_$part began=$SECONDS
+    echo "== $part, at most ${!limit} s"
+    arguments=(--logs "$logs" --parts "$part")
+    [ $rehearse = 0 ] || arguments+=(--rehearse)
+    GPU_PART=$part timeout --kill-after=5 "${!limit}" bash "${BASH_SOURCE[0]}" "${arguments[@]}" >"$logs/$part.log" 2>&1
+    status=$?
+    tail -40 "$logs/$part.log"
+    case $status in
+        0) verdict=passed ;;
+        77) verdict=skipped ;;
+        124 | 137) verdict="TIMED OUT" failed=1 ;;
+        *) verdict=FAILED failed=1 ;;
+    esac
+    table+=("$(printf '%-12s %-9s %4d s  %s' "$part" "$verdict" $((SECONDS - began)) \
+        "$(grep -v '^[[:space:]]*$' "$logs/$part.log" | tail -1 | cut -c1-110)")")
+done
+printf '\n%s\n' "logs: $logs; $((SECONDS - started)) s in all"
+printf '%s\n' "${table[@]}" | tee "$logs/table.txt"
+exit $failed
