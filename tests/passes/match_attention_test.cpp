@@ -712,7 +712,7 @@ TEST(MatchAttention, StaysWhereTheDeviceRunsItOrItsGradientNot) {
         ASSERT_EQ(built.refused.size(), 1u);
         const bool of_gradient = without == std::string("attention_grad");
         EXPECT_EQ(built.refused[0].reason,
-                  fmt::format("the device has no kernel for {}attention of such a score",
+                  fmt::format("the device has no kernel for {}attention of f32 and of such a score",
                               of_gradient ? "the gradient of " : ""));
     }
 }

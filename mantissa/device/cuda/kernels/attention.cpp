@@ -117,6 +117,8 @@ void add_attention_kernels(KernelTable& table, Context& context) {
                 const Type& one = problem.inputs[first];
                 if (one.dtype != dtype)
                     return NoValue{fmt::format("it is written for {}, got {}", name_of(dtype), one.text())};
+                if (problem.attributes.has("score") || problem.attributes.has("lse_gradient"))
+                    return NoValue{"it takes scores as they are, and no gradient of the log-sum-exp"};
                 const DescribedAttention described(problem, first);
                 if (std::string reason = codegen::refuse_attention(described.kernel); !reason.empty())
                     return NoValue{std::move(reason)};
