@@ -12,7 +12,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-PARTS="device kernels training step ladder attention contraction torch sanitizer"
+PARTS="device kernels training step ladder attention contraction peaks torch sanitizer"
 
 carry() {
     local to=$1 root
@@ -98,6 +98,11 @@ run_attention() {
 limit_contraction=60
 run_contraction() {
     "$here/gpu_checks" contraction $small
+}
+
+limit_peaks=40
+run_peaks() {
+    "$here/mantissa" peaks --device cuda
 }
 
 # PyTorch's default and its best documented setting at the same sizes, and its attention.

@@ -16,9 +16,13 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/synthetic_images.h"
+#include "mantissa/device/cuda/cuda_device.h"
+#include "mantissa/device/cuda/emulator/emulated_gpu.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/memory_fit.h"
+#include "mantissa/report/paper_roofline.h"
+#include "mantissa/report/peaks_accelerators.h"
 #include "mantissa/report/roofline.h"
 
 namespace mantissa::cli {
@@ -31,6 +35,7 @@ struct ExplainCommand {
     std::string html, trace, command;
     bool nodes = false, roofline = false;
     RankQuestion ranks;
+    std::string card;   ///< a GPU that need not be there; empty: this machine
     double memory = 0;  ///< GB to fit into; 0: what is available
 };
 
@@ -154,6 +159,23 @@ void run_roofline(const ExplainCommand& options, Device& device) {
     write_output(options.run.json, explain_json(explanation));
 }
 
+/// Plans as a card's architecture has it, on an emulated one, and runs nothing.
+void print_on_paper(const ExplainCommand& options) {
+    if (!options.roofline) throw UserError("--for is for the roofline of a GPU: it needs --roofline");
+    if (!options.html.empty() || !options.trace.empty() || !options.run.json.empty())
+        throw UserError("--for prints a table and does nothing else: no --html, --trace or --json");
+    const Card card = in_option("--for", [&] { return card_of(options.card); });
+    const cuda::EmulatedGpu gpu({.architecture = card.architecture});
+    OrReason<std::unique_ptr<Device>> device = make_cuda_device({gpu.driver(), gpu.cublaslt()});
+    if (!device) throw UserError(device.reason() + ", for --for");
+    PlanningDevice planning(**device);
+    const Policy policy = policy_for(options.run, planning.target());
+    const TrainingPlan plan(planning, training_model(options.run),
+                            in_policy(options.run, policy, planning.target()));
+    fmt::print("{}\n{}", explain_step(plan).title(),
+               paper_roofline_table(plan.step(), plan.flops_per_step(), card));
+}
+
 /// A policy for inference is held against what the other does in inference.
 void print_difference(const ExplainCommand& options, Device& device) {
     if (options.roofline || !options.html.empty() || !options.trace.empty() || !options.run.json.empty())
@@ -185,6 +207,7 @@ void run(const ExplainCommand& options) {
         return explain_ranks(options.run, question, [](Device& device) { return peaks_of(device); });
     }
     if (!options.ranks.on.empty()) throw UserError("--on is for --ranks");
+    if (!options.card.empty()) return print_on_paper(options);
     const auto device = open_device(options.run);
     if (options.run.passes == "all" && !device->target().cannot_compile.empty())
         fmt::print("without fused kernels: {}\n", device->target().cannot_compile);
@@ -228,6 +251,12 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     command->add_flag(
         "--roofline", options->roofline,
         "Run some steps and print of each kernel its median time, what bounds it, and how close it comes");
+    command
+        ->add_option("--for", options->card,
+                     fmt::format("With --roofline: of the plan of --device cuda for this GPU ({}), on paper; "
+                                 "none need be here, and nothing runs",
+                                 fmt::join(accelerator_names(), ", ")))
+        ->type_name("GPU");
     add_output_file(*command, "--html", options->html,
                     "Write it as a page, with the roofline if --roofline is given");
     add_output_file(*command, "--trace", options->trace,

@@ -13,6 +13,7 @@
 
 #include "mantissa/codegen/attention_kernel.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/codegen/peak_kernel.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -91,7 +92,7 @@ struct LiteralKernel {
 struct GridKernel {
     std::string name;  ///< as reports of faults call it
     std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, NormKernel, LiteralKernel,
-                 AttentionKernel>
+                 AttentionKernel, PeakKernel>
         code;
 };
 

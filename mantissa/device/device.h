@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -114,6 +115,11 @@ struct PreparedKernel {
     /// By output: operands of its size over which it may be written, since each element is read, for the last
     /// time, before anything is written there. Empty: none for any.
     std::vector<std::vector<int>> may_write_over = {};
+    /// What a device does for one, where that is more than a kernel: kernels, and zeros and copies before
+    /// them.
+    std::int64_t launches = 1;
+    /// Arithmetic and bytes, where they are more than the operation's own.
+    std::optional<Cost> cost = {};
 };
 
 /// A kernel on offer. Kernels of one operation stand in order of preference.

@@ -92,13 +92,15 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);
         workspace[at(id)] = choice.prepared.workspace;
         may_write_over[at(id)] = std::move(choice.prepared.may_write_over);
-        nodes_.push_back({.node = id,
-                          .kernel = choice.kernel->name,
-                          .arithmetic = choice.kernel->arithmetic,
-                          .refused = std::move(choice.refused),
-                          .launch = std::move(choice.prepared.launch),
-                          .workspace = workspace[at(id)],
-                          .cost = node.op->cost(inputs, node.outputs, node.attributes)});
+        nodes_.push_back(
+            {.node = id,
+             .kernel = choice.kernel->name,
+             .arithmetic = choice.kernel->arithmetic,
+             .refused = std::move(choice.refused),
+             .launch = std::move(choice.prepared.launch),
+             .workspace = workspace[at(id)],
+             .launches = choice.prepared.launches,
+             .cost = choice.prepared.cost.value_or(node.op->cost(inputs, node.outputs, node.attributes))});
     }
     device_.finish_kernels();
     memory_ = plan_memory(graph_, {.workspace = [&](NodeId id) { return workspace[at(id)]; },

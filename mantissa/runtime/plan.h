@@ -26,6 +26,7 @@ struct PlannedNode {
     std::vector<Refusal> refused;
     Launch launch;
     std::int64_t workspace = 0;  ///< bytes
+    std::int64_t launches = 1;   ///< PreparedKernel's
     Cost cost;
 };
 

@@ -1,5 +1,6 @@
 // Attention's kernels for GPUs as PTX: what they touch, what NVIDIA's assembler makes of them, and faults
 // planted in them.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,6 +18,10 @@ using codegen::AttentionKernel;
 using cuda::Result;
 using testing::GpuUnderTest;
 using Makes = AttentionKernel::Makes;
+
+const char* name_of(Makes makes) {
+    return makes == Makes::output ? "o" : makes == Makes::query_gradient ? "dq" : "dk and dv";
+}
 
 constexpr Makes all_kernels[] = {Makes::output, Makes::query_gradient, Makes::key_gradients};
 
@@ -147,19 +152,28 @@ TEST_F(CudaAttentionCode, NvidiasAssemblerSpillsNothing) {
     const TemporaryDirectory directory;
     const std::string path = (directory.path() / "kernel.ptx").string(),
                       said = (directory.path() / "said").string();
+    const auto assembled = [&](const AttentionKernel& kernel, const std::string& architecture) {
+        std::ofstream(path) << ptx_of(kernel);
+        const std::string command =
+            fmt::format("{} ptxas -v -arch={} -o /dev/null '{}' 2>'{}'", with_path, architecture, path, said);
+        EXPECT_EQ(std::system(command.c_str()), 0);
+        std::ifstream file(said);
+        const std::string words{std::istreambuf_iterator<char>(file), {}};
+        EXPECT_NE(words.find(" 0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
+            << codegen::text_of(kernel) << "\n"
+            << words;
+        const std::size_t used = words.find("Used ");
+        return used == std::string::npos ? words : words.substr(used, words.find("smem", used) + 4 - used);
+    };
     for (const Makes makes : all_kernels)
-        for (const std::int64_t head_size : {16, 32, 48, 64, 80, 96, 112, 128}) {
-            const AttentionKernel kernel = of_gpt2(makes, 1024, 12, head_size);
-            std::ofstream(path) << ptx_of(kernel);
-            const std::string command =
-                with_path + "ptxas -v -arch=sm_80 -o /dev/null '" + path + "' 2>'" + said + "'";
-            EXPECT_EQ(std::system(command.c_str()), 0);
-            std::ifstream file(said);
-            const std::string words{std::istreambuf_iterator<char>(file), {}};
-            EXPECT_NE(words.find(" 0 bytes spill stores, 0 bytes spill loads"), std::string::npos)
-                << codegen::text_of(kernel) << "\n"
-                << words;
-        }
+        for (const std::int64_t head_size : {16, 32, 48, 64, 80, 96, 112, 128})
+            for (const char* const architecture : {"sm_80", "sm_90"}) {
+                if (head_size % 64 != 0 && std::string(architecture) != "sm_80") continue;
+                const AttentionKernel kernel = of_gpt2(makes, 1024, 12, head_size);
+                fmt::print("{:<7} heads of {:>3}, {} threads, {}: {}\n", architecture, head_size,
+                           codegen::tiles_of(kernel).threads(), name_of(makes),
+                           assembled(kernel, architecture));
+            }
 }
 
 }  // namespace

@@ -135,6 +135,14 @@ TEST(EmulatedJudgements, RaceBetweenBlocks) {
         "ld.global.u32 %v, [%x];\nsetp.eq.u32 %q, %block, 1;\n@%q st.global.u32 [%x+-128], %v;";
     expect_fault(judge(with_addresses(read_then), {.blocks = 2}), Result::launch_failed,
                  {"a race with block 0, which reads it"});
+    // Numbers of 16 bits that share four bytes, each written over by the block that read it.
+    const std::string own_half =
+        ".reg .b64 %h;\n.reg .b16 %s;\nmul.wide.u32 %h, %block, 2;\nadd.u64 %h, %p0, %h;\nsetp.eq.u32 %q, "
+        "%tid, "
+        "0;\n@%q ld.global.u16 %s, [%h];\n@%q st.global.u16 ";
+    expect_none(judge(with_addresses(own_half + "[%h], %s;"), {.blocks = 2}));
+    expect_fault(judge(with_addresses(own_half + "[%p0], %s;"), {.blocks = 2}), Result::launch_failed,
+                 {"a race with block 0"});
     EXPECT_EQ(
         GpuUnderTest({.architecture = "sm_80", .races = false, .threads = 1})
             .run(kernel_text(".reg .pred %q;\nsetp.eq.u32 %q, %tid, 0;\n@%q st.global.u32 [%p0], %block;", 1),

@@ -68,6 +68,24 @@ TEST_F(CudaKernels, AgreeWithTheReference) {
         EXPECT_EQ(judged(test, *gpu), without_kernel.contains(test.op) ? "no kernel" : "") << test.name;
 }
 
+/// What could be taken apart, and then would be right, too.
+TEST_F(CudaKernels, TheJointLossIsTakenWhole) {
+    const TestedGpu gpu;
+    for (const OpCase& test : testing::op_cases()) {
+        if (test.op != "linear_cross_entropy") continue;
+        const Recorded recorded(test);
+        const Node& node = recorded.graph.node(recorded.outputs[0].value().node);
+        std::vector<Type> inputs;
+        for (const Value& value : node.inputs) inputs.push_back(recorded.graph.type(value));
+        const auto prepared =
+            (*gpu).kernels(test.op)[0].prepare({*node.op, inputs, node.outputs, node.attributes});
+        if (inputs[0].shape[0] == 1)
+            EXPECT_EQ(prepared.reason(), "of one row it is no nest");
+        else
+            EXPECT_TRUE(prepared) << test.name << ": " << prepared.reason();
+    }
+}
+
 TEST_F(CudaKernels, InSixteenBitsAgreeWithTheReference) {
     const std::set<std::string> fp32_only = {"layer_norm", "layer_norm_grad", "embedding_grad",
                                              "muon",       "adamw",           "sgd"};

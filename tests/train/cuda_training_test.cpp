@@ -61,8 +61,8 @@ class CudaTraining : public ::testing::Test {
     }
 };
 
-/// The least passes, those of fused kernels, and all, of which a GPU refuses the one that makes the loss one
-/// operation, and in FP32 the one that does so with attention.
+/// The least passes, those of fused kernels, and all, of which a GPU refuses in FP32 the one that makes
+/// attention one operation.
 std::vector<std::vector<std::string>> rungs() {
     return {{}, {"simplify", "lay_out", "fuse"}, optional_pass_names()};
 }
@@ -110,7 +110,10 @@ TEST_F(CudaTraining, PassesWithoutKernelsAreRefusedWithAReason) {
     const TrainingPlan in_f32 = plan_of("fp32"), in_bf16 = plan_of("bf16");
     EXPECT_EQ(reason(in_f32, "match_attention"), "the device has no kernel for attention of f32");
     EXPECT_EQ(reason(in_bf16, "match_attention"), "");
-    EXPECT_EQ(reason(in_bf16, "chunk_loss"), "the device has no kernel for linear_cross_entropy of bf16");
+    EXPECT_EQ(reason(in_bf16, "chunk_loss"), "");
+    for (const PlannedNode* node : in_bf16.step().nodes_of("linear_cross_entropy"))
+        EXPECT_EQ(node->kernel, "chunked loss, cublasLt bf16*bf16+f32 tensor cores");
+    EXPECT_FALSE(in_f32.step().nodes_of("linear_cross_entropy").empty());
     // Scores are multiplied in the policy's format all the same.
     for (const PlannedNode* node : in_f32.step().nodes_of("matmul"))
         EXPECT_EQ(node->kernel.substr(0, 22), "cublasLt f32*f32+f32 s");

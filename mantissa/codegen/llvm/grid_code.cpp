@@ -11,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/attention_code.h"
 #include "mantissa/codegen/llvm/gpu_code.h"
+#include "mantissa/codegen/llvm/peak_code.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -412,6 +413,9 @@ void emit_code(llvm::Module& module, const GridKernel& named, const LiteralKerne
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const AttentionKernel& kernel) {
     emit_attention(module, named.name, kernel);
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const PeakKernel& kernel) {
+    emit_peak(module, named.name, kernel);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/cuda_program.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/device/cuda/measured_formats.h"
 #include "mantissa/device/cuda/measured_rates.h"
 #include "mantissa/device/tf32_refusal.h"
 
@@ -155,6 +156,7 @@ class CudaDevice final : public Device {
     CudaDevice(cuda::Libraries libraries, cuda::Device device, const Facts& facts)
         : libraries_(std::move(libraries)),
           gpu_context_(driver(), device),
+          facts_(facts),
           target_(target_of(facts, driver())),
           modules_(driver(), {.architecture = architecture_of(facts.capability)}),
           context_{.driver = driver(),
@@ -173,6 +175,7 @@ class CudaDevice final : public Device {
         on_cuda::add_embedding_kernels(kernels_, context_);
         on_cuda::add_reduction_kernels(kernels_, context_);
         on_cuda::add_attention_kernels(kernels_, context_);
+        on_cuda::add_loss_kernels(kernels_, context_);
         on_cuda::add_nest_kernels(kernels_, context_);
     }
 
@@ -233,7 +236,11 @@ class CudaDevice final : public Device {
         return on_cuda::measured_rates(*this, {scratch.data(), scratch.size()});
     }
     FormatPeaks measure_formats() override {
-        throw UserError("peaks of formats are measured on the CPU only so far: take --device cpu");
+        return on_cuda::measured_formats(*this, context_,
+                                         {.capability = facts_.capability,
+                                          .multiprocessors = facts_.multiprocessors,
+                                          .clock = facts_.clock,
+                                          .memory = facts_.bandwidth});
     }
 
     void finish_kernels() override {
@@ -327,6 +334,7 @@ class CudaDevice final : public Device {
 
     cuda::Libraries libraries_;
     PrimaryContext gpu_context_;
+    Facts facts_;
     Target target_;
     on_cuda::KernelModules modules_;
     on_cuda::Context context_;

@@ -13,20 +13,6 @@ namespace {
 
 constexpr int timed_runs = 5;
 
-/// Seconds of the fastest run.
-double fastest_run(Device& device, const BoundStep& step) {
-    const std::unique_ptr<Program> program = device.bind({&step, 1});
-    double least = std::numeric_limits<double>::infinity();
-    for (int i = 0; i < timed_runs; ++i) {
-        const std::unique_ptr<Event> begin = device.record();
-        program->run();
-        const std::unique_ptr<Event> end = device.record();
-        device.wait(*end);
-        least = std::min(least, device.seconds_between(*begin, *end));
-    }
-    return least;
-}
-
 /// Seconds of a product of square matrices of zeros; none where no kernel takes it.
 std::optional<double> seconds_of_product(Device& device, DType dtype, std::int64_t extent) {
     const Type matrix{dtype, {extent, extent}};
@@ -68,14 +54,31 @@ double rate_of_products(Device& device, DType dtype) {
 
 }  // namespace
 
-Peaks measured_rates(Device& device, std::span<std::byte> scratch) {
+double fastest_run(Device& device, const BoundStep& step) {
+    const std::unique_ptr<Program> program = device.bind({&step, 1});
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < timed_runs; ++i) {
+        const std::unique_ptr<Event> begin = device.record();
+        program->run();
+        const std::unique_ptr<Event> end = device.record();
+        device.wait(*end);
+        least = std::min(least, device.seconds_between(*begin, *end));
+    }
+    return least;
+}
+
+double measured_copy(Device& device, std::span<std::byte> scratch) {
     const std::vector<std::byte> zeros(scratch.size());
     device.copy_to_device(scratch.data(), zeros);
     const std::size_t half = scratch.size() / 2;
-    Peaks peaks;
     const double seconds =
         fastest_run(device, BoundCopy{.from = scratch.subspan(0, half), .to = scratch.data() + half});
-    peaks.copy = 2.0 * static_cast<double>(half) / seconds;
+    return 2.0 * static_cast<double>(half) / seconds;
+}
+
+Peaks measured_rates(Device& device, std::span<std::byte> scratch) {
+    Peaks peaks;
+    peaks.copy = measured_copy(device, scratch);
     peaks.f32_fma = rate_of_products(device, DType::f32);
     peaks.bf16_matrix = rate_of_products(device, DType::bf16);
     return peaks;

@@ -27,10 +27,11 @@ class Pages {
     std::size_t bytes_ = 0;
 };
 
-/// Who touched four bytes of global memory last in a launch, packed: see races.h.
+/// Who touched four bytes of global memory last in a launch, by halves, which neighbouring numbers of 16 bits
+/// are; packed: see races.h.
 struct AccessCells {
-    std::uint64_t write = 0;
-    std::uint64_t read = 0;
+    std::uint64_t write[2] = {};
+    std::uint64_t read[2] = {};
 };
 
 struct Allocation {

@@ -65,12 +65,14 @@ struct Chosen {
     }
 };
 
-/// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too.
-constexpr std::int64_t terms_of_part = 4096;
+/// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too, since the
+/// results alone would keep few of its multiprocessors busy.
+constexpr std::int64_t terms_of_part = 4096, most_results_in_parts = std::int64_t{1} << 22;
 
 std::uint64_t workspace_of(const MatrixLayoutOf& d, std::int64_t terms) {
-    if (terms <= terms_of_part) return 0;
-    return static_cast<std::uint64_t>(d.rows * d.columns * d.batch) * sizeof(float);
+    const std::int64_t results = d.rows * d.columns * d.batch;
+    if (terms <= terms_of_part || results > most_results_in_parts) return 0;
+    return static_cast<std::uint64_t>(results) * sizeof(float);
 }
 
 struct Matrices {
@@ -115,6 +117,7 @@ struct Job {
     MatrixLayoutOf a, b, d;
     DevicePtr at_a = 0, at_b = 0, at_d = 0, workspace = 0;
     std::uint64_t workspace_bytes = 0;
+    bool adds = false;  ///< to what lies in D
 };
 
 /// Stored by columns, a matrix is its transpose stored by rows: so is the whole product.
@@ -131,6 +134,7 @@ on_cpu::ContractionProblem problem_of(const Job& job) {
     problem.a = layout(job.b, layouts.transposes_b());
     problem.b = layout(job.a, layouts.transposes_a());
     problem.out = layout(job.d, false);
+    if (job.adds) problem.store = on_cpu::Store::accumulate;
     if (job.description.compute == BlasCompute::f32_as_tf32) problem.multiply = on_cpu::Multiply::tf32;
     if (job.description.epilogue == BlasEpilogue::bias) {
         problem.epilogue.bias = true;
@@ -169,6 +173,7 @@ void run(Machine& machine, const Job& job) {
         bias = machine.read_by_library(job.description.bias,
                                        static_cast<std::size_t>(job.d.rows) * size_of(dtype_of(job.d.type)),
                                        "cublasLtMatmul, reading the bias");
+    if (job.adds) read(machine, job.d, job.at_d, "cublasLtMatmul, reading C");
     for_each_column(job.d, job.at_d, [&](DevicePtr at, std::size_t bytes) {
         machine.written_by_library(at, bytes, "cublasLtMatmul, writing D");
     });
@@ -409,7 +414,9 @@ CublasLt make_emulated_cublaslt(Machine& machine) {
         float scale = 0, kept = 0;
         std::memcpy(&scale, alpha, sizeof scale);
         std::memcpy(&kept, beta, sizeof kept);
-        if (scale != 1 || kept != 0 || c != d) return BlasStatus::not_supported;
+        // Sums that are added to are emulated in FP32 alone.
+        const bool adds = kept == 1 && layout_of_d->type == BlasType::f32;
+        if (scale != 1 || (kept != 0 && !adds) || c != d) return BlasStatus::not_supported;
         const auto address = [](const void* of) { return reinterpret_cast<DevicePtr>(of); };
         const Job job{.description = *description,
                       .a = *layout_of_a,
@@ -418,7 +425,8 @@ CublasLt make_emulated_cublaslt(Machine& machine) {
                       .at_a = address(a),
                       .at_b = address(b),
                       .at_d = address(d),
-                      .workspace = address(workspace)};
+                      .workspace = address(workspace),
+                      .adds = adds};
         return blas->multiply(matrices, job, algorithm, workspace_bytes, stream);
     };
     return table;

@@ -93,11 +93,10 @@ std::uint64_t note(std::atomic_ref<std::uint64_t> cell, const BlockOfLaunch& who
     return before;
 }
 
-}  // namespace
-
-Clash note_between_blocks(AccessCells& cells, unsigned byte_mask, Touch touch, const BlockOfLaunch& who,
-                          std::uint32_t& other) {
-    const std::atomic_ref<std::uint64_t> write(cells.write), read(cells.read);
+/// Two bytes of four.
+Clash note_half(std::uint64_t& write_cell, std::uint64_t& read_cell, unsigned byte_mask, Touch touch,
+                const BlockOfLaunch& who, std::uint32_t& other) {
+    const std::atomic_ref<std::uint64_t> write(write_cell), read(read_cell);
     const bool writes = touch == Touch::write || touch == Touch::atomic;
     // First noted, then looked at: of two at a time, one sees the other.
     if (writes) {
@@ -122,6 +121,19 @@ Clash note_between_blocks(AccessCells& cells, unsigned byte_mask, Touch touch, c
     if (touch == Touch::read_only) return Clash::read_only;
     if (other == who.block || (touch == Touch::strong_read && (writer & is_atomic))) return Clash::none;
     return Clash::write;
+}
+
+}  // namespace
+
+Clash note_between_blocks(AccessCells& cells, unsigned byte_mask, Touch touch, const BlockOfLaunch& who,
+                          std::uint32_t& other) {
+    for (const unsigned half : {0u, 1u}) {
+        const unsigned mask = byte_mask & 3u << 2 * half;
+        if (mask == 0) continue;
+        const Clash clash = note_half(cells.write[half], cells.read[half], mask, touch, who, other);
+        if (clash != Clash::none) return clash;
+    }
+    return Clash::none;
 }
 
 }  // namespace mantissa::cuda::ptx

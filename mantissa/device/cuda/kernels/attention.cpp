@@ -86,7 +86,7 @@ PreparedKernel forward_kernel(Context& context, const DescribedAttention& of) {
 }
 
 /// do, the tensors of q, k and v, then o and the log-sum-exp.
-PreparedKernel gradient_kernel(Context& context, const DescribedAttention& of) {
+PreparedKernel gradient_kernel(Context& context, const DescribedAttention& of, const Problem& problem) {
     using Makes = AttentionKernel::Makes;
     const auto queue =
         [&context, of,
@@ -101,8 +101,17 @@ PreparedKernel gradient_kernel(Context& context, const DescribedAttention& of) {
                           {d_o, q, k, v, input(1 + of.tensors), input(2 + of.tensors), output(of.q), rows});
             keys.queue(context, {d_o, q, k, v, rows, output(of.k), output(of.v)});
         };
-    const std::int64_t rows = of.kernel.sequences * of.kernel.heads * of.kernel.queries;
-    return {.launch = queue, .workspace = 2 * rows * static_cast<std::int64_t>(sizeof(float))};
+    const std::int64_t workspace = 2 * of.kernel.sequences * of.kernel.heads * of.kernel.queries *
+                                   static_cast<std::int64_t>(sizeof(float));
+    // Seven products instead of five, and exponentials twice; do, q, k and v are read twice.
+    const auto [flops, bytes] = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
+    const std::int64_t D = of.kernel.head_size;
+    std::int64_t more = 2 * workspace + problem.inputs[0].bytes();
+    for (const Type& type : problem.inputs.subspan(1, of.tensors)) more += type.bytes();
+    return {.launch = queue,
+            .workspace = workspace,
+            .launches = 2,
+            .cost = Cost{flops / (10 * D + 14) * (14 * D + 28), bytes + more}};
 }
 
 }  // namespace
@@ -122,7 +131,8 @@ void add_attention_kernels(KernelTable& table, Context& context) {
                 const DescribedAttention described(problem, first);
                 if (std::string reason = codegen::refuse_attention(described.kernel); !reason.empty())
                     return NoValue{std::move(reason)};
-                return first == 0 ? forward_kernel(context, described) : gradient_kernel(context, described);
+                return first == 0 ? forward_kernel(context, described)
+                                  : gradient_kernel(context, described, problem);
             };
             table[first == 0 ? "attention" : "attention_grad"].push_back(
                 {.name = name,

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/device/cuda/kernels/products.h"
 #include "mantissa/device/tf32_refusal.h"
 
 namespace mantissa::inline v0::on_cuda {
@@ -25,18 +25,6 @@ BlasType blas_type(DType dtype) {
     return dtype == DType::f32 ? BlasType::f32 : dtype == DType::f16 ? BlasType::f16 : BlasType::bf16;
 }
 
-/// A product of one batch of matrices, as the library is asked for it.
-struct Product {
-    struct Matrix {
-        DType dtype = DType::f32;
-        std::int64_t rows = 0, columns = 0;  ///< as they are stored, row by row
-        bool transposed = false;
-    };
-    Matrix a, b, y;
-    std::int64_t batch = 1;
-    bool bias = false, tf32 = false;
-};
-
 Product product_of(const Problem& problem) {
     const auto matrix = [](const Type& type, bool transposed) {
         return Product::Matrix{type.dtype, type.shape[-2], type.shape[-1], transposed};
@@ -54,7 +42,7 @@ Product product_of(const Problem& problem) {
 /// The library's objects for a product, freed with it.
 class Descriptions {
   public:
-    Descriptions(const cuda::CublasLt& blas, const Product& product) : blas_(blas) {
+    Descriptions(const cuda::CublasLt& blas, const Product& product) : blas_(blas), adds_(product.adds) {
         using enum cuda::MatmulAttribute;
         const cuda::BlasCompute compute =
             product.tf32 ? cuda::BlasCompute::f32_as_tf32 : cuda::BlasCompute::f32;
@@ -112,8 +100,8 @@ class Descriptions {
 
     BlasStatus multiply(cuda::BlasHandle handle, const Operands& operands, const cuda::MatmulHeuristic& found,
                         cuda::Stream stream) const {
-        const float one = 1, nothing = 0;
-        return blas_.matmul(handle, product_, &one, operands.inputs[1], a_, operands.inputs[0], b_, &nothing,
+        const float one = 1, of_y = adds_ ? 1 : 0;
+        return blas_.matmul(handle, product_, &one, operands.inputs[1], a_, operands.inputs[0], b_, &of_y,
                             operands.outputs[0], d_, operands.outputs[0], d_, &found.algorithm,
                             found.workspace > 0 ? operands.workspace : nullptr, found.workspace, stream);
     }
@@ -143,6 +131,7 @@ class Descriptions {
     }
 
     const cuda::CublasLt& blas_;
+    bool adds_;
     cuda::MatmulDescription product_ = nullptr;
     cuda::MatrixLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
 };
@@ -208,7 +197,7 @@ struct ProductUnit {
     }
 };
 
-OrReason<PreparedKernel> prepare_product(Context& context, const ProductUnit& unit, const Problem& problem) {
+OrReason<PreparedKernel> prepare_matmul(Context& context, const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
     const Product product = product_of(problem);
     if (problem.outputs[0].shape.elements() == 0) return PreparedKernel{.launch = [](const Operands&) {}};
@@ -222,6 +211,12 @@ OrReason<PreparedKernel> prepare_product(Context& context, const ProductUnit& un
     if (product.bias && problem.inputs[2].dtype != product.y.dtype)
         return NoValue{fmt::format("cuBLASLt adds a bias of the output's {}, got {}",
                                    name_of(product.y.dtype), problem.inputs[2].text())};
+    return prepare_product(context, product);
+}
+
+}  // namespace
+
+OrReason<PreparedKernel> prepare_product(Context& context, const Product& product) {
     const auto bound = std::make_shared<BoundProduct>(context, product);
     const auto best = bound->descriptions.find(context.blas_handle, best_alignment, most_workspace);
     if (!best) return NoValue{best.reason()};
@@ -230,8 +225,6 @@ OrReason<PreparedKernel> prepare_product(Context& context, const ProductUnit& un
     return PreparedKernel{.launch = [bound](const Operands& operands) { bound->queue(operands); },
                           .workspace = static_cast<std::int64_t>(best->workspace)};
 }
-
-}  // namespace
 
 void add_contraction_kernels(KernelTable& table, Context& context) {
     const auto add = [&](DType operands, bool tf32) {
@@ -244,7 +237,7 @@ void add_contraction_kernels(KernelTable& table, Context& context) {
         table["matmul"].push_back({.name = unit.name,
                                    .arithmetic = unit.arithmetic,
                                    .prepare = [&context, unit](const Problem& problem) {
-                                       return prepare_product(context, unit, problem);
+                                       return prepare_matmul(context, unit, problem);
                                    }});
     };
     add(DType::f32, false);

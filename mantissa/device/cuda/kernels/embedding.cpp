@@ -63,7 +63,8 @@ OrReason<PreparedKernel> gradient_of_rows(const Problem& problem, Context& conte
                          {address_of(operands.inputs[0]), ids, chain, address_of(operands.outputs[0])});
     };
     return PreparedKernel{.launch = queue,
-                          .workspace = 2 * tokens * static_cast<std::int64_t>(sizeof(std::int32_t))};
+                          .workspace = 2 * tokens * static_cast<std::int64_t>(sizeof(std::int32_t)),
+                          .launches = 3};
 }
 
 }  // namespace

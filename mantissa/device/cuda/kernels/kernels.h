@@ -62,5 +62,6 @@ void add_reduction_kernels(KernelTable& table, Context& context);
 void add_nest_kernels(KernelTable& table, Context& context);
 void add_contraction_kernels(KernelTable& table, Context& context);
 void add_attention_kernels(KernelTable& table, Context& context);
+void add_loss_kernels(KernelTable& table, Context& context);
 
 }  // namespace mantissa::on_cuda

@@ -181,9 +181,14 @@ Launch written_literal(const Problem& problem, Context& context) {
 
 void add_movement_kernels(KernelTable& table, Context& context) {
     const auto add = [&](const char* op, const char* name, Launch (*prepare)(const Problem&, Context&)) {
-        table[op].push_back({.name = name, .prepare = [&context, prepare](const Problem& problem) {
-                                 return OrReason(PreparedKernel{.launch = prepare(problem, context)});
-                             }});
+        table[op].push_back(
+            {.name = name, .prepare = [&context, prepare](const Problem& problem) {
+                 return OrReason(PreparedKernel{
+                     .launch = prepare(problem, context),
+                     // Of a concatenation each operand is copied, of a split each result.
+                     .launches = static_cast<std::int64_t>(std::max(
+                         problem.outputs.size(), problem.op.name == "concat" ? problem.inputs.size() : 1))});
+             }});
     };
     add("transpose", "strided copy", transposed);
     add("broadcast", "strided copy", repeated);

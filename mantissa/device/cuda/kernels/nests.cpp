@@ -7,7 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/device/cuda/kernels/nest_kernels.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/contraction_tail.h"
 #include "mantissa/passes/expand.h"
@@ -53,6 +53,10 @@ OrReason<NestBody> nest_of_body(Graph body) {
     return NestBody{std::move(body), std::move(*nest)};
 }
 
+OrReason<NestBody> nest_of_definition(const Graph& definition) {
+    return nest_of_body(simplify(expand(definition, [](const Graph&, const Node&) { return true; })));
+}
+
 /// What a composite computes, in primitives.
 OrReason<NestBody> nest_of_composite(const Problem& problem) {
     Graph definition;
@@ -62,7 +66,7 @@ OrReason<NestBody> nest_of_composite(const Problem& problem) {
     const std::vector<Tensor> outputs = problem.op.definition({definition, inputs, problem.attributes});
     for (std::size_t i = 0; i < outputs.size(); ++i)
         definition.add_result(fmt::format("out{}", i), outputs[i].value());
-    return nest_of_body(simplify(expand(definition, [](const Graph&, const Node&) { return true; })));
+    return nest_of_definition(definition);
 }
 
 /// As many as there are columns for, in whole warps.
@@ -97,6 +101,10 @@ struct BoundNest {
         return partial_bytes() + blocks() * scratch * static_cast<std::int64_t>(sizeof(float));
     }
 
+    std::int64_t launches() const {
+        return 1 + (partial_sums > 0 ? 1 : 0) + static_cast<std::int64_t>(sums.size());
+    }
+
     void queue(const Context& context, const Operands& operands) const {
         const std::uint64_t partials = address_of(operands.workspace);
         queue_zeros(context, operands.workspace, static_cast<std::size_t>(partial_bytes()));
@@ -128,13 +136,11 @@ FinishedSum finished_sum(Context& context, const codegen::LoopNest& nest, const 
             .offset = sum.offset};
 }
 
-enum class Place : std::uint8_t { apart, over_operands };
-
-BoundNest bound_nest(Context& context, const NestBody& body, Place place) {
+BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place) {
     codegen::LoopNest nest = codegen::lower(body.graph);
     codegen::NvptxTarget target = context.modules.target();
     target.threads = threads_of(nest);
-    target.in_place = place == Place::over_operands;
+    target.in_place = place == NestOutputs::over_operands;
     BoundNest bound{.count = nest.flat ? body.nest.rows * body.nest.columns : body.nest.rows,
                     .per_block = nest.flat ? elements_of_block : 1,
                     .partial_sums = nest.partial_sums,
@@ -155,12 +161,13 @@ BoundNest bound_nest(Context& context, const NestBody& body, Place place) {
     return bound;
 }
 
-OrReason<PreparedKernel> prepare_nest(Context& context, const OrReason<NestBody>& body, Place place) {
+OrReason<PreparedKernel> prepare_nest(Context& context, const OrReason<NestBody>& body, NestOutputs place) {
     if (!body) return NoValue{body.reason()};
     const BoundNest bound = bound_nest(context, *body, place);
     return PreparedKernel{
         .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
-        .workspace = bound.workspace()};
+        .workspace = bound.workspace(),
+        .launches = bound.launches()};
 }
 
 std::string refuse_without_compiler() { return codegen::Compiler::refusal(); }
@@ -171,7 +178,7 @@ Kernel fused_kernel(Context& context) {
             return NoValue{std::move(reason)};
         const Graph& body = problem.attributes.body("body").graph();
         if (contraction_of(body) >= 0) return NoValue{"a contraction's tail is a kernel of its own"};
-        return prepare_nest(context, nest_of_body(body), Place::apart);
+        return prepare_nest(context, nest_of_body(body), NestOutputs::apart);
     };
     return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
 }
@@ -182,12 +189,16 @@ Kernel composite_kernel(Context& context) {
             return NoValue{std::move(reason)};
         const bool writes_over = !problem.op.in_place.empty();
         return prepare_nest(context, nest_of_composite(problem),
-                            writes_over ? Place::over_operands : Place::apart);
+                            writes_over ? NestOutputs::over_operands : NestOutputs::apart);
     };
     return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
 }
 
 }  // namespace
+
+OrReason<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place) {
+    return prepare_nest(context, nest_of_definition(definition), place);
+}
 
 void add_nest_kernels(KernelTable& table, Context& context) {
     for (const Op* op : op_table())

@@ -63,6 +63,8 @@ struct Stages {
     std::int64_t first_blocks = 0, second_blocks = 0;
     std::int64_t partial_bytes = 0;
 
+    std::int64_t launches() const { return second ? 2 : 1; }
+
     void queue(const Context& context, std::uint64_t x, std::uint64_t partials, std::uint64_t y) const {
         launch(context, *first, first_blocks, {x, second ? partials : y});
         if (second) launch(context, *second, second_blocks, {partials, y});
@@ -126,7 +128,8 @@ Kernel reduction_kernel(Context& context, bool maximum) {
                                                    address_of(operands.workspace),
                                                    address_of(operands.outputs[0]));
                                   },
-                              .workspace = stages.partial_bytes};
+                              .workspace = stages.partial_bytes,
+                              .launches = stages.launches()};
     };
     return {.name = "tree", .arithmetic = {.unit = context.unit}, .prepare = prepare};
 }
@@ -147,6 +150,8 @@ OrReason<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
         partials = std::max(partials, all.back().partial_bytes);
     }
     const auto count = static_cast<std::int64_t>(all.size());
+    std::int64_t launches = 1;
+    for (const Stages& stages : all) launches += stages.launches();
     const auto kernel = context.modules.add({.name = "norm", .code = codegen::NormKernel{.count = count}});
     const auto queue = [&context, all = std::move(all), kernel, count](const Operands& operands) {
         const std::uint64_t sums = address_of(operands.workspace),
@@ -155,7 +160,7 @@ OrReason<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
             all[i].queue(context, address_of(operands.inputs[i]), of_chunks, sums + i * number);
         launch(context, *kernel, 1, {sums, address_of(operands.outputs[0]), address_of(operands.outputs[1])});
     };
-    return PreparedKernel{.launch = queue, .workspace = count * number + partials};
+    return PreparedKernel{.launch = queue, .workspace = count * number + partials, .launches = launches};
 }
 
 }  // namespace

@@ -1,0 +1,32 @@
+// The roofline of a step on a GPU that is not there: the least time that each kernel of a plan would take by
+// a card's data sheet, and by rates that were measured on such a card.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "mantissa/runtime/plan.h"
+
+namespace mantissa::inline v0 {
+
+/// FLOP/s of products that are summed in FP32, and bytes per second with reads and writes counted.
+struct CardRates {
+    double f32 = 0, tf32 = 0, sixteen_bits = 0, memory = 0;
+};
+
+struct Card {
+    std::string name;          ///< of the data sheet
+    std::string architecture;  ///< for which the plan is made
+    CardRates sheet;
+    std::optional<CardRates> measured = {};
+};
+
+/// One of accelerator_names(). Throws UserError that says which these are.
+Card card_of(const std::string& accelerator);
+
+/// A line for each operation, pass and kernel, longest first: launches, FLOPs, bytes, the least time of each
+/// and which of arithmetic and memory it is; the sums, and what they would be if products, attention and the
+/// update were all that runs. `model_flops`: of a step, as MFU has it.
+std::string paper_roofline_table(const Plan& plan, double model_flops, const Card& card);
+
+}  // namespace mantissa
