@@ -262,10 +262,14 @@ void expect_agreement(const Form& form, const Sizes& sizes, DType dtype) {
 // More than a block each way, none of them whole; one query; heads that share keys; more keys than queries.
 const Sizes sizes_of_all[] = {{{1, 2, 131, 131, 8, 2}}, {{2, 4, 70, 150, 6, 2}}, {{1, 3, 1, 9, 8, 1}}};
 
+/// Heads that AMX takes.
+const Sizes size_of_tiles{{1, 2, 70, 83, 32, 1}};
+
 void expect_agreement(const std::vector<Form>& forms) {
     for (const Form& form : forms) {
         for (const Sizes& sizes : sizes_of_all) expect_agreement(form, sizes, DType::f32);
         for (const DType dtype : {DType::bf16, DType::f16}) expect_agreement(form, sizes_of_all[1], dtype);
+        expect_agreement(form, size_of_tiles, DType::bf16);
     }
 }
 
