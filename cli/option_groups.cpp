@@ -39,8 +39,10 @@ const std::vector<Section>& sections() {
          {"--json", "--log", "--html", "--tensorboard", "--histogram-every", "--trace", "--print-every",
           "--quiet", "--profile", "--pass-times", "--dump", "--dump-target", "--diff", "--roofline",
           "--memory", "--nodes", "--rungs", "--repeats", "--no-measure"}},
-        {"Machine", {"--device", "--threads", "--config"}},
-        {"Ranks", {"--rank-timeout", "--compare-every"}},
+        {"Machine", {"--device", "--threads", "--for", "--config"}},
+        {"Ranks",
+         {"--ranks", "--link", "--latency", "--on", "--states", "--bucket", "--rank-timeout",
+          "--compare-every"}},
     };
     return all;
 }
