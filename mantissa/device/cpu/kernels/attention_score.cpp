@@ -14,8 +14,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-constexpr std::int64_t float_bytes = sizeof(float);
-
 /// Strides of an operand that is stored with these axes, and the element of query 0 and key 0.
 struct OperandPlace {
     PairStrides strides = {};
