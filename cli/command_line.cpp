@@ -124,6 +124,11 @@ std::string did_you_mean(const std::vector<std::string>& names, const std::strin
     return like.empty() ? "" : fmt::format("; did you mean {}?", like);
 }
 
+std::string not_zero(const std::string& given) {
+    return given.find_first_not_of("0") == std::string::npos ? "must be 1 or more, got " + given
+                                                             : std::string();
+}
+
 void refuse_value(std::string_view option, std::string_view reason) {
     throw UserError(reason.starts_with("--") ? std::string(reason) : fmt::format("{}: {}", option, reason));
 }

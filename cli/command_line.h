@@ -30,6 +30,9 @@ std::string did_you_mean(const std::vector<std::string>& names, const std::strin
 /// which the parser would take as octal.
 void check_values(CLI::App& app);
 
+/// A check of an option: 0 stands for the standard in the program's own words, not in the user's.
+std::string not_zero(const std::string& given);
+
 /// Throws UserError with the option before the reason: the command line is wrong, not what it names.
 [[noreturn]] void refuse_value(std::string_view option, std::string_view reason);
 

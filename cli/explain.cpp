@@ -206,7 +206,6 @@ void run(const ExplainCommand& options) {
         question.measures = options.roofline;
         return explain_ranks(options.run, question, [](Device& device) { return peaks_of(device); });
     }
-    if (!options.ranks.on.empty()) throw UserError("--on is for --ranks");
     if (!options.card.empty()) return print_on_paper(options);
     const auto device = open_device(options.run);
     if (options.run.passes == "all" && !device->target().cannot_compile.empty())
@@ -268,23 +267,29 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
                      "(default: what is available)")
         ->type_name("GB");
     command->add_flag("--nodes", options->nodes, "A line for each node rather than for each kind");
-    command
-        ->add_option("--ranks", options->ranks.ranks,
-                     "Predict how long a step takes on so many ranks, and its best buckets and batch; with "
-                     "--roofline from the times of launches here, else from peaks")
-        ->type_name("N");
+    CLI::Option* const ranks =
+        command
+            ->add_option(
+                "--ranks", options->ranks.ranks,
+                "Predict how long a step takes on so many ranks, and its best buckets and batch; with "
+                "--roofline from the times of launches here, else from peaks")
+            ->type_name("N")
+            ->check(not_zero);
     command->add_option("--link", options->ranks.link, "With --ranks: what a rank sends, and gets, a second")
+        ->needs(ranks)
         ->type_name("GB/s")
         ->capture_default_str();
     command
         ->add_option("--latency", options->ranks.latency,
                      "With --ranks: microseconds of an exchange beside its bytes")
+        ->needs(ranks)
         ->type_name("US")
         ->capture_default_str();
     command
         ->add_option(
             "--on", options->ranks.on,
             "With --ranks: from the published peaks of an accelerator (h100) instead of this machine's")
+        ->needs(ranks)
         ->type_name("NAME");
     const CLI::Option* passes = command->get_option("--passes");
     command->callback([options, command, passes] {

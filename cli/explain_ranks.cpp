@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "mantissa/base/error.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/report/peaks_accelerators.h"
@@ -50,7 +51,8 @@ class RankAnswers {
           ranks_(silent_transport(question.ranks)),
           device_(open_device(run, &ranks_)),
           policy_(policy_for(run, device_->target())),
-          peaks_(question.on.empty() ? peaks(*device_) : published_peaks(question.on)) {
+          peaks_(question.on.empty() ? peaks(*device_)
+                                     : in_option("--on", [&] { return published_peaks(question.on); })) {
         link_ = {.bytes_per_second = question.link * 1e9,
                  .latency = question.latency * 1e-6,
                  .local_bytes_per_second = peaks_.copy};

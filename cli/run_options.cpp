@@ -44,16 +44,6 @@ void add_size_options(CLI::App& command, nn::ModelSizes& sizes) {
 
 }  // namespace
 
-namespace {
-
-/// 0 stands for the standard in the program's own words, not in the user's.
-std::string not_zero(const std::string& given) {
-    return given.find_first_not_of("0") == std::string::npos ? "must be 1 or more, got " + given
-                                                             : std::string();
-}
-
-}  // namespace
-
 void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes) {
     command.add_option("--image-size", sizes.image,
                        "Rows and columns of pixels of a picture (default: the network's own, 224 or 32)");

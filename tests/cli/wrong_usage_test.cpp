@@ -34,7 +34,8 @@ TEST(WrongUsage, NumbersOutOfRangeAreRefused) {
 }
 
 TEST(WrongUsage, ZeroIsNoSequenceAndNoThread) {
-    for (const char* arguments : {"train --sequence 0", "train --threads 0", "ladder --threads 00"}) {
+    for (const char* arguments :
+         {"train --sequence 0", "train --threads 0", "ladder --threads 00", "explain --ranks 0"}) {
         const Ran ran = run(arguments);
         EXPECT_EQ(ran.status, 2) << ran.output;
         EXPECT_NE(ran.output.find("must be 1 or more, got 0"), std::string::npos) << ran.output;
@@ -57,6 +58,8 @@ TEST(WrongUsage, AWrongValueOfAnyOptionEndsAsOfAnyOther) {
         {"train --policy fp16 --loss-scale-interval 0", "--loss-scale-interval: the interval"},
         {"explain --diff fp32 fp33", "--diff: there is no policy 'fp33'"},
         {"ladder --repeats 0", "--repeats must be 1 or more, got 0"},
+        {"explain --ranks 2 --on h999", "--on: there is no accelerator 'h999'"},
+        {"explain --roofline --for v100", "--for: there is no accelerator 'v100'"},
         {"generate --prompt x --checkpoint x --temperature -1", "--temperature: the temperature"},
         {"tokenize --train x", "--out DIR is missing"},
         {"tokenize --count x", "--tokenizer DIR is missing"},
