@@ -20,15 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_utf8(std::string_view text) {
-    for (std::size_t at = 0; at < text.size();) {
-        const Utf8Step step = decode_utf8(text, at);
-        if (step.code_point == Utf8Step::invalid) return false;
-        at += step.length;
-    }
-    return true;
-}
-
 /// The bytes that are not ASCII as \xNN.
 std::string escaped(std::string_view text) {
     std::string out;
@@ -97,6 +88,15 @@ std::string most_like(const std::vector<std::string>& names, const std::string& 
 void open_standard_streams() {
     for (int fd = 0; fd <= 2; ++fd)
         if (::fcntl(fd, F_GETFD) == -1) ::open("/dev/null", fd == 0 ? O_RDONLY : O_WRONLY);
+}
+
+bool is_utf8(std::string_view text) {
+    for (std::size_t at = 0; at < text.size();) {
+        const Utf8Step step = decode_utf8(text, at);
+        if (step.code_point == Utf8Step::invalid) return false;
+        at += step.length;
+    }
+    return true;
 }
 
 std::string not_utf8(std::span<const std::string> words) {

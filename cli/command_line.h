@@ -19,6 +19,8 @@ namespace mantissa::cli {
 /// them, and get what is printed.
 void open_standard_streams();
 
+bool is_utf8(std::string_view text);
+
 /// The first of the words but a prompt, or the folder in which the program runs, that is not UTF-8 and so
 /// could not be written into a checkpoint, in words; empty if there is none.
 std::string not_utf8(std::span<const std::string> words);

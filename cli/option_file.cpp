@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <fstream>
+#include <sstream>
 #include <string_view>
 
 #include "cli/command_line.h"
@@ -63,10 +64,14 @@ std::vector<std::string> names_in_files(const CLI::App& command) {
 std::vector<CLI::ConfigItem> read_items(const std::string& path) {
     std::ifstream file(path);
     if (!file) refuse_value(option_name, fmt::format("cannot open {}", path));
+    std::stringstream text;
+    text << file.rdbuf();
+    if (file.bad() || text.fail())
+        refuse_value(option_name, fmt::format("cannot read {}, or it is empty", path));
+    if (!is_utf8(text.view()) || text.view().find('\0') != std::string_view::npos)
+        refuse_value(option_name, fmt::format("{} is no text", path));
     try {
-        std::vector<CLI::ConfigItem> items = CLI::ConfigTOML().from_config(file);
-        if (file.bad()) refuse_value(option_name, fmt::format("cannot read {}", path));
-        return items;
+        return CLI::ConfigTOML().from_config(text);
     } catch (const CLI::Error& error) {
         refuse_value(option_name, fmt::format("{}: {}", path, error.what()));
     }
@@ -75,7 +80,11 @@ std::vector<CLI::ConfigItem> read_items(const std::string& path) {
 /// What the line says in words of a command line.
 void append(std::vector<std::string>& words, const CLI::Option& option, const CLI::ConfigItem& item,
             const std::string& path) {
-    if (option.get_items_expected_max() > 0) {
+    if (const int most = option.get_items_expected_max(); most > 0) {
+        // A name that is there twice gets both values.
+        if (item.inputs.size() > static_cast<std::size_t>(most))
+            refuse_value(option_name, fmt::format("{}: {} takes {} value{}, got {}", path, item.name, most,
+                                                  most == 1 ? "" : "s", item.inputs.size()));
         words.push_back("--" + item.name);
         words.insert(words.end(), item.inputs.begin(), item.inputs.end());
         return;

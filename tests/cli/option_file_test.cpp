@@ -75,6 +75,8 @@ TEST_F(OptionFile, WhatIsWrongInItIsNamedWithIt) {
     };
     ends_with("stpes = 3\n", "options.toml: train has no option stpes; did you mean steps?");
     ends_with("config = \"other.toml\"\n", "options.toml: train has no option config");
+    ends_with("steps = 3\nsteps = 4\n", "options.toml: steps takes 1 value, got 2");
+    ends_with("\xff\xfe", "options.toml is no text");
     ends_with("quiet = 3\n", "options.toml: quiet is a switch, true or false, got '3'");
     ends_with("steps = \"many\"\n", "--steps");
     const Ran missing = run("train --config /nowhere/at/all");
