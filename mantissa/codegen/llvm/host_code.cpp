@@ -26,14 +26,7 @@ class HostCode final : public TargetCode {
           lanes_(builder, Lanes::Form::sixteen, host_conversions(features)) {}
 
     CodeArguments begin(llvm::Module& module, const std::string& name) override {
-        llvm::FunctionType* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
-        llvm::Function* function =
-            llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
-        function->addFnAttr(llvm::Attribute::NoUnwind);
-        function->addFnAttr("prefer-vector-width", "512");
-        function->addFnAttr("min-legal-vector-width", "512");
-        b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function));
-        return read_arguments(function->getArg(0));
+        return read_arguments(begin_host_function(b_, module, name));
     }
 
     const Lanes& lanes() const override { return lanes_; }
@@ -218,6 +211,17 @@ Lanes::Conversions host_conversions(const HostFeatures& features) {
         return has ? Lanes::By::instruction : Lanes::By::bits;
     };
     return {.bf16 = by("avx512bf16"), .f16 = by("f16c")};
+}
+
+llvm::Value* begin_host_function(llvm::IRBuilderBase& builder, llvm::Module& module,
+                                 const std::string& name) {
+    llvm::FunctionType* type = llvm::FunctionType::get(builder.getVoidTy(), {builder.getPtrTy()}, false);
+    llvm::Function* function = llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
+    function->addFnAttr(llvm::Attribute::NoUnwind);
+    function->addFnAttr("prefer-vector-width", "512");
+    function->addFnAttr("min-legal-vector-width", "512");
+    builder.SetInsertPoint(llvm::BasicBlock::Create(builder.getContext(), "entry", function));
+    return function->getArg(0);
 }
 
 std::unique_ptr<TargetCode> make_host_code(llvm::IRBuilderBase& builder, const LoopNest& nest,

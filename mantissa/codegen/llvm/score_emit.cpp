@@ -39,14 +39,7 @@ class ScoreEmitter {
           uses_(graph_.size()),
           single_(graph_.size()),
           in_lanes_(graph_.size(), Values(vectors_)) {
-        llvm::FunctionType* type = llvm::FunctionType::get(b_.getVoidTy(), {b_.getPtrTy()}, false);
-        llvm::Function* function =
-            llvm::Function::Create(type, llvm::Function::ExternalLinkage, name, module);
-        function->addFnAttr(llvm::Attribute::NoUnwind);
-        function->addFnAttr("prefer-vector-width", "512");
-        function->addFnAttr("min-legal-vector-width", "512");
-        b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function));
-        block_ = function->getArg(0);
+        block_ = begin_host_function(b_, module, name);
     }
 
     void run() {
