@@ -5,8 +5,8 @@
 // Samples of a form and of plain causal attention of the same shape alternate, each the whole operation as a
 // plan runs it, on the unit of the chosen level. `rate`: visible scores a second over those of the causal
 // one, the median of the samples' ratios; `time`: its time over the causal one's; `visible`: its share of the
-// pairs that the causal mask shows. Environment: BENCH_THREADS (2), BENCH_CALLS, samples (9). Names are
-// FORM/PASS/TYPE/N:heads/T:positions.
+// pairs that the causal mask shows; `median_ms`: its own time. Environment: BENCH_THREADS (2), BENCH_CALLS,
+// samples (9). Names are FORM/PASS/TYPE/N:heads/T:positions.
 #include <benchmark/benchmark.h>
 
 #include <cmath>
@@ -239,16 +239,18 @@ void run(benchmark::State& state, const Form& form, const Sizes& sizes, bool bac
     Run causal({.name = "causal"}, sizes, backward, *device), other(form, sizes, backward, *device);
     causal.seconds();
     other.seconds();
-    std::vector<double> times, rates;
+    std::vector<double> times, rates, milliseconds;
     for (auto _ : state) {
         const double before = causal.seconds(), seconds = other.seconds();
         const double time = seconds / ((before + causal.seconds()) / 2);
         times.push_back(time);
         rates.push_back(other.pairs() / causal.pairs() / time);
+        milliseconds.push_back(1e3 * seconds);
         state.SetIterationTime(seconds);
     }
     state.counters["rate"] = median(rates);
     state.counters["time"] = median(times);
+    state.counters["median_ms"] = median(milliseconds);
     state.counters["visible"] = other.pairs() / causal.pairs();
 }
 
