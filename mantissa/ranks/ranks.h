@@ -73,10 +73,6 @@ class Ranks {
         Ranks* ranks_;
     };
 
-    /// Sums travel in pieces of so many bytes, of all ranks together: they pay for the latency of two
-    /// exchanges on a network of 10 Gb/s, and stay in a cache between the copies.
-    static constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
-
     /// Seconds since the last call in which sums travelled, and in which a step waited for them.
     struct Time {
         double travelled = 0, waited = 0;

@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/ranks/exchange.h"
 #include "mantissa/ranks/part.h"
-#include "mantissa/ranks/ranks.h"
 #include "mantissa/report/unit_peak.h"
 
 namespace mantissa::inline v0 {
@@ -42,12 +42,12 @@ std::optional<Sent> sent_by(const Node& node) {
     const auto pieces = [](std::int64_t bytes, std::int64_t of) { return (bytes + of - 1) / of; };
     if (op == "all_reduce_start") {
         const std::int64_t bytes = bytes_of(node.outputs);
-        return Sent{.bytes = bytes, .rounds = 2 * pieces(bytes, Ranks::piece_bytes), .ways = 2};
+        return Sent{.bytes = bytes, .rounds = 2 * pieces(bytes, Exchange::piece_bytes), .ways = 2};
     }
     if (op == "reduce_scatter_start" || op == "all_gather_start") {
         const std::int64_t ranks = node.attributes.integer("ranks");
         return Sent{.bytes = bytes_of(node.outputs),
-                    .rounds = pieces(part_bytes(node.outputs, ranks), Ranks::piece_bytes / ranks)};
+                    .rounds = pieces(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks)};
     }
     if (op == "norm_of_parts") {
         std::int64_t elements = 0;
