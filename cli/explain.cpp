@@ -222,6 +222,39 @@ void run(const ExplainCommand& options) {
     write_output(options.run.json, explain_json(explanation));
 }
 
+void add_rank_question(CLI::App& command, RankQuestion& question) {
+    CLI::Option* const ranks =
+        command
+            .add_option(
+                "--ranks", question.ranks,
+                "Predict how long a step takes on so many ranks, and its best buckets and batch; with "
+                "--roofline from the times of launches here, else from peaks")
+            ->type_name("N")
+            ->check(not_zero);
+    command.add_option("--link", question.link, "With --ranks: what a rank sends, and gets, a second")
+        ->needs(ranks)
+        ->type_name("GB/s")
+        ->capture_default_str();
+    command
+        .add_option("--latency", question.latency,
+                    "With --ranks: microseconds of an exchange beside its bytes")
+        ->needs(ranks)
+        ->type_name("US")
+        ->capture_default_str();
+    command
+        .add_option(
+            "--on", question.on,
+            "With --ranks: from the published peaks of an accelerator (h100) instead of this machine's")
+        ->needs(ranks)
+        ->type_name("NAME");
+    command
+        .add_option("--reduce-dtype", question.reduce_dtype,
+                    "With --ranks: what gradients travel in, fp32 or bf16")
+        ->needs(ranks)
+        ->check(CLI::IsMember({"fp32", "bf16"}))
+        ->capture_default_str();
+}
+
 }  // namespace
 
 void add_explain_command(CLI::App& app, const std::string& typed) {
@@ -267,30 +300,7 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
                      "(default: what is available)")
         ->type_name("GB");
     command->add_flag("--nodes", options->nodes, "A line for each node rather than for each kind");
-    CLI::Option* const ranks =
-        command
-            ->add_option(
-                "--ranks", options->ranks.ranks,
-                "Predict how long a step takes on so many ranks, and its best buckets and batch; with "
-                "--roofline from the times of launches here, else from peaks")
-            ->type_name("N")
-            ->check(not_zero);
-    command->add_option("--link", options->ranks.link, "With --ranks: what a rank sends, and gets, a second")
-        ->needs(ranks)
-        ->type_name("GB/s")
-        ->capture_default_str();
-    command
-        ->add_option("--latency", options->ranks.latency,
-                     "With --ranks: microseconds of an exchange beside its bytes")
-        ->needs(ranks)
-        ->type_name("US")
-        ->capture_default_str();
-    command
-        ->add_option(
-            "--on", options->ranks.on,
-            "With --ranks: from the published peaks of an accelerator (h100) instead of this machine's")
-        ->needs(ranks)
-        ->type_name("NAME");
+    add_rank_question(*command, options->ranks);
     const CLI::Option* passes = command->get_option("--passes");
     command->callback([options, command, passes] {
         take_model_of_files(*command, options->run);

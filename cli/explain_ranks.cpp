@@ -82,9 +82,9 @@ class RankAnswers {
 
     std::string heading(std::int64_t batch) const {
         return fmt::format(
-            "predicted, not measured: {} ranks, {} examples each, {}, {:g} GB/s and {:g} us between them; "
-            "launches {}",
-            question_.ranks, batch, policy_.name, question_.link, question_.latency,
+            "predicted, not measured: {} ranks, {} examples each, {}, gradients in {}, {:g} GB/s and "
+            "{:g} us between them; launches {}",
+            question_.ranks, batch, policy_.name, question_.reduce_dtype, question_.link, question_.latency,
             question_.measures     ? "as measured here"
             : question_.on.empty() ? "at half of this machine's peaks"
                                    : fmt::format("at half of the published peaks of {}", question_.on));
@@ -98,6 +98,7 @@ class RankAnswers {
         choose_passes(run_, device_->target(), settings.pipeline);
         settings.loss_scale = default_loss_scale(policy_);
         settings.pipeline.distribution.bucket_bytes = bucket_bytes;
+        if (question_.reduce_dtype == "bf16") settings.pipeline.distribution.wire = Wire::bf16;
         return {*device_, training_model(run_), settings};
     }
 

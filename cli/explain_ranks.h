@@ -10,9 +10,10 @@
 namespace mantissa::cli {
 
 struct RankQuestion {
-    int ranks = 0;          ///< 0: it was not asked
-    double link = 10;       ///< GB/s of a rank, each way
-    double latency = 50;    ///< microseconds of an exchange
+    int ranks = 0;                      ///< 0: it was not asked
+    double link = 10;                   ///< GB/s of a rank, each way
+    double latency = 50;                ///< microseconds of an exchange
+    std::string reduce_dtype = "fp32";  ///< in which gradients travel
     std::string on;         ///< an accelerator whose published peaks are taken; empty: this machine's
     bool measures = false;  ///< whether steps are run here, rather than estimated from peaks
 };

@@ -41,8 +41,8 @@ const std::vector<Section>& sections() {
           "--memory", "--nodes", "--rungs", "--repeats", "--no-measure"}},
         {"Machine", {"--device", "--threads", "--for", "--config"}},
         {"Ranks",
-         {"--ranks", "--link", "--latency", "--on", "--states", "--bucket", "--rank-timeout",
-          "--compare-every"}},
+         {"--ranks", "--link", "--latency", "--on", "--states", "--reduce-dtype", "--bucket",
+          "--rank-timeout", "--compare-every"}},
     };
     return all;
 }

@@ -124,6 +124,13 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
     trainer.ranks = ranks;
     trainer.pipeline.distribution.states = options.states == "whole" ? States::whole : States::sharded;
     trainer.pipeline.distribution.bucket_bytes = static_cast<std::int64_t>(options.bucket * 0x1p20);
+    if (options.reduce_dtype == "bf16") {
+        if (!ranks)
+            throw UserError(
+                "--reduce-dtype bf16: gradients travel among ranks, and this process is alone; start it by "
+                "mpirun, or give --reduce-dtype fp32");
+        trainer.pipeline.distribution.wire = Wire::bf16;
+    }
     if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
         throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
@@ -377,6 +384,12 @@ void add_rank_options(CLI::App& command, TrainOptions& options) {
             "Among ranks: sharded, the optimizer's states of a parameter lie in parts on all of them; "
             "whole, every rank has all")
         ->check(CLI::IsMember({"sharded", "whole"}))
+        ->capture_default_str();
+    command
+        .add_option("--reduce-dtype", options.reduce_dtype,
+                    "Among ranks: what gradients travel in, fp32, or bf16: half of the bytes, each rank's "
+                    "gradients rounded once, and other bits for other numbers of ranks")
+        ->check(CLI::IsMember({"fp32", "bf16"}))
         ->capture_default_str();
     command
         .add_option("--bucket", options.bucket,

@@ -51,10 +51,11 @@ struct TrainOptions {
     std::string loss_scale;       ///< "dynamic", "none" or a number; empty: as the policy needs
     LossScaleOptions scaling;
     bool profile = false;
-    std::string states = "sharded";    ///< of the optimizer, among ranks
-    double bucket = 16;                ///< MB of gradients, among ranks
-    double rank_timeout = 300;         ///< seconds
-    std::int64_t compare_every = 100;  ///< steps; 0: never
+    std::string states = "sharded";     ///< of the optimizer, among ranks
+    std::string reduce_dtype = "fp32";  ///< in which gradients travel among ranks
+    double bucket = 16;                 ///< MB of gradients, among ranks
+    double rank_timeout = 300;          ///< seconds
+    std::int64_t compare_every = 100;   ///< steps; 0: never
     ViewOptions views;
 };
 

@@ -139,12 +139,17 @@ std::vector<Tensor> exchanged(Graph& graph, std::span<const Tensor> tensors,
 
 /// In the order in which the backward pass is done with the terms.
 std::vector<Tensor> summed(Graph& graph, std::span<const ReducedTerm> terms, const Distribution& distribution,
-                           const ExchangeKind& kind) {
+                           std::string name) {
     std::vector<std::size_t> order(terms.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, {}, [&](std::size_t i) { return terms[i].made; });
     std::vector<Tensor> tensors;
     for (const ReducedTerm& each : terms) tensors.push_back(each.term);
+    ExchangeKind kind{.name = std::move(name)};
+    if (distribution.wire == Wire::bf16)
+        kind.attributes = [](std::span<const std::size_t>, const Attributes& all) {
+            return all.with("wire", DType::bf16);
+        };
     const OriginScope scope(graph, Origin{.scope = "", .stage = Stage::backward});
     return exchanged(graph, tensors, order, distribution, kind);
 }
@@ -153,7 +158,7 @@ std::vector<Tensor> summed(Graph& graph, std::span<const ReducedTerm> terms, con
 
 std::vector<Tensor> all_reduced(Graph& graph, std::span<const ReducedTerm> terms,
                                 const Distribution& distribution) {
-    if (distribution.ranks > 1) return summed(graph, terms, distribution, {.name = "all_reduce"});
+    if (distribution.ranks > 1) return summed(graph, terms, distribution, "all_reduce");
     std::vector<Tensor> sums;
     for (const ReducedTerm& each : terms) sums.push_back(each.term);
     return sums;
@@ -161,7 +166,7 @@ std::vector<Tensor> all_reduced(Graph& graph, std::span<const ReducedTerm> terms
 
 std::vector<Tensor> reduce_scattered(Graph& graph, std::span<const ReducedTerm> terms,
                                      const Distribution& distribution) {
-    return summed(graph, terms, distribution, {.name = "reduce_scatter"});
+    return summed(graph, terms, distribution, "reduce_scatter");
 }
 
 std::vector<Tensor> all_gathered(Graph& graph, std::span<const Tensor> parts, std::span<const Shape> shapes,

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "mantissa/graph/tensor.h"
+#include "mantissa/ranks/wire.h"
 
 namespace mantissa::inline v0 {
 
@@ -39,6 +40,8 @@ struct Distribution {
     /// is, and enough that what a message costs beside its bytes does not count.
     std::int64_t bucket_bytes = std::int64_t{16} << 20;
     States states = States::sharded;
+    /// How gradients travel; losses always do in FP32.
+    Wire wire = Wire::fp32;
     /// Parameters of which a rank has a part, as the graph that updates them says (keep_in_parts.h): for
     /// those that do not.
     std::set<std::string> in_parts = {};
@@ -50,7 +53,8 @@ struct ReducedTerm {
     NodeId made = -1;  ///< by what the backward pass is done with it: buckets are filled in this order
 };
 
-/// The sums over all ranks, in the order of the terms. With one rank: the terms.
+/// The sums over all ranks, in the order of the terms, which travel as the distribution says. With one rank:
+/// the terms.
 std::vector<Tensor> all_reduced(Graph& graph, std::span<const ReducedTerm> terms,
                                 const Distribution& distribution);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/numerics/formats.h"
 #include "mantissa/ranks/tree_sum.h"
 
 namespace mantissa::inline v0 {
@@ -11,6 +12,15 @@ namespace {
 
 /// Numbers that travel at a time, of all ranks together.
 constexpr std::int64_t piece = Exchange::piece_bytes / static_cast<std::int64_t>(sizeof(float));
+
+template <class T>
+constexpr bool is_rounded = sizeof(T) < sizeof(float);
+
+/// Memory of FP32 as numbers of another format.
+template <class T>
+T* numbers_at(float* memory) {
+    return reinterpret_cast<T*>(memory);
+}
 
 using ToSend = std::vector<std::span<const std::byte>>;
 using ToReceive = std::vector<std::span<std::byte>>;
@@ -24,6 +34,13 @@ template <class T>
 void copy_from(const Scattered<T>& part, std::int64_t from, std::span<T> to) {
     part.for_each(from, static_cast<std::int64_t>(to.size()), [&](std::span<T> there, std::int64_t at) {
         std::copy(there.begin(), there.end(), to.begin() + at);
+    });
+}
+
+/// Rounded.
+void copy_from(const Scattered<float>& part, std::int64_t from, std::span<BF16> to) {
+    part.for_each(from, static_cast<std::int64_t>(to.size()), [&](std::span<float> there, std::int64_t at) {
+        std::ranges::transform(there, to.begin() + at, to_bf16);
     });
 }
 
@@ -70,30 +87,38 @@ std::vector<std::string> Exchange::gather(const std::string& mine) {
     return all;
 }
 
-void Exchange::sum(const Scattered<float>& numbers) {
-    for (std::int64_t from = 0; from < numbers.count(); from += piece)
-        sum_piece(numbers, from, std::min(piece, numbers.count() - from));
+void Exchange::sum(const Scattered<float>& numbers, Wire wire) {
+    for (std::int64_t from = 0; from < numbers.count(); from += piece) {
+        const std::int64_t count = std::min(piece, numbers.count() - from);
+        wire == Wire::bf16 ? sum_piece<BF16>(numbers, from, count) : sum_piece<float>(numbers, from, count);
+    }
 }
 
+/// Terms in `staged`, or, where they are rounded, behind those that are received; sums in `staged`.
+template <class T>
 void Exchange::sum_piece(const Scattered<float>& numbers, std::int64_t from, std::int64_t count) {
-    copy_from(numbers, from, std::span(staged_).first(static_cast<std::size_t>(count)));
+    const auto size = static_cast<std::size_t>(count);
+    const std::span<T> sent(is_rounded<T> ? numbers_at<T>(received_.data() + received_.size() / 2)
+                                          : numbers_at<T>(staged_.data()),
+                            size);
+    copy_from(numbers, from, sent);
     // Each rank's part is of whole cache lines, so the last may be shorter, or empty.
     const auto ranks = static_cast<std::int64_t>(ranks_);
     const std::int64_t part = rounded_up((count + ranks - 1) / ranks, 16);
-    const auto part_of = [&](std::size_t rank) {
+    const auto part_of = [&](auto all, std::size_t rank) {
         const std::int64_t first = std::min(count, part * static_cast<std::int64_t>(rank));
-        return std::span(staged_).subspan(static_cast<std::size_t>(first),
-                                          static_cast<std::size_t>(std::min(part, count - first)));
+        return all.subspan(static_cast<std::size_t>(first),
+                           static_cast<std::size_t>(std::min(part, count - first)));
     };
-    const std::span<float> mine = part_of(self_);
+    const std::span<float> sums = std::span(staged_).first(size), mine = part_of(sums, self_);
     ToSend send(ranks_);
     ToReceive receive(ranks_);
-    std::vector<const float*> terms(ranks_);
+    std::vector<const T*> terms(ranks_);
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-        const std::span<float> theirs = std::span(received_).subspan(rank * mine.size(), mine.size());
-        terms[rank] = rank == self_ ? mine.data() : theirs.data();
+        const std::span<T> theirs(numbers_at<T>(received_.data()) + rank * mine.size(), mine.size());
+        terms[rank] = rank == self_ ? part_of(sent, self_).data() : theirs.data();
         if (rank == self_) continue;
-        send[rank] = std::as_bytes(part_of(rank));
+        send[rank] = std::as_bytes(part_of(sent, rank));
         receive[rank] = std::as_writable_bytes(theirs);
     }
     transport_.exchange(send, receive);
@@ -101,10 +126,10 @@ void Exchange::sum_piece(const Scattered<float>& numbers, std::int64_t from, std
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
         if (rank == self_) continue;
         send[rank] = std::as_bytes(mine);
-        receive[rank] = std::as_writable_bytes(part_of(rank));
+        receive[rank] = std::as_writable_bytes(part_of(sums, rank));
     }
     transport_.exchange(send, receive);
-    copy_to(numbers, from, std::span(staged_).first(static_cast<std::size_t>(count)));
+    copy_to(numbers, from, sums);
 }
 
 /// Room for a share of a piece for each rank: of `buffer`, from where that of a rank begins.
@@ -116,27 +141,30 @@ std::span<T> Exchange::share_of(std::size_t rank, std::vector<float>& buffer, st
     return {reinterpret_cast<T*>(begin), static_cast<std::size_t>(count)};
 }
 
-void Exchange::sum_parts(const ByRank<float>& parts) {
-    for (std::int64_t from = 0; from < longest(parts); from += share()) sum_shares(parts, from);
+void Exchange::sum_parts(const ByRank<float>& parts, Wire wire) {
+    for (std::int64_t from = 0; from < longest(parts); from += share())
+        wire == Wire::bf16 ? sum_shares<BF16>(parts, from) : sum_shares<float>(parts, from);
 }
 
-/// Of each rank's part as much as a share holds, from `from` on.
+/// Of each rank's part as much as a share holds, from `from` on. No rank's own term is received, so its sums
+/// have that place.
+template <class T>
 void Exchange::sum_shares(const ByRank<float>& parts, std::int64_t from) {
     const std::int64_t own = parts[self_].left(from, share());
     ToSend send(ranks_);
     ToReceive receive(ranks_);
-    std::vector<const float*> terms(ranks_);
+    std::vector<const T*> terms(ranks_);
     for (std::size_t rank = 0; rank < ranks_; ++rank) {
-        const auto theirs = share_of<float>(rank, staged_, parts[rank].left(from, share()));
+        const auto theirs = share_of<T>(rank, staged_, parts[rank].left(from, share()));
         copy_from(parts[rank], from, theirs);
-        const auto term = share_of<float>(rank, received_, own);
+        const auto term = share_of<T>(rank, received_, own);
         terms[rank] = rank == self_ ? theirs.data() : term.data();
         if (rank == self_) continue;
         send[rank] = std::as_bytes(theirs);
         receive[rank] = std::as_writable_bytes(term);
     }
     transport_.exchange(send, receive);
-    const auto sums = share_of<float>(self_, staged_, own);
+    const auto sums = share_of<float>(self_, received_, own);
     tree_sum(terms, own, sums.data());
     copy_to(parts[self_], from, sums);
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/ranks/transport.h"
+#include "mantissa/ranks/wire.h"
 
 namespace mantissa::inline v0 {
 
@@ -70,10 +71,11 @@ class Exchange {
 
     /// What every rank gives, by rank.
     std::vector<std::string> gather(const std::string& mine);
-    /// The numbers become their sums over all ranks.
-    void sum(const Scattered<float>& numbers);
+    /// The numbers become their sums over all ranks. With BF16 on the wire each term is rounded once, a
+    /// rank's own as those of the others; they are added in FP32, and sums travel in FP32.
+    void sum(const Scattered<float>& numbers, Wire wire);
     /// Those of this rank's part become their sums; of the others' they are only read.
-    void sum_parts(const ByRank<float>& parts);
+    void sum_parts(const ByRank<float>& parts, Wire wire);
     /// Every rank's part is brought to all.
     void gather_parts(const ByRank<std::byte>& parts);
 
@@ -84,7 +86,9 @@ class Exchange {
     std::int64_t share() const;
     template <class T>
     std::span<T> share_of(std::size_t rank, std::vector<float>& buffer, std::int64_t count) const;
+    template <class T>
     void sum_piece(const Scattered<float>& numbers, std::int64_t from, std::int64_t count);
+    template <class T>
     void sum_shares(const ByRank<float>& parts, std::int64_t from);
 
     Transport& transport_;

@@ -157,15 +157,17 @@ void Ranks::start(int sum, std::function<void()> job) {
     });
 }
 
-void Ranks::start_sum(int sum, std::vector<std::span<float>> numbers) {
-    start(sum,
-          [state = state_.get(), all = Scattered<float>(std::move(numbers))] { state->exchange.sum(all); });
+void Ranks::start_sum(int sum, std::vector<std::span<float>> numbers, Wire wire) {
+    start(sum, [=, state = state_.get(), all = Scattered<float>(std::move(numbers))] {
+        state->exchange.sum(all, wire);
+    });
 }
 
-void Ranks::start_sum_of_parts(int sum, std::vector<std::vector<std::span<float>>> by_rank) {
+void Ranks::start_sum_of_parts(int sum, std::vector<std::vector<std::span<float>>> by_rank, Wire wire) {
     check(std::ssize(by_rank) == size_, "each rank has a part");
-    start(sum,
-          [state = state_.get(), all = scattered(std::move(by_rank))] { state->exchange.sum_parts(all); });
+    start(sum, [=, state = state_.get(), all = scattered(std::move(by_rank))] {
+        state->exchange.sum_parts(all, wire);
+    });
 }
 
 void Ranks::start_gather(int sum, std::vector<std::vector<std::span<std::byte>>> by_rank) {

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "mantissa/ranks/transport.h"
+#include "mantissa/ranks/wire.h"
 
 namespace mantissa::inline v0 {
 
@@ -41,11 +42,13 @@ class Ranks {
 
     /// Begins to replace the numbers by their sums over all ranks. All ranks begin the same sums, of as many
     /// numbers, in the same order. The numbers must stay where they are, and be left alone, until `wait`.
-    /// What tells sums apart that are under way at one time: `sum`.
-    void start_sum(int sum, std::vector<std::span<float>> numbers);
+    /// What tells sums apart that are under way at one time: `sum`. With BF16 on the wire every term is
+    /// rounded first, and sums are still of FP32, and travel as such (wire.h).
+    void start_sum(int sum, std::vector<std::span<float>> numbers, Wire wire = Wire::fp32);
     /// Begins to replace the numbers of this rank's part by their sums over all ranks. `by_rank`: the places
     /// of each rank's part, of which those of the others are only read. Else as `start_sum`.
-    void start_sum_of_parts(int sum, std::vector<std::vector<std::span<float>>> by_rank);
+    void start_sum_of_parts(int sum, std::vector<std::vector<std::span<float>>> by_rank,
+                            Wire wire = Wire::fp32);
     /// Begins to bring every rank's part to all: this rank's lies in its places, the others' are filled. Else
     /// as `start_sum`.
     void start_gather(int sum, std::vector<std::vector<std::span<std::byte>>> by_rank);

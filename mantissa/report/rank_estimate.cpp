@@ -19,7 +19,7 @@ namespace {
 struct Sent {
     std::int64_t bytes = 0;   ///< of the tensors, whole
     std::int64_t rounds = 0;  ///< exchanges, one after another
-    std::int64_t ways = 1;    ///< how often a rank sends and gets its share of the bytes
+    double ways = 1;          ///< how often a rank sends and gets its share of the bytes
     bool is_awaited = false;  ///< in the node itself
 };
 
@@ -40,14 +40,17 @@ std::int64_t part_bytes(std::span<const Type> wholes, std::int64_t ranks) {
 std::optional<Sent> sent_by(const Node& node) {
     const std::string_view op = node.op->name;
     const auto pieces = [](std::int64_t bytes, std::int64_t of) { return (bytes + of - 1) / of; };
+    // Terms in BF16 are half as long, and sums are as they were.
+    const double terms = node.attributes.has("wire") ? 0.5 : 1;
     if (op == "all_reduce_start") {
         const std::int64_t bytes = bytes_of(node.outputs);
-        return Sent{.bytes = bytes, .rounds = 2 * pieces(bytes, Exchange::piece_bytes), .ways = 2};
+        return Sent{.bytes = bytes, .rounds = 2 * pieces(bytes, Exchange::piece_bytes), .ways = terms + 1};
     }
     if (op == "reduce_scatter_start" || op == "all_gather_start") {
         const std::int64_t ranks = node.attributes.integer("ranks");
         return Sent{.bytes = bytes_of(node.outputs),
-                    .rounds = pieces(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks)};
+                    .rounds = pieces(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks),
+                    .ways = terms};
     }
     if (op == "norm_of_parts") {
         std::int64_t elements = 0;
@@ -63,7 +66,7 @@ double seconds_of(const Sent& sent, std::int64_t ranks, const RankLink& link) {
     const auto bytes = static_cast<double>(sent.bytes);
     // Read and written where they are brought together, and where they are put back.
     const double local = link.local_bytes_per_second > 0 ? 4 * bytes / link.local_bytes_per_second : 0;
-    return static_cast<double>(sent.ways) * others * bytes / link.bytes_per_second +
+    return sent.ways * others * bytes / link.bytes_per_second +
            static_cast<double>(sent.rounds) * link.latency + local;
 }
 

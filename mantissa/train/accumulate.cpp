@@ -46,7 +46,13 @@ Sums for_each_term(Graph& graph, Tensor loss, const std::vector<ParameterGradien
 void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<ParameterGradient>& gradients,
                        const Distribution& distribution, const MayBeCut& may_be_cut) {
     if (distribution.ranks == 1) return;
-    std::vector<ReducedTerm> cut, whole{{sums.first, loss.value().node}};
+    Distribution exact = distribution;
+    exact.wire = Wire::fp32;
+    const ReducedTerm loss_term{sums.first, loss.value().node};
+    // Among gradients it takes no exchange of its own.
+    const bool is_among_them = distribution.wire == Wire::fp32;
+    std::vector<ReducedTerm> cut, whole;
+    if (is_among_them) whole.push_back(loss_term);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
         ParameterGradient& sum = sums.second[i];
         const State& parameter = graph.states()[static_cast<std::size_t>(sum.state)];
@@ -58,7 +64,7 @@ void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<
     const std::vector<Tensor> parts = reduce_scattered(graph, cut, distribution);
     const std::vector<Tensor> wholes = all_reduced(graph, whole, distribution);
     auto next_part = parts.begin(), next_whole = wholes.begin();
-    sums.first = *next_whole++;
+    sums.first = is_among_them ? *next_whole++ : all_reduced(graph, {&loss_term, 1}, exact)[0];
     for (ParameterGradient& sum : sums.second) sum.gradient = sum.is_part ? *next_part++ : *next_whole++;
 }
 

@@ -47,6 +47,7 @@ RankFacts facts_of(const TrainingPlan& plan) {
             {"seed", fmt::format("{}", options.seed)},
             {"optimizer", fmt::format("{}: {}, clip = {}", options.optimizer.name,
                                       text_of(options.optimizer.configuration), options.optimizer.clip)},
+            {"gradients on the wire", options.pipeline.distribution.wire == Wire::bf16 ? "bf16" : "fp32"},
             {"plan of a step (checksum)", checksum_of_plans(plan)}};
 }
 

@@ -104,6 +104,22 @@ TEST_P(Ranks, TrainToTheCheckpointOfOneProcess) {
         << uneven.output;
 }
 
+TEST_P(Ranks, GradientsTravelInBF16WhereThatIsAskedFor) {
+    const Ran ran = run_as(GetParam(), 2, training("two") + "--steps 4 --accumulate 2 --reduce-dtype bf16");
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    ASSERT_EQ(run(training("one") + "--accumulate 4 --steps 4").status, 0);
+    EXPECT_NE(saved("two"), saved("one"));
+    // The checkpoint remembers it, and a process alone rounds nothing.
+    const Ran alone = run("train --steps 6 --resume " + (directory_ / "two").string());
+    EXPECT_EQ(alone.status, 2);
+    EXPECT_EQ(
+        last_line(alone.output),
+        "mantissa: --reduce-dtype bf16: gradients travel among ranks, and this process is alone; start it "
+        "by mpirun, or give --reduce-dtype fp32");
+    const Ran exact = run("train --steps 5 --reduce-dtype fp32 --resume " + (directory_ / "two").string());
+    EXPECT_EQ(exact.status, 0) << exact.output;
+}
+
 TEST_P(Ranks, WhatDiffersIsNamedOnceAndEndsAll) {
     const Ran ran =
         run_in_shell(GetParam().mpirun + "2 " + with_rank(training("ck") + "--steps 2 --seed $((rank + 7))"));

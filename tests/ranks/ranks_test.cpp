@@ -143,6 +143,58 @@ TEST(Ranks, SumTheSameBitsForAnySizeAndNumber) {
     }
 }
 
+/// To nearest even, of 8 bits, by arithmetic.
+float rounded_to_bf16(float value) {
+    int exponent = 0;
+    const double fraction = std::frexp(static_cast<double>(value), &exponent);
+    return static_cast<float>(std::ldexp(std::nearbyint(fraction * 256), exponent - 8));
+}
+
+TEST(Ranks, AddTermsInFP32ThatTravelInBF16) {
+    constexpr std::size_t total = 1100003;  // more than a piece, in parts that no cache line divides
+    for (const int count : {2, 3, 4}) {
+        std::vector<std::vector<float>> all;
+        for (int rank = 0; rank < count; ++rank) all.push_back(terms_of(rank, total));
+        std::vector<float> expected(total);
+        // Half a last place of 8 bits of each term; what FP32's additions add to it is a 2^-16th.
+        constexpr double bound = 0x1p-8 * (1 + 0x1p-10);
+        double worst = 0;
+        for (std::size_t i = 0; i < total; ++i) {
+            std::vector<float> terms;
+            double exact = 0, magnitude = 0;
+            for (const std::vector<float>& each : all) {
+                terms.push_back(rounded_to_bf16(each[i]));
+                exact += static_cast<double>(each[i]);
+                magnitude += std::abs(static_cast<double>(each[i]));
+            }
+            expected[i] = tree_of(terms);
+            if (magnitude > 0)
+                worst = std::max(worst, std::abs(static_cast<double>(expected[i]) - exact) / magnitude);
+        }
+        EXPECT_LE(worst, bound);
+        EXPECT_GT(worst, bound / 2) << "it would not be noticed if nothing were rounded";
+        run_good_ranks(count, [&](Ranks& ranks) {
+            const std::vector<float> mine = terms_of(ranks.rank(), total);
+            std::vector<float> whole = mine, parts = mine;
+            std::vector<std::vector<std::span<float>>> by_rank;
+            std::size_t from = 0;
+            for (int rank = 0; rank < count; ++rank) {
+                const std::size_t end = rank + 1 == count ? total : from + 300007;
+                by_rank.push_back({std::span(parts).subspan(from, end - from)});
+                from = end;
+            }
+            ranks.start_sum(1, {std::span(whole).first(5), std::span(whole).subspan(5)}, Wire::bf16);
+            ranks.start_sum_of_parts(2, by_rank, Wire::bf16);
+            ranks.wait(1);
+            ranks.wait(2);
+            EXPECT_TRUE(whole == expected);
+            const std::span<float> own = by_rank[static_cast<std::size_t>(ranks.rank())][0];
+            const auto begin = expected.begin() + (own.data() - parts.data());
+            EXPECT_TRUE(std::equal(own.begin(), own.end(), begin));
+        });
+    }
+}
+
 TEST(Ranks, SeveralSumsAreUnderWayAtOneTime) {
     run_good_ranks(2, [](Ranks& ranks) {
         std::vector<std::vector<float>> numbers;

@@ -43,6 +43,7 @@ struct Split {
     States states = States::sharded;
     Optimizer optimizer = adamw();
     std::int64_t bucket_bytes = 40000;
+    Wire wire = Wire::fp32;
 };
 
 /// What every rank has after it, and the losses on the way.
@@ -66,6 +67,7 @@ inline TrainerOptions options_of(const Device& device, const Split& split, Ranks
     options.ranks = ranks;
     options.pipeline.distribution.states = split.states;
     options.pipeline.distribution.bucket_bytes = split.bucket_bytes;
+    options.pipeline.distribution.wire = split.wire;
     return options;
 }
 

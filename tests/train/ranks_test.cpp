@@ -255,6 +255,9 @@ TEST(RanksTrain, WhatDiffersIsRefusedByNameBeforeTheFirstStep) {
                     options.pipeline.policy = find_policy("bf16");
                 }).starts_with("ranks differ in policy: rank 1 on "));
     EXPECT_TRUE(refusal([](TrainerOptions& options) {
+                    options.pipeline.distribution.wire = Wire::bf16;
+                }).starts_with("ranks differ in gradients on the wire: rank 1 on "));
+    EXPECT_TRUE(refusal([](TrainerOptions& options) {
                     options.optimizer.clip = 2;
                 }).starts_with("ranks differ in optimizer: rank 1 on "));
     EXPECT_TRUE(refusal([](TrainerOptions& options) {

@@ -21,10 +21,14 @@ std::int64_t ranks_of(const OpCall& call) {
     return ranks;
 }
 
-/// terms... -> their sums over all ranks, each of its term's type.
+/// terms... -> their sums over all ranks, each of its term's type. `wire`, of what begins a sum: BF16 if
+/// terms are rounded to travel; without it they travel as they are.
 std::vector<Type> all_reduce_types(const OpCall& call) {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) expect_dtype(call, i, DType::f32);
     ranks_of(call);
+    if (call.attributes.has("wire"))
+        expect(call.attributes.dtype("wire") == DType::bf16, "terms travel as they are or in bf16, got {}",
+               name_of(call.attributes.dtype("wire")));
     return {call.inputs.begin(), call.inputs.end()};
 }
 

@@ -50,6 +50,7 @@ std::vector<std::int64_t> counts_of(std::span<const Type> types) {
 }
 
 int sum_of(const Problem& problem) { return static_cast<int>(problem.attributes.integer("sum")); }
+Wire wire_of(const Problem& problem) { return problem.attributes.has("wire") ? Wire::bf16 : Wire::fp32; }
 
 /// Every output over its operand.
 std::vector<std::vector<int>> each_over_its_operand(const Problem& problem) {
@@ -68,17 +69,17 @@ struct AmongRanks {
 };
 
 PreparedKernel prepare_all_reduce_start(const Problem& problem, AmongRanks among) {
-    const Launch launch = [among, counts = counts_of(problem.outputs),
-                           sum = sum_of(problem)](const Operands& operands) {
+    const Launch launch = [among, counts = counts_of(problem.outputs), sum = sum_of(problem),
+                           wire = wire_of(problem)](const Operands& operands) {
         std::vector<std::span<float>> numbers = copied_to_outputs(counts, operands);
-        if (among.ranks) among.ranks->start_sum(sum, std::move(numbers));
+        if (among.ranks) among.ranks->start_sum(sum, std::move(numbers), wire);
     };
     return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
 }
 
 PreparedKernel prepare_reduce_scatter_start(const Problem& problem, AmongRanks among) {
-    const Launch launch = [among, counts = counts_of(problem.outputs),
-                           sum = sum_of(problem)](const Operands& operands) {
+    const Launch launch = [among, counts = counts_of(problem.outputs), sum = sum_of(problem),
+                           wire = wire_of(problem)](const Operands& operands) {
         const std::vector<std::span<float>> numbers = copied_to_outputs(counts, operands);
         if (!among.ranks) return;
         std::vector<std::vector<std::span<float>>> by_rank(static_cast<std::size_t>(among.size()));
@@ -88,7 +89,7 @@ PreparedKernel prepare_reduce_scatter_start(const Problem& problem, AmongRanks a
                 by_rank[rank].push_back(numbers[i].subspan(static_cast<std::size_t>(part.first),
                                                            static_cast<std::size_t>(part.count)));
             }
-        among.ranks->start_sum_of_parts(sum, std::move(by_rank));
+        among.ranks->start_sum_of_parts(sum, std::move(by_rank), wire);
     };
     return {.launch = launch, .may_write_over = each_over_its_operand(problem)};
 }
