@@ -1,6 +1,7 @@
 #include "mantissa/graph/tensor.h"
 
 #include <cmath>
+#include <numeric>
 
 #include "mantissa/base/error.h"
 
@@ -253,6 +254,19 @@ Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents, Te
 
 Tensor cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
     return call1("cross_entropy", {logits, targets}, {}, at);
+}
+
+Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted, Tensor::Where at) {
+    Graph& graph = logits.graph();
+    if (!counted) {
+        std::vector<std::int64_t> axes(static_cast<std::size_t>(targets.rank()));
+        std::iota(axes.begin(), axes.end(), std::int64_t{0});
+        const Tensor counts = less_equal(constant(graph, 0.0, DType::i32), targets);
+        counted = maximum(sum(cast(counts, DType::f32), axes), constant(graph, 1.0, DType::f32));
+    }
+    const auto rows = static_cast<double>(targets.shape().elements());
+    const Tensor share = constant(graph, rows, counted.dtype()) / counted;
+    return call1("cross_entropy", {logits, targets}, {{"ignore_negative", true}}, at) * share;
 }
 
 Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t operation, Tensor::Where at) {

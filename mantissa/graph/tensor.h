@@ -203,6 +203,11 @@ Tensor adaptive_average_pool2d(Tensor x, std::array<std::int64_t, 2> extents,
 
 /// Mean over all rows of -log softmax(logits)[target]. logits [..., V], targets i32 [...] in [0, V).
 Tensor cross_entropy(Tensor logits, Tensor targets, Tensor::Where at = Tensor::Where::current());
+/// The same without the rows whose target is below 0: the sum over the others divided by `counted`, a
+/// floating scalar, or, where that is empty, by how many they are (by 1 where there are none, and the loss is
+/// 0).
+Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted = {},
+                             Tensor::Where at = Tensor::Where::current());
 struct RandomState {
     Tensor seed;  ///< i64 scalar
     Tensor step;  ///< i64 scalar

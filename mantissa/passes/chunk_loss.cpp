@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mantissa/base/or_reason.h"
+#include "mantissa/graph/ignored_targets.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/uses.h"
@@ -217,6 +218,8 @@ class LossReplacement {
         Attributes attributes;
         if (linear.attributes.has("multiply"))
             attributes = {{"multiply", linear.attributes.word("multiply")}};
+        if (ignores_negative(source_.node(form_.loss).attributes))
+            attributes = attributes.with("ignore_negative", true);
         const std::vector<Tensor> y = call(target, "linear_cross_entropy", inputs, attributes);
         rewriter_.place({form_.loss, 0}, y[0].value());
         if (form_.seed.node < 0) return;

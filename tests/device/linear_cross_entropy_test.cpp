@@ -41,9 +41,14 @@ std::vector<std::int32_t> some_targets() {
     return targets;
 }
 
-Outputs run(std::int64_t chunk, int threads, const std::vector<std::int32_t>& targets = some_targets()) {
-    const LinearCrossEntropy problem{
-        .rows = N, .channels = C, .classes = V, .most_rows_of_chunk = chunk, .gradients = true};
+Outputs run(std::int64_t chunk, int threads, const std::vector<std::int32_t>& targets = some_targets(),
+            bool ignore_negative = false) {
+    const LinearCrossEntropy problem{.rows = N,
+                                     .channels = C,
+                                     .classes = V,
+                                     .most_rows_of_chunk = chunk,
+                                     .gradients = true,
+                                     .ignore_negative = ignore_negative};
     ThreadPool pool(threads);
     const PreparedLinearCrossEntropy prepared = prepare_linear_cross_entropy(problem, best_isa());
     Buffer workspace(prepared.workspace_bytes(threads), "workspace");
@@ -82,6 +87,25 @@ TEST(LinearCrossEntropy, SameBitsForAnyNumberOfThreads) {
         const Outputs one = run(chunk, 1);
         EXPECT_EQ(run(chunk, 2), one);
         EXPECT_EQ(run(chunk, 3), one);
+    }
+}
+
+TEST(LinearCrossEntropy, IgnoredRowsHaveNoGradientAndABadTargetIsStillNamed) {
+    std::vector<std::int32_t> targets = some_targets();
+    targets[3] = targets[64] = -1;
+    const Outputs out = run(32, 2, targets, true);
+    for (const std::int64_t row : {std::int64_t{3}, std::int64_t{64}})
+        for (std::int64_t c = 0; c < C; ++c) EXPECT_EQ(out.dx[static_cast<std::size_t>(row * C + c)], 0.0f);
+    EXPECT_NE(out.dx[4 * C], 0.0f);
+    EXPECT_LT(out.loss, run(32, 2).loss);
+    targets[70] = V;
+    try {
+        run(32, 2, targets, true);
+        ADD_FAILURE() << "a target beyond the classes was taken";
+    } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("target 53 at position 70 is out of range"),
+                  std::string::npos)
+            << error.what();
     }
 }
 

@@ -494,6 +494,28 @@ TEST(Ir, ColumnsBehindTheClassesCountForNothing) {
     expect_same({g[2], g[3], g[6], g[7]}, {0, 0, 0, 0});
 }
 
+TEST(Ir, IgnoredTargetsCountForNothing) {
+    const Attributes ignoring{{"ignore_negative", true}};
+    const double four = std::log(4.0);
+    Recording r;
+    const Tensor logits = r.given({3, 2}, {0, std::log(3.0), four, four, 5, infinity});
+    const Tensor targets = r.given({1, 0, -7}, DType::i32);
+    const auto y = call(r.graph, "cross_entropy", std::vector{logits, targets}, ignoring);
+    const double sum = std::log(4.0 / 3) + std::log(2.0);
+    EXPECT_NEAR(r.values(y[0])[0], sum / 3, 1e-15);  // of all rows
+    const Tensor plain = r.given({3, 2}, {0, std::log(3.0), four, four, 5, 6});
+    const Tensor lse = r.given({four, std::log(8.0), 6.3});
+    const Numbers g =
+        r.values(call1("cross_entropy_grad", {constant(r.graph, 3.0), plain, targets, lse}, ignoring));
+    EXPECT_NEAR(g[0], 0.25, 1e-15);
+    EXPECT_NEAR(g[3], 0.5, 1e-15);
+    expect_same({g[4], g[5]}, {0, 0});
+    EXPECT_NEAR(r.values(counted_cross_entropy(plain, targets))[0], sum / 2, 1e-7);
+    EXPECT_NEAR(r.values(counted_cross_entropy(plain, targets, constant(r.graph, 5.0)))[0], sum / 5, 1e-7);
+    const Tensor none = r.given({-1, -2, -3}, DType::i32);
+    expect_same(r.values(counted_cross_entropy(plain, none)), {0});
+}
+
 TEST(Ir, UpdatesAndResultsReadTheOldState) {
     Recording r;
     const Tensor a = r.kept("a", {5}), b = r.kept("b", {3});

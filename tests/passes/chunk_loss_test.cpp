@@ -21,6 +21,8 @@ namespace {
 using testing::show_gradients;
 
 constexpr std::int64_t B = 2, T = 5, V = 13;
+/// Below 0: targets that a counted loss ignores.
+constexpr std::int64_t least_target = -6;
 
 const nn::Gpt2Config model{
     .name = "small", .layers = 1, .heads = 2, .channels = 8, .vocabulary = V, .context = 8, .dropout = 0};
@@ -32,15 +34,22 @@ Tensor trace(Graph& graph) {
     return nn::gpt2_loss(model, tokens, targets, {}) * 0.25;
 }
 
+/// Without the targets that are below 0.
+Tensor trace_counted(Graph& graph) {
+    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
+    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
+    return counted_cross_entropy(nn::gpt2_logits(model, tokens), targets);
+}
+
 const State loss_scale{
     .kind = State::Kind::optimizer, .name = "scale", .type = {DType::f32, {}}, .initializer = {}};
 
-BuiltGraph step(const std::string& policy, bool chunked) {
+BuiltGraph step(const std::string& policy, bool chunked, Tensor (*traced)(Graph&) = trace) {
     PipelineOptions options;
     options.policy = find_policy(policy);
     options.seed = [](Graph& graph) { return Tensor(graph, graph.add_state(loss_scale)); };
     options.chunk_loss = chunked;
-    return build_training_step(trace, show_gradients, options);
+    return build_training_step(traced, show_gradients, options);
 }
 
 int count(const Graph& graph, std::string_view op) {
@@ -50,9 +59,12 @@ int count(const Graph& graph, std::string_view op) {
     return found;
 }
 
-ReferenceFeed feed_of(const Graph& graph) {
+const testing::Operand counted_targets{{DType::i32, {B, T}}, testing::Values::index, V, least_target};
+
+ReferenceFeed feed_of(const Graph& graph, bool counted) {
     ReferenceFeed feed{{"tokens", testing::values_of(testing::ids({B, T}, V), 1)},
                        {"targets", testing::values_of(testing::ids({B, T}, V), 2)}};
+    if (counted) feed["targets"] = testing::values_of(counted_targets, 2);
     std::uint32_t which = 3;
     for (const State& state : graph.states()) {
         std::vector<double> values = testing::values_of({state.type}, which++);
@@ -64,8 +76,8 @@ ReferenceFeed feed_of(const Graph& graph) {
 }
 
 /// The largest difference of a result, in units of the larger result's largest element.
-double worst_difference(const Graph& a, const Graph& b) {
-    const ReferenceFeed feed = feed_of(a);
+double worst_difference(const Graph& a, const Graph& b, bool counted = false) {
+    const ReferenceFeed feed = feed_of(a, counted);
     const ReferenceRun x(a, feed), y(b, feed);
     double worst = 0;
     for (const Result& result : a.results()) {
@@ -108,6 +120,20 @@ TEST(ChunkLoss, IsFoundUnderEveryPolicyAndKeepsLossAndGradients) {
         return constant(graph, 3.01);
     };
     EXPECT_GT(worst_difference(whole, build_training_step(trace, show_gradients, other).graph), 1e-3);
+}
+
+TEST(ChunkLoss, WhatIsIgnoredStaysSo) {
+    const std::vector<double> targets = testing::values_of(counted_targets, 2);
+    const auto ignored = std::ranges::count_if(targets, [](double target) { return target < 0; });
+    EXPECT_GT(ignored, 0);
+    EXPECT_LT(ignored, B * T);
+    const BuiltGraph whole = step("fp32", false, trace_counted), chunked = step("fp32", true, trace_counted);
+    EXPECT_TRUE(chunked.refused.empty());
+    EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1);
+    EXPECT_LE(worst_difference(whole.graph, chunked.graph, true), 1e-13);
+    const Graph forward = build_evaluation(trace_counted, {.chunk_loss = true}).graph;
+    EXPECT_EQ(count(forward, "linear_cross_entropy"), 1);
+    EXPECT_LE(worst_difference(build_evaluation(trace_counted).graph, forward, true), 1e-13);
 }
 
 TEST(ChunkLoss, TakesTheWeightsGradientAsTheProductWroteIt) {

@@ -21,6 +21,7 @@ struct Operand {
     Type type;
     Values values = Values::normal;
     std::int64_t limit = 0;  ///< index: below this
+    std::int64_t least = 0;  ///< index: from here on
 };
 
 /// How far a kernel's FP32 result may lie from the reference: `ulps` of itself, plus `sums` rounding errors
@@ -69,7 +70,10 @@ inline std::vector<double> values_of(const Operand& operand, std::uint32_t which
                 values[i] = random.bits(i) & 1;
                 break;
             case Values::index:
-                values[i] = static_cast<double>(random.bits(i) % static_cast<std::uint64_t>(operand.limit));
+                values[i] = static_cast<double>(
+                    operand.least +
+                    static_cast<std::int64_t>(random.bits(i) %
+                                              static_cast<std::uint64_t>(operand.limit - operand.least)));
                 break;
             case Values::one:
                 values[i] = 1;

@@ -355,8 +355,21 @@ inline OpCase padded_linear_cross_entropy_case(const char* name, std::int64_t N,
     return test;
 }
 
+/// The same where a third of the targets is below 0, and counts for nothing.
+inline OpCase ignoring_linear_cross_entropy_case(const char* name, std::int64_t N, std::int64_t V,
+                                                 bool gradients) {
+    OpCase test = linear_cross_entropy_case(name, N, 5, V, gradients);
+    test.operands[2].least = -V / 2;
+    test.build = [](Graph& g, In x) {
+        return call(g, "linear_cross_entropy", x, {{"ignore_negative", true}});
+    };
+    return test;
+}
+
 inline std::vector<OpCase> linear_cross_entropy_cases() {
-    return {padded_linear_cross_entropy_case("padded", 1027, 13, true),
+    return {ignoring_linear_cross_entropy_case("with ignored targets", 1027, 13, true),
+            ignoring_linear_cross_entropy_case("with ignored targets, without gradients", 37, 61, false),
+            padded_linear_cross_entropy_case("padded", 1027, 13, true),
             padded_linear_cross_entropy_case("padded, without gradients", 37, 61, false),
             linear_cross_entropy_case("in one chunk", 37, 5, 13, true),
             linear_cross_entropy_case("in two chunks", 1027, 3, 7, true),
@@ -396,6 +409,31 @@ inline std::vector<OpCase> cross_entropy_cases() {
          },
          {16, 30}},
     };
+}
+
+inline OpCase ignoring(OpCase test) {
+    test.name = test.op + " with ignored targets";
+    for (Operand& operand : test.operands)
+        if (operand.values == Values::index) operand.least = -10;
+    return test;
+}
+
+inline std::vector<OpCase> ignoring_cross_entropy_cases() {
+    const Attributes attributes{{"ignore_negative", true}};
+    return {
+        ignoring({"cross_entropy",
+                  "",
+                  {f32({2, 3, 23}), ids({2, 3}, 23)},
+                  [=](Graph& g, In x) { return call(g, "cross_entropy", x, attributes); },
+                  {8, 30}}),
+        ignoring({"cross_entropy_grad",
+                  "",
+                  {f32({}), f32({6, 23}), ids({6}, 23)},
+                  [=](Graph& g, In x) {
+                      const auto y = call(g, "cross_entropy", std::vector{x[1], x[2]}, attributes);
+                      return std::vector{call1("cross_entropy_grad", {x[0], x[1], x[2], y[1]}, attributes)};
+                  },
+                  {16, 30}})};
 }
 
 /// Turned by the angles t / (i + 1).
@@ -765,8 +803,8 @@ inline std::vector<OpCase> op_cases() {
     for (auto cases :
          {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(), contraction_cases(),
           convolution_cases(), quantized_cases(), attention_cases(), cross_entropy_cases(),
-          linear_cross_entropy_cases(), composite_cases(), activation_cases(), batch_norm_cases(),
-          pool_cases(), update_cases(), sgd_cases(), muon_cases()})
+          ignoring_cross_entropy_cases(), linear_cross_entropy_cases(), composite_cases(), activation_cases(),
+          batch_norm_cases(), pool_cases(), update_cases(), sgd_cases(), muon_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/ignored_targets.h"
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa::inline v0 {
@@ -41,7 +42,7 @@ std::vector<Type> cross_entropy_types(const OpCall& call) {
     return {{loss_dtype(logits), {}}, {loss_dtype(logits), Shape(rows)}};
 }
 
-/// logits, targets -> mean loss, log-sum-exp of each row.
+/// logits, targets -> mean loss over all rows, log-sum-exp of each row.
 std::vector<Tensor> cross_entropy_definition(const DefinitionCall& call) {
     const Tensor logits = without_padding(call, as_f32(call.inputs[0]));
     const Shape rows = call.inputs[1].shape();
@@ -55,7 +56,13 @@ std::vector<Tensor> cross_entropy_definition(const DefinitionCall& call) {
     const Tensor of_target = sum(select(is_target, logits, zero), {-1}, KeepAxes::yes);
     std::vector<std::int64_t> axes;
     for (int axis = 0; axis < logits.rank(); ++axis) axes.push_back(axis);
-    return {mean(log_sum_exp - of_target, axes), reshape(log_sum_exp, rows)};
+    Tensor loss = log_sum_exp - of_target;
+    if (ignores_negative(call.attributes)) {
+        const Tensor counts =
+            less_equal(constant(call.graph, 0.0, DType::i32), reshape(call.inputs[1], Shape(column)));
+        loss = select(counts, loss, zero);
+    }
+    return {mean(loss, axes), reshape(log_sum_exp, rows)};
 }
 
 std::vector<Tensor> cross_entropy_gradient(const GradientCall& c) {
@@ -110,6 +117,7 @@ std::vector<Tensor> linear_cross_entropy_definition(const DefinitionCall& call) 
     Attributes attributes;
     if (call.attributes.has("classes"))
         attributes = attributes.with("classes", call.attributes.integer("classes"));
+    if (ignores_negative(call.attributes)) attributes = attributes.with("ignore_negative", true);
     const Tensor loss = call1("cross_entropy", {matmul(x, w, options), call.inputs[2]}, attributes);
     if (call.inputs.size() == 3) return {loss};
     const std::vector<Tensor> gradients =

@@ -3,6 +3,7 @@
 
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/loss/linear_cross_entropy.h"
+#include "mantissa/graph/ignored_targets.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -18,7 +19,8 @@ LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) 
             .columns = columns,
             .dtype = x.dtype,
             .multiply = unit.multiply,
-            .gradients = problem.inputs.size() == 4};
+            .gradients = problem.inputs.size() == 4,
+            .ignore_negative = ignores_negative(problem.attributes)};
 }
 
 Kernel joint_loss_kernel(const Context& context, const ContractionUnit& unit) {

@@ -6,6 +6,7 @@
 
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
+#include "mantissa/graph/ignored_targets.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -122,13 +123,15 @@ std::int64_t classes_of(const Problem& problem, const BoundRows& b) {
 
 /// The loss of each row is scratch: only the mean is a result.
 Launch prepare_cross_entropy(const Problem& problem, const BoundRows& b) {
-    return [b, classes = classes_of(problem, b)](const Operands& o) {
+    return [b, classes = classes_of(problem, b),
+            ignore = ignores_negative(problem.attributes)](const Operands& o) {
         cross_entropy(b.kernels,
                       {.rows = b.rows,
                        .classes = classes,
                        .stride = b.columns,
                        .logits = b.in(o, 0),
                        .targets = o.input<std::int32_t>(1),
+                       .ignore_negative = ignore,
                        .loss = reinterpret_cast<float*>(o.workspace),
                        .lse = o.output<float>(1),
                        .mean_loss = o.output<float>(0)},
@@ -138,13 +141,15 @@ Launch prepare_cross_entropy(const Problem& problem, const BoundRows& b) {
 
 /// dloss, logits, targets, log-sum-exp.
 Launch prepare_cross_entropy_grad(const Problem& problem, const BoundRows& b) {
-    return [b, classes = classes_of(problem, b)](const Operands& o) {
+    return [b, classes = classes_of(problem, b),
+            ignore = ignores_negative(problem.attributes)](const Operands& o) {
         cross_entropy_grad(b.kernels,
                            {.rows = b.rows,
                             .classes = classes,
                             .stride = b.columns,
                             .logits = b.in(o, 1),
                             .targets = o.input<std::int32_t>(2),
+                            .ignore_negative = ignore,
                             .lse = o.input<float>(3),
                             .scale = *o.input<float>(0) / static_cast<float>(b.rows),
                             .dlogits = b.out(o, 0)},

@@ -178,8 +178,16 @@ class Run {
                                std::min(chunk.tokens, (block + 1) * tokens_of_block)};
             chunk.kernels.token_totals(totals, tokens);
             for (std::int64_t token = tokens.first; token < tokens.last; ++token)
-                losses[token] = finish_token(chunk, token, totals.scale);
+                losses[token] = chunk.targets[token] < 0 ? ignore_token(totals, token)
+                                                         : finish_token(chunk, token, totals.scale);
         });
+    }
+
+    /// Its exponentials become gradients times 0.
+    static float ignore_token(const TokenTotals& totals, std::int64_t token) {
+        for (std::int64_t group = 0; group < totals.groups; ++group)
+            totals.bases[group * totals.stride + token] = 0;
+        return 0;
     }
 
     static float finish_token(const Chunk& chunk, std::int64_t token, float scale) {
@@ -235,7 +243,9 @@ void linear_cross_entropy(const PreparedLinearCrossEntropy& prepared,
                           const LinearCrossEntropyArguments& arguments, std::span<std::byte> workspace,
                           ThreadPool& pool) {
     Run run(prepared, arguments, workspace, pool);
-    check_targets("linear_cross_entropy", arguments.targets, prepared.problem.rows, prepared.problem.classes);
+    const LinearCrossEntropy& problem = prepared.problem;
+    check_targets("linear_cross_entropy", arguments.targets, problem.rows,
+                  {.classes = problem.classes, .ignore_negative = problem.ignore_negative});
     run.run();
 }
 

@@ -36,7 +36,8 @@ struct LinearCrossEntropy {
     DType dtype = DType::f32;  ///< of x, w and dx
     Multiply multiply = Multiply::as_stored;
     std::int64_t most_rows_of_chunk = rows_of_loss_chunk;
-    bool gradients = false;  ///< else dx, dw and the seed mean nothing
+    bool gradients = false;        ///< else dx, dw and the seed mean nothing
+    bool ignore_negative = false;  ///< rows with a target below 0 have no loss and no gradient
 
     std::int64_t rows_of_w() const { return columns == 0 ? classes : columns; }
     std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }
@@ -46,7 +47,7 @@ struct LinearCrossEntropy {
 struct LinearCrossEntropyArguments {
     const void* x = nullptr;                // [N, C]
     const void* w = nullptr;                // [columns, C]
-    const std::int32_t* targets = nullptr;  // [N], each in [0, V)
+    const std::int32_t* targets = nullptr;  // [N], each in [0, V), or below 0 where that is ignored
     float seed = 1;
     float* loss = nullptr;  // one number
     void* dx = nullptr;     // [N, C]

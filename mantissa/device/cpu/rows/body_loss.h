@@ -77,9 +77,11 @@ void cross_entropy_rows(const CrossEntropy& p, Range rows) {
         for (std::int64_t row = rows.first; row < rows.last; ++row) {
             const auto* x = as(p.logits, type) + row * p.stride;
             const float lse = log_sum_exp(x, p.classes);
+            p.lse[row] = lse;
+            p.loss[row] = 0;
+            if (p.targets[row] < 0) continue;
             float target[16];
             Lanes::store(target, Lanes::load_part(x + p.targets[row], 1));
-            p.lse[row] = lse;
             p.loss[row] = lse - target[0];
         }
     });
@@ -88,8 +90,8 @@ void cross_entropy_rows(const CrossEntropy& p, Range rows) {
 template <class X>
 void cross_entropy_grad_row(const CrossEntropyGrad& p, std::int64_t row, const X* x, X* dx, bool stream) {
     const Float lse = Lanes::constant(p.lse[row]);
-    const Float scale = Lanes::constant(p.scale);
     const std::int64_t target = p.targets[row];
+    const Float scale = Lanes::constant(target < 0 ? 0.0f : p.scale);
     // exp, less one at the target: streamed memory cannot be corrected afterwards, so the vector that holds
     // the target is made by itself.
     const auto gradient = [&](std::int64_t c, auto extent) MANTISSA_BODY {

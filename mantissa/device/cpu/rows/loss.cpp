@@ -14,15 +14,18 @@ namespace {
 
 constexpr std::int64_t id_bytes = sizeof(std::int32_t);
 
+[[noreturn]] void refuse_id(const char* kernel, const char* what, std::int32_t id, std::int64_t position,
+                            std::int64_t limit) {
+    throw UserError(
+        fmt::format("{}: {} {} at position {} is out of range, expected 0 to {}; was the text tokenized with "
+                    "another vocabulary?",
+                    kernel, what, id, position, limit - 1));
+}
+
 /// The first bad one is named, whatever the threads: a quick pass over few bytes beside the kernel's own.
-void check_ids(const char* kernel, const char* what, const std::int32_t* ids, std::int64_t count,
-               std::int64_t limit) {
+void check_ids(const char* kernel, const std::int32_t* ids, std::int64_t count, std::int64_t limit) {
     for (std::int64_t i = 0; i < count; ++i)
-        if (ids[i] < 0 || ids[i] >= limit)
-            throw UserError(
-                fmt::format("{}: {} {} at position {} is out of range, expected 0 to {}; was the text "
-                            "tokenized with another vocabulary?",
-                            kernel, what, ids[i], i, limit - 1));
+        if (ids[i] < 0 || ids[i] >= limit) refuse_id(kernel, "id", ids[i], i, limit);
 }
 
 }  // namespace
@@ -34,8 +37,10 @@ float mean_of(const float* values, std::int64_t count) {
     return static_cast<float>(sum / static_cast<double>(count));
 }
 
-void check_targets(const char* kernel, const std::int32_t* targets, std::int64_t rows, std::int64_t classes) {
-    check_ids(kernel, "target", targets, rows, classes);
+void check_targets(const char* kernel, const std::int32_t* targets, std::int64_t rows, TargetRange range) {
+    for (std::int64_t i = 0; i < rows; ++i)
+        if ((targets[i] < 0 && !range.ignore_negative) || targets[i] >= range.classes)
+            refuse_id(kernel, "target", targets[i], i, range.classes);
 }
 
 void cross_entropy(const RowKernels& kernels, const CrossEntropy& problem, ThreadPool& pool) {
@@ -48,7 +53,8 @@ void cross_entropy(const RowKernels& kernels, const CrossEntropy& problem, Threa
     check.output("loss", p.loss, p.rows * float_bytes).output("lse", p.lse, p.rows * float_bytes);
     if (p.mean_loss) check.output("mean_loss", p.mean_loss, float_bytes);
     check.finish();
-    check_targets("cross_entropy", p.targets, p.rows, p.classes);
+    check_targets("cross_entropy", p.targets, p.rows,
+                  {.classes = p.classes, .ignore_negative = p.ignore_negative});
     for_each_range(pool, p.rows, rows_per_block(p.stride * bytes_of(p.logits.type)),
                    [&](Range rows, std::int64_t) { kernels.softmax.cross_entropy(p, rows); });
     if (p.mean_loss) *p.mean_loss = mean_of(p.loss, p.rows);
@@ -64,7 +70,8 @@ void cross_entropy_grad(const RowKernels& kernels, const CrossEntropyGrad& probl
     check.input("logits", p.logits, p.rows * p.stride).input("targets", p.targets, p.rows * id_bytes);
     check.input("lse", p.lse, p.rows * float_bytes).same_type("dlogits", p.dlogits.type, p.logits.type);
     const Stores stores = check.output("dlogits", p.dlogits, p.rows * p.stride).finish(wanted);
-    check_targets("cross_entropy_grad", p.targets, p.rows, p.classes);
+    check_targets("cross_entropy_grad", p.targets, p.rows,
+                  {.classes = p.classes, .ignore_negative = p.ignore_negative});
     for_each_range(pool, p.rows, rows_per_block(2 * p.stride * bytes_of(p.logits.type)),
                    [&](Range rows, std::int64_t) { kernels.softmax.cross_entropy_grad(p, rows, stores); });
 }
@@ -74,7 +81,7 @@ void embedding(const RowKernels& kernels, const Embedding& p, ThreadPool& pool, 
     check.size("tokens", p.tokens).size("vocabulary", p.vocabulary).size("channels", p.channels);
     check.input("ids", p.ids, p.tokens * id_bytes).input("table", p.table, p.vocabulary * p.channels);
     const Stores stores = check.output("y", p.y, p.tokens * p.channels).finish(wanted);
-    check_ids("embedding", "id", p.ids, p.tokens, p.vocabulary);
+    check_ids("embedding", p.ids, p.tokens, p.vocabulary);
     const std::int64_t row_bytes = p.channels * (bytes_of(p.table.type) + bytes_of(p.y.type));
     for_each_range(pool, p.tokens, rows_per_block(row_bytes),
                    [&](Range tokens, std::int64_t) { kernels.element.embedding(p, tokens, stores); });
@@ -90,7 +97,7 @@ void embedding_grad(const RowKernels& kernels, const EmbeddingGrad& p, ThreadPoo
     check.input("ids", p.ids, p.tokens * id_bytes).input("dy", p.dy, p.tokens * p.channels);
     const std::int64_t bytes = p.vocabulary * p.channels * float_bytes;
     check.output("dtable", p.dtable, bytes).finish();
-    check_ids("embedding_grad", "id", p.ids, p.tokens, p.vocabulary);
+    check_ids("embedding_grad", p.ids, p.tokens, p.vocabulary);
     if (p.accumulate == Accumulate::replace)
         for_each_range(pool, bytes, block_bytes, [&](Range range, std::int64_t) {
             std::memset(reinterpret_cast<char*>(p.dtable) + range.first, 0,

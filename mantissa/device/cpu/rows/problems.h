@@ -120,6 +120,7 @@ struct CrossEntropy {
     std::int64_t stride = 0;  ///< elements between rows; 0 means `classes`. Padding is not read.
     ConstView logits = {};    // [rows, stride], V = classes of them used
     const std::int32_t* targets = nullptr;  // [rows], each in [0, V)
+    bool ignore_negative = false;           ///< a target may be below 0: the loss of its row is 0
     float* loss = nullptr;                  // [rows]
     float* lse = nullptr;                   // [rows]
     float* mean_loss = nullptr;             // one number; null: not wanted
@@ -133,6 +134,7 @@ struct CrossEntropyGrad {
     std::int64_t stride = 0;
     ConstView logits = {};                  // [rows, stride]
     const std::int32_t* targets = nullptr;  // [rows]
+    bool ignore_negative = false;           ///< a target may be below 0: the gradient of its row is 0
     const float* lse = nullptr;             // [rows]
     float scale = 1;
     View dlogits = {};  // [rows, stride]

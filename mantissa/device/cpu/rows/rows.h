@@ -40,8 +40,14 @@ void cross_entropy_grad(const RowKernels&, const CrossEntropyGrad&, ThreadPool&,
 /// The mean of the losses of rows, added in FP64.
 float mean_of(const float* values, std::int64_t count);
 
-/// Throws UserError naming the first target outside [0, classes), as the two above do.
-void check_targets(const char* kernel, const std::int32_t* targets, std::int64_t rows, std::int64_t classes);
+/// Which targets a loss may be given.
+struct TargetRange {
+    std::int64_t classes = 0;
+    bool ignore_negative = false;
+};
+
+/// Throws UserError naming the first target outside [0, classes) that is not ignored, as the two above do.
+void check_targets(const char* kernel, const std::int32_t* targets, std::int64_t rows, TargetRange range);
 
 /// Throws UserError naming the token's position and the value if an id is outside [0, vocabulary).
 void embedding(const RowKernels&, const Embedding&, ThreadPool&, Stores = Stores::automatic);

@@ -9,6 +9,7 @@
 #include "mantissa/device/cuda/kernels/nest_kernels.h"
 #include "mantissa/device/cuda/kernels/products.h"
 #include "mantissa/device/tf32_refusal.h"
+#include "mantissa/graph/ignored_targets.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0::on_cuda {
@@ -27,7 +28,7 @@ constexpr std::int64_t float_bytes = sizeof(float), index_bytes = sizeof(std::in
 struct DescribedLoss {
     std::int64_t rows, channels, columns, classes;
     DType dtype;
-    bool tf32, gradients;
+    bool tf32, gradients, ignore_negative;
 
     explicit DescribedLoss(const Problem& problem)
         : rows(problem.inputs[0].shape[0]),
@@ -36,7 +37,8 @@ struct DescribedLoss {
           classes(problem.attributes.has("classes") ? problem.attributes.integer("classes") : columns),
           dtype(problem.inputs[0].dtype),
           tf32(problem.attributes.has("multiply")),
-          gradients(problem.inputs.size() == 4) {}
+          gradients(problem.inputs.size() == 4),
+          ignore_negative(ignores_negative(problem.attributes)) {}
 
     std::int64_t rows_of_chunk() const {
         return std::min(rows, rounded_up(parts_of(rows, chunks_of_loss), rows_of_chunk_unit));
@@ -67,11 +69,15 @@ Graph loss_of_chunk(const DescribedLoss& of, std::int64_t rows) {
     const Tensor is_target = equal(column, targets);
     const Tensor of_target = sum(select(is_target, logits, number(0)), {-1}, KeepAxes::yes);
     const double share = 1.0 / static_cast<double>(of.rows);
-    graph.add_result("loss", ((log_sum_exp - of_target) * share).value());
+    const auto of_counted = [&](Tensor value) {
+        if (!of.ignore_negative) return value;
+        return select(less_equal(constant(graph, 0, DType::i32), targets), value, number(0));
+    };
+    graph.add_result("loss", of_counted((log_sum_exp - of_target) * share).value());
     if (!of.gradients) return graph;
     const Tensor seed = input("seed", {DType::f32, {}}) * share;
     const Tensor gradient = (exp(logits - log_sum_exp) - select(is_target, number(1), number(0))) * seed;
-    graph.add_result("gradients", cast(gradient, of.dtype).value());
+    graph.add_result("gradients", cast(of_counted(gradient), of.dtype).value());
     return graph;
 }
 
