@@ -226,7 +226,12 @@ std::set<NodeId> unread(const Graph& graph, std::span<const Value> kept,
                         const std::map<NodeId, Choice>& choices) {
     const Uses uses(graph, kept);
     std::set<Value> read;
-    for (const auto& [id, choice] : choices) read.insert(choice.tensors.begin(), choice.tensors.end());
+    for (const auto& [id, choice] : choices) {
+        read.insert(choice.tensors.begin(), choice.tensors.end());
+        const std::vector<Value>& inputs = graph.node(id).inputs;  // behind the tensors stand the score's
+        const std::size_t tensors = attention_layout(graph.node(id).attributes).operands.size();
+        read.insert(inputs.begin() + static_cast<std::ptrdiff_t>(tensors), inputs.end());
+    }
     std::set<NodeId> gone;
     for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;) {
         const Node& node = graph.node(id);

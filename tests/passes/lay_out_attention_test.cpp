@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <random>
 
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/passes/match_attention.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/plan_memory.h"
 #include "mantissa/passes/simplify.h"
@@ -167,6 +169,32 @@ TEST(LayOutAttention, FindsHeadsWhereverTheyLie) {
         Value again = after;
         EXPECT_EQ(print(lay_out_attention(laid.graph, {&again, 1}).graph), print(laid.graph))
             << "is not idempotent";
+    }
+}
+
+/// Operands of the score lie as they did, even where they are views as those that attention reads through.
+TEST(LayOutAttention, ReadsOperandsOfTheScoreWhereTheyLie) {
+    for (const std::int64_t batch : {1, 2}) {
+        Given given;
+        const auto heads = [&](const char* name) {
+            return transpose(given.input(name, {batch, T, H, D}), {0, 2, 1, 3});
+        };
+        const Tensor documents = given.input("documents", {batch, T});
+        const Tensor other = less(reshape(documents, {batch, 1, T, 1}), reshape(documents, {batch, 1, 1, T}));
+        const Tensor scores = matmul(heads("q"), heads("k"), {.transpose_b = true}) * 0.5;
+        const Tensor hidden = constant(given.graph, -std::numeric_limits<double>::infinity());
+        const Tensor y = transpose(matmul(softmax(select(other, hidden, scores)), heads("v")), {0, 2, 1, 3});
+        Value before = y.value();
+        const AttentionMatch match = match_attention(given.graph, {&before, 1});
+        ASSERT_EQ(match.matched, 1) << batch;
+        Value after = before;
+        const LaidOutAttention laid = lay_out_attention(match.graph, {&after, 1});
+        verify(laid.graph, "lay_out_attention");
+        const Node* const node = find(laid.graph, "attention");
+        ASSERT_TRUE(node);
+        EXPECT_EQ(copies(laid.graph), 0) << batch;
+        expect_same_results(simplify(differentiated(match.graph, before)),
+                            simplify(differentiated(laid.graph, after)), given.feed);
     }
 }
 
