@@ -69,10 +69,12 @@ run_kernels() {
     "$here/gpu_checks" --gtest_brief=1 --gtest_filter="CudaKernels.*:CudaAttention.*$tests"
 }
 
-# GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again.
+# GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again; micro-steps, a bad
+# step's replay, validation and generating.
 limit_training=120
 run_training() {
-    "$here/gpu_checks" --gtest_brief=1 --gtest_filter="CudaTraining.Losses*:CudaTraining.Checkpoints*$tests"
+    "$here/gpu_checks" --gtest_brief=1 \
+        --gtest_filter="CudaTraining.Losses*:CudaTraining.Checkpoints*:CudaUses.*$tests"
 }
 
 # Where the fastest step's time goes, launch by launch.

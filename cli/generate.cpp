@@ -406,7 +406,9 @@ void add_generate_command(CLI::App& app) {
                      "Of several texts, how many are written at once: weights are read once for all of them")
         ->capture_default_str();
     add_seed_option(*command, options->run, "Of the draws");
-    command->add_option("--device", options->run.device, "Where to run: cpu")->capture_default_str();
+    command
+        ->add_option("--device", options->run.device, "Where to run: cpu, or cuda, which no GPU has run yet")
+        ->capture_default_str();
     command->add_option("--threads", options->run.threads, "Threads to use (default: all that may be)");
     add_output_file(*command, "--json", options->run.json,
                     "Write text and figures to this file, for machines");

@@ -6,6 +6,7 @@
 
 #include "mantissa/codegen/compiler.h"
 #include "tests/cli/run_program.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
@@ -46,6 +47,25 @@ TEST_F(CudaCommands, TrainsOnTheEmulatedGpuAndSaysSo) {
     EXPECT_NE(ran.output.find("bf16 (chosen for this machine; see --policy), sm_80, emulated GPU sm_80"),
               std::string::npos)
         << ran.output;
+}
+
+/// One after the other, as a user would: micro-steps and validation, a text from the checkpoint, numbers.
+TEST_F(CudaCommands, ValidatesGeneratesAndCountsNumbersOnTheEmulatedGpu) {
+    const TemporaryDirectory directory;
+    const std::string on_gpu = "MANTISSA_EMULATE_GPU=sm_80 " MANTISSA_BINARY_DIR "/mantissa ",
+                      checkpoint = " --checkpoint " + (directory.path() / "run").string();
+    const Ran train = testing::run_in_shell(on_gpu + "train " + small_model + checkpoint +
+                                            " --accumulate 2 --validate-every 1 --validate-batches 2");
+    EXPECT_EQ(train.status, 0) << train.output;
+    EXPECT_NE(train.output.find("over 2 batches"), std::string::npos) << train.output;
+    const Ran text =
+        testing::run_in_shell(on_gpu + "generate --device cuda --length 8 --prompt The" + checkpoint);
+    EXPECT_EQ(text.status, 0) << text.output;
+    EXPECT_NE(text.output.find("emulated GPU sm_80"), std::string::npos) << text.output;
+    EXPECT_NE(text.output.find("bf16: 8 tokens at "), std::string::npos) << text.output;
+    const Ran numbers = testing::run_in_shell(on_gpu + "numerics " + small_model);
+    EXPECT_EQ(numbers.status, 0) << numbers.output;
+    EXPECT_NE(numbers.output.find("<- choose this"), std::string::npos) << numbers.output;
 }
 
 /// The states of gpt2-tiny alone take 10.7 MB.

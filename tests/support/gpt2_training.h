@@ -30,6 +30,21 @@ inline TrainingPlan gpt2_plan(Device& device, const Gpt2Training& training) {
     return {device, nn::gpt2_model(training.model, training.sequence), training.trainer()};
 }
 
+/// 2 layers, 2 heads, 64 channels on 2 sequences of 16 tokens, with the policy's loss scale.
+inline Gpt2Training small_gpt2_training(const std::string& policy) {
+    Gpt2Training training;
+    training.model = nn::gpt2_config("gpt2-tiny");
+    training.model.layers = 2;
+    training.model.heads = 2;
+    training.model.channels = 64;
+    training.model.vocabulary = 512;
+    training.batch = 2;
+    training.sequence = training.model.context = 16;
+    training.pipeline.policy = find_policy(policy);
+    training.loss_scale = default_loss_scale(training.pipeline.policy);
+    return training;
+}
+
 inline Trainer gpt2_trainer(Device& device, const Gpt2Training& training) {
     return Trainer(gpt2_plan(device, training));
 }
