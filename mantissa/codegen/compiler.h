@@ -10,6 +10,7 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/codegen/loop_nest.h"
+#include "mantissa/codegen/part_table.h"
 #include "mantissa/codegen/score_block.h"
 #include "mantissa/codegen/score_code.h"
 
@@ -51,7 +52,16 @@ struct NvptxTarget {
     int threads = 256;
     /// Outputs may lie where operands of their shape do: nothing is read through the read-only cache.
     bool in_place = false;
+    /// With a table of parts, for flat nests that neither sum over rows nor keep any. Of each part: first
+    /// block, addresses of operands and outputs, elements; the only further parameter is the number of a
+    /// block.
+    std::int64_t parts = 0;
 };
+
+/// The table of a nest of so many operands and outputs.
+inline PartTable table_of(const NvptxTarget& target, std::size_t operands, std::size_t outputs) {
+    return {target.parts, static_cast<std::int64_t>(operands + outputs) + 2};
+}
 
 /// Architectures that an NvptxTarget may have.
 std::vector<std::string> nvptx_architectures();

@@ -28,6 +28,7 @@ std::int64_t threads_of(const ReductionKernel& kernel) { return results_of(kerne
 std::int64_t threads_of(const EmbeddingGradientKernel& kernel) {
     return kernel.next ? kernel.tokens : kernel.tokens * grid_threads;
 }
+std::int64_t threads_of(const SquaresKernel&) { return 0; }  // how many blocks, its table says
 std::int64_t threads_of(const NormKernel&) { return 1; }
 std::int64_t threads_of(const LiteralKernel& kernel) { return static_cast<std::int64_t>(kernel.bits.size()); }
 std::int64_t threads_of(const PeakKernel& kernel) { return kernel.blocks * grid_threads; }
@@ -58,11 +59,10 @@ std::string body_of(const ElementKernel& kernel) {
 }
 
 std::string body_of(const ReductionKernel& kernel) {
-    return fmt::format(
-        "{}{} of {}over {}{} to {} to {}, {} chunks of {}, {} threads each", kernel.maximum ? "max" : "sum",
-        kernel.term == ReductionKernel::Term::square ? " of squares" : "", text_of(kernel.kept),
-        text_of(kernel.reduced), name_of(kernel.from), name_of(kernel.sums), name_of(kernel.to),
-        kernel.chunks, kernel.terms_of_chunk, kernel.threads);
+    return fmt::format("{} of {}over {}{} to {} to {}, {} chunks of {}, {} threads each",
+                       kernel.maximum ? "max" : "sum", text_of(kernel.kept), text_of(kernel.reduced),
+                       name_of(kernel.from), name_of(kernel.sums), name_of(kernel.to), kernel.chunks,
+                       kernel.terms_of_chunk, kernel.threads);
 }
 
 std::string body_of(const EmbeddingGradientKernel& kernel) {
@@ -70,7 +70,12 @@ std::string body_of(const EmbeddingGradientKernel& kernel) {
                        kernel.tokens, kernel.columns, kernel.rows, name_of(kernel.dtype), kernel.report);
 }
 
-std::string body_of(const NormKernel& kernel) { return fmt::format("norm of {}", kernel.count); }
+std::string body_of(const SquaresKernel& kernel) {
+    return fmt::format("squares of {} in {} parts, {} a block", name_of(kernel.from), kernel.parts,
+                       kernel.of_block);
+}
+
+std::string body_of(const NormKernel&) { return "norm"; }
 
 std::string body_of(const LiteralKernel& kernel) {
     return fmt::format("{} {:x}", name_of(kernel.dtype), fmt::join(kernel.bits, " "));
@@ -83,6 +88,12 @@ std::string body_of(const PeakKernel& kernel) {
 }
 
 }  // namespace
+
+std::int64_t parts_of_launch(std::int64_t parts, std::int64_t words, std::int64_t further_parameters) {
+    const auto most = parameter_bytes / static_cast<std::int64_t>(sizeof(std::uint64_t)) - further_parameters;
+    const std::int64_t launches = parts_of(parts, most / words);
+    return parts_of(parts, launches);
+}
 
 int block_threads(const GridKernel& kernel) {
     const auto* attention = std::get_if<AttentionKernel>(&kernel.code);

@@ -13,6 +13,7 @@
 
 #include "mantissa/codegen/attention_kernel.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/codegen/part_table.h"
 #include "mantissa/codegen/peak_kernel.h"
 
 namespace mantissa::inline v0::codegen {
@@ -54,9 +55,7 @@ struct ReductionKernel {
         std::int64_t extent = 1;
         std::int64_t stride = 0;
     };
-    enum class Term : std::uint8_t { value, square };
     bool maximum = false;
-    Term term = Term::value;
     std::vector<Axis> kept, reduced;  ///< outermost first
     std::int64_t chunks = 1;
     std::int64_t terms_of_chunk = 0;
@@ -77,11 +76,19 @@ struct EmbeddingGradientKernel {
     std::int32_t report = 1;
 };
 
-/// From FP64 sums of squares, of which there are `count`: the root of their sum as f32 and, the second
-/// output, whether it is finite. One thread.
-struct NormKernel {
-    std::int64_t count = 0;
+/// Sums of squares, in FP64, of many tensors of one format: a block of threads a result, of as many elements
+/// as `of_block`, in one order. A part of its table: first block, address, elements. Further parameter: the
+/// sums f64, one a block.
+struct SquaresKernel {
+    DType from = DType::f32;
+    std::int64_t of_block = 0;
+    std::int64_t parts = 0;
+
+    PartTable table() const { return {parts, 3}; }
 };
+
+/// From an FP64 sum of squares: its root as f32 and, the second output, whether it is finite. One thread.
+struct NormKernel {};
 
 /// Numbers that it has in itself: `bits` as they are stored, a thread each. No operands.
 struct LiteralKernel {
@@ -91,8 +98,8 @@ struct LiteralKernel {
 
 struct GridKernel {
     std::string name;  ///< as reports of faults call it
-    std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, NormKernel, LiteralKernel,
-                 AttentionKernel, PeakKernel>
+    std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, SquaresKernel, NormKernel,
+                 LiteralKernel, AttentionKernel, PeakKernel>
         code;
 };
 

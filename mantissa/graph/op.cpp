@@ -18,6 +18,12 @@ Cost Op::cost(std::span<const Type> inputs, std::span<const Type> outputs,
     return cost;
 }
 
+int Op::written_over(const Attributes& attributes, std::size_t inputs, std::size_t output) const {
+    if (in_place_rule) return in_place_rule(attributes, inputs, output);
+    const int operand = output < in_place.size() ? in_place[output] : -1;
+    return operand < static_cast<int>(inputs) ? operand : -1;
+}
+
 const Type& LongerOperands::type(std::size_t operand) const { return graph.type(node.inputs[operand]); }
 
 std::span<const Op* const> op_table() {

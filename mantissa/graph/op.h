@@ -99,6 +99,8 @@ using LoweredRule = std::size_t (*)(const Attributes&);
 /// Bytes from the start of operand 0 to an output that is part of its memory as it stands; nothing where the
 /// output needs memory of its own.
 using ViewRule = std::optional<std::int64_t> (*)(const Graph&, const Node&, int output);
+/// The operand over which an output may be written when it is not needed afterwards; -1: none.
+using InPlaceRule = int (*)(const Attributes&, std::size_t inputs, std::size_t output);
 /// Nothing where the operation does not know what to do with zeros there.
 using PaddingRule = std::optional<LongerOutputs> (*)(const LongerOperands&);
 
@@ -116,6 +118,7 @@ struct Op {
     Definition definition = nullptr;  ///< null: a primitive
     /// Output i may be written over input `in_place[i]` when that input is not needed afterwards; -1: never.
     std::vector<int> in_place = {};
+    InPlaceRule in_place_rule = nullptr;  ///< where that is not the same for all nodes; null: `in_place`
     /// For updates of operand 0 that may take a copy of it in another format as their last operand, and then
     /// give the new one, rounded once to that format, as their last output. Null: they take none.
     CopyRule copy = nullptr;
@@ -126,6 +129,10 @@ struct Op {
     bool gains_by_padding = false;  ///< a contraction: zeros behind an operand round off its extents
 
     bool composite() const { return definition != nullptr; }
+    /// Whether an output may be written over an operand.
+    bool writes_over() const { return in_place_rule || !in_place.empty(); }
+    /// The operand over which output i of a node with so many operands may be written; -1: none.
+    int written_over(const Attributes& attributes, std::size_t inputs, std::size_t output) const;
     /// Whether a node with so many operands takes a copy, and so gives the new one.
     bool takes_copy(std::size_t operands, const Attributes& attributes) const {
         return copy && operands == copy(attributes) + 1;

@@ -37,6 +37,9 @@ struct Target {
     /// Copies between the host's memory and the device's run beside its work, so that the next step's inputs
     /// may travel while one runs.
     bool overlaps_copies = false;
+    /// Beginning a kernel costs so much that updates of many parameters are better one
+    /// (passes/join_updates.h).
+    bool joins_updates = false;
     FusionCosts fusion = {};
     std::string cannot_compile = {};         ///< why fused nodes have no kernels; empty if they have
     std::string cannot_attach_tails = {};    ///< why contractions take no compiled tail; empty if they do

@@ -16,6 +16,7 @@
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fold_addends.h"
 #include "mantissa/passes/fuse.h"
+#include "mantissa/passes/join_updates.h"
 #include "mantissa/passes/keep_in_parts.h"
 #include "mantissa/passes/lay_out.h"
 #include "mantissa/passes/lay_out_attention.h"
@@ -296,6 +297,8 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
     }
     if (options.distribution.ranks > 1) pipeline.run("distribute", [&] { graph = distribute(graph); });
+    if (options.joins_updates && options.fuse)
+        pipeline.run("join_updates", [&] { graph = join_updates(graph, options.has_kernel); });
     built.graph = std::move(graph);
     built.times = pipeline.times();
     built.refused = pipeline.refused();

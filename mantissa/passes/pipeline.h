@@ -57,6 +57,7 @@ struct PipelineOptions {
     std::string cannot_attach_tails = {};    ///< why contractions take no compiled tail; empty if they do
     std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
     std::string cannot_multiply_tf32 = {};   ///< why TF32 is forbidden; empty if it is not
+    bool joins_updates = false;              ///< updates of many parameters are one node, as Target says
     /// Called after every pass with its name and the graph.
     std::function<void(const std::string& pass, const Graph&)> dump = {};
 };

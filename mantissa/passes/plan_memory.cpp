@@ -94,10 +94,9 @@ class MemoryPlanner {
 
     /// Whether the operation may write this output over the state, its operand.
     bool may_overwrite(const Node& node, std::int32_t output, Value state) const {
-        const auto at = static_cast<std::size_t>(output);
-        if (at >= node.op->in_place.size() || node.op->in_place[at] < 0) return false;
-        const auto operand = static_cast<std::size_t>(node.op->in_place[at]);
-        return operand < node.inputs.size() && node.inputs[operand] == state;
+        const int operand =
+            node.op->written_over(node.attributes, node.inputs.size(), static_cast<std::size_t>(output));
+        return operand >= 0 && node.inputs[static_cast<std::size_t>(operand)] == state;
     }
 
     /// Lets a value that replaces a state be written straight into it, if that is safe: nobody reads the

@@ -113,7 +113,7 @@ PaperSums indispensable(const Plan& plan, const Card& card) {
     PaperSums sums;
     for (const PlannedNode& planned : plan.nodes()) {
         const Node& node = plan.graph().node(planned.node);
-        const bool is_update = node.origin.stage == Stage::update && !node.op->in_place.empty();
+        const bool is_update = node.origin.stage == Stage::update && node.op->writes_over();
         if (planned.arithmetic.multiply.empty() && !is_update) continue;
         PaperLine line =
             line_of(plan, planned,

@@ -75,6 +75,7 @@ PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
     options.tails_lose_at_16_bits = device.target().tails_lose_at_16_bits;
     options.fusion = device.target().fusion;
     options.extent_multiple = device.target().extent_multiple;
+    options.joins_updates = device.target().joins_updates;
     options.cannot_multiply_tf32 = device.target().cannot_multiply_tf32;
     return options;
 }

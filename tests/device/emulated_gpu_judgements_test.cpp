@@ -56,6 +56,22 @@ TEST(EmulatedJudgements, OutOfBounds) {
                  {"writes 4 bytes", "in no allocation", "thread (0, 0, 0)"});
 }
 
+/// At an address in the space of parameters, as of a table.
+TEST(EmulatedJudgements, OutOfTheParameters) {
+    const auto at = [](const std::string& offset) {
+        return with_addresses("mov.b64 %o, k_0;\nadd.s64 %o, %o, " + offset +
+                              ";\nld.param.u64 %x, [%o];\nmov.u32 %v, 1;\nst.global.u32 [%y], %v;");
+    };
+    expect_none(judge(at("0")));
+    expect_none(judge(at("8")));
+    expect_fault(judge(at("16")), Result::illegal_address,
+                 {"reads 8 bytes at 0x10 of the kernel's parameters, of which there are 16"});
+    expect_fault(judge(at("-8")), Result::illegal_address, {"of the kernel's parameters"});
+    expect_fault(judge(at("4")), Result::misaligned_address, {"of the parameters, which is not aligned"});
+    expect_fault(judge(with_addresses("mov.b64 %o, k_0;\nst.param.u64 [%o], %x;")), Result::invalid_ptx,
+                 {"a kernel's parameters are not written"});
+}
+
 TEST(EmulatedJudgements, Misaligned) {
     const std::string load = ".reg .b32 %a, %b, %c, %d;\nld.global.v4.u32 {%a, %b, %c, %d}, ";
     expect_none(judge(with_addresses(load + "[%p0+16];")));

@@ -7,6 +7,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/passes/expand.h"
+#include "mantissa/runtime/plan.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/tested_gpu.h"
 
@@ -68,6 +70,39 @@ TEST_F(CudaKernels, AgreeWithTheReference) {
         EXPECT_EQ(judged(test, *gpu), without_kernel.contains(test.op) ? "no kernel" : "") << test.name;
 }
 
+/// In how many launches a case's operation runs.
+std::int64_t launches_of(Device& device, const Recorded& recorded) {
+    const Plan plan(recorded.graph, device);
+    std::int64_t launches = 0;
+    for (const PlannedNode& node : plan.nodes()) launches += node.launches;
+    return launches;
+}
+
+/// Parts of one launch have the bits of launches of their own.
+TEST_F(CudaKernels, ManySmallTensorsTakeFewLaunches) {
+    const TestedGpu gpu;
+    int cases = 0;
+    for (const OpCase& test : testing::op_cases()) {
+        const Recorded recorded(test);
+        if (test.name == "75 joined updates") {
+            ++cases;
+            // 4,096 bytes of parameters hold 33 of them: addresses of 9 operands and 4 outputs, and 2
+            // numbers.
+            EXPECT_EQ(launches_of(*gpu, recorded), 3);
+            const Graph apart = expand(recorded.graph, [](const Graph&, const Node& node) {
+                return node.op->name == "joined_updates";
+            });
+            EXPECT_EQ(testing::run(recorded.graph, recorded.feed, *gpu),
+                      testing::run(apart, recorded.feed, *gpu));
+        }
+        if (test.name == "global_norm of many gradients") {
+            ++cases;
+            EXPECT_EQ(launches_of(*gpu, recorded), 4);  // two tables, their sum, its root
+        }
+    }
+    EXPECT_EQ(cases, 2);
+}
+
 /// What could be taken apart, and then would be right, too.
 TEST_F(CudaKernels, TheJointLossIsTakenWhole) {
     const TestedGpu gpu;
@@ -87,8 +122,8 @@ TEST_F(CudaKernels, TheJointLossIsTakenWhole) {
 }
 
 TEST_F(CudaKernels, InSixteenBitsAgreeWithTheReference) {
-    const std::set<std::string> fp32_only = {"layer_norm", "layer_norm_grad", "embedding_grad",
-                                             "muon",       "adamw",           "sgd"};
+    const std::set<std::string> fp32_only = {
+        "layer_norm", "layer_norm_grad", "embedding_grad", "muon", "adamw", "sgd", "joined_updates"};
     const TestedGpu gpu;
     for (const DType dtype : {DType::bf16, DType::f16}) {
         std::set<std::string> ran;

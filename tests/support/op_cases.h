@@ -659,12 +659,45 @@ inline OpCase exchange_case(const std::string& op) {
             }};
 }
 
+/// AdamW of so many parameters of unlike shapes, with copies, as the pass `join_updates` makes it.
+inline OpCase joined_case(int parts, const Attributes& adamw) {
+    std::vector<Operand> operands;
+    for (int part = 0; part < parts; ++part) {
+        const Shape shape = part % 3 == 0 ? Shape{5, 7} : part % 3 == 1 ? Shape{61 * part} : Shape{2, 3, 19};
+        for (int i = 0; i < 3; ++i) operands.push_back(f32(shape));
+        operands.push_back(f32(shape, Values::positive));
+        operands.push_back(f32({}, Values::positive));
+        operands.push_back({{DType::f64, {}}, Values::scalar_step});
+        operands.push_back(f32({}, Values::positive));
+        operands.push_back({{DType::boolean, {}}, Values::one});
+        operands.push_back(f32(shape));
+    }
+    const Attributes joined = adamw.with("update", std::string("adamw")).with("parts", std::int64_t{parts});
+    return {"joined_updates",
+            fmt::format("{} joined updates", parts),
+            std::move(operands),
+            [joined](Graph& g, In x) { return call(g, "joined_updates", x, joined); },
+            {8, 16}};
+}
+
+/// More than a launch of a GPU takes, one of them of several blocks.
+inline std::vector<Operand> many_gradients() {
+    std::vector<Operand> operands = {f32({37, 1103})};
+    for (int i = 1; i < 180; ++i) operands.push_back(f32({i}));
+    return operands;
+}
+
 inline std::vector<OpCase> update_cases() {
     const Attributes adamw{{"beta1", 0.9}, {"beta2", 0.95}, {"epsilon", 1e-8}, {"weight_decay", 0.1}};
     return {
         {"global_norm",
          "global_norm",
          {f32({7, 3}), f32({5})},
+         [](Graph& g, In x) { return call(g, "global_norm", x); },
+         {4, 26}},
+        {"global_norm",
+         "global_norm of many gradients",
+         many_gradients(),
          [](Graph& g, In x) { return call(g, "global_norm", x); },
          {4, 26}},
         {"global_norm",
@@ -725,6 +758,8 @@ inline std::vector<OpCase> update_cases() {
           f32({5, 7})},
          [=](Graph& g, In x) { return call(g, "adamw", x, adamw); },
          {8, 16}},
+        joined_case(2, adamw),
+        joined_case(75, adamw),
     };
 }
 

@@ -5,6 +5,7 @@
 #include <llvm/IR/Module.h>
 
 #include "mantissa/codegen/llvm/gpu_kernel.h"
+#include "mantissa/codegen/llvm/gpu_table.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -15,10 +16,14 @@ GpuCode::GpuCode(llvm::Module& module, llvm::IRBuilderBase& builder, const GpuFu
       b_(builder),
       control_(b_),
       lanes_(b_, Lanes::Form::one, {.bf16 = Lanes::By::bits, .f16 = Lanes::By::instruction_on_integers}) {
-    const std::vector<llvm::Type*> types(function.parameters, b_.getPtrTy(1));
+    std::vector<llvm::Type*> types(function.parameters, b_.getPtrTy(1));
+    const bool has_table = function.table.parts > 0;
+    if (has_table) types.insert(types.begin(), GpuTable::parameter_type(b_));
+    first_parameter_ = has_table ? 1 : 0;
     function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), types, false),
                                        llvm::Function::ExternalLinkage, function.name, module);
     make_gpu_kernel(*function_, function.threads);
+    if (has_table) GpuTable::mark(*function_, function.table);
     b_.SetInsertPoint(llvm::BasicBlock::Create(b_.getContext(), "entry", function_));
     thread_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x), b_.getInt64Ty());
     block_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b_.getInt64Ty());
@@ -26,7 +31,9 @@ GpuCode::GpuCode(llvm::Module& module, llvm::IRBuilderBase& builder, const GpuFu
 
 Value* GpuCode::special(unsigned intrinsic) { return b_.CreateIntrinsic(intrinsic, {}, {}); }
 
-Value* GpuCode::parameter(std::size_t i) { return function_->getArg(static_cast<unsigned>(i)); }
+Value* GpuCode::parameter(std::size_t i) {
+    return function_->getArg(first_parameter_ + static_cast<unsigned>(i));
+}
 
 Value* GpuCode::is_less(Value* a, Value* b) { return b_.CreateICmpSLT(a, b); }
 

@@ -6,6 +6,7 @@
 
 #include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/lanes.h"
+#include "mantissa/codegen/part_table.h"
 
 namespace llvm {
 class Function;
@@ -19,6 +20,7 @@ struct GpuFunction {
     std::string name;
     std::size_t parameters = 0;  ///< addresses in global memory
     int threads = 0;             ///< of a block
+    PartTable table = {};        ///< the first parameter, where it has one
 };
 
 class GpuCode {
@@ -28,6 +30,7 @@ class GpuCode {
 
   protected:
     llvm::Value* special(unsigned intrinsic);
+    /// Of those behind a table.
     llvm::Value* parameter(std::size_t i);
     llvm::Value* integer(std::int64_t value) { return control_.integer(value); }
     llvm::Value* is_less(llvm::Value* a, llvm::Value* b);
@@ -48,6 +51,7 @@ class GpuCode {
     Control control_;
     Lanes lanes_;
     llvm::Function* function_ = nullptr;
+    unsigned first_parameter_ = 0;
     llvm::Value *thread_ = nullptr, *block_ = nullptr;  ///< 64 bits
 };
 

@@ -11,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/attention_code.h"
 #include "mantissa/codegen/llvm/gpu_code.h"
+#include "mantissa/codegen/llvm/gpu_table.h"
 #include "mantissa/codegen/llvm/peak_code.h"
 
 namespace mantissa::inline v0::codegen {
@@ -26,9 +27,9 @@ struct OwnBuilder {
 /// A thread an element, or so many.
 class GridCode : OwnBuilder, protected GpuCode {
   public:
-    GridCode(llvm::Module& module, const GridKernel& kernel, std::size_t parameters)
+    GridCode(llvm::Module& module, const GridKernel& kernel, std::size_t parameters, PartTable table = {})
         : OwnBuilder{llvm::IRBuilder<>(module.getContext())},
-          GpuCode(module, own_builder, {kernel.name, parameters, grid_threads}) {
+          GpuCode(module, own_builder, {kernel.name, parameters, grid_threads, table}) {
         number_ = b_.CreateAdd(b_.CreateMul(block_, control_.integer(grid_threads)), thread_);
     }
 
@@ -78,6 +79,27 @@ class GridCode : OwnBuilder, protected GpuCode {
             if (strides[axis] != 0)
                 place = b_.CreateAdd(place, b_.CreateMul(indices[axis], integer(strides[axis])));
         return place;
+    }
+
+    /// The values of so many neighbouring threads, halves onto one another.
+    Value* across(Value* value, int threads, DType dtype,
+                  const std::function<Value*(Value*, Value*)>& combine) {
+        llvm::GlobalVariable* all =
+            shared_bytes("of_threads", grid_threads * static_cast<std::int64_t>(size_of(dtype)));
+        const auto slot = [&](Value* thread) { return control_.at(all, thread, dtype); };
+        Value* own = b_.CreateURem(thread_, integer(threads));
+        b_.CreateStore(value, slot(thread_));
+        for (int half = threads / 2; half > 0; half /= 2) {
+            barrier();
+            if_then(is_less(own, integer(half)), [&] {
+                llvm::Type* type = lanes_.type(dtype);
+                Value* mine = b_.CreateLoad(type, slot(thread_));
+                Value* other = b_.CreateLoad(type, slot(b_.CreateAdd(thread_, integer(half))));
+                b_.CreateStore(combine(mine, other), slot(thread_));
+            });
+        }
+        barrier();
+        return b_.CreateLoad(lanes_.type(dtype), slot(thread_));
     }
 
     Value* number_ = nullptr;  ///< of the thread in the grid
@@ -214,7 +236,9 @@ class ReductionCode : GridCode {
                                    [&](Value* term, const Control::Values& before) -> Control::Values {
                                        return {combine(before[0], value(start, term))};
                                    })[0];
-        if (kernel_.threads > 1) sum = across(sum);
+        if (kernel_.threads > 1)
+            sum =
+                across(sum, kernel_.threads, kernel_.sums, [&](Value* a, Value* b) { return combine(a, b); });
         is_there = b_.CreateAnd(is_there, b_.CreateICmpEQ(own, integer(0)));
         if_then(is_there, [&] {
             store(lanes_.apply("cast", {sum}, kernel_.sums, kernel_.to), parameter(1), result, kernel_.to);
@@ -241,28 +265,7 @@ class ReductionCode : GridCode {
 
     Value* value(Value* start, Value* term) {
         Value* x = load(parameter(0), b_.CreateAdd(start, place(kernel_.reduced, term)), kernel_.from);
-        x = lanes_.apply("cast", {x}, kernel_.from, kernel_.sums);
-        return kernel_.term == ReductionKernel::Term::square ? b_.CreateFMul(x, x) : x;
-    }
-
-    /// Halves of a result's threads onto one another.
-    Value* across(Value* value) {
-        llvm::GlobalVariable* all =
-            shared_bytes("of_threads", grid_threads * static_cast<std::int64_t>(size_of(kernel_.sums)));
-        const auto slot = [&](Value* thread) { return control_.at(all, thread, kernel_.sums); };
-        Value* own = b_.CreateURem(thread_, integer(kernel_.threads));
-        b_.CreateStore(value, slot(thread_));
-        for (int half = kernel_.threads / 2; half > 0; half /= 2) {
-            barrier();
-            if_then(is_less(own, integer(half)), [&] {
-                llvm::Type* type = lanes_.type(kernel_.sums);
-                Value* mine = b_.CreateLoad(type, slot(thread_));
-                Value* other = b_.CreateLoad(type, slot(b_.CreateAdd(thread_, integer(half))));
-                b_.CreateStore(combine(mine, other), slot(thread_));
-            });
-        }
-        barrier();
-        return b_.CreateLoad(lanes_.type(kernel_.sums), slot(thread_));
+        return lanes_.apply("cast", {x}, kernel_.from, kernel_.sums);
     }
 
     const ReductionKernel& kernel_;
@@ -345,18 +348,40 @@ class EmbeddingGradientCode : GridCode {
     const EmbeddingGradientKernel& kernel_;
 };
 
+class SquaresCode : GridCode {
+  public:
+    SquaresCode(llvm::Module& module, const GridKernel& named, const SquaresKernel& kernel)
+        : GridCode(module, named, 1, kernel.table()), kernel_(kernel) {}
+
+    void run() {
+        GpuTable part(b_, *function_, kernel_.table(), block_);
+        Value *x = part.address(1), *elements = part.number(2);
+        Value* first = b_.CreateMul(part.block(), integer(kernel_.of_block));
+        Value* end = b_.CreateAdd(first, integer(kernel_.of_block));
+        end = b_.CreateSelect(is_less(end, elements), end, elements);
+        Value* sum = control_.loop("terms", b_.CreateAdd(first, thread_), end, integer(grid_threads),
+                                   {lanes_.constant(0, DType::f64)},
+                                   [&](Value* term, const Control::Values& before) -> Control::Values {
+                                       Value* value = lanes_.apply("cast", {load(x, term, kernel_.from)},
+                                                                   kernel_.from, DType::f64);
+                                       return {b_.CreateFAdd(before[0], b_.CreateFMul(value, value))};
+                                   })[0];
+        sum = across(sum, grid_threads, DType::f64, [&](Value* a, Value* b) { return b_.CreateFAdd(a, b); });
+        if_then(b_.CreateICmpEQ(thread_, integer(0)), [&] { store(sum, parameter(0), block_, DType::f64); });
+        b_.CreateRetVoid();
+    }
+
+  private:
+    const SquaresKernel& kernel_;
+};
+
 class NormCode : GridCode {
   public:
-    NormCode(llvm::Module& module, const GridKernel& named, const NormKernel& kernel)
-        : GridCode(module, named, 3), kernel_(kernel) {}
+    NormCode(llvm::Module& module, const GridKernel& named) : GridCode(module, named, 3) {}
 
     void run() {
         if_then(b_.CreateICmpEQ(number_, integer(0)), [&] {
-            Value* total = control_.loop(
-                "sums", integer(0), integer(kernel_.count), integer(1), {lanes_.constant(0, DType::f64)},
-                [&](Value* i, const Control::Values& before) -> Control::Values {
-                    return {b_.CreateFAdd(before[0], load(parameter(0), i, DType::f64))};
-                })[0];
+            Value* total = load(parameter(0), integer(0), DType::f64);
             Value* root = lanes_.apply("sqrt", {total}, DType::f64, DType::f64);
             store(lanes_.apply("cast", {root}, DType::f64, DType::f32), parameter(1), integer(0), DType::f32);
             store(lanes_.apply("is_finite", {total}, DType::f64, DType::boolean), parameter(2), integer(0),
@@ -364,9 +389,6 @@ class NormCode : GridCode {
         });
         b_.CreateRetVoid();
     }
-
-  private:
-    const NormKernel& kernel_;
 };
 
 class LiteralCode : GridCode {
@@ -405,8 +427,11 @@ void emit_code(llvm::Module& module, const GridKernel& named, const ReductionKer
 void emit_code(llvm::Module& module, const GridKernel& named, const EmbeddingGradientKernel& kernel) {
     EmbeddingGradientCode(module, named, kernel).run();
 }
-void emit_code(llvm::Module& module, const GridKernel& named, const NormKernel& kernel) {
-    NormCode(module, named, kernel).run();
+void emit_code(llvm::Module& module, const GridKernel& named, const SquaresKernel& kernel) {
+    SquaresCode(module, named, kernel).run();
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const NormKernel&) {
+    NormCode(module, named).run();
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const LiteralKernel& kernel) {
     LiteralCode(module, named, kernel).run();

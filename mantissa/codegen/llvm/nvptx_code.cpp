@@ -11,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/gpu_kernel.h"
+#include "mantissa/codegen/llvm/gpu_table.h"
 #include "mantissa/codegen/llvm/ptx.h"
 #include "mantissa/codegen/llvm/target_code.h"
 
@@ -30,10 +31,13 @@ class NvptxCode final : public TargetCode {
           nest_(nest),
           threads_(target.threads),
           in_place_(target.in_place),
+          table_(table_of(target, nest.inputs.size(), nest.outputs.size())),
           control_(builder),
           lanes_(builder, Lanes::Form::one,
                  {.bf16 = Lanes::By::bits, .f16 = Lanes::By::instruction_on_integers}) {
         check(threads_ % warp_threads == 0 && threads_ > 0, "a block of threads is made of whole warps");
+        check(table_.parts == 0 || (nest.flat && nest.partial_sums == 0 && nest.scratch_rows == 0),
+              "parts of a table are flat nests without sums");
     }
 
     CodeArguments begin(llvm::Module& module, const std::string& name) override {
@@ -41,6 +45,7 @@ class NvptxCode final : public TargetCode {
         llvm::Type *pointer = b_.getPtrTy(global_memory), *number = b_.getInt64Ty();
         std::vector<llvm::Type*> parameters(nest_.inputs.size() + nest_.outputs.size(), pointer);
         parameters.insert(parameters.end(), {number, number, pointer, pointer});
+        if (table_.parts > 0) parameters = {GpuTable::parameter_type(b_), number};
         function_ = llvm::Function::Create(llvm::FunctionType::get(b_.getVoidTy(), parameters, false),
                                            llvm::Function::ExternalLinkage, name, module);
         describe();
@@ -85,7 +90,8 @@ class NvptxCode final : public TargetCode {
     /// read through the read-only cache.
     void describe() {
         make_gpu_kernel(*function_, threads_);
-        if (in_place_) return;
+        if (table_.parts > 0) GpuTable::mark(*function_, table_);
+        if (in_place_ || table_.parts > 0) return;
         unsigned parameter = 0;
         for (; parameter < nest_.inputs.size(); ++parameter) {
             function_->addParamAttr(parameter, llvm::Attribute::NoAlias);
@@ -99,15 +105,13 @@ class NvptxCode final : public TargetCode {
         thread_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x), b_.getInt64Ty());
         Value* block = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b_.getInt64Ty());
         CodeArguments arguments;
+        if (table_.parts > 0) return arguments_of_part(block);
         unsigned parameter = 0;
         for (std::size_t i = 0; i < nest_.inputs.size(); ++i)
             arguments.inputs.push_back(function_->getArg(parameter++));
         for (std::size_t i = 0; i < nest_.outputs.size(); ++i)
             arguments.outputs.push_back(function_->getArg(parameter++));
-        Value *rows = function_->getArg(parameter), *rows_per_block = function_->getArg(parameter + 1);
-        arguments.first = b_.CreateMul(block, rows_per_block);
-        Value* end = b_.CreateAdd(arguments.first, rows_per_block);
-        arguments.last = b_.CreateSelect(b_.CreateICmpSLT(end, rows), end, rows);
+        take_rows(arguments, block, function_->getArg(parameter), function_->getArg(parameter + 1));
         const auto of_block = [&](Value* base, std::int64_t floats) {
             return control_.at(base, b_.CreateMul(block, control_.integer(floats)), DType::f32);
         };
@@ -117,6 +121,24 @@ class NvptxCode final : public TargetCode {
         else if (nest_.scratch_rows > 0)
             arguments.scratch = shared("scratch", scratch_floats(nest_));
         return arguments;
+    }
+
+    CodeArguments arguments_of_part(Value* block) {
+        GpuTable part(b_, *function_, table_, block);
+        CodeArguments arguments;
+        std::int64_t word = 1;
+        for (std::size_t i = 0; i < nest_.inputs.size(); ++i)
+            arguments.inputs.push_back(part.address(word++));
+        for (std::size_t i = 0; i < nest_.outputs.size(); ++i)
+            arguments.outputs.push_back(part.address(word++));
+        take_rows(arguments, part.block(), part.number(word), function_->getArg(1));
+        return arguments;
+    }
+
+    void take_rows(CodeArguments& arguments, Value* block, Value* rows, Value* rows_per_block) {
+        arguments.first = b_.CreateMul(block, rows_per_block);
+        Value* end = b_.CreateAdd(arguments.first, rows_per_block);
+        arguments.last = b_.CreateSelect(b_.CreateICmpSLT(end, rows), end, rows);
     }
 
     Value* special(llvm::Intrinsic::ID which) { return b_.CreateIntrinsic(which, {}, {}); }
@@ -167,6 +189,7 @@ class NvptxCode final : public TargetCode {
     const LoopNest& nest_;
     int threads_;
     bool in_place_;
+    PartTable table_;
     Control control_;
     Lanes lanes_;
     llvm::Module* module_ = nullptr;

@@ -22,7 +22,10 @@ const std::map<std::string, std::string>& versions() {
     return all;
 }
 
-std::string parameters_of(const LoopNest& nest) {
+std::string parameters_of(const LoopNest& nest, const NvptxTarget& target) {
+    if (target.parts > 0)
+        return fmt::format("{} parts of first block, {} operands, {} outputs, elements; elements a block",
+                           target.parts, nest.inputs.size(), nest.outputs.size());
     std::string text;
     for (std::size_t i = 0; i < nest.inputs.size(); ++i) text += fmt::format("in{}, ", i);
     for (std::size_t i = 0; i < nest.outputs.size(); ++i) text += fmt::format("out{}, ", i);
@@ -52,7 +55,7 @@ std::string ptx_header(const FusedKernel& kernel, const NvptxTarget& target) {
         "// Blocks of {} threads, each block the next {}. Parameters: {}.\n"
         "// FP32 numbers of each block: {} of partial sums, which start at zero; {} of scratch.\n//\n",
         kernel.name, target.architecture, target.threads, kernel.nest.flat ? "elements" : "rows",
-        parameters_of(kernel.nest), kernel.nest.partial_sums, global_scratch_floats(kernel.nest));
+        parameters_of(kernel.nest, target), kernel.nest.partial_sums, global_scratch_floats(kernel.nest));
     std::istringstream lines(kernel.text);
     for (std::string line; std::getline(lines, line);) text += "// " + line + "\n";
     return text;

@@ -143,6 +143,7 @@ Target target_of(const Facts& facts, const Driver& driver) {
             .bf16_unit = "tensor cores",
             .alignment = gpu_alignment,
             .overlaps_copies = true,
+            .joins_updates = true,
             .fusion = {.least_bytes_saved = anything,
                        .most_operands = 32,
                        .instructions_per_byte = facts.bandwidth > 0 ? vectors / facts.bandwidth : 0.5},

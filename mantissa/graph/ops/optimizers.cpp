@@ -202,6 +202,67 @@ std::int64_t muon_flops(std::span<const Type> inputs, std::span<const Type>, con
     return a.integer("iterations") * (4 * small * elements + 2 * small * small * small) + 10 * elements;
 }
 
+/// Updates of many parameters as one node: what each of them reads and gives, one after the other.
+struct JoinedUpdates {
+    const Op& update;
+    std::size_t parts, operands;
+
+    JoinedUpdates(const Attributes& attributes, std::size_t inputs)
+        : update(find_op(attributes.word("update"))),
+          parts(static_cast<std::size_t>(attributes.integer("parts"))),
+          operands(parts > 0 ? inputs / parts : 0) {
+        expect(parts > 0 && operands * parts == inputs, "{} operands are not those of {} updates", inputs,
+               parts);
+    }
+
+    template <class T>
+    std::span<const T> of_part(std::span<const T> all, std::size_t part) const {
+        return all.subspan(part * operands, operands);
+    }
+};
+
+std::vector<Type> joined_updates_types(const OpCall& call) {
+    const JoinedUpdates joined(call.attributes, call.inputs.size());
+    std::vector<Type> types;
+    for (std::size_t part = 0; part < joined.parts; ++part)
+        for (const Type& type :
+             joined.update.types({joined.update, joined.of_part(call.inputs, part), call.attributes}))
+            types.push_back(type);
+    return types;
+}
+
+std::vector<Tensor> joined_updates_definition(const DefinitionCall& call) {
+    const JoinedUpdates joined(call.attributes, call.inputs.size());
+    const Attributes own = call.attributes.without("update").without("parts");
+    std::vector<Tensor> outputs;
+    for (std::size_t part = 0; part < joined.parts; ++part)
+        for (const Tensor& output : mantissa::call(call.graph, std::string(joined.update.name),
+                                                   joined.of_part(call.inputs, part), own))
+            outputs.push_back(output);
+    return outputs;
+}
+
+std::int64_t joined_updates_flops(std::span<const Type> inputs, std::span<const Type> outputs,
+                                  const Attributes& attributes) {
+    const JoinedUpdates joined(attributes, inputs.size());
+    const std::size_t results = outputs.size() / joined.parts;
+    std::int64_t flops = 0;
+    for (std::size_t part = 0; part < joined.parts; ++part)
+        flops += joined.update.flops(joined.of_part(inputs, part), outputs.subspan(part * results, results),
+                                     attributes);
+    return flops;
+}
+
+int joined_updates_in_place(const Attributes& attributes, std::size_t inputs, std::size_t output) {
+    const JoinedUpdates joined(attributes, inputs);
+    // A part gives what it may write over, whatever else an update with all its operands would.
+    std::vector<std::size_t> over;
+    for (const int operand : joined.update.in_place)
+        if (static_cast<std::size_t>(operand) < joined.operands)
+            over.push_back(static_cast<std::size_t>(operand));
+    return static_cast<int>(output / over.size() * joined.operands + over[output % over.size()]);
+}
+
 constexpr std::string_view not_differentiable = "the update is not differentiated";
 
 }  // namespace
@@ -256,6 +317,15 @@ std::span<const Op> optimizer_ops() {
          .definition = muon_definition,
          .in_place = {0, 2, 6},
          .copy = [](const Attributes&) -> std::size_t { return muon_operands; }},
+        {.name = "joined_updates",
+         .least_inputs = 1,
+         .most_inputs = 1 << 20,
+         .types = joined_updates_types,
+         .no_gradient = not_differentiable,
+         .autocast = AutocastClass::fp32,
+         .flops = joined_updates_flops,
+         .definition = joined_updates_definition,
+         .in_place_rule = joined_updates_in_place},
     };
     return rows;
 }

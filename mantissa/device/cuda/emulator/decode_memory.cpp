@@ -89,9 +89,16 @@ void Decoder::where_of(const TextOperand& operand, Instruction& made, bool is_st
         refuse("constants are not written");
 }
 
-/// Parameters have no address: each access lies in the one that it names.
+/// Each access lies in the parameter that it names; of a kernel's also at an address in the space of its
+/// parameters, which must lie in them when it runs.
 void Decoder::parameter_access(const TextOperand& operand, Instruction& made, std::int64_t bytes,
                                bool is_store) {
+    if (registers_.contains(operand.name)) {
+        if (is_store) refuse("a kernel's parameters are not written");
+        address(operand, made);
+        made.memory.where = Where::parameters_at;
+        return;
+    }
     const Symbol* const named = find_symbol(operand.name);
     if (!named || named->space != Space::param) refuse(fmt::format("'{}' is no parameter", operand.name));
     if (operand.offset < 0 || operand.offset + bytes > named->size)

@@ -145,7 +145,8 @@ const Decoder::Symbol* Decoder::find_symbol(const std::string& name) const {
 std::uint64_t Decoder::address_of(const std::string& name) const {
     const Symbol* const found = find_symbol(name);
     if (!found) refuse(fmt::format("'{}' is not known", name));
-    if (found->space == Space::param) refuse("the address of a parameter is not emulated");
+    if (found->space == Space::param && found->own.base != Place::nowhere)
+        refuse("the address of a function's parameter is not emulated");
     return found->address;
 }
 

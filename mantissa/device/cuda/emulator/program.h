@@ -31,7 +31,16 @@ using ElementMove = void (*)(std::byte* lanes, std::byte* const* places, std::in
 
 /// What memory instructions know beyond their operands.
 struct MemoryAccess {
-    enum class Where : std::uint8_t { generic, global, shared, local, parameters, own_parameters, constants };
+    enum class Where : std::uint8_t {
+        generic,
+        global,
+        shared,
+        local,
+        parameters,
+        own_parameters,
+        constants,
+        parameters_at
+    };
     Where where = Where::generic;
     std::uint8_t bytes = 0;  ///< of an element
     Touch touch = Touch::read;

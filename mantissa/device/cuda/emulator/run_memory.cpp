@@ -146,6 +146,18 @@ std::byte* Warp::local_bytes(std::uint64_t address, std::int64_t bytes, bool is_
     return local.data() + offset;
 }
 
+std::byte* Warp::parameter(std::uint64_t address, std::int64_t bytes, int lane) {
+    const std::vector<std::byte>& all = block->launch->parameters;
+    if (address > all.size() || all.size() - address < static_cast<std::size_t>(bytes))
+        fault(Result::illegal_address, lane,
+              in_words(bytes, Touch::read, address) +
+                  fmt::format(" of the kernel's parameters, of which there are {}", all.size()));
+    if ((address & static_cast<std::uint64_t>(bytes - 1)) != 0)
+        fault(Result::misaligned_address, lane,
+              in_words(bytes, Touch::read, address) + " of the parameters, which is not aligned to them");
+    return const_cast<std::byte*>(all.data()) + address;
+}
+
 std::byte* Warp::generic(std::uint64_t address, std::int64_t bytes, Touch touch, int lane) {
     if (address - shared_window < window_bytes) return shared(address - shared_window, bytes, touch, lane);
     if (address - local_window < window_bytes)
@@ -175,6 +187,9 @@ void locate(Warp& w, const Instruction& i, std::int64_t bytes, Touch touch, std:
                 break;
             case Where::local:
                 places[lane] = w.local_bytes(address, bytes, writes(touch), lane);
+                break;
+            case Where::parameters_at:
+                places[lane] = w.parameter(address, bytes, lane);
                 break;
             case Where::global:
             case Where::constants:

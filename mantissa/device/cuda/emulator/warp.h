@@ -104,6 +104,7 @@ struct Warp {
     std::byte* global(std::uint64_t address, std::int64_t bytes, Touch touch, int lane);
     std::byte* shared(std::uint64_t address, std::int64_t bytes, Touch touch, int lane);
     std::byte* local_bytes(std::uint64_t address, std::int64_t bytes, bool writes, int lane);
+    std::byte* parameter(std::uint64_t address, std::int64_t bytes, int lane);
     std::byte* generic(std::uint64_t address, std::int64_t bytes, Touch touch, int lane);
     void finish_copies(int lane, std::uint32_t before_group);
 

@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,6 +48,16 @@ cuda::DevicePtr address_of(const std::byte* pointer);
 /// Queues a kernel of a grid; nothing for no blocks.
 void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
             std::vector<std::uint64_t> parameters, int threads = codegen::grid_threads);
+/// One of many small problems of a kind, as the words of its table have it but for the first.
+struct Part {
+    std::int64_t blocks = 0;
+    std::vector<std::uint64_t> words;
+};
+/// Queues a kernel with a table over all parts, in as many launches as it takes. `parameters` are those
+/// behind the table, given how many blocks the launches before had.
+void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
+                  std::span<const Part> parts,
+                  const std::function<std::vector<std::uint64_t>(std::int64_t blocks_before)>& parameters);
 /// The same of one that may report an index: the last parameter is added.
 void launch_reporting(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
                       std::vector<std::uint64_t> parameters);

@@ -18,18 +18,54 @@ std::int32_t Context::report(const std::string& text) {
 
 cuda::DevicePtr address_of(const std::byte* pointer) { return reinterpret_cast<cuda::DevicePtr>(pointer); }
 
-void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
-            std::vector<std::uint64_t> parameters, int threads) {
+namespace {
+
+void launch_with_table(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
+                       std::vector<std::uint64_t> table, std::vector<std::uint64_t> parameters, int threads) {
     if (blocks == 0) return;
     check(kernel.function != nullptr, "kernels are loaded before they are launched");
     if (blocks > std::numeric_limits<std::int32_t>::max())
         throw UserError("a tensor is too large for one launch of " + kernel.name);
     std::vector<void*> places;
+    if (!table.empty()) places.push_back(table.data());
     for (std::uint64_t& parameter : parameters) places.push_back(&parameter);
     const cuda::Result result = context.driver.launch_kernel(kernel.function, static_cast<unsigned>(blocks),
                                                              1, 1, static_cast<unsigned>(threads), 1, 1, 0,
                                                              context.work, places.data(), nullptr);
     require(context.driver, result, "launching " + kernel.name);
+}
+
+}  // namespace
+
+void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
+            std::vector<std::uint64_t> parameters, int threads) {
+    launch_with_table(context, kernel, blocks, {}, std::move(parameters), threads);
+}
+
+void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
+                  std::span<const Part> parts,
+                  const std::function<std::vector<std::uint64_t>(std::int64_t blocks_before)>& parameters) {
+    const auto of_launch = static_cast<std::size_t>(table.parts);
+    std::int64_t before = 0;
+    for (; !parts.empty(); parts = parts.subspan(std::min(of_launch, parts.size()))) {
+        std::vector<std::uint64_t> numbers;
+        std::int64_t blocks = 0;
+        for (std::size_t i = 0; i < of_launch; ++i) {
+            const bool is_there = i < parts.size();
+            numbers.push_back(static_cast<std::uint64_t>(is_there ? blocks : codegen::no_block));
+            if (is_there) {
+                numbers.insert(numbers.end(), parts[i].words.begin(), parts[i].words.end());
+                blocks += parts[i].blocks;
+            }
+            check(
+                static_cast<std::int64_t>(is_there ? parts[i].words.size() + 1 : table.words) == table.words,
+                "a part has as many numbers as its table says");
+            numbers.resize((i + 1) * static_cast<std::size_t>(table.words));
+        }
+        launch_with_table(context, kernel, blocks, std::move(numbers), parameters(before),
+                          codegen::grid_threads);
+        before += blocks;
+    }
 }
 
 void launch_reporting(const Context& context, const GpuKernel& kernel, std::int64_t blocks,

@@ -170,6 +170,67 @@ OrReason<PreparedKernel> prepare_nest(Context& context, const OrReason<NestBody>
         .launches = bound.launches()};
 }
 
+/// Updates of many parameters that are one flat nest, over a table of them.
+struct BoundParts {
+    std::shared_ptr<const GpuKernel> kernel;
+    codegen::PartTable table;
+    std::vector<std::int64_t> elements;  ///< by part
+
+    std::int64_t launches() const { return parts_of(std::ssize(elements), table.parts); }
+
+    void queue(const Context& context, const Operands& operands) const {
+        const std::size_t inputs = operands.inputs.size() / elements.size(),
+                          outputs = operands.outputs.size() / elements.size();
+        std::vector<Part> parts;
+        for (std::size_t i = 0; i < elements.size(); ++i) {
+            Part& part = parts.emplace_back(Part{parts_of(elements[i], elements_of_block), {}});
+            for (const std::byte* input : operands.inputs.subspan(i * inputs, inputs))
+                part.words.push_back(address_of(input));
+            for (const std::byte* output : operands.outputs.subspan(i * outputs, outputs))
+                part.words.push_back(address_of(output));
+            part.words.push_back(static_cast<std::uint64_t>(elements[i]));
+        }
+        launch_parts(context, *kernel, table, parts, [](std::int64_t) -> std::vector<std::uint64_t> {
+            return {static_cast<std::uint64_t>(elements_of_block)};
+        });
+    }
+};
+
+OrReason<PreparedKernel> prepare_parts(Context& context, const Problem& problem) {
+    const Op& update = find_op(problem.attributes.word("update"));
+    const auto parts = static_cast<std::size_t>(problem.attributes.integer("parts"));
+    const std::size_t inputs = problem.inputs.size() / parts, outputs = problem.outputs.size() / parts;
+    codegen::NvptxTarget target = context.modules.target();
+    target.in_place = true;
+    target.parts = codegen::parts_of_launch(static_cast<std::int64_t>(parts),
+                                            codegen::table_of(target, inputs, outputs).words, 1);
+    BoundParts bound{.kernel = nullptr, .table = codegen::table_of(target, inputs, outputs), .elements = {}};
+    std::string text;
+    Graph body;
+    for (std::size_t part = 0; part < parts; ++part) {
+        const OrReason<NestBody> nest =
+            nest_of_composite({update, problem.inputs.subspan(part * inputs, inputs),
+                               problem.outputs.subspan(part * outputs, outputs), problem.attributes});
+        if (!nest) return NoValue{nest.reason()};
+        const codegen::LoopNest loops = codegen::lower(nest->graph);
+        if (!loops.flat || loops.partial_sums > 0) return NoValue{"its parts are no flat nests"};
+        std::string own = codegen::pseudo_code(loops);
+        if (part > 0 && own != text) return NoValue{"its parts are not one nest"};
+        text = std::move(own);
+        bound.elements.push_back(nest->nest.rows * nest->nest.columns);
+        if (part == 0) body = nest->graph;
+    }
+    bound.kernel = context.modules.add(
+        "fused_0", fmt::format("{} threads, in place, {} parts\n{}", target.threads, target.parts, text),
+        [body, target] {
+            codegen::Compiler compiler(target);
+            return compiler.list(*compiler.add(body));
+        });
+    return PreparedKernel{
+        .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
+        .launches = bound.launches()};
+}
+
 std::string refuse_without_compiler() { return codegen::Compiler::refusal(); }
 
 Kernel fused_kernel(Context& context) {
@@ -194,6 +255,15 @@ Kernel composite_kernel(Context& context) {
     return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
 }
 
+Kernel parts_kernel(Context& context) {
+    const auto prepare = [&context](const Problem& problem) -> OrReason<PreparedKernel> {
+        if (std::string reason = refuse_without_compiler(); !reason.empty())
+            return NoValue{std::move(reason)};
+        return prepare_parts(context, problem);
+    };
+    return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};
+}
+
 }  // namespace
 
 OrReason<PreparedKernel> prepare_definition(Context& context, const Graph& definition, NestOutputs place) {
@@ -204,6 +274,8 @@ void add_nest_kernels(KernelTable& table, Context& context) {
     for (const Op* op : op_table())
         if (op->name == "fused")
             table["fused"].push_back(fused_kernel(context));
+        else if (op->name == "joined_updates")
+            table["joined_updates"].push_back(parts_kernel(context));
         else if (op->composite() && op->name != "global_norm")
             table[std::string(op->name)].push_back(composite_kernel(context));
 }

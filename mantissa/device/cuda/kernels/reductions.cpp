@@ -73,7 +73,6 @@ struct Stages {
 
 struct Reduced {
     bool maximum = false;
-    codegen::ReductionKernel::Term term = codegen::ReductionKernel::Term::value;
     DType from = DType::f32, sums = DType::f32, to = DType::f32;
 };
 
@@ -81,7 +80,6 @@ Stages stages_of(Context& context, const Shape& shape, const std::vector<std::in
                  const Reduced& what) {
     const ReducedAxes apart = taken_apart(shape, axes);
     codegen::ReductionKernel first{.maximum = what.maximum,
-                                   .term = what.term,
                                    .kept = apart.kept,
                                    .reduced = apart.reduced,
                                    .from = what.from,
@@ -134,33 +132,80 @@ Kernel reduction_kernel(Context& context, bool maximum) {
     return {.name = "tree", .arithmetic = {.unit = context.unit}, .prepare = prepare};
 }
 
-/// Squares are added in FP64, where those of FP32 numbers cannot overflow.
+/// Gradients of one format, whose squares one kernel adds up.
+struct Squares {
+    std::shared_ptr<const GpuKernel> kernel;
+    codegen::PartTable table;
+    std::vector<std::size_t> operands;
+    std::vector<Part> parts;  ///< without addresses
+
+    std::int64_t blocks() const {
+        std::int64_t all = 0;
+        for (const Part& part : parts) all += part.blocks;
+        return all;
+    }
+    std::int64_t launches() const { return parts_of(std::ssize(parts), table.parts); }
+
+    void queue(const Context& context, const Operands& given, std::uint64_t sums) const {
+        std::vector<Part> bound = parts;
+        for (std::size_t i = 0; i < bound.size(); ++i)
+            bound[i].words[0] = address_of(given.inputs[operands[i]]);
+        launch_parts(context, *kernel, table, bound, [&](std::int64_t before) -> std::vector<std::uint64_t> {
+            return {sums + static_cast<std::uint64_t>(before) * sizeof(double)};
+        });
+    }
+};
+
+/// Of a block: 64 a thread, so that there are few sums beside what is read.
+constexpr std::int64_t squares_of_block = 64 * codegen::grid_threads;
+
+Squares squares_of(Context& context, const Problem& problem, DType dtype) {
+    Squares squares;
+    for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
+        const Type& type = problem.inputs[i];
+        if (type.dtype != dtype || type.shape.elements() == 0) continue;
+        const std::int64_t elements = type.shape.elements();
+        squares.operands.push_back(i);
+        squares.parts.push_back(
+            {parts_of(elements, squares_of_block), {0, static_cast<std::uint64_t>(elements)}});
+    }
+    if (squares.parts.empty()) return squares;
+    codegen::SquaresKernel kernel{.from = dtype, .of_block = squares_of_block};
+    kernel.parts = codegen::parts_of_launch(std::ssize(squares.parts), kernel.table().words, 1);
+    squares.table = kernel.table();
+    squares.kernel = context.modules.add({.name = fmt::format("squares_{}", name_of(dtype)), .code = kernel});
+    return squares;
+}
+
+/// Squares are added in FP64, where those of FP32 numbers cannot overflow: by blocks of all gradients at
+/// once, then those of the blocks.
 OrReason<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
     constexpr std::int64_t number = sizeof(double);
-    std::vector<Stages> all;
-    std::int64_t partials = 0;
-    for (const Type& type : problem.inputs) {
-        std::vector<std::int64_t> axes;
-        for (int axis = 0; axis < type.shape.rank(); ++axis) axes.push_back(axis);
-        all.push_back(stages_of(context, type.shape, axes,
-                                {.term = codegen::ReductionKernel::Term::square,
-                                 .from = type.dtype,
-                                 .sums = DType::f64,
-                                 .to = DType::f64}));
-        partials = std::max(partials, all.back().partial_bytes);
+    std::vector<Squares> all;
+    std::int64_t blocks = 0, launches = 1;
+    for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
+        all.push_back(squares_of(context, problem, dtype));
+        blocks += all.back().blocks();
+        if (!all.back().parts.empty()) launches += all.back().launches();
     }
-    const auto count = static_cast<std::int64_t>(all.size());
-    std::int64_t launches = 1;
-    for (const Stages& stages : all) launches += stages.launches();
-    const auto kernel = context.modules.add({.name = "norm", .code = codegen::NormKernel{.count = count}});
-    const auto queue = [&context, all = std::move(all), kernel, count](const Operands& operands) {
-        const std::uint64_t sums = address_of(operands.workspace),
-                            of_chunks = sums + static_cast<std::uint64_t>(count * number);
-        for (std::size_t i = 0; i < all.size(); ++i)
-            all[i].queue(context, address_of(operands.inputs[i]), of_chunks, sums + i * number);
+    const Stages whole =
+        stages_of(context, Shape{blocks}, {0}, {.from = DType::f64, .sums = DType::f64, .to = DType::f64});
+    launches += whole.launches();
+    const auto kernel = context.modules.add({.name = "norm", .code = codegen::NormKernel{}});
+    const auto queue = [&context, all = std::move(all), whole, kernel, blocks](const Operands& operands) {
+        std::uint64_t sums = address_of(operands.workspace);
+        const std::uint64_t first = sums;
+        for (const Squares& squares : all) {
+            if (squares.parts.empty()) continue;
+            squares.queue(context, operands, sums);
+            sums += static_cast<std::uint64_t>(squares.blocks() * number);
+        }
+        // Behind the sums of blocks: their sum, and what it takes on the way.
+        whole.queue(context, first, sums + number, sums);
         launch(context, *kernel, 1, {sums, address_of(operands.outputs[0]), address_of(operands.outputs[1])});
     };
-    return PreparedKernel{.launch = queue, .workspace = count * number + partials, .launches = launches};
+    return PreparedKernel{
+        .launch = queue, .workspace = (blocks + 1) * number + whole.partial_bytes, .launches = launches};
 }
 
 }  // namespace

@@ -1,0 +1,28 @@
+// One launch over many small problems of a kind: a table, the kernel's first parameter, says of each part
+// where it lies. Each block finds its part in it.
+#pragma once
+
+#include <cstdint>
+
+namespace mantissa::inline v0::codegen {
+
+/// So many parts, each of so many numbers of 64 bits, of which the first is its first block. Parts stand in
+/// the order of their blocks; those at the end that a launch does not need begin behind all blocks.
+struct PartTable {
+    std::int64_t parts = 0;  ///< 0: there is no table
+    std::int64_t words = 0;
+
+    friend bool operator==(const PartTable&, const PartTable&) = default;
+};
+
+/// Bytes of parameters that any driver takes: CUDA C++ Programming Guide, function parameters.
+constexpr std::int64_t parameter_bytes = 4096;
+
+/// As many parts as a launch takes beside so many further parameters, but no more than there are, and all
+/// launches alike full.
+std::int64_t parts_of_launch(std::int64_t parts, std::int64_t words, std::int64_t further_parameters);
+
+/// The first block of parts that a launch does not need.
+constexpr std::int64_t no_block = INT64_MAX;
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,135 @@
+// Updates of many parameters as one node: the same numbers, written where the states lie.
+#include "mantissa/passes/join_updates.h"
+
+#include <gtest/gtest.h>
+
+#include "mantissa/graph/printer.h"
+#include "mantissa/graph/reference.h"
+#include "mantissa/graph/verifier.h"
+#include "mantissa/nn/models/gpt2.h"
+#include "mantissa/passes/pipeline.h"
+#include "mantissa/passes/plan_memory.h"
+#include "mantissa/train/adamw.h"
+#include "mantissa/train/sgd.h"
+#include "tests/support/op_cases.h"
+
+namespace mantissa {
+namespace {
+
+const auto anything = [](const Graph&, const Node&) { return true; };
+
+std::size_t count(const Graph& graph, std::string_view op) {
+    std::size_t found = 0;
+    for (std::size_t id = 0; id < graph.size(); ++id)
+        found += graph.node(static_cast<NodeId>(id)).op->name == op ? 1 : 0;
+    return found;
+}
+
+/// A step of a small GPT-2, laid out so that matrices have copies in BF16.
+Graph step_of(const Optimizer& optimizer, bool joins) {
+    PipelineOptions options{.policy = find_policy("bf16"),
+                            .simplify = true,
+                            .lay_out = true,
+                            .fuse = joins,
+                            .joins_updates = joins};
+    const auto model = [](Graph& graph) {
+        const Type ids{DType::i32, {2, 5}};
+        return nn::gpt2_loss({.name = "small",
+                              .layers = 2,
+                              .heads = 2,
+                              .channels = 8,
+                              .vocabulary = 7,
+                              .context = 8,
+                              .dropout = 0},
+                             {graph, graph.add_input("tokens", ids)},
+                             {graph, graph.add_input("targets", ids)}, {});
+    };
+    return build_training_step(model, optimizer_update(optimizer), options).graph;
+}
+
+ReferenceFeed feed_of(const Graph& graph) {
+    ReferenceFeed feed;
+    std::uint32_t which = 1;
+    const auto values = [&](const Type& type) {
+        return testing::values_of(type.dtype == DType::i32
+                                      ? testing::ids(type.shape, 7)
+                                      : testing::Operand{type, testing::Values::positive},
+                                  which++);
+    };
+    for (const NodeId id : graph.inputs())
+        feed[graph.node(id).attributes.word("name")] = values(graph.node(id).outputs[0]);
+    for (const State& state : graph.states()) feed[state.name] = values(state.type);
+    return feed;
+}
+
+TEST(JoinUpdates, ReadsLikeThis) {
+    Graph graph;
+    std::vector<Tensor> states;
+    for (const char* const name : {"a", "b"}) {
+        const Type type{DType::f32, name[0] == 'a' ? Shape{3} : Shape{2, 2}};
+        states.emplace_back(
+            graph,
+            graph.add_state({.kind = State::Kind::parameter, .name = name, .type = type, .initializer = {}}));
+    }
+    const Tensor rate(graph, graph.add_input("rate", {DType::f32, {}})),
+        apply(graph, graph.add_input("apply", {DType::boolean, {}}));
+    Origin update;
+    update.stage = Stage::update;
+    const OriginScope scope(graph, update);
+    for (int i = 0; i < 2; ++i) {
+        const Tensor& state = states[static_cast<std::size_t>(i)];
+        graph.add_update(
+            i, call1("sgd", {state, state, rate, rate, apply},
+                     {{"dampening", 0.0}, {"momentum", 0.0}, {"nesterov", false}, {"weight_decay", 0.0}})
+                   .value());
+    }
+    const Graph joined = join_updates(graph, anything);
+    verify(joined, "join_updates");
+    EXPECT_EQ(count(joined, "sgd"), 0U);
+    const std::string text = print(joined);
+    EXPECT_NE(
+        text.find(
+            "f32[3], f32[2, 2] = joined_updates(%a, %a, %rate, %rate, %apply, %b, %b, %rate, %rate, %apply) "
+            "{dampening=0, momentum=0, nesterov=false, parts=2, update=sgd, weight_decay=0}"),
+        std::string::npos)
+        << text;
+    EXPECT_EQ(print(join_updates(joined, anything)), text);
+    // Nobody may run it: it stays.
+    EXPECT_EQ(print(join_updates(graph, [](const Graph&, const Node&) { return false; })), print(graph));
+}
+
+TEST(JoinUpdates, KeepEveryBitOfAStepAndAreWrittenInPlace) {
+    for (const Optimizer& optimizer : {adamw(), sgd({}), sgd({.momentum = 0.9})}) {
+        const Graph apart = step_of(optimizer, false), fused = step_of(optimizer, true);
+        // The table of tokens, without a copy, is the only one of its kind.
+        EXPECT_LE(count(fused, optimizer.name), 1U) << optimizer.name;
+        EXPECT_GE(count(fused, "joined_updates"), 2U);
+        EXPECT_EQ(count(apart, "joined_updates"), 0U) << "it is asked for";
+        const Graph joined = join_updates(apart, anything);
+        verify(joined, "join_updates");
+        const std::size_t alone = count(joined, optimizer.name);
+        EXPECT_EQ(alone, count(fused, optimizer.name));
+        EXPECT_EQ(joined.size(),
+                  apart.size() - count(apart, optimizer.name) + alone + count(joined, "joined_updates"));
+        const ReferenceFeed feed = feed_of(apart);
+        const ReferenceRun expected(apart, feed), got(joined, feed);
+        EXPECT_TRUE(got.next(feed) == expected.next(feed)) << optimizer.name;
+        EXPECT_EQ(plan_memory(joined).copied_updates, plan_memory(apart).copied_updates);
+    }
+}
+
+TEST(JoinUpdates, WhatOthersReadOrDiffersStays) {
+    Graph read = step_of(adamw(), false);
+    const auto is_update = [&](NodeId id) { return read.node(id).op->name == "adamw"; };
+    NodeId first = 0;
+    while (!is_update(first)) ++first;
+    const std::size_t before = count(join_updates(read, anything), "adamw");
+    const Tensor doubled = Tensor(read, {first, 0}) + Tensor(read, {first, 0});
+    read.add_result("doubled", doubled.value());
+    const Graph joined = join_updates(read, anything);
+    verify(joined, "join_updates");
+    EXPECT_EQ(count(joined, "adamw"), before + 1);
+}
+
+}  // namespace
+}  // namespace mantissa
