@@ -75,9 +75,8 @@ void MatrixCode::for_each_chunk(int rows, int chunks_of_row, const std::function
         Value* chunk = b_.CreateAdd(thread_, integer(first));
         const auto taken_apart = [&] {
             if (threads_ % chunks_of_row == 0)  // the same column each time
-                body({b_.CreateAdd(b_.CreateUDiv(thread_, integer(chunks_of_row)),
-                                   integer(first / chunks_of_row)),
-                      b_.CreateURem(thread_, integer(chunks_of_row))});
+                body({b_.CreateUDiv(thread_, integer(chunks_of_row)),
+                      b_.CreateURem(thread_, integer(chunks_of_row)), first / chunks_of_row});
             else
                 body({b_.CreateUDiv(chunk, integer(chunks_of_row)),
                       b_.CreateURem(chunk, integer(chunks_of_row))});
@@ -91,18 +90,20 @@ void MatrixCode::for_each_chunk(int rows, int chunks_of_row, const std::function
 
 void MatrixCode::copy_in(const Rows& rows) {
     const auto from = [&](const Chunk& chunk, int numbers) {
-        return control_.at(rows.at,
-                           b_.CreateAdd(b_.CreateMul(chunk.row, integer(rows.position)),
-                                        b_.CreateMul(chunk.column, integer(numbers))),
-                           format_.dtype);
+        Value* at = control_.at(rows.at,
+                                b_.CreateAdd(b_.CreateMul(chunk.row, integer(rows.position)),
+                                             b_.CreateMul(chunk.column, integer(numbers))),
+                                format_.dtype);
+        return bytes_behind(at, 2 * chunk.behind * rows.position);
     };
     const auto to = [&](const Chunk& chunk, int numbers) {
-        return b_.CreateGEP(b_.getInt8Ty(), rows.tile,
-                            b_.CreateAdd(b_.CreateMul(chunk.row, integer(format_.pitch)),
-                                         b_.CreateMul(chunk.column, integer(2 * numbers))));
+        Value* at = b_.CreateGEP(b_.getInt8Ty(), rows.tile,
+                                 b_.CreateAdd(b_.CreateMul(chunk.row, integer(format_.pitch)),
+                                              b_.CreateMul(chunk.column, integer(2 * numbers))));
+        return bytes_behind(at, chunk.behind * format_.pitch);
     };
     const auto is_there = [&](const Chunk& chunk, int numbers) {
-        Value* there = is_less(chunk.row, rows.left);
+        Value* there = is_less(chunk.row, b_.CreateSub(rows.left, integer(chunk.behind)));
         if (format_.head_size == format_.columns) return there;
         return b_.CreateAnd(there, is_less(chunk.column, integer(format_.head_size / numbers)));
     };

@@ -81,6 +81,7 @@ class MatrixCode : public GpuCode {
   private:
     struct Chunk {
         llvm::Value *row = nullptr, *column = nullptr;  ///< i64
+        std::int64_t behind = 0;  ///< rows, to be added: known, so that they take no register of their own
     };
     void for_each_chunk(int rows, int chunks_of_row, const std::function<void(const Chunk&)>& body);
     Fragment load_matrices(llvm::Value* tile, llvm::Value* of_lane, std::int64_t bytes, bool transposed);
