@@ -644,6 +644,10 @@ inline std::vector<OpCase> pool_cases() {
         add("with gaps", {1, 8, 5, 17}, apart);
         add("of whole windows", {2, 4, 6, 3}, whole);
     }
+    cases.push_back({"max_pool2d",
+                     "max_pool2d, which of infinities and NaN",
+                     {f32({2, 7, 6, 5}, Values::finite_or_not)},
+                     [=](Graph& g, In x) { return std::vector{call(g, "max_pool2d", x, overlapping)[1]}; }});
     add_pool_cases(cases, "average_pool2d", "that counts padding", {2, 7, 6, 5},
                    overlapping.with("count_padding", true), 9);
     add_pool_cases(cases, "adaptive_average_pool2d", "to fewer", {2, 7, 5, 4}, {{"extents", List{3, 2}}}, 9);

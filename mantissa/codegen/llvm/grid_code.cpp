@@ -10,8 +10,9 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/attention_code.h"
-#include "mantissa/codegen/llvm/gpu_code.h"
 #include "mantissa/codegen/llvm/gpu_table.h"
+#include "mantissa/codegen/llvm/grid_thread.h"
+#include "mantissa/codegen/llvm/image_code.h"
 #include "mantissa/codegen/llvm/peak_code.h"
 
 namespace mantissa::inline v0::codegen {
@@ -20,25 +21,13 @@ namespace {
 
 using llvm::Value;
 
-struct OwnBuilder {
-    llvm::IRBuilder<> own_builder;
-};
-
 /// A thread an element, or so many.
-class GridCode : OwnBuilder, protected GpuCode {
+class GridCode : protected GridThread {
   public:
     GridCode(llvm::Module& module, const GridKernel& kernel, std::size_t parameters, PartTable table = {})
-        : OwnBuilder{llvm::IRBuilder<>(module.getContext())},
-          GpuCode(module, own_builder, {kernel.name, parameters, grid_threads, table}) {
-        number_ = b_.CreateAdd(b_.CreateMul(block_, control_.integer(grid_threads)), thread_);
-    }
+        : GridThread(module, kernel.name, parameters, table) {}
 
   protected:
-    /// i32, as 64 bits.
-    Value* load_index(Value* base, Value* element) {
-        return b_.CreateSExt(load(base, element, DType::i32), b_.getInt64Ty());
-    }
-
     /// Runs the body where the index is inside; else it is reported.
     struct Reported {
         std::int32_t as = 1;
@@ -51,34 +40,6 @@ class GridCode : OwnBuilder, protected GpuCode {
             b_.CreateAtomicRMW(llvm::AtomicRMWInst::Xchg, report.to, both, llvm::Align(8),
                                llvm::AtomicOrdering::Monotonic);
         });
-    }
-
-    /// A number below the product of extents as an index for each, outermost first. Of less than 2^31
-    /// elements it is taken apart in 32 bits, which is quicker.
-    std::vector<Value*> indices_of(Value* number, const std::vector<std::int64_t>& extents) {
-        std::int64_t all = 1;
-        for (const std::int64_t extent : extents) all *= extent;
-        const bool narrow = all <= std::numeric_limits<std::int32_t>::max();
-        const auto constant = [&](std::int64_t x) -> Value* {
-            return narrow ? b_.getInt32(static_cast<std::uint32_t>(x)) : integer(x);
-        };
-        if (narrow) number = b_.CreateTrunc(number, b_.getInt32Ty());
-        std::vector<Value*> indices(extents.size());
-        for (std::size_t axis = extents.size(); axis-- > 0;) {
-            indices[axis] = axis == 0 ? number : b_.CreateURem(number, constant(extents[axis]));
-            if (axis > 0) number = b_.CreateUDiv(number, constant(extents[axis]));
-            if (narrow) indices[axis] = b_.CreateZExt(indices[axis], b_.getInt64Ty());
-        }
-        return indices;
-    }
-
-    Value* place_of(const std::vector<Value*>& indices, const std::vector<std::int64_t>& strides,
-                    std::int64_t offset) {
-        Value* place = integer(offset);
-        for (std::size_t axis = 0; axis < indices.size(); ++axis)
-            if (strides[axis] != 0)
-                place = b_.CreateAdd(place, b_.CreateMul(indices[axis], integer(strides[axis])));
-        return place;
     }
 
     /// The values of so many neighbouring threads, halves onto one another.
@@ -101,8 +62,6 @@ class GridCode : OwnBuilder, protected GpuCode {
         barrier();
         return b_.CreateLoad(lanes_.type(dtype), slot(thread_));
     }
-
-    Value* number_ = nullptr;  ///< of the thread in the grid
 };
 
 class ElementCode : GridCode {
@@ -399,13 +358,7 @@ class LiteralCode : GridCode {
     void run() {
         const std::size_t size = size_of(kernel_.dtype), count = kernel_.bits.size();
         llvm::Type* type = b_.getIntNTy(static_cast<unsigned>(8 * size));
-        std::vector<llvm::Constant*> values;
-        for (const std::uint64_t bits : kernel_.bits) values.push_back(llvm::ConstantInt::get(type, bits));
-        llvm::ArrayType* array = llvm::ArrayType::get(type, count);
-        auto* numbers = new llvm::GlobalVariable(  // the module owns it
-            module_, array, true, llvm::GlobalValue::InternalLinkage, llvm::ConstantArray::get(array, values),
-            "numbers", nullptr, llvm::GlobalValue::NotThreadLocal, 1);
-        numbers->setAlignment(llvm::Align(16));
+        Value* numbers = numbers_of("numbers", kernel_.dtype, kernel_.bits);
         if_then(is_less(number_, integer(static_cast<std::int64_t>(count))), [&] {
             const auto at = [&](Value* base) { return control_.at(base, number_, kernel_.dtype); };
             b_.CreateAlignedStore(b_.CreateAlignedLoad(type, at(numbers), llvm::Align(size)),
@@ -438,6 +391,9 @@ void emit_code(llvm::Module& module, const GridKernel& named, const LiteralKerne
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const AttentionKernel& kernel) {
     emit_attention(module, named.name, kernel);
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const PoolKernel& kernel) {
+    emit_pool(module, named.name, kernel);
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const PeakKernel& kernel) {
     emit_peak(module, named.name, kernel);

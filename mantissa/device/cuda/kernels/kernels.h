@@ -71,6 +71,7 @@ void add_embedding_kernels(KernelTable& table, Context& context);
 void add_reduction_kernels(KernelTable& table, Context& context);
 /// Fused nodes, and composites whose definition is a nest.
 void add_nest_kernels(KernelTable& table, Context& context);
+void add_pool_kernels(KernelTable& table, Context& context);
 void add_contraction_kernels(KernelTable& table, Context& context);
 void add_attention_kernels(KernelTable& table, Context& context);
 void add_loss_kernels(KernelTable& table, Context& context);

@@ -1,0 +1,65 @@
+#include "mantissa/codegen/llvm/grid_thread.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <limits>
+
+#include "mantissa/codegen/grid_kernel.h"
+
+namespace mantissa::inline v0::codegen {
+
+using llvm::Value;
+
+OwnBuilder::OwnBuilder(llvm::Module& module)
+    : own_builder(std::make_shared<llvm::IRBuilder<>>(module.getContext())) {}
+
+GridThread::GridThread(llvm::Module& module, const std::string& name, std::size_t parameters,
+                       PartTable table)
+    : OwnBuilder(module), GpuCode(module, *own_builder, {name, parameters, grid_threads, table}) {
+    number_ = b_.CreateAdd(b_.CreateMul(block_, control_.integer(grid_threads)), thread_);
+}
+
+Value* GridThread::load_index(Value* base, Value* element) {
+    return b_.CreateSExt(load(base, element, DType::i32), b_.getInt64Ty());
+}
+
+std::vector<Value*> GridThread::indices_of(Value* number, const std::vector<std::int64_t>& extents) {
+    std::int64_t all = 1;
+    for (const std::int64_t extent : extents) all *= extent;
+    const bool narrow = all <= std::numeric_limits<std::int32_t>::max();
+    const auto constant = [&](std::int64_t x) -> Value* {
+        return narrow ? b_.getInt32(static_cast<std::uint32_t>(x)) : integer(x);
+    };
+    if (narrow) number = b_.CreateTrunc(number, b_.getInt32Ty());
+    std::vector<Value*> indices(extents.size());
+    for (std::size_t axis = extents.size(); axis-- > 0;) {
+        indices[axis] = axis == 0 ? number : b_.CreateURem(number, constant(extents[axis]));
+        if (axis > 0) number = b_.CreateUDiv(number, constant(extents[axis]));
+        if (narrow) indices[axis] = b_.CreateZExt(indices[axis], b_.getInt64Ty());
+    }
+    return indices;
+}
+
+Value* GridThread::place_of(const std::vector<Value*>& indices, const std::vector<std::int64_t>& strides,
+                            std::int64_t offset) {
+    Value* place = integer(offset);
+    for (std::size_t axis = 0; axis < indices.size(); ++axis)
+        if (strides[axis] != 0)
+            place = b_.CreateAdd(place, b_.CreateMul(indices[axis], integer(strides[axis])));
+    return place;
+}
+
+Value* GridThread::numbers_of(const char* name, DType dtype, const std::vector<std::uint64_t>& bits) {
+    llvm::Type* type = b_.getIntNTy(static_cast<unsigned>(8 * size_of(dtype)));
+    std::vector<llvm::Constant*> values;
+    for (const std::uint64_t one : bits) values.push_back(llvm::ConstantInt::get(type, one));
+    llvm::ArrayType* array = llvm::ArrayType::get(type, bits.size());
+    auto* numbers = new llvm::GlobalVariable(  // the module owns it
+        module_, array, true, llvm::GlobalValue::InternalLinkage, llvm::ConstantArray::get(array, values),
+        name, nullptr, llvm::GlobalValue::NotThreadLocal, 1);
+    numbers->setAlignment(llvm::Align(16));
+    return numbers;
+}
+
+}  // namespace mantissa::codegen

@@ -1,0 +1,38 @@
+// What kernels have that make an element a thread, or so many, over a grid of blocks: the thread's number,
+// and the way from a number to a place in memory.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/codegen/llvm/gpu_code.h"
+
+namespace mantissa::inline v0::codegen {
+
+struct OwnBuilder {
+    explicit OwnBuilder(llvm::Module& module);
+    std::shared_ptr<llvm::IRBuilderBase> own_builder;
+};
+
+class GridThread : OwnBuilder, protected GpuCode {
+  protected:
+    /// Of `parameters` addresses, with `grid_threads` threads to a block; `table`: where its parts lie.
+    GridThread(llvm::Module& module, const std::string& name, std::size_t parameters, PartTable table = {});
+
+    /// i32, as 64 bits.
+    llvm::Value* load_index(llvm::Value* base, llvm::Value* element);
+
+    /// A number below the product of extents as an index for each, outermost first. Of less than 2^31
+    /// elements it is taken apart in 32 bits, which is quicker.
+    std::vector<llvm::Value*> indices_of(llvm::Value* number, const std::vector<std::int64_t>& extents);
+    llvm::Value* place_of(const std::vector<llvm::Value*>& indices, const std::vector<std::int64_t>& strides,
+                          std::int64_t offset);
+
+    /// Numbers that the kernel has in itself, as they are stored.
+    llvm::Value* numbers_of(const char* name, DType dtype, const std::vector<std::uint64_t>& bits);
+
+    llvm::Value* number_ = nullptr;  ///< of the thread in the grid
+};
+
+}  // namespace mantissa::codegen

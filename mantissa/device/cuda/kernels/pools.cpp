@@ -1,0 +1,65 @@
+// Pools over images and their gradients: a thread an element.
+#include <fmt/format.h>
+
+#include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/graph/pooling.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+namespace {
+
+using Makes = codegen::PoolKernel::Makes;
+
+struct NamedPool {
+    const char* op;
+    Makes makes;
+};
+
+constexpr NamedPool pools[] = {
+    {"max_pool2d", Makes::maximum},
+    {"max_pool2d_grad", Makes::gradient_of_maximum},
+    {"average_pool2d", Makes::average},
+    {"average_pool2d_grad", Makes::gradient_of_average},
+    {"adaptive_average_pool2d", Makes::average},
+    {"adaptive_average_pool2d_grad", Makes::gradient_of_average},
+};
+
+codegen::PoolKernel pool_of(const Problem& problem, Makes makes) {
+    codegen::PoolKernel pool{.makes = makes, .dtype = problem.inputs[0].dtype};
+    const Shape& image = pool.is_gradient() ? problem.outputs[0].shape : problem.inputs[0].shape;
+    pool.images = image[0];
+    pool.channels = image[3];
+    pool.row_spans = pool_spans(problem.attributes, 0, image[1]);
+    pool.column_spans = pool_spans(problem.attributes, 1, image[2]);
+    pool.row_outputs = pool_outputs(pool.row_spans, image[1]);
+    pool.column_outputs = pool_outputs(pool.column_spans, image[2]);
+    if (pool.is_maximum()) pool.window_columns = problem.attributes.list("window")[1];
+    return pool;
+}
+
+OrReason<PreparedKernel> prepare_pool(Context& context, const NamedPool& named, const Problem& problem) {
+    codegen::GridKernel kernel{.name = fmt::format("{}_{}", named.op, name_of(problem.inputs[0].dtype)),
+                               .code = pool_of(problem, named.makes)};
+    const std::int64_t blocks = codegen::blocks_of(kernel);
+    const auto queue = [&context, blocks,
+                        made = context.modules.add(std::move(kernel))](const Operands& operands) {
+        std::vector<std::uint64_t> addresses;
+        for (const std::byte* input : operands.inputs) addresses.push_back(address_of(input));
+        for (const std::byte* output : operands.outputs) addresses.push_back(address_of(output));
+        launch(context, *made, blocks, std::move(addresses));
+    };
+    return PreparedKernel{.launch = queue};
+}
+
+}  // namespace
+
+void add_pool_kernels(KernelTable& table, Context& context) {
+    for (const NamedPool& named : pools)
+        table[named.op].push_back({.name = "pool " + context.unit,
+                                   .arithmetic = {.unit = context.unit},
+                                   .prepare = [&context, &named](const Problem& problem) {
+                                       return prepare_pool(context, named, problem);
+                                   }});
+}
+
+}  // namespace mantissa::on_cuda
