@@ -33,6 +33,7 @@ std::int64_t threads_of(const NormKernel&) { return 1; }
 std::int64_t threads_of(const LiteralKernel& kernel) { return static_cast<std::int64_t>(kernel.bits.size()); }
 std::int64_t threads_of(const PeakKernel& kernel) { return kernel.blocks * grid_threads; }
 std::int64_t threads_of(const PoolKernel& kernel) { return kernel.results(); }
+std::int64_t threads_of(const ConvolutionKernel& kernel) { return kernel.results(); }
 std::int64_t threads_of(const AttentionKernel& kernel) {
     return blocks_of(kernel) * tiles_of(kernel).threads();
 }
@@ -85,6 +86,8 @@ std::string body_of(const LiteralKernel& kernel) {
 std::string body_of(const AttentionKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const PoolKernel& kernel) { return text_of(kernel); }
+
+std::string body_of(const ConvolutionKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const PeakKernel& kernel) {
     return fmt::format("products of {} summed in {}", kernel.inputs, kernel.accumulator);

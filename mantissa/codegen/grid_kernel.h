@@ -100,7 +100,7 @@ struct LiteralKernel {
 struct GridKernel {
     std::string name;  ///< as reports of faults call it
     std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, SquaresKernel, NormKernel,
-                 LiteralKernel, AttentionKernel, PeakKernel, PoolKernel>
+                 LiteralKernel, AttentionKernel, PeakKernel, PoolKernel, ConvolutionKernel>
         code;
 };
 

@@ -6,9 +6,11 @@
 #include <map>
 
 #include "mantissa/base/random.h"
+#include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/convolution.h"
 #include "mantissa/graph/tensor.h"
 #include "tests/support/run_graph.h"
+#include "tests/support/tested_gpu.h"
 
 namespace mantissa {
 namespace {
@@ -197,18 +199,26 @@ class Products {
     std::vector<double> x_, filter_, dy_, bias_, y_, dx_, dfilter_;
 };
 
-void expect_exact_at_every_level(const std::vector<Case>& cases) {
-    std::map<std::string, std::unique_ptr<Device>> devices;
-    for (const std::string& level : levels()) devices[level] = device_at(level);
+void expect_exact_on(const std::vector<Case>& cases, const std::map<std::string, Device*>& devices) {
     for (const Case& c : cases) {
         const Products products(c);
-        for (const auto& [level, device] : devices)
+        for (const auto& [name, device] : devices)
             for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-                SCOPED_TRACE(level + " " + std::string(name_of(dtype)));
+                SCOPED_TRACE(name + " " + std::string(name_of(dtype)));
                 products.expect_exact(dtype, *device);
                 if (::testing::Test::HasFatalFailure()) return;
             }
     }
+}
+
+void expect_exact_at_every_level(const std::vector<Case>& cases) {
+    std::vector<std::unique_ptr<Device>> devices;
+    std::map<std::string, Device*> by_name;
+    for (const std::string& level : levels()) {
+        devices.push_back(device_at(level));
+        by_name[level] = devices.back().get();
+    }
+    expect_exact_on(cases, by_name);
 }
 
 TEST(Convolution, OfAwkwardSizesIsExactOnWholeNumbers) {
@@ -233,6 +243,16 @@ TEST(Convolution, OfTheNetworksKindsIsExactOnWholeNumbers) {
         {{2, 28, 28, 3}, {3, 3, 3, 64}, same(1)},
         {{1, 9, 9, 32}, {3, 3, 1, 32}, {.padding = {1, 1, 1, 1}, .groups = 32}},
     });
+}
+
+TEST(CudaConvolution, IsExactOnWholeNumbers) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    Draw draw(2);
+    std::vector<Case> cases{{{1, 12, 12, 3}, {7, 7, 3, 16}, {.stride = {2, 2}, .padding = {3, 3, 3, 3}}},
+                            {{2, 5, 5, 24}, {3, 3, 24, 16}, {.padding = {1, 1, 1, 1}}, true}};
+    for (int i = 0; i < 20; ++i) cases.push_back(random_case(draw));
+    const testing::TestedGpu gpu;
+    expect_exact_on(cases, {{"cuda", &*gpu}});
 }
 
 /// So few filters, and so many pixels, that the gradient of the filter is cut along its depth.

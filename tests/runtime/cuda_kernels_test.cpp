@@ -24,9 +24,6 @@ using testing::worst_ratio;
 
 /// Operations that no GPU runs yet, and why. A test fails where one of them does, or another does not.
 const std::map<std::string, std::string> without_kernel = {
-    {"conv2d", "convolutions wait for cuDNN"},
-    {"conv2d_input_gradient", "convolutions wait for cuDNN"},
-    {"conv2d_filter_gradient", "convolutions wait for cuDNN"},
     {"all_reduce_start", "ranks on GPUs wait for NCCL"},
     {"all_reduce_wait", "ranks on GPUs wait for NCCL"},
     {"reduce_scatter_start", "ranks on GPUs wait for NCCL"},

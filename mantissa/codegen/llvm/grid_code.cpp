@@ -124,16 +124,7 @@ class ElementCode : GridCode {
         if (format == "bf16") return lanes_.apply("cast", {x}, DType::f32, DType::bf16);
         if (format == "f16") return lanes_.apply("cast", {x}, DType::f32, DType::f16);
         check(format == "tf32", "numbers are rounded to tf32, bf16 or f16");
-        // numerics/tf32.h
-        const auto word = [&](std::uint32_t value) { return b_.getInt32(value); };
-        Value* bits = b_.CreateBitCast(x, b_.getInt32Ty());
-        Value* odd = b_.CreateAnd(b_.CreateLShr(bits, word(13)), word(1));
-        Value* up = b_.CreateAdd(bits, b_.CreateAdd(odd, word(0xfff)));
-        Value* overflows = b_.CreateICmpUGE(b_.CreateAnd(up, word(0x7fffffff)), word(0x7f800000));
-        Value* number = b_.CreateSelect(overflows, bits, up);
-        Value* is_nan = b_.CreateICmpUGT(b_.CreateAnd(bits, word(0x7fffffff)), word(0x7f800000));
-        Value* chosen = b_.CreateSelect(is_nan, b_.CreateOr(bits, word(0x00400000)), number);
-        return b_.CreateBitCast(b_.CreateAnd(chosen, word(0xffffe000)), b_.getFloatTy());
+        return rounded_to_tf32(x);
     }
 
     /// base/random.h: Philox4x32-10 of the element's block, and of its four words the element's own.
@@ -394,6 +385,9 @@ void emit_code(llvm::Module& module, const GridKernel& named, const AttentionKer
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const PoolKernel& kernel) {
     emit_pool(module, named.name, kernel);
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const ConvolutionKernel& kernel) {
+    emit_convolution(module, named.name, kernel);
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const PeakKernel& kernel) {
     emit_peak(module, named.name, kernel);

@@ -62,4 +62,16 @@ Value* GridThread::numbers_of(const char* name, DType dtype, const std::vector<s
     return numbers;
 }
 
+Value* GridThread::rounded_to_tf32(Value* x) {
+    const auto word = [&](std::uint32_t value) { return b_.getInt32(value); };
+    Value* bits = b_.CreateBitCast(x, b_.getInt32Ty());
+    Value* odd = b_.CreateAnd(b_.CreateLShr(bits, word(13)), word(1));
+    Value* up = b_.CreateAdd(bits, b_.CreateAdd(odd, word(0xfff)));
+    Value* overflows = b_.CreateICmpUGE(b_.CreateAnd(up, word(0x7fffffff)), word(0x7f800000));
+    Value* number = b_.CreateSelect(overflows, bits, up);
+    Value* is_nan = b_.CreateICmpUGT(b_.CreateAnd(bits, word(0x7fffffff)), word(0x7f800000));
+    Value* chosen = b_.CreateSelect(is_nan, b_.CreateOr(bits, word(0x00400000)), number);
+    return b_.CreateBitCast(b_.CreateAnd(chosen, word(0xffffe000)), b_.getFloatTy());
+}
+
 }  // namespace mantissa::codegen

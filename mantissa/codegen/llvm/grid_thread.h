@@ -29,6 +29,9 @@ class GridThread : OwnBuilder, protected GpuCode {
     llvm::Value* place_of(const std::vector<llvm::Value*>& indices, const std::vector<std::int64_t>& strides,
                           std::int64_t offset);
 
+    /// An FP32 number, as numerics/tf32.h rounds it.
+    llvm::Value* rounded_to_tf32(llvm::Value* x);
+
     /// Numbers that the kernel has in itself, as they are stored.
     llvm::Value* numbers_of(const char* name, DType dtype, const std::vector<std::uint64_t>& bits);
 

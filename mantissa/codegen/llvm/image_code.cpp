@@ -3,6 +3,7 @@
 #include "mantissa/codegen/llvm/image_code.h"
 
 #include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Intrinsics.h>
 #include <llvm/IR/Module.h>
 
 #include <limits>
@@ -45,9 +46,9 @@ class PoolCode : GridThread {
             row_ = at[1];
             column_ = at[2];
             channel_ = at[3];
-            if (kernel_.makes == PoolKernel::Makes::maximum)
+            if (kernel_.makes == PoolResult::maximum)
                 make_maximum();
-            else if (kernel_.makes == PoolKernel::Makes::average)
+            else if (kernel_.makes == PoolResult::average)
                 make_average();
             else
                 make_gradient();
@@ -196,7 +197,141 @@ class PoolCode : GridThread {
     Value *image_ = nullptr, *row_ = nullptr, *column_ = nullptr, *channel_ = nullptr;
 };
 
+class ConvolutionCode : GridThread {
+  public:
+    ConvolutionCode(llvm::Module& module, const std::string& name, const ConvolutionKernel& kernel)
+        : GridThread(module, name, kernel.bias ? 4 : 3), kernel_(kernel), of_(kernel.of) {}
+
+    void run() {
+        if_then(is_less(number_, integer(kernel_.results())), [&] {
+            Value* sum = nullptr;
+            if (kernel_.makes == ConvolutionResult::output)
+                sum = output();
+            else if (kernel_.makes == ConvolutionResult::gradient_of_images)
+                sum = gradient_of_images();
+            else
+                sum = gradient_of_filter();
+            store(sum, parameter(kernel_.bias ? 3 : 2), number_, kernel_.to);
+        });
+        b_.CreateRetVoid();
+    }
+
+  private:
+    using Term = std::function<Value*(Value* index, Value* sum)>;
+
+    Value* zero() { return lanes_.constant(0, DType::f32); }
+    Value* sum_over(const char* name, std::int64_t count, Value* from, const Term& term) {
+        return control_.loop(name, integer(0), integer(count), integer(1), {from},
+                             [&](Value* index, const Control::Values& before) -> Control::Values {
+                                 return {term(index, before[0])};
+                             })[0];
+    }
+    Value* sum_where(Value* condition, Value* sum, const std::function<Value*()>& then) {
+        return control_.if_then(condition, {sum}, [&]() -> Control::Values { return {then()}; })[0];
+    }
+    Value* is_inside(Value* place, std::int64_t extent) { return b_.CreateICmpULT(place, integer(extent)); }
+
+    /// ConvolutionAxis::image_place.
+    Value* image_place(const ConvolutionAxis& axis, Value* place, Value* tap) {
+        Value* const first = b_.CreateSub(b_.CreateMul(place, integer(axis.stride)), integer(axis.before));
+        return b_.CreateAdd(first, b_.CreateMul(tap, integer(axis.dilation)));
+    }
+    /// Its inverse, and whether there is one.
+    struct Place {
+        Value *at, *is_one;
+    };
+    Place output_place(const ConvolutionAxis& axis, Value* pixel, Value* tap) {
+        Value* const steps = b_.CreateSub(b_.CreateAdd(pixel, integer(axis.before)),
+                                          b_.CreateMul(tap, integer(axis.dilation)));
+        Value* const at = b_.CreateSDiv(steps, integer(axis.stride));
+        Value* const hits = b_.CreateICmpEQ(b_.CreateMul(at, integer(axis.stride)), steps);
+        return {at, b_.CreateAnd(hits, is_inside(at, axis.output))};
+    }
+
+    Value* operand(std::size_t which, const Shape& shape, const std::vector<Value*>& at) {
+        Value* const value = load(parameter(which), place_of(at, shape.strides(), 0), kernel_.from);
+        return kernel_.tf32 ? rounded_to_tf32(value) : value;
+    }
+    Value* product(Value* a, Value* b, Value* sum) {
+        return b_.CreateIntrinsic(llvm::Intrinsic::fma, {a->getType()}, {a, b, sum});
+    }
+    /// The first channel, or filter, of a group.
+    Value* first_of(Value* group, std::int64_t each) { return b_.CreateMul(group, integer(each)); }
+    std::vector<Value*> indices(const Shape& shape) { return indices_of(number_, shape.extents()); }
+
+    Value* output() {
+        const std::vector<Value*> y = indices(of_.y_shape());
+        Value* const first =
+            first_of(b_.CreateUDiv(y[3], integer(of_.group_filters())), of_.group_channels());
+        Value* sum = sum_over("rows", of_.vertical.filter, zero(), [&](Value* r, Value* of_rows) {
+            return sum_over("columns", of_.horizontal.filter, of_rows, [&](Value* s, Value* before) {
+                Value *const h = image_place(of_.vertical, y[1], r), *const w =
+                                                                         image_place(of_.horizontal, y[2], s);
+                Value* const inside =
+                    b_.CreateAnd(is_inside(h, of_.vertical.image), is_inside(w, of_.horizontal.image));
+                return sum_where(inside, before, [&] {
+                    return sum_over("channels", of_.group_channels(), before, [&](Value* c, Value* total) {
+                        Value* const x = operand(0, of_.x_shape(), {y[0], h, w, b_.CreateAdd(first, c)});
+                        return product(x, operand(1, of_.filter_shape(), {r, s, c, y[3]}), total);
+                    });
+                });
+            });
+        });
+        return kernel_.bias ? b_.CreateFAdd(sum, load(parameter(2), y[3], *kernel_.bias)) : sum;
+    }
+
+    /// dy, filter.
+    Value* gradient_of_images() {
+        const std::vector<Value*> x = indices(of_.x_shape());
+        Value* const group = b_.CreateUDiv(x[3], integer(of_.group_channels()));
+        Value* const c = b_.CreateURem(x[3], integer(of_.group_channels()));
+        Value* const first = first_of(group, of_.group_filters());
+        return sum_over("rows", of_.vertical.filter, zero(), [&](Value* r, Value* of_rows) {
+            return sum_over("columns", of_.horizontal.filter, of_rows, [&](Value* s, Value* before) {
+                const Place i = output_place(of_.vertical, x[1], r),
+                            j = output_place(of_.horizontal, x[2], s);
+                return sum_where(b_.CreateAnd(i.is_one, j.is_one), before, [&] {
+                    return sum_over("filters", of_.group_filters(), before, [&](Value* of, Value* total) {
+                        Value* const k = b_.CreateAdd(first, of);
+                        Value* const dy = operand(0, of_.y_shape(), {x[0], i.at, j.at, k});
+                        return product(dy, operand(1, of_.filter_shape(), {r, s, c, k}), total);
+                    });
+                });
+            });
+        });
+    }
+
+    /// x, dy. Each image is added up for itself, so that sums of many rows stay accurate.
+    Value* gradient_of_filter() {
+        const std::vector<Value*> f = indices(of_.filter_shape());
+        Value* const group = b_.CreateUDiv(f[3], integer(of_.group_filters()));
+        Value* const c = b_.CreateAdd(first_of(group, of_.group_channels()), f[2]);
+        return sum_over("images", of_.images, zero(), [&](Value* n, Value* of_images) {
+            Value* const own = sum_over("rows", of_.vertical.output, zero(), [&](Value* i, Value* of_rows) {
+                return sum_over("columns", of_.horizontal.output, of_rows, [&](Value* j, Value* before) {
+                    Value *const h = image_place(of_.vertical, i, f[0]), *const w = image_place(
+                                                                             of_.horizontal, j, f[1]);
+                    Value* const inside =
+                        b_.CreateAnd(is_inside(h, of_.vertical.image), is_inside(w, of_.horizontal.image));
+                    return sum_where(inside, before, [&] {
+                        return product(operand(0, of_.x_shape(), {n, h, w, c}),
+                                       operand(1, of_.y_shape(), {n, i, j, f[3]}), before);
+                    });
+                });
+            });
+            return b_.CreateFAdd(of_images, own);
+        });
+    }
+
+    const ConvolutionKernel& kernel_;
+    const Convolution& of_;
+};
+
 }  // namespace
+
+void emit_convolution(llvm::Module& module, const std::string& name, const ConvolutionKernel& kernel) {
+    ConvolutionCode(module, name, kernel).run();
+}
 
 void emit_pool(llvm::Module& module, const std::string& name, const PoolKernel& kernel) {
     PoolCode(module, name, kernel).run();

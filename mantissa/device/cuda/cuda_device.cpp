@@ -171,6 +171,7 @@ class CudaDevice final : public Device {
         require(libraries_.blas, libraries_.blas.create(&context_.blas_handle), "starting cuBLASLt");
         make_reports();
         on_cuda::add_contraction_kernels(kernels_, context_);
+        on_cuda::add_convolution_kernels(kernels_, context_);
         on_cuda::add_elementwise_kernels(kernels_, context_);
         on_cuda::add_movement_kernels(kernels_, context_);
         on_cuda::add_embedding_kernels(kernels_, context_);

@@ -178,25 +178,6 @@ struct BoundProduct {
     std::uint64_t workspace = 0;
 };
 
-struct ProductUnit {
-    DType operands;
-    bool tf32 = false;
-    std::string name;
-    Arithmetic arithmetic;
-
-    std::string refusal(const Problem& problem) const {
-        for (const Type& type : problem.inputs)
-            if (type.dtype != operands)
-                return fmt::format("it multiplies {}, got {}", name_of(operands), type.text());
-        const bool wants_tf32 = problem.attributes.has("multiply");
-        if (wants_tf32 && !tf32)
-            return fmt::format("it multiplies {} as it is stored, asked for {}", name_of(operands),
-                               problem.attributes.word("multiply"));
-        if (tf32 && !wants_tf32) return "it multiplies f32 as tf32, which was not asked for";
-        return tf32 ? tf32_refusal() : "";
-    }
-};
-
 OrReason<PreparedKernel> prepare_matmul(Context& context, const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
     const Product product = product_of(problem);
@@ -226,24 +207,43 @@ OrReason<PreparedKernel> prepare_product(Context& context, const Product& produc
                           .workspace = static_cast<std::int64_t>(best->workspace)};
 }
 
-void add_contraction_kernels(KernelTable& table, Context& context) {
+std::string ProductUnit::refusal(const Problem& problem) const {
+    for (const Type& type : problem.inputs)
+        if (type.dtype != operands)
+            return fmt::format("it multiplies {}, got {}", name_of(operands), type.text());
+    const bool wants_tf32 = problem.attributes.has("multiply");
+    if (wants_tf32 && !tf32)
+        return fmt::format("it multiplies {} as it is stored, asked for {}", name_of(operands),
+                           problem.attributes.word("multiply"));
+    if (tf32 && !wants_tf32) return "it multiplies f32 as tf32, which was not asked for";
+    return tf32 ? tf32_refusal() : "";
+}
+
+std::vector<ProductUnit> product_units(const Context& context, const std::string& by,
+                                       const std::string& matrix_unit) {
+    std::vector<ProductUnit> units;
     const auto add = [&](DType operands, bool tf32) {
         const std::string format(tf32 ? "tf32" : name_of(operands));
-        const std::string by = operands == DType::f32 && !tf32 ? context.unit : context.matrix_unit;
-        const ProductUnit unit{operands,
-                               tf32,
-                               fmt::format("cublasLt {}*{}+f32 {}", format, format, by),
-                               {.multiply = format, .unit = by}};
-        table["matmul"].push_back({.name = unit.name,
-                                   .arithmetic = unit.arithmetic,
-                                   .prepare = [&context, unit](const Problem& problem) {
-                                       return prepare_matmul(context, unit, problem);
-                                   }});
+        const std::string unit = operands == DType::f32 && !tf32 ? context.unit : matrix_unit;
+        units.push_back({operands,
+                         tf32,
+                         fmt::format("{} {}*{}+f32 {}", by, format, format, unit),
+                         {.multiply = format, .unit = unit}});
     };
     add(DType::f32, false);
     add(DType::f32, true);
     add(DType::bf16, false);
     add(DType::f16, false);
+    return units;
+}
+
+void add_contraction_kernels(KernelTable& table, Context& context) {
+    for (const ProductUnit& unit : product_units(context, "cublasLt", context.matrix_unit))
+        table["matmul"].push_back({.name = unit.name,
+                                   .arithmetic = unit.arithmetic,
+                                   .prepare = [&context, unit](const Problem& problem) {
+                                       return prepare_matmul(context, unit, problem);
+                                   }});
 }
 
 }  // namespace mantissa::on_cuda

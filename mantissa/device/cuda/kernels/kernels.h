@@ -73,6 +73,7 @@ void add_reduction_kernels(KernelTable& table, Context& context);
 void add_nest_kernels(KernelTable& table, Context& context);
 void add_pool_kernels(KernelTable& table, Context& context);
 void add_contraction_kernels(KernelTable& table, Context& context);
+void add_convolution_kernels(KernelTable& table, Context& context);
 void add_attention_kernels(KernelTable& table, Context& context);
 void add_loss_kernels(KernelTable& table, Context& context);
 

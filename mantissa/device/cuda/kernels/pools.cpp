@@ -8,23 +8,21 @@ namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-using Makes = codegen::PoolKernel::Makes;
-
 struct NamedPool {
     const char* op;
-    Makes makes;
+    codegen::PoolResult makes;
 };
 
 constexpr NamedPool pools[] = {
-    {"max_pool2d", Makes::maximum},
-    {"max_pool2d_grad", Makes::gradient_of_maximum},
-    {"average_pool2d", Makes::average},
-    {"average_pool2d_grad", Makes::gradient_of_average},
-    {"adaptive_average_pool2d", Makes::average},
-    {"adaptive_average_pool2d_grad", Makes::gradient_of_average},
+    {"max_pool2d", codegen::PoolResult::maximum},
+    {"max_pool2d_grad", codegen::PoolResult::gradient_of_maximum},
+    {"average_pool2d", codegen::PoolResult::average},
+    {"average_pool2d_grad", codegen::PoolResult::gradient_of_average},
+    {"adaptive_average_pool2d", codegen::PoolResult::average},
+    {"adaptive_average_pool2d_grad", codegen::PoolResult::gradient_of_average},
 };
 
-codegen::PoolKernel pool_of(const Problem& problem, Makes makes) {
+codegen::PoolKernel pool_of(const Problem& problem, codegen::PoolResult makes) {
     codegen::PoolKernel pool{.makes = makes, .dtype = problem.inputs[0].dtype};
     const Shape& image = pool.is_gradient() ? problem.outputs[0].shape : problem.inputs[0].shape;
     pool.images = image[0];

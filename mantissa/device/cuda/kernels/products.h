@@ -1,9 +1,27 @@
 // Matrix products by cuBLASLt, for operations that are made of several.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "mantissa/device/cuda/kernels/kernels.h"
 
 namespace mantissa::inline v0::on_cuda {
+
+/// What kernels of contractions multiply.
+struct ProductUnit {
+    DType operands = DType::f32;
+    bool tf32 = false;  ///< FP32 operands, as TF32
+    std::string name;
+    Arithmetic arithmetic = {};
+
+    /// Why the operands are not its own; empty if they are.
+    std::string refusal(const Problem& problem) const;
+};
+
+/// FP32, and TF32, BF16 and FP16 on `matrix_unit`, as `by` multiplies them.
+std::vector<ProductUnit> product_units(const Context& context, const std::string& by,
+                                       const std::string& matrix_unit);
 
 /// A product of one batch of matrices, as the library is asked for it.
 struct Product {
