@@ -3,7 +3,7 @@
 know the text that was held out.
 
     bench/peers/gpt2_baby.py --text FILE [--policies fp32,bf16] [--seeds 1,2,3] [--steps 2000] [--without-best]
-                              [--torch-in-fp32-only]
+                              [--torch-in-fp32-only] [--optimizers adamw,muon]
 
 4 layers, 4 heads, 128 channels, a context of 64, no biases, no dropout, 12 sequences a step of bytes cut out of the
 first nine tenths of the text at random places; AdamW with betas 0.9 and 0.99, decay 0.1 on matrices, gradients clipped
@@ -12,7 +12,9 @@ to 1, a rate of 1e-3 after 100 steps that falls by a cosine to 1e-4. The loss is
 Both draw weights and places by themselves, so only means over seeds can be compared. Each line is one training in a
 process of its own, one after another; what a policy has no line of PyTorch's for is held against FP32's, since without
 a unit for BF16 PyTorch takes seconds a step there. PyTorch runs as it is by default (eager) and as it is best (torch.compile,
-scaled_dot_product_attention, fused AdamW), under autocast for bf16. Needs `pip install torch safetensors numpy`.
+scaled_dot_product_attention, fused AdamW), under autocast for bf16. `--optimizers adamw,muon`: here with Muon, too, at
+the same rate: 0.2 times the root of a matrix's longer side makes a step as large as one of AdamW. Needs `pip
+install torch safetensors numpy`.
 """
 import argparse
 import json
@@ -90,13 +92,13 @@ def train_torch(text, policy, seed, steps, best):
     return statistics.mean(losses), seconds
 
 
-def train_mantissa(options, policy, seed, folder):
+def train_mantissa(options, policy, optimizer, seed, folder):
     report = mantissa_program.train(
         options.program, folder, "--model", "gpt2-tiny", "--layers", LAYERS, "--heads", HEADS, "--channels", CHANNELS,
         "--context", CONTEXT, "--vocabulary", VOCABULARY, "--no-bias", "--batch", BATCH, "--text",
         options.text, "--steps", options.steps, "--learning-rate", PEAK, "--min-learning-rate", LEAST, "--warmup",
         WARMUP, "--betas", *BETAS, "--weight-decay", DECAY, "--clip", CLIP, "--validate-every", options.steps,
-        "--policy", policy, "--seed", seed, "--threads", options.threads, order="random")
+        "--optimizer", optimizer, "--policy", policy, "--seed", seed, "--threads", options.threads, order="random")
     return report["validation"][-1]["loss"], sum(step["ms"] for step in report["steps"]) / 1e3
 
 
@@ -118,6 +120,7 @@ def main():
     parser.add_argument("--steps", type=int, default=2000)
     parser.add_argument("--without-best", action="store_true", help="PyTorch as it is by default alone")
     parser.add_argument("--torch-in-fp32-only", action="store_true", help="run other policies in mantissa alone")
+    parser.add_argument("--optimizers", default="adamw", help="of mantissa, separated by commas")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -126,17 +129,18 @@ def main():
         text = torch.tensor(list(pathlib.Path(options.text).read_bytes()))
         print(json.dumps(train_torch(text, policy, int(seed), options.steps, best == "1")))
         return
-    everyone = ["mantissa", "torch default"] + ([] if options.without_best else ["torch best"])
+    ours = {"mantissa" if name == "adamw" else f"mantissa {name}": name for name in options.optimizers.split(",")}
+    everyone = [*ours, "torch default"] + ([] if options.without_best else ["torch best"])
     print(f"{options.steps} steps; PyTorch {torch.__version__}, {options.threads} threads")
     print(f"{'policy':<7}{'':<14} {'validation loss of each seed':<31} {'mean':>8} {'- torch':>8} {'seconds':>8}")
     for policy in options.policies.split(","):
-        contenders = ["mantissa"] if options.torch_in_fp32_only and policy != "fp32" else everyone
+        contenders = list(ours) if options.torch_in_fp32_only and policy != "fp32" else everyone
         results = {name: [] for name in contenders}
         for seed in map(int, options.seeds.split(",")):
             for name in contenders:
                 with tempfile.TemporaryDirectory() as folder:
                     results[name].append(
-                        train_mantissa(options, policy, seed, pathlib.Path(folder)) if name == "mantissa"
+                        train_mantissa(options, policy, ours[name], seed, pathlib.Path(folder)) if name in ours
                         else measure_apart(options, policy, seed, name == "torch best"))
         if "torch default" in results:
             reference = statistics.mean(loss for loss, _ in results["torch default"])
