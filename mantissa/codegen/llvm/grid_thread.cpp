@@ -14,8 +14,7 @@ using llvm::Value;
 OwnBuilder::OwnBuilder(llvm::Module& module)
     : own_builder(std::make_shared<llvm::IRBuilder<>>(module.getContext())) {}
 
-GridThread::GridThread(llvm::Module& module, const std::string& name, std::size_t parameters,
-                       PartTable table)
+GridThread::GridThread(llvm::Module& module, const std::string& name, std::size_t parameters, PartTable table)
     : OwnBuilder(module), GpuCode(module, *own_builder, {name, parameters, grid_threads, table}) {
     number_ = b_.CreateAdd(b_.CreateMul(block_, control_.integer(grid_threads)), thread_);
 }
