@@ -14,6 +14,8 @@ std::int64_t bytes_of(const nn::InputSpec& input, std::int64_t examples) {
 
 }  // namespace
 
+std::uint64_t BatchSource::counted(std::uint64_t) const { return 1; }
+
 void require_fit(const Batch& batch, const nn::Model& model, std::int64_t examples) {
     const std::size_t given = batch.values().size();
     if (given != model.inputs.size())

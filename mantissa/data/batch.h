@@ -97,6 +97,9 @@ class BatchSource {
     /// What the values follow from, in words that are equal where the values are: two runs that are to be one
     /// must agree in it.
     virtual std::string description() const = 0;
+    /// Over how much the loss of a step is a mean, so that losses of several steps make one mean: 1 where all
+    /// steps weigh the same.
+    virtual std::uint64_t counted(std::uint64_t step) const;
 };
 
 /// Host memory for the batches of a model, taken when it is first filled.

@@ -17,12 +17,19 @@ namespace {
 
 constexpr const char* licenses = "/usr/share/common-licenses";
 
+std::vector<std::string> texts_of(const std::vector<std::filesystem::path>& files) {
+    std::vector<std::string> texts;
+    for (const std::filesystem::path& path : files) texts.emplace_back(TextFile(path).text());
+    return texts;
+}
+
 /// The texts one after another, a line break between two.
-std::string joined(const std::vector<std::filesystem::path>& files) {
+std::string joined(std::vector<std::string> texts) {
     std::string text;
-    for (const std::filesystem::path& path : files) {
+    for (std::string& next : texts) {
         if (!text.empty()) text += '\n';
-        text += TextFile(path).text();
+        text += next;
+        next = {};
     }
     return text;
 }
@@ -51,6 +58,13 @@ void require_readable_again(const std::vector<std::filesystem::path>& files) {
                             path == "-" ? "standard input" : path.string()));
 }
 
+const Tokenizer& require_tokenizer(const Tokenizer* tokenizer) {
+    if (tokenizer) return *tokenizer;
+    throw UserError(
+        "packed documents end at the tokenizer's end-of-text token, and there is no tokenizer; give it as "
+        "--tokenizer DIR");
+}
+
 Tokenizer train_on(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary,
                    ThreadPool& pool) {
     const auto silent = [](const TrainProgress&) {};
@@ -76,6 +90,52 @@ std::int64_t trained_vocabulary(std::int64_t text_bytes, std::int64_t model_voca
     return std::clamp(text_bytes / 64, least, std::max(least, std::min(most, model_vocabulary)));
 }
 
+namespace {
+
+Corpus open_tokens(const CorpusOptions& options, std::unique_ptr<Tokenizer> tokenizer) {
+    check_token_origin(options.tokens, tokenizer.get());
+    TokenStream stream(options.tokens,
+                       {.format = options.tokens_format, .vocabulary = options.model_vocabulary});
+    std::string description = stream.description();
+    return {std::move(stream), std::move(tokenizer), std::move(description)};
+}
+
+Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> tokenizer, ThreadPool& pool) {
+    const auto files = options.texts.empty() ? english_text_files() : options.texts;
+    const bool trains = !tokenizer && options.untokenized == CorpusOptions::Untokenized::train;
+    if (trains) require_readable_again(files);
+    if (options.documents && !trains) end_of_documents(require_tokenizer(tokenizer.get()));
+    std::vector<std::string> texts = texts_of(files);
+    std::size_t bytes = texts.size() - 1;  // line breaks between them
+    for (const std::string& text : texts) bytes += text.size();
+    std::string kind = fmt::format("tokens of {}", options.tokenizer.string());
+    if (trains) {
+        const std::int64_t size =
+            trained_vocabulary(static_cast<std::int64_t>(bytes), options.model_vocabulary);
+        tokenizer = std::make_unique<Tokenizer>(train_on(files, size, pool));
+        require_room(tokenizer->vocabulary(), options.model_vocabulary, "the tokenizer of this text");
+        kind = fmt::format("tokens of {} kinds, by a BPE trained on it", size);
+    }
+    std::vector<std::int32_t> tokens;
+    const auto append = [&](std::span<const TokenId> ids, std::size_t) {
+        tokens.insert(tokens.end(), ids.begin(), ids.end());
+    };
+    if (options.documents) {
+        bytes -= texts.size() - 1;
+        for (const std::string& text : texts) encode_documents(*tokenizer, text, pool, append);
+    } else if (tokenizer) {
+        encode_text(*tokenizer, joined(std::move(texts)), pool, append);
+    } else {
+        require_room(256, options.model_vocabulary, "a text of bytes");
+        tokens = bytes_of(joined(std::move(texts)));
+    }
+    std::string description = fmt::format("{}, {} bytes as {} {}", name_of(files), bytes, tokens.size(),
+                                          tokenizer ? kind : "tokens, a byte each");
+    return {TokenStream(std::move(tokens), name_of(files)), std::move(tokenizer), std::move(description)};
+}
+
+}  // namespace
+
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
     if (!options.texts.empty() && !options.tokens.empty())
         throw UserError("both texts and token files were given; use --text or --tokens");
@@ -84,36 +144,13 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
         tokenizer = std::make_unique<Tokenizer>(load_tokenizer(options.tokenizer));
         require_room(tokenizer->vocabulary(), options.model_vocabulary, options.tokenizer.string());
     }
-    if (!options.tokens.empty()) {
-        check_token_origin(options.tokens, tokenizer.get());
-        TokenStream stream(options.tokens,
-                           {.format = options.tokens_format, .vocabulary = options.model_vocabulary});
-        std::string description = stream.description();
-        return {std::move(stream), std::move(tokenizer), std::move(description)};
-    }
-    const auto files = options.texts.empty() ? english_text_files() : options.texts;
-    if (!tokenizer && options.untokenized == CorpusOptions::Untokenized::train) require_readable_again(files);
-    const std::string text = joined(files);
-    std::string kind = fmt::format("tokens of {}", options.tokenizer.string());
-    if (!tokenizer && options.untokenized == CorpusOptions::Untokenized::train) {
-        const std::int64_t size =
-            trained_vocabulary(static_cast<std::int64_t>(text.size()), options.model_vocabulary);
-        tokenizer = std::make_unique<Tokenizer>(train_on(files, size, pool));
-        require_room(tokenizer->vocabulary(), options.model_vocabulary, "the tokenizer of this text");
-        kind = fmt::format("tokens of {} kinds, by a BPE trained on it", size);
-    }
-    std::vector<std::int32_t> tokens;
-    if (tokenizer) {
-        encode_text(*tokenizer, text, pool, [&](std::span<const TokenId> ids, std::size_t) {
-            tokens.insert(tokens.end(), ids.begin(), ids.end());
-        });
-    } else {
-        require_room(256, options.model_vocabulary, "a text of bytes");
-        tokens = bytes_of(text);
-    }
-    std::string description = fmt::format("{}, {} bytes as {} {}", name_of(files), text.size(), tokens.size(),
-                                          tokenizer ? kind : "tokens, a byte each");
-    return {TokenStream(std::move(tokens), name_of(files)), std::move(tokenizer), std::move(description)};
+    Corpus corpus = options.tokens.empty() ? open_texts(options, std::move(tokenizer), pool)
+                                           : open_tokens(options, std::move(tokenizer));
+    if (!options.documents) return corpus;
+    corpus.ends = std::make_unique<DocumentEnds>(corpus.stream,
+                                                 end_of_documents(require_tokenizer(corpus.tokenizer.get())));
+    corpus.description += fmt::format(", in {} documents", corpus.ends->documents());
+    return corpus;
 }
 
 }  // namespace mantissa

@@ -7,34 +7,40 @@
 #include <vector>
 
 #include "mantissa/base/thread_pool.h"
+#include "mantissa/data/packed_documents.h"
 #include "mantissa/data/token_stream.h"
 #include "mantissa/data/tokenizer.h"
 
 namespace mantissa::inline v0 {
 
 struct CorpusOptions {
-    std::vector<std::filesystem::path>
-        texts;  ///< text files; empty, with no token files: english_text_files()
-    std::vector<std::filesystem::path> tokens;  ///< token shards instead of texts
+    std::vector<std::filesystem::path> texts =
+        {};  ///< text files; empty, with no token files: english_text_files()
+    std::vector<std::filesystem::path> tokens = {};  ///< token shards instead of texts
     TokenFormat tokens_format = TokenFormat::detect;
-    std::filesystem::path tokenizer;  ///< empty: see `untokenized`
+    std::filesystem::path tokenizer = {};  ///< empty: see `untokenized`
     /// What becomes of text for which no tokenizer is given.
     enum class Untokenized : std::uint8_t {
         bytes,  ///< its bytes are the tokens
         train   ///< a tokenizer is trained on it, of trained_vocabulary() tokens
     } untokenized = Untokenized::bytes;
     std::int64_t model_vocabulary = 0;  ///< every token must be below it
+    /// Whether documents are told apart: the tokenizer's end-of-text token ends each. A text file ends with
+    /// one, and has more where its text says so ("<|endoftext|>").
+    bool documents = false;
 };
 
 struct Corpus {
     TokenStream stream;
     std::unique_ptr<Tokenizer> tokenizer;  ///< null: tokens are bytes, or came as shards without one
     std::string description;               ///< for the log: which files, how many tokens of what kind
+    std::unique_ptr<const DocumentEnds> ends = {};  ///< where documents are told apart
 };
 
 /// Reads, encodes and checks everything. Throws UserError if a file is missing, empty or binary, if both
 /// texts and token files are given, if the tokenizer is larger than the model's vocabulary, or if token
-/// files are not of today's text and tokenizer (check_token_origin).
+/// files are not of today's text and tokenizer (check_token_origin); and, where documents are told apart, if
+/// there is no tokenizer that says which token ends them, or that token is nowhere.
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool);
 
 /// How many tokens a tokenizer gets that is trained on so much text: one for 64 bytes, so that each occurs

@@ -1,8 +1,12 @@
 #include "mantissa/data/encode_text.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <optional>
 #include <vector>
 
+#include "mantissa/base/error.h"
 #include "mantissa/data/text_file.h"
 
 namespace mantissa::inline v0 {
@@ -16,7 +20,8 @@ constexpr std::size_t parts_per_thread = 4;
 
 }  // namespace
 
-void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink) {
+void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
+                 SpecialsInText specials) {
     const auto parts = cut_text(text, part_bytes, tokenizer.parts().split);
     std::vector<Encoder> encoders;
     for (int i = 0; i < pool.threads(); ++i) encoders.emplace_back(tokenizer);
@@ -28,14 +33,80 @@ void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& 
         pool.for_each_block(static_cast<std::int64_t>(count), [&](std::int64_t block, int worker) {
             const std::size_t i = static_cast<std::size_t>(block);
             ids[i].clear();
-            encoders[static_cast<std::size_t>(worker)].encode(parts[first + i], ids[i],
-                                                              {.continues = first + i > 0});
+            encoders[static_cast<std::size_t>(worker)].encode(
+                parts[first + i], ids[i], {.specials = specials, .continues = first + i > 0});
         });
         for (std::size_t i = 0; i < count; ++i) {
             bytes_done += parts[first + i].size();
             sink(ids[i], bytes_done);
         }
     }
+}
+
+TokenId end_of_documents(const Tokenizer& tokenizer) {
+    if (const std::optional<TokenId> end = tokenizer.end_of_text()) return *end;
+    throw UserError(
+        fmt::format("{}: has no token that ends documents; expected <|endoftext|>, </s> or <|end_of_text|>",
+                    tokenizer.parts().source));
+}
+
+namespace {
+
+/// Lets tokens through as they come, but for documents of nothing.
+class DocumentFilter {
+  public:
+    explicit DocumentFilter(const Tokenizer& tokenizer)
+        : tokenizer_(tokenizer), end_(end_of_documents(tokenizer)) {}
+
+    /// What comes through of these; valid until the next call.
+    std::span<const TokenId> push(std::span<const TokenId> ids) {
+        through_.clear();
+        for (const TokenId id : ids) {
+            if (id == end_) {
+                end_document();
+            } else if (is_empty_ && is_blank(id)) {
+                held_.push_back(id);
+            } else {
+                through_.insert(through_.end(), held_.begin(), held_.end());
+                through_.push_back(id);
+                held_.clear();
+                is_empty_ = false;
+            }
+        }
+        return through_;
+    }
+    std::span<const TokenId> finish() {
+        through_.clear();
+        end_document();
+        return through_;
+    }
+
+  private:
+    void end_document() {
+        if (!is_empty_) through_.push_back(end_);
+        held_.clear();
+        is_empty_ = true;
+    }
+    bool is_blank(TokenId id) const {
+        return tokenizer_.token_bytes(id).find_first_not_of(" \t\r\n") == std::string_view::npos;
+    }
+
+    const Tokenizer& tokenizer_;
+    TokenId end_;
+    bool is_empty_ = true;       // whether the document has nothing but white space so far
+    std::vector<TokenId> held_;  // that white space
+    std::vector<TokenId> through_;
+};
+
+}  // namespace
+
+void encode_documents(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink) {
+    DocumentFilter documents(tokenizer);
+    encode_text(
+        tokenizer, text, pool,
+        [&](std::span<const TokenId> ids, std::size_t bytes_done) { sink(documents.push(ids), bytes_done); },
+        SpecialsInText::end_of_text_as_token);
+    sink(documents.finish(), text.size());
 }
 
 }  // namespace mantissa

@@ -14,7 +14,16 @@ namespace mantissa::inline v0 {
 using TokenSink = FunctionRef<void(std::span<const TokenId> ids, std::size_t bytes_done)>;
 
 /// Calls `sink` on the calling thread with the tokens of `text`, in order: all calls together give what
-/// tokenizer.encode(text) does. Special tokens are plain text.
-void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink);
+/// tokenizer.encode(text) does.
+void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
+                 SpecialsInText specials = SpecialsInText::as_text);
+
+/// The same of a text of documents: "<|endoftext|>", or what the tokenizer has in its place, ends one, and so
+/// does the end of the text. Documents of white space alone are left out. Throws UserError if the tokenizer
+/// has no such token.
+void encode_documents(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink);
+
+/// Tokenizer::end_of_text. Throws UserError if there is none.
+TokenId end_of_documents(const Tokenizer& tokenizer);
 
 }  // namespace mantissa

@@ -39,8 +39,7 @@ std::uint64_t TextWindows::steps_per_epoch() const {
     return std::max<std::uint64_t>(1, windows_ / sequences_);
 }
 
-std::uint64_t TextWindows::start_of(std::uint64_t step, std::uint64_t micro_step, std::uint64_t row) const {
-    const std::uint64_t within = micro_step * static_cast<std::uint64_t>(options_.batch) + row;
+std::uint64_t TextWindows::start_of(std::uint64_t step, std::uint64_t within) const {
     if (options_.order == BatchOrder::sequential)
         return range_.begin + (step % steps_per_epoch() * sequences_ + within) * sequence_;
     const std::uint64_t number = step * sequences_ + within;  // of the sequence, from the first step on
@@ -57,7 +56,7 @@ void TextWindows::fill(std::uint64_t step, std::int64_t micro_step, std::span<st
     check(micro_step >= 0 && micro_step < options_.accumulate, "a micro-step is one of the step's");
     std::vector<std::int32_t> window(T + 1);
     for (std::size_t row = 0; row < B; ++row) {
-        stream_->copy(start_of(step, static_cast<std::uint64_t>(micro_step), row), window);
+        stream_->copy(start_of(step, static_cast<std::uint64_t>(micro_step) * B + row), window);
         std::copy_n(window.begin(), T, tokens.begin() + static_cast<std::ptrdiff_t>(row * T));
         std::copy_n(window.begin() + 1, T, targets.begin() + static_cast<std::ptrdiff_t>(row * T));
     }

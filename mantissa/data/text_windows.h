@@ -33,11 +33,10 @@ class TextWindows : public BatchSource {
     /// The number of tokens, their order, and a checksum of those of the first step: telling a text from
     /// another by these needs no reading of all.
     std::string description() const override;
+    /// Position in the stream of the first token of sequence `within`, of the N B of a step.
+    std::uint64_t start_of(std::uint64_t step, std::uint64_t within) const;
 
   private:
-    /// Position in the stream of the first token of sequence `row`.
-    std::uint64_t start_of(std::uint64_t step, std::uint64_t micro_step, std::uint64_t row) const;
-
     const TokenStream* stream_;
     TokenRange range_;
     std::uint64_t sequence_;

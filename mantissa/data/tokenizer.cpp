@@ -175,9 +175,15 @@ std::vector<TokenId> Tokenizer::encode_whole(std::string_view text) const {
 }
 
 std::optional<TokenId> Tokenizer::end_of_text() const {
+    const SpecialToken* const token = end_of_text_among(parts().specials);
+    return token ? std::optional(token->id) : std::nullopt;
+}
+
+const SpecialToken* end_of_text_among(const std::vector<SpecialToken>& specials) {
     for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>"})
-        if (const auto token = special(name)) return token;
-    return std::nullopt;
+        for (const SpecialToken& token : specials)
+            if (token.text == name) return &token;
+    return nullptr;
 }
 
 std::string_view Tokenizer::token_bytes(TokenId id) const {

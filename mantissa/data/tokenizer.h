@@ -62,7 +62,11 @@ struct TokenizerParts {
 };
 
 /// Whether "<|endoftext|>" in a text is that token or thirteen characters.
-enum class SpecialsInText { as_text, as_tokens };
+enum class SpecialsInText {
+    as_text,
+    as_tokens,
+    end_of_text_as_token  ///< that which ends a text (Tokenizer::end_of_text), and no other
+};
 
 struct EncodeOptions {
     SpecialsInText specials = SpecialsInText::as_text;

@@ -294,7 +294,12 @@ void Encoder::encode(std::string_view text, std::vector<TokenId>& ids, const Enc
     using enum State::Place;
     State::Place place = options.continues ? continues : at_start;
     if (options.specials == SpecialsInText::as_text) return state_->encode_plain(text, place, ids);
-    SpecialFinder finder(text, state_->tables->parts.specials);
+    std::vector<SpecialToken> specials = state_->tables->parts.specials;
+    if (options.specials == SpecialsInText::end_of_text_as_token) {
+        const SpecialToken* const end = end_of_text_among(specials);
+        specials = end ? std::vector{*end} : std::vector<SpecialToken>();
+    }
+    SpecialFinder finder(text, specials);
     for (std::size_t begin = 0; begin < text.size();) {
         const auto found = finder.next(begin);
         state_->encode_plain(text.substr(begin, found.at - begin), place, ids);

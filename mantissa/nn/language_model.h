@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/nn/documents.h"
 #include "mantissa/nn/model.h"
 
 namespace mantissa::inline v0::nn {
@@ -20,8 +21,10 @@ struct LanguageModel {
     std::int64_t vocabulary = 0;  // V
     std::int64_t context = 0;     ///< the longest T
     std::int64_t parameters = 0;  ///< elements of all, each once
-    /// The model in training on sequences of so many tokens: inputs `tokens` and `targets`, i32 [T].
+    /// The model in training on sequences of so many tokens, with the inputs of text_inputs.
     std::function<Model(std::int64_t sequence)> on_sequences = {};
+    /// The same where the sequences are packed documents.
+    std::function<Model(std::int64_t sequence)> on_packed_documents = {};
     /// Scores [B, V] of the token after the last of `tokens` i32 [B, T], which stand at `positions`
     /// i32 [B, T]; keys and values of all tokens before are states of the kind `cache`, stored as `kept`.
     std::function<Tensor(Tensor tokens, Tensor positions, DType kept)> next_logits = {};

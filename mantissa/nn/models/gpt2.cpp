@@ -52,11 +52,13 @@ class Gpt2 {
     Gpt2(const Gpt2Config& config, Graph& graph, const Mode& mode)
         : config_(config), graph_(graph), mode_(mode) {}
 
-    Tensor logits(Tensor tokens) {
+    Tensor logits(Tensor tokens, const DocumentPlaces& places) {
         const std::int64_t B = tokens.dim(0), T = tokens.dim(1);
         make_tables();
         visible_ = less_equal(iota(graph_, {T, T}, 1), iota(graph_, {T, T}, 0));
-        const Tensor x = blocks(drop(embedding(wte_, tokens) + slice(wpe_, 0, 0, T)));
+        if (places) visible_ = logical_and(visible_, in_one_document(places.documents));
+        const Tensor of_positions = places ? embedding(wpe_, places.positions) : slice(wpe_, 0, 0, T);
+        const Tensor x = blocks(drop(embedding(wte_, tokens) + of_positions));
         return reshape(head(x), {B, T, config_.vocabulary});
     }
 
@@ -144,7 +146,7 @@ class Gpt2 {
     Graph& graph_;
     const Mode& mode_;
     Tensor wte_, wpe_;              // [V, C], [context, C]
-    Tensor visible_;                // bool [T, T]: whether query (row) sees key (column)
+    Tensor visible_;                // bool [T, T], [B, 1, T, T]: whether query (row) sees key (column)
     std::optional<KeptKeys> kept_;  // where text is generated
 };
 
@@ -230,9 +232,9 @@ Gpt2Sizes sizes_of(const Gpt2Config& config) {
 
 }  // namespace
 
-Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode) {
+Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode, const DocumentPlaces& places) {
     validate(config, tokens);
-    return Gpt2(config, tokens.graph(), mode).logits(tokens);
+    return Gpt2(config, tokens.graph(), mode).logits(tokens, places);
 }
 
 Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor positions, DType kept) {
@@ -246,7 +248,29 @@ Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const 
     return cross_entropy(logits, targets);
 }
 
-Model gpt2_model(const Gpt2Config& config, std::int64_t sequence) {
+namespace {
+
+Tensor gpt2_loss_of(const Gpt2Config& config, Documents documents, std::span<const Tensor> inputs,
+                    const Mode& mode) {
+    if (documents == Documents::joined) return gpt2_loss(config, inputs[0], inputs[1], mode);
+    const PackedInputs packed = packed_inputs(inputs);
+    const Tensor logits = gpt2_logits(config, packed.tokens, mode, packed.places);
+    const OriginScope scope(logits.graph(), "loss");
+    return loss_of_documents(logits, packed);
+}
+
+Configuration configuration_of(const Gpt2Config& config, std::int64_t sequence, Documents documents) {
+    Configuration configuration = {{"layers", config.layers},     {"heads", config.heads},
+                                   {"channels", config.channels}, {"vocabulary", config.vocabulary},
+                                   {"context", config.context},   {"dropout", config.dropout},
+                                   {"bias", config.bias},         {"sequence", sequence}};
+    add_to(configuration, documents);
+    return configuration;
+}
+
+}  // namespace
+
+Model gpt2_model(const Gpt2Config& config, std::int64_t sequence, Documents documents) {
     validate(config);
     require_fit(config, sequence);
     WeightFiles files = hf_gpt2_files();
@@ -255,17 +279,11 @@ Model gpt2_model(const Gpt2Config& config, std::int64_t sequence) {
     return {.name = config.name,
             .unit = "tokens",
             .units_per_example = sequence,
-            .inputs = {{"tokens", DType::i32, {sequence}}, {"targets", DType::i32, {sequence}}},
-            .loss = [config](Graph&, std::span<const Tensor> inputs,
-                             const Mode& mode) { return gpt2_loss(config, inputs[0], inputs[1], mode); },
-            .configuration = {{"layers", config.layers},
-                              {"heads", config.heads},
-                              {"channels", config.channels},
-                              {"vocabulary", config.vocabulary},
-                              {"context", config.context},
-                              {"dropout", config.dropout},
-                              {"bias", config.bias},
-                              {"sequence", sequence}},
+            .inputs = text_inputs(sequence, documents),
+            .loss = [config, documents](
+                        Graph&, std::span<const Tensor> inputs,
+                        const Mode& mode) { return gpt2_loss_of(config, documents, inputs, mode); },
+            .configuration = configuration_of(config, sequence, documents),
             .files = std::move(files),
             .flops_per_example = config.flops_per_token(sequence) * static_cast<double>(sequence)};
 }
@@ -277,6 +295,8 @@ LanguageModel gpt2_language_model(const Gpt2Config& config) {
         .context = config.context,
         .parameters = config.parameters(),
         .on_sequences = [config](std::int64_t sequence) { return gpt2_model(config, sequence); },
+        .on_packed_documents =
+            [config](std::int64_t sequence) { return gpt2_model(config, sequence, Documents::packed); },
         .next_logits = [config](Tensor tokens, Tensor positions,
                                 DType kept) { return gpt2_next_logits(config, tokens, positions, kept); }};
 }

@@ -59,15 +59,16 @@ Gpt2Config gpt2_config_of(std::span<const TensorView> weights, const std::string
 /// channels.
 void validate(const Gpt2Config& config);
 
-/// The model in training: inputs `tokens` and `targets` i32 [T]. Its FLOPs are those of the published
-/// formula. Throws UserError if the sequence exceeds the context.
-Model gpt2_model(const Gpt2Config& config, std::int64_t sequence);
+/// The model in training, on the inputs of text_inputs. Its FLOPs are those of the published formula, which
+/// knows of no documents. Throws UserError if the sequence exceeds the context.
+Model gpt2_model(const Gpt2Config& config, std::int64_t sequence, Documents documents = Documents::joined);
 
 /// The model as one that generates text, too.
 LanguageModel gpt2_language_model(const Gpt2Config& config);
 
 /// tokens i32 [B, T] -> logits [B, T, V]. Throws UserError if T exceeds the context.
-Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode = {});
+Tensor gpt2_logits(const Gpt2Config& config, Tensor tokens, const Mode& mode = {},
+                   const DocumentPlaces& places = {});
 
 /// Scores of the token after the last one, [B, V], keys and values of all tokens before being kept: tokens
 /// i32 [B, T] stand at positions i32 [B, T], in each row p, p + 1, ..., p + T - 1, where p is how many came

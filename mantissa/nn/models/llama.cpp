@@ -42,10 +42,12 @@ class Llama {
   public:
     Llama(const LlamaConfig& config, Graph& graph) : sizes_(config.sizes), graph_(graph) {}
 
-    Tensor logits(Tensor tokens) {
+    Tensor logits(Tensor tokens, const DocumentPlaces& places) {
         const std::int64_t B = tokens.dim(0), T = tokens.dim(1);
         visible_ = less_equal(iota(graph_, {T, T}, 1), iota(graph_, {T, T}, 0));
-        const Tensor x = body(tokens, iota(graph_, {T}, 0), [](Tensor all) { return all; });
+        if (places) visible_ = logical_and(visible_, in_one_document(places.documents));
+        const Tensor positions = places ? places.positions : iota(graph_, {T}, 0);
+        const Tensor x = body(tokens, positions, [](Tensor all) { return all; });
         return reshape(scores(reshape(x, {-1, sizes_.channels}), {}), {B, T, sizes_.vocabulary});
     }
 
@@ -159,7 +161,7 @@ class Llama {
     Graph& graph_;
     Tensor embedding_;              // [V, C]
     Tensor cosine_, sine_;          // [T, D/2], or [B T, D/2]
-    Tensor visible_;                // bool [T, T]: whether query (row) sees key (column)
+    Tensor visible_;                // bool [T, T], [B, 1, T, T]: whether query (row) sees key (column)
     std::optional<KeptKeys> kept_;  // where text is generated
 };
 
@@ -177,7 +179,7 @@ void validate(const LlamaConfig& config, const Tensor& tokens) {
 }
 
 /// What must be equal to resume. Angles are in it by their settings.
-Configuration configuration_of(const LlamaSizes& sizes, std::int64_t sequence) {
+Configuration configuration_of(const LlamaSizes& sizes, std::int64_t sequence, Documents documents) {
     const LlamaRotary& rotary = sizes.rotary;
     Configuration configuration = {{"layers", sizes.layers},         {"heads", sizes.heads},
                                    {"key_heads", sizes.key_heads},   {"head_size", sizes.head_size},
@@ -196,14 +198,15 @@ Configuration configuration_of(const LlamaSizes& sizes, std::int64_t sequence) {
         configuration.push_back({"rotary_original_context", rotary.original_context});
     }
     configuration.push_back({"sequence", sequence});
+    add_to(configuration, documents);
     return configuration;
 }
 
 }  // namespace
 
-Tensor llama_logits(const LlamaConfig& config, Tensor tokens) {
+Tensor llama_logits(const LlamaConfig& config, Tensor tokens, const DocumentPlaces& places) {
     validate(config, tokens);
-    return Llama(config, tokens.graph()).logits(tokens);
+    return Llama(config, tokens.graph()).logits(tokens, places);
 }
 
 Tensor llama_next_logits(const LlamaConfig& config, Tensor tokens, Tensor positions, DType kept) {
@@ -211,20 +214,28 @@ Tensor llama_next_logits(const LlamaConfig& config, Tensor tokens, Tensor positi
     return Llama(config, tokens.graph()).next_logits(tokens, positions, kept);
 }
 
-Model llama_model(const LlamaConfig& config, std::int64_t sequence) {
+namespace {
+
+Tensor llama_loss_of(const LlamaConfig& config, Documents documents, std::span<const Tensor> inputs) {
+    const bool packed = documents == Documents::packed;
+    const DocumentPlaces places = packed ? packed_inputs(inputs).places : DocumentPlaces{};
+    const Tensor logits = llama_logits(config, inputs[0], places);
+    const OriginScope scope(logits.graph(), "loss");
+    return packed ? loss_of_documents(logits, packed_inputs(inputs)) : cross_entropy(logits, inputs[1]);
+}
+
+}  // namespace
+
+Model llama_model(const LlamaConfig& config, std::int64_t sequence, Documents documents) {
     validate(config);
     require_fit(config, sequence);
     return {.name = config.name,
             .unit = "tokens",
             .units_per_example = sequence,
-            .inputs = {{"tokens", DType::i32, {sequence}}, {"targets", DType::i32, {sequence}}},
-            .loss =
-                [config](Graph& graph, std::span<const Tensor> inputs, const Mode&) {
-                    const Tensor logits = llama_logits(config, inputs[0]);
-                    const OriginScope scope(graph, "loss");
-                    return cross_entropy(logits, inputs[1]);
-                },
-            .configuration = configuration_of(config.sizes, sequence),
+            .inputs = text_inputs(sequence, documents),
+            .loss = [config, documents](Graph&, std::span<const Tensor> inputs,
+                                        const Mode&) { return llama_loss_of(config, documents, inputs); },
+            .configuration = configuration_of(config.sizes, sequence, documents),
             .files = hf_llama_files(config.sizes),
             .flops_per_example = config.flops_per_token(sequence) * static_cast<double>(sequence)};
 }
@@ -236,6 +247,8 @@ LanguageModel llama_language_model(const LlamaConfig& config) {
         .context = config.sizes.context,
         .parameters = config.parameters(),
         .on_sequences = [config](std::int64_t sequence) { return llama_model(config, sequence); },
+        .on_packed_documents =
+            [config](std::int64_t sequence) { return llama_model(config, sequence, Documents::packed); },
         .next_logits = [config](Tensor tokens, Tensor positions,
                                 DType kept) { return llama_next_logits(config, tokens, positions, kept); }};
 }

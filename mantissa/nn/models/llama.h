@@ -54,15 +54,14 @@ void validate(const LlamaConfig& config);
 /// trained.
 std::vector<double> rotary_frequencies(const LlamaSizes& sizes);
 
-/// The model in training: inputs `tokens` and `targets` i32 [T]. Throws UserError if the sequence exceeds the
-/// context.
-Model llama_model(const LlamaConfig& config, std::int64_t sequence);
+/// The model in training, on the inputs of text_inputs. Throws UserError if the sequence exceeds the context.
+Model llama_model(const LlamaConfig& config, std::int64_t sequence, Documents documents = Documents::joined);
 
 /// The model as one that generates text, too.
 LanguageModel llama_language_model(const LlamaConfig& config);
 
 /// tokens i32 [B, T] -> logits [B, T, V]. Throws UserError if T exceeds the context.
-Tensor llama_logits(const LlamaConfig& config, Tensor tokens);
+Tensor llama_logits(const LlamaConfig& config, Tensor tokens, const DocumentPlaces& places = {});
 
 /// Scores of the token after the last one, [B, V], as gpt2_next_logits has them: keys, turned to their
 /// positions, and values of all tokens before are the states `cache.model.layers.L.self_attn.k` and `.v`

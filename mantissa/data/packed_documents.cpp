@@ -1,0 +1,88 @@
+#include "mantissa/data/packed_documents.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::inline v0 {
+
+DocumentEnds::DocumentEnds(const TokenStream& stream, std::int32_t end_of_text) : end_of_text_(end_of_text) {
+    constexpr std::uint64_t at_once = 1 << 20;
+    std::vector<std::int32_t> tokens;
+    for (std::uint64_t begin = 0; begin < stream.size(); begin += tokens.size()) {
+        tokens.resize(std::min(at_once, stream.size() - begin));
+        stream.copy(begin, tokens);
+        for (std::size_t i = 0; i < tokens.size(); ++i)
+            if (tokens[i] == end_of_text) positions_.push_back(begin + i);
+    }
+    if (positions_.empty())
+        throw UserError(fmt::format(
+            "{}: documents end at token {}, which is none of its {} tokens; was it tokenized without marks "
+            "between documents, or with another tokenizer?",
+            stream.source(), end_of_text, stream.size()));
+}
+
+std::uint64_t DocumentEnds::among(TokenRange range) const {
+    const auto first = std::ranges::lower_bound(positions_, range.begin);
+    return static_cast<std::uint64_t>(std::lower_bound(first, positions_.end(), range.end) - first);
+}
+
+void tell_documents_apart(const PackedSequence& sequence, std::int32_t end_of_text) {
+    std::int32_t document = 0, position = 0;
+    for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
+        sequence.documents[i] = document;
+        sequence.positions[i] = position++;
+        if (sequence.tokens[i] != end_of_text) continue;
+        sequence.targets[i] = -1;
+        ++document;
+        position = 0;
+    }
+}
+
+PackedDocuments::PackedDocuments(const TokenStream& stream, const DocumentEnds& ends, TokenRange range,
+                                 std::int64_t sequence, const BatchOptions& options)
+    : ends_(&ends),
+      windows_(stream, range, sequence, options),
+      sequence_(static_cast<std::uint64_t>(sequence)),
+      options_(options) {}
+
+std::uint64_t PackedDocuments::counted(std::uint64_t step) const {
+    std::uint64_t count = 0;
+    for (std::int64_t sequence = 0; sequence < options_.accumulate * options_.batch; ++sequence) {
+        const std::uint64_t begin = windows_.start_of(step, static_cast<std::uint64_t>(sequence));
+        count += sequence_ - ends_->among({begin, begin + sequence_});
+    }
+    return count;
+}
+
+void PackedDocuments::fill(std::uint64_t step, std::int64_t micro_step,
+                           std::span<const std::span<std::byte>> inputs) const {
+    check(inputs.size() == 5, "packed documents are five inputs");
+    const auto numbers = [&](std::size_t input) {
+        return std::span(reinterpret_cast<std::int32_t*>(inputs[input].data()),
+                         inputs[input].size() / sizeof(std::int32_t));
+    };
+    const auto tokens = numbers(0), targets = numbers(1), documents = numbers(2), positions = numbers(3);
+    windows_.fill(step, micro_step, tokens, targets);
+    check(documents.size() == tokens.size() && positions.size() == tokens.size(),
+          "documents and positions are [B, T]");
+    for (std::size_t begin = 0; begin < tokens.size(); begin += sequence_)
+        tell_documents_apart({.tokens = tokens.subspan(begin, sequence_),
+                              .targets = targets.subspan(begin, sequence_),
+                              .documents = documents.subspan(begin, sequence_),
+                              .positions = positions.subspan(begin, sequence_)},
+                             ends_->end_of_text());
+    // A step of nothing but ends of documents has no targets, and the loss 0.
+    const auto of_step = static_cast<double>(std::max<std::uint64_t>(1, counted(step)));
+    const std::span shares(reinterpret_cast<float*>(inputs[4].data()), inputs[4].size() / sizeof(float));
+    std::ranges::fill(shares, static_cast<float>(of_step / static_cast<double>(options_.accumulate)));
+}
+
+std::string PackedDocuments::description() const {
+    return fmt::format("{}; documents packed, ending at token {}", windows_.description(),
+                       ends_->end_of_text());
+}
+
+}  // namespace mantissa

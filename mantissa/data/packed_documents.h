@@ -1,0 +1,65 @@
+// Sequences cut out of a text in which several documents may lie: what text_windows.h reads, with what tells
+// the documents of a sequence apart.
+//
+//   tokens      a b c $ d e $ f     $ ends a document; what lies before the sequence is not seen
+//   targets     b c $ - e $ - g     - is -1, which counts for nothing: d does not follow from $
+//   documents   0 0 0 0 1 1 1 2
+//   positions   0 1 2 3 0 1 2 0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "mantissa/data/batch.h"
+#include "mantissa/data/text_windows.h"
+
+namespace mantissa::inline v0 {
+
+/// Where documents of a stream end: at each token of one number.
+class DocumentEnds {
+  public:
+    /// Reads the stream once; keeps 8 bytes a document. Throws UserError if no token of it is that one.
+    DocumentEnds(const TokenStream& stream, std::int32_t end_of_text);
+
+    std::int32_t end_of_text() const { return end_of_text_; }
+    std::uint64_t documents() const { return positions_.size(); }
+    /// How many of these tokens end a document.
+    std::uint64_t among(TokenRange range) const;
+
+  private:
+    std::int32_t end_of_text_;
+    std::vector<std::uint64_t> positions_;  // ascending
+};
+
+/// What a sequence of tokens says of itself.
+struct PackedSequence {
+    std::span<const std::int32_t> tokens;    // [T]
+    std::span<std::int32_t> targets;         // [T]: the tokens that follow; -1 where a document ends
+    std::span<std::int32_t> documents = {};  // [T]: 0, 1, ...
+    std::span<std::int32_t> positions = {};  // [T]: from 0 on in each document
+};
+/// Writes documents and positions, and -1 over targets behind a document's last token.
+void tell_documents_apart(const PackedSequence& sequence, std::int32_t end_of_text);
+
+/// The inputs are those of packed documents (mantissa/nn/documents.h).
+class PackedDocuments : public BatchSource {
+  public:
+    /// `stream` and `ends` must outlive this. Throws UserError as TextWindows does.
+    PackedDocuments(const TokenStream& stream, const DocumentEnds& ends, TokenRange range,
+                    std::int64_t sequence, const BatchOptions& options);
+
+    void fill(std::uint64_t step, std::int64_t micro_step,
+              std::span<const std::span<std::byte>> inputs) const override;
+    std::uint64_t steps_per_epoch() const override { return windows_.steps_per_epoch(); }
+    std::string description() const override;
+    std::uint64_t counted(std::uint64_t step) const override;
+
+  private:
+    const DocumentEnds* ends_;
+    TextWindows windows_;
+    std::uint64_t sequence_;
+    BatchOptions options_;
+};
+
+}  // namespace mantissa
