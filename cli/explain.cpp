@@ -76,8 +76,9 @@ void print_what_would_fit(const ExplainCommand& options, const Policy& policy, c
     if (memory.total() <= available) return;
     const TrainingPlan plan(device, training_model(options.run),
                             in_policy(options.run, policy, device.target()));
-    const auto at_length = nn::is_image_model(options.run.model) ? std::function<nn::Model(std::int64_t)>()
-                                                                 : language_model(options.run).on_sequences;
+    const auto at_length = nn::is_image_model(options.run.model)
+                               ? std::function<nn::Model(std::int64_t)>()
+                               : on_sequences_of(language_model(options.run), options.run);
     fmt::print("{}", fit_table(what_would_fit(plan, available, at_length), memory.state, available));
 }
 
@@ -88,30 +89,40 @@ Explanation explain_policy(const RunOptions& options, const Policy& policy, Devi
         TrainingPlan(device, training_model(options), in_policy(options, policy, device.target())));
 }
 
-/// Tokens without a text: a roofline depends on sizes, not on what the words are.
+/// Tokens without a text: a roofline depends on sizes, not on what the words are. Of packed documents each
+/// sequence is one, which sees the most.
 class SomeTokens final : public BatchSource {
   public:
-    explicit SomeTokens(std::int64_t vocabulary) : vocabulary_(vocabulary) {}
+    SomeTokens(std::int64_t vocabulary, std::int64_t sequence)
+        : vocabulary_(vocabulary), sequence_(sequence) {}
 
     void fill(std::uint64_t, std::int64_t, std::span<const std::span<std::byte>> inputs) const override {
-        for (const std::span<std::byte> bytes : inputs) {
+        for (const std::span<std::byte> bytes : inputs.first(2)) {
             const std::span tokens(reinterpret_cast<std::int32_t*>(bytes.data()), bytes.size() / 4);
             for (std::size_t i = 0; i < tokens.size(); ++i)
                 tokens[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * 7919 % vocabulary_);
         }
+        if (inputs.size() == 2) return;
+        const std::span documents(reinterpret_cast<std::int32_t*>(inputs[2].data()), inputs[2].size() / 4),
+            positions(reinterpret_cast<std::int32_t*>(inputs[3].data()), inputs[3].size() / 4);
+        std::ranges::fill(documents, 0);
+        for (std::size_t i = 0; i < positions.size(); ++i)
+            positions[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % sequence_);
+        const std::span counted(reinterpret_cast<float*>(inputs[4].data()), inputs[4].size() / 4);
+        std::ranges::fill(counted, static_cast<float>(positions.size()));
     }
     std::uint64_t steps_per_epoch() const override { return 1; }
     std::string description() const override { return "tokens without a text"; }
 
   private:
-    std::int64_t vocabulary_;
+    std::int64_t vocabulary_, sequence_;
 };
 
-std::unique_ptr<const BatchSource> some_batches(const RunOptions& options) {
+std::unique_ptr<const BatchSource> some_batches(const RunOptions& options, const nn::Model& model) {
     if (nn::is_image_model(options.model))
         return std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.pictures),
                                                  options.seed);
-    return std::make_unique<SomeTokens>(language_model(options).vocabulary);
+    return std::make_unique<SomeTokens>(language_model(options).vocabulary, model.units_per_example);
 }
 
 /// The largest peaks, measured here and kept from earlier. Copying where there is memory for it beyond the
@@ -136,7 +147,7 @@ void run_roofline(const ExplainCommand& options, Device& device) {
         in_policy(options.run, policy_for(options.run, device.target()), device.target());
     Trainer trainer(device, training_model(options.run), settings);
     BatchBuffer buffer(trainer.model(), settings.batch);
-    const Batch batch = buffer.fill(*some_batches(options.run), 0);
+    const Batch batch = buffer.fill(*some_batches(options.run, trainer.model()), 0);
     ProgressLine progress(options.run.quiet);
     std::vector<ProfiledStep> steps;
     const Stopwatch watch;
@@ -267,6 +278,7 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
         "explain", "Print what each operation is stored, multiplied and summed in, and why");
     RunOptions& run_options = options->run;
     add_model_options(*command, run_options);
+    add_documents_option(*command, run_options);
     add_from_option(*command, run_options,
                     "Whose model: a checkpoint, or model.safetensors and config.json as published");
     add_policy_option(*command, run_options, PolicyUse::any);

@@ -21,7 +21,7 @@ const std::vector<Section>& sections() {
         {"Model",
          {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary", "--dropout",
           "--no-bias", "--image-size", "--classes", "--width", "--from"}},
-        {"Text", {"--text", "--tokens", "--tokens-format", "--tokenizer"}},
+        {"Text", {"--text", "--tokens", "--tokens-format", "--tokenizer", "--documents"}},
         {"Pictures",
          {"--images", "--resize", "--crop-padding", "--augment", "--mean", "--deviation", "--bad-pictures",
           "--read-threads"}},

@@ -127,6 +127,21 @@ void add_recompute_option(CLI::App& command, RunOptions& options) {
         ->type_name("WHAT");
 }
 
+void add_documents_option(CLI::App& command, RunOptions& options) {
+    command
+        .add_option("--documents", options.documents,
+                    "joined: a sequence is one text; packed: documents in it stand alone: positions begin "
+                    "anew, and none is seen, or predicted, from another")
+        ->type_name("WORD")
+        ->capture_default_str();
+}
+
+nn::Documents documents_of(const RunOptions& options) {
+    if (options.documents == "joined") return nn::Documents::joined;
+    if (options.documents == "packed") return nn::Documents::packed;
+    throw UserError(fmt::format("--documents {}: expected joined or packed", options.documents));
+}
+
 void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
     add_model_options(command, options, use);
     add_machine_options(command, options);
@@ -145,6 +160,7 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
                     "Tokenizer of the text: a directory, tokenizer.json or .tiktoken (default: train: bytes "
                     "are tokens; ladder: one trained on the text)")
         ->type_name("DIR");
+    add_documents_option(command, options);
     command.add_option("--learning-rate", options.learning_rate, "Of the optimizer")->capture_default_str();
     add_seed_option(command, options, "Of weights and of everything random");
     command
@@ -226,7 +242,8 @@ Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untoken
                                   .tokens_format = token_format(options),
                                   .tokenizer = options.tokenizer,
                                   .untokenized = untokenized,
-                                  .model_vocabulary = language_model(options).vocabulary},
+                                  .model_vocabulary = language_model(options).vocabulary,
+                                  .documents = documents_of(options) == nn::Documents::packed},
                                  pool);
 }
 
@@ -296,6 +313,9 @@ void refuse_text_options(const RunOptions& options) {
     if (!options.text.empty() || !options.tokens.empty() || !options.tokenizer.empty())
         throw UserError(fmt::format("--model {}: trains on pictures, not on --text, --tokens or --tokenizer",
                                     options.model));
+    if (documents_of(options) != nn::Documents::joined)
+        throw UserError(
+            fmt::format("--model {}: trains on pictures, of which there are no --documents", options.model));
 }
 
 }  // namespace
@@ -317,6 +337,11 @@ std::optional<nn::ImageModel> picture_network(const RunOptions& options) {
     return checked("--width", options.pictures);
 }
 
+std::function<nn::Model(std::int64_t sequence)> on_sequences_of(const nn::LanguageModel& model,
+                                                                const RunOptions& options) {
+    return documents_of(options) == nn::Documents::packed ? model.on_packed_documents : model.on_sequences;
+}
+
 nn::Model training_model(const RunOptions& options) {
     if (const std::optional<nn::ImageModel> network = picture_network(options)) return network->model;
     if (options.sequence < 0 || options.sequence > most)
@@ -324,7 +349,7 @@ nn::Model training_model(const RunOptions& options) {
             fmt::format("--sequence must be 1 or more, and at most {}, got {}", most, options.sequence));
     const nn::LanguageModel model = language_model(options);
     return in_option("--sequence", [&] {
-        return model.on_sequences(options.sequence == 0 ? model.context : options.sequence);
+        return on_sequences_of(model, options)(options.sequence == 0 ? model.context : options.sequence);
     });
 }
 

@@ -33,8 +33,9 @@ struct RunOptions {
     std::string simulate;                      ///< empty: nothing is simulated
     std::optional<std::string> tokens_format;  ///< of TokenFormat; none: found by the first bytes
     std::string tokenizer, json, dump;
-    std::string dump_target;     ///< a GPU, for which --dump writes kernels, too; empty: none
-    std::string passes = "all";  ///< names with commas between, or all, or none
+    std::string documents = "joined";  ///< of a text: what its sequences are
+    std::string dump_target;           ///< a GPU, for which --dump writes kernels, too; empty: none
+    std::string passes = "all";        ///< names with commas between, or all, or none
     std::vector<std::string> recompute;
     int threads = 0;
     std::uint64_t seed = 1337;
@@ -60,6 +61,9 @@ void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use = P
 void add_simulate_option(CLI::App& command, RunOptions& options);
 void add_passes_option(CLI::App& command, RunOptions& options);
 void add_recompute_option(CLI::App& command, RunOptions& options);
+void add_documents_option(CLI::App& command, RunOptions& options);
+/// What --documents says. Throws UserError for a word that it does not know.
+nn::Documents documents_of(const RunOptions& options);
 
 /// Throws UserError if --device is none that this build has. `ranks`: those among which it is one.
 std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks = nullptr);
@@ -84,6 +88,10 @@ nn::LanguageModel language_model(const RunOptions& options);
 /// The network for pictures of --model, of the sizes that were given; none if it names another model. Throws
 /// UserError, beginning with the option, for sizes that make none, and for options of language models.
 std::optional<nn::ImageModel> picture_network(const RunOptions& options);
+
+/// A language model in training on sequences, as --documents says.
+std::function<nn::Model(std::int64_t sequence)> on_sequences_of(const nn::LanguageModel& model,
+                                                                const RunOptions& options);
 
 /// The same, or the language model in training on sequences of --sequence. Throws UserError for a sequence
 /// that is not positive or too long.

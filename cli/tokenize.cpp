@@ -43,7 +43,7 @@ struct TokenizeCommand {
     TokenId vocabulary = 50257;
     std::string tokenizer, out, json;
     int threads = 0;
-    bool quiet = false;
+    bool documents = false, quiet = false;
 };
 
 std::string share_text(const char* stage, std::uint64_t done, std::uint64_t total) {
@@ -104,11 +104,15 @@ std::uint64_t encode_all(const TokenizeCommand& options, const Tokenizer& tokeni
     ThreadPool pool(thread_count(options));
     ProgressLine line(options.quiet, ProgressLine::FirstLine::after_ten_seconds);
     std::uint64_t tokens = 0;
-    encode_text(tokenizer, text, pool, [&](std::span<const TokenId> ids, std::size_t bytes_done) {
+    const auto take = [&](std::span<const TokenId> ids, std::size_t bytes_done) {
         tokens += ids.size();
         sink(ids);
         line.show(share_text("encoding", bytes_done, text.size()));
-    });
+    };
+    if (options.documents)
+        encode_documents(tokenizer, text, pool, take);
+    else
+        encode_text(tokenizer, text, pool, take);
     return tokens;
 }
 
@@ -268,6 +272,7 @@ void require_used(const CLI::App& command, const TokenizeCommand& options) {
     refuse(train, "--tokenizer", "--encode, --decode and --count");
     refuse(decode || !options.count.empty(), "--out", "--train and --encode");
     refuse(decode, "--json", "--train, --encode and --count");
+    refuse(train || decode, "--documents", "--encode and --count");
 }
 
 void require_outputs_apart(const TokenizeCommand& options) {
@@ -307,6 +312,10 @@ void add_tokenize_command(CLI::App& app) {
         "Where to write. --train: a directory. --encode: token shards OUT_000000.bin and so on, or "
         "one shard if it ends in .bin, and OUT.tokens.json, which says what they were made of; without it "
         "the token ids are printed");
+    command->add_flag(
+        "--documents", options->documents,
+        "\"<|endoftext|>\" in the text is that token and ends a document, as the end of the text "
+        "does: for `train --documents packed` (default: it is plain text, and nothing ends)");
     add_output_file(*command, "--json", options->json, "Write the summary to this file, for machines");
     command->add_option("--threads", options->threads, "Threads to use (default: all that may be)")
         ->check(CLI::PositiveNumber);

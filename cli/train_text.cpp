@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "cli/train_input.h"
+#include "cli/training_data.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
-#include "mantissa/data/text_windows.h"
 #include "mantissa/data/tokenizer_files.h"
 
 namespace mantissa::cli {
@@ -24,34 +24,40 @@ class TextInput final : public TrainInput {
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
                                             : TokenSplit{corpus_.stream.all(), {}}),
           model_(model_to_train(options.run)),
-          batches_(corpus_.stream, split_.train, model_.units_per_example,
-                   {.batch = settings.batch,
-                    .accumulate = settings.micro_steps(),
-                    .order = order_of(options),
-                    .seed = settings.seed}),
+          batches_(text_batches(corpus_, split_.train, model_.units_per_example,
+                                {.batch = settings.batch,
+                                 .accumulate = settings.micro_steps(),
+                                 .order = order_of(options),
+                                 .seed = settings.seed})),
           buffers_(static_cast<std::size_t>(kept),
                    {model_, settings.batch, settings.accumulate, settings.first_micro_step()}),
           validation_buffer_(model_, settings.batch) {
-        if (options.validate_every > 0) validation_.emplace(validation_batches(settings.batch));
+        if (options.validate_every > 0) validation_ = validation_batches(settings.batch);
     }
 
     const nn::Model& model() const override { return model_; }
     std::string description() const override { return corpus_.description; }
     Batch batch(std::int64_t step) override {
         taken_ = (taken_ + 1) % buffers_.size();
-        return buffers_[taken_].fill(batches_, static_cast<std::uint64_t>(step));
+        return buffers_[taken_].fill(*batches_, static_cast<std::uint64_t>(step));
     }
 
-    /// Over all whole batches of the validation text, or as many as were asked for.
+    /// Over all whole batches of the validation text, or as many as were asked for: of all their targets that
+    /// count.
     Validation validate(Trainer& trainer, MadeOf made) override {
-        Validation result{.batches = validation_.value().steps_per_epoch()};
+        check(validation_ != nullptr, "there is a text to validate on");
+        Validation result{.batches = validation_->steps_per_epoch()};
+        double counted = 0;
         if (options_.validate_batches > 0)
             result.batches = std::min(result.batches, static_cast<std::uint64_t>(options_.validate_batches));
         for (std::uint64_t i = 0; i < result.batches; ++i) {
-            result.loss += static_cast<double>(trainer.evaluate(validation_buffer_.fill(*validation_, i)));
+            const auto of_batch = static_cast<double>(validation_->counted(i));
+            result.loss +=
+                of_batch * static_cast<double>(trainer.evaluate(validation_buffer_.fill(*validation_, i)));
+            counted += of_batch;
             made(i + 1, result.batches);
         }
-        result.loss /= static_cast<double>(result.batches);
+        result.loss /= std::max(counted, 1.0);
         return result;
     }
 
@@ -70,9 +76,9 @@ class TextInput final : public TrainInput {
     }
 
   private:
-    TextWindows validation_batches(std::int64_t batch) const {
+    std::unique_ptr<const BatchSource> validation_batches(std::int64_t batch) const {
         try {
-            return {corpus_.stream, split_.validation, model_.units_per_example, {.batch = batch}};
+            return text_batches(corpus_, split_.validation, model_.units_per_example, {.batch = batch});
         } catch (const UserError& error) {
             throw UserError(fmt::format("--validate-every takes the last tenth of {}", error.what()));
         }
@@ -83,12 +89,12 @@ class TextInput final : public TrainInput {
     bool tokenizer_was_given_;
     TokenSplit split_;
     nn::Model model_;
-    TextWindows batches_;
+    std::unique_ptr<const BatchSource> batches_;
     /// Read once: a save needs it though the files may be gone by then.
-    const std::string batches_text_ = batches_.description();
-    std::optional<TextWindows> validation_;
-    std::vector<BatchBuffer> buffers_;  // of the batches that are kept
-    std::size_t taken_ = 0;             // the last of them
+    const std::string batches_text_ = batches_->description();
+    std::unique_ptr<const BatchSource> validation_;  // null: none is asked for
+    std::vector<BatchBuffer> buffers_;               // of the batches that are kept
+    std::size_t taken_ = 0;                          // the last of them
     BatchBuffer validation_buffer_;
 };
 

@@ -5,6 +5,12 @@
 
 namespace mantissa::cli {
 
+std::unique_ptr<const BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
+                                                const BatchOptions& options) {
+    if (!corpus.ends) return std::make_unique<TextWindows>(corpus.stream, range, sequence, options);
+    return std::make_unique<PackedDocuments>(corpus.stream, *corpus.ends, range, sequence, options);
+}
+
 TrainingData open_training_data(const RunOptions& options, const nn::Model& model, std::int64_t batch,
                                 CorpusOptions::Untokenized untokenized) {
     TrainingData data;
@@ -16,9 +22,8 @@ TrainingData open_training_data(const RunOptions& options, const nn::Model& mode
     }
     data.corpus = std::make_unique<Corpus>(open_corpus(options, untokenized));
     data.description = data.corpus->description;
-    const TokenStream& stream = data.corpus->stream;
-    data.batches = std::make_unique<TextWindows>(stream, stream.all(), model.units_per_example,
-                                                 BatchOptions{.batch = batch});
+    data.batches =
+        text_batches(*data.corpus, data.corpus->stream.all(), model.units_per_example, {.batch = batch});
     return data;
 }
 

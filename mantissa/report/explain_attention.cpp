@@ -28,7 +28,8 @@ std::string form_of(const AttentionScore& score, const ScoreFormula& formula, bo
 
 std::string why_of(const VisibleBlocks& blocks) {
     if (blocks.by_data)
-        return "what is visible depends on data: blocks that nothing sees are known in each step";
+        return "at most these: what is visible depends on data, and each step leaves out blocks that nothing "
+               "sees";
     if (blocks.computed == blocks.all) return "some pair of every block is visible";
     return "nothing sees the others, which follows from positions alone";
 }
