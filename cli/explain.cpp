@@ -177,7 +177,7 @@ void print_on_paper(const ExplainCommand& options) {
         throw UserError("--for prints a table and does nothing else: no --html, --trace or --json");
     const Card card = in_option("--for", [&] { return card_of(options.card); });
     const cuda::EmulatedGpu gpu({.architecture = card.architecture});
-    OrReason<std::unique_ptr<Device>> device = make_cuda_device({gpu.driver(), gpu.cublaslt()});
+    OrReason<std::unique_ptr<Device>> device = make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn()});
     if (!device) throw UserError(device.reason() + ", for --for");
     PlanningDevice planning(**device);
     const Policy policy = policy_for(options.run, planning.target());

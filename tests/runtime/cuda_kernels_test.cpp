@@ -9,6 +9,7 @@
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/runtime/plan.h"
+#include "tests/support/emulated_device.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/tested_gpu.h"
 
@@ -110,6 +111,56 @@ TEST_F(CudaKernels, TheJointLossIsTakenWhole) {
         else
             EXPECT_TRUE(prepared) << test.name << ": " << prepared.reason();
     }
+}
+
+/// The kernel that runs a case's last node, or each one's reason.
+std::string kernel_of(const OpCase& test, Device& device) {
+    const Recorded recorded(test);
+    const Node& node = recorded.graph.node(recorded.outputs[0].value().node);
+    std::vector<Type> inputs;
+    for (const Value& value : node.inputs) inputs.push_back(recorded.graph.type(value));
+    std::string reasons;
+    for (const Kernel& kernel : device.kernels(node.op->name)) {
+        const auto prepared = kernel.prepare({*node.op, inputs, node.outputs, node.attributes});
+        if (prepared) return kernel.name;
+        reasons += prepared.reason() + "; ";
+    }
+    return reasons;
+}
+
+bool is_convolution(const OpCase& test) { return test.op.rfind("conv2d", 0) == 0; }
+
+TEST_F(CudaKernels, ConvolutionsAreCudnns) {
+    const testing::EmulatedDevice gpu;
+    for (const OpCase& test : testing::op_cases()) {
+        if (!is_convolution(test)) continue;
+        EXPECT_EQ(kernel_of(test, *gpu), "cudnn f32*f32+f32 sm_80") << test.name;
+        for (const DType dtype : {DType::bf16, DType::f16}) {
+            const std::optional<OpCase> shorter = stored_in(dtype, test);
+            const std::string name(name_of(dtype));
+            EXPECT_EQ(kernel_of(*shorter, *gpu), "cudnn " + name + "*" + name + "+f32 tensor cores")
+                << test.name;
+        }
+    }
+}
+
+/// Without the library they are slow, and as right.
+TEST_F(CudaKernels, WithoutCudnnConvolutionsAreOwn) {
+    const cuda::EmulatedGpu emulated({});
+    const auto gpu = std::move(
+        *make_cuda_device({emulated.driver(), emulated.cublaslt(), NoValue{"there is no cuDNN here"}}));
+    for (const OpCase& test : testing::op_cases()) {
+        if (!is_convolution(test)) continue;
+        EXPECT_EQ(kernel_of(test, *gpu), "a thread an element f32*f32+f32 sm_80") << test.name;
+        EXPECT_EQ(judged(test, *gpu), "") << test.name;
+        EXPECT_EQ(judged(*stored_in(DType::bf16, test), *gpu), "") << test.name;
+    }
+    const std::vector<OpCase> cases = testing::op_cases();
+    const Recorded recorded(*std::ranges::find_if(cases, is_convolution));
+    const Node& node = recorded.graph.node(recorded.outputs[0].value().node);
+    const std::vector<Type> inputs{recorded.graph.type(node.inputs[0]), recorded.graph.type(node.inputs[1])};
+    EXPECT_EQ(gpu->kernels("conv2d")[0].prepare({*node.op, inputs, node.outputs, node.attributes}).reason(),
+              "there is no cuDNN here");
 }
 
 TEST_F(CudaKernels, InSixteenBitsAgreeWithTheReference) {

@@ -11,7 +11,7 @@ namespace mantissa::testing {
 
 struct EmulatedDevice {
     explicit EmulatedDevice(const cuda::EmulatedGpuOptions& options = {}) : gpu(options) {
-        device = std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt()}));
+        device = std::move(*make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn()}));
     }
     Device& operator*() const { return *device; }
 

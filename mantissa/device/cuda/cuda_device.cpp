@@ -169,6 +169,7 @@ class CudaDevice final : public Device {
         require(driver(), driver().stream_create(&context_.work, cuda::stream_non_blocking), "a stream");
         require(driver(), driver().stream_create(&copies_, cuda::stream_non_blocking), "a stream");
         require(libraries_.blas, libraries_.blas.create(&context_.blas_handle), "starting cuBLASLt");
+        start_dnn();
         make_reports();
         on_cuda::add_contraction_kernels(kernels_, context_);
         on_cuda::add_convolution_kernels(kernels_, context_);
@@ -184,6 +185,7 @@ class CudaDevice final : public Device {
 
     ~CudaDevice() override {
         libraries_.blas.destroy(context_.blas_handle);
+        if (context_.dnn) context_.dnn->destroy(context_.dnn_handle);
         for (const cuda::Stream stream : {context_.work, copies_}) driver().stream_destroy(stream);
         report_memory_.reset();
         report_on_host_.reset();
@@ -312,6 +314,19 @@ class CudaDevice final : public Device {
     void wait_for_work() {
         require(driver(), use().stream_synchronize(context_.work), "the GPU's work");
         look_at_reports();
+    }
+
+    /// A cuDNN that does not start leaves convolutions to our own kernels, and the plan says why.
+    void start_dnn() {
+        context_.no_dnn = libraries_.dnn.reason();
+        if (!libraries_.dnn) return;
+        const cuda::Cudnn& dnn = *libraries_.dnn;
+        cuda::DnnStatus status = dnn.create(&context_.dnn_handle);
+        if (status == cuda::DnnStatus::success) status = dnn.set_stream(context_.dnn_handle, context_.work);
+        if (status == cuda::DnnStatus::success)
+            context_.dnn = &dnn;
+        else
+            context_.no_dnn = fmt::format("{} does not start: {}", dnn.name, words_of(dnn, status));
     }
 
     void make_reports() {

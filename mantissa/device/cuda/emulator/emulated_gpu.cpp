@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/device/cuda/emulator/dnn/emulated_cudnn.h"
 #include "mantissa/device/cuda/emulator/emulated_cublaslt.h"
 #include "mantissa/device/cuda/emulator/machine.h"
 
@@ -135,10 +136,14 @@ std::optional<EmulatedGpuOptions> emulated_gpu_asked() {
 
 struct EmulatedGpu::State {
     explicit State(const EmulatedGpuOptions& asked)
-        : options(asked), machine(asked), blas(make_emulated_cublaslt(machine)) {}
+        : options(asked),
+          machine(asked),
+          blas(make_emulated_cublaslt(machine)),
+          dnn(make_emulated_cudnn(machine)) {}
     EmulatedGpuOptions options;
     Machine machine;
     CublasLt blas;
+    Cudnn dnn;
     std::int64_t calls_of_failing = 0;
 };
 
@@ -284,26 +289,45 @@ Driver EmulatedGpu::driver() const {
     return driver;
 }
 
+namespace {
+
+/// A library's function that returns a status: one call at a time, none after a fault, and the planted error.
+template <class Status, class State, class... A>
+std::function<Status(A...)> guarded(std::function<Status(A...)> call, std::string_view symbol, State* state) {
+    return [call = std::move(call), symbol, state](A... arguments) -> Status {
+        const std::lock_guard lock(state->machine.mutex());
+        if (state->machine.broken() != Result::success) return Status::execution_failed;
+        if (state->options.failing == symbol && ++state->calls_of_failing == state->options.failing_call) {
+            state->machine.fail(Result::launch_failed,
+                                fmt::format("planted: call {} of {}", state->calls_of_failing, symbol));
+            return Status::execution_failed;
+        }
+        return call(arguments...);
+    };
+}
+
+}  // namespace
+
 CublasLt EmulatedGpu::cublaslt() const {
     CublasLt table = state_->blas;
-    for_each_blas_function(table, [&]<class Answer, class... A>(std::function<Answer(A...)>& member,
-                                                                std::string_view symbol) {
-        if (symbol.starts_with("cublasLtGet")) return;
-        member = [call = std::move(member), symbol, state = state_.get()](A... arguments) -> Answer {
-            if constexpr (std::is_same_v<Answer, BlasStatus>) {
-                const std::lock_guard lock(state->machine.mutex());
-                if (state->machine.broken() != Result::success) return BlasStatus::execution_failed;
-                if (state->options.failing == symbol &&
-                    ++state->calls_of_failing == state->options.failing_call) {
-                    state->machine.fail(Result::launch_failed, fmt::format("planted: call {} of {}",
-                                                                           state->calls_of_failing, symbol));
-                    return BlasStatus::execution_failed;
-                }
-            }
-            return call(arguments...);
-        };
-    });
+    for_each_blas_function(
+        table, [&]<class Answer, class... A>(std::function<Answer(A...)>& member, std::string_view symbol) {
+            if constexpr (std::is_same_v<Answer, BlasStatus>)
+                member = guarded(std::move(member), symbol, state_.get());
+        });
     table.name = fmt::format("emulated cuBLASLt on {}", state_->machine.architecture().name);
+    table.kept = state_;
+    return table;
+}
+
+Cudnn EmulatedGpu::cudnn() const {
+    Cudnn table = state_->dnn;
+    for_each_dnn_function(
+        table, [&]<class Answer, class... A>(std::function<Answer(A...)>& member, std::string_view symbol) {
+            if constexpr (std::is_same_v<Answer, DnnStatus>)
+                member = guarded(std::move(member), symbol, state_.get());
+        });
+    table.name = fmt::format("emulated cuDNN on {}", state_->machine.architecture().name);
     table.kept = state_;
     return table;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mantissa/device/cuda/cublaslt.h"
+#include "mantissa/device/cuda/cudnn.h"
 #include "mantissa/device/cuda/driver.h"
 
 namespace mantissa::inline v0::cuda {
@@ -57,8 +58,9 @@ class EmulatedGpu {
 
     /// Its driver, which keeps it.
     Driver driver() const;
-    /// Its cuBLASLt, which keeps it, too.
+    /// Its cuBLASLt and its cuDNN, which keep it, too.
     CublasLt cublaslt() const;
+    Cudnn cudnn() const;
 
     /// What the last fault was, in words; empty if there was none.
     std::string report() const;

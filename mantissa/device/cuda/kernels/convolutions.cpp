@@ -1,6 +1,10 @@
-// The three products of a convolution.
+// The three products of a convolution: by cuDNN, or by a kernel of our own. cuDNN has filters as [K, R, S,
+// C], so those of the graph, [R, S, C, K], are transposed on their way.
 #include <fmt/format.h>
 
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cuda/kernels/dnn_plan.h"
+#include "mantissa/device/cuda/kernels/elements.h"
 #include "mantissa/device/cuda/kernels/products.h"
 #include "mantissa/graph/convolution.h"
 
@@ -18,6 +22,137 @@ constexpr NamedConvolution convolutions[] = {
     {"conv2d_input_gradient", codegen::ConvolutionResult::gradient_of_images},
     {"conv2d_filter_gradient", codegen::ConvolutionResult::gradient_of_filter},
 };
+
+/// A kernel that writes elements elsewhere, perhaps as others: cuDNN's filter from the graph's, or back, or
+/// an operand in FP32.
+struct Rewrite {
+    std::shared_ptr<const GpuKernel> kernel = nullptr;
+    std::int64_t blocks = 0;
+
+    void queue(const Context& context, cuda::DevicePtr from, cuda::DevicePtr to) const {
+        launch(context, *kernel, blocks, {from, to});
+    }
+};
+
+Rewrite rewrite(Context& context, std::vector<std::int64_t> extents, codegen::Strided from,
+                codegen::Strided to) {
+    codegen::ElementKernel kernel{.op = from.dtype == to.dtype ? "copy" : "cast",
+                                  .extents = std::move(extents),
+                                  .operands = {std::move(from)},
+                                  .output = std::move(to)};
+    const std::int64_t blocks = codegen::blocks_of(codegen::GridKernel{.name = "", .code = kernel});
+    return {add_element_kernel(context, std::move(kernel)), blocks};
+}
+
+Rewrite widened(Context& context, const Type& type) {
+    return rewrite(context, {type.shape.elements()}, {type.dtype, {1}}, {DType::f32, {1}});
+}
+
+/// Of each filter [K] and channel [C], all taps [R S].
+std::vector<std::int64_t> strides_in_graph(const Convolution& of) {
+    return {1, of.filters, of.group_channels() * of.filters};
+}
+std::vector<std::int64_t> strides_in_library(const Convolution& of) {
+    const std::int64_t taps = of.vertical.filter * of.horizontal.filter;
+    return {taps * of.group_channels(), 1, of.group_channels()};
+}
+std::vector<std::int64_t> filter_extents(const Convolution& of) {
+    return {of.filters, of.group_channels(), of.vertical.filter * of.horizontal.filter};
+}
+
+/// What cuDNN is given and what is done around it. Where the result is FP32 and the operands are shorter,
+/// which cuDNN does not offer, they are widened: TF32 has every number of BF16 and FP16, so the products are
+/// as exact.
+class BoundDnn {
+  public:
+    BoundDnn(Context& context, const DnnConvolution& of, std::span<const Type> operands,
+             std::shared_ptr<DnnPlan> plan)
+        : context_(context), makes_(of.makes), bias_(of.bias), plan_(std::move(plan)) {
+        const DType stored = operands[0].dtype;
+        const bool widens = stored != of.dtype,
+                   has_filter = makes_ != codegen::ConvolutionResult::gradient_of_filter;
+        if (widens) first_ = widened(context, operands[0]);
+        if (has_filter) {
+            second_ = rewrite(context, filter_extents(of.of), {stored, strides_in_graph(of.of)},
+                              {of.dtype, strides_in_library(of.of)});
+        } else {
+            if (widens) second_ = widened(context, operands[1]);
+            result_ = rewrite(context, filter_extents(of.of), {of.dtype, strides_in_library(of.of)},
+                              {of.dtype, strides_in_graph(of.of)});
+        }
+        if (bias_ && widens) third_ = widened(context, operands[2]);
+        const auto reserve = [&](const Rewrite& rewrite, const Shape& shape) {
+            const std::int64_t at = bytes_;
+            if (rewrite.kernel)
+                bytes_ = rounded_up(bytes_ + shape.elements() * static_cast<std::int64_t>(size_of(of.dtype)),
+                                    alignment);
+            return static_cast<cuda::DevicePtr>(at);
+        };
+        first_at_ = reserve(first_, operands[0].shape);
+        second_at_ = reserve(second_, operands[1].shape);
+        if (bias_) third_at_ = reserve(third_, operands[2].shape);
+        result_at_ = reserve(result_, of.of.filter_shape());
+    }
+
+    std::int64_t workspace() const { return bytes_ + plan_->workspace(); }
+    std::int64_t launches() const {
+        std::int64_t all = 1;
+        for (const Rewrite* one : {&first_, &second_, &third_, &result_}) all += one->kernel ? 1 : 0;
+        return all;
+    }
+
+    void queue(const Operands& operands) const {
+        const cuda::DevicePtr scratch = address_of(operands.workspace);
+        const auto given = [&](const Rewrite& rewrite, std::size_t operand, cuda::DevicePtr at) {
+            const cuda::DevicePtr stored = address_of(operands.inputs[operand]);
+            if (!rewrite.kernel) return stored;
+            rewrite.queue(context_, stored, scratch + at);
+            return scratch + at;
+        };
+        const cuda::DevicePtr first = given(first_, 0, first_at_), second = given(second_, 1, second_at_),
+                              third = bias_ ? given(third_, 2, third_at_) : 0,
+                              made = address_of(operands.outputs[0]);
+        DnnPlan::Addresses addresses{.bias = third,
+                                     .workspace = scratch + static_cast<cuda::DevicePtr>(bytes_)};
+        const bool forward = makes_ == codegen::ConvolutionResult::output,
+                   images = makes_ == codegen::ConvolutionResult::gradient_of_images;
+        addresses.x = images ? made : first;
+        addresses.w = result_.kernel ? scratch + result_at_ : second;
+        addresses.y = forward ? made : images ? first : second;
+        plan_->queue(addresses);
+        if (result_.kernel) result_.queue(context_, addresses.w, made);
+    }
+
+  private:
+    static constexpr std::int64_t alignment = 256;
+
+    Context& context_;
+    codegen::ConvolutionResult makes_;
+    bool bias_;
+    std::shared_ptr<DnnPlan> plan_;
+    Rewrite first_, second_, third_, result_;  // without a kernel: nothing is done
+    cuda::DevicePtr first_at_ = 0, second_at_ = 0, third_at_ = 0, result_at_ = 0;
+    std::int64_t bytes_ = 0;
+};
+
+OrReason<PreparedKernel> prepare_by_library(Context& context, const NamedConvolution& named,
+                                            const ProductUnit& unit, const Problem& problem) {
+    if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
+    const DType stored = problem.inputs[0].dtype, written = problem.outputs[0].dtype;
+    const DnnConvolution of{.makes = named.makes,
+                            .of = convolution_of(problem.inputs, problem.attributes),
+                            .dtype = written,
+                            .bias = problem.inputs.size() == 3,
+                            .tf32 = unit.tf32 || written != stored};
+    for (const Type& type : problem.inputs)
+        if (type.shape.elements() == 0) return NoValue{"cuDNN takes no empty tensors, got " + type.text()};
+    OrReason<std::shared_ptr<DnnPlan>> plan = plan_convolution(context, of);
+    if (!plan) return NoValue{plan.reason()};
+    const auto bound = std::make_shared<const BoundDnn>(context, of, problem.inputs, std::move(*plan));
+    return PreparedKernel{.launch = [bound](const Operands& operands) { bound->queue(operands); },
+                          .workspace = bound->workspace(),
+                          .launches = bound->launches()};
+}
 
 /// A thread an output: for sizes that no library takes, and machines that have none.
 OrReason<PreparedKernel> prepare_plainly(Context& context, const NamedConvolution& named,
@@ -45,13 +180,20 @@ OrReason<PreparedKernel> prepare_plainly(Context& context, const NamedConvolutio
 }  // namespace
 
 void add_convolution_kernels(KernelTable& table, Context& context) {
-    for (const NamedConvolution& named : convolutions)
-        for (ProductUnit& unit : product_units(context, "a thread an element", context.unit))
+    for (const NamedConvolution& named : convolutions) {
+        for (const ProductUnit& unit : product_units(context, "cudnn", context.matrix_unit))
+            table[named.op].push_back({.name = unit.name,
+                                       .arithmetic = unit.arithmetic,
+                                       .prepare = [&context, &named, unit](const Problem& problem) {
+                                           return prepare_by_library(context, named, unit, problem);
+                                       }});
+        for (const ProductUnit& unit : product_units(context, "a thread an element", context.unit))
             table[named.op].push_back({.name = unit.name,
                                        .arithmetic = unit.arithmetic,
                                        .prepare = [&context, &named, unit](const Problem& problem) {
                                            return prepare_plainly(context, named, unit, problem);
                                        }});
+    }
 }
 
 }  // namespace mantissa::on_cuda

@@ -1,4 +1,5 @@
-// The GPU's kernel table: binds kernels that are made in process, and cuBLASLt's, to operations of the graph.
+// The GPU's kernel table: binds kernels that are made in process, and cuBLASLt's and cuDNN's, to operations
+// of the graph.
 //
 // A launch queues: what it does is done when the stream comes to it, and kept in a graph where the stream is
 // being captured. So it reads no memory of the device, and waits for nothing.
@@ -15,6 +16,7 @@
 
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/device/cuda/cublaslt.h"
+#include "mantissa/device/cuda/cudnn.h"
 #include "mantissa/device/cuda/kernel_modules.h"
 #include "mantissa/device/device.h"
 
@@ -25,6 +27,9 @@ struct Context {
     const cuda::Driver& driver;
     const cuda::CublasLt& blas;
     cuda::BlasHandle blas_handle = nullptr;
+    const cuda::Cudnn* dnn = nullptr;  ///< null: `no_dnn` says why
+    cuda::DnnHandle dnn_handle = nullptr;
+    std::string no_dnn = {};
     KernelModules& modules;
     cuda::Stream work = nullptr;  ///< where launches queue
     // As Arithmetic::unit names what computes.

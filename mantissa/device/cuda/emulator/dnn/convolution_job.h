@@ -1,0 +1,38 @@
+// A convolution as the emulated cuDNN runs it: by the CPU's kernels, from filters stored [K, R, S, C] as
+// cuDNN has them beside images [N, H, W, C].
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/codegen/image_kernel.h"
+#include "mantissa/device/cuda/driver.h"
+#include "mantissa/device/device.h"
+
+namespace mantissa::inline v0::cuda {
+
+class Machine;
+
+/// How an engine of the library does it.
+enum class EngineKind : std::uint8_t {
+    plain,
+    tensor_core,       ///< of FP32: as TF32
+    winograd,          ///< as it is stored, with an error of 2^-12 of the result
+    nondeterministic,  ///< every second run ends on another bit
+};
+
+struct ConvolutionJob {
+    codegen::ConvolutionResult makes = codegen::ConvolutionResult::output;
+    Convolution of = {};
+    DType dtype = DType::f32;
+    EngineKind engine = EngineKind::plain;
+    /// x, w, and y with a bias if it has one: what it makes is among them.
+    DevicePtr x = 0, w = 0, y = 0, bias = 0;
+    DevicePtr workspace = 0;
+    std::uint64_t workspace_bytes = 0;
+};
+
+/// Runs it now. `run`: how many ran before on the machine. Throws Fault for what is not there, or was never
+/// written.
+void convolve(Machine& machine, mantissa::Device& cpu, const ConvolutionJob& job, std::int64_t run);
+
+}  // namespace mantissa::cuda
