@@ -101,6 +101,8 @@ class Compiler {
 
     /// Why nothing can be compiled; empty if it can.
     static std::string refusal();
+    /// Which compiler it is: "LLVM 19.1.7"; empty where there is none.
+    static std::string version();
 
     /// The kernel for a body, compiled by the next `compile_pending` unless it is already.
     std::shared_ptr<const FusedKernel> add(const Graph& body);

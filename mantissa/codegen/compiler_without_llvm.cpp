@@ -16,6 +16,8 @@ std::string Compiler::refusal() {
            "installed";
 }
 
+std::string Compiler::version() { return ""; }
+
 std::shared_ptr<const FusedKernel> Compiler::add(const Graph&) { throw InternalError(refusal()); }
 std::shared_ptr<const ScoreKernel> Compiler::add(ScoreCode) { throw InternalError(refusal()); }
 void Compiler::compile_pending(ThreadPool&) {}

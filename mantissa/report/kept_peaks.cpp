@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "mantissa/base/atomic_file.h"
+#include "mantissa/base/cache_folder.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/formats/strict_json.h"
@@ -32,16 +32,6 @@ std::string today() {
         std::chrono::floor<std::chrono::days>(std::chrono::system_clock::now()));
     return fmt::format("{:04}-{:02}-{:02}", static_cast<int>(day.year()), static_cast<unsigned>(day.month()),
                        static_cast<unsigned>(day.day()));
-}
-
-/// Where a user's caches are, by the XDG base directory specification: paths that are not absolute do not
-/// count.
-std::filesystem::path cache_folder() {
-    const char* const cache = std::getenv("XDG_CACHE_HOME");
-    if (cache && *cache == '/') return cache;
-    const char* const home = std::getenv("HOME");
-    if (home && *home == '/') return std::filesystem::path(home) / ".cache";
-    return {};
 }
 
 Json key_of(const Target& target) {
@@ -106,7 +96,7 @@ bool rose(const Peaks& now, const Peaks& before) {
 
 std::filesystem::path peaks_file() {
     const std::filesystem::path folder = cache_folder();
-    return folder.empty() ? folder : folder / "mantissa" / "peaks.json";
+    return folder.empty() ? folder : folder / "peaks.json";
 }
 
 Peaks larger_of(const Peaks& a, const Peaks& b) {

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 #include "mantissa/codegen/compiler.h"
@@ -66,6 +67,29 @@ TEST_F(CudaCommands, ValidatesGeneratesAndCountsNumbersOnTheEmulatedGpu) {
     const Ran numbers = testing::run_in_shell(on_gpu + "numerics " + small_model);
     EXPECT_EQ(numbers.status, 0) << numbers.output;
     EXPECT_NE(numbers.output.find("<- choose this"), std::string::npos) << numbers.output;
+}
+
+/// The second run takes the first one's kernels.
+TEST_F(CudaCommands, KernelsAreKeptInTheCacheFolder) {
+    const TemporaryDirectory directory;
+    const auto train = [&] {
+        const Ran ran = testing::run_in_shell(
+            "XDG_CACHE_HOME=" + directory.path().string() +
+            " MANTISSA_EMULATE_GPU=sm_80 " MANTISSA_BINARY_DIR "/mantissa train " + small_model);
+        EXPECT_EQ(ran.status, 0) << ran.output;
+    };
+    const auto kept = [&] {
+        std::map<std::string, std::filesystem::file_time_type> files;
+        for (const auto& entry :
+             std::filesystem::recursive_directory_iterator(directory.path() / "mantissa/kernels"))
+            if (entry.is_regular_file()) files[entry.path().string()] = entry.last_write_time();
+        return files;
+    };
+    train();
+    const auto files = kept();
+    EXPECT_GT(files.size(), 20U);
+    train();
+    EXPECT_TRUE(kept() == files) << "nothing was written again";
 }
 
 /// The states of gpt2-tiny alone take 10.7 MB.

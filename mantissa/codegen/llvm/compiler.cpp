@@ -1,6 +1,7 @@
 #include "mantissa/codegen/compiler.h"
 
 #include <fmt/format.h>
+#include <llvm-c/Core.h>
 #include <llvm/ExecutionEngine/Orc/ExecutionUtils.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/Support/MemoryBuffer.h>
@@ -89,6 +90,12 @@ Compiler::Compiler(CodeTarget target) : state_(std::make_unique<State>()) {
 Compiler::~Compiler() = default;
 
 std::string Compiler::refusal() { return ""; }
+
+std::string Compiler::version() {
+    unsigned major = 0, minor = 0, patch = 0;
+    LLVMGetVersion(&major, &minor, &patch);
+    return fmt::format("LLVM {}.{}.{}", major, minor, patch);
+}
 
 std::shared_ptr<const FusedKernel> Compiler::add(const Graph& body) {
     LoopNest nest = lower(body);

@@ -6,6 +6,7 @@
 #include <array>
 #include <utility>
 
+#include "mantissa/base/cache_folder.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/cuda_program.h"
@@ -154,12 +155,14 @@ Target target_of(const Facts& facts, const Driver& driver) {
 
 class CudaDevice final : public Device {
   public:
-    CudaDevice(cuda::Libraries libraries, cuda::Device device, const Facts& facts)
+    CudaDevice(cuda::Libraries libraries, cuda::Device device, const Facts& facts,
+               std::filesystem::path kernels)
         : libraries_(std::move(libraries)),
           gpu_context_(driver(), device),
           facts_(facts),
           target_(target_of(facts, driver())),
-          modules_(driver(), {.architecture = architecture_of(facts.capability)}),
+          modules_(driver(), {.architecture = architecture_of(facts.capability)},
+                   on_cuda::KernelFolder(std::move(kernels))),
           context_{.driver = driver(),
                    .blas = libraries_.blas,
                    .modules = modules_,
@@ -364,7 +367,7 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-OrReason<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries) {
+OrReason<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries, std::filesystem::path kernels) {
     const Driver& driver = libraries.driver;
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return NoValue{std::move(reason)};
     cuda::Device device = 0;
@@ -373,14 +376,16 @@ OrReason<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries) {
     if (facts.capability < 80)
         return NoValue{fmt::format("{} has compute capability {}.{}; 8.0 is needed (Ampere or newer)",
                                    facts.name, facts.capability / 10, facts.capability % 10)};
-    std::unique_ptr<Device> made = std::make_unique<CudaDevice>(std::move(libraries), device, facts);
+    std::unique_ptr<Device> made =
+        std::make_unique<CudaDevice>(std::move(libraries), device, facts, std::move(kernels));
     return made;
 }
 
 OrReason<std::unique_ptr<Device>> make_cuda_device() {
     OrReason<cuda::Libraries> libraries = cuda::find_libraries();
     if (!libraries) return NoValue{libraries.reason()};
-    return make_cuda_device(std::move(*libraries));
+    const std::filesystem::path cache = cache_folder();
+    return make_cuda_device(std::move(*libraries), cache.empty() ? cache : cache / "kernels");
 }
 
 }  // namespace mantissa

@@ -46,9 +46,20 @@ void KernelModules::finish() {
     }
 }
 
+codegen::Listing KernelModules::found_or_made(const GpuKernel& kernel) {
+    const std::string key = fmt::format("{} {}\n{}", target_.architecture, kernel.name, kernel.text);
+    if (std::optional<codegen::Listing> kept = folder_.find(key)) {
+        ++found_;
+        return std::move(*kept);
+    }
+    codegen::Listing made = kernel.compile();
+    folder_.keep(key, made);
+    return made;
+}
+
 void KernelModules::load(GpuKernel& kernel) {
     const Stopwatch watch;
-    codegen::Listing code = kernel.compile();
+    codegen::Listing code = found_or_made(kernel);
     std::array<char, 4096> log = {};
     cuda::JitOption names[] = {cuda::JitOption::error_log_buffer,
                                cuda::JitOption::error_log_buffer_size_bytes};

@@ -1,5 +1,5 @@
-// Kernels that were made for a GPU: each compiled to PTX once, and loaded by the driver, if anybody still
-// wants it when kernels are finished.
+// Kernels that were made for a GPU: each compiled to PTX once, or found where an earlier run kept it, and
+// loaded by the driver, if anybody still wants it when kernels are finished.
 #pragma once
 
 #include <functional>
@@ -10,6 +10,7 @@
 
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/device/cuda/driver.h"
+#include "mantissa/device/cuda/kernel_folder.h"
 #include "mantissa/device/device.h"
 
 namespace mantissa::inline v0::on_cuda {
@@ -26,8 +27,8 @@ struct GpuKernel {
 class KernelModules {
   public:
     /// The driver must outlive it.
-    KernelModules(const cuda::Driver& driver, codegen::NvptxTarget target)
-        : driver_(driver), target_(std::move(target)) {}
+    KernelModules(const cuda::Driver& driver, codegen::NvptxTarget target, KernelFolder folder)
+        : driver_(driver), target_(std::move(target)), folder_(std::move(folder)) {}
     ~KernelModules();
     KernelModules(const KernelModules&) = delete;
     KernelModules& operator=(const KernelModules&) = delete;
@@ -42,12 +43,17 @@ class KernelModules {
     void finish();
     /// Of those that were loaded.
     const std::vector<KernelListing>& listings() const { return listings_; }
+    /// Of them, those that were found.
+    std::int64_t found() const { return found_; }
 
   private:
+    codegen::Listing found_or_made(const GpuKernel& kernel);
     void load(GpuKernel& kernel);
 
     const cuda::Driver& driver_;
     codegen::NvptxTarget target_;
+    KernelFolder folder_;
+    std::int64_t found_ = 0;
     std::map<std::string, std::weak_ptr<GpuKernel>> by_text_;
     std::vector<std::shared_ptr<GpuKernel>> loaded_;
     std::vector<cuda::Module> modules_;

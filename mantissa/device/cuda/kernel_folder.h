@@ -1,0 +1,37 @@
+// Compiled kernels in a folder, from one run to the next: each a file, found by the kernel's text,
+// architecture and compiler. What cannot be read, is damaged or is another's is as if it were not there, and
+// made again.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "mantissa/codegen/compiler.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+class KernelFolder {
+  public:
+    /// `maker`: what makes kernels; those of another one are never taken. Of makers, the four that last added
+    /// one are kept. Nothing is kept where the folder or the maker is empty.
+    KernelFolder(std::filesystem::path folder, std::string maker);
+    /// Of this program: its build, its compiler.
+    explicit KernelFolder(std::filesystem::path folder);
+
+    /// The kernel of that key, if it was kept.
+    std::optional<codegen::Listing> find(const std::string& key) const;
+    /// Keeps it, or not, where the folder cannot be written.
+    void keep(const std::string& key, const codegen::Listing& kernel) const;
+
+    std::filesystem::path file_of(const std::string& key) const;
+
+  private:
+    bool is_off() const { return folder_.empty(); }
+    void drop_other_makers() const;
+
+    std::filesystem::path folder_;
+    std::string maker_;
+};
+
+}  // namespace mantissa::on_cuda
