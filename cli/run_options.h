@@ -10,6 +10,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/corpus.h"
+#include "mantissa/nn/documents.h"
 #include "mantissa/nn/image_model.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/train/trainer.h"

@@ -125,7 +125,10 @@ def generate_here(options, checkpoint, folder, kind):
 def generate_there(options, path, in_f32=False):
     command = [sys.executable, __file__, "--worker", path, "--length", str(options.length), "--threads",
                str(options.threads)] + (["--in-f32"] if in_f32 else [])
-    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    if ran.returncode != 0:
+        raise SystemExit(ran.stderr)
+    return json.loads(ran.stdout)
 
 
 def main():

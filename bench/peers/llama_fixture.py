@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/llama_*.safetensors: small LLaMAs as transformers computes them, the oracle that is not ours.
+"""Writes tests/fixtures/llama_*.safetensors and mistral.safetensors: small LLaMAs as transformers computes them, the
+oracle that is not ours.
 
 Two of them: one with three heads of queries to one of keys, a head of its own and positions stretched as LLaMA 3's; one
-with two heads to each of keys, a head that is the embedding and positions stretched linearly.
+with two heads to each of keys, a head that is the embedding and positions stretched linearly. And a Mistral, whose
+tokens see the last eleven, themselves included.
 
 Contents of each: every parameter, one batch of tokens and targets, the logits, the loss, every gradient, what 20 AdamW
 steps on that batch lead to, and 64 tokens that continue a prompt greedily. All is computed in FP64 from parameters that
@@ -39,7 +41,17 @@ MODELS = {
     "llama_tied": dict(hidden_size=48, intermediate_size=70, num_attention_heads=4, num_key_value_heads=2,
                        tie_word_embeddings=True,
                        rope_parameters={"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.5}),
+    "mistral": dict(hidden_size=44, intermediate_size=60, num_attention_heads=4, num_key_value_heads=2, head_dim=12,
+                    tie_word_embeddings=False, sliding_window=11,
+                    rope_parameters={"rope_type": "default", "rope_theta": 10000.0}),
 }
+
+
+def family_of(sizes):
+    """The classes of configuration and model."""
+    if "sliding_window" in sizes:
+        return transformers.MistralConfig, transformers.MistralForCausalLM
+    return transformers.LlamaConfig, transformers.LlamaForCausalLM
 
 
 def draw_parameters(model, source):
@@ -98,8 +110,9 @@ def make_fixture(sizes):
     """Returns the tensors of the file, the same runs in FP32 and BF16, and config.json."""
     torch.set_num_threads(1)
     source = random.Random(SEED)
-    config = transformers.LlamaConfig(**COMMON, **sizes)
-    model = transformers.LlamaForCausalLM(config).eval()
+    config_type, model_type = family_of(sizes)
+    config = config_type(**COMMON, **sizes)
+    model = model_type(config).eval()
     draw_parameters(model, source)
     initial = {name: value.clone() for name, value in model.state_dict().items()}
     draw = lambda: torch.tensor([source.randrange(config.vocab_size) for _ in range(BATCH * SEQUENCE)]).reshape(
@@ -108,7 +121,7 @@ def make_fixture(sizes):
     prompt = [source.randrange(config.vocab_size) for _ in range(PROMPT)]
 
     def again(dtype):
-        copy = transformers.LlamaForCausalLM(config).eval()
+        copy = model_type(config).eval()
         copy.load_state_dict(initial)
         frequencies = copy.model.rotary_emb.inv_freq.clone()
         copy = copy.to(dtype)
@@ -153,11 +166,14 @@ def print_summary(tensors, oracle, runs):
 
 def main():
     parser = argparse.ArgumentParser(description="Makes the LLaMA fixtures with transformers.")
+    parser.add_argument("--only", choices=MODELS, help="this one alone")
     parser.add_argument("--folder", type=pathlib.Path, default=FOLDER)
     parser.add_argument("--check", action="store_true", help="compare with the stored files, write nothing")
     options = parser.parse_args()
     faults = 0
     for name, sizes in MODELS.items():
+        if options.only not in (None, name):
+            continue
         print(name)
         tensors, oracle, runs, config = make_fixture(sizes)
         print_summary(tensors, oracle, runs)

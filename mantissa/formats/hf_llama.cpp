@@ -23,9 +23,11 @@ class Reader {
     LlamaSizes read() {
         require_known_kind();
         LlamaSizes sizes;
+        sizes.window = window();
         sizes.layers = integer("num_hidden_layers");
         sizes.heads = integer("num_attention_heads");
-        sizes.key_heads = integer("num_key_value_heads", sizes.heads);
+        sizes.key_heads = integer("num_key_value_heads",
+                                  is_mistral() && !root_.contains("num_key_value_heads") ? 8 : sizes.heads);
         sizes.channels = integer("hidden_size");
         if (!given("head_dim") && sizes.heads > 0 && sizes.channels % sizes.heads != 0)
             throw UserError(
@@ -36,7 +38,8 @@ class Reader {
             integer("head_dim", sizes.heads > 0 ? std::optional(sizes.channels / sizes.heads) : std::nullopt);
         sizes.hidden = integer("intermediate_size");
         sizes.vocabulary = integer("vocab_size");
-        sizes.context = integer("max_position_embeddings", 2048);
+        // What the library takes where the file says nothing.
+        sizes.context = integer("max_position_embeddings", is_mistral() ? 131072 : 2048);
         sizes.epsilon = number(root_, "rms_norm_eps", 1e-6);
         sizes.tied = flag("tie_word_embeddings");
         sizes.rotary = rotary();
@@ -48,15 +51,35 @@ class Reader {
 
     void require_known_kind() {
         const Json& type = require_member(root_, "model_type", source_, "a LLaMA's configuration");
-        if (type != "llama")
-            throw UserError(
-                fmt::format("{}: model_type is {}, expected \"llama\"", source_, json_excerpt(type)));
+        if (type != "llama" && type != "mistral")
+            throw UserError(fmt::format("{}: model_type is {}, expected \"llama\" or \"mistral\"", source_,
+                                        json_excerpt(type)));
         const std::pair<const char*, Json> expected[] = {
             {"hidden_act", "silu"}, {"attention_bias", false}, {"mlp_bias", false}};
         for (const auto& [name, value] : expected)
             if (given(name) && root_[name] != value)
                 throw UserError(fmt::format("{}: {} is {}, only {} can be run", source_, name,
                                             json_excerpt(root_[name]), value.dump()));
+    }
+
+    bool is_mistral() const { return root_["model_type"] == "mistral"; }
+
+    /// Null is no window; left out, it is what the library takes for a Mistral.
+    std::int64_t window() const {
+        if (!is_mistral()) {
+            if (given("sliding_window"))
+                throw UserError(
+                    fmt::format("{}: sliding_window is {}, which a LLaMA has not; only a Mistral's "
+                                "can be run",
+                                source_, json_excerpt(root_["sliding_window"])));
+            return 0;
+        }
+        if (!root_.contains("sliding_window")) return 4096;
+        if (!given("sliding_window")) return 0;
+        const std::int64_t tokens = integer("sliding_window");
+        if (tokens == 0)
+            throw UserError(fmt::format("{}: sliding_window is 0; without one it is null", source_));
+        return tokens;
     }
 
     /// Without a value in its absence it must be there.
@@ -142,26 +165,32 @@ LlamaSizes read_hf_llama_config(std::string_view text, const std::string& source
 }
 
 std::string hf_llama_config(const LlamaSizes& sizes) {
-    nlohmann::ordered_json config = {{"architectures", {"LlamaForCausalLM"}},
-                                     {"model_type", "llama"},
-                                     {"vocab_size", sizes.vocabulary},
-                                     {"max_position_embeddings", sizes.context},
-                                     {"hidden_size", sizes.channels},
-                                     {"intermediate_size", sizes.hidden},
-                                     {"num_hidden_layers", sizes.layers},
-                                     {"num_attention_heads", sizes.heads},
-                                     {"num_key_value_heads", sizes.key_heads},
-                                     {"head_dim", sizes.head_size},
-                                     {"hidden_act", "silu"},
-                                     {"rms_norm_eps", sizes.epsilon},
-                                     {"rope_theta", sizes.rotary.theta}};
+    const bool is_mistral = sizes.window > 0;
+    nlohmann::ordered_json config = {
+        {"architectures", {is_mistral ? "MistralForCausalLM" : "LlamaForCausalLM"}},
+        {"model_type", is_mistral ? "mistral" : "llama"},
+        {"vocab_size", sizes.vocabulary},
+        {"max_position_embeddings", sizes.context},
+        {"hidden_size", sizes.channels},
+        {"intermediate_size", sizes.hidden},
+        {"num_hidden_layers", sizes.layers},
+        {"num_attention_heads", sizes.heads},
+        {"num_key_value_heads", sizes.key_heads},
+        {"head_dim", sizes.head_size},
+        {"hidden_act", "silu"},
+        {"rms_norm_eps", sizes.epsilon},
+        {"rope_theta", sizes.rotary.theta}};
     // transformers 4 reads rope_theta and rope_scaling, transformers 5 rope_parameters.
     if (sizes.rotary.kind != LlamaRotary::Kind::plain) config["rope_scaling"] = scaling_of(sizes.rotary);
     nlohmann::ordered_json parameters = scaling_of(sizes.rotary);
     parameters["rope_theta"] = sizes.rotary.theta;
     config["rope_parameters"] = std::move(parameters);
-    config["attention_bias"] = false;
-    config["mlp_bias"] = false;
+    if (is_mistral) {
+        config["sliding_window"] = sizes.window;
+    } else {
+        config["attention_bias"] = false;
+        config["mlp_bias"] = false;
+    }
     config["tie_word_embeddings"] = sizes.tied;
     config["torch_dtype"] = "float32";
     return config.dump(2) + "\n";

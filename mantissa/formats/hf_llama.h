@@ -1,5 +1,6 @@
-// LLaMA in the files of Hugging Face's library: what config.json says of a LlamaForCausalLM, and the rules of
-// its weights, whose names and shapes are the ones of here.
+// LLaMA in the files of Hugging Face's library: what config.json says of a LlamaForCausalLM or, where tokens
+// see a window of those before, of a MistralForCausalLM, and the rules of its weights, whose names and shapes
+// are the ones of here.
 #pragma once
 
 #include <cstdint>
@@ -42,13 +43,17 @@ struct LlamaSizes {
     double epsilon = 1e-5;            ///< of RMS norms
     LlamaRotary rotary = {};
     bool tied = false;  ///< the head is the embedding
+    /// Tokens that each sees, itself included; 0: all before it. With one it is a Mistral: Jiang et al.,
+    /// "Mistral 7B", 2023.
+    std::int64_t window = 0;
 
     bool operator==(const LlamaSizes&) const = default;
 };
 
 /// Reads the text of config.json: rope_theta and rope_scaling as transformers 4 writes them, or
 /// rope_parameters of transformers 5. Throws UserError, beginning with `source`, for another family or
-/// activation, for biases, and for a type of rotary positions that is none of the above.
+/// activation, for biases, for a window of a LLaMA or one of no token, and for a type of rotary positions
+/// that is none of the above.
 LlamaSizes read_hf_llama_config(std::string_view text, const std::string& source);
 
 /// The text of config.json for such a model, as transformers 4 and 5 read it.

@@ -20,8 +20,8 @@ using Weights = std::span<const TensorView>;
 
 /// One family of models.
 struct LanguageFamily {
-    const char* model_type;  ///< in config.json
-    const char* embedding;   ///< the weight that others have not
+    std::vector<std::string> model_types;  ///< in config.json
+    const char* embedding;                 ///< the weight that others have not
     std::vector<std::string> (*names)();
     bool (*knows)(std::string_view name);
     LanguageModel (*make)(std::string_view name, const ModelSizes& sizes);
@@ -30,14 +30,20 @@ struct LanguageFamily {
 };
 
 const LanguageFamily language_families[] = {
-    {"gpt2", "wte.weight", gpt2_names, is_gpt2,
+    {{"gpt2"},
+     "wte.weight",
+     gpt2_names,
+     is_gpt2,
      [](std::string_view name, const ModelSizes& sizes) {
          return gpt2_language_model(with_sizes(gpt2_config(name), sizes));
      },
      [](Weights weights, const std::string& source, const std::filesystem::path& directory) {
          return gpt2_language_model(gpt2_config_of(weights, source, directory));
      }},
-    {"llama", "model.embed_tokens.weight", llama_names, is_llama,
+    {{"llama", "mistral"},
+     "model.embed_tokens.weight",
+     llama_names,
+     is_llama,
      [](std::string_view name, const ModelSizes& sizes) {
          return llama_language_model(with_sizes(llama_config(name), sizes));
      },
@@ -60,11 +66,13 @@ const LanguageFamily& family_of(Weights weights, const std::filesystem::path& di
     if (!config.is_object() || !config.contains("model_type")) return family_of(weights);
     std::vector<std::string> types;
     for (const LanguageFamily& family : language_families) {
-        if (config["model_type"] == family.model_type) return family;
-        types.push_back(fmt::format("\"{}\"", family.model_type));
+        for (const std::string& type : family.model_types) {
+            if (config["model_type"] == type) return family;
+            types.push_back(fmt::format("\"{}\"", type));
+        }
     }
     throw UserError(fmt::format("{}: model_type is {}; known are {}", path.string(),
-                                json_excerpt(config["model_type"]), fmt::join(types, " and ")));
+                                json_excerpt(config["model_type"]), fmt::join(types, ", ")));
 }
 
 }  // namespace

@@ -11,7 +11,6 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/nn/documents.h"
 #include "mantissa/nn/model.h"
 
 namespace mantissa::inline v0::nn {
@@ -21,7 +20,7 @@ struct LanguageModel {
     std::int64_t vocabulary = 0;  // V
     std::int64_t context = 0;     ///< the longest T
     std::int64_t parameters = 0;  ///< elements of all, each once
-    /// The model in training on sequences of so many tokens, with the inputs of text_inputs.
+    /// The model in training on sequences of so many tokens, with the inputs of text_inputs (nn/documents.h).
     std::function<Model(std::int64_t sequence)> on_sequences = {};
     /// The same where the sequences are packed documents.
     std::function<Model(std::int64_t sequence)> on_packed_documents = {};

@@ -83,10 +83,12 @@ KeptKeys::KeptKeys(Tensor positions, std::int64_t context, DType dtype)
       context_(context),
       dtype_(dtype) {}
 
-Tensor KeptKeys::attention(Tensor q, Tensor k, Tensor v, double scale) const {
+Tensor KeptKeys::attention(Tensor q, Tensor k, Tensor v, double scale, std::int64_t window) const {
     const std::vector operands{cast(q, dtype_), with_kept("k", cast(k, dtype_)),
                                with_kept("v", cast(v, dtype_)), positions_};
-    return cast(call(q.graph(), "kept_attention", operands, {{"scale", scale}})[0], q.dtype());
+    Attributes attributes{{"scale", scale}};
+    if (window > 0 && window < context_) attributes = attributes.with("window", window);
+    return cast(call(q.graph(), "kept_attention", operands, attributes)[0], q.dtype());
 }
 
 Tensor KeptKeys::with_kept(std::string_view name, Tensor part) const {

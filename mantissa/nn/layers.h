@@ -63,9 +63,10 @@ class KeptKeys {
     /// values take their places in the context. `dtype`: in which they are kept.
     KeptKeys(Tensor positions, std::int64_t context, DType dtype);
 
-    /// Attention of the queries q [B, H, T, D] to what is kept, with k and v [B, G, T, D] in their places.
-    /// The states are cache.SCOPE.k and cache.SCOPE.v, [B, G, context, D], in the graph's scope.
-    Tensor attention(Tensor q, Tensor k, Tensor v, double scale) const;
+    /// Attention of the queries q [B, H, T, D] to what is kept, with k and v [B, G, T, D] in their places; to
+    /// the last `window` of it, where that is not 0. The states are cache.SCOPE.k and cache.SCOPE.v,
+    /// [B, G, context, D], in the graph's scope.
+    Tensor attention(Tensor q, Tensor k, Tensor v, double scale, std::int64_t window = 0) const;
 
   private:
     Tensor with_kept(std::string_view name, Tensor part) const;

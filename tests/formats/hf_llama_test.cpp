@@ -122,9 +122,70 @@ TEST(HfLlama, WhatItWritesItReads) {
         }
 }
 
+/// Mistral 7B's, as it is published.
+Json published_mistral() {
+    return {{"architectures", {"MistralForCausalLM"}},
+            {"bos_token_id", 1},
+            {"eos_token_id", 2},
+            {"hidden_act", "silu"},
+            {"hidden_size", 4096},
+            {"initializer_range", 0.02},
+            {"intermediate_size", 14336},
+            {"max_position_embeddings", 32768},
+            {"model_type", "mistral"},
+            {"num_attention_heads", 32},
+            {"num_hidden_layers", 32},
+            {"num_key_value_heads", 8},
+            {"rms_norm_eps", 1e-05},
+            {"rope_theta", 10000.0},
+            {"sliding_window", 4096},
+            {"tie_word_embeddings", false},
+            {"torch_dtype", "bfloat16"},
+            {"transformers_version", "4.34.0.dev0"},
+            {"use_cache", true},
+            {"vocab_size", 32000}};
+}
+
+TEST(HfLlama, ReadsAMistral) {
+    LlamaSizes expected{.layers = 32,
+                        .heads = 32,
+                        .key_heads = 8,
+                        .head_size = 128,
+                        .channels = 4096,
+                        .hidden = 14336,
+                        .vocabulary = 32000,
+                        .context = 32768,
+                        .epsilon = 1e-5,
+                        .window = 4096};
+    EXPECT_EQ(read(published_mistral()), expected);
+    const std::string written = hf_llama_config(expected);
+    EXPECT_EQ(Json::parse(written)["model_type"], "mistral");
+    EXPECT_EQ(Json::parse(written)["architectures"], Json{"MistralForCausalLM"});
+    EXPECT_EQ(Json::parse(written)["sliding_window"], 4096);
+    EXPECT_EQ(read_hf_llama_config(written, "ours"), expected);
+    // Its second version has none, and is what a LLaMA is.
+    Json json = published_mistral();
+    json["sliding_window"] = nullptr;
+    expected.window = 0;
+    EXPECT_EQ(read(json), expected);
+    EXPECT_EQ(Json::parse(hf_llama_config(expected))["model_type"], "llama");
+    // What the library takes where nothing is said.
+    for (const char* name : {"sliding_window", "num_key_value_heads", "max_position_embeddings"})
+        json.erase(name);
+    EXPECT_EQ(read(json).window, 4096);
+    EXPECT_EQ(read(json).key_heads, 8);
+    EXPECT_EQ(read(json).context, 131072);
+    json["sliding_window"] = 0;
+    EXPECT_EQ(error_of(json), "config.json: sliding_window is 0; without one it is null");
+    json["sliding_window"] = -4;
+    EXPECT_EQ(error_of(json), "config.json: sliding_window: expected an unsigned integer, found -4");
+}
+
 TEST(HfLlama, OtherModelsAreRefusedInOneLine) {
-    EXPECT_EQ(error_of(with("model_type", "mistral")),
-              "config.json: model_type is \"mistral\", expected \"llama\"");
+    EXPECT_EQ(error_of(with("model_type", "qwen2")),
+              "config.json: model_type is \"qwen2\", expected \"llama\" or \"mistral\"");
+    EXPECT_EQ(error_of(with("sliding_window", 64)),
+              "config.json: sliding_window is 64, which a LLaMA has not; only a Mistral's can be run");
     EXPECT_EQ(error_of(with("hidden_act", "gelu")),
               "config.json: hidden_act is \"gelu\", only \"silu\" can be run");
     EXPECT_EQ(error_of(with("attention_bias", true)),

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/printer.h"
 #include "mantissa/passes/match_attention.h"
 
 namespace mantissa {
@@ -34,7 +35,7 @@ TEST(Llama, PresetsHaveThePublishedSizes) {
     EXPECT_EQ(nn::llama_config("llama-110m").name, nn::llama_config("stories110m").name);
     EXPECT_EQ(error_of([] { nn::llama_config("llama-7b"); }),
               "there is no model 'llama-7b'; there are llama-tiny, llama-15m, llama-42m, llama-110m, "
-              "llama-1100m");
+              "llama-1100m, mistral-tiny");
 }
 
 TEST(Llama, ParametersAreThoseOfTheTrace) {
@@ -95,6 +96,32 @@ TEST(Llama, StretchedFrequenciesAreThoseOfTheFormula) {
     EXPECT_TRUE(stretched && between && kept);
     // In FP32 to the bit where nothing is stretched.
     EXPECT_EQ(frequencies[0], 1.0);
+}
+
+TEST(Llama, AWindowIsAttentionsOwnAndAsLargeAsTheTextItIsNone) {
+    const LlamaConfig mistral = nn::llama_config("mistral-tiny");
+    EXPECT_EQ(mistral.sizes.window, 64);
+    EXPECT_EQ(nn::with_sizes(mistral, {.layers = 2}).name, "mistral-2x128");
+    const auto traced = [](const LlamaConfig& config) {
+        Graph graph;
+        const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {1, 16}}));
+        graph.add_result("logits", nn::llama_logits(config, tokens).value());
+        return graph;
+    };
+    LlamaConfig narrow = mistral, wide = mistral, none = mistral;
+    narrow.sizes.window = 15, wide.sizes.window = 16, none.sizes.window = 0;
+    EXPECT_EQ(print(traced(wide)), print(traced(none)));
+    EXPECT_NE(print(traced(narrow)), print(traced(none)));
+    const AttentionMatch match = match_attention(traced(narrow));
+    EXPECT_EQ(match.matched, 4);
+    EXPECT_TRUE(match.refused.empty());
+    // Tokens of a window of all see half of it on average; of half a sequence's, three quarters of that.
+    const double all = none.flops_per_token(16);
+    narrow.sizes.window = 8;
+    EXPECT_EQ(wide.flops_per_token(16), all);
+    EXPECT_EQ(all - narrow.flops_per_token(16), 6.0 * 4 * 4 * 32 * 16 / 4);
+    narrow.sizes.window = -1;
+    EXPECT_EQ(error_of([&] { nn::validate(narrow); }), "a window of -1 tokens is none");
 }
 
 TEST(Llama, ItsAttentionIsOneOperationThatCopiesNoKeys) {

@@ -247,6 +247,26 @@ inline std::vector<OpCase> attention_cases() {
                  return call(g, "kept_attention", x, {{"scale", 0.5}});
              },
              {16, 60, 3}});
+    for (const std::int64_t window : {1, 4, 80})
+        for (const Shape& positions : {Shape{9}, Shape{2, 9}})
+            cases.push_back(
+                {"kept_attention",
+                 fmt::format("kept_attention of a window of {}, positions {}", window, positions.text()),
+                 {f32({2, 4, 9, 5}), f32({2, 2, 70, 5}), f32({2, 2, 70, 5}), ids(positions, 70)},
+                 [=](Graph& g, In x) {
+                     return call(g, "kept_attention", x, {{"scale", 0.5}, {"window", window}});
+                 },
+                 {16, 60, 3}});
+    for (const std::int64_t window : {11, 12})
+        cases.push_back({"kept_attention",
+                         fmt::format("kept_attention of a prompt and a window of {}", window),
+                         {f32({1, 4, 9, 5}), f32({1, 2, 70, 5}), f32({1, 2, 70, 5})},
+                         [=](Graph& g, In x) {
+                             std::vector<Tensor> operands(x.begin(), x.end());
+                             operands.push_back(iota(g, {9}, 0) + 3.0);
+                             return call(g, "kept_attention", operands, {{"scale", 0.5}, {"window", window}});
+                         },
+                         {16, 60, 3}});
     // The queries of a prompt: those of attention.
     cases.push_back({"kept_attention",
                      "kept_attention of a prompt",

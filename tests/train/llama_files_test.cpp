@@ -207,9 +207,9 @@ TEST(LlamaFiles, WhatIsWrongIsSaidInOneLine) {
         text.replace(text.find(from), from.size(), to);
         std::ofstream(saved.path() / "config.json") << text;
     };
-    with("\"llama\"", "\"mistral\"");
+    with("\"llama\"", "\"qwen2\"");
     EXPECT_EQ(saved.error(), (saved.path() / "config.json").string() +
-                                 ": model_type is \"mistral\"; known are \"gpt2\" and \"llama\"");
+                                 ": model_type is \"qwen2\"; known are \"gpt2\", \"llama\", \"mistral\"");
     with("\"default\"", "\"yarn\"");
     says("rope_type is \"yarn\"; known are");
     with("\"num_key_value_heads\": 1", "\"num_key_value_heads\": 2");

@@ -1,6 +1,6 @@
 // LLaMA against transformers: logits, loss, every gradient, 20 steps of AdamW and 64 tokens chosen greedily,
-// of two small LLaMAs with odd sizes, as computed in FP64 by bench/peers/llama_fixture.py. This oracle shares
-// nothing with the op table.
+// of two small LLaMAs and a Mistral with odd sizes, as computed in FP64 by bench/peers/llama_fixture.py. This
+// oracle shares nothing with the op table.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -27,8 +27,8 @@ namespace {
 constexpr double tolerance = 1e-5;
 
 /// Three heads of queries to one of keys, a head of its own, positions as LLaMA 3's; and heads in pairs, a
-/// tied head, positions stretched linearly.
-const char* const fixtures[] = {"llama_grouped", "llama_tied"};
+/// tied head, positions stretched linearly; and a window of eleven tokens.
+const char* const fixtures[] = {"llama_grouped", "llama_tied", "mistral"};
 
 /// A fixture, and the directory that transformers would have saved.
 struct Published {
@@ -122,6 +122,13 @@ TEST(LlamaAgainstTransformers, EveryPartOfTheConfigurationMatters) {
     EXPECT_GT(altered([](LlamaSizes& s) { s.rotary.high_frequency_factor *= 1.01; }), tolerance);
     EXPECT_GT(altered([](LlamaSizes& s) { s.rotary.original_context += 1; }), tolerance);
     EXPECT_GT(altered([](LlamaSizes& s) { s.rotary.kind = LlamaRotary::Kind::linear; }), tolerance);
+    const Published mistral("mistral");
+    EXPECT_EQ(mistral.config.sizes.window, 11);
+    for (const std::int64_t window : {0, 10, 12}) {
+        nn::LlamaConfig other = mistral.config;
+        other.sizes.window = window;
+        EXPECT_GT(reference_error(mistral, other), tolerance) << window;
+    }
     const Published linear("llama_tied");
     nn::LlamaConfig config = linear.config;
     config.sizes.rotary.factor *= 1.01;

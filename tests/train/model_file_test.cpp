@@ -104,8 +104,8 @@ TEST(ModelFile, WhatIsNoModelIsRefused) {
     const fs::path other = saved.directory / "other";
     fs::create_directory(other);
     std::ofstream(other / "config.json") << R"({"model_type": "opt"})";
-    EXPECT_EQ(error_of(other),
-              (other / "config.json").string() + ": model_type is \"opt\"; known are \"gpt2\" and \"llama\"");
+    EXPECT_EQ(error_of(other), (other / "config.json").string() +
+                                   ": model_type is \"opt\"; known are \"gpt2\", \"llama\", \"mistral\"");
 }
 
 }  // namespace

@@ -338,17 +338,26 @@ std::vector<Type> kept_attention_types(const OpCall& call) {
     expect_dtype(call, 3, DType::i32);
     expect_shape(call, 3,
                  call.inputs[3].shape.rank() == 1 ? Shape{q.shape[2]} : Shape{q.shape[0], q.shape[2]});
+    if (call.attributes.has("window"))
+        expect(call.attributes.integer("window") >= 1, "a window is of one key or more, got {}",
+               call.attributes.integer("window"));
     return {q};
 }
 
-/// The query at position p sees the keys 0 to p of those that are kept: softmax(scale q k^T) v of these.
+/// The query at position p sees the keys 0 to p of those that are kept, or the last `window` of them:
+/// softmax(scale q k^T) v of these.
 std::vector<Tensor> kept_attention_definition(const DefinitionCall& call) {
     const Tensor q = as_f32(call.inputs[0]), k = as_f32(call.inputs[1]), v = as_f32(call.inputs[2]);
     const std::int64_t T = q.dim(2), S = k.dim(2);
     const Tensor scores = scores_of(q, k, call.attributes.number("scale"));
     const Tensor positions = call.inputs[3];
     const Shape to_rows = positions.rank() == 1 ? Shape{T, 1} : Shape{q.dim(0), 1, T, 1};
-    const Tensor visible = less_equal(iota(call.graph, {T, S}, 1), reshape(positions, to_rows));
+    const Tensor keys = iota(call.graph, {T, S}, 1), last = reshape(positions, to_rows);
+    Tensor visible = less_equal(keys, last);
+    if (call.attributes.has("window")) {
+        const auto window = static_cast<double>(call.attributes.integer("window"));
+        visible = logical_and(visible, less(last - window, keys));
+    }
     const Tensor hidden = constant(call.graph, -std::numeric_limits<double>::infinity(), scores.dtype());
     return {cast(weighted(softmax(select(visible, scores, hidden)), v), call.inputs[0].dtype())};
 }

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/nn/documents.h"
 #include "mantissa/nn/language_model.h"
 
 namespace mantissa::inline v0::nn {

@@ -45,6 +45,10 @@ class Llama {
     Tensor logits(Tensor tokens, const DocumentPlaces& places) {
         const std::int64_t B = tokens.dim(0), T = tokens.dim(1);
         visible_ = less_equal(iota(graph_, {T, T}, 1), iota(graph_, {T, T}, 0));
+        if (sizes_.window > 0 && sizes_.window < T) {
+            const Tensor keys = iota(graph_, {T, T}, 1), queries = iota(graph_, {T, T}, 0);
+            visible_ = logical_and(visible_, less(queries - keys, whole(sizes_.window)));
+        }
         if (places) visible_ = logical_and(visible_, in_one_document(places.documents));
         const Tensor positions = places ? places.positions : iota(graph_, {T}, 0);
         const Tensor x = body(tokens, positions, [](Tensor all) { return all; });
@@ -99,6 +103,10 @@ class Llama {
         sine_ = sin(angles);
     }
 
+    Tensor whole(std::int64_t number) const {
+        return constant(graph_, static_cast<double>(number), DType::i32);
+    }
+
     static Initializer normal(double standard_deviation) {
         return {.kind = Initializer::Kind::normal, .mean = 0, .standard_deviation = standard_deviation};
     }
@@ -125,8 +133,8 @@ class Llama {
         const Tensor k = head_major(turned(heads("k_proj", sizes_.key_heads)));
         const Tensor v = head_major(heads("v_proj", sizes_.key_heads));
         const double scale = 1.0 / std::sqrt(static_cast<double>(D));
-        const Tensor y =
-            head_major(kept_ ? kept_->attention(q, k, v, scale) : whole_attention(q, k, v, scale));
+        const Tensor y = head_major(kept_ ? kept_->attention(q, k, v, scale, sizes_.window)
+                                          : whole_attention(q, k, v, scale));
         return linear(reshape(y, {B, T, H * D}), "o_proj", projection());
     }
 
@@ -197,6 +205,7 @@ Configuration configuration_of(const LlamaSizes& sizes, std::int64_t sequence, D
         configuration.push_back({"rotary_high_frequency_factor", rotary.high_frequency_factor});
         configuration.push_back({"rotary_original_context", rotary.original_context});
     }
+    if (sizes.window > 0) configuration.push_back({"window", sizes.window});
     configuration.push_back({"sequence", sequence});
     add_to(configuration, documents);
     return configuration;

@@ -1,6 +1,6 @@
 // LLaMA: Touvron et al., "LLaMA: Open and Efficient Foundation Language Models", 2023, with the grouped keys
 // and values of its second and the stretched positions of its third version. Pre-norm blocks of RMS norms,
-// rotary positions and SwiGLU, without biases.
+// rotary positions and SwiGLU, without biases. And Mistral, whose tokens see a window of those before.
 //
 // Parameters carry the names that Hugging Face's checkpoints give them (model.embed_tokens.weight,
 // model.layers.0.self_attn.q_proj.weight, ...); weights of linear layers are stored [outputs, inputs].
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mantissa/formats/hf_llama.h"
+#include "mantissa/nn/documents.h"
 #include "mantissa/nn/language_model.h"
 
 namespace mantissa::inline v0::nn {
@@ -24,17 +25,18 @@ struct LlamaConfig {
     /// Elements of all parameters, a tied head once.
     std::int64_t parameters() const;
     /// Forward and backward work per trained token at sequence length T: 6 N + 6 L H D T, the causal half
-    /// counted; the embedding is in N where it is the head, too.
+    /// counted, and 2 W - W^2 / T in place of T where a window W is less; the embedding is in N where it is
+    /// the head, too.
     double flops_per_token(std::int64_t sequence) const;
 
     bool operator==(const LlamaConfig&) const = default;
 };
 
-/// llama-tiny, llama-15m, llama-42m, llama-110m (stories15m and so on, of llama2.c) and llama-1100m
-/// (tinyllama). Throws UserError, naming those there are, for another name.
+/// llama-tiny, llama-15m, llama-42m, llama-110m (stories15m and so on, of llama2.c), llama-1100m (tinyllama)
+/// and mistral-tiny. Throws UserError, naming those there are, for another name.
 LlamaConfig llama_config(std::string_view name);
 
-/// The names that llama_config knows, smallest first.
+/// The names that llama_config knows: LLaMAs, smallest first, then Mistrals.
 std::vector<std::string> llama_names();
 /// Whether llama_config knows the name.
 bool is_llama(std::string_view name);

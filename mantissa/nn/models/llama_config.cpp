@@ -22,7 +22,11 @@ std::int64_t LlamaConfig::parameters() const {
 
 double LlamaConfig::flops_per_token(std::int64_t sequence) const {
     const std::int64_t looked_up = sizes.tied ? 0 : sizes.vocabulary * sizes.channels;
-    const std::int64_t attention = sizes.layers * sizes.heads * sizes.head_size * sequence;
+    // Twice what a token sees on average, beside the ends.
+    std::int64_t seen = sequence;
+    if (sizes.window > 0 && sizes.window < sequence)
+        seen = 2 * sizes.window - sizes.window * sizes.window / sequence;
+    const std::int64_t attention = sizes.layers * sizes.heads * sizes.head_size * seen;
     return 6.0 * static_cast<double>(parameters() - looked_up) + 6.0 * static_cast<double>(attention);
 }
 
@@ -34,9 +38,9 @@ LlamaConfig preset(std::string name, LlamaSizes sizes) {
 }
 
 /// llama-tiny is ours, for tests and first steps. The next three are those of Karpathy's llama2.c, whose
-/// models tell stories; the last is TinyLlama's (Zhang et al. 2024).
-const std::array<LlamaConfig, 5>& llama_configs() {
-    static const std::array<LlamaConfig, 5> all = {{
+/// models tell stories; then TinyLlama's (Zhang et al. 2024). mistral-tiny is ours, too.
+const std::array<LlamaConfig, 6>& llama_configs() {
+    static const std::array<LlamaConfig, 6> all = {{
         preset("llama-tiny", {.layers = 4,
                               .heads = 4,
                               .key_heads = 2,
@@ -69,6 +73,14 @@ const std::array<LlamaConfig, 5>& llama_configs() {
         preset(
             "llama-1100m",
             {.layers = 22, .heads = 32, .key_heads = 4, .channels = 2048, .hidden = 5632, .context = 2048}),
+        preset("mistral-tiny", {.layers = 4,
+                                .heads = 4,
+                                .key_heads = 2,
+                                .channels = 128,
+                                .hidden = 352,
+                                .vocabulary = 512,
+                                .context = 256,
+                                .window = 64}),
     }};
     return all;
 }
@@ -123,6 +135,7 @@ void validate(const LlamaConfig& config) {
                                       {"vocabulary", sizes.vocabulary}})
         require_between(what, value, most_of_others);
     require_between("context", sizes.context, most_positions);
+    if (sizes.window < 0) throw UserError(fmt::format("a window of {} tokens is none", sizes.window));
     if (sizes.heads % sizes.key_heads != 0)
         throw UserError(fmt::format("{} heads of queries cannot share {} heads of keys and values",
                                     sizes.heads, sizes.key_heads));
@@ -167,7 +180,9 @@ LlamaConfig with_sizes(LlamaConfig config, const ModelSizes& given) {
         sizes.head_size = sizes.channels / sizes.heads;
     }
     validate(other);
-    if (other != config) other.name = fmt::format("llama-{}x{}", sizes.layers, sizes.channels);
+    if (other != config)
+        other.name =
+            fmt::format("{}-{}x{}", sizes.window > 0 ? "mistral" : "llama", sizes.layers, sizes.channels);
     return other;
 }
 

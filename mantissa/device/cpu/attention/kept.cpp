@@ -57,7 +57,8 @@ class SharedKeys {
           products_(row_products(isa)),
           key_head_(item / p.queries),
           query_(item % p.queries),
-          keys_(p.positions[key_head_ / key_heads_of_sequence() * p.queries + query_] + 1),
+          end_(p.positions[key_head_ / key_heads_of_sequence() * p.queries + query_] + 1),
+          begin_(p.window == 0 ? 0 : std::max<std::int64_t>(0, end_ - p.window)),
           chunk_(std::max<std::int64_t>(
               16, chunk_bytes / (p.head_size * static_cast<std::int64_t>(size_of(p.dtype))))),
           memory_(memory) {}
@@ -72,12 +73,13 @@ class SharedKeys {
                                                    .stride = p_.head_size,
                                                    .depth = p_.head_size,
                                                    .cols = count,
-                                                   .sums = scores(member) + first});
+                                                   .sums = scores(member) + first - begin_});
         });
         for (std::int64_t member = 0; member < p_.group; ++member) {
             float* const x = scores(member);
-            for (std::int64_t key = 0; key < keys_; ++key) x[key] *= p_.scale;
-            softmax(rows, {.rows = 1, .columns = keys_, .x = {x}, .y = {x}}, pool);
+            const std::int64_t keys = end_ - begin_;
+            for (std::int64_t key = 0; key < keys; ++key) x[key] *= p_.scale;
+            softmax(rows, {.rows = 1, .columns = keys, .x = {x}, .y = {x}}, pool);
         }
     }
 
@@ -86,13 +88,13 @@ class SharedKeys {
         for_chunks([&](std::int64_t first, std::int64_t count) {
             for (std::int64_t member = 0; member < p_.group; ++member) {
                 float* const result = vector(member);
-                product(PanelSource::across_depth)({.rows = scores(member) + first,
+                product(PanelSource::across_depth)({.rows = scores(member) + first - begin_,
                                                     .b = rows_of(p_.v, first),
                                                     .stride = p_.head_size,
                                                     .depth = count,
                                                     .cols = p_.head_size,
-                                                    .sums = first == 0 ? result : part});
-                for (std::int64_t d = 0; first > 0 && d < p_.head_size; ++d) result[d] += part[d];
+                                                    .sums = first == begin_ ? result : part});
+                for (std::int64_t d = 0; first > begin_ && d < p_.head_size; ++d) result[d] += part[d];
             }
         });
         for (std::int64_t member = 0; member < p_.group; ++member)
@@ -116,13 +118,13 @@ class SharedKeys {
     }
     template <class Body>
     void for_chunks(Body body) const {
-        for (std::int64_t first = 0; first < keys_; first += chunk_)
-            body(first, std::min(chunk_, keys_ - first));
+        for (std::int64_t first = begin_; first < end_; first += chunk_)
+            body(first, std::min(chunk_, end_ - first));
     }
 
     const KeptAttention& p_;
     RowProductKernels products_;
-    std::int64_t key_head_, query_, keys_, chunk_;
+    std::int64_t key_head_, query_, end_, begin_, chunk_;  // keys from begin_ on up to before end_
     float* memory_;
 };
 

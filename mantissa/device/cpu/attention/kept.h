@@ -12,18 +12,19 @@
 namespace mantissa::inline v0::on_cpu {
 
 struct KeptAttention {
-    std::int64_t sequences = 1;               ///< B
-    std::int64_t heads = 0;                   ///< B * H
-    std::int64_t queries = 0;                 ///< T
-    std::int64_t keys = 0;                    ///< S: how many can be kept
-    std::int64_t head_size = 0;               ///< D
-    DType dtype = DType::f32;                 ///< of q, k, v and o: f32 or bf16
-    float scale = 1;                          ///< of the scores
-    std::int64_t group = 1;                   ///< heads of queries in a row that share keys; G = H / group
-    const void* q = nullptr;                  // [B * H, T, D]
-    const void* k = nullptr;                  // [B * G, S, D]
-    const void* v = nullptr;                  // [B * G, S, D]
-    const std::int32_t* positions = nullptr;  // [B, T]: query (b, t) sees the keys 0 to that
+    std::int64_t sequences = 1;  ///< B
+    std::int64_t heads = 0;      ///< B * H
+    std::int64_t queries = 0;    ///< T
+    std::int64_t keys = 0;       ///< S: how many can be kept
+    std::int64_t head_size = 0;  ///< D
+    DType dtype = DType::f32;    ///< of q, k, v and o: f32 or bf16
+    float scale = 1;             ///< of the scores
+    std::int64_t group = 1;      ///< heads of queries in a row that share keys; G = H / group
+    std::int64_t window = 0;     ///< keys that a query sees, the last ones; 0: all to its position
+    const void* q = nullptr;     // [B * H, T, D]
+    const void* k = nullptr;     // [B * G, S, D]
+    const void* v = nullptr;     // [B * G, S, D]
+    const std::int32_t* positions = nullptr;  // [B, T]: query (b, t) sees keys up to that
     void* o = nullptr;                        // [B * H, T, D]
     float* workspace = nullptr;               ///< kept_attention_workspace() bytes
 };

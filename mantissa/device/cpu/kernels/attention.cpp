@@ -170,7 +170,8 @@ KeptAttention kept_of(const Problem& problem) {
             .head_size = q[3],
             .dtype = problem.inputs[0].dtype,
             .scale = static_cast<float>(problem.attributes.number("scale")),
-            .group = q[1] / k[1]};
+            .group = q[1] / k[1],
+            .window = problem.attributes.has("window") ? problem.attributes.integer("window") : 0};
 }
 
 KeptAttention placed(KeptAttention kept, const Operands& o) {
@@ -214,9 +215,10 @@ struct PromptAttention {
 };
 
 /// The number of keys that the last query sees, where queries of one sequence stand one after another and see
-/// keys that there are; else 0.
+/// all keys before them, which there are; else 0.
 std::int64_t keys_of_prompt(const KeptAttention& p) {
     if (p.sequences != 1 || p.positions[0] < 0 || p.positions[0] + p.queries > p.keys) return 0;
+    if (p.window > 0 && p.window < p.positions[0] + p.queries) return 0;
     for (std::int64_t t = 1; t < p.queries; ++t)
         if (p.positions[t] != p.positions[0] + t) return 0;
     return p.positions[0] + p.queries;
