@@ -2,13 +2,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <limits>
+#include <set>
+#include <sstream>
 
 #include "cli/picture_data.h"
 #include "cli/print_error.h"
 #include "cli/train_input.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/picture_reader.h"
+#include "mantissa/ranks/ranks.h"
 
 namespace mantissa::cli {
 
@@ -18,19 +20,25 @@ class PictureInput final : public TrainInput {
   public:
     PictureInput(const TrainOptions& options, const TrainerOptions& settings, int kept)
         : options_(options),
-          kept_(kept),
+          ranks_(settings.ranks),
+          reading_{.kept = kept,
+                   .first_row = static_cast<std::uint64_t>(settings.first_micro_step() * settings.batch),
+                   .rows = static_cast<std::uint64_t>(settings.accumulate * settings.batch),
+                   .end = static_cast<std::uint64_t>(options.run.steps)},
           data_(open_picture_data(options.images, options.run,
                                   {.batch = settings.batch,
-                                   .accumulate = settings.accumulate,
+                                   .accumulate = settings.micro_steps(),
                                    .order = order_of(options),
                                    .seed = settings.seed},
-                                  options.validate_every > 0)) {}
+                                  options.validate_every > 0)) {
+        reading_.threads = data_->read_threads;
+    }
 
     const nn::Model& model() const override { return data_->network.model; }
     std::string description() const override { return data_->description; }
 
     std::int64_t bytes() const override {
-        std::int64_t bytes = PictureReader::bytes(*data_->training, {.kept = kept_});
+        std::int64_t bytes = PictureReader::bytes(*data_->training, reading_);
         if (options_.validate_every > 0) bytes += PictureReader::bytes(*data_->validation);
         return bytes;
     }
@@ -41,14 +49,13 @@ class PictureInput final : public TrainInput {
 
     Batch batch(std::int64_t step) override {
         const auto wanted = static_cast<std::uint64_t>(step);
-        if (!reader_ || wanted != next_step_)
-            reader_.emplace(
-                *data_->training,
-                PictureReaderOptions{
-                    .threads = data_->read_threads, .kept = kept_, .first = wanted, .end = last_step()});
+        if (!reader_ || wanted != next_step_) {
+            reading_.first = wanted;
+            reader_.emplace(*data_->training, reading_);
+        }
         next_step_ = wanted + 1;
         const Batch batch = reader_->next();
-        tell_skipped(*data_->training, next_step_);
+        tell_skipped(*data_->training, next_step_, Said::by_each);
         return batch;
     }
 
@@ -58,7 +65,7 @@ class PictureInput final : public TrainInput {
                                        ? static_cast<std::uint64_t>(options_.validate_batches)
                                        : data_->validation->steps_per_epoch();
         const PictureScores scores = scorer_->score(*data_->validation, most, data_->read_threads, made);
-        tell_skipped(*data_->validation, most);
+        tell_skipped(*data_->validation, most, Said::by_the_first);
         return {.loss = scores.loss(),
                 .batches = std::min(most, data_->validation->steps_per_epoch()),
                 .scores = scores};
@@ -75,40 +82,54 @@ class PictureInput final : public TrainInput {
     }
 
     std::string remark() const override {
-        if (skipped_ == 0) return "";
-        return fmt::format("{} picture{} could not be decoded and {} skipped", skipped_,
-                           skipped_ == 1 ? "" : "s", skipped_ == 1 ? "was" : "were");
+        const std::set<std::string> skipped = skipped_by_all();
+        if (skipped.empty()) return "";
+        return fmt::format("{} picture{} could not be decoded and {} skipped", skipped.size(),
+                           skipped.size() == 1 ? "" : "s", skipped.size() == 1 ? "was" : "were");
     }
 
   private:
-    std::uint64_t last_step() const { return static_cast<std::uint64_t>(options_.run.steps); }
+    /// Who names a picture: every rank reads others in training, and all read the same in validation.
+    enum class Said : std::uint8_t { by_each, by_the_first };
 
     /// The first by their names; a set of which all are damaged would fill the screen.
-    void tell_skipped(const PictureBatches& batches, std::uint64_t steps) {
+    void tell_skipped(const PictureBatches& batches, std::uint64_t steps, Said said) {
         constexpr std::uint64_t named = 10;
         for (const std::string& why : batches.take_skipped(steps)) {
-            if (++skipped_ <= named) print_error(fmt::format("mantissa: warning: skipped: {}\n", why));
-            if (skipped_ == named) print_error("mantissa: warning: those after it are only counted\n");
+            if (!skipped_.insert(why).second) continue;
+            if (ranks_ && ranks_->rank() > 0 && said == Said::by_the_first) continue;
+            if (++named_ <= named) print_error(fmt::format("mantissa: warning: skipped: {}\n", why));
+            if (named_ == named) print_error("mantissa: warning: those after it are only counted\n");
         }
     }
 
+    /// Once where two ranks came upon the same, in other epochs. All ranks call it.
+    std::set<std::string> skipped_by_all() const {
+        if (!ranks_) return skipped_;
+        std::set<std::string> all;
+        for (const std::string& lines :
+             ranks_->gather(fmt::format("{}", fmt::join(skipped_, std::string_view("\0", 1))))) {
+            std::istringstream rest(lines);
+            for (std::string line; std::getline(rest, line, '\0');) all.insert(line);
+        }
+        return all;
+    }
+
     const TrainOptions& options_;
-    const int kept_;
+    Ranks* const ranks_;
+    PictureReaderOptions reading_;
     std::unique_ptr<const PictureData> data_;
     std::string description_ = data_->training->description();
     std::optional<PictureReader> reader_;
     std::optional<PictureScorer> scorer_;
-    std::uint64_t next_step_ = 0, skipped_ = 0;
+    std::set<std::string> skipped_;  ///< why, each once
+    std::uint64_t next_step_ = 0, named_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<TrainInput> open_picture_input(const TrainOptions& options, const TrainerOptions& settings,
                                                int kept) {
-    if (settings.ranks)
-        throw UserError(
-            "--images: pictures are not read by several ranks yet; train on them as one process, with "
-            "--accumulate");
     return std::make_unique<PictureInput>(options, settings, kept);
 }
 

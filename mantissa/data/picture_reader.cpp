@@ -11,6 +11,10 @@ namespace mantissa::inline v0 {
 
 namespace {
 
+std::uint64_t rows_of(const PictureBatches& batches, const PictureReaderOptions& options) {
+    return options.rows > 0 ? options.rows : batches.rows_per_step();
+}
+
 /// The inputs of one step.
 struct Slot {
     std::vector<float> pixels;         // [N B, H, W, 3]
@@ -26,19 +30,20 @@ struct Slot {
 /// those ahead, the last that were taken are the caller's.
 struct PictureReader::State {
     const PictureBatches& batches;
-    const std::uint64_t rows, end_row, kept;
+    const std::uint64_t first_row, rows, end_row, kept;
 
     std::mutex mutex = {};
     std::condition_variable_any room = {};
     std::condition_variable ready = {};
     std::vector<Slot> slots = {};
     std::uint64_t taken;                     ///< the next step that the caller takes
-    std::uint64_t next_row;                  ///< to be made, of all steps
+    std::uint64_t next_row;                  ///< to be made, of those that are read of all steps
     std::vector<std::jthread> threads = {};  // last: they are told to stop, and end, before what they use
 
     State(const PictureBatches& source, const PictureReaderOptions& options)
         : batches(source),
-          rows(source.rows_per_step()),
+          first_row(options.first_row),
+          rows(rows_of(source, options)),
           end_row(options.end > std::numeric_limits<std::uint64_t>::max() / rows
                       ? std::numeric_limits<std::uint64_t>::max()
                       : options.end * rows),
@@ -47,6 +52,7 @@ struct PictureReader::State {
           next_row(options.first * rows) {
         check(options.threads > 0 && options.ahead > 0 && options.kept > 0,
               "somebody reads, and has room for it");
+        check(first_row + rows <= source.rows_per_step(), "rows that are read are those of a step");
         slots.resize(static_cast<std::size_t>(options.ahead + options.kept));
         for (Slot& slot : slots) {
             slot.pixels.resize(static_cast<std::size_t>(rows) *
@@ -84,7 +90,8 @@ struct PictureReader::State {
         const auto size = static_cast<std::size_t>(batches.values_per_row()),
                    at = static_cast<std::size_t>(row);
         try {
-            slot.labels[at] = batches.fill_row(step, row, std::span(slot.pixels).subspan(at * size, size));
+            slot.labels[at] =
+                batches.fill_row(step, first_row + row, std::span(slot.pixels).subspan(at * size, size));
             return {};
         } catch (...) {
             return std::current_exception();
@@ -116,7 +123,7 @@ Batch PictureReader::next() { return state_->next(); }
 
 std::int64_t PictureReader::bytes(const PictureBatches& batches, const PictureReaderOptions& options) {
     const auto pixels = static_cast<std::int64_t>(sizeof(float)) * batches.values_per_row();
-    return (options.ahead + options.kept) * static_cast<std::int64_t>(batches.rows_per_step()) *
+    return (options.ahead + options.kept) * static_cast<std::int64_t>(rows_of(batches, options)) *
            (pixels + static_cast<std::int64_t>(sizeof(std::int32_t)));
 }
 

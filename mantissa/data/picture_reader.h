@@ -13,6 +13,8 @@ struct PictureReaderOptions {
     int threads = 1;
     int ahead = 2;  ///< steps whose pictures may lie ready, beside those that were taken
     int kept = 1;   ///< steps that were taken last and whose pictures are still good
+    /// Rows of each step that are read: a rank's, [first_row, first_row + rows); 0 rows: all.
+    std::uint64_t first_row = 0, rows = 0;
     /// The steps that will be taken.
     std::uint64_t first = 0, end = std::numeric_limits<std::uint64_t>::max();
 };
@@ -24,9 +26,9 @@ class PictureReader {
     /// Stops, once each thread is done with the picture that it is at.
     ~PictureReader();
 
-    /// The inputs of the next step, [N, B, H, W, 3] and [N, B], as soon as they are there; good until `kept`
-    /// more were taken. Throws what a thread threw at a picture of this step, the first of the step, and
-    /// again at each call.
+    /// The inputs of the next step, [N, B, H, W, 3] and [N, B], or those of its rows that are read, as soon
+    /// as they are there; good until `kept` more were taken. Throws what a thread threw at a picture of this
+    /// step, the first of the step, and again at each call.
     Batch next();
 
     /// Bytes that a reader of these batches holds.

@@ -507,6 +507,7 @@ const std::map<std::string_view, Evaluate>& table() {
         {"reduce_scatter_wait", part_of_one},
         {"own_part", part_of_one},
         {"all_gather_start", part_of_one},
+        {"all_gather_rows_start", reduced_alone},
         {"all_gather_wait", reduced_alone},
         {"norm_of_parts", norm_of_one},
         {"reshape", same},

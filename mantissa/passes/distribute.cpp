@@ -20,7 +20,7 @@ bool is_source(const Node& node) {
 
 bool is_beginning(const Node& node) {
     return node.op->name == "all_reduce_start" || node.op->name == "reduce_scatter_start" ||
-           node.op->name == "all_gather_start";
+           node.op->name == "all_gather_start" || node.op->name == "all_gather_rows_start";
 }
 
 /// By node: whether it is a beginning, or does nothing but prepare one.
@@ -32,7 +32,7 @@ std::vector<bool> moved_with_beginnings(const Graph& graph) {
         if (!moved[static_cast<std::size_t>(id)]) continue;
         for (const Value& input : node.inputs) {
             const Node& operand = graph.node(input.node);
-            if (operand.op->name == "tree_add" || is_view(graph, operand))
+            if (operand.op->name == "tree_add" || operand.op->name == "concat" || is_view(graph, operand))
                 moved[static_cast<std::size_t>(input.node)] = true;
         }
     }
@@ -108,10 +108,10 @@ std::int64_t next_number(const Graph& graph) {
     return next;
 }
 
-/// Begins a kind of exchange of each bucket of the tensors, then awaits them all: its name, and what the
-/// beginning of a bucket says besides.
+/// Begins a kind of exchange of each bucket of the tensors, then awaits them all: the names of both, and
+/// what the beginning of a bucket says besides.
 struct ExchangeKind {
-    std::string name;
+    std::string start, wait;
     std::function<Attributes(std::span<const std::size_t> bucket, Attributes)> attributes =
         [](std::span<const std::size_t>, Attributes all) { return all; };
 };
@@ -127,11 +127,11 @@ std::vector<Tensor> exchanged(Graph& graph, std::span<const Tensor> tensors,
     };
     std::vector<std::vector<Tensor>> begun;
     for (std::size_t i = 0; i < buckets.size(); ++i)
-        begun.push_back(call(graph, kind.name + "_start", chosen(tensors, buckets[i]),
-                             kind.attributes(buckets[i], attributes(i))));
+        begun.push_back(
+            call(graph, kind.start, chosen(tensors, buckets[i]), kind.attributes(buckets[i], attributes(i))));
     std::vector<Tensor> results(tensors.size());
     for (std::size_t i = 0; i < buckets.size(); ++i) {
-        const std::vector<Tensor> ended = call(graph, kind.name + "_wait", begun[i], attributes(i));
+        const std::vector<Tensor> ended = call(graph, kind.wait, begun[i], attributes(i));
         for (std::size_t j = 0; j < ended.size(); ++j) results[buckets[i][j]] = ended[j];
     }
     return results;
@@ -139,13 +139,13 @@ std::vector<Tensor> exchanged(Graph& graph, std::span<const Tensor> tensors,
 
 /// In the order in which the backward pass is done with the terms.
 std::vector<Tensor> summed(Graph& graph, std::span<const ReducedTerm> terms, const Distribution& distribution,
-                           std::string name) {
+                           const std::string& name) {
     std::vector<std::size_t> order(terms.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::ranges::stable_sort(order, {}, [&](std::size_t i) { return terms[i].made; });
     std::vector<Tensor> tensors;
     for (const ReducedTerm& each : terms) tensors.push_back(each.term);
-    ExchangeKind kind{.name = std::move(name)};
+    ExchangeKind kind{.start = name + "_start", .wait = name + "_wait"};
     if (distribution.wire == Wire::bf16)
         kind.attributes = [](std::span<const std::size_t>, const Attributes& all) {
             return all.with("wire", DType::bf16);
@@ -184,7 +184,16 @@ std::vector<Tensor> all_gathered(Graph& graph, std::span<const Tensor> parts, st
     // A bucket of parts is that of the tensors which they make up.
     Distribution of_parts = distribution;
     of_parts.bucket_bytes = distribution.bucket_bytes / distribution.ranks;
-    return exchanged(graph, parts, order, of_parts, {.name = "all_gather", .attributes = with_shapes});
+    return exchanged(graph, parts, order, of_parts,
+                     {.start = "all_gather_start", .wait = "all_gather_wait", .attributes = with_shapes});
+}
+
+std::vector<Tensor> all_gathered_rows(Graph& graph, std::span<const Tensor> tensors,
+                                      const Distribution& distribution) {
+    std::vector<std::size_t> order(tensors.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    return exchanged(graph, tensors, order, distribution,
+                     {.start = "all_gather_rows_start", .wait = "all_gather_wait"});
 }
 
 Graph distribute(const Graph& graph) { return EarlyOrder(graph).finish(); }

@@ -67,6 +67,10 @@ std::vector<Tensor> reduce_scattered(Graph& graph, std::span<const ReducedTerm> 
 std::vector<Tensor> all_gathered(Graph& graph, std::span<const Tensor> parts, std::span<const Shape> shapes,
                                  const Distribution& distribution);
 
+/// The tensors [n, ...] of all ranks, one behind another: [ranks n, ...]. Begun a bucket at a time.
+std::vector<Tensor> all_gathered_rows(Graph& graph, std::span<const Tensor> tensors,
+                                      const Distribution& distribution);
+
 /// The same graph with every beginning as early as its operands let it. Changes no value.
 Graph distribute(const Graph& graph);
 

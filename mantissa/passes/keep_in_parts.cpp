@@ -151,7 +151,8 @@ class InParts {
     std::map<NodeId, Value> parts_;                          // by node of a state of the source
 };
 
-/// Copies that were made of whole parameters, put together from parts of some.
+}  // namespace
+
 Graph derived_from_parts(const Graph& source, const std::set<std::string>& names, int ranks) {
     Graph graph;
     std::vector<Tensor> parts;
@@ -179,8 +180,6 @@ Graph derived_from_parts(const Graph& source, const std::set<std::string>& names
     for (std::size_t i = 0; i < gathered.size(); ++i) graph.add_update(gathered[i], wholes[i].value());
     return graph;
 }
-
-}  // namespace
 
 KeptInParts keep_in_parts(const Graph& graph, const Graph& derive, int ranks) {
     const std::map<int, Master> masters = PartsRecognition(graph).run();

@@ -26,6 +26,9 @@ struct KeptInParts {
 /// `graph` and `derive` as passes/lay_out.h gives them, with the update recorded for so many ranks.
 KeptInParts keep_in_parts(const Graph& graph, const Graph& derive, int ranks);
 
+/// `derive` of a graph that updates none of them, from parts of those of these names.
+Graph derived_from_parts(const Graph& derive, const std::set<std::string>& names, int ranks);
+
 /// The same for a graph that updates none of them, of these names. Throws UserError, naming it, where one is
 /// read.
 Graph with_parts(const Graph& graph, const std::set<std::string>& names, int ranks);

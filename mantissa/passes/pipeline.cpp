@@ -235,6 +235,7 @@ void keep_parts_of_parameters(Graph& graph, BuiltGraph& built, const Distributio
     });
     if (!updates) {
         graph = with_parts(graph, distribution.in_parts, distribution.ranks);
+        built.derive = derived_from_parts(built.derive, distribution.in_parts, distribution.ranks);
         return;
     }
     KeptInParts kept = keep_in_parts(graph, built.derive, distribution.ranks);

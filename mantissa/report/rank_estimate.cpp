@@ -52,6 +52,10 @@ std::optional<Sent> sent_by(const Node& node) {
                     .rounds = pieces(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks),
                     .ways = terms};
     }
+    if (op == "all_gather_rows_start") {
+        const std::int64_t bytes = bytes_of(node.outputs);
+        return Sent{.bytes = bytes, .rounds = pieces(bytes, Exchange::piece_bytes)};
+    }
     if (op == "norm_of_parts") {
         std::int64_t elements = 0;
         for (std::int64_t of : node.attributes.list("elements")) elements += of;

@@ -76,8 +76,9 @@ int kept_levels(std::int64_t micro_steps) {
 
 int completed_levels(std::int64_t index) { return std::countr_one(static_cast<std::uint64_t>(index)); }
 
-TraceUpdate add_to_gradients(int completed) {
-    return [completed](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
+TraceUpdate add_to_gradients(int completed, std::int64_t micro_steps, const Distribution& distribution) {
+    return [completed, micro_steps, ranks = distribution.ranks](
+               Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
         const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
         for_each_term(graph, loss, gradients, [&](const std::string& name, Tensor term) {
             for (int level = 0; level < completed; ++level) term = with_kept_sum(level, name, term);
@@ -85,7 +86,7 @@ TraceUpdate add_to_gradients(int completed) {
             graph.add_update(graph.state_of(sum.value().node), term.value());
             return term;
         });
-        blend_into_kept(graph);
+        ranks == 1 ? blend_into_kept(graph) : keep_statistics(graph, micro_steps);
     };
 }
 
@@ -108,7 +109,8 @@ TraceUpdate with_added_gradients(TraceUpdate update, std::int64_t micro_steps,
             return term;
         });
         reduce_over_ranks(graph, sums, loss, gradients, distribution, may_be_cut);
-        blend_with_kept(graph);
+        distribution.ranks == 1 ? blend_with_kept(graph)
+                                : blend_all_statistics(graph, micro_steps, distribution);
         update(graph, sums.first, sums.second);
     };
 }

@@ -27,8 +27,9 @@ int kept_levels(std::int64_t micro_steps);
 int completed_levels(std::int64_t index);
 
 /// The update of the micro-steps that complete so many levels: puts gradients (in FP32) and loss into their
-/// states, and blends running statistics in theirs (running_statistics.h). No results.
-TraceUpdate add_to_gradients(int completed);
+/// states, and running statistics in theirs (running_statistics.h). Of so many micro-steps of a rank. No
+/// results.
+TraceUpdate add_to_gradients(int completed, std::int64_t micro_steps, const Distribution& distribution = {});
 
 /// The update of the last of so many micro-steps: `update` is given the sums of all, of every rank. Ranks go
 /// on where the tree of one ends: with 2^k micro-steps each, it is that of one rank that makes them all. With

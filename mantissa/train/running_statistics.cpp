@@ -1,5 +1,8 @@
 #include "mantissa/train/running_statistics.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -72,7 +75,78 @@ Blended blend(Graph& graph) {
     return blended;
 }
 
+/// Statistics that their states follow alike: treated as one, they take one exchange and one row a
+/// micro-step.
+struct Alike {
+    Attributes attributes;
+    std::vector<Recorded> recorded;
+
+    std::int64_t channels() const {
+        std::int64_t all = 0;
+        for (const Recorded& each : recorded) all += each.running.dim(0);
+        return all;
+    }
+    Tensor joined(Tensor Recorded::*which) const {
+        std::vector<Tensor> all;
+        for (const Recorded& each : recorded) all.push_back(each.*which);
+        return concat(all, 0);
+    }
+};
+
+std::vector<Alike> alike_in(Graph& graph) {
+    std::vector<Alike> all;
+    for (Recorded& each : recorded_in(graph)) {
+        const auto found = std::ranges::find(all, each.attributes, &Alike::attributes);
+        Alike& alike = found != all.end() ? *found : all.emplace_back(Alike{each.attributes, {}});
+        alike.recorded.push_back(std::move(each));
+    }
+    return all;
+}
+
+/// The statistics of this rank's micro-steps before this one, with that of this one behind them: [N, C].
+Tensor with_kept_rows(const Alike& alike, Tensor kept_rows) {
+    const Tensor own = reshape(alike.joined(&Recorded::statistic), {1, alike.channels()});
+    return kept_rows ? concat(std::vector{kept_rows, own}, 0) : own;
+}
+
+/// [N - 1, C]; none where there is one micro-step.
+Tensor kept_rows(Graph& graph, std::size_t index, const Alike& alike, std::int64_t micro_steps) {
+    if (micro_steps == 1) return {};
+    return kept(graph, fmt::format("statistics.{}", index), {micro_steps - 1, alike.channels()});
+}
+
 }  // namespace
+
+void keep_statistics(Graph& graph, std::int64_t micro_steps) {
+    const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
+    const std::vector<Alike> all = alike_in(graph);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        for (const Recorded& each : all[i].recorded) graph.drop_update(each.state);
+        const Tensor before = kept_rows(graph, i, all[i], micro_steps);
+        // The oldest makes room: after all micro-steps but the last those of this step are left.
+        const Tensor after = slice(with_kept_rows(all[i], before), 0, 1, micro_steps);
+        graph.add_update(index_of(before), after.value());
+    }
+}
+
+void blend_all_statistics(Graph& graph, std::int64_t micro_steps, const Distribution& distribution) {
+    const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});
+    const std::vector<Alike> all = alike_in(graph);
+    std::vector<Tensor> rows;
+    for (std::size_t i = 0; i < all.size(); ++i)
+        rows.push_back(with_kept_rows(all[i], kept_rows(graph, i, all[i], micro_steps)));
+    const std::vector<Tensor> gathered = all_gathered_rows(graph, rows, distribution);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const Tensor blended =
+            call1("running_average", {all[i].joined(&Recorded::running), gathered[i]}, all[i].attributes);
+        std::int64_t channel = 0;
+        for (const Recorded& each : all[i].recorded) {
+            const std::int64_t end = channel + each.running.dim(0);
+            graph.replace_update(each.state, slice(blended, 0, channel, end).value());
+            channel = end;
+        }
+    }
+}
 
 void blend_into_kept(Graph& graph) {
     const OriginScope update(graph, Origin{.scope = "", .stage = Stage::update});

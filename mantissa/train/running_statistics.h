@@ -8,9 +8,14 @@
 //                                                     running_mean)
 //
 // So each micro-step's statistics are blended once, in their order, with the bits of as many steps.
+//
+// A rank cannot blend its micro-steps before it knows what those of the ranks before it came to. So there
+// they are kept as they are, gathered, and blended by every rank, all in their order.
 #pragma once
 
-#include "mantissa/graph/tensor.h"
+#include <cstdint>
+
+#include "mantissa/passes/distribute.h"
 
 namespace mantissa::inline v0 {
 
@@ -20,6 +25,12 @@ void blend_into_kept(Graph& graph);
 
 /// For the last: its statistics are blended with what was kept, and what was kept is zero again.
 void blend_with_kept(Graph& graph);
+
+/// The same two for a rank that makes so many micro-steps of a step: statistics are kept in
+/// gradient.statistics.K, [micro-steps - 1, channels of all that follow theirs alike], oldest first. What
+/// these hold between steps means nothing.
+void keep_statistics(Graph& graph, std::int64_t micro_steps);
+void blend_all_statistics(Graph& graph, std::int64_t micro_steps, const Distribution& distribution);
 
 /// Lets a step that is not applied leave the running statistics as they were, to the bit.
 void apply_running_statistics(Graph& graph, Tensor apply);

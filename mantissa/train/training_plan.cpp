@@ -30,17 +30,6 @@ TraceModel trace_micro_step(const nn::Model& model, const TrainerOptions& option
     };
 }
 
-/// Running statistics follow every micro-step, in order: they would have to travel, too.
-void require_no_running_statistics(const Graph& graph, const nn::Model& model) {
-    for (const State& state : graph.states())
-        if (state.kind == State::Kind::running)
-            throw UserError(
-                fmt::format("{} normalises by batches, and running statistics such as '{}' are not carried "
-                            "between ranks: "
-                            "train it as one process, with --accumulate",
-                            model.name, state.name));
-}
-
 }  // namespace
 
 std::int64_t TrainerOptions::micro_steps() const { return accumulate * (ranks ? ranks->size() : 1); }
@@ -66,9 +55,9 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
             pipeline.dump = [show = pipeline.dump, level](const std::string& pass, const Graph& graph) {
                 show(fmt::format("accumulate-{}-{}", level, pass), graph);
             };
-        accumulate_.push_back(build(add_to_gradients(level), pipeline));
+        accumulate_.push_back(
+            build(add_to_gradients(level, options_.accumulate, pipeline.distribution), pipeline));
     }
-    if (options_.pipeline.distribution.ranks > 1) require_no_running_statistics(step_->graph(), model_);
     build_milliseconds_ = watch.milliseconds();
     if (options_.pipeline.policy.needs_loss_scale() &&
         options_.loss_scale.kind != LossScaleOptions::Kind::dynamic)

@@ -196,6 +196,31 @@ TEST(TrainPictures, ABadPictureEndsTheRunOnceItIsSavedOrIsSkippedAndCounted) {
     }());
 }
 
+TEST(TrainPictures, RanksCountAPictureThatTheySkipOnce) {
+    if (!std::filesystem::exists(MANTISSA_BINARY_DIR "/mantissa_openmpi.so") ||
+        testing::run_in_shell("command -v mpirun.openmpi").status != 0)
+        GTEST_SKIP() << "built without Open MPI";
+    const TemporaryDirectory directory;
+    const std::string set = folders(directory), bad = set + "/light/13.png";
+    testing::write_file(bad, "GIF89a");
+    // More than two epochs, in which both come upon it.
+    const std::string train = " train --images " + set + small + "--batch 2 --order sequential --steps 14 ";
+    const std::string two =
+        "mpirun.openmpi --allow-run-as-root --oversubscribe -n 2 " MANTISSA_BINARY_DIR "/mantissa";
+    const Ran skipping = testing::run_in_shell(two + train + "--bad-pictures skip");
+    ASSERT_EQ(skipping.status, 0) << skipping.output;
+    EXPECT_NE(skipping.output.find("mantissa: warning: skipped: " + bad), std::string::npos)
+        << skipping.output;
+    EXPECT_NE(skipping.output.find("\n1 picture could not be decoded and was skipped\n"), std::string::npos)
+        << skipping.output;
+    EXPECT_EQ(steps_of(skipping.output),
+              steps_of(run(train.substr(1) + "--accumulate 2 --bad-pictures skip").output));
+    const Ran stopping = testing::run_in_shell(two + train);
+    EXPECT_NE(stopping.status, 0);
+    EXPECT_NE(stopping.output.find("mantissa: rank "), std::string::npos) << stopping.output;
+    EXPECT_NE(stopping.output.find(bad + ": neither JPEG nor PNG"), std::string::npos) << stopping.output;
+}
+
 #endif
 
 /// Each precision learns the generated pictures as well: bench/records/README.md has the same as a record.

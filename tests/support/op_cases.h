@@ -552,14 +552,11 @@ inline std::vector<OpCase> activation_cases() {
     return cases;
 }
 
-inline OpCase running_average_case() {
-    return {"running_average",
-            "running_average",
-            {f32({19}), f32({19})},
-            [](Graph& g, In x) {
-                return call(g, "running_average", x, {{"momentum", 0.1}});
-            },
-            {2, 4}};
+/// Of one row of statistics, and of several, one after another.
+inline std::vector<OpCase> running_average_cases() {
+    const auto average = [](Graph& g, In x) { return call(g, "running_average", x, {{"momentum", 0.1}}); };
+    return {{"running_average", "running_average", {f32({19}), f32({19})}, average, {2, 4}},
+            {"running_average", "running_average of three rows", {f32({19}), f32({3, 19})}, average, {2, 4}}};
 }
 
 /// Rows of images are added one after another; scales are known to some roundings of their own. Of 16 bits, y
@@ -597,7 +594,7 @@ inline std::vector<OpCase> batch_norm_cases() {
                          [=](Graph& g, In in) { return call(g, "normalize", in, epsilon); },
                          {8, 4, 2}});
     }
-    cases.push_back(running_average_case());
+    for (OpCase& each : running_average_cases()) cases.push_back(std::move(each));
     return cases;
 }
 
@@ -717,6 +714,7 @@ inline std::vector<OpCase> update_cases() {
         exchange_case("all_reduce_wait"),
         exchange_case("reduce_scatter_start"),
         exchange_case("reduce_scatter_wait"),
+        exchange_case("all_gather_rows_start"),
         exchange_case("all_gather_wait"),
         {"own_part",
          "own_part of one rank",

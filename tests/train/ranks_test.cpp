@@ -305,23 +305,5 @@ TEST(RanksTrain, ABadStepIsLookedIntoByEachAlone) {
     });
 }
 
-TEST(RanksTrain, RunningStatisticsAreRefused) {
-    const auto thrown = run_ranks(2, [](Ranks& ranks) {
-        const auto device = make_cpu_device({.threads = 1, .ranks = &ranks});
-        const nn::Model model{.name = "normed",
-                              .inputs = {{"x", DType::f32, {4, 4, 3}}},
-                              .loss =
-                                  [](Graph& graph, std::span<const Tensor> inputs, const nn::Mode& mode) {
-                                      const Tensor y = nn::batch_norm(graph, inputs[0], mode);
-                                      return mean(y * y, {0, 1, 2, 3});
-                                  },
-                              .configuration = {}};
-        TrainingPlan(*device, model, {.batch = 2, .ranks = &ranks});
-    });
-    EXPECT_TRUE(
-        what_of(thrown[0]).starts_with("normed normalises by batches, and running statistics such as "))
-        << what_of(thrown[0]);
-}
-
 }  // namespace
 }  // namespace mantissa

@@ -143,12 +143,14 @@ std::vector<Tensor> normalize_gradient(const GradientCall& c) {
         c.attributes);
 }
 
-/// before, statistic -> (1 - momentum) before + momentum statistic: PyTorch's momentum, which is 1 less that
-/// of Keras.
+/// before [C], statistic [C] -> (1 - momentum) before + momentum statistic: PyTorch's momentum, which is 1
+/// less that of Keras. Of statistics [N, C] each in its turn.
 std::vector<Type> running_average_types(const OpCall& call) {
-    expect_dtype(call, 0, DType::f32);
-    expect(call.inputs[1] == call.inputs[0], "the statistic must be {}, got {}", call.inputs[0].text(),
-           call.inputs[1].text());
+    for (std::size_t i : {0u, 1u}) expect_dtype(call, i, DType::f32);
+    const Shape &before = call.inputs[0].shape, &statistic = call.inputs[1].shape;
+    expect(before.rank() == 1 && statistic.rank() >= 1 && statistic.rank() <= 2 && statistic[-1] == before[0],
+           "statistics of {} must be of as many channels, in one row or several, got {}",
+           call.inputs[0].text(), call.inputs[1].text());
     const double momentum = call.attributes.number("momentum");
     expect(momentum >= 0 && momentum <= 1, "the momentum must lie between 0 and 1, got {}", momentum);
     return {call.inputs[0]};
@@ -156,7 +158,15 @@ std::vector<Type> running_average_types(const OpCall& call) {
 
 std::vector<Tensor> running_average_definition(const DefinitionCall& call) {
     const double momentum = call.attributes.number("momentum");
-    return {call.inputs[0] * (1 - momentum) + call.inputs[1] * momentum};
+    const auto blended = [&](Tensor before, Tensor statistic) {
+        return before * (1 - momentum) + statistic * momentum;
+    };
+    Tensor average = call.inputs[0];
+    const Tensor statistics = call.inputs[1];
+    if (statistics.rank() == 1) return {blended(average, statistics)};
+    for (std::int64_t row = 0; row < statistics.dim(0); ++row)
+        average = blended(average, reshape(slice(statistics, 0, row, row + 1), average.shape()));
+    return {average};
 }
 
 }  // namespace
@@ -198,7 +208,8 @@ std::span<const Op> batch_normalization_ops() {
          .most_inputs = 2,
          .types = running_average_types,
          .no_gradient = "it is an update, through which nothing is differentiated",
-         .fuser = FuserClass::elementwise,
+         // No pass makes it part of something else: it has the same bits wherever statistics come from.
+         .fuser = FuserClass::opaque,
          .flops = flops_per_input<3>,
          .definition = running_average_definition},
     };

@@ -73,6 +73,19 @@ std::vector<Type> all_gather_wait_types(const OpCall& call) {
     return {call.inputs.begin(), call.inputs.end()};
 }
 
+/// tensors [n, ...] -> of each those of all ranks, one behind another: [ranks n, ...].
+std::vector<Type> all_gather_rows_start_types(const OpCall& call) {
+    const std::int64_t ranks = ranks_of(call);
+    std::vector<Type> wholes;
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+        expect_floating(call, i);
+        expect(call.inputs[i].shape.rank() >= 1, "operand {} is a scalar, which has no rows", i);
+        wholes.push_back(call.inputs[i]);
+        wholes.back().shape[0] *= ranks;
+    }
+    return wholes;
+}
+
 /// gradients... -> as global_norm. `elements`: of each how many the whole has of which it is this rank's
 /// part; 0: it is whole.
 std::vector<Type> norm_of_parts_types(const OpCall& call) {
@@ -137,6 +150,13 @@ std::span<const Op> collective_ops() {
          .least_inputs = 1,
          .most_inputs = 1 << 20,
          .types = all_gather_start_types,
+         .no_gradient = "the update is not differentiated",
+         .fuser = FuserClass::opaque},
+        // The same of what each rank has whole.
+        {.name = "all_gather_rows_start",
+         .least_inputs = 1,
+         .most_inputs = 1 << 20,
+         .types = all_gather_rows_start_types,
          .no_gradient = "the update is not differentiated",
          .fuser = FuserClass::opaque},
         {.name = "all_gather_wait",

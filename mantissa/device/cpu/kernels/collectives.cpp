@@ -155,6 +155,26 @@ PreparedKernel prepare_all_gather_start(const Problem& problem, AmongRanks among
     return {.launch = launch};
 }
 
+/// Of the others there are zeros until what is theirs arrives: where a rank looks alone, they stay.
+PreparedKernel prepare_all_gather_rows_start(const Problem& problem, AmongRanks among) {
+    std::vector<std::size_t> bytes;  // of a rank
+    for (const Type& type : problem.inputs) bytes.push_back(static_cast<std::size_t>(type.bytes()));
+    const Launch launch = [among, bytes = std::move(bytes), sum = sum_of(problem)](const Operands& operands) {
+        std::vector<std::vector<std::span<std::byte>>> by_rank(static_cast<std::size_t>(among.size()));
+        for (std::size_t i = 0; i < bytes.size(); ++i)
+            for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+                std::byte* const theirs = operands.output<std::byte>(i) + rank * bytes[i];
+                if (static_cast<std::int64_t>(rank) == among.rank())
+                    std::memcpy(theirs, operands.inputs[i], bytes[i]);
+                else
+                    std::memset(theirs, 0, bytes[i]);
+                by_rank[rank].emplace_back(theirs, bytes[i]);
+            }
+        if (among.ranks) among.ranks->start_gather(sum, std::move(by_rank));
+    };
+    return {.launch = launch};
+}
+
 /// What the norm of parts exchanges: no other sum has this number.
 constexpr int norms = -2;
 
@@ -248,6 +268,7 @@ void add_collective_kernels(KernelTable& table, const Context& context) {
         {"reduce_scatter_wait", prepare_own_parts},
         {"own_part", prepare_own_parts},
         {"all_gather_start", prepare_all_gather_start},
+        {"all_gather_rows_start", prepare_all_gather_rows_start},
         {"all_gather_wait", prepare_wait},
     };
     for (const auto& [op, prepare] : exchanges)

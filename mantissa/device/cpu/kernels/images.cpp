@@ -272,6 +272,23 @@ Launch prepare_pixel_sum(const Problem& problem, const BoundImages& b) {
     };
 }
 
+Launch prepare_running_average(const Problem& problem, const BoundImages&) {
+    const double momentum = problem.attributes.number("momentum");
+    return
+        [kept = static_cast<float>(1 - momentum), added = static_cast<float>(momentum),
+         channels = problem.inputs[0].shape.elements(),
+         rows = problem.inputs[1].shape.elements() / problem.inputs[0].shape.elements()](const Operands& o) {
+            const float *before = o.input<float>(0), *statistics = o.input<float>(1);
+            float* const average = o.output<float>(0);
+            for (std::int64_t c = 0; c < channels; ++c) {
+                float value = before[c];
+                for (std::int64_t row = 0; row < rows; ++row)
+                    value = value * kept + statistics[row * channels + c] * added;
+                average[c] = value;
+            }
+        };
+}
+
 std::int64_t no_workspace(const Problem&) { return 0; }
 std::string refuse_nothing(const Problem&) { return ""; }
 
@@ -308,6 +325,7 @@ const Binding bindings[] = {
     {"relu", prepare_relu},
     {"relu_grad", prepare_relu_grad},
     {"sum", prepare_pixel_sum, no_workspace, {}, refuse_unless_pixels},
+    {"running_average", prepare_running_average},
     {"moments", prepare_moments, moments_bytes},
     {"batch_norm", prepare_batch_norm, batch_norm_bytes, {1, 2}},
     {"normalize",
