@@ -158,6 +158,10 @@ class RankAnswers {
 
 void explain_ranks(const RunOptions& run, const RankQuestion& question, FunctionRef<Peaks(Device&)> peaks) {
     validate(question);
+    if (run.device == "cuda")
+        refuse_value("--device",
+                     "a step among ranks is predicted from the CPU's plan, with --on at the published peaks "
+                     "of an accelerator: leave it out");
     RankAnswers(run, question, peaks).print();
 }
 

@@ -176,8 +176,7 @@ std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks) {
     if (options.threads < 0)
         refuse_value("--threads", fmt::format("must be 1 or more, got {}", options.threads));
     if (options.device == "cuda") {
-        if (ranks) refuse_value("--device", "cuda trains in one process so far; among ranks take cpu");
-        OrReason<std::unique_ptr<Device>> gpu = make_cuda_device();
+        OrReason<std::unique_ptr<Device>> gpu = make_cuda_device(ranks);
         if (!gpu) throw UserError(gpu.reason() + ", for --device cuda");
         return std::move(*gpu);
     }

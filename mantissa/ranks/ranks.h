@@ -76,6 +76,8 @@ class Ranks {
         Ranks* ranks_;
     };
 
+    bool is_alone() const { return alone_ > 0; }
+
     /// Seconds since the last call in which sums travelled, and in which a step waited for them.
     struct Time {
         double travelled = 0, waited = 0;

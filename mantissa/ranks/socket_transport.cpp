@@ -2,10 +2,14 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <utility>
 
 #include "mantissa/base/clock.h"
 #include "mantissa/ranks/transport.h"
@@ -105,7 +109,102 @@ class SocketTransport final : public Transport {
     double seconds_;
 };
 
+/// A socket that is closed unless it is taken.
+class OwnSocket {
+  public:
+    explicit OwnSocket(int socket) : socket_(socket) {}
+    ~OwnSocket() {
+        if (socket_ >= 0) ::close(socket_);
+    }
+    OwnSocket(OwnSocket&& other) noexcept : socket_(std::exchange(other.socket_, -1)) {}
+    OwnSocket& operator=(OwnSocket&&) = delete;
+    int get() const { return socket_; }
+    int take() { return std::exchange(socket_, -1); }
+
+  private:
+    int socket_;
+};
+
+/// Of Linux: a name that is no file, and goes with its socket.
+struct AbstractAddress {
+    explicit AbstractAddress(const std::string& name) {
+        check(name.size() + 1 < sizeof address.sun_path, "a name of ranks is short");
+        address.sun_family = AF_UNIX;
+        std::memcpy(address.sun_path + 1, name.data(), name.size());
+        bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    }
+    const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&address); }
+
+    sockaddr_un address = {};
+    socklen_t bytes = 0;
+};
+
+OwnSocket unconnected_socket() {
+    OwnSocket made(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (made.get() < 0)
+        throw UserError(fmt::format("ranks cannot be connected: socket: {}", std::strerror(errno)));
+    return made;
+}
+
+/// Calls `attempt` until it holds, or throws that the rank did not come.
+template <class Attempt>
+void until(const Attempt& attempt, int rank, double seconds) {
+    for (const Stopwatch watch; !attempt();) {
+        if (watch.seconds() > seconds)
+            throw LostRank(rank, fmt::format("it did not come within {:g} s", seconds));
+        ::usleep(1000);
+    }
+}
+
 }  // namespace
+
+std::unique_ptr<Transport> meet_ranks(const std::string& name, int rank, int ranks, double seconds) {
+    const auto address_of = [&](int of) { return AbstractAddress(fmt::format("{}-{}", name, of)); };
+    const OwnSocket listening = unconnected_socket();
+    const AbstractAddress own = address_of(rank);
+    if (::bind(listening.get(), own.get(), own.bytes) != 0 || ::listen(listening.get(), ranks) != 0)
+        throw UserError(fmt::format("ranks cannot be connected: rank {}: {}", rank, std::strerror(errno)));
+    ::fcntl(listening.get(), F_SETFL, O_NONBLOCK);
+    std::vector<OwnSocket> sockets;
+    for (int other = 0; other < ranks; ++other)
+        sockets.push_back(other < rank ? unconnected_socket() : OwnSocket(-1));
+    for (int other = 0; other < rank; ++other) {
+        const AbstractAddress there = address_of(other);
+        const int socket = sockets[static_cast<std::size_t>(other)].get();
+        until([&] { return ::connect(socket, there.get(), there.bytes) == 0; }, other, seconds);
+        if (::send(socket, &rank, sizeof rank, MSG_NOSIGNAL) != sizeof rank)
+            throw LostRank(other, "it has ended");
+    }
+    std::vector<int> connected;
+    for (OwnSocket& socket : sockets) connected.push_back(socket.take());
+    const auto transport = [&] { return std::make_unique<SocketTransport>(rank, connected, seconds); };
+    for (int missing = ranks - 1 - rank; missing > 0; --missing) {
+        int socket = -1, other = -1;
+        const auto accepted = [&] {
+            socket = ::accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC);
+            return socket >= 0;
+        };
+        const auto first_missing = [&] {
+            return static_cast<int>(std::find(connected.begin() + rank + 1, connected.end(), -1) -
+                                    connected.begin());
+        };
+        try {
+            until(accepted, first_missing(), seconds);
+        } catch (const LostRank&) {
+            transport();  // closes those that are there
+            throw;
+        }
+        const bool told = ::recv(socket, &other, sizeof other, MSG_WAITALL) == sizeof other;
+        if (told && other > rank && other < ranks && connected[static_cast<std::size_t>(other)] < 0) {
+            connected[static_cast<std::size_t>(other)] = socket;
+        } else {
+            ::close(socket);
+            transport();
+            throw LostRank(first_missing(), "another came in its place");
+        }
+    }
+    return transport();
+}
 
 std::vector<std::unique_ptr<Transport>> connected_ranks(int ranks, double seconds) {
     const auto count = static_cast<std::size_t>(ranks);

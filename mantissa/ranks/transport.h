@@ -39,6 +39,10 @@ class Transport {
 /// that it is forked into, of which each keeps one. They wait for so many seconds.
 std::vector<std::unique_ptr<Transport>> connected_ranks(int ranks, double seconds);
 
+/// One of so many ranks, processes of this machine or threads, that meet under a name which no others use:
+/// connected as above. Throws LostRank where one does not come within so many seconds.
+std::unique_ptr<Transport> meet_ranks(const std::string& name, int rank, int ranks, double seconds);
+
 /// The first of so many ranks of which the others do not exist: what it sends is lost, and what it receives
 /// stays as it was. For a look at how long its own part of a step takes.
 std::unique_ptr<Transport> silent_transport(int ranks);

@@ -131,6 +131,15 @@ TEST_F(CudaCommands, ThePlanOnPaperIsQuickEnoughForAnH200) {
               "mantissa: --for is for the roofline of a GPU: it needs --roofline\n");
 }
 
+TEST_F(CudaCommands, RanksArePredictedFromTheCpusPlan) {
+    const Ran ran = run("explain --ranks 4 --link 10 --device cuda");
+    EXPECT_EQ(ran.status, 2);
+    EXPECT_EQ(
+        ran.output,
+        "mantissa: --device: a step among ranks is predicted from the CPU's plan, with --on at the published "
+        "peaks of an accelerator: leave it out\n");
+}
+
 TEST_F(CudaCommands, ADriverErrorIsToldInItsWords) {
     const Ran ran = train_on("sm_80,fail=cuGraphLaunch:2");
     EXPECT_EQ(ran.status, 1);

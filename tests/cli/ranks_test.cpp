@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mantissa/base/file.h"
+#include "mantissa/codegen/compiler.h"
 #include "tests/cli/run_program.h"
 #include "tests/support/temporary_directory.h"
 
@@ -39,6 +40,12 @@ std::string lacking(const Mpi& mpi) {
 /// Runs the program as so many ranks.
 Ran run_as(const Mpi& mpi, int ranks, const std::string& arguments) {
     return run_in_shell(mpi.mpirun + std::to_string(ranks) + " " + program + " " + arguments);
+}
+
+/// The same, each rank on an emulated GPU of its own.
+Ran run_on_gpus(const Mpi& mpi, int ranks, const std::string& arguments) {
+    return run_in_shell("MANTISSA_EMULATE_GPU=sm_80 " + mpi.mpirun + std::to_string(ranks) + " " + program +
+                        " " + arguments + " --device cuda");
 }
 
 class Ranks : public ::testing::TestWithParam<Mpi> {
@@ -79,6 +86,23 @@ class Ranks : public ::testing::TestWithParam<Mpi> {
     const TemporaryDirectory directory_;
 };
 
+TEST_P(Ranks, OnEmulatedGpusHaveTheBitsOfOne) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    const std::string small = "--layers 1 --heads 2 --channels 32 --steps 3 --quiet --accumulate ";
+    const Ran two = run_on_gpus(GetParam(), 2, training("two") + small + "1"),
+              one = run_on_gpus(GetParam(), 1, training("one") + small + "2");
+    ASSERT_EQ(two.status, 0) << two.output;
+    ASSERT_EQ(one.status, 0) << one.output;
+    EXPECT_NE(two.output.find("2 ranks on 1 host"), std::string::npos) << two.output;
+    EXPECT_TRUE(saved("two") == saved("one"));
+    const Ran sharded = run_on_gpus(GetParam(), 2, training("sharded") + small + "1 --states sharded");
+    EXPECT_NE(sharded.status, 0);
+    EXPECT_NE(
+        sharded.output.find("--states: among ranks on GPUs every rank has all states so far: give whole"),
+        std::string::npos)
+        << sharded.output;
+}
+
 TEST_P(Ranks, TrainToTheCheckpointOfOneProcess) {
     ASSERT_EQ(run(training("one") + "--accumulate 4 --steps 4").status, 0);
     for (const auto& [ranks, accumulate] : {std::pair{4, 1}, {2, 2}}) {
@@ -102,6 +126,34 @@ TEST_P(Ranks, TrainToTheCheckpointOfOneProcess) {
     EXPECT_NE(uneven.output.find("its steps have 4 micro-steps, which 3 ranks cannot share evenly"),
               std::string::npos)
         << uneven.output;
+}
+
+TEST_P(Ranks, TrainOnPicturesToTheCheckpointOfOneProcess) {
+    const std::string set = (directory_ / "set").string();
+    const Ran made = run_in_shell("python3 " MANTISSA_SOURCE_DIR "/bench/generate_pictures.py " + set +
+                                  " --train 60 --test 20");
+    ASSERT_EQ(made.status, 0) << made.output;
+    const auto training_at = [&](const std::string& place) {
+        return "train --images " + set +
+               " --model ResNet20 --width 16 --policy bf16 --batch 4 --steps 4 "
+               "--validate-every 2 --seed 4 --checkpoint " +
+               (directory_ / place).string() + " --accumulate ";
+    };
+    const Ran one = run(training_at("one") + "4");
+    ASSERT_EQ(one.status, 0) << one.output;
+    const auto validations_of = [](const Ran& ran) {
+        std::string lines;
+        for (std::size_t at = 0; (at = ran.output.find("validation loss", at)) != std::string::npos; ++at)
+            lines += ran.output.substr(at, ran.output.find('\n', at) - at) + "\n";
+        return lines;
+    };
+    for (const auto& [ranks, accumulate] : {std::pair{4, 1}, {2, 2}}) {
+        const std::string place = std::to_string(ranks);
+        const Ran ran = run_as(GetParam(), ranks, training_at(place) + std::to_string(accumulate));
+        ASSERT_EQ(ran.status, 0) << ran.output;
+        EXPECT_TRUE(saved(place) == saved("one")) << ran.output;
+        EXPECT_EQ(validations_of(ran), validations_of(one));
+    }
 }
 
 TEST_P(Ranks, GradientsTravelInBF16WhereThatIsAskedFor) {

@@ -2,6 +2,7 @@
 #include "mantissa/ranks/ranks.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <bit>
 #include <chrono>
@@ -231,6 +232,36 @@ TEST(Ranks, AloneASumIsItsOwnTerms) {
         EXPECT_EQ(numbers, terms_of(ranks.rank(), 100));
         ranks.meet();
     });
+}
+
+TEST(Ranks, MeetUnderAName) {
+    const std::string name = "mantissa-test-" + std::to_string(::getpid());
+    for (const int count : {1, 2, 4}) {
+        std::vector<std::string> heard(static_cast<std::size_t>(count));
+        std::vector<std::thread> threads;
+        // The last one comes first.
+        for (int rank = count - 1; rank >= 0; --rank)
+            threads.emplace_back([&, rank] {
+                Ranks ranks(meet_ranks(name, rank, count, 20));
+                for (const std::string& each : ranks.gather(std::to_string(ranks.rank())))
+                    heard[static_cast<std::size_t>(rank)] += each;
+            });
+        for (std::thread& thread : threads) thread.join();
+        for (const std::string& each : heard) EXPECT_EQ(each, std::string("0123").substr(0, heard.size()));
+    }
+}
+
+TEST(Ranks, WhoDoesNotComeIsNamed) {
+    const std::string name = "mantissa-test-alone-" + std::to_string(::getpid());
+    for (const int rank : {0, 1}) {
+        try {
+            meet_ranks(name, rank, 2, 0.2);
+            ADD_FAILURE() << "rank " << 1 - rank << " came";
+        } catch (const LostRank& lost) {
+            EXPECT_EQ(lost.rank, 1 - rank);
+            EXPECT_STREQ(lost.what(), "it did not come within 0.2 s");
+        }
+    }
 }
 
 TEST(Ranks, OneThatIsGoneIsNamedByAllOthers) {

@@ -12,6 +12,8 @@
 
 #include "mantissa/data/examples.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/device/cuda/cuda_device.h"
+#include "mantissa/device/cuda/emulator/emulated_gpu.h"
 #include "mantissa/train/training_checkpoint.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/rank_threads.h"
@@ -44,7 +46,15 @@ struct Split {
     Optimizer optimizer = adamw();
     std::int64_t bucket_bytes = 40000;
     Wire wire = Wire::fp32;
+    bool on_gpus = false;  ///< emulated ones, each rank its own
 };
+
+inline std::unique_ptr<Device> device_of(const Split& split, Ranks* ranks) {
+    if (!split.on_gpus) return make_cpu_device({.threads = 1, .ranks = ranks});
+    const cuda::EmulatedGpu gpu({.threads = 1});
+    return std::move(
+        *make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn(), gpu.nccl()}, {.ranks = ranks}));
+}
 
 /// What every rank has after it, and the losses on the way.
 struct Trained {
@@ -91,7 +101,7 @@ inline std::vector<std::byte> whole_state(const State& state, const StateBlock& 
 class RankRun {
   public:
     RankRun(const Split& split, Ranks* ranks)
-        : device_(make_cpu_device({.threads = 1, .ranks = ranks})),
+        : device_(device_of(split, ranks)),
           ranks_(ranks),
           trainer(*device_, small_gpt2(split.dropout), options_of(*device_, split, ranks)),
           examples_(some_examples(trainer.model(), trainer.plan().options().micro_steps())),

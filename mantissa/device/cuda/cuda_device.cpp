@@ -10,10 +10,12 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/cuda_program.h"
+#include "mantissa/device/cuda/gpu_ranks.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/device/cuda/measured_formats.h"
 #include "mantissa/device/cuda/measured_rates.h"
 #include "mantissa/device/tf32_refusal.h"
+#include "mantissa/ranks/ranks.h"
 
 namespace mantissa::inline v0 {
 
@@ -155,14 +157,13 @@ Target target_of(const Facts& facts, const Driver& driver) {
 
 class CudaDevice final : public Device {
   public:
-    CudaDevice(cuda::Libraries libraries, cuda::Device device, const Facts& facts,
-               std::filesystem::path kernels)
+    CudaDevice(cuda::Libraries libraries, cuda::Device device, const Facts& facts, const CudaOptions& options)
         : libraries_(std::move(libraries)),
           gpu_context_(driver(), device),
           facts_(facts),
           target_(target_of(facts, driver())),
           modules_(driver(), {.architecture = architecture_of(facts.capability)},
-                   on_cuda::KernelFolder(std::move(kernels))),
+                   on_cuda::KernelFolder(options.kernels)),
           context_{.driver = driver(),
                    .blas = libraries_.blas,
                    .modules = modules_,
@@ -174,6 +175,10 @@ class CudaDevice final : public Device {
         require(libraries_.blas, libraries_.blas.create(&context_.blas_handle), "starting cuBLASLt");
         start_dnn();
         make_reports();
+        if (options.ranks) {
+            ranks_ = std::make_unique<on_cuda::GpuRanks>(driver(), *libraries_.nccl, *options.ranks);
+            context_.ranks = ranks_.get();
+        }
         on_cuda::add_contraction_kernels(kernels_, context_);
         on_cuda::add_convolution_kernels(kernels_, context_);
         on_cuda::add_elementwise_kernels(kernels_, context_);
@@ -184,9 +189,11 @@ class CudaDevice final : public Device {
         on_cuda::add_pool_kernels(kernels_, context_);
         on_cuda::add_loss_kernels(kernels_, context_);
         on_cuda::add_nest_kernels(kernels_, context_);
+        on_cuda::add_collective_kernels(kernels_, context_);
     }
 
     ~CudaDevice() override {
+        ranks_.reset();
         libraries_.blas.destroy(context_.blas_handle);
         if (context_.dnn) context_.dnn->destroy(context_.dnn_handle);
         for (const cuda::Stream stream : {context_.work, copies_}) driver().stream_destroy(stream);
@@ -259,6 +266,7 @@ class CudaDevice final : public Device {
 
     std::unique_ptr<Program> bind(std::span<const BoundStep> steps) override {
         use();
+        if (ranks_) ranks_->allocate();
         return std::make_unique<on_cuda::CudaProgram>(context_, steps);
     }
 
@@ -359,33 +367,45 @@ class CudaDevice final : public Device {
     Target target_;
     on_cuda::KernelModules modules_;
     on_cuda::Context context_;
+    std::unique_ptr<on_cuda::GpuRanks> ranks_;
     cuda::Stream copies_ = nullptr;
     on_cuda::KernelTable kernels_;
     std::unique_ptr<DeviceMemory> report_memory_;
     std::unique_ptr<HostMemory> report_on_host_;
 };
 
+/// Of ranks on one host each takes the next GPU; where there are fewer, NCCL says so.
+int number_of_gpu(const Driver& driver, const Ranks* ranks) {
+    if (!ranks) return 0;
+    int before = 0, count = 0;
+    for (int rank = 0; rank < ranks->rank(); ++rank)
+        before += ranks->host_of(rank) == ranks->host_of(ranks->rank()) ? 1 : 0;
+    require(driver, driver.device_get_count(&count), "how many GPUs there are");
+    return before % std::max(1, count);
+}
+
 }  // namespace
 
-OrReason<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries, std::filesystem::path kernels) {
+OrReason<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries, const CudaOptions& options) {
     const Driver& driver = libraries.driver;
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) return NoValue{std::move(reason)};
+    check(!options.ranks || libraries.nccl, "GPUs among ranks exchange by NCCL");
     cuda::Device device = 0;
-    require(driver, driver.device_get(&device, 0), "the first GPU");
+    require(driver, driver.device_get(&device, number_of_gpu(driver, options.ranks)), "the GPU");
     const Facts facts(driver, device);
     if (facts.capability < 80)
         return NoValue{fmt::format("{} has compute capability {}.{}; 8.0 is needed (Ampere or newer)",
                                    facts.name, facts.capability / 10, facts.capability % 10)};
-    std::unique_ptr<Device> made =
-        std::make_unique<CudaDevice>(std::move(libraries), device, facts, std::move(kernels));
+    std::unique_ptr<Device> made = std::make_unique<CudaDevice>(std::move(libraries), device, facts, options);
     return made;
 }
 
-OrReason<std::unique_ptr<Device>> make_cuda_device() {
-    OrReason<cuda::Libraries> libraries = cuda::find_libraries();
+OrReason<std::unique_ptr<Device>> make_cuda_device(Ranks* ranks) {
+    OrReason<cuda::Libraries> libraries = cuda::find_libraries(ranks ? cuda::Alone::no : cuda::Alone::yes);
     if (!libraries) return NoValue{libraries.reason()};
     const std::filesystem::path cache = cache_folder();
-    return make_cuda_device(std::move(*libraries), cache.empty() ? cache : cache / "kernels");
+    return make_cuda_device(std::move(*libraries),
+                            {.kernels = cache.empty() ? cache : cache / "kernels", .ranks = ranks});
 }
 
 }  // namespace mantissa

@@ -11,13 +11,23 @@
 
 namespace mantissa::inline v0 {
 
-/// The first GPU, emulated where MANTISSA_EMULATE_GPU asks for it; or one line that says what is missing: the
-/// driver, cuBLASLt, a version, an architecture, the compiler. Throws UserError where the driver fails.
-/// Kernels that it compiles are kept in the folder kernels of `cache_folder()`.
-OrReason<std::unique_ptr<Device>> make_cuda_device();
+class Ranks;
 
-/// The first GPU of these libraries. `kernels`: where compiled ones are kept; empty: nowhere.
+struct CudaOptions {
+    std::filesystem::path kernels = {};  ///< where compiled ones are kept; empty: nowhere
+    /// Those among which it is one, which must outlive it: over them it sums, by NCCL. Null: it is the only
+    /// one.
+    Ranks* ranks = nullptr;
+};
+
+/// The first GPU, of ranks that share a host each its own; emulated where MANTISSA_EMULATE_GPU asks for it.
+/// Or one line that says what is missing: the driver, cuBLASLt, NCCL, a version, an architecture, the
+/// compiler. Throws UserError where the driver fails. Kernels that it compiles are kept in the folder kernels
+/// of `cache_folder()`.
+OrReason<std::unique_ptr<Device>> make_cuda_device(Ranks* ranks = nullptr);
+
+/// The GPU of these libraries, which have NCCL where there are ranks.
 OrReason<std::unique_ptr<Device>> make_cuda_device(cuda::Libraries libraries,
-                                                   std::filesystem::path kernels = {});
+                                                   const CudaOptions& options = {});
 
 }  // namespace mantissa

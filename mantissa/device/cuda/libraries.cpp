@@ -4,17 +4,22 @@
 
 namespace mantissa::inline v0::cuda {
 
-OrReason<Libraries> find_libraries() {
+OrReason<Libraries> find_libraries(Alone alone) {
     if (const auto asked = emulated_gpu_asked()) {
         const EmulatedGpu gpu(*asked);
-        return Libraries{gpu.driver(), gpu.cublaslt(), gpu.cudnn()};
+        return Libraries{gpu.driver(), gpu.cublaslt(), gpu.cudnn(), gpu.nccl()};
     }
     OrReason<Driver> driver = load_driver();
     if (!driver) return NoValue{driver.reason()};
     OrReason<CublasLt> blas = load_cublaslt("libcublasLt.so.13");
     if (!blas) blas = load_cublaslt("libcublasLt.so.12");
     if (!blas) return NoValue{blas.reason()};
-    return Libraries{std::move(*driver), std::move(*blas), load_cudnn("libcudnn.so.9")};
+    Libraries found{std::move(*driver), std::move(*blas), load_cudnn("libcudnn.so.9")};
+    if (alone == Alone::yes) return found;
+    OrReason<Nccl> nccl = load_nccl();
+    if (!nccl) return NoValue{nccl.reason()};
+    found.nccl = std::move(*nccl);
+    return found;
 }
 
 }  // namespace mantissa::cuda

@@ -1,9 +1,13 @@
-// What a program needs of NVIDIA's to use a GPU: the driver, and cuBLASLt; and cuDNN, where it convolves.
+// What a program needs of NVIDIA's to use a GPU: the driver, and cuBLASLt; cuDNN, where it convolves; and, as
+// one of several ranks, NCCL.
 #pragma once
+
+#include <optional>
 
 #include "mantissa/device/cuda/cublaslt.h"
 #include "mantissa/device/cuda/cudnn.h"
 #include "mantissa/device/cuda/driver.h"
+#include "mantissa/device/cuda/nccl.h"
 
 namespace mantissa::inline v0::cuda {
 
@@ -12,10 +16,13 @@ struct Libraries {
     CublasLt blas;
     /// Or why there is none: then convolutions run by kernels of our own.
     OrReason<Cudnn> dnn = NoValue{"cuDNN was not looked for"};
+    std::optional<Nccl> nccl = {};
 };
 
+enum class Alone : bool { no, yes };
+
 /// All emulated where MANTISSA_EMULATE_GPU asks for it (UserError if that is not understood), else the
-/// machine's; or one line that says what is missing.
-OrReason<Libraries> find_libraries();
+/// machine's; or one line that says what is missing. NCCL is looked for where the program is not alone.
+OrReason<Libraries> find_libraries(Alone alone = Alone::yes);
 
 }  // namespace mantissa::cuda

@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cuda/emulator/dnn/emulated_cudnn.h"
 #include "mantissa/device/cuda/emulator/emulated_cublaslt.h"
+#include "mantissa/device/cuda/emulator/emulated_nccl.h"
 #include "mantissa/device/cuda/emulator/machine.h"
 
 namespace mantissa::inline v0::cuda {
@@ -139,11 +140,13 @@ struct EmulatedGpu::State {
         : options(asked),
           machine(asked),
           blas(make_emulated_cublaslt(machine)),
-          dnn(make_emulated_cudnn(machine)) {}
+          dnn(make_emulated_cudnn(machine)),
+          nccl(make_emulated_nccl(machine)) {}
     EmulatedGpuOptions options;
     Machine machine;
     CublasLt blas;
     Cudnn dnn;
+    Nccl nccl;
     std::int64_t calls_of_failing = 0;
 };
 
@@ -307,6 +310,13 @@ std::function<Status(A...)> guarded(std::function<Status(A...)> call, std::strin
 }
 
 }  // namespace
+
+Nccl EmulatedGpu::nccl() const {
+    Nccl table = state_->nccl;
+    table.name = fmt::format("emulated NCCL on {}", state_->machine.architecture().name);
+    table.kept = state_;
+    return table;
+}
 
 CublasLt EmulatedGpu::cublaslt() const {
     CublasLt table = state_->blas;

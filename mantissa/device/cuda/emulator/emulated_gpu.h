@@ -14,6 +14,7 @@
 #include "mantissa/device/cuda/cublaslt.h"
 #include "mantissa/device/cuda/cudnn.h"
 #include "mantissa/device/cuda/driver.h"
+#include "mantissa/device/cuda/nccl.h"
 
 namespace mantissa::inline v0::cuda {
 
@@ -61,6 +62,8 @@ class EmulatedGpu {
     /// Its cuBLASLt and its cuDNN, which keep it, too.
     CublasLt cublaslt() const;
     Cudnn cudnn() const;
+    /// Its NCCL, likewise: between emulated GPUs of this machine.
+    Nccl nccl() const;
 
     /// What the last fault was, in words; empty if there was none.
     std::string report() const;

@@ -297,7 +297,7 @@ T as(std::uint64_t bits) {
     return value;
 }
 template <class T>
-std::uint64_t bits_of(T value) {
+std::uint64_t bits_in_word(T value) {
     std::uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);
     return bits;
@@ -306,17 +306,17 @@ std::uint64_t bits_of(T value) {
 template <class T>
 std::uint64_t added(std::uint64_t m, std::uint64_t x, std::uint64_t) {
     if constexpr (std::is_floating_point_v<T>)
-        return bits_of(as<T>(m) + as<T>(x));
+        return bits_in_word(as<T>(m) + as<T>(x));
     else
-        return bits_of(static_cast<T>(m + x));
+        return bits_in_word(static_cast<T>(m + x));
 }
 template <class T>
 std::uint64_t smaller(std::uint64_t m, std::uint64_t x, std::uint64_t) {
-    return bits_of(std::min(as<T>(m), as<T>(x)));
+    return bits_in_word(std::min(as<T>(m), as<T>(x)));
 }
 template <class T>
 std::uint64_t larger(std::uint64_t m, std::uint64_t x, std::uint64_t) {
-    return bits_of(std::max(as<T>(m), as<T>(x)));
+    return bits_in_word(std::max(as<T>(m), as<T>(x)));
 }
 
 struct NamedAtomic {

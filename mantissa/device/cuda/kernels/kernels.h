@@ -22,6 +22,8 @@
 
 namespace mantissa::inline v0::on_cuda {
 
+class GpuRanks;
+
 /// What kernels are bound to. Lives as long as the device, at one address.
 struct Context {
     const cuda::Driver& driver;
@@ -40,6 +42,7 @@ struct Context {
     cuda::DevicePtr report_on_device = 0;
     std::int32_t* report_on_host = nullptr;
     std::vector<std::string> reports = {};
+    GpuRanks* ranks = nullptr;  ///< those among which the GPU is one; null: it is the only one
 
     /// The number of a report, whose text says of which index.
     std::int32_t report(const std::string& text);
@@ -53,6 +56,9 @@ cuda::DevicePtr address_of(const std::byte* pointer);
 /// Queues a kernel of a grid; nothing for no blocks.
 void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
             std::vector<std::uint64_t> parameters, int threads = codegen::grid_threads);
+/// The same on another stream.
+void launch_on(const Context& context, cuda::Stream stream, const GpuKernel& kernel, std::int64_t blocks,
+               std::vector<std::uint64_t> parameters);
 /// One of many small problems of a kind, as the words of its table have it but for the first.
 struct Part {
     std::int64_t blocks = 0;
@@ -63,7 +69,7 @@ struct Part {
 void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
                   std::span<const Part> parts,
                   const std::function<std::vector<std::uint64_t>(std::int64_t blocks_before)>& parameters);
-/// The same of one that may report an index: the last parameter is added.
+/// As `launch`, of one that may report an index: the last parameter is added.
 void launch_reporting(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
                       std::vector<std::uint64_t> parameters);
 void queue_copy(const Context& context, std::byte* to, const std::byte* from, std::size_t bytes);
@@ -81,5 +87,7 @@ void add_contraction_kernels(KernelTable& table, Context& context);
 void add_convolution_kernels(KernelTable& table, Context& context);
 void add_attention_kernels(KernelTable& table, Context& context);
 void add_loss_kernels(KernelTable& table, Context& context);
+/// Sums over ranks.
+void add_collective_kernels(KernelTable& table, Context& context);
 
 }  // namespace mantissa::on_cuda

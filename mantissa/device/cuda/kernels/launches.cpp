@@ -20,8 +20,16 @@ cuda::DevicePtr address_of(const std::byte* pointer) { return reinterpret_cast<c
 
 namespace {
 
-void launch_with_table(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
-                       std::vector<std::uint64_t> table, std::vector<std::uint64_t> parameters, int threads) {
+/// Of how many blocks and threads, and where.
+struct Grid {
+    std::int64_t blocks = 0;
+    int threads = codegen::grid_threads;
+    cuda::Stream stream = nullptr;
+};
+
+void launch_with_table(const Context& context, const GpuKernel& kernel, const Grid& grid,
+                       std::vector<std::uint64_t> table, std::vector<std::uint64_t> parameters) {
+    const std::int64_t blocks = grid.blocks;
     if (blocks == 0) return;
     check(kernel.function != nullptr, "kernels are loaded before they are launched");
     if (blocks > std::numeric_limits<std::int32_t>::max())
@@ -30,8 +38,8 @@ void launch_with_table(const Context& context, const GpuKernel& kernel, std::int
     if (!table.empty()) places.push_back(table.data());
     for (std::uint64_t& parameter : parameters) places.push_back(&parameter);
     const cuda::Result result = context.driver.launch_kernel(kernel.function, static_cast<unsigned>(blocks),
-                                                             1, 1, static_cast<unsigned>(threads), 1, 1, 0,
-                                                             context.work, places.data(), nullptr);
+                                                             1, 1, static_cast<unsigned>(grid.threads), 1, 1,
+                                                             0, grid.stream, places.data(), nullptr);
     require(context.driver, result, "launching " + kernel.name);
 }
 
@@ -39,7 +47,12 @@ void launch_with_table(const Context& context, const GpuKernel& kernel, std::int
 
 void launch(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
             std::vector<std::uint64_t> parameters, int threads) {
-    launch_with_table(context, kernel, blocks, {}, std::move(parameters), threads);
+    launch_with_table(context, kernel, {blocks, threads, context.work}, {}, std::move(parameters));
+}
+
+void launch_on(const Context& context, cuda::Stream stream, const GpuKernel& kernel, std::int64_t blocks,
+               std::vector<std::uint64_t> parameters) {
+    launch_with_table(context, kernel, {.blocks = blocks, .stream = stream}, {}, std::move(parameters));
 }
 
 void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
@@ -62,8 +75,8 @@ void launch_parts(const Context& context, const GpuKernel& kernel, const codegen
                 "a part has as many numbers as its table says");
             numbers.resize((i + 1) * static_cast<std::size_t>(table.words));
         }
-        launch_with_table(context, kernel, blocks, std::move(numbers), parameters(before),
-                          codegen::grid_threads);
+        launch_with_table(context, kernel, {.blocks = blocks, .stream = context.work}, std::move(numbers),
+                          parameters(before));
         before += blocks;
     }
 }
