@@ -3,12 +3,12 @@
 
     bench/peers/check_checkpoint.py [--checkpoint DIR [--tokenizer DIR]]      default: trains tiny ones on bytes
 
-There: a checkpoint of `mantissa train` opens as GPT2LMHeadModel or LlamaForCausalLM. Back: what their save_pretrained
-writes, in FP32, BF16 and FP16, in one file or in shards, and with sizes of no published model, opens in `mantissa
-generate`. Each time prompts are continued greedily,
-and again at a high temperature, which visits tokens all over the vocabulary; transformers reads the same tokens, and
-its log-probability of every one must be ours, and the greedy ones its own choice. Where a checkpoint is trained here,
-its loss on the next batch is compared, too.
+There: a checkpoint of `mantissa train` opens as GPT2LMHeadModel, LlamaForCausalLM or MistralForCausalLM. Back: what
+their save_pretrained writes, in FP32, BF16 and FP16, in one file or in shards, and with sizes of no published model,
+opens in `mantissa generate`. Each time prompts are continued greedily, and again at a high temperature, which visits
+tokens all over the vocabulary; transformers reads the same tokens, and its log-probability of every one must be ours,
+and the greedy ones its own choice. Where a checkpoint is trained
+here, its loss on the next batch is compared, too.
 
 FP32 on both sides, summed in different orders: log-probabilities may differ by 1e-4 (scores of about 10 in absolute
 value, a few hundred roundings of 6e-8 each, relatively), the mean loss by 1e-5. A greedy choice may differ only where
@@ -98,13 +98,15 @@ def compare_back(options, folder):
                                    initializer_range=0.1, bos_token_id=300, eos_token_id=300)
     llama3 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
               "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
-    llama = lambda **sizes: transformers.LlamaConfig(num_hidden_layers=3, hidden_size=78, intermediate_size=131,
-                                                     vocab_size=301, max_position_embeddings=99,
-                                                     initializer_range=0.1, **sizes)
+    common = dict(num_hidden_layers=3, hidden_size=78, intermediate_size=131, vocab_size=301,
+                  max_position_embeddings=99, initializer_range=0.1)
+    llama = lambda **sizes: transformers.LlamaConfig(**common, **sizes)
     models = {"gpt2": gpt2,
               "llama": llama(num_attention_heads=3, num_key_value_heads=1, rope_parameters=llama3),
               "llama, tied": llama(num_attention_heads=6, num_key_value_heads=2, head_dim=10,
-                                   tie_word_embeddings=True)}
+                                   tie_word_embeddings=True),
+              "mistral": transformers.MistralConfig(**common, num_attention_heads=6, num_key_value_heads=2, head_dim=10,
+                                                    sliding_window=7)}
     results = []
     for name, config in models.items():
         for dtype, shards in ((torch.float32, "1GB"), (torch.float32, "100KB"), (torch.bfloat16, "1GB"),
@@ -134,7 +136,7 @@ def main():
         if options.checkpoint:
             good = compare(options, "a checkpoint of mantissa", options.checkpoint, folder)
         options.tokenizer, options.drawable = None, 256
-        for name in ("gpt2-tiny", "llama-tiny"):
+        for name in ("gpt2-tiny", "llama-tiny", "mistral-tiny"):
             checkpoint, loss = train_checkpoint(options, folder, name)
             good = compare(options, f"{name} trained by mantissa", checkpoint, folder) and good
             good = compare_loss(options, checkpoint, loss) and good
