@@ -10,6 +10,7 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/random.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/cpu/modes/grouped_rows.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/integer_formats.h"
 #include "mantissa/numerics/weight_groups.h"
@@ -117,7 +118,7 @@ TEST(Grouped, ProductsAgreeWithFp64ForFewRowsAndForMany) {
             for (const std::int64_t n : {1, 19, 530}) {
                 const std::vector<float> x = normal_values(11 * k, 2), bias = normal_values(n, 4);
                 const Grouped w(normal_values(n * k, 3), n, k);
-                for (const std::int64_t m : {1, 3, 8, 11}) {
+                for (const std::int64_t m : {1, 3, 5, 8, 11}) {
                     std::vector<float> y = product(x, w, m, n, k, bias.data(), 2, isa);
                     EXPECT_LE(worst_ratio(y, x, w, m, n, k, bias), 1) << m << " " << n << " " << k;
                     EXPECT_EQ(product(x, w, m, n, k, bias.data(), 1, isa), y) << "one thread";
@@ -127,6 +128,33 @@ TEST(Grouped, ProductsAgreeWithFp64ForFewRowsAndForMany) {
                 }
             }
     });
+}
+
+/// Rows of x as kernels of few rows read them, beside bytes that stay as they are.
+std::vector<std::byte> fours_of(const GroupedRowsKernels& kernels, const std::vector<float>& x) {
+    const std::int64_t fours = std::ssize(x) / numbers_together, stride = 3;
+    Buffer memory(static_cast<std::size_t>(fours * stride) * sizeof(FourOfX));
+    kernels.quantize(x.data(), fours, reinterpret_cast<FourOfX*>(memory.data()), stride);
+    return {memory.data(), memory.data() + memory.size()};
+}
+
+TEST(Grouped, RowsOfXAreTheSameBytesOnEveryLevel) {
+    std::vector<float> x = normal_values(12 * numbers_together, 2);
+    for (std::size_t i = 0; i < 32; ++i) x[32 + i] = 0;
+    for (std::size_t i = 0; i < 32; ++i)
+        x[64 + i] = static_cast<float>(i) - 15.5f;  // ties, where 15.5 is 127
+    x[96] = -INFINITY;
+    x[130] = std::nanf("");
+    x[170] = 1e-38f * 0x1p-10f;
+    const std::vector<std::byte> expected = fours_of(grouped_rows_generic(), x);
+    if (best_isa() >= Isa::avx2) {
+        EXPECT_EQ(fours_of(grouped_rows_avx2(), x), expected);
+    }
+    if (has_avx512_vnni()) {
+        EXPECT_EQ(fours_of(grouped_rows_avx512_vnni(), x), expected);
+    }
+    x[0] *= 1.01f;
+    EXPECT_NE(fours_of(grouped_rows_generic(), x), expected);
 }
 
 TEST(Grouped, ARowHasTheSameBitsAmongOthers) {

@@ -1,7 +1,6 @@
 #include "mantissa/device/cpu/modes/grouped.h"
 
 #include <algorithm>
-#include <array>
 #include <span>
 
 #include "mantissa/base/error.h"
@@ -18,7 +17,8 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-constexpr std::int64_t group = weights_of_group, together = groups_together * group;
+constexpr std::int64_t group = weights_of_group;
+static_assert(numbers_together == groups_together * group);
 /// Up to so many rows the weights are read as they lie: making FP32 of them costs about as much.
 constexpr std::int64_t most_rows_as_they_lie = 8;
 /// Rows of w that become FP32 at a time: with 1,024 columns 2 MB, as contractions like their operands.
@@ -40,57 +40,39 @@ struct GroupOfX {
     }
 };
 
+GroupedRowsKernels grouped_rows_kernels(Isa isa) {
+    if (isa == Isa::generic) return grouped_rows_generic();
+    return isa >= Isa::avx512 && has_avx512_vnni() ? grouped_rows_avx512_vnni() : grouped_rows_avx2();
+}
+
 /// Rows of x as the kernels of few rows read them.
 class FewRows {
   public:
-    FewRows(const GroupedProduct& p, std::byte* memory) : p_(p), memory_(memory) {
-        for (std::int64_t row = 0; row < p.m; ++row) {
-            const Parts at = parts(row);
-            rows_[static_cast<std::size_t>(row)] = {at.numbers, at.corrections, at.scales};
-        }
+    FewRows(const GroupedProduct& p, std::byte* memory)
+        : p_(p),
+          x_(reinterpret_cast<FourOfX*>(memory)),
+          values_(reinterpret_cast<float*>(memory +
+                                           p.m * fours(p.k) * static_cast<std::int64_t>(sizeof(FourOfX)))) {}
+    static std::int64_t bytes(const GroupedProduct& p) {
+        return fours(p.k) * (p.m * static_cast<std::int64_t>(sizeof(FourOfX)) + numbers_together * 4);
     }
-    static std::int64_t bytes(const GroupedProduct& p) { return p.m * bytes_of_row(p.k); }
 
-    void quantize(std::int64_t row, const NarrowingKernels& narrow) const {
-        const Parts to = parts(row);
-        for (std::int64_t at = 0; at < eights() * groups_together; ++at) {
-            const std::int64_t count = std::clamp<std::int64_t>(p_.k - at * group, 0, group);
-            const GroupOfX of(p_.x, row * p_.k + at * group, count, narrow);
-            std::int8_t* const even = to.numbers + at / 2 * 2 * group + at % 2 * group / 2;
-            std::int8_t* const odd = even + group;
-            std::int32_t sum = 0;
-            for (std::int64_t i = 0; i < group / 2; ++i) {
-                even[i] = of.numbers[2 * i];
-                odd[i] = of.numbers[2 * i + 1];
-                sum += even[i] + odd[i];
-            }
-            const std::int64_t place = at / groups_together * groups_together + place_of_group(at);
-            to.corrections[place] = -8 * sum;
-            to.scales[place] = of.scale;
+    void quantize(const GroupedRowsKernels& kernels) const {
+        std::fill(values_ + p_.k, values_ + fours(p_.k) * numbers_together, 0.0f);
+        for (std::int64_t row = 0; row < p_.m; ++row) {
+            widen(p_.x, row * p_.k, p_.k, values_);
+            kernels.quantize(values_, fours(p_.k), x_ + row, p_.m);
         }
     }
 
-    const GroupedRow* data() const { return rows_.data(); }
+    const FourOfX* data() const { return x_; }
 
   private:
-    struct Parts {
-        std::int8_t* numbers;
-        std::int32_t* corrections;
-        float* scales;
-    };
-    Parts parts(std::int64_t row) const {
-        std::byte* const at = memory_ + row * bytes_of_row(p_.k);
-        return {reinterpret_cast<std::int8_t*>(at), reinterpret_cast<std::int32_t*>(at + eights() * together),
-                reinterpret_cast<float*>(at + eights() * (together + 4 * groups_together))};
-    }
-    std::int64_t eights() const { return parts_of(p_.k, together); }
-    static std::int64_t bytes_of_row(std::int64_t k) {
-        return parts_of(k, together) * (together + 8 * groups_together);
-    }
+    static std::int64_t fours(std::int64_t k) { return parts_of(k, numbers_together); }
 
     const GroupedProduct& p_;
-    std::byte* memory_;
-    std::array<GroupedRow, most_rows_as_they_lie> rows_ = {};
+    FourOfX* x_;     // [fours, m]
+    float* values_;  // one row of x, widened
 };
 
 void add_bias(const GroupedProduct& p, std::int64_t row, std::int64_t first, std::int64_t count) {
@@ -101,20 +83,21 @@ void add_bias(const GroupedProduct& p, std::int64_t row, std::int64_t first, std
 
 void multiply_few_rows(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
     const FewRows rows(p, p.workspace);
-    for (std::int64_t row = 0; row < p.m; ++row) rows.quantize(row, narrowing_kernels(isa));
-    const GroupedRowsKernel kernel = isa == Isa::generic ? grouped_rows_generic : grouped_rows_avx2;
+    const GroupedRowsKernels kernels = grouped_rows_kernels(isa);
+    rows.quantize(kernels);
     const std::int64_t bytes = p.k / 2, columns = columns_of_few_rows(p.n, bytes);
     pool.for_each_block(parts_of(p.n, columns), [&](std::int64_t block, int) {
         const std::int64_t first = block * columns, count = std::min(columns, p.n - first);
-        kernel({.rows = rows.data(),
-                .count = p.m,
-                .b = p.w + first * bytes,
-                .scales = p.scales + first * groups_of(p.k),
-                .bytes = bytes,
-                .groups = groups_of(p.k),
-                .cols = count,
-                .sums = p.y + first,
-                .leading = p.n});
+        kernels.multiply({.x = rows.data(),
+                          .count = p.m,
+                          .b = p.w + first * bytes,
+                          .scales = p.scales + first * groups_of(p.k),
+                          .bytes = bytes,
+                          .groups = groups_of(p.k),
+                          .cols = count,
+                          .to_next_block = (pool.threads() - 1) * columns * bytes,
+                          .sums = p.y + first,
+                          .leading = p.n});
         for (std::int64_t row = 0; row < p.m; ++row) add_bias(p, row, first, count);
     });
 }
@@ -189,7 +172,7 @@ void multiply_many_rows(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
 
 }  // namespace
 
-const char* name_of_grouped_rows(Isa isa) { return isa == Isa::generic ? "generic" : "avx2"; }
+const char* name_of_grouped_rows(Isa isa) { return grouped_rows_kernels(isa).name; }
 
 std::int64_t quantize_groups_workspace(std::int64_t depth, int threads) {
     return threads * in_lines(depth * static_cast<std::int64_t>(sizeof(float)));

@@ -10,37 +10,49 @@
 namespace mantissa::inline v0::on_cpu {
 
 /// Groups that these kernels do together.
-constexpr std::int64_t groups_together = 8;
+constexpr std::int64_t groups_together = 4;
+/// Sums are kept apart by words of a row of the matrix, of which four groups have so many.
+constexpr std::int64_t words_together = 16;
+constexpr std::int64_t numbers_together = 8 * words_together;
+constexpr std::int64_t bytes_together = 4 * words_together;
 
-/// Where a group stands among the eight: vectors hold two groups each, and their first halves come first.
-constexpr std::int64_t place_of_group(std::int64_t group) { return group % 2 * 4 + group % 8 / 2; }
-
-/// A row of x as these kernels read it, filled up with zeros to whole eights of groups.
-struct GroupedRow {
-    /// By pairs of groups: of even place of the pair's 64 numbers, then those of odd place.
-    const std::int8_t* numbers = nullptr;
-    /// -8 times the sum of each group's numbers, since numbers of the matrix come 8 too large; eight by
-    /// eight.
-    const std::int32_t* corrections = nullptr;
-    const float* scales = nullptr;  ///< of the groups, eight by eight
+/// Four groups of a row of x. Those of all rows that are multiplied lie beside each other, so that kernels
+/// need one address for them.
+struct alignas(64) FourOfX {
+    std::int8_t even[numbers_together / 2];  ///< those of even place of the four's 128 numbers
+    std::int8_t odd[numbers_together / 2];
+    /// For each word of the matrix -8 times the sum of the eight numbers that it meets, since its own come 8
+    /// too large.
+    std::int32_t corrections[words_together];
+    float scales[words_together];  ///< for each word that of its group
 };
 
 /// sums[r * leading + j] = the sum over groups of scale of x * scale of b * (whole product of the group).
 struct GroupedRows {
-    const GroupedRow* rows = nullptr;
-    std::int64_t count = 0;
+    const FourOfX* x = nullptr;       // [fours, count], filled up with zeros to whole fours
+    std::int64_t count = 0;           ///< of rows
     const std::uint8_t* b = nullptr;  // [cols, bytes]
     const BF16* scales = nullptr;     // [cols, groups]
     std::int64_t bytes = 0;           ///< of a row of b, without gaps between rows
     std::int64_t groups = 0;
     std::int64_t cols = 0;
+    /// Bytes from the end of these columns to those that the same thread multiplies next, most likely:
+    /// kernels fetch these.
+    std::int64_t to_next_block = 0;
     float* sums = nullptr;
     std::int64_t leading = 0;
 };
 
-using GroupedRowsKernel = void (*)(const GroupedRows& product);
+struct GroupedRowsKernels {
+    const char* name = "";
+    /// `fours` times four groups of a row of x, from one to the next `stride`; the largest absolute value of
+    /// a group becomes 127. The same bits on every level.
+    void (*quantize)(const float* x, std::int64_t fours, FourOfX* to, std::int64_t stride) = nullptr;
+    void (*multiply)(const GroupedRows& product) = nullptr;
+};
 
-void grouped_rows_generic(const GroupedRows& product);
-void grouped_rows_avx2(const GroupedRows& product);
+GroupedRowsKernels grouped_rows_generic();
+GroupedRowsKernels grouped_rows_avx2();
+GroupedRowsKernels grouped_rows_avx512_vnni();
 
 }  // namespace mantissa::on_cpu
