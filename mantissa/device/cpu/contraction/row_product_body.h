@@ -25,28 +25,36 @@ void one_row_along(const RowProduct& p) {
     }
 }
 
-/// Some rows times some columns from j on, with all sums in registers. The next columns are fetched
-/// meanwhile: hardware foresees no stream that rows of a are read beside.
+/// Some rows times some columns from j on, with all sums in registers: loops over them must vanish, or GCC
+/// keeps a copy in memory. The next columns are fetched meanwhile: hardware foresees no stream that rows of a
+/// are read beside.
 template <int Rows, int Columns, class Element>
 void multiply_columns(const RowProduct& p, std::int64_t row, std::int64_t j) {
     const Element* const column = static_cast<const Element*>(p.b) + j * p.stride;
     const float* const rows = p.rows + row * p.row_stride;
     Float totals[Rows][Columns];
-    for (auto& of_row : totals)
-        for (Float& total : of_row) total = Lanes::constant(0.0f);
+#pragma GCC unroll 8
+    for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 3
+        for (int c = 0; c < Columns; ++c) totals[r][c] = Lanes::constant(0.0f);
     for_lanes(p.depth, [&](std::int64_t k, auto extent) MANTISSA_BODY {
         Float weights[Columns];
+#pragma GCC unroll 3
         for (int c = 0; c < Columns; ++c) {
             fetch(column + (c + Columns) * p.stride + k);
             weights[c] = load(column + c * p.stride + k, extent);
         }
+#pragma GCC unroll 8
         for (int r = 0; r < Rows; ++r) {
             const Float x = load(rows + r * p.row_stride + k, extent);
+#pragma GCC unroll 3
             for (int c = 0; c < Columns; ++c)
                 totals[r][c] = Lanes::add(totals[r][c], Lanes::multiply(x, weights[c]));
         }
     });
+#pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r)
+#pragma GCC unroll 3
         for (int c = 0; c < Columns; ++c)
             p.sums[(row + r) * p.sums_stride + j + c] = Lanes::sum(totals[r][c]);
 }
