@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "mantissa/base/error.h"
 #include "mantissa/passes/pipeline.h"
@@ -134,9 +133,8 @@ std::vector<float> Generator::run(Execution& execution, std::span<const std::int
     execution.set_input("positions", std::span<const std::int32_t>(positions));
     execution.run(profile);
     const std::vector<std::byte> bytes = execution.read_result("logits");
-    std::vector<float> logits(bytes.size() / sizeof(float));
-    std::memcpy(logits.data(), bytes.data(), bytes.size());
-    return logits;
+    const auto* const logits = reinterpret_cast<const float*>(bytes.data());
+    return {logits, logits + bytes.size() / sizeof(float)};
 }
 
 }  // namespace mantissa

@@ -63,16 +63,28 @@ double sum_of(std::span<const float> weights) {
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
+/// So many scores at a time are taken side by side, each into a result of its own: one result that waits for
+/// itself took as long for 50,257 scores as reading 2 MB of weights.
+constexpr std::size_t side_by_side = 16;
+
 float highest_of(std::span<const float> logits) {
-    float highest = logits[0];
-    for (const float score : logits) highest = score > highest ? score : highest;
-    return highest;
+    std::array<float, side_by_side> highest;
+    highest.fill(logits[0]);
+    const std::size_t whole = logits.size() / side_by_side * side_by_side;
+    for (std::size_t first = 0; first < whole; first += side_by_side)
+        for (std::size_t i = 0; i < side_by_side; ++i)
+            highest[i] = logits[first + i] > highest[i] ? logits[first + i] : highest[i];
+    for (const float score : logits.subspan(whole)) highest[0] = score > highest[0] ? score : highest[0];
+    return *std::ranges::max_element(highest);
 }
 
 void require_finite(std::span<const float> logits, std::int64_t position) {
-    float none = 0;  // stays 0, but an infinity or a NaN makes it a NaN
-    for (const float score : logits) none += score * 0.0f;
-    if (none == 0) return;
+    std::array<float, side_by_side> none = {};  // stay 0, but an infinity or a NaN makes a NaN of one
+    const std::size_t whole = logits.size() / side_by_side * side_by_side;
+    for (std::size_t first = 0; first < whole; first += side_by_side)
+        for (std::size_t i = 0; i < side_by_side; ++i) none[i] += logits[first + i] * 0.0f;
+    for (const float score : logits.subspan(whole)) none[0] += score * 0.0f;
+    if (std::ranges::all_of(none, [](float zero) { return zero == 0; })) return;
     for (std::size_t id = 0; id < logits.size(); ++id)
         if (!std::isfinite(logits[id]))
             throw UserError(
