@@ -50,6 +50,7 @@ class EmulatedCublasLt : public ::testing::Test {
               cuda::PreferenceAttribute::least_alignment_c, cuda::PreferenceAttribute::least_alignment_d})
             prefer(least, std::uint32_t{16});
         prefer(cuda::PreferenceAttribute::most_workspace, std::uint64_t{0});
+        prefer(cuda::PreferenceAttribute::reduction_schemes, cuda::reduce_in_f32);
         a = layout(BlasType::f32, 4, 6, 4);
         b = layout(BlasType::f32, 6, 5, 6);
         d = layout(BlasType::f32, 4, 5, 4);
@@ -75,11 +76,33 @@ class EmulatedCublasLt : public ::testing::Test {
         int found = 0;
         return blas.matmul_algo_get_heuristic(handle, product, a, b, d, d, preference, 1, &best, &found);
     }
-    BlasStatus multiply(cuda::DevicePtr of_a, cuda::DevicePtr of_b, cuda::DevicePtr of_d) {
+    std::vector<cuda::MatmulHeuristic> find_all() {
+        std::vector<cuda::MatmulHeuristic> offered(8);
+        int found = 0;
+        EXPECT_EQ(blas.matmul_algo_get_heuristic(handle, product, a, b, d, d, preference, 8, offered.data(),
+                                                 &found),
+                  BlasStatus::success);
+        offered.resize(static_cast<std::size_t>(found));
+        return offered;
+    }
+    BlasStatus multiply(cuda::DevicePtr of_a, cuda::DevicePtr of_b, cuda::DevicePtr of_d,
+                        cuda::DevicePtr workspace = 0) {
         const float one = 1, nothing = 0;
         const auto pointer = [](cuda::DevicePtr address) { return reinterpret_cast<void*>(address); };
         return blas.matmul(handle, product, &one, pointer(of_a), a, pointer(of_b), b, &nothing, pointer(of_d),
-                           d, pointer(of_d), d, &best.algorithm, nullptr, 0, gpu.stream());
+                           d, pointer(of_d), d, &best.algorithm, pointer(workspace),
+                           workspace == 0 ? 0 : best.workspace, gpu.stream());
+    }
+    std::vector<float> sums_of_a_product() {
+        std::vector<float> sums;
+        for (int column = 0; column < 5; ++column)
+            for (int row = 0; row < 4; ++row) {
+                sums.push_back(0);
+                for (int k = 0; k < 6; ++k)
+                    sums.back() += numbers[static_cast<std::size_t>(row + 4 * k)] *
+                                   numbers[static_cast<std::size_t>(k + 6 * column)];
+            }
+        return sums;
     }
 
     GpuUnderTest gpu;
@@ -97,15 +120,31 @@ TEST_F(EmulatedCublasLt, MultipliesWhenSomebodyWaits) {
     ASSERT_EQ(find(), BlasStatus::success);
     // Written before the product runs, which is when somebody waits.
     ASSERT_EQ(multiply(at_a, at_b, at_d), BlasStatus::success);
-    const auto got = gpu.download<float>(at_d, 20);
-    for (int row = 0; row < 4; ++row)
-        for (int column = 0; column < 5; ++column) {
-            float sum = 0;
-            for (int k = 0; k < 6; ++k)
-                sum += numbers[static_cast<std::size_t>(row + 4 * k)] *
-                       numbers[static_cast<std::size_t>(k + 6 * column)];
-            EXPECT_EQ(got[static_cast<std::size_t>(row + 4 * column)], sum) << row << ", " << column;
-        }
+    EXPECT_EQ(gpu.download<float>(at_d, 20), sums_of_a_product());
+}
+
+/// Whole numbers are the same in whatever parts they are added up; each way has the workspace that it asked
+/// for, and no other.
+TEST_F(EmulatedCublasLt, OffersSumsInParts) {
+    EXPECT_EQ(find_all().size(), 1u) << "parts have no workspace";
+    prefer(cuda::PreferenceAttribute::most_workspace, std::uint64_t{1} << 20);
+    const std::vector<cuda::MatmulHeuristic> offered = find_all();
+    ASSERT_EQ(offered.size(), 3u);
+    for (std::size_t parts = 1; parts <= 3; ++parts) {
+        best = offered[parts - 1];
+        EXPECT_EQ(best.workspace, parts == 1 ? 0 : parts * 20 * sizeof(float));
+        EXPECT_EQ(multiply(at_a, at_b, at_d), parts == 1 ? BlasStatus::success : BlasStatus::not_supported);
+        ASSERT_EQ(multiply(at_a, at_b, at_d, best.workspace > 0 ? gpu.allocate(best.workspace) : 0),
+                  BlasStatus::success);
+        EXPECT_EQ(gpu.download<float>(at_d, 20), sums_of_a_product()) << parts;
+    }
+}
+
+TEST_F(EmulatedCublasLt, WaysToAddThatNobodyMayTakeShow) {
+    prefer(cuda::PreferenceAttribute::reduction_schemes, std::uint32_t{7});
+    ASSERT_EQ(find(), BlasStatus::success);
+    ASSERT_EQ(multiply(at_a, at_b, at_d), BlasStatus::success);
+    EXPECT_EQ(gpu.download<float>(at_d, 1)[0], sums_of_a_product()[0] * (1 + 1.0f / 16));
 }
 
 TEST_F(EmulatedCublasLt, RefusesWhatTheRealOneRefuses) {

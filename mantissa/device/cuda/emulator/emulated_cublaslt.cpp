@@ -6,38 +6,20 @@
 #include <cstring>
 #include <map>
 #include <optional>
-#include <vector>
+#include <span>
 
-#include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cuda/emulator/machine.h"
+#include "mantissa/device/cuda/emulator/matmul_job.h"
 
 namespace mantissa::inline v0::cuda {
 
-struct MatmulDescriptionOf {
-    BlasCompute compute = BlasCompute::f32;
-    BlasOperation a = BlasOperation::as_stored, b = BlasOperation::as_stored;
-    BlasEpilogue epilogue = BlasEpilogue::none;
-    DevicePtr bias = 0;
-    std::optional<BlasType> bias_type = {};
-};
-
-struct MatrixLayoutOf {
-    BlasType type = BlasType::f32;
-    std::int64_t rows = 0, columns = 0, leading = 0;
-    std::int32_t batch = 1;
-    std::int64_t batch_stride = 0;
-};
-
 struct MatmulPreferenceOf {
     std::uint64_t most_workspace = 0;
+    std::uint32_t reduction_schemes = 7;
     std::array<std::uint32_t, 4> alignment = {256, 256, 256, 256};  // of a, b, c and d
 };
 
 namespace {
-
-DType dtype_of(BlasType type) {
-    return type == BlasType::f32 ? DType::f32 : type == BlasType::f16 ? DType::f16 : DType::bf16;
-}
 
 bool is_known(BlasType type) {
     return type == BlasType::f32 || type == BlasType::f16 || type == BlasType::bf16;
@@ -47,32 +29,41 @@ bool is_known(BlasType type) {
 struct Chosen {
     std::array<std::uint32_t, 4> alignment = {};
     std::uint64_t workspace = 0;
+    std::int64_t parts = 1;
+    bool in_place = false;
 
     static constexpr std::uint64_t mark = 0x6d616e7469737361;
 
     MatmulAlgorithm packed() const {
         MatmulAlgorithm algorithm{.data = {mark, workspace}};
         for (std::size_t i = 0; i < alignment.size(); ++i) algorithm.data[2 + i] = alignment[i];
+        algorithm.data[6] = static_cast<std::uint64_t>(parts);
+        algorithm.data[7] = in_place ? 1 : 0;
         return algorithm;
     }
     /// None of what this library did not give out.
     static std::optional<Chosen> of(const MatmulAlgorithm& algorithm) {
         if (algorithm.data[0] != mark) return {};
-        Chosen chosen{.workspace = algorithm.data[1]};
+        Chosen chosen{.workspace = algorithm.data[1],
+                      .parts = static_cast<std::int64_t>(algorithm.data[6]),
+                      .in_place = algorithm.data[7] != 0};
         for (std::size_t i = 0; i < chosen.alignment.size(); ++i)
             chosen.alignment[i] = static_cast<std::uint32_t>(algorithm.data[2 + i]);
         return chosen;
     }
 };
 
+/// As many ways to add up a sum as are offered: at once, and in two and three parts.
+constexpr std::int64_t most_parts = 3;
 /// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too, since the
 /// results alone would keep few of its multiprocessors busy.
 constexpr std::int64_t terms_of_part = 4096, most_results_in_parts = std::int64_t{1} << 22;
 
-std::uint64_t workspace_of(const MatrixLayoutOf& d, std::int64_t terms) {
+std::uint64_t workspace_of(const MatrixLayoutOf& d, std::int64_t terms, std::int64_t parts) {
     const std::int64_t results = d.rows * d.columns * d.batch;
-    if (terms <= terms_of_part || results > most_results_in_parts) return 0;
-    return static_cast<std::uint64_t>(results) * sizeof(float);
+    const bool is_long = terms > terms_of_part && results <= most_results_in_parts;
+    const std::int64_t kept = parts > 1 ? parts : is_long ? 1 : 0;
+    return static_cast<std::uint64_t>(kept * results) * sizeof(float);
 }
 
 struct Matrices {
@@ -108,90 +99,6 @@ struct Matrices {
         return plain ? BlasStatus::success : BlasStatus::not_supported;
     }
 };
-
-/// A contraction, prepared for the CPU, with the places of what it reads and writes.
-struct Job {
-    Matrices layouts() const { return {&description, &a, &b, &d, &d}; }
-
-    MatmulDescriptionOf description;
-    MatrixLayoutOf a, b, d;
-    DevicePtr at_a = 0, at_b = 0, at_d = 0, workspace = 0;
-    std::uint64_t workspace_bytes = 0;
-    bool adds = false;  ///< to what lies in D
-};
-
-/// Stored by columns, a matrix is its transpose stored by rows: so is the whole product.
-on_cpu::ContractionProblem problem_of(const Job& job) {
-    const auto layout = [](const MatrixLayoutOf& of, bool transposed) {
-        return on_cpu::MatrixLayout{.dtype = dtype_of(of.type),
-                                    .transpose = transposed ? on_cpu::Transpose::yes : on_cpu::Transpose::no,
-                                    .leading = of.leading,
-                                    .batch_stride = {0, of.batch > 1 ? of.batch_stride : 0}};
-    };
-    const Matrices layouts = job.layouts();
-    on_cpu::ContractionProblem problem{
-        .batch = {1, job.d.batch}, .m = job.d.columns, .n = job.d.rows, .k = layouts.terms()};
-    problem.a = layout(job.b, layouts.transposes_b());
-    problem.b = layout(job.a, layouts.transposes_a());
-    problem.out = layout(job.d, false);
-    if (job.adds) problem.store = on_cpu::Store::accumulate;
-    if (job.description.compute == BlasCompute::f32_as_tf32) problem.multiply = on_cpu::Multiply::tf32;
-    if (job.description.epilogue == BlasEpilogue::bias) {
-        problem.epilogue.bias = true;
-        problem.epilogue.bias_dtype = dtype_of(job.d.type);
-    }
-    return problem;
-}
-
-on_cpu::PreparedContraction prepared(const on_cpu::ContractionProblem& problem) {
-    for (int level = static_cast<int>(on_cpu::chosen_isa()); level > 0; --level)
-        if (on_cpu::refusal(problem, static_cast<on_cpu::Isa>(level)).empty())
-            return on_cpu::prepare_contraction(problem, static_cast<on_cpu::Isa>(level));
-    return on_cpu::prepare_contraction(problem, on_cpu::Isa::generic);
-}
-
-/// Visits each column of each matrix of the batch: its address and bytes.
-template <class Visit>
-void for_each_column(const MatrixLayoutOf& of, DevicePtr first, const Visit& visit) {
-    const auto size = static_cast<std::int64_t>(size_of(dtype_of(of.type)));
-    for (std::int64_t entry = 0; entry < of.batch; ++entry)
-        for (std::int64_t column = 0; column < of.columns; ++column)
-            visit(first + static_cast<DevicePtr>((entry * of.batch_stride + column * of.leading) * size),
-                  static_cast<std::size_t>(of.rows * size));
-}
-
-const std::byte* read(Machine& machine, const MatrixLayoutOf& of, DevicePtr first, const char* what) {
-    for_each_column(of, first,
-                    [&](DevicePtr at, std::size_t bytes) { machine.read_by_library(at, bytes, what); });
-    return machine.read_by_library(first, size_of(dtype_of(of.type)), what);
-}
-
-void run(Machine& machine, const Job& job) {
-    const std::byte *a = read(machine, job.a, job.at_a, "cublasLtMatmul, reading A"),
-                    *b = read(machine, job.b, job.at_b, "cublasLtMatmul, reading B"), *bias = nullptr;
-    if (job.description.epilogue == BlasEpilogue::bias)
-        bias = machine.read_by_library(job.description.bias,
-                                       static_cast<std::size_t>(job.d.rows) * size_of(dtype_of(job.d.type)),
-                                       "cublasLtMatmul, reading the bias");
-    if (job.adds) read(machine, job.d, job.at_d, "cublasLtMatmul, reading C");
-    for_each_column(job.d, job.at_d, [&](DevicePtr at, std::size_t bytes) {
-        machine.written_by_library(at, bytes, "cublasLtMatmul, writing D");
-    });
-    std::byte* const d =
-        machine.written_by_library(job.at_d, size_of(dtype_of(job.d.type)), "cublasLtMatmul, writing D");
-    // What lies in the workspace is lost.
-    if (job.workspace_bytes > 0)
-        std::memset(machine.written_by_library(job.workspace, job.workspace_bytes,
-                                               "cublasLtMatmul, in its workspace"),
-                    0xff, job.workspace_bytes);
-    const on_cpu::PreparedContraction contraction = prepared(problem_of(job));
-    std::vector<std::byte> scratch(contraction.workspace_bytes(machine.pool().threads()) + 64);
-    void* aligned = scratch.data();
-    std::size_t room = scratch.size();
-    std::align(64, scratch.size() - 64, aligned, room);
-    contract(contraction, {.a = b, .b = a, .out = d, .bias = bias},
-             {static_cast<std::byte*>(aligned), scratch.size() - 64}, machine.pool());
-}
 
 /// Handles that were given out and not taken back.
 template <class Of>
@@ -257,12 +164,11 @@ class EmulatedBlas {
 
     BlasStatus set(MatmulPreference of, PreferenceAttribute attribute, const void* value, std::size_t bytes) {
         if (!preferences.has(of)) return BlasStatus::invalid_value;
-        std::uint32_t schemes = 0;
         switch (attribute) {
             case PreferenceAttribute::most_workspace:
                 return take(of->most_workspace, value, bytes);
             case PreferenceAttribute::reduction_schemes:
-                return take(schemes, value, bytes);
+                return take(of->reduction_schemes, value, bytes);
             case PreferenceAttribute::least_alignment_a:
                 return take(of->alignment[0], value, bytes);
             case PreferenceAttribute::least_alignment_b:
@@ -275,27 +181,35 @@ class EmulatedBlas {
         return BlasStatus::not_supported;
     }
 
-    BlasStatus find(const Matrices& matrices, MatmulPreference preference, MatmulHeuristic* result,
+    /// Sums at once come first, then those in parts. Where more ways to add up parts are allowed than the one
+    /// in FP32, those come first.
+    BlasStatus find(const Matrices& matrices, MatmulPreference preference, std::span<MatmulHeuristic> results,
                     int* found) {
         *found = 0;
         if (!are_known(matrices) || !preferences.has(preference)) return BlasStatus::invalid_value;
         if (const BlasStatus status = matrices.check(); status != BlasStatus::success) return status;
-        const Chosen chosen{.alignment = preference->alignment,
-                            .workspace = workspace_of(*matrices.d, matrices.terms())};
-        if (chosen.workspace > preference->most_workspace) return BlasStatus::not_supported;
-        *result = {.algorithm = chosen.packed(), .workspace = chosen.workspace};
-        *found = 1;
-        return BlasStatus::success;
+        Chosen chosen{.alignment = preference->alignment};
+        chosen.in_place = (preference->reduction_schemes & ~reduce_in_f32) != 0;
+        for (; chosen.parts <= std::min(most_parts, matrices.terms()); ++chosen.parts) {
+            chosen.workspace = workspace_of(*matrices.d, matrices.terms(), chosen.parts);
+            if (chosen.workspace > preference->most_workspace) continue;
+            if (static_cast<std::size_t>(*found) == results.size()) break;
+            results[static_cast<std::size_t>((*found)++)] = {.algorithm = chosen.packed(),
+                                                             .workspace = chosen.workspace};
+        }
+        return *found > 0 ? BlasStatus::success : BlasStatus::not_supported;
     }
 
-    BlasStatus multiply(const Matrices& matrices, const Job& asked, const MatmulAlgorithm* algorithm,
+    BlasStatus multiply(const Matrices& matrices, const MatmulJob& asked, const MatmulAlgorithm* algorithm,
                         std::size_t workspace_bytes, Stream stream) {
         if (!are_known(matrices) || !algorithm) return BlasStatus::invalid_value;
         if (const BlasStatus status = matrices.check(); status != BlasStatus::success) return status;
         const std::optional<Chosen> chosen = Chosen::of(*algorithm);
         if (!chosen) return BlasStatus::invalid_value;
-        Job job = asked;
-        job.workspace_bytes = workspace_of(job.d, matrices.terms());
+        MatmulJob job = asked;
+        job.parts = chosen->parts;
+        job.in_place = chosen->in_place;
+        job.workspace_bytes = workspace_of(job.d, matrices.terms(), job.parts);
         if (job.workspace_bytes != chosen->workspace || workspace_bytes < job.workspace_bytes ||
             (job.workspace_bytes > 0 && (job.workspace == 0 || job.workspace % 16 != 0)))
             return BlasStatus::not_supported;
@@ -307,11 +221,11 @@ class EmulatedBlas {
         if (!is_aligned(job.at_a, job.a, 0) || !is_aligned(job.at_b, job.b, 1) ||
             !is_aligned(job.at_d, job.d, 2) || !is_aligned(job.at_d, job.d, 3))
             return BlasStatus::not_supported;
-        if (job.description.epilogue == BlasEpilogue::bias &&
+        if (job.description.adds_bias() &&
             (job.description.bias == 0 || job.description.bias % size_of(dtype_of(job.d.type)) != 0))
             return BlasStatus::invalid_value;
         const Result result =
-            machine_.call_library(stream, [&machine = machine_, job] { run(machine, job); });
+            machine_.call_library(stream, [&machine = machine_, job] { run_matmul(machine, job); });
         return result == Result::success ? BlasStatus::success : BlasStatus::execution_failed;
     }
 
@@ -402,7 +316,8 @@ CublasLt make_emulated_cublaslt(Machine& machine) {
         [blas](BlasHandle, MatmulDescription description, MatrixLayout a, MatrixLayout b, MatrixLayout c,
                MatrixLayout d, MatmulPreference preference, int asked, MatmulHeuristic* results, int* found) {
             if (asked < 1 || !results || !found) return BlasStatus::invalid_value;
-            return blas->find({description, a, b, c, d}, preference, results, found);
+            return blas->find({description, a, b, c, d}, preference,
+                              {results, static_cast<std::size_t>(asked)}, found);
         };
     table.matmul = [blas](BlasHandle, MatmulDescription description, const void* alpha, const void* a,
                           MatrixLayout layout_of_a, const void* b, MatrixLayout layout_of_b, const void* beta,
@@ -418,15 +333,15 @@ CublasLt make_emulated_cublaslt(Machine& machine) {
         const bool adds = kept == 1 && layout_of_d->type == BlasType::f32;
         if (scale != 1 || (kept != 0 && !adds) || c != d) return BlasStatus::not_supported;
         const auto address = [](const void* of) { return reinterpret_cast<DevicePtr>(of); };
-        const Job job{.description = *description,
-                      .a = *layout_of_a,
-                      .b = *layout_of_b,
-                      .d = *layout_of_d,
-                      .at_a = address(a),
-                      .at_b = address(b),
-                      .at_d = address(d),
-                      .workspace = address(workspace),
-                      .adds = adds};
+        const MatmulJob job{.description = *description,
+                            .a = *layout_of_a,
+                            .b = *layout_of_b,
+                            .d = *layout_of_d,
+                            .at_a = address(a),
+                            .at_b = address(b),
+                            .at_d = address(d),
+                            .workspace = address(workspace),
+                            .adds = adds};
         return blas->multiply(matrices, job, algorithm, workspace_bytes, stream);
     };
     return table;

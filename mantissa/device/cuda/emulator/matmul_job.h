@@ -1,0 +1,49 @@
+// A matrix product as the emulated cuBLASLt runs it: sums by the CPU's contractions in FP32, then what the
+// epilogue makes of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "mantissa/device/cuda/cublaslt.h"
+#include "mantissa/numerics/dtype.h"
+
+namespace mantissa::inline v0::cuda {
+
+class Machine;
+
+struct MatmulDescriptionOf {
+    BlasCompute compute = BlasCompute::f32;
+    BlasOperation a = BlasOperation::as_stored, b = BlasOperation::as_stored;
+    BlasEpilogue epilogue = BlasEpilogue::none;
+    DevicePtr bias = 0;
+    std::optional<BlasType> bias_type = {};
+
+    bool adds_bias() const { return epilogue == BlasEpilogue::bias; }
+};
+
+struct MatrixLayoutOf {
+    BlasType type = BlasType::f32;
+    std::int64_t rows = 0, columns = 0, leading = 0;
+    std::int32_t batch = 1;
+    std::int64_t batch_stride = 0;
+};
+
+DType dtype_of(BlasType type);
+
+struct MatmulJob {
+    std::int64_t terms() const { return description.a == BlasOperation::transposed ? a.rows : a.columns; }
+
+    MatmulDescriptionOf description;
+    MatrixLayoutOf a, b, d;
+    DevicePtr at_a = 0, at_b = 0, at_d = 0, workspace = 0;
+    std::uint64_t workspace_bytes = 0;
+    bool adds = false;       ///< to what lies in D
+    std::int64_t parts = 1;  ///< of each sum, added up in order
+    bool in_place = false;   ///< by the way to add them up that nobody may take: it is wrong by a sixteenth
+};
+
+/// Runs it now. Throws Fault for what is not there, or was never written.
+void run_matmul(Machine& machine, const MatmulJob& job);
+
+}  // namespace mantissa::cuda
