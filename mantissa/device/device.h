@@ -120,6 +120,9 @@ struct PreparedKernel {
     std::int64_t launches = 1;
     /// Arithmetic and bytes, where they are more than the operation's own.
     std::optional<Cost> cost = {};
+    /// Which of a library's algorithms it runs by, in words: asked once the device has finished its kernels.
+    /// Empty: there are none to choose from.
+    std::function<std::string()> algorithm = {};
 };
 
 /// A kernel on offer. Kernels of one operation stand in order of preference.

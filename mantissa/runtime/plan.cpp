@@ -83,6 +83,7 @@ PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
 Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(device) {
     std::vector<std::int64_t> workspace(graph_.size());
     std::vector<std::vector<std::vector<int>>> may_write_over(graph_.size());
+    std::vector<std::function<std::string()>> algorithms;  // by planned node
     const auto at = [](NodeId id) { return static_cast<std::size_t>(id); };
     for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
         const Node& node = graph_.node(id);
@@ -93,6 +94,7 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);
         workspace[at(id)] = choice.prepared.workspace;
         may_write_over[at(id)] = std::move(choice.prepared.may_write_over);
+        algorithms.push_back(std::move(choice.prepared.algorithm));
         nodes_.push_back(
             {.node = id,
              .kernel = choice.kernel->name,
@@ -104,6 +106,8 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
              .cost = choice.prepared.cost.value_or(node.op->cost(inputs, node.outputs, node.attributes))});
     }
     device_.finish_kernels();
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+        if (algorithms[i]) nodes_[i].algorithm = algorithms[i]();
     memory_ = plan_memory(graph_, {.workspace = [&](NodeId id) { return workspace[at(id)]; },
                                    .may_write_over = [&](NodeId id) { return may_write_over[at(id)]; },
                                    .alignment = device_.target().alignment});
@@ -146,6 +150,7 @@ std::string Plan::text() const {
             fmt::format("{}\n    kernel '{}', {} flops, {} bytes{}\n", print(graph_, planned.node),
                         planned.kernel, planned.cost.flops, planned.cost.bytes,
                         place.kind == Place::Kind::arena ? fmt::format(", arena + {}", place.offset) : "");
+        if (!planned.algorithm.empty()) text += fmt::format("    {}\n", planned.algorithm);
         for (const Refusal& refusal : planned.refused)
             text += fmt::format("    refused '{}': {}\n", refusal.kernel, refusal.reason);
     }

@@ -28,6 +28,7 @@ struct PlannedNode {
     std::int64_t workspace = 0;  ///< bytes
     std::int64_t launches = 1;   ///< PreparedKernel's
     Cost cost;
+    std::string algorithm = {};  ///< of a library, by which the kernel runs; empty: none was to choose
 };
 
 class Plan {

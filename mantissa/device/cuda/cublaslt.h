@@ -75,6 +75,8 @@ using MatmulPreference = struct MatmulPreferenceOf*;
 /// How a contraction is done, as the library answered; nobody else looks into it.
 struct MatmulAlgorithm {
     std::array<std::uint64_t, 8> data = {};
+
+    friend bool operator==(const MatmulAlgorithm&, const MatmulAlgorithm&) = default;
 };
 
 struct MatmulHeuristic {

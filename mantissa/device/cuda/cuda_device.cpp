@@ -155,6 +155,12 @@ Target target_of(const Facts& facts, const Driver& driver) {
             .cannot_multiply_tf32 = tf32_refusal()};
 }
 
+/// Ranks must all multiply alike, to the bit, so none goes by its own clock.
+on_cuda::ProductAlgorithms::Choose choice_of(const Driver& driver, const CudaOptions& options) {
+    using enum on_cuda::ProductAlgorithms::Choose;
+    return driver.measures_time && !options.ranks ? the_quickest : the_first;
+}
+
 class CudaDevice final : public Device {
   public:
     CudaDevice(cuda::Libraries libraries, cuda::Device device, const Facts& facts, const CudaOptions& options)
@@ -164,9 +170,13 @@ class CudaDevice final : public Device {
           target_(target_of(facts, driver())),
           modules_(driver(), {.architecture = architecture_of(facts.capability)},
                    on_cuda::KernelFolder(options.kernels)),
+          algorithms_(choice_of(driver(), options),
+                      fmt::format("{}, cuBLASLt {}: ", facts.name, libraries_.blas.get_version()),
+                      on_cuda::AlgorithmFile(options.algorithms)),
           context_{.driver = driver(),
                    .blas = libraries_.blas,
                    .modules = modules_,
+                   .algorithms = algorithms_,
                    .unit = fmt::format("sm_{}", facts.capability),
                    .matrix_unit = target_.bf16_unit} {
         use();
@@ -261,6 +271,7 @@ class CudaDevice final : public Device {
     void finish_kernels() override {
         use();
         modules_.finish();
+        algorithms_.finish(context_);
     }
     std::vector<KernelListing> made_kernels() const override { return modules_.listings(); }
 
@@ -366,6 +377,7 @@ class CudaDevice final : public Device {
     Facts facts_;
     Target target_;
     on_cuda::KernelModules modules_;
+    on_cuda::ProductAlgorithms algorithms_;
     on_cuda::Context context_;
     std::unique_ptr<on_cuda::GpuRanks> ranks_;
     cuda::Stream copies_ = nullptr;
@@ -404,8 +416,10 @@ OrReason<std::unique_ptr<Device>> make_cuda_device(Ranks* ranks) {
     OrReason<cuda::Libraries> libraries = cuda::find_libraries(ranks ? cuda::Alone::no : cuda::Alone::yes);
     if (!libraries) return NoValue{libraries.reason()};
     const std::filesystem::path cache = cache_folder();
-    return make_cuda_device(std::move(*libraries),
-                            {.kernels = cache.empty() ? cache : cache / "kernels", .ranks = ranks});
+    if (cache.empty()) return make_cuda_device(std::move(*libraries), {.ranks = ranks});
+    return make_cuda_device(
+        std::move(*libraries),
+        {.kernels = cache / "kernels", .algorithms = cache / "algorithms", .ranks = ranks});
 }
 
 }  // namespace mantissa

@@ -15,6 +15,8 @@ class Ranks;
 
 struct CudaOptions {
     std::filesystem::path kernels = {};  ///< where compiled ones are kept; empty: nowhere
+    /// The file that keeps which of cuBLASLt's algorithms were the quickest; empty: none.
+    std::filesystem::path algorithms = {};
     /// Those among which it is one, which must outlive it: over them it sums, by NCCL. Null: it is the only
     /// one.
     Ranks* ranks = nullptr;
@@ -23,7 +25,8 @@ struct CudaOptions {
 /// The first GPU, of ranks that share a host each its own; emulated where MANTISSA_EMULATE_GPU asks for it.
 /// Or one line that says what is missing: the driver, cuBLASLt, NCCL, a version, an architecture, the
 /// compiler. Throws UserError where the driver fails. Kernels that it compiles are kept in the folder kernels
-/// of `cache_folder()`.
+/// of `cache_folder()`, and which of cuBLASLt's algorithms it timed as the quickest in the file algorithms
+/// there.
 OrReason<std::unique_ptr<Device>> make_cuda_device(Ranks* ranks = nullptr);
 
 /// The GPU of these libraries, which have NCCL where there are ranks.

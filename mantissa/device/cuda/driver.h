@@ -161,6 +161,8 @@ struct Driver {
 
     /// What went wrong in detail, where somebody watched (the emulated GPU); empty otherwise.
     std::function<std::string()> explain = [] { return std::string(); };
+    /// Whether times between events say how long a GPU would take.
+    bool measures_time = true;
     /// How reports call it: "NVIDIA driver 12.4", or that it is emulated.
     std::string name;
     /// Keeps what the functions need: the library, the emulated machine.

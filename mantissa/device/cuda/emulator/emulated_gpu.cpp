@@ -287,6 +287,7 @@ Driver EmulatedGpu::driver() const {
         };
     });
     driver.explain = [state = state_.get()] { return state->machine.report(); };
+    driver.measures_time = false;
     driver.name = fmt::format("emulated GPU {}", machine.architecture().name);
     driver.kept = state_;
     return driver;

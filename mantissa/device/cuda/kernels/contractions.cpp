@@ -72,9 +72,10 @@ class Descriptions {
              "describing a product");
     }
 
-    /// The library's best of those that it knows for operands so aligned; what it says where there is none.
-    OrReason<cuda::MatmulHeuristic> find(cuda::BlasHandle handle, std::uint32_t alignment,
-                                         std::uint64_t workspace) const {
+    /// Up to `most` of those that the library knows for operands so aligned, its best first, which add parts
+    /// of sums in FP32 and in order; what it says where there is none.
+    OrReason<std::vector<cuda::MatmulHeuristic>> find(cuda::BlasHandle handle, std::uint32_t alignment,
+                                                      std::uint64_t workspace, int most) const {
         using enum cuda::PreferenceAttribute;
         cuda::MatmulPreference preference = nullptr;
         take(blas_.matmul_preference_create(&preference), "what is asked of a product");
@@ -86,16 +87,17 @@ class Descriptions {
         prefer(reduction_schemes, cuda::reduce_in_f32);
         for (const auto least : {least_alignment_a, least_alignment_b, least_alignment_c, least_alignment_d})
             prefer(least, alignment);
-        cuda::MatmulHeuristic best;
+        std::vector<cuda::MatmulHeuristic> offered(static_cast<std::size_t>(most));
         int found = 0;
-        const BlasStatus status =
-            blas_.matmul_algo_get_heuristic(handle, product_, a_, b_, d_, d_, preference, 1, &best, &found);
+        const BlasStatus status = blas_.matmul_algo_get_heuristic(handle, product_, a_, b_, d_, d_,
+                                                                  preference, most, offered.data(), &found);
         blas_.matmul_preference_destroy(preference);
         if (status != BlasStatus::success)
             return NoValue{fmt::format("cuBLASLt says {}", blas_.get_status_name(status))};
-        if (found == 0 || best.state != BlasStatus::success)
-            return NoValue{"cuBLASLt has no algorithm for it"};
-        return best;
+        offered.resize(static_cast<std::size_t>(found));
+        std::erase_if(offered, [](const auto& one) { return one.state != BlasStatus::success; });
+        if (offered.empty()) return NoValue{"cuBLASLt has no algorithm for it"};
+        return offered;
     }
 
     BlasStatus multiply(cuda::BlasHandle handle, const Operands& operands, const cuda::MatmulHeuristic& found,
@@ -136,35 +138,61 @@ class Descriptions {
     cuda::MatrixLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
 };
 
-/// The largest power of two, up to the best, of which all addresses and all steps of the batch are multiples.
-std::uint32_t alignment_of(const Product& product, const Operands& operands) {
-    std::uint64_t all = address_of(operands.inputs[0]) | address_of(operands.inputs[1]) |
-                        address_of(operands.outputs[0]) | best_alignment;
+/// The largest power of two, up to the best, of which these addresses and all steps of the batch are
+/// multiples.
+std::uint32_t alignment_of(const Product& product, std::uint64_t addresses) {
+    std::uint64_t all = addresses | best_alignment;
     if (product.batch > 1)
         for (const Product::Matrix* one : {&product.a, &product.b, &product.y})
             all |= static_cast<std::uint64_t>(one->rows * one->columns) * size_of(one->dtype);
     return static_cast<std::uint32_t>(all & (~all + 1));
 }
 
-/// A product and what was found for it.
+/// All that an algorithm depends on, in a line: "16 x bf16[4096, 768] x bf16[3072, 768]^T + bias ->
+/// bf16[4096, 3072], aligned to 16 bytes".
+std::string text_of(const Product& product, std::uint32_t alignment) {
+    const auto matrix = [](const Product::Matrix& of) {
+        return fmt::format("{}[{}, {}]{}", name_of(of.dtype), of.rows, of.columns, of.transposed ? "^T" : "");
+    };
+    return fmt::format("{} x {} x {}{}{} -> {}{}, aligned to {} bytes", product.batch, matrix(product.a),
+                       matrix(product.b), product.bias ? " + bias" : "", product.tf32 ? " as tf32" : "",
+                       matrix(product.y), product.adds ? ", added to it" : "", alignment);
+}
+
+/// A product and what runs it.
 struct BoundProduct {
     BoundProduct(Context& in, const Product& of) : context(in), product(of), descriptions(in.blas, of) {}
+    BoundProduct(const BoundProduct&) = delete;
+    BoundProduct& operator=(const BoundProduct&) = delete;
 
-    void queue(const Operands& operands) {
-        const std::uint32_t alignment = alignment_of(product, operands);
-        auto known = found.find(alignment);
-        if (known == found.end()) {
-            // What lies askew may need another algorithm, within the workspace that was planned.
-            const auto other = descriptions.find(context.blas_handle, alignment, workspace);
-            if (!other)
-                throw UserError(fmt::format("matmul of operands at multiples of {} bytes: {}", alignment,
-                                            other.reason()));
-            known = found.emplace(alignment, *other).first;
-        }
+    BlasStatus multiply(const cuda::MatmulHeuristic& algorithm, const Operands& operands) {
         if (product.bias)
             descriptions.set(cuda::MatmulAttribute::bias_pointer, address_of(operands.inputs[2]));
-        const BlasStatus status =
-            descriptions.multiply(context.blas_handle, operands, known->second, context.work);
+        return descriptions.multiply(context.blas_handle, operands, algorithm, context.work);
+    }
+
+    /// What lies askew may need another algorithm, within the workspace that was planned: the library's best.
+    const cuda::MatmulHeuristic& algorithm_for(std::uint32_t of_operands) {
+        if (of_operands == alignment) {
+            check(chosen->taken, "a product runs before its algorithm is taken");
+            return *chosen->taken;
+        }
+        auto known = askew.find(of_operands);
+        if (known == askew.end()) {
+            const auto other = descriptions.find(context.blas_handle, of_operands, workspace, 1);
+            if (!other)
+                throw UserError(fmt::format("matmul of operands at multiples of {} bytes: {}", of_operands,
+                                            other.reason()));
+            known = askew.emplace(of_operands, other->front()).first;
+        }
+        return known->second;
+    }
+
+    void queue(const Operands& operands) {
+        const std::uint32_t of_operands =
+            alignment_of(product, address_of(operands.inputs[0]) | address_of(operands.inputs[1]) |
+                                      address_of(operands.outputs[0]));
+        const BlasStatus status = multiply(algorithm_for(of_operands), operands);
         if (status == BlasStatus::success) return;
         // A GPU that had a fault says so itself.
         require(context.driver, context.driver.stream_query(context.work), "cublasLtMatmul");
@@ -174,8 +202,10 @@ struct BoundProduct {
     Context& context;
     Product product;
     Descriptions descriptions;
-    std::map<std::uint32_t, cuda::MatmulHeuristic> found;  // by alignment
+    std::uint32_t alignment = 0;  ///< of operands where the plan lays them
+    std::shared_ptr<ChosenAlgorithm> chosen;
     std::uint64_t workspace = 0;
+    std::map<std::uint32_t, cuda::MatmulHeuristic> askew;  ///< by alignment
 };
 
 OrReason<PreparedKernel> prepare_matmul(Context& context, const ProductUnit& unit, const Problem& problem) {
@@ -199,12 +229,27 @@ OrReason<PreparedKernel> prepare_matmul(Context& context, const ProductUnit& uni
 
 OrReason<PreparedKernel> prepare_product(Context& context, const Product& product) {
     const auto bound = std::make_shared<BoundProduct>(context, product);
-    const auto best = bound->descriptions.find(context.blas_handle, best_alignment, most_workspace);
-    if (!best) return NoValue{best.reason()};
-    bound->found.emplace(best_alignment, *best);
-    bound->workspace = best->workspace;
+    bound->alignment = alignment_of(product, 0);
+    auto offered = bound->descriptions.find(context.blas_handle, bound->alignment, most_workspace,
+                                            context.algorithms.asked());
+    if (!offered) return NoValue{offered.reason()};
+    const auto type = [&](const Product::Matrix& of) {
+        return Type{of.dtype, {product.batch, of.rows, of.columns}};
+    };
+    bound->chosen = std::make_shared<ChosenAlgorithm>(
+        ChosenAlgorithm{.product = text_of(product, bound->alignment),
+                        .offered = std::move(*offered),
+                        .inputs = {type(product.a), type(product.b)},
+                        .outputs = {type(product.y)},
+                        .multiply = [bound = bound.get()](const auto& algorithm, const Operands& operands) {
+                            return bound->multiply(algorithm, operands);
+                        }});
+    if (product.bias) bound->chosen->inputs.push_back({product.y.dtype, {product.y.columns}});
+    context.algorithms.add(bound->chosen);
+    bound->workspace = bound->chosen->workspace();
     return PreparedKernel{.launch = [bound](const Operands& operands) { bound->queue(operands); },
-                          .workspace = static_cast<std::int64_t>(best->workspace)};
+                          .workspace = static_cast<std::int64_t>(bound->workspace),
+                          .algorithm = [bound] { return bound->chosen->text(); }};
 }
 
 std::string ProductUnit::refusal(const Problem& problem) const {

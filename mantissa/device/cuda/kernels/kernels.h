@@ -18,6 +18,7 @@
 #include "mantissa/device/cuda/cublaslt.h"
 #include "mantissa/device/cuda/cudnn.h"
 #include "mantissa/device/cuda/kernel_modules.h"
+#include "mantissa/device/cuda/kernels/product_algorithms.h"
 #include "mantissa/device/device.h"
 
 namespace mantissa::inline v0::on_cuda {
@@ -33,6 +34,7 @@ struct Context {
     cuda::DnnHandle dnn_handle = nullptr;
     std::string no_dnn = {};
     KernelModules& modules;
+    ProductAlgorithms& algorithms;
     cuda::Stream work = nullptr;  ///< where launches queue
     // As Arithmetic::unit names what computes.
     std::string unit;         ///< FP32: "sm_80"

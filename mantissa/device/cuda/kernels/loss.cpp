@@ -85,6 +85,14 @@ Graph loss_of_chunk(const DescribedLoss& of, std::int64_t rows) {
 struct LossOfRows {
     PreparedKernel logits, loss, dx, dw, added_dw;
 
+    /// Of the products that there are.
+    std::string algorithms() const {
+        std::string text;
+        for (const PreparedKernel* kernel : {&logits, &dx, &dw, &added_dw})
+            if (kernel->algorithm) text += (text.empty() ? "" : "; ") + kernel->algorithm();
+        return text;
+    }
+
     std::int64_t workspace() const {
         return std::max({logits.workspace, loss.workspace, dx.workspace, dw.workspace, added_dw.workspace});
     }
@@ -192,7 +200,8 @@ OrReason<PreparedKernel> prepare_loss(Context& context, const DescribedLoss& of,
         .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
         .workspace = bound.workspace(),
         .launches = of.chunks() * (of.gradients ? 4 : 2) + 1,
-        .cost = cost_of(problem, of)};
+        .cost = cost_of(problem, of),
+        .algorithm = [bound] { return bound.chunk.algorithms() + "; " + bound.last.algorithms(); }};
 }
 
 }  // namespace

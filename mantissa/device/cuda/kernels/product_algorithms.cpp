@@ -1,0 +1,215 @@
+#include "mantissa/device/cuda/kernels/product_algorithms.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+
+#include "mantissa/base/checksum.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/random.h"
+#include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/numerics/formats.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+namespace {
+
+using cuda::MatmulHeuristic;
+
+/// Of each algorithm, one after the other again and again, so that a clock that changes meanwhile changes all
+/// alike; an odd number has a median.
+constexpr int timed_rounds = 5;
+/// Between two events, which tell times apart by half a microsecond: a 400th.
+constexpr double least_milliseconds = 0.2;
+constexpr int most_launches = 100;
+/// As many numbers are drawn; more are the same again.
+constexpr std::int64_t drawn_numbers = std::int64_t{1} << 16;
+
+/// Memory of the GPU that goes when nobody times any more.
+class Scratch {
+  public:
+    explicit Scratch(const Context& context) : context_(context) {}
+    ~Scratch() {
+        for (const cuda::DevicePtr one : held_) context_.driver.mem_free(one);
+    }
+    Scratch(const Scratch&) = delete;
+    Scratch& operator=(const Scratch&) = delete;
+
+    /// Null where there is not so much.
+    std::byte* allocate(std::size_t bytes) {
+        cuda::DevicePtr address = 0;
+        const cuda::Result result = context_.driver.mem_alloc(&address, std::max<std::size_t>(bytes, 1));
+        if (result == cuda::Result::out_of_memory) return nullptr;
+        require(context_.driver, result, "memory to time products in");
+        held_.push_back(address);
+        return reinterpret_cast<std::byte*>(address);
+    }
+
+    /// Numbers between -1 and 1, whole ones between -127 and 127: of zeros a GPU would make less heat, and so
+    /// be quicker.
+    std::byte* operand(const Type& type) {
+        const auto bytes = static_cast<std::size_t>(type.bytes());
+        std::byte* const memory = allocate(bytes);
+        if (!memory) return nullptr;
+        std::vector<std::byte> drawn(static_cast<std::size_t>(drawn_numbers) * size_of(type.dtype));
+        const RandomStream random{.seed = 1};
+        for (std::int64_t i = 0; i < drawn_numbers; ++i) {
+            const double number = 2.0 * random.uniform(static_cast<std::uint64_t>(i)) - 1;
+            if (type.dtype == DType::s8)
+                drawn[static_cast<std::size_t>(i)] = static_cast<std::byte>(std::lround(127 * number));
+            else
+                store_from_f64(drawn.data(), type.dtype, i, number);
+        }
+        std::size_t there = std::min(bytes, drawn.size());
+        require(context_.driver,
+                context_.driver.memcpy_htod_async(address_of(memory), drawn.data(), there, context_.work),
+                "numbers to time products with");
+        for (; there < bytes; there += std::min(there, bytes - there))
+            queue_copy(context_, memory + there, memory, std::min(there, bytes - there));
+        require(context_.driver, context_.driver.stream_synchronize(context_.work),
+                "numbers to time products with");
+        return memory;
+    }
+
+  private:
+    const Context& context_;
+    std::vector<cuda::DevicePtr> held_;
+};
+
+/// Times what is queued between two events.
+class Timer {
+  public:
+    explicit Timer(const Context& context) : context_(context) {
+        for (cuda::Event& event : events_) take(context_.driver.event_create(&event, 0));
+    }
+    ~Timer() {
+        for (const cuda::Event event : events_) context_.driver.event_destroy(event);
+    }
+    Timer(const Timer&) = delete;
+    Timer& operator=(const Timer&) = delete;
+
+    template <class Work>
+    double milliseconds(const Work& queue) {
+        take(context_.driver.event_record(events_[0], context_.work));
+        queue();
+        take(context_.driver.event_record(events_[1], context_.work));
+        take(context_.driver.event_synchronize(events_[1]));
+        float milliseconds = 0;
+        take(context_.driver.event_elapsed_time(&milliseconds, events_[0], events_[1]));
+        return static_cast<double>(milliseconds);
+    }
+
+  private:
+    void take(cuda::Result result) const { require(context_.driver, result, "timing a product"); }
+
+    const Context& context_;
+    std::array<cuda::Event, 2> events_ = {};
+};
+
+/// One of those offered as it is timed.
+struct Candidate {
+    const MatmulHeuristic* algorithm = nullptr;
+    int launches = 1;
+    std::vector<double> milliseconds = {};  ///< of a launch
+};
+
+double median_of(std::vector<double> values) {
+    const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+    std::ranges::nth_element(values, middle);
+    return *middle;
+}
+
+/// The quickest of those that run; null where there is no memory to time them in.
+const MatmulHeuristic* quickest_of(const Context& context, const ChosenAlgorithm& chosen) {
+    Scratch scratch(context);
+    std::vector<const std::byte*> inputs;
+    std::vector<std::byte*> outputs;
+    for (const Type& type : chosen.inputs) inputs.push_back(scratch.operand(type));
+    for (const Type& type : chosen.outputs) outputs.push_back(scratch.operand(type));
+    std::byte* const workspace = scratch.allocate(chosen.workspace());
+    if (!workspace || std::ranges::count(inputs, nullptr) > 0 || std::ranges::count(outputs, nullptr) > 0)
+        return nullptr;
+    const Operands operands{inputs, outputs, workspace};
+    Timer timer(context);
+    std::vector<Candidate> candidates;
+    for (const MatmulHeuristic& algorithm : chosen.offered) {
+        const auto run = [&] { return chosen.multiply(algorithm, operands); };
+        if (run() != cuda::BlasStatus::success) continue;  // it was offered, and does not run
+        // Timed after a first launch, in which the library loads its kernel.
+        const double once = timer.milliseconds(run);
+        const double launches = std::ceil(least_milliseconds / std::max(once, 1e-6));
+        candidates.push_back({.algorithm = &algorithm,
+                              .launches = static_cast<int>(std::clamp(launches, 1.0, 1.0 * most_launches))});
+    }
+    if (candidates.empty())
+        throw UserError(fmt::format("cuBLASLt offers {} algorithms for {}, of which none runs",
+                                    chosen.offered.size(), chosen.product));
+    for (int round = 0; round < timed_rounds; ++round)
+        for (Candidate& candidate : candidates) {
+            const double all = timer.milliseconds([&] {
+                for (int launch = 0; launch < candidate.launches; ++launch)
+                    chosen.multiply(*candidate.algorithm, operands);
+            });
+            candidate.milliseconds.push_back(all / candidate.launches);
+        }
+    const auto time_of = [](const Candidate& candidate) { return median_of(candidate.milliseconds); };
+    return std::ranges::min_element(candidates, {}, time_of)->algorithm;
+}
+
+}  // namespace
+
+std::size_t ChosenAlgorithm::workspace() const {
+    if (taken) return taken->workspace;
+    return std::ranges::max_element(offered, {}, &MatmulHeuristic::workspace)->workspace;
+}
+
+std::string ChosenAlgorithm::text() const {
+    if (!taken)
+        return fmt::format("one of {} algorithms of cuBLASLt, yet to be timed, for {}", offered.size(),
+                           product);
+    return fmt::format("algorithm {} of cuBLASLt for {}{}",
+                       checksum_text(checksum_of(std::as_bytes(std::span(taken->algorithm.data)))), product,
+                       without_memory ? ", not timed for want of memory" : "");
+}
+
+bool ProductAlgorithms::take_if_known(ChosenAlgorithm& chosen) const {
+    const auto take = [&](const cuda::MatmulAlgorithm& known) {
+        for (const MatmulHeuristic& one : chosen.offered)
+            if (one.algorithm == known) chosen.taken = &one;
+        return chosen.taken != nullptr;
+    };
+    if (choose_ == Choose::the_first) return take(chosen.offered.front().algorithm);
+    const auto before = taken_.find(chosen.product);
+    if (before != taken_.end()) {
+        chosen.without_memory = before->second.without_memory;
+        return take(before->second.algorithm);
+    }
+    const auto kept = file_.find(where_ + chosen.product);
+    return kept && take(*kept);
+}
+
+void ProductAlgorithms::add(const std::shared_ptr<ChosenAlgorithm>& chosen) {
+    if (!take_if_known(*chosen)) open_.push_back(chosen);
+}
+
+void ProductAlgorithms::finish(const Context& context) {
+    TimedAlgorithms timed;
+    for (const std::weak_ptr<ChosenAlgorithm>& open : open_) {
+        const std::shared_ptr<ChosenAlgorithm> chosen = open.lock();
+        if (!chosen || take_if_known(*chosen)) continue;
+        chosen->taken = quickest_of(context, *chosen);
+        chosen->without_memory = !chosen->taken;
+        if (chosen->without_memory)
+            chosen->taken = &chosen->offered.front();
+        else
+            timed[where_ + chosen->product] = chosen->taken->algorithm;
+        taken_[chosen->product] = {chosen->taken->algorithm, chosen->without_memory};
+    }
+    open_.clear();
+    file_.keep(timed);
+}
+
+}  // namespace mantissa::on_cuda

@@ -1,0 +1,70 @@
+// Which of a library's algorithms runs a product: the quickest of those that it offers, timed once on the
+// device and kept in a file, where its times mean something; else the one that the library thinks best. What
+// was taken never changes while the device lives.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mantissa/device/cuda/algorithm_file.h"
+#include "mantissa/device/cuda/cublaslt.h"
+#include "mantissa/device/device.h"
+
+namespace mantissa::inline v0::on_cuda {
+
+struct Context;
+
+/// A product whose algorithm is taken, or will be when kernels are finished.
+struct ChosenAlgorithm {
+    std::string product;                         ///< what is multiplied, in a line
+    std::vector<cuda::MatmulHeuristic> offered;  ///< the library's best first
+    /// What it is timed on: operands of these types, filled with numbers, and outputs.
+    std::vector<Type> inputs = {}, outputs = {};
+    std::function<cuda::BlasStatus(const cuda::MatmulHeuristic&, const Operands&)> multiply = {};
+
+    const cuda::MatmulHeuristic* taken = nullptr;  ///< of those offered
+    bool without_memory = false;                   ///< to time it in: the library's best was taken
+
+    /// Bytes: of the one that is taken, before it is the most of all.
+    std::size_t workspace() const;
+    /// "algorithm 0123456789abcdef of cuBLASLt for " and the product; or that it is yet to be timed.
+    std::string text() const;
+};
+
+class ProductAlgorithms {
+  public:
+    enum class Choose { the_first, the_quickest };
+
+    /// `where`: device and version of the library, of which the file tells those of others apart.
+    ProductAlgorithms(Choose choose, std::string where, AlgorithmFile file)
+        : choose_(choose), where_(std::move(where)), file_(std::move(file)) {}
+
+    /// How many the library is to be asked for.
+    int asked() const { return choose_ == Choose::the_first ? 1 : most_offered; }
+    /// Takes one of those offered if it is known which; else `finish` will, if anybody still wants it then.
+    void add(const std::shared_ptr<ChosenAlgorithm>& chosen);
+    /// Times those that are still wanted, and keeps what it took. Throws UserError where the device fails.
+    void finish(const Context& context);
+
+  private:
+    // The library offers them in the order of the times that it expects.
+    static constexpr int most_offered = 8;
+
+    bool take_if_known(ChosenAlgorithm& chosen) const;
+
+    Choose choose_;
+    std::string where_;
+    AlgorithmFile file_;
+    struct Taken {
+        cuda::MatmulAlgorithm algorithm;
+        bool without_memory = false;
+    };
+    std::map<std::string, Taken> taken_;  ///< by product
+    std::vector<std::weak_ptr<ChosenAlgorithm>> open_;
+};
+
+}  // namespace mantissa::on_cuda

@@ -1,0 +1,92 @@
+// An emulated GPU whose events tell planted times: how long a product takes follows from which of the
+// algorithms offered runs it.
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "mantissa/device/cuda/cuda_device.h"
+#include "mantissa/device/cuda/emulator/emulated_gpu.h"
+
+namespace mantissa::testing {
+
+class PlantedClock {
+  public:
+    /// `milliseconds`: of the first, the second and the third algorithm offered; 0: it does not run.
+    explicit PlantedClock(std::vector<double> milliseconds, const cuda::EmulatedGpuOptions& options = {})
+        : gpu_(options), state_(std::make_shared<State>()) {
+        state_->milliseconds = std::move(milliseconds);
+        libraries = {gpu_.driver(), gpu_.cublaslt(), gpu_.cudnn()};
+        libraries.driver.measures_time = true;
+        plant_events();
+        plant_algorithms();
+    }
+
+    std::unique_ptr<Device> device(const CudaOptions& options = {}) const {
+        return std::move(*make_cuda_device(libraries, options));
+    }
+
+    /// Products that were begun since the last call, by algorithm.
+    std::vector<int> take_launches() const {
+        return std::exchange(state_->launches, std::vector<int>(state_->milliseconds.size()));
+    }
+    void set(std::vector<double> milliseconds) const { state_->milliseconds = std::move(milliseconds); }
+
+    cuda::Libraries libraries;
+
+  private:
+    struct State {
+        std::vector<double> milliseconds;
+        std::vector<int> launches = std::vector<int>(3);
+        double now = 0;
+        std::map<cuda::Event, double> recorded;
+        std::map<std::array<std::uint64_t, 8>, std::size_t> place;
+    };
+
+    void plant_events() {
+        cuda::Driver& driver = libraries.driver;
+        driver.event_record = [record = driver.event_record, state = state_](cuda::Event event,
+                                                                             cuda::Stream stream) {
+            state->recorded[event] = state->now;
+            return record(event, stream);
+        };
+        driver.event_elapsed_time = [state = state_](float* milliseconds, cuda::Event first,
+                                                     cuda::Event second) {
+            *milliseconds = static_cast<float>(state->recorded.at(second) - state->recorded.at(first));
+            return cuda::Result::success;
+        };
+    }
+
+    void plant_algorithms() {
+        cuda::CublasLt& blas = libraries.blas;
+        blas.matmul_algo_get_heuristic = [find = blas.matmul_algo_get_heuristic, state = state_](
+                                             auto handle, auto product, auto a, auto b, auto c, auto d,
+                                             auto preference, int asked, cuda::MatmulHeuristic* results,
+                                             int* found) {
+            const cuda::BlasStatus status =
+                find(handle, product, a, b, c, d, preference, asked, results, found);
+            for (int i = 0; i < *found; ++i)
+                state->place[results[i].algorithm.data] = static_cast<std::size_t>(i);
+            return status;
+        };
+        blas.matmul = [multiply = blas.matmul, state = state_](
+                          auto handle, auto product, auto alpha, auto a, auto layout_of_a, auto b,
+                          auto layout_of_b, auto beta, auto c, auto layout_of_c, auto d, auto layout_of_d,
+                          const cuda::MatmulAlgorithm* algorithm, auto workspace, auto bytes, auto stream) {
+            const std::size_t place = state->place.at(algorithm->data);
+            ++state->launches.at(place);
+            if (state->milliseconds.at(place) == 0) return cuda::BlasStatus::not_supported;
+            state->now += state->milliseconds[place];
+            return multiply(handle, product, alpha, a, layout_of_a, b, layout_of_b, beta, c, layout_of_c, d,
+                            layout_of_d, algorithm, workspace, bytes, stream);
+        };
+    }
+
+    cuda::EmulatedGpu gpu_;
+    std::shared_ptr<State> state_;
+};
+
+}  // namespace mantissa::testing
