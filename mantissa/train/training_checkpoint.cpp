@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
 
 #include "mantissa/base/atomic_file.h"
+#include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/formats/strict_json.h"
@@ -115,13 +117,28 @@ struct ConfigurationDifferences {
     }
 };
 
+/// A checksum of the algorithms of a library that run the plans' products; empty where none was to choose.
+std::string algorithms_of(const TrainingPlan& plan) {
+    std::string all;
+    const auto add = [&](const Plan& of) {
+        for (const PlannedNode& node : of.nodes())
+            if (!node.algorithm.empty()) all += node.algorithm + "\n";
+    };
+    for (const auto& micro_step : plan.accumulate()) add(*micro_step);
+    add(plan.step());
+    return all.empty() ? all : checksum_text(checksum_of(std::as_bytes(std::span(all))));
+}
+
 /// What rounds the same numbers otherwise: where it differs, the run goes on, but not to the same bits.
 nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
     const PipelineOptions& pipeline = plan.options().pipeline;
     std::vector<std::string> passes = chosen_passes(pipeline);
     std::erase(passes, "lay_out");  // moves numbers and rounds none
-    return {
+    nlohmann::ordered_json roundings = {
         {"instructions", plan.device().target().isa}, {"passes", passes}, {"recompute", pipeline.recompute}};
+    if (const std::string algorithms = algorithms_of(plan); !algorithms.empty())
+        roundings["algorithms"] = algorithms;
+    return roundings;
 }
 
 /// What of a member of the state differs from ours, in words. Empty if all is the same, or not known: earlier
@@ -136,9 +153,12 @@ std::string differences(const nlohmann::json& state, const char* member, const n
     return text;
 }
 
-std::vector<std::string> warn_of_differences(const nlohmann::json& state, const nlohmann::json& roundings,
+std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohmann::json roundings,
                                              const nlohmann::json& inputs, const std::string& source) {
     std::vector<std::string> warnings;
+    // Where there were none to choose, the instructions differ.
+    if (state.contains("roundings") && !state["roundings"].contains("algorithms"))
+        roundings.erase("algorithms");
     if (const std::string other = differences(state, "roundings", roundings); !other.empty())
         warnings.push_back(fmt::format(
             "{}: it was trained with {}; losses follow those of one run within roundings, not to the bit",

@@ -11,6 +11,7 @@
 #include "mantissa/train/training_checkpoint.h"
 #include "tests/support/device_around.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/planted_clock.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tested_gpu.h"
@@ -175,6 +176,40 @@ TEST_F(CudaTraining, CheckpointsCrossBetweenDevices) {
     for (const auto& all : {crossed(*cpu, *gpu), crossed(*gpu, *cpu)})
         for (std::size_t step = 0; step < expected.size(); ++step)
             EXPECT_NEAR(all[step], expected[step], 2e-5) << "step " << step;
+}
+
+/// Timed algorithms make the same bits in every run, and another's a warning of a line.
+TEST_F(CudaTraining, ACheckpointNamesTheAlgorithmsOfItsProducts) {
+    const Gpt2Training training = small_gpt2_training("fp32");
+    const TemporaryDirectory directory;
+    const testing::PlantedClock clock({5, 1, 3});
+    const auto device = [&](const char* file) { return clock.device({.algorithms = directory / file}); };
+    const auto first = device("algorithms"), again = device("algorithms");
+    const std::vector<float> all = losses(*first, training);
+    EXPECT_EQ(losses(*again, training), all);
+    Trainer before = gpt2_trainer(*first, training);
+    before.step({tokens().tokens, tokens().targets}, 1e-3);
+    save_training(directory / "run", before);
+    const auto warning_on = [&](Device& gpu) {
+        Trainer after = gpt2_trainer(gpu, training);
+        return resume_training(directory / "run", after).warning;
+    };
+    EXPECT_EQ(warning_on(*again), "");
+    clock.set({5, 3, 1});
+    EXPECT_EQ(warning_on(*again), "") << "what was timed is kept";
+    const auto other = device("others");
+    const std::string warning = warning_on(*other);
+    EXPECT_NE(warning.find("state.json: it was trained with algorithms = \""), std::string::npos) << warning;
+    EXPECT_NE(warning.find("; losses follow those of one run within roundings, not to the bit"),
+              std::string::npos)
+        << warning;
+    EXPECT_EQ(warning.find("instructions"), std::string::npos) << warning;
+    EXPECT_EQ(warning.find('\n'), std::string::npos) << warning;
+    // Its sums are added up in three parts instead of two.
+    const std::vector<float> others = losses(*other, training);
+    EXPECT_NE(others, all);
+    for (std::size_t step = 0; step < all.size(); ++step)
+        EXPECT_NEAR(others[step], all[step], tolerances.at("fp32"));
 }
 
 /// A device that forgets to wait: what it reads is not there yet.
