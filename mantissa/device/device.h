@@ -123,6 +123,8 @@ struct PreparedKernel {
     /// Which of a library's algorithms it runs by, in words: asked once the device has finished its kernels.
     /// Empty: there are none to choose from.
     std::function<std::string()> algorithm = {};
+    /// Where parts of the operation would do, too, and both were measured. The kernel's name is its own.
+    std::optional<TimeBesideParts> time = {};
 };
 
 /// A kernel on offer. Kernels of one operation stand in order of preference.

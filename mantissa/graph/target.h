@@ -19,6 +19,14 @@ struct FusionCosts {
     double instructions_per_byte = 0.44;
 };
 
+/// Nanoseconds of one thread that a kernel takes for a whole operation, and the operations that it stands for
+/// where they are left as they are, fused. Estimated from what was measured on one machine: for the choice
+/// between the two, to which their ratio matters.
+struct TimeBesideParts {
+    std::string kernel;
+    double whole = 0, parts = 0;
+};
+
 struct Target {
     std::string device = "cpu";
     std::string name;  ///< the processor's own words, for reports only; nothing is decided by it

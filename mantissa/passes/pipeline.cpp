@@ -169,10 +169,39 @@ struct LoneAttention {
     }
 };
 
+/// Estimates are right within a fifth: an attention must lose by more than they may be wrong.
+constexpr double least_loss = 1.25;
+
+/// Why attention is better left in its lines: they take less time, and the scores that they keep are no more
+/// memory than queries, keys, values and result, which are there either way. Longer texts want one operation
+/// whatever it takes. Empty if it is not, where the lines would not be fused, or where nobody measured.
+/// `gradient`: -1 if there is none.
+std::string why_it_loses(const LoneAttention& alone, NodeId gradient, const PipelineOptions& options) {
+    const Graph& graph = alone.graph;
+    const Node& node = graph.node(alone.node);
+    const Shape &q = graph.type(node.inputs[0]).shape, &k = graph.type(node.inputs[1]).shape;
+    const std::int64_t queries = q[2], keys = k[2], head_size = q[3];
+    if (!options.fuse || !options.simplify || queries * keys > 2 * (queries + keys) * head_size) return {};
+    std::optional<TimeBesideParts> time = options.time_beside_parts(graph, node);
+    if (!time) return {};
+    if (gradient >= 0) {
+        const auto of_gradient = options.time_beside_parts(graph, graph.node(gradient));
+        if (!of_gradient) return {};
+        time->whole += of_gradient->whole;
+        time->parts += of_gradient->parts;
+    }
+    if (time->whole <= least_loss * time->parts) return {};
+    return fmt::format(
+        "as one operation it takes {:.1f} times as long as its lines: about {:.1f} us of one thread beside "
+        "{:.1f} for {} x {} scores of heads of {}, {}, by {}",
+        time->whole / time->parts, time->whole / 1e3, time->parts / 1e3, queries, keys, head_size,
+        gradient >= 0 ? "forward and backward" : "forward", time->kernel);
+}
+
 /// Why the device does not run an attention in the policy's formats, or its gradient by the operands that are
-/// wanted, if any are; empty if it does.
-std::string why_no_kernel(const Graph& graph, const Node& attention, const std::vector<bool>& wanted,
-                          const PipelineOptions& options) {
+/// wanted, if any are, or would lose by it; empty if it does.
+std::string why_not_one(const Graph& graph, const Node& attention, const std::vector<bool>& wanted,
+                        const PipelineOptions& options) {
     const bool plain = !attention.attributes.has("score");
     LoneAttention alone(graph.input_types(attention), attention.attributes, options.policy);
     const Node& node = alone.graph.node(alone.node);
@@ -180,10 +209,10 @@ std::string why_no_kernel(const Graph& graph, const Node& attention, const std::
         fmt::format("attention of {}{}", name_of(alone.graph.type(node.inputs[0]).dtype),
                     plain ? "" : " and of such a score");
     if (!options.has_kernel(alone.graph, node)) return "the device has no kernel for " + of_what;
-    if (wanted.empty()) return {};
-    const NodeId gradient = alone.add_gradient(wanted);
-    if (gradient < 0 || options.has_kernel(alone.graph, alone.graph.node(gradient))) return {};
-    return "the device has no kernel for the gradient of " + of_what;
+    const NodeId gradient = wanted.empty() ? -1 : alone.add_gradient(wanted);
+    if (gradient >= 0 && !options.has_kernel(alone.graph, alone.graph.node(gradient)))
+        return "the device has no kernel for the gradient of " + of_what;
+    return why_it_loses(alone, gradient, options);
 }
 
 /// The forward pass, with attention found and laid out if it is asked for, in the formats of the policy.
@@ -207,7 +236,7 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
                     if (differentiated == Differentiated::yes) wanted.push_back(asked);
                 }
                 const auto [entry, is_new] = known.try_emplace(what);
-                if (is_new) entry->second = why_no_kernel(made, attention, wanted, options);
+                if (is_new) entry->second = why_not_one(made, attention, wanted, options);
                 return entry->second;
             };
             AttentionMatch match = match_attention(graph, {&moved, 1}, accept);

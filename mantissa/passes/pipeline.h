@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -52,6 +53,10 @@ struct PipelineOptions {
     std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
         return true;
     };
+    /// What the machine says of an operation that passes may as well leave in parts; nothing: it does not
+    /// know.
+    std::function<std::optional<TimeBesideParts>(const Graph&, const Node&)> time_beside_parts =
+        [](const Graph&, const Node&) { return std::nullopt; };
     std::string cannot_fuse = {};  ///< why the device has no kernels for fused nodes; empty if it has
     FusionCosts fusion = {};
     std::string cannot_attach_tails = {};    ///< why contractions take no compiled tail; empty if they do

@@ -70,6 +70,14 @@ PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
     options.has_kernel = [&device](const Graph& graph, const Node& node) {
         return has_kernel(device, graph, node);
     };
+    options.time_beside_parts = [&device](const Graph& graph,
+                                          const Node& node) -> std::optional<TimeBesideParts> {
+        const std::vector<Type> inputs = graph.input_types(node);
+        const Choice choice = choose(device, {*node.op, inputs, node.outputs, node.attributes});
+        std::optional<TimeBesideParts> time = choice.prepared.time;
+        if (time) time->kernel = choice.kernel->name;
+        return time;
+    };
     options.cannot_fuse = device.target().cannot_compile;
     options.cannot_attach_tails = device.target().cannot_attach_tails;
     options.tails_lose_at_16_bits = device.target().tails_lose_at_16_bits;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -714,6 +715,58 @@ TEST(MatchAttention, StaysWhereTheDeviceRunsItOrItsGradientNot) {
         EXPECT_EQ(built.refused[0].reason,
                   fmt::format("the device has no kernel for {}attention of f32 and of such a score",
                               of_gradient ? "the gradient of " : ""));
+    }
+}
+
+/// A step of one attention over so many positions, of heads of 4, where the machine gives these times to
+/// attention and its gradient.
+BuiltGraph with_times(std::int64_t positions, std::optional<TimeBesideParts> forward,
+                      std::optional<TimeBesideParts> backward, bool fuse = true) {
+    const auto model = [&](Graph& graph) {
+        const State weights{.name = "w", .type = {DType::f32, {1, 2, positions, 4}}, .initializer = {}};
+        const Tensor w(graph, graph.add_state(weights));
+        return sum(matmul(softmax(matmul(w, w, {.transpose_b = true})), w), {0, 1, 2, 3});
+    };
+    const auto update = [](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
+        graph.add_result("loss", loss.value());
+        graph.add_update(gradients[0].state, gradients[0].gradient.value());
+    };
+    PipelineOptions options{.match_attention = true, .fuse = fuse};
+    options.time_beside_parts = [=](const Graph&, const Node& node) {
+        return node.op->name == "attention" ? forward : backward;
+    };
+    return build_training_step(model, update, options);
+}
+
+TEST(MatchAttention, StaysWhereItsLinesTakeLessTimeWithTheFigures) {
+    const TimeBesideParts forward{"a kernel", 3000, 2000}, backward{"a kernel", 9000, 4000};
+    const BuiltGraph built = with_times(6, forward, backward);
+    EXPECT_EQ(count(built.graph, "attention"), 0);
+    ASSERT_FALSE(built.refused.empty());
+    EXPECT_EQ(built.refused[0].pass, "match_attention");
+    EXPECT_EQ(
+        built.refused[0].text(),
+        "attention: as one operation it takes 2.0 times as long as its lines: about 12.0 us of one thread "
+        "beside 6.0 for 6 x 6 scores of heads of 4, forward and backward, by a kernel");
+}
+
+TEST(MatchAttention, IsMadeWhereItLosesNothingOrNobodyMeasuredOrScoresAreTheLargerMemory) {
+    const TimeBesideParts slow{"a kernel", 9000, 4000}, even{"a kernel", 4990, 4000};
+    struct {
+        const char* what;
+        BuiltGraph built;
+        int made;
+    } const cases[] = {{"both lose", with_times(6, slow, slow), 0},
+                       {"less than a fourth more", with_times(6, even, even), 1},
+                       {"no figures", with_times(6, std::nullopt, std::nullopt), 1},
+                       {"no figures of the gradient", with_times(6, slow, std::nullopt), 1},
+                       {"lines that are not fused", with_times(6, slow, slow, false), 1},
+                       {"as many scores as other elements", with_times(16, slow, slow), 0},
+                       {"more scores than other elements", with_times(17, slow, slow), 1}};
+    for (const auto& each : cases) {
+        EXPECT_EQ(count(each.built.graph, "attention"), each.made) << each.what;
+        const auto refused = std::ranges::count(each.built.refused, "match_attention", &PassRefusal::pass);
+        EXPECT_EQ(refused, each.made == 0 ? 1 : 0) << each.what;
     }
 }
 

@@ -8,6 +8,7 @@
 #include "mantissa/device/cpu/attention/kept.h"
 #include "mantissa/device/cpu/attention/places.h"
 #include "mantissa/device/cpu/kernels/attention_score.h"
+#include "mantissa/device/cpu/kernels/attention_time.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/graph/attention_layout.h"
 
@@ -154,9 +155,12 @@ OrReason<PreparedKernel> prepared(const Problem& problem, std::size_t first, con
                                       compiler, pool);
     if (!score) return NoValue{score.reason()};
     at.score = *score;
-    if (first == 0) return forward_kernel(at, kernels, pool);
     const bool of_lse = problem.attributes.has("lse_gradient") && problem.attributes.flag("lse_gradient");
-    return gradient_kernel(at, of_score, of_lse, kernels, pool);
+    PreparedKernel made =
+        first == 0 ? forward_kernel(at, kernels, pool) : gradient_kernel(at, of_score, of_lse, kernels, pool);
+    made.time = attention_time(kernels, at.size, at.score ? at.score->fixed_table() : BlockTable{},
+                               first == 0 ? AttentionPass::forward : AttentionPass::backward);
+    return made;
 }
 
 KeptAttention kept_of(const Problem& problem) {

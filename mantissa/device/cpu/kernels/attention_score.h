@@ -34,6 +34,8 @@ class BoundScore {
 
     /// Without addresses, to size workspaces by.
     const Score& sizes() const { return sizes_; }
+    /// What each sees by positions; of others nothing.
+    const BlockTable& fixed_table() const { return fixed_table_; }
     /// Bytes beside the kernel's own workspace: tables, and gradients that are not stored in FP32.
     std::int64_t workspace() const { return table_bytes_ + gradient_bytes_; }
 

@@ -1,0 +1,18 @@
+// What attention takes as one kernel, and as the lines that it stands for, estimated from measured figures:
+// so passes see where it loses (TimeBesideParts).
+#pragma once
+
+#include <optional>
+
+#include "mantissa/device/cpu/attention/kernel_table.h"
+#include "mantissa/graph/target.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+enum class AttentionPass : bool { forward, backward };
+
+/// Of all heads. Nothing for kernels that were not measured. `table`: of what follows from positions.
+std::optional<TimeBesideParts> attention_time(const AttentionKernels& kernels, const AttentionSize& size,
+                                              const BlockTable& table, AttentionPass pass);
+
+}  // namespace mantissa::on_cpu
