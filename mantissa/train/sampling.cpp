@@ -59,7 +59,10 @@ std::vector<float> weights_of(std::span<const float> scores, float highest, doub
 /// In FP64, four sums that need not wait for one another.
 double sum_of(std::span<const float> weights) {
     std::array<double, 4> sums = {};
-    for (std::size_t i = 0; i < weights.size(); ++i) sums[i % 4] += static_cast<double>(weights[i]);
+    const std::size_t whole = weights.size() / 4 * 4;
+    for (std::size_t first = 0; first < whole; first += 4)
+        for (std::size_t i = 0; i < 4; ++i) sums[i] += static_cast<double>(weights[first + i]);
+    for (std::size_t i = whole; i < weights.size(); ++i) sums[i % 4] += static_cast<double>(weights[i]);
     return (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
@@ -174,7 +177,16 @@ double log_probability(std::span<const float> logits, std::int32_t token) {
     const float highest = highest_of(logits);
     const double below =
         static_cast<double>(logits[static_cast<std::size_t>(token)]) - static_cast<double>(highest);
-    return below - std::log(sum_of(weights_of(logits, highest, 1)));
+    // A piece at a time, since memory for all of them is taken from the system anew for every token.
+    constexpr std::size_t at_once = 512;
+    double sum = 0;
+    for (std::size_t first = 0; first < logits.size(); first += at_once) {
+        const std::span<const float> piece = logits.subspan(first, std::min(at_once, logits.size() - first));
+        std::array<float, at_once> weights;
+        for (std::size_t i = 0; i < piece.size(); ++i) weights[i] = exp_below_zero(piece[i] - highest);
+        sum += sum_of({weights.data(), piece.size()});
+    }
+    return below - std::log(sum);
 }
 
 }  // namespace mantissa
