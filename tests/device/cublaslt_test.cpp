@@ -170,6 +170,37 @@ TEST_F(EmulatedCublasLt, RefusesWhatTheRealOneRefuses) {
     EXPECT_EQ(blas.matrix_layout_destroy(d), BlasStatus::invalid_value);
 }
 
+/// GELU's input lies in rows of a multiple of 8, and is of the output's type.
+TEST_F(EmulatedCublasLt, RefusesEpiloguesThatTheRealOneRefuses) {
+    const auto set = [&](cuda::MatmulAttribute attribute, auto value) {
+        ASSERT_EQ(blas.matmul_desc_set_attribute(product, attribute, &value, sizeof value),
+                  BlasStatus::success);
+    };
+    set(cuda::MatmulAttribute::epilogue, cuda::BlasEpilogue::gelu);
+    EXPECT_EQ(find(), BlasStatus::success);
+    for (const auto epilogue : {cuda::BlasEpilogue::gelu_kept, cuda::BlasEpilogue::gelu_gradient}) {
+        set(cuda::MatmulAttribute::epilogue, epilogue);
+        set(cuda::MatmulAttribute::kept_leading, std::int64_t{4});
+        EXPECT_EQ(find(), BlasStatus::invalid_value) << "no multiple of 8";
+        set(cuda::MatmulAttribute::kept_leading, std::int64_t{8});
+        ASSERT_EQ(find(), BlasStatus::success);
+        set(cuda::MatmulAttribute::kept_pointer, cuda::DevicePtr{0});
+        EXPECT_EQ(multiply(at_a, at_b, at_d), BlasStatus::not_supported) << "no address of GELU's input";
+        set(cuda::MatmulAttribute::kept_pointer, gpu.allocate(256) + 4);
+        EXPECT_EQ(multiply(at_a, at_b, at_d), BlasStatus::not_supported) << "not aligned";
+    }
+    set(cuda::MatmulAttribute::epilogue, static_cast<cuda::BlasEpilogue>(2));
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "ReLU is not emulated";
+    set(cuda::MatmulAttribute::epilogue, cuda::BlasEpilogue::gelu_bias);
+    set(cuda::MatmulAttribute::bias_type, BlasType::bf16);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "a bias of another type than the output";
+    set(cuda::MatmulAttribute::bias_type, BlasType::f32);
+    EXPECT_EQ(find(), BlasStatus::success);
+    a = layout(BlasType::bf16, 4, 6, 4);
+    b = layout(BlasType::bf16, 6, 5, 6);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "GELU of BF16 is BF16";
+}
+
 TEST_F(EmulatedCublasLt, AsksForAWorkspaceWhereSumsAreLong) {
     a = layout(BlasType::f32, 1, 10000, 1);
     b = layout(BlasType::f32, 10000, 1, 10000);
@@ -219,9 +250,17 @@ static_assert(same(cuda::MatmulAttribute::transpose_a, CUBLASLT_MATMUL_DESC_TRAN
               same(cuda::MatmulAttribute::transpose_b, CUBLASLT_MATMUL_DESC_TRANSB) &&
               same(cuda::MatmulAttribute::epilogue, CUBLASLT_MATMUL_DESC_EPILOGUE) &&
               same(cuda::MatmulAttribute::bias_pointer, CUBLASLT_MATMUL_DESC_BIAS_POINTER) &&
-              same(cuda::MatmulAttribute::bias_type, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE));
+              same(cuda::MatmulAttribute::bias_type, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE) &&
+              same(cuda::MatmulAttribute::kept_pointer, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) &&
+              same(cuda::MatmulAttribute::kept_leading, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD));
 static_assert(same(cuda::BlasEpilogue::none, CUBLASLT_EPILOGUE_DEFAULT) &&
-              same(cuda::BlasEpilogue::bias, CUBLASLT_EPILOGUE_BIAS));
+              same(cuda::BlasEpilogue::bias, CUBLASLT_EPILOGUE_BIAS) &&
+              same(cuda::BlasEpilogue::gelu, CUBLASLT_EPILOGUE_GELU) &&
+              same(cuda::BlasEpilogue::gelu_bias, CUBLASLT_EPILOGUE_GELU_BIAS) &&
+              same(cuda::BlasEpilogue::gelu_kept, CUBLASLT_EPILOGUE_GELU_AUX) &&
+              same(cuda::BlasEpilogue::gelu_kept_bias, CUBLASLT_EPILOGUE_GELU_AUX_BIAS) &&
+              same(cuda::BlasEpilogue::gelu_gradient, CUBLASLT_EPILOGUE_DGELU) &&
+              same(cuda::BlasEpilogue::gelu_and_bias_gradient, CUBLASLT_EPILOGUE_DGELU_BGRAD));
 static_assert(same(cuda::LayoutAttribute::batch_count, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) &&
               same(cuda::LayoutAttribute::batch_stride, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET));
 static_assert(

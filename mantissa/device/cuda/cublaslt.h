@@ -37,17 +37,32 @@ enum class BlasCompute : int {
 enum class BlasOperation : int { as_stored = 0, transposed = 1 };
 
 enum class MatmulAttribute : int {
-    transpose_a = 3,   ///< BlasOperation
-    transpose_b = 4,   ///< BlasOperation
-    epilogue = 7,      ///< BlasEpilogue
-    bias_pointer = 8,  ///< DevicePtr
-    bias_type = 26,    ///< BlasType
+    transpose_a = 3,    ///< BlasOperation
+    transpose_b = 4,    ///< BlasOperation
+    epilogue = 7,       ///< BlasEpilogue
+    bias_pointer = 8,   ///< DevicePtr: of the bias, or of its gradient
+    kept_pointer = 11,  ///< DevicePtr: GELU's input, which is written with it and read with its gradient
+    kept_leading = 12,  ///< std::int64_t, elements: a multiple of 8
+    bias_type = 26,     ///< BlasType
 };
 
 enum class BlasEpilogue : std::uint32_t {
     none = 1,
     bias = 4,  ///< one number a row of D, which is as good as a column of it transposed
+    gelu = 32,
+    gelu_bias = gelu | bias,
+    gelu_kept = gelu | 128,
+    gelu_kept_bias = gelu_kept | bias,
+    gelu_gradient = 64 | 128,  ///< times what is multiplied
+    /// The same, and its sum over the columns of D: the gradient of a bias.
+    gelu_and_bias_gradient = gelu_gradient | 16,
 };
+
+/// Whether all bits of a part of an epilogue are there.
+inline bool has(BlasEpilogue epilogue, BlasEpilogue part) {
+    const auto bits = static_cast<std::uint32_t>(part);
+    return (static_cast<std::uint32_t>(epilogue) & bits) == bits;
+}
 
 enum class LayoutAttribute : int {
     batch_count = 5,   ///< std::int32_t

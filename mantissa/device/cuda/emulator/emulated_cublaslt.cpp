@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -53,6 +54,7 @@ struct Chosen {
     }
 };
 
+constexpr DevicePtr kept_alignment = 16;
 /// As many ways to add up a sum as are offered: at once, and in two and three parts.
 constexpr std::int64_t most_parts = 3;
 /// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too, since the
@@ -93,10 +95,24 @@ struct Matrices {
         if (description->compute == BlasCompute::f32_as_tf32 && !is_f32) return BlasStatus::not_supported;
         if (description->compute != BlasCompute::f32 && description->compute != BlasCompute::f32_as_tf32)
             return BlasStatus::not_supported;
-        if (description->epilogue == BlasEpilogue::none) return BlasStatus::success;
-        const bool plain = description->epilogue == BlasEpilogue::bias &&
-                           description->bias_type.value_or(d->type) == d->type;
-        return plain ? BlasStatus::success : BlasStatus::not_supported;
+        return check_epilogue();
+    }
+
+    /// Bias and kept input are of the output's type, and GELU's, too, of its operands'.
+    BlasStatus check_epilogue() const {
+        using enum BlasEpilogue;
+        constexpr std::array offered = {none,      bias,           gelu,          gelu_bias,
+                                        gelu_kept, gelu_kept_bias, gelu_gradient, gelu_and_bias_gradient};
+        if (std::ranges::find(offered, description->epilogue) == offered.end())
+            return BlasStatus::not_supported;
+        if (description->epilogue == none) return BlasStatus::success;
+        if (description->bias_type.value_or(d->type) != d->type) return BlasStatus::not_supported;
+        const bool has_gelu = description->is_gelu() || description->is_gradient();
+        if (has_gelu && (d->type != a->type || d->batch > 1)) return BlasStatus::not_supported;
+        if (description->has_kept() &&
+            (description->kept_leading % 8 != 0 || description->kept_leading < d->rows))
+            return BlasStatus::invalid_value;
+        return BlasStatus::success;
     }
 };
 
@@ -152,6 +168,10 @@ class EmulatedBlas {
                 return take(of->epilogue, value, bytes);
             case MatmulAttribute::bias_pointer:
                 return take(of->bias, value, bytes);
+            case MatmulAttribute::kept_pointer:
+                return take(of->kept, value, bytes);
+            case MatmulAttribute::kept_leading:
+                return take(of->kept_leading, value, bytes);
             case MatmulAttribute::bias_type: {
                 BlasType type = BlasType::f32;
                 const BlasStatus status = take(type, value, bytes);
@@ -221,9 +241,13 @@ class EmulatedBlas {
         if (!is_aligned(job.at_a, job.a, 0) || !is_aligned(job.at_b, job.b, 1) ||
             !is_aligned(job.at_d, job.d, 2) || !is_aligned(job.at_d, job.d, 3))
             return BlasStatus::not_supported;
-        if (job.description.adds_bias() &&
+        if ((job.description.adds_bias() || job.description.sums_gradient()) &&
             (job.description.bias == 0 || job.description.bias % size_of(dtype_of(job.d.type)) != 0))
             return BlasStatus::invalid_value;
+        // As aligned as the address that the algorithm was asked for with.
+        if (job.description.has_kept() &&
+            (job.description.kept == 0 || job.description.kept % kept_alignment != 0))
+            return BlasStatus::not_supported;
         const Result result =
             machine_.call_library(stream, [&machine = machine_, job] { run_matmul(machine, job); });
         return result == Result::success ? BlasStatus::success : BlasStatus::execution_failed;

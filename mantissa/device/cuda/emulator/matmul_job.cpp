@@ -1,8 +1,10 @@
 #include "mantissa/device/cuda/emulator/matmul_job.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <memory>
+#include <numbers>
 #include <vector>
 
 #include "mantissa/device/cpu/contraction/contraction.h"
@@ -101,31 +103,83 @@ void store(std::byte* to, DType type, const float* from, std::int64_t count) {
         std::transform(from, from + n, reinterpret_cast<FP16*>(to), to_fp16);
 }
 
-/// What becomes of the sums, column by column.
-void finish(Machine& machine, const MatmulJob& job, std::vector<float>& sums) {
-    const DType type = dtype_of(job.d.type);
-    const std::int64_t rows = job.d.rows;
-    const auto count = static_cast<std::size_t>(rows);
-    const bool adds_bias = job.description.adds_bias();
-    std::vector<float> bias(adds_bias ? count : 0), before(job.adds ? count : 0);
-    if (adds_bias)
-        load(bias.data(),
-             machine.read_by_library(job.description.bias, count * size_of(type),
-                                     "cublasLtMatmul, reading the bias"),
-             type, rows);
-    float* column = sums.data();
-    for_each_column(job.d, job.at_d, [&](DevicePtr at, std::size_t bytes) {
-        std::byte* const d = machine.written_by_library(at, bytes, "cublasLtMatmul, writing D");
-        if (job.adds) load(before.data(), d, type, rows);
-        for (std::size_t i = 0; i < count; ++i) {
-            if (job.in_place) column[i] *= 1 + 1.0f / 16;
-            if (job.adds) column[i] += before[i];
-            if (adds_bias) column[i] += bias[i];
-        }
-        store(d, type, column, rows);
-        column += rows;
-    });
+double gelu(double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 * std::numbers::inv_pi) * (x + 0.044715 * x * x * x)));
 }
+
+double gelu_gradient(double x) {
+    const double scale = std::sqrt(2 * std::numbers::inv_pi);
+    const double t = std::tanh(scale * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * scale * (1 + 3 * 0.044715 * x * x);
+}
+
+/// What becomes of the sums, column by column. Nothing is rounded before it is stored.
+class Finish {
+  public:
+    Finish(Machine& machine, const MatmulJob& job)
+        : machine_(machine),
+          job_(job),
+          of_(job.description),
+          type_(dtype_of(job.d.type)),
+          rows_(job.d.rows),
+          bias_(static_cast<std::size_t>(rows_)),
+          beside_(bias_) {
+        if (!of_.adds_bias()) return;
+        load(bias_.data(), machine.read_by_library(of_.bias, bytes(), "cublasLtMatmul, reading the bias"),
+             type_, rows_);
+    }
+
+    void run(std::vector<float>& sums) {
+        float* column = sums.data();
+        DevicePtr kept = of_.kept;
+        for_each_column(job_.d, job_.at_d, [&](DevicePtr at, std::size_t) {
+            finish(column, at, kept);
+            column += rows_;
+            kept += static_cast<DevicePtr>(of_.kept_leading) * size_of(type_);
+        });
+        if (of_.sums_gradient())
+            store(
+                machine_.written_by_library(of_.bias, bytes(), "cublasLtMatmul, writing the bias's gradient"),
+                type_, bias_.data(), rows_);
+    }
+
+  private:
+    std::size_t bytes() const { return static_cast<std::size_t>(rows_) * size_of(type_); }
+
+    void finish(float* column, DevicePtr at, DevicePtr kept) {
+        std::byte* const d = machine_.written_by_library(at, bytes(), "cublasLtMatmul, writing D");
+        if (job_.adds) load(beside_.data(), d, type_, rows_);
+        for (std::size_t i = 0; i < bias_.size(); ++i) {
+            if (job_.in_place) column[i] *= 1 + 1.0f / 16;
+            if (job_.adds) column[i] += beside_[i];
+            if (of_.adds_bias()) column[i] += bias_[i];
+        }
+        if (of_.is_gelu()) {
+            if (of_.has_kept())
+                store(machine_.written_by_library(kept, bytes(), "cublasLtMatmul, keeping GELU's input"),
+                      type_, column, rows_);
+            std::transform(column, column + rows_, column,
+                           [](float x) { return static_cast<float>(gelu(x)); });
+        }
+        if (of_.is_gradient()) {
+            load(beside_.data(),
+                 machine_.read_by_library(kept, bytes(), "cublasLtMatmul, reading GELU's input"), type_,
+                 rows_);
+            for (std::size_t i = 0; i < bias_.size(); ++i) {
+                column[i] = static_cast<float>(column[i] * gelu_gradient(beside_[i]));
+                bias_[i] += column[i];
+            }
+        }
+        store(d, type_, column, rows_);
+    }
+
+    Machine& machine_;
+    const MatmulJob& job_;
+    const MatmulDescriptionOf& of_;
+    DType type_;
+    std::int64_t rows_;
+    std::vector<float> bias_, beside_;
+};
 
 }  // namespace
 
@@ -144,7 +198,7 @@ void run_matmul(Machine& machine, const MatmulJob& job) {
                     0xff, job.workspace_bytes);
     std::vector<float> sums(static_cast<std::size_t>(job.d.rows * job.d.columns * job.d.batch));
     for (std::int64_t part = 0; part < job.parts; ++part) add_part(machine, job, part, a, b, sums.data());
-    finish(machine, job, sums);
+    Finish(machine, job).run(sums);
 }
 
 }  // namespace mantissa::cuda

@@ -16,10 +16,16 @@ struct MatmulDescriptionOf {
     BlasCompute compute = BlasCompute::f32;
     BlasOperation a = BlasOperation::as_stored, b = BlasOperation::as_stored;
     BlasEpilogue epilogue = BlasEpilogue::none;
-    DevicePtr bias = 0;
+    DevicePtr bias = 0, kept = 0;
+    std::int64_t kept_leading = 0;
     std::optional<BlasType> bias_type = {};
 
-    bool adds_bias() const { return epilogue == BlasEpilogue::bias; }
+    bool adds_bias() const { return has(epilogue, BlasEpilogue::bias); }
+    bool is_gelu() const { return has(epilogue, BlasEpilogue::gelu); }
+    bool is_gradient() const { return has(epilogue, BlasEpilogue::gelu_gradient); }
+    bool sums_gradient() const { return has(epilogue, BlasEpilogue::gelu_and_bias_gradient); }
+    /// GELU's input, which is written or read.
+    bool has_kept() const { return has(epilogue, BlasEpilogue::gelu_kept) || is_gradient(); }
 };
 
 struct MatrixLayoutOf {
