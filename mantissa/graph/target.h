@@ -49,8 +49,10 @@ struct Target {
     /// (passes/join_updates.h).
     bool joins_updates = false;
     FusionCosts fusion = {};
-    std::string cannot_compile = {};         ///< why fused nodes have no kernels; empty if they have
-    std::string cannot_attach_tails = {};    ///< why contractions take no compiled tail; empty if they do
+    std::string cannot_compile = {};       ///< why fused nodes have no kernels; empty if they have
+    std::string cannot_attach_tails = {};  ///< why contractions take no compiled tail; empty if they do
+    /// Why contractions take no tails but those for which a kernel is offered; empty: they take any.
+    std::string attaches_few_tails = {};
     std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
     std::string cannot_multiply_tf32 = {};   ///< why TF32 is forbidden; empty if it is not
 };

@@ -8,6 +8,7 @@
 // still a nest (passes/nest.h). Values made of constants and counters alone are made again by each user.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct FuseOptions {
     FusionCosts costs = {};
     std::string cannot_attach_tails = {};    ///< why contractions take no tail; empty if they do
     std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
+    /// Whether a contraction with its tail, as a fused node, has a kernel; and why no other tail is attached.
+    /// Empty: any is.
+    std::function<bool(const Graph&, const Node&)> has_kernel = {};
+    std::string attaches_few_tails = {};
 };
 
 struct Fusion {

@@ -84,6 +84,11 @@ class TailFuser {
         });
     }
 
+    struct Made {
+        Graph body;
+        std::vector<Value> inputs;  // of the graph
+    };
+
     std::string refuse(const Tail& tail) const {
         const Node &fused = graph_.node(tail.fused), &contraction = graph_.node(tail.contraction);
         if (!options_.cannot_attach_tails.empty()) return options_.cannot_attach_tails;
@@ -101,10 +106,23 @@ class TailFuser {
         if (saved < options_.costs.least_bytes_saved)
             return fmt::format("a kernel would save {} bytes, less than the {} that compiling it is worth",
                                saved, options_.costs.least_bytes_saved);
-        const auto made = make(tail);
+        auto made = make(tail);
         if (made.inputs.size() + made.body.results().size() > options_.costs.most_operands)
             return fmt::format("more than {} operands and outputs", options_.costs.most_operands);
-        return nest_of_tail(contraction_tail(made.body)->graph).reason();
+        if (std::string reason = nest_of_tail(contraction_tail(made.body)->graph).reason(); !reason.empty())
+            return reason;
+        return options_.attaches_few_tails.empty() || has_kernel(std::move(made))
+                   ? ""
+                   : options_.attaches_few_tails;
+    }
+
+    bool has_kernel(Made made) const {
+        Graph alone;
+        std::vector<Value> inputs;
+        for (const Value& input : made.inputs)
+            inputs.push_back(alone.add_input(fmt::format("in{}", inputs.size()), graph_.type(input)));
+        const NodeId both = alone.add("fused", std::move(inputs), {{"body", Body(std::move(made.body))}});
+        return options_.has_kernel(alone, alone.node(both));
     }
 
     /// Whether a node is computed from another, directly or not; what became one node waits for all that
@@ -124,11 +142,6 @@ class TailFuser {
         }
         return false;
     }
-
-    struct Made {
-        Graph body;
-        std::vector<Value> inputs;  // of the graph
-    };
 
     /// The body of both nodes as one; the contraction's own output, where it is written, comes last.
     Made make(const Tail& tail) const {

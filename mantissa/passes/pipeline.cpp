@@ -319,7 +319,9 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         pipeline.run("fuse", [&] {
             Fusion fusion = fuse(graph, {.costs = options.fusion,
                                          .cannot_attach_tails = options.cannot_attach_tails,
-                                         .tails_lose_at_16_bits = options.tails_lose_at_16_bits});
+                                         .tails_lose_at_16_bits = options.tails_lose_at_16_bits,
+                                         .has_kernel = options.has_kernel,
+                                         .attaches_few_tails = options.attaches_few_tails});
             graph = std::move(fusion.graph);
             pipeline.refuse(std::move(fusion.refused));
         });

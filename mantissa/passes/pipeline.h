@@ -60,6 +60,7 @@ struct PipelineOptions {
     std::string cannot_fuse = {};  ///< why the device has no kernels for fused nodes; empty if it has
     FusionCosts fusion = {};
     std::string cannot_attach_tails = {};    ///< why contractions take no compiled tail; empty if they do
+    std::string attaches_few_tails = {};     ///< why none but those that have a kernel; empty: any
     std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
     std::string cannot_multiply_tf32 = {};   ///< why TF32 is forbidden; empty if it is not
     bool joins_updates = false;              ///< updates of many parameters are one node, as Target says

@@ -80,6 +80,7 @@ PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
     };
     options.cannot_fuse = device.target().cannot_compile;
     options.cannot_attach_tails = device.target().cannot_attach_tails;
+    options.attaches_few_tails = device.target().attaches_few_tails;
     options.tails_lose_at_16_bits = device.target().tails_lose_at_16_bits;
     options.fusion = device.target().fusion;
     options.extent_multiple = device.target().extent_multiple;

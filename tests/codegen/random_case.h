@@ -26,7 +26,7 @@ inline std::vector<std::vector<double>> reference(const Graph& graph, const Refe
     return values;
 }
 
-inline constexpr FuseOptions everything{.costs = {.least_bytes_saved = 0}};
+inline const FuseOptions everything{.costs = {.least_bytes_saved = 0}};
 
 /// The largest error of each result; infinite where one is NaN and the other is not.
 inline std::vector<double> errors(const Graph& graph, const ReferenceFeed& feed, Device& device,

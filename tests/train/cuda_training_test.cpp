@@ -131,6 +131,23 @@ TEST_F(CudaTraining, PassesWithoutKernelsAreRefusedWithAReason) {
     }
 }
 
+/// GELU and its gradient are part of the products before them, in each layer.
+TEST_F(CudaTraining, ProductsHaveTheLibrarysEpilogues) {
+    const TestedGpu gpu;
+    for (const auto& [policy, tolerance] : tolerances) {
+        Gpt2Training training = small_gpt2_training(policy);
+        choose_passes(training.pipeline, optional_pass_names());
+        const TrainingPlan plan = gpt2_plan(*gpu, training);
+        int forward = 0, backward = 0;
+        for (const PlannedNode& node : plan.step().nodes()) {
+            forward += node.algorithm.find("gelu and its input") != std::string::npos ? 1 : 0;
+            backward += node.algorithm.find("gelu's gradient") != std::string::npos ? 1 : 0;
+        }
+        EXPECT_EQ(forward, 2) << policy;
+        EXPECT_EQ(backward, 2) << policy;
+    }
+}
+
 /// Every kernel of a step, eager and fused, where NVIDIA's assembler is installed.
 TEST_F(CudaTraining, KernelsAreTakenByNvidiasAssembler) {
     const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";

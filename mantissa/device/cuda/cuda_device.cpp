@@ -151,7 +151,7 @@ Target target_of(const Facts& facts, const Driver& driver) {
                        .most_operands = 32,
                        .instructions_per_byte = facts.bandwidth > 0 ? vectors / facts.bandwidth : 0.5},
             .cannot_compile = codegen::Compiler::refusal(),
-            .cannot_attach_tails = "contractions are cuBLASLt's, which takes no compiled tail",
+            .attaches_few_tails = "it is none of cuBLASLt's epilogues, which are GELU and its gradient",
             .cannot_multiply_tf32 = tf32_refusal()};
 }
 

@@ -25,18 +25,37 @@ BlasType blas_type(DType dtype) {
     return dtype == DType::f32 ? BlasType::f32 : dtype == DType::f16 ? BlasType::f16 : BlasType::bf16;
 }
 
-Product product_of(const Problem& problem) {
-    const auto matrix = [](const Type& type, bool transposed) {
-        return Product::Matrix{type.dtype, type.shape[-2], type.shape[-1], transposed};
-    };
-    const Type& y = problem.outputs[0];
-    Product product{.a = matrix(problem.inputs[0], problem.attributes.flag("transpose_a")),
-                    .b = matrix(problem.inputs[1], problem.attributes.flag("transpose_b")),
-                    .y = matrix(y, false),
-                    .bias = problem.inputs.size() == 3};
-    for (int axis = 0; axis < y.shape.rank() - 2; ++axis) product.batch *= y.shape[axis];
-    product.tf32 = problem.attributes.has("multiply");
-    return product;
+cuda::BlasEpilogue epilogue_of(const Product& product) {
+    using enum cuda::BlasEpilogue;
+    switch (product.tail) {
+        case Product::Tail::none:
+            return product.bias ? bias : none;
+        case Product::Tail::gelu:
+            return product.bias ? gelu_bias : gelu;
+        case Product::Tail::gelu_and_input:
+            return product.bias ? gelu_kept_bias : gelu_kept;
+        case Product::Tail::gelu_gradient:
+            return gelu_gradient;
+        case Product::Tail::gelu_gradient_and_its_sums:
+            return gelu_and_bias_gradient;
+    }
+    throw InternalError("a tail of a product that is none");
+}
+
+std::string text_of(Product::Tail tail) {
+    switch (tail) {
+        case Product::Tail::none:
+            return "";
+        case Product::Tail::gelu:
+            return ", gelu";
+        case Product::Tail::gelu_and_input:
+            return ", gelu and its input";
+        case Product::Tail::gelu_gradient:
+            return ", gelu's gradient";
+        case Product::Tail::gelu_gradient_and_its_sums:
+            return ", gelu's gradient and its sums";
+    }
+    throw InternalError("a tail of a product that is none");
 }
 
 /// The library's objects for a product, freed with it.
@@ -50,10 +69,17 @@ class Descriptions {
         // Its first operand is our second.
         set(transpose_a, operation(product.b.transposed));
         set(transpose_b, operation(product.a.transposed));
-        set(epilogue, product.bias ? cuda::BlasEpilogue::bias : cuda::BlasEpilogue::none);
-        if (product.bias) {
+        const cuda::BlasEpilogue tail = epilogue_of(product);
+        set(epilogue, tail);
+        // Any addresses, so that an algorithm is found.
+        constexpr cuda::DevicePtr some = best_alignment;
+        if (has(tail, cuda::BlasEpilogue::bias) || has(tail, cuda::BlasEpilogue::gelu_and_bias_gradient)) {
             set(bias_type, blas_type(product.y.dtype));
-            set(bias_pointer, cuda::DevicePtr{best_alignment});  // any, so that an algorithm is found
+            set(bias_pointer, some);
+        }
+        if (has(tail, cuda::BlasEpilogue::gelu_kept) || has(tail, cuda::BlasEpilogue::gelu_gradient)) {
+            set(kept_leading, product.y.columns);
+            set(kept_pointer, some);
         }
         a_ = layout(product.b, product.batch);
         b_ = layout(product.a, product.batch);
@@ -154,9 +180,10 @@ std::string text_of(const Product& product, std::uint32_t alignment) {
     const auto matrix = [](const Product::Matrix& of) {
         return fmt::format("{}[{}, {}]{}", name_of(of.dtype), of.rows, of.columns, of.transposed ? "^T" : "");
     };
-    return fmt::format("{} x {} x {}{}{} -> {}{}, aligned to {} bytes", product.batch, matrix(product.a),
+    return fmt::format("{} x {} x {}{}{} -> {}{}{}, aligned to {} bytes", product.batch, matrix(product.a),
                        matrix(product.b), product.bias ? " + bias" : "", product.tf32 ? " as tf32" : "",
-                       matrix(product.y), product.adds ? ", added to it" : "", alignment);
+                       matrix(product.y), product.adds ? ", added to it" : "", text_of(product.tail),
+                       alignment);
 }
 
 /// A product and what runs it.
@@ -165,9 +192,18 @@ struct BoundProduct {
     BoundProduct(const BoundProduct&) = delete;
     BoundProduct& operator=(const BoundProduct&) = delete;
 
+    /// GELU's input, which is written or read; null where there is none.
+    const std::byte* kept_of(const Operands& operands) const {
+        if (product.reads_gelu_input()) return operands.inputs[2];
+        return product.tail == Product::Tail::gelu_and_input ? operands.outputs[1] : nullptr;
+    }
+
     BlasStatus multiply(const cuda::MatmulHeuristic& algorithm, const Operands& operands) {
-        if (product.bias)
-            descriptions.set(cuda::MatmulAttribute::bias_pointer, address_of(operands.inputs[2]));
+        using enum cuda::MatmulAttribute;
+        if (product.bias) descriptions.set(bias_pointer, address_of(operands.inputs[2]));
+        if (product.tail == Product::Tail::gelu_gradient_and_its_sums)
+            descriptions.set(bias_pointer, address_of(operands.outputs[1]));
+        if (const std::byte* kept = kept_of(operands)) descriptions.set(kept_pointer, address_of(kept));
         return descriptions.multiply(context.blas_handle, operands, algorithm, context.work);
     }
 
@@ -191,7 +227,7 @@ struct BoundProduct {
     void queue(const Operands& operands) {
         const std::uint32_t of_operands =
             alignment_of(product, address_of(operands.inputs[0]) | address_of(operands.inputs[1]) |
-                                      address_of(operands.outputs[0]));
+                                      address_of(operands.outputs[0]) | address_of(kept_of(operands)));
         const BlasStatus status = multiply(algorithm_for(of_operands), operands);
         if (status == BlasStatus::success) return;
         // A GPU that had a fault says so itself.
@@ -210,24 +246,47 @@ struct BoundProduct {
 
 OrReason<PreparedKernel> prepare_matmul(Context& context, const ProductUnit& unit, const Problem& problem) {
     if (std::string reason = unit.refusal(problem); !reason.empty()) return NoValue{std::move(reason)};
-    const Product product = product_of(problem);
     if (problem.outputs[0].shape.elements() == 0) return PreparedKernel{.launch = [](const Operands&) {}};
-    const std::int64_t terms = product.a.transposed ? product.a.rows : product.a.columns;
-    if (terms == 0) {
-        if (product.bias) return NoValue{"cuBLASLt adds no bias to sums of nothing"};
+    const bool has_terms =
+        std::ranges::all_of(problem.inputs, [](const Type& input) { return input.shape.elements() > 0; });
+    if (!has_terms && problem.inputs.size() == 2)
         return PreparedKernel{
             .launch = [&context, bytes = static_cast<std::size_t>(problem.outputs[0].bytes())](
                           const Operands& operands) { queue_zeros(context, operands.outputs[0], bytes); }};
-    }
-    if (product.bias && problem.inputs[2].dtype != product.y.dtype)
-        return NoValue{fmt::format("cuBLASLt adds a bias of the output's {}, got {}",
-                                   name_of(product.y.dtype), problem.inputs[2].text())};
-    return prepare_product(context, product);
+    const OrReason<Product> product = product_of(unit, problem);
+    if (!product) return NoValue{product.reason()};
+    return prepare_product(context, *product);
 }
 
 }  // namespace
 
+OrReason<Product> product_of(const ProductUnit& unit, const Problem& matmul) {
+    if (std::string reason = unit.refusal(matmul); !reason.empty()) return NoValue{std::move(reason)};
+    const auto matrix = [](const Type& type, bool transposed) {
+        return Product::Matrix{type.dtype, type.shape[-2], type.shape[-1], transposed};
+    };
+    const Type& y = matmul.outputs[0];
+    Product product{.a = matrix(matmul.inputs[0], matmul.attributes.flag("transpose_a")),
+                    .b = matrix(matmul.inputs[1], matmul.attributes.flag("transpose_b")),
+                    .y = matrix(y, false),
+                    .bias = matmul.inputs.size() == 3};
+    for (int axis = 0; axis < y.shape.rank() - 2; ++axis) product.batch *= y.shape[axis];
+    product.tf32 = matmul.attributes.has("multiply");
+    const std::int64_t terms = product.a.transposed ? product.a.rows : product.a.columns;
+    if (terms == 0) return NoValue{"cuBLASLt adds no bias to sums of nothing"};
+    if (product.bias && matmul.inputs[2].dtype != product.y.dtype)
+        return NoValue{fmt::format("cuBLASLt adds a bias of the output's {}, got {}",
+                                   name_of(product.y.dtype), matmul.inputs[2].text())};
+    return product;
+}
+
 OrReason<PreparedKernel> prepare_product(Context& context, const Product& product) {
+    if (product.tail != Product::Tail::none && product.batch > 1)
+        return NoValue{"cuBLASLt has no epilogue of GELU for a batch"};
+    if ((product.reads_gelu_input() || product.tail == Product::Tail::gelu_and_input) &&
+        product.y.columns % 8 != 0)
+        return NoValue{
+            fmt::format("cuBLASLt has GELU's input in rows of a multiple of 8, got {}", product.y.columns)};
     const auto bound = std::make_shared<BoundProduct>(context, product);
     bound->alignment = alignment_of(product, 0);
     auto offered = bound->descriptions.find(context.blas_handle, bound->alignment, most_workspace,
@@ -244,7 +303,11 @@ OrReason<PreparedKernel> prepare_product(Context& context, const Product& produc
                         .multiply = [bound = bound.get()](const auto& algorithm, const Operands& operands) {
                             return bound->multiply(algorithm, operands);
                         }});
-    if (product.bias) bound->chosen->inputs.push_back({product.y.dtype, {product.y.columns}});
+    const Type row{product.y.dtype, {product.y.columns}};
+    if (product.bias) bound->chosen->inputs.push_back(row);
+    if (product.reads_gelu_input()) bound->chosen->inputs.push_back(type(product.y));
+    if (product.tail == Product::Tail::gelu_and_input) bound->chosen->outputs.push_back(type(product.y));
+    if (product.tail == Product::Tail::gelu_gradient_and_its_sums) bound->chosen->outputs.push_back(row);
     context.algorithms.add(bound->chosen);
     bound->workspace = bound->chosen->workspace();
     return PreparedKernel{.launch = [bound](const Operands& operands) { bound->queue(operands); },
@@ -289,6 +352,7 @@ void add_contraction_kernels(KernelTable& table, Context& context) {
                                    .prepare = [&context, unit](const Problem& problem) {
                                        return prepare_matmul(context, unit, problem);
                                    }});
+    add_fused_product_kernels(table, context);
 }
 
 }  // namespace mantissa::on_cuda

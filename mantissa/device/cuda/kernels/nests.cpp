@@ -238,7 +238,7 @@ Kernel fused_kernel(Context& context) {
         if (std::string reason = refuse_without_compiler(); !reason.empty())
             return NoValue{std::move(reason)};
         const Graph& body = problem.attributes.body("body").graph();
-        if (contraction_of(body) >= 0) return NoValue{"a contraction's tail is a kernel of its own"};
+        if (contraction_of(body) >= 0) return NoValue{"it makes nests, and no contraction"};
         return prepare_nest(context, nest_of_body(body), NestOutputs::apart);
     };
     return {.name = "compiled " + context.unit, .arithmetic = {.unit = context.unit}, .prepare = prepare};

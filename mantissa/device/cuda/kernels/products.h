@@ -30,13 +30,34 @@ struct Product {
         std::int64_t rows = 0, columns = 0;  ///< as they are stored, row by row
         bool transposed = false;
     };
+    /// What is made of the sums before they are stored.
+    enum class Tail : std::uint8_t {
+        none,
+        gelu,
+        gelu_and_input,              ///< the sums are stored, too
+        gelu_gradient,               ///< they are multiplied by GELU's derivative at its input
+        gelu_gradient_and_its_sums,  ///< and the results are added up over rows
+    };
     Matrix a, b, y;
     std::int64_t batch = 1;
     bool bias = false, tf32 = false;
     bool adds = false;  ///< to what lies in y
+    Tail tail = Tail::none;
+
+    bool reads_gelu_input() const {
+        return tail == Tail::gelu_gradient || tail == Tail::gelu_gradient_and_its_sums;
+    }
 };
 
-/// Operands a, b and a bias where there is one. None of its extents is 0.
+/// That of a matmul; why the unit does not make it, where the library would not or there is nothing to add
+/// up.
+OrReason<Product> product_of(const ProductUnit& unit, const Problem& matmul);
+
+/// Operands a, b, a bias where there is one, and GELU's input where its gradient is made; outputs y, and what
+/// its tail stores besides. None of its extents is 0.
 OrReason<PreparedKernel> prepare_product(Context& context, const Product& product);
+
+/// Of fused nodes that are a product with a tail that cuBLASLt has. The table must stay where it is.
+void add_fused_product_kernels(KernelTable& table, Context& context);
 
 }  // namespace mantissa::on_cuda
