@@ -59,11 +59,11 @@ constexpr DevicePtr kept_alignment = 16;
 constexpr std::int64_t most_parts = 3;
 /// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too, since the
 /// results alone would keep few of its multiprocessors busy.
-constexpr std::int64_t terms_of_part = 4096, most_results_in_parts = std::int64_t{1} << 22;
+constexpr std::int64_t longest_sum_at_once = 4096, most_results_in_parts = std::int64_t{1} << 22;
 
 std::uint64_t workspace_of(const MatrixLayoutOf& d, std::int64_t terms, std::int64_t parts) {
     const std::int64_t results = d.rows * d.columns * d.batch;
-    const bool is_long = terms > terms_of_part && results <= most_results_in_parts;
+    const bool is_long = terms > longest_sum_at_once && results <= most_results_in_parts;
     const std::int64_t kept = parts > 1 ? parts : is_long ? 1 : 0;
     return static_cast<std::uint64_t>(kept * results) * sizeof(float);
 }
