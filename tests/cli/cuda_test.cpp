@@ -127,7 +127,7 @@ TEST_F(CudaCommands, ThePlanOnPaperIsQuickEnoughForAnH200) {
     EXPECT_LT(sheet, 20) << ran.output;
     EXPECT_LT(number_before(ran.output, "the step:", "ms by measured rates"), 24) << ran.output;
     // A layer has some 30 kernels; parameters have none of their own.
-    EXPECT_LT(number_before(ran.output, "the step:", "launches"), 440) << ran.output;
+    EXPECT_LT(number_before(ran.output, "the step:", "launches"), 416) << ran.output;
     EXPECT_LT(number_before(ran.output, "its products, attention and update alone", "ms ("), sheet);
     EXPECT_EQ(run("explain --for h200").output,
               "mantissa: --for is for the roofline of a GPU: it needs --roofline\n");
