@@ -195,6 +195,7 @@ class CudaDevice final : public Device {
         on_cuda::add_movement_kernels(kernels_, context_);
         on_cuda::add_embedding_kernels(kernels_, context_);
         on_cuda::add_reduction_kernels(kernels_, context_);
+        on_cuda::add_norm_kernels(kernels_, context_);
         on_cuda::add_attention_kernels(kernels_, context_);
         on_cuda::add_pool_kernels(kernels_, context_);
         on_cuda::add_loss_kernels(kernels_, context_);

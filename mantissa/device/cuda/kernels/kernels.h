@@ -82,6 +82,7 @@ void add_elementwise_kernels(KernelTable& table, Context& context);
 void add_movement_kernels(KernelTable& table, Context& context);
 void add_embedding_kernels(KernelTable& table, Context& context);
 void add_reduction_kernels(KernelTable& table, Context& context);
+void add_norm_kernels(KernelTable& table, Context& context);
 /// Fused nodes, and composites whose definition is a nest.
 void add_nest_kernels(KernelTable& table, Context& context);
 void add_pool_kernels(KernelTable& table, Context& context);
