@@ -73,8 +73,8 @@ std::string body_of(const EmbeddingGradientKernel& kernel) {
 }
 
 std::string body_of(const SquaresKernel& kernel) {
-    return fmt::format("squares of {} in {} parts, {} a block", name_of(kernel.from), kernel.parts,
-                       kernel.of_block);
+    return fmt::format("squares of {} in {} parts, {} a sum", name_of(kernel.from), kernel.parts,
+                       kernel.of_sum);
 }
 
 std::string body_of(const NormKernel&) { return "norm"; }

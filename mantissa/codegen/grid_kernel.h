@@ -77,15 +77,16 @@ struct EmbeddingGradientKernel {
     std::int32_t report = 1;
 };
 
-/// Sums of squares, in FP64, of many tensors of one format: a block of threads a result, of as many elements
-/// as `of_block`, in one order. A part of its table: first block, address, elements. Further parameter: the
-/// sums f64, one a block.
+/// Sums of squares, in FP64, of many tensors of one format: a warp a sum, of as many neighbouring elements as
+/// `of_sum`, in one order. A part of its table: first block, address, elements, number of its first sum.
+/// Further parameter: the sums f64.
 struct SquaresKernel {
     DType from = DType::f32;
-    std::int64_t of_block = 0;
+    std::int64_t of_sum = 0;
     std::int64_t parts = 0;
+    static constexpr int threads_of_sum = 32, sums_of_block = 8;
 
-    PartTable table() const { return {parts, 3}; }
+    PartTable table() const { return {parts, 4}; }
 };
 
 /// From an FP64 sum of squares: its root as f32 and, the second output, whether it is finite. One thread.

@@ -306,22 +306,29 @@ class SquaresCode : GridCode {
     void run() {
         GpuTable part(b_, *function_, kernel_.table(), block_);
         Value *x = part.address(1), *elements = part.number(2);
-        Value* first = b_.CreateMul(part.block(), integer(kernel_.of_block));
-        Value* end = b_.CreateAdd(first, integer(kernel_.of_block));
+        static_assert(SquaresKernel::sums_of_block * threads == grid_threads);
+        Value* own = b_.CreateURem(thread_, integer(threads));
+        Value* sum_of_part = b_.CreateAdd(b_.CreateMul(part.block(), integer(SquaresKernel::sums_of_block)),
+                                          b_.CreateUDiv(thread_, integer(threads)));
+        Value* first = b_.CreateMul(sum_of_part, integer(kernel_.of_sum));
+        Value* end = b_.CreateAdd(first, integer(kernel_.of_sum));
         end = b_.CreateSelect(is_less(end, elements), end, elements);
-        Value* sum = control_.loop("terms", b_.CreateAdd(first, thread_), end, integer(grid_threads),
-                                   {lanes_.constant(0, DType::f64)},
-                                   [&](Value* term, const Control::Values& before) -> Control::Values {
-                                       Value* value = lanes_.apply("cast", {load(x, term, kernel_.from)},
-                                                                   kernel_.from, DType::f64);
-                                       return {b_.CreateFAdd(before[0], b_.CreateFMul(value, value))};
-                                   })[0];
-        sum = across(sum, grid_threads, DType::f64, [&](Value* a, Value* b) { return b_.CreateFAdd(a, b); });
-        if_then(b_.CreateICmpEQ(thread_, integer(0)), [&] { store(sum, parameter(0), block_, DType::f64); });
+        Value* sum = control_.loop(
+            "terms", b_.CreateAdd(first, own), end, integer(threads), {lanes_.constant(0, DType::f64)},
+            [&](Value* term, const Control::Values& before) -> Control::Values {
+                Value* value = lanes_.apply("cast", {load(x, term, kernel_.from)}, kernel_.from, DType::f64);
+                return {b_.CreateFAdd(before[0], b_.CreateFMul(value, value))};
+            })[0];
+        sum = across(sum, threads, DType::f64, [&](Value* a, Value* b) { return b_.CreateFAdd(a, b); });
+        Value* writes = b_.CreateAnd(b_.CreateICmpEQ(own, integer(0)), is_less(first, elements));
+        if_then(writes,
+                [&] { store(sum, parameter(0), b_.CreateAdd(part.number(3), sum_of_part), DType::f64); });
         b_.CreateRetVoid();
     }
 
   private:
+    static constexpr int threads = SquaresKernel::threads_of_sum;
+
     const SquaresKernel& kernel_;
 };
 

@@ -67,10 +67,9 @@ struct Part {
     std::vector<std::uint64_t> words;
 };
 /// Queues a kernel with a table over all parts, in as many launches as it takes. `parameters` are those
-/// behind the table, given how many blocks the launches before had.
+/// behind the table.
 void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
-                  std::span<const Part> parts,
-                  const std::function<std::vector<std::uint64_t>(std::int64_t blocks_before)>& parameters);
+                  std::span<const Part> parts, const std::vector<std::uint64_t>& parameters);
 /// As `launch`, of one that may report an index: the last parameter is added.
 void launch_reporting(const Context& context, const GpuKernel& kernel, std::int64_t blocks,
                       std::vector<std::uint64_t> parameters);

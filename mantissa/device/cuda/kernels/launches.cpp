@@ -56,10 +56,8 @@ void launch_on(const Context& context, cuda::Stream stream, const GpuKernel& ker
 }
 
 void launch_parts(const Context& context, const GpuKernel& kernel, const codegen::PartTable& table,
-                  std::span<const Part> parts,
-                  const std::function<std::vector<std::uint64_t>(std::int64_t blocks_before)>& parameters) {
+                  std::span<const Part> parts, const std::vector<std::uint64_t>& parameters) {
     const auto of_launch = static_cast<std::size_t>(table.parts);
-    std::int64_t before = 0;
     for (; !parts.empty(); parts = parts.subspan(std::min(of_launch, parts.size()))) {
         std::vector<std::uint64_t> numbers;
         std::int64_t blocks = 0;
@@ -76,8 +74,7 @@ void launch_parts(const Context& context, const GpuKernel& kernel, const codegen
             numbers.resize((i + 1) * static_cast<std::size_t>(table.words));
         }
         launch_with_table(context, kernel, {.blocks = blocks, .stream = context.work}, std::move(numbers),
-                          parameters(before));
-        before += blocks;
+                          parameters);
     }
 }
 

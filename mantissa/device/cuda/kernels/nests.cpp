@@ -190,9 +190,7 @@ struct BoundParts {
                 part.words.push_back(address_of(output));
             part.words.push_back(static_cast<std::uint64_t>(elements[i]));
         }
-        launch_parts(context, *kernel, table, parts, [](std::int64_t) -> std::vector<std::uint64_t> {
-            return {static_cast<std::uint64_t>(elements_of_block)};
-        });
+        launch_parts(context, *kernel, table, parts, {static_cast<std::uint64_t>(elements_of_block)});
     }
 };
 

@@ -3,85 +3,102 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/kernels/reductions.h"
+#include "mantissa/ranks/part.h"
 
 namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-/// Gradients of one format, whose squares one kernel adds up.
-struct Squares {
-    std::shared_ptr<const GpuKernel> kernel;
-    codegen::PartTable table;
-    std::vector<std::size_t> operands;
-    std::vector<Part> parts;  ///< without addresses
+constexpr std::int64_t number = sizeof(double);
 
-    std::int64_t blocks() const {
-        std::int64_t all = 0;
-        for (const Part& part : parts) all += part.blocks;
-        return all;
-    }
-    std::int64_t launches() const { return parts_of(std::ssize(parts), table.parts); }
+std::int64_t sums_of(std::int64_t elements) { return parts_of(elements, part_block); }
 
-    void queue(const Context& context, const Operands& given, std::uint64_t sums) const {
-        std::vector<Part> bound = parts;
-        for (std::size_t i = 0; i < bound.size(); ++i)
-            bound[i].words[0] = address_of(given.inputs[operands[i]]);
-        launch_parts(context, *kernel, table, bound, [&](std::int64_t before) -> std::vector<std::uint64_t> {
-            return {sums + static_cast<std::uint64_t>(before) * sizeof(double)};
-        });
+/// Gradients of one format, whose squares one kernel adds up: those of each block by which ranks cut
+/// (ranks/part.h), so that a part has the sums that it has in the whole.
+class Squares {
+  public:
+    /// Of so many elements of an operand; where its first sum goes.
+    struct Gradient {
+        std::size_t operand = 0;
+        std::int64_t elements = 0, first_sum = 0;
+    };
+
+    Squares(Context& context, DType dtype, std::vector<Gradient> gradients)
+        : gradients_(std::move(gradients)) {
+        codegen::SquaresKernel kernel{.from = dtype, .of_sum = part_block};
+        kernel.parts = codegen::parts_of_launch(std::ssize(gradients_), kernel.table().words, 1);
+        table_ = kernel.table();
+        kernel_ = context.modules.add({.name = fmt::format("squares_{}", name_of(dtype)), .code = kernel});
     }
+
+    std::int64_t launches() const { return parts_of(std::ssize(gradients_), table_.parts); }
+
+    void queue(const Context& context, const Operands& operands, std::uint64_t sums) const {
+        std::vector<Part> parts;
+        for (const Gradient& each : gradients_)
+            parts.push_back(
+                {parts_of(sums_of(each.elements), codegen::SquaresKernel::sums_of_block),
+                 {address_of(operands.inputs[each.operand]), static_cast<std::uint64_t>(each.elements),
+                  static_cast<std::uint64_t>(each.first_sum)}});
+        launch_parts(context, *kernel_, table_, parts, {sums});
+    }
+
+  private:
+    std::vector<Gradient> gradients_;
+    codegen::PartTable table_;
+    std::shared_ptr<const GpuKernel> kernel_;
 };
 
-/// Of a block: 64 a thread, so that there are few sums beside what is read.
-constexpr std::int64_t squares_of_block = 64 * codegen::grid_threads;
+/// The root of so many sums, and whether it is finite.
+class RootOfSums {
+  public:
+    RootOfSums(Context& context, std::int64_t sums)
+        : sums_(sums),
+          whole_(stages_of(context, Shape{sums}, {0},
+                           {.from = DType::f64, .sums = DType::f64, .to = DType::f64})),
+          root_(context.modules.add({.name = "norm", .code = codegen::NormKernel{}})) {}
 
-Squares squares_of(Context& context, const Problem& problem, DType dtype) {
-    Squares squares;
-    for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
-        const Type& type = problem.inputs[i];
-        if (type.dtype != dtype || type.shape.elements() == 0) continue;
-        const std::int64_t elements = type.shape.elements();
-        squares.operands.push_back(i);
-        squares.parts.push_back(
-            {parts_of(elements, squares_of_block), {0, static_cast<std::uint64_t>(elements)}});
+    std::int64_t launches() const { return whole_.launches() + 1; }
+    /// Of the sums, then their sum, and what it takes on the way.
+    std::int64_t workspace() const { return (sums_ + 1) * number + whole_.partial_bytes; }
+
+    void queue(const Context& context, const Operands& operands) const {
+        const std::uint64_t sums = address_of(operands.workspace),
+                            sum = sums + static_cast<std::uint64_t>(sums_ * number);
+        whole_.queue(context, sums, sum + number, sum);
+        launch(context, *root_, 1, {sum, address_of(operands.outputs[0]), address_of(operands.outputs[1])});
     }
-    if (squares.parts.empty()) return squares;
-    codegen::SquaresKernel kernel{.from = dtype, .of_block = squares_of_block};
-    kernel.parts = codegen::parts_of_launch(std::ssize(squares.parts), kernel.table().words, 1);
-    squares.table = kernel.table();
-    squares.kernel = context.modules.add({.name = fmt::format("squares_{}", name_of(dtype)), .code = kernel});
-    return squares;
-}
+
+  private:
+    std::int64_t sums_;
+    Stages whole_;
+    std::shared_ptr<const GpuKernel> root_;
+};
 
 /// Squares are added in FP64, where those of FP32 numbers cannot overflow: by blocks of all gradients at
 /// once, then those of the blocks.
 OrReason<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
-    constexpr std::int64_t number = sizeof(double);
     std::vector<Squares> all;
-    std::int64_t blocks = 0, launches = 1;
+    std::int64_t sums = 0, launches = 0;
     for (const DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16}) {
-        all.push_back(squares_of(context, problem, dtype));
-        blocks += all.back().blocks();
-        if (!all.back().parts.empty()) launches += all.back().launches();
-    }
-    const Stages whole =
-        stages_of(context, Shape{blocks}, {0}, {.from = DType::f64, .sums = DType::f64, .to = DType::f64});
-    launches += whole.launches();
-    const auto kernel = context.modules.add({.name = "norm", .code = codegen::NormKernel{}});
-    const auto queue = [&context, all = std::move(all), whole, kernel, blocks](const Operands& operands) {
-        std::uint64_t sums = address_of(operands.workspace);
-        const std::uint64_t first = sums;
-        for (const Squares& squares : all) {
-            if (squares.parts.empty()) continue;
-            squares.queue(context, operands, sums);
-            sums += static_cast<std::uint64_t>(squares.blocks() * number);
+        std::vector<Squares::Gradient> gradients;
+        for (std::size_t i = 0; i < problem.inputs.size(); ++i) {
+            const std::int64_t elements = problem.inputs[i].shape.elements();
+            if (problem.inputs[i].dtype != dtype || elements == 0) continue;
+            gradients.push_back({i, elements, sums});
+            sums += sums_of(elements);
         }
-        // Behind the sums of blocks: their sum, and what it takes on the way.
-        whole.queue(context, first, sums + number, sums);
-        launch(context, *kernel, 1, {sums, address_of(operands.outputs[0]), address_of(operands.outputs[1])});
+        if (gradients.empty()) continue;
+        all.emplace_back(context, dtype, std::move(gradients));
+        launches += all.back().launches();
+    }
+    const RootOfSums root(context, sums);
+    const auto queue = [&context, all = std::move(all), root](const Operands& operands) {
+        for (const Squares& squares : all) squares.queue(context, operands, address_of(operands.workspace));
+        root.queue(context, operands);
     };
     return PreparedKernel{
-        .launch = queue, .workspace = (blocks + 1) * number + whole.partial_bytes, .launches = launches};
+        .launch = queue, .workspace = root.workspace(), .launches = launches + root.launches()};
 }
 
 }  // namespace
