@@ -239,13 +239,6 @@ void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
     require_images(command, options.images);
     options.typed = options_to_remember(command);
     share_micro_steps(options, ranks);
-    if (ranks > 1 && options.run.device == "cuda") {
-        if (options.given.contains("--states") && options.states == "sharded")
-            refuse_value("--states", "among ranks on GPUs every rank has all states so far: give whole");
-        if (options.reduce_dtype != "fp32")
-            refuse_value("--reduce-dtype", "among ranks on GPUs gradients travel in fp32 so far");
-        options.states = "whole";
-    }
 }
 
 void validate_loop(const TrainOptions& options) {

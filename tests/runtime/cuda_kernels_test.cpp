@@ -25,13 +25,6 @@ using testing::worst_ratio;
 
 /// Operations that no GPU runs yet, and why. A test fails where one of them does, or another does not.
 const std::map<std::string, std::string> without_kernel = {
-    {"reduce_scatter_start", "ranks on GPUs hold all states"},
-    {"reduce_scatter_wait", "ranks on GPUs hold all states"},
-    {"own_part", "ranks on GPUs hold all states"},
-    {"all_gather_start", "ranks on GPUs hold all states"},
-    {"all_gather_rows_start", "running statistics wait for kernels that gather rows"},
-    {"all_gather_wait", "ranks on GPUs hold all states"},
-    {"norm_of_parts", "ranks on GPUs hold all states"},
     {"quantize_weight", "whole numbers wait for cuBLASLt's INT8"},
     {"quantized_matmul", "whole numbers wait for cuBLASLt's INT8"},
 };

@@ -44,13 +44,13 @@ void GpuRanks::exchange(const Places& sends, const Places& receives) {
 void GpuRanks::pass(const Places& places, bool send) {
     for (std::size_t rank = 0; rank < places.size(); ++rank)
         for (const Place& place : places[rank]) {
-            if (place.count == 0) continue;
+            if (place.bytes == 0) continue;
             auto* const address = reinterpret_cast<void*>(place.address);
-            const auto count = static_cast<std::size_t>(place.count);
+            const auto bytes = static_cast<std::size_t>(place.bytes);
             const auto peer = static_cast<int>(rank);
             require(nccl_,
-                    send ? nccl_.send(address, count, cuda::NcclType::f32, peer, comm_, stream_)
-                         : nccl_.recv(address, count, cuda::NcclType::f32, peer, comm_, stream_),
+                    send ? nccl_.send(address, bytes, cuda::NcclType::uint8, peer, comm_, stream_)
+                         : nccl_.recv(address, bytes, cuda::NcclType::uint8, peer, comm_, stream_),
                     comm_, "an exchange of ranks");
         }
 }

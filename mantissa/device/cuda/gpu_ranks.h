@@ -19,10 +19,10 @@ namespace on_cuda {
 
 class GpuRanks {
   public:
-    /// FP32 numbers of the GPU's memory.
+    /// Of the GPU's memory.
     struct Place {
         std::uint64_t address = 0;
-        std::int64_t count = 0;
+        std::int64_t bytes = 0;
     };
     /// By rank, one after the other.
     using Places = std::vector<std::vector<Place>>;
@@ -54,7 +54,8 @@ class GpuRanks {
     /// after `allocate`, which is called before work is queued.
     void reserve(std::int64_t bytes);
     void allocate();
-    std::uint64_t room() const { return rooms_.back(); }
+    /// 0 where nothing arrives, as at a rank without a part.
+    std::uint64_t room() const { return rooms_.empty() ? 0 : rooms_.back(); }
 
   private:
     struct Events {

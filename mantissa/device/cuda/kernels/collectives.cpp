@@ -1,133 +1,232 @@
-// Sums over ranks: each gets everybody's terms of its own part, adds them over the tree that ranks on CPUs
-// add over (ranks/tree_sum.h), and sends the sums to all. So the bits are those of ranks on CPUs, and the
-// same on every rank. All of it is queued on a stream of its own, so that gradients travel while the backward
-// pass works.
+// What ranks exchange. Of a sum each gets everybody's terms of its own part and adds them over the tree that
+// ranks on CPUs add over (ranks/tree_sum.h), so the bits are theirs, and the same on every rank; where all
+// need all of it, it sends its sums to them. All of it is queued on a stream of its own, so that gradients
+// travel while the backward pass works.
 #include <fmt/format.h>
 
 #include <bit>
+#include <map>
+#include <optional>
+#include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/gpu_ranks.h"
+#include "mantissa/device/cuda/kernels/among_ranks.h"
 #include "mantissa/device/cuda/kernels/elements.h"
+#include "mantissa/ranks/part.h"
 
 namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-/// Whole accesses of 16 bytes.
-constexpr std::int64_t numbers_at_a_time = 4;
+/// [first, first + count) of a tensor.
+using TensorPart = mantissa::Part;
 
-/// A tensor's part of a rank: [first, first + count).
-struct TensorPart {
-    std::int64_t first = 0, count = 0;
-};
+/// Of a tensor of so many elements the part of a rank.
+using Cut = TensorPart (*)(std::int64_t elements, std::int64_t ranks, std::int64_t rank);
 
-TensorPart part_of_rank(std::int64_t elements, int ranks, int rank) {
-    const std::int64_t each = rounded_up(parts_of(elements, std::int64_t{ranks}), numbers_at_a_time);
+/// Whole accesses of 16 bytes, in BF16, too.
+constexpr std::int64_t numbers_at_a_time = 8;
+
+/// As even as it goes: for what nobody holds in parts.
+TensorPart even_part(std::int64_t elements, std::int64_t ranks, std::int64_t rank) {
+    const std::int64_t each = rounded_up(parts_of(elements, ranks), numbers_at_a_time);
     const std::int64_t first = std::min(elements, each * rank);
     return {first, std::min(each, elements - first)};
 }
 
-std::uint64_t number_at(std::uint64_t base, std::int64_t index) {
-    return base + static_cast<std::uint64_t>(index) * sizeof(float);
+std::int64_t width_of(DType dtype) { return static_cast<std::int64_t>(size_of(dtype)); }
+
+std::uint64_t number_at(std::uint64_t base, std::int64_t index, DType dtype) {
+    return base + static_cast<std::uint64_t>(index * width_of(dtype));
 }
 
-/// to[i] = a[i] + b[i]
-struct Addition {
-    std::shared_ptr<const GpuKernel> kernel;
-    std::int64_t blocks = 0;
-
-    Addition(Context& context, std::int64_t count) {
-        const codegen::Strided plain{.dtype = DType::f32, .strides = {1}};
-        codegen::ElementKernel kernel_of_elements{
-            .op = "add", .extents = {count}, .operands = {plain, plain}, .output = plain};
-        blocks = codegen::blocks_of({.name = "", .code = kernel_of_elements});
-        kernel = add_element_kernel(context, std::move(kernel_of_elements));
+/// An element-wise operation over so many numbers that lie side by side.
+class OverNumbers {
+  public:
+    OverNumbers(Context& context, const char* op, std::int64_t count, const std::vector<DType>& operands,
+                DType output) {
+        codegen::ElementKernel kernel{.op = op,
+                                      .extents = {std::max<std::int64_t>(count, 1)},
+                                      .operands = {},
+                                      .output = {.dtype = output, .strides = {1}}};
+        for (const DType dtype : operands) kernel.operands.push_back({.dtype = dtype, .strides = {1}});
+        blocks_ = codegen::blocks_of({.name = "", .code = kernel});
+        kernel_ = add_element_kernel(context, std::move(kernel));
     }
+
+    void queue(const Context& context, cuda::Stream stream, std::vector<std::uint64_t> addresses) const {
+        launch_on(context, stream, *kernel_, blocks_, std::move(addresses));
+    }
+
+  private:
+    std::shared_ptr<const GpuKernel> kernel_;
+    std::int64_t blocks_ = 0;
 };
 
-/// The sum of tensors over all ranks, prepared.
-class SumOverRanks {
+/// What is added: as it came, or the sum of some.
+struct Term {
+    std::uint64_t address = 0;
+    DType dtype = DType::f32;
+};
+
+/// Additions of so many numbers of `ranks` terms, in FP32, over the tree of ranks/tree_sum.h.
+class TreeOfTerms {
   public:
-    SumOverRanks(Context& context, GpuRanks& ranks, std::span<const Type> tensors) : ranks_(ranks) {
-        for (const Type& type : tensors) {
-            const std::int64_t elements = type.shape.elements();
-            const TensorPart own = part_of_rank(elements, ranks.ranks(), ranks.rank());
-            tensors_.push_back(
-                {elements, own, own_numbers_, Addition(context, std::max<std::int64_t>(own.count, 1))});
-            own_numbers_ += rounded_up(own.count, numbers_at_a_time);
-        }
-        ranks_.reserve(own_numbers_ * ranks.ranks() * static_cast<std::int64_t>(sizeof(float)));
+    TreeOfTerms(Context& context, std::int64_t count, int ranks, DType terms) {
+        make_additions(context, count, ranks, terms);
     }
 
-    /// Queues it on the ranks' stream; `at`: where each tensor lies.
-    void queue(const Context& context, const std::vector<std::uint64_t>& at) const {
-        GpuRanks::Places sends(size()), receives(size());
+    /// `places`: where the sum of some terms may lie on its way, by the first of them; may be the terms' own
+    /// where they are of FP32. The last one lies at `to`.
+    Term queue(const Context& context, cuda::Stream stream, std::span<const Term> terms,
+               std::span<const std::uint64_t> places, std::uint64_t to) const {
+        if (terms.size() == 1) return terms[0];
+        const std::size_t half = std::bit_ceil(terms.size()) / 2;
+        const Term first = queue(context, stream, terms.first(half), places, places[0]),
+                   second = queue(context, stream, terms.subspan(half), places.subspan(half), places[half]);
+        additions_.at({first.dtype, second.dtype})
+            .queue(context, stream, {first.address, second.address, to});
+        return {to, DType::f32};
+    }
+
+  private:
+    /// What the sum of so many terms is of.
+    DType make_additions(Context& context, std::int64_t count, int terms, DType dtype) {
+        if (terms == 1) return dtype;
+        const int half = static_cast<int>(std::bit_ceil(static_cast<unsigned>(terms)) / 2);
+        const DType first = make_additions(context, count, half, dtype),
+                    second = make_additions(context, count, terms - half, dtype);
+        additions_.try_emplace({first, second}, context, "add", count, std::vector{first, second},
+                               DType::f32);
+        return DType::f32;
+    }
+
+    std::map<std::pair<DType, DType>, OverNumbers> additions_;
+};
+
+/// The sum of FP32 tensors over all ranks, prepared. `wire`: what terms are rounded to before they travel,
+/// a rank's own as those of the others; sums are of FP32, and travel as such.
+class SumOverRanks {
+  public:
+    SumOverRanks(Context& context, std::span<const Type> tensors, Cut cut, DType wire)
+        : ranks_(*context.ranks), cut_(cut), wire_(wire) {
+        for (const Type& type : tensors) {
+            const std::int64_t elements = type.shape.elements(), own = part(elements, ranks_.rank()).count;
+            tensors_.push_back({.elements = elements,
+                                .own = own,
+                                .room = own_numbers_,
+                                .room_of_all = all_numbers_,
+                                .rounding = {},
+                                .additions = {context, own, ranks_.ranks(), wire}});
+            if (is_rounded())
+                tensors_.back().rounding.emplace(context, "cast", elements, std::vector{DType::f32}, wire);
+            own_numbers_ += rounded_up(own, numbers_at_a_time);
+            all_numbers_ += rounded_up(elements, numbers_at_a_time);
+        }
+        ranks_.reserve(sums_room() +
+                       (is_rounded() ? own_numbers_ * ranks_.ranks() * width_of(DType::f32) : 0));
+    }
+
+    /// Queues the sums of this rank's parts on the ranks' stream; `at`: where each tensor lies.
+    void queue_sums(const Context& context, const std::vector<std::uint64_t>& at) const {
+        if (is_rounded())
+            for (std::size_t i = 0; i < tensors_.size(); ++i)
+                tensors_[i].rounding->queue(context, ranks_.stream(), {at[i], sent(at, i, 0)});
+        GpuRanks::Places sends = no_places(), receives = no_places();
         for (int rank = 0; rank < ranks_.ranks(); ++rank) {
             if (rank == ranks_.rank()) continue;
             for (std::size_t i = 0; i < tensors_.size(); ++i) {
-                sends[static_cast<std::size_t>(rank)].push_back(place(at, i, rank));
-                receives[static_cast<std::size_t>(rank)].push_back(
-                    {number_at(room_of(rank), tensors_[i].room), tensors_[i].own.count});
+                const TensorPart theirs = part(tensors_[i].elements, rank);
+                of(sends, rank).push_back({sent(at, i, theirs.first), theirs.count * width_of(wire_)});
+                of(receives, rank).push_back({received(i, rank), tensors_[i].own * width_of(wire_)});
             }
         }
         ranks_.exchange(sends, receives);
         for (std::size_t i = 0; i < tensors_.size(); ++i)
-            if (tensors_[i].own.count > 0) {
-                std::vector<std::uint64_t> terms;
-                for (int rank = 0; rank < ranks_.ranks(); ++rank)
-                    terms.push_back(rank == ranks_.rank() ? place(at, i, rank).address
-                                                          : number_at(room_of(rank), tensors_[i].room));
-                add_up(context, tensors_[i].addition, terms, place(at, i, ranks_.rank()).address);
-            }
+            if (tensors_[i].own > 0) add_up(context, at, i);
+    }
+
+    /// Queues what brings every rank's sums to all.
+    void queue_to_all(const std::vector<std::uint64_t>& at) const {
+        GpuRanks::Places sends = no_places(), receives = no_places();
         for (int rank = 0; rank < ranks_.ranks(); ++rank) {
             if (rank == ranks_.rank()) continue;
-            const auto other = static_cast<std::size_t>(rank);
-            sends[other].clear();
-            receives[other].clear();
             for (std::size_t i = 0; i < tensors_.size(); ++i) {
-                sends[other].push_back(place(at, i, ranks_.rank()));
-                receives[other].push_back(place(at, i, rank));
+                of(sends, rank).push_back(sums_of(at, i, ranks_.rank()));
+                of(receives, rank).push_back(sums_of(at, i, rank));
             }
         }
         ranks_.exchange(sends, receives);
     }
 
-  private:
-    struct Tensor {
-        std::int64_t elements = 0;
-        TensorPart own;
-        std::int64_t room = 0;  ///< numbers before its own in what a rank sends
-        Addition addition;
-    };
-
-    std::size_t size() const { return static_cast<std::size_t>(ranks_.ranks()); }
-    /// Where what a rank sends arrives; the own one's is where sums are made on the way.
-    std::uint64_t room_of(int rank) const { return number_at(ranks_.room(), own_numbers_ * rank); }
-    GpuRanks::Place place(const std::vector<std::uint64_t>& at, std::size_t tensor, int rank) const {
-        const TensorPart part = part_of_rank(tensors_[tensor].elements, ranks_.ranks(), rank);
-        return {number_at(at[tensor], part.first), part.count};
+    /// Of `queue_sums`.
+    std::int64_t launches() const {
+        return 1 + std::ssize(tensors_) * (ranks_.ranks() - 1 + (is_rounded() ? 1 : 0));
     }
 
-    /// The tree of ranks/tree_sum.h. Sums of some of the terms lie over the first of them, the last over
-    /// `to`.
-    void add_up(const Context& context, const Addition& addition, std::span<const std::uint64_t> terms,
-                std::uint64_t to) const {
-        if (terms.size() == 1) return;
-        const std::size_t half = std::bit_ceil(terms.size()) / 2;
-        const auto first = terms.first(half), second = terms.subspan(half);
-        add_up(context, addition, first, first[0]);
-        add_up(context, addition, second, second[0]);
-        launch_on(context, ranks_.stream(), *addition.kernel, addition.blocks, {first[0], second[0], to});
+  private:
+    struct Tensor {
+        std::int64_t elements = 0, own = 0;
+        std::int64_t room = 0, room_of_all = 0;  ///< numbers before its own, of parts and of wholes
+        std::optional<OverNumbers> rounding;
+        TreeOfTerms additions;
+    };
+
+    bool is_rounded() const { return wire_ != DType::f32; }
+    TensorPart part(std::int64_t elements, int rank) const { return cut_(elements, ranks_.ranks(), rank); }
+    GpuRanks::Places no_places() const { return GpuRanks::Places(static_cast<std::size_t>(ranks_.ranks())); }
+    static std::vector<GpuRanks::Place>& of(GpuRanks::Places& places, int rank) {
+        return places[static_cast<std::size_t>(rank)];
+    }
+
+    // The ranks' room: what arrives, by rank; where terms are rounded to travel, those that are sent, and
+    // sums on their way, by rank.
+    std::uint64_t received(std::size_t i, int rank) const {
+        return number_at(ranks_.room(), own_numbers_ * rank + tensors_[i].room, wire_);
+    }
+    std::uint64_t sent(const std::vector<std::uint64_t>& at, std::size_t i, std::int64_t first) const {
+        if (!is_rounded()) return number_at(at[i], first, DType::f32);
+        return number_at(ranks_.room(), own_numbers_ * ranks_.ranks() + tensors_[i].room_of_all + first,
+                         wire_);
+    }
+    std::int64_t sums_room() const {
+        return (own_numbers_ * ranks_.ranks() + (is_rounded() ? all_numbers_ : 0)) * width_of(wire_);
+    }
+    std::uint64_t sum_on_its_way(std::size_t i, int rank) const {
+        return number_at(ranks_.room() + static_cast<std::uint64_t>(sums_room()),
+                         own_numbers_ * rank + tensors_[i].room, DType::f32);
+    }
+    GpuRanks::Place sums_of(const std::vector<std::uint64_t>& at, std::size_t i, int rank) const {
+        const TensorPart theirs = part(tensors_[i].elements, rank);
+        return {number_at(at[i], theirs.first, DType::f32), theirs.count * width_of(DType::f32)};
+    }
+
+    void add_up(const Context& context, const std::vector<std::uint64_t>& at, std::size_t i) const {
+        const std::int64_t first = part(tensors_[i].elements, ranks_.rank()).first;
+        std::vector<Term> terms;
+        std::vector<std::uint64_t> places;
+        for (int rank = 0; rank < ranks_.ranks(); ++rank) {
+            terms.push_back({rank == ranks_.rank() ? sent(at, i, first) : received(i, rank), wire_});
+            places.push_back(is_rounded() ? sum_on_its_way(i, rank) : terms.back().address);
+        }
+        tensors_[i].additions.queue(context, ranks_.stream(), terms, places,
+                                    sums_of(at, i, ranks_.rank()).address);
     }
 
     GpuRanks& ranks_;
+    Cut cut_;
+    DType wire_;
     std::vector<Tensor> tensors_;
     std::int64_t own_numbers_ = 0;  ///< of all parts of this rank
+    std::int64_t all_numbers_ = 0;  ///< of all tensors
 };
 
 int sum_of(const Problem& problem) { return static_cast<int>(problem.attributes.integer("sum")); }
+int ranks_of(const Context& context) { return context.ranks ? context.ranks->ranks() : 1; }
+int rank_of(const Context& context) { return context.ranks ? context.ranks->rank() : 0; }
+bool has_others(const Context& context) { return context.ranks && !context.ranks->is_alone(); }
 
 std::vector<std::vector<int>> each_over_its_operand(const Problem& problem) {
     std::vector<std::vector<int>> over;
@@ -148,54 +247,151 @@ void copy_to_outputs(const Context& context, const Operands& operands,
             queue_copy(context, operands.outputs[i], operands.inputs[i], static_cast<std::size_t>(bytes[i]));
 }
 
-std::string refuse_ranks(const Context& context, const Problem& problem) {
-    const std::int64_t wanted = problem.attributes.integer("ranks");
-    const int have = context.ranks ? context.ranks->ranks() : 1;
-    return wanted == have ? "" : fmt::format("it is for {} ranks, the device is one of {}", wanted, have);
-}
+/// Whom the sums are for.
+enum class For : std::uint8_t { all, owners };
 
-OrReason<PreparedKernel> prepare_start(Context& context, const Problem& problem) {
-    if (std::string reason = refuse_ranks(context, problem); !reason.empty())
-        return NoValue{std::move(reason)};
-    if (context.ranks && problem.attributes.has("wire")) return NoValue{"among GPUs terms travel in FP32"};
+PreparedKernel prepare_sum(Context& context, const Problem& problem, For whom) {
+    const DType wire = problem.attributes.has("wire") ? problem.attributes.dtype("wire") : DType::f32;
     std::shared_ptr<const SumOverRanks> over;
-    if (context.ranks) over = std::make_shared<const SumOverRanks>(context, *context.ranks, problem.outputs);
-    const auto launch = [&context, over, sum = sum_of(problem),
+    if (context.ranks)
+        over = std::make_shared<const SumOverRanks>(
+            context, problem.outputs, whom == For::all ? even_part : Cut{mantissa::part_of}, wire);
+    const auto launch = [&context, over, whom, sum = sum_of(problem),
                          bytes = bytes_of(problem.outputs)](const Operands& operands) {
         copy_to_outputs(context, operands, bytes);
-        if (!over || context.ranks->is_alone()) return;
+        if (!has_others(context)) return;
         std::vector<std::uint64_t> at;
         for (const std::byte* output : operands.outputs) at.push_back(address_of(output));
         context.ranks->begin_behind(context.work, sum);
-        over->queue(context, at);
+        over->queue_sums(context, at);
+        if (whom == For::all) over->queue_to_all(at);
         context.ranks->end(sum);
     };
-    return PreparedKernel{.launch = launch,
-                          .may_write_over = each_over_its_operand(problem),
-                          .launches = 2 + std::ssize(problem.outputs)};
+    return {.launch = launch,
+            .may_write_over = each_over_its_operand(problem),
+            .launches = over ? over->launches() + (whom == For::all ? 1 : 0) : 0};
 }
 
-OrReason<PreparedKernel> prepare_end(Context& context, const Problem& problem) {
-    if (std::string reason = refuse_ranks(context, problem); !reason.empty())
-        return NoValue{std::move(reason)};
+PreparedKernel prepare_all_reduce_start(Context& context, const Problem& problem) {
+    return prepare_sum(context, problem, For::all);
+}
+
+PreparedKernel prepare_reduce_scatter_start(Context& context, const Problem& problem) {
+    return prepare_sum(context, problem, For::owners);
+}
+
+PreparedKernel prepare_wait(Context& context, const Problem& problem) {
     const auto launch = [&context, sum = sum_of(problem),
                          bytes = bytes_of(problem.outputs)](const Operands& operands) {
-        if (context.ranks && !context.ranks->is_alone()) context.ranks->wait(context.work, sum);
+        if (has_others(context)) context.ranks->wait(context.work, sum);
         copy_to_outputs(context, operands, bytes);
     };
-    return PreparedKernel{.launch = launch, .may_write_over = each_over_its_operand(problem), .launches = 0};
+    return {.launch = launch, .may_write_over = each_over_its_operand(problem), .launches = 0};
+}
+
+/// Bytes of a tensor: [first, first + count).
+using ByteRange = TensorPart;
+
+ByteRange bytes_of_part(const Type& whole, const Context& context, int rank) {
+    const TensorPart part = part_of(whole.shape.elements(), ranks_of(context), rank);
+    return {part.first * width_of(whole.dtype), part.count * width_of(whole.dtype)};
+}
+
+/// This rank's parts, with zeros behind them; behind the sum, where it is one's.
+PreparedKernel prepare_own_parts(Context& context, const Problem& problem) {
+    std::vector<ByteRange> own;
+    for (const Type& type : problem.inputs) own.push_back(bytes_of_part(type, context, rank_of(context)));
+    const bool is_sum = problem.attributes.has("sum");
+    const auto launch = [&context, own = std::move(own), bytes = bytes_of(problem.outputs),
+                         sum = is_sum ? sum_of(problem) : -1](const Operands& operands) {
+        if (sum >= 0 && has_others(context)) context.ranks->wait(context.work, sum);
+        for (std::size_t i = 0; i < own.size(); ++i) {
+            const auto count = static_cast<std::size_t>(own[i].count);
+            queue_copy(context, operands.outputs[i], operands.inputs[i] + own[i].first, count);
+            queue_zeros(context, operands.outputs[i] + count, static_cast<std::size_t>(bytes[i]) - count);
+        }
+    };
+    return {.launch = launch, .launches = std::ssize(problem.inputs)};
+}
+
+/// Brings what each rank has to all: `places`, by tensor and rank, is where it lies in the outputs. Of the
+/// others there are zeros where a rank looks alone.
+PreparedKernel prepare_gather(Context& context, const Problem& problem,
+                              std::vector<std::vector<ByteRange>> places) {
+    const auto launch = [&context, places = std::move(places), bytes = bytes_of(problem.outputs),
+                         sum = sum_of(problem)](const Operands& operands) {
+        const auto self = static_cast<std::size_t>(rank_of(context));
+        const auto ranks = static_cast<std::size_t>(ranks_of(context));
+        GpuRanks::Places sends(ranks), receives(ranks);
+        for (std::size_t i = 0; i < places.size(); ++i) {
+            if (!has_others(context))
+                queue_zeros(context, operands.outputs[i], static_cast<std::size_t>(bytes[i]));
+            const auto place = [&](std::size_t rank) -> GpuRanks::Place {
+                return {address_of(operands.outputs[i] + places[i][rank].first), places[i][rank].count};
+            };
+            queue_copy(context, operands.outputs[i] + places[i][self].first, operands.inputs[i],
+                       static_cast<std::size_t>(places[i][self].count));
+            for (std::size_t rank = 0; rank < ranks; ++rank) {
+                if (rank == self) continue;
+                sends[rank].push_back(place(self));
+                receives[rank].push_back(place(rank));
+            }
+        }
+        if (!has_others(context)) return;
+        context.ranks->begin_behind(context.work, sum);
+        context.ranks->exchange(sends, receives);
+        context.ranks->end(sum);
+    };
+    return {.launch = launch, .launches = std::ssize(problem.inputs) + 1};
+}
+
+PreparedKernel prepare_all_gather_start(Context& context, const Problem& problem) {
+    std::vector<std::vector<ByteRange>> places;
+    for (const Type& whole : problem.outputs) {
+        std::vector<ByteRange>& of = places.emplace_back();
+        for (int rank = 0; rank < ranks_of(context); ++rank)
+            of.push_back(bytes_of_part(whole, context, rank));
+    }
+    return prepare_gather(context, problem, std::move(places));
+}
+
+PreparedKernel prepare_all_gather_rows_start(Context& context, const Problem& problem) {
+    std::vector<std::vector<ByteRange>> places;
+    for (const Type& rows : problem.inputs) {
+        std::vector<ByteRange>& of = places.emplace_back();
+        for (int rank = 0; rank < ranks_of(context); ++rank)
+            of.push_back({rank * rows.bytes(), rows.bytes()});
+    }
+    return prepare_gather(context, problem, std::move(places));
 }
 
 }  // namespace
 
+std::string refuse_ranks(const Context& context, const Problem& problem) {
+    const std::int64_t wanted = problem.attributes.integer("ranks"), have = ranks_of(context);
+    return wanted == have ? "" : fmt::format("it is for {} ranks, the device is one of {}", wanted, have);
+}
+
 void add_collective_kernels(KernelTable& table, Context& context) {
     const std::string name = context.ranks ? "exchange of GPUs by NCCL" : "exchange with nobody";
-    table["all_reduce_start"].push_back({.name = name, .prepare = [&context](const Problem& problem) {
-                                             return prepare_start(context, problem);
-                                         }});
-    table["all_reduce_wait"].push_back({.name = name, .prepare = [&context](const Problem& problem) {
-                                            return prepare_end(context, problem);
-                                        }});
+    const std::pair<const char*, PreparedKernel (*)(Context&, const Problem&)> exchanges[] = {
+        {"all_reduce_start", prepare_all_reduce_start},
+        {"all_reduce_wait", prepare_wait},
+        {"reduce_scatter_start", prepare_reduce_scatter_start},
+        {"reduce_scatter_wait", prepare_own_parts},
+        {"own_part", prepare_own_parts},
+        {"all_gather_start", prepare_all_gather_start},
+        {"all_gather_rows_start", prepare_all_gather_rows_start},
+        {"all_gather_wait", prepare_wait},
+    };
+    for (const auto& [op, prepare] : exchanges)
+        table[op].push_back(
+            {.name = name,
+             .prepare = [&context, prepare = prepare](const Problem& problem) -> OrReason<PreparedKernel> {
+                 if (std::string reason = refuse_ranks(context, problem); !reason.empty())
+                     return NoValue{std::move(reason)};
+                 return prepare(context, problem);
+             }});
 }
 
 }  // namespace mantissa::on_cuda

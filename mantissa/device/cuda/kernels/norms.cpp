@@ -1,7 +1,12 @@
-// The norm of all gradients: their squares, of many in one launch, and the sum of those.
+// The norm of all gradients: their squares, of many in one launch, and the sum of those. Among ranks each
+// squares what it has, and all get everybody's sums.
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "mantissa/base/whole_units.h"
+#include "mantissa/device/cuda/gpu_ranks.h"
+#include "mantissa/device/cuda/kernels/among_ranks.h"
 #include "mantissa/device/cuda/kernels/reductions.h"
 #include "mantissa/ranks/part.h"
 
@@ -101,12 +106,67 @@ OrReason<PreparedKernel> norm_of_all(const Problem& problem, Context& context) {
         .launch = queue, .workspace = root.workspace(), .launches = launches + root.launches()};
 }
 
+/// What the norm of parts exchanges: no other sum has this number.
+constexpr int norms = -2;
+
+/// Of gradients of which this rank has parts, or all: the same sums of blocks, in the same order.
+OrReason<PreparedKernel> norm_of_parts(const Problem& problem, Context& context) {
+    if (std::string reason = refuse_ranks(context, problem); !reason.empty())
+        return NoValue{std::move(reason)};
+    const std::int64_t ranks = problem.attributes.integer("ranks"),
+                       self = context.ranks ? context.ranks->rank() : 0;
+    std::vector<Squares::Gradient> own;
+    GpuRanks::Places by_rank(static_cast<std::size_t>(ranks));  // of sums, from the first one on
+    std::int64_t sums = 0;
+    const std::vector<std::int64_t>& cut = problem.attributes.list("elements");
+    for (std::size_t i = 0; i < cut.size(); ++i) {
+        const std::int64_t elements = cut[i] > 0 ? cut[i] : problem.inputs[i].shape.elements();
+        const auto part = cut[i] > 0 ? part_of(elements, ranks, self) : mantissa::Part{0, elements};
+        if (part.count > 0) own.push_back({i, part.count, sums + part.first / part_block});
+        for (std::int64_t rank = 0; cut[i] > 0 && rank < ranks; ++rank) {
+            const auto theirs = part_of(elements, ranks, rank);
+            by_rank[static_cast<std::size_t>(rank)].push_back(
+                {static_cast<std::uint64_t>((sums + theirs.first / part_block) * number),
+                 sums_of(theirs.count) * number});
+        }
+        sums += sums_of(elements);
+    }
+    std::optional<Squares> squares;
+    const std::int64_t squared = own.empty() ? 0 : squares.emplace(context, DType::f32, own).launches();
+    const RootOfSums root(context, sums);
+    const auto queue = [=, &context](const Operands& operands) {
+        const bool is_alone = !context.ranks || context.ranks->is_alone();
+        // Of the others there are none where a rank looks alone.
+        if (is_alone) queue_zeros(context, operands.workspace, static_cast<std::size_t>(sums * number));
+        const std::uint64_t first = address_of(operands.workspace);
+        if (squares) squares->queue(context, operands, first);
+        if (!is_alone) {
+            GpuRanks::Places receives = by_rank;
+            for (std::vector<GpuRanks::Place>& of_rank : receives)
+                for (GpuRanks::Place& place : of_rank) place.address += first;
+            GpuRanks::Places sends(by_rank.size(), receives[static_cast<std::size_t>(self)]);
+            sends[static_cast<std::size_t>(self)].clear();
+            receives[static_cast<std::size_t>(self)].clear();
+            context.ranks->begin_behind(context.work, norms);
+            context.ranks->exchange(sends, receives);
+            context.ranks->end(norms);
+            context.ranks->wait(context.work, norms);
+        }
+        root.queue(context, operands);
+    };
+    return PreparedKernel{
+        .launch = queue, .workspace = root.workspace(), .launches = squared + 1 + root.launches()};
+}
+
 }  // namespace
 
 void add_norm_kernels(KernelTable& table, Context& context) {
     table["global_norm"].push_back({.name = "tree of squares", .prepare = [&context](const Problem& problem) {
                                         return norm_of_all(problem, context);
                                     }});
+    table["norm_of_parts"].push_back(
+        {.name = "tree of squares of ranks",
+         .prepare = [&context](const Problem& problem) { return norm_of_parts(problem, context); }});
 }
 
 }  // namespace mantissa::on_cuda
