@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/codegen/compiler.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/train/agreement.h"
 #include "mantissa/train/sgd.h"
@@ -68,6 +68,7 @@ struct Split {
     std::int64_t bad_step = -1, bad_part = 0;
     std::int64_t steps = 4;
     std::filesystem::path resume = {}, save = {};
+    bool on_gpus = false;  ///< emulated ones, each rank its own
 };
 
 using Saved = std::map<std::string, std::vector<std::byte>>;
@@ -80,7 +81,7 @@ struct Trained {
 };
 
 Trained train_as(const Split& split, Ranks* ranks) {
-    const auto device = make_cpu_device({.threads = 1, .ranks = ranks});
+    const auto device = testing::device_of({.on_gpus = split.on_gpus}, ranks);
     TrainerOptions options{.optimizer = sgd({.momentum = 0.9}), .batch = B, .accumulate = split.accumulate};
     options.loss_scale = default_loss_scale(find_policy(split.policy));
     options.pipeline = all_passes(*device, find_policy(split.policy));
@@ -130,6 +131,18 @@ void expect_same(const Trained& got, const Trained& expected, const std::string&
     ASSERT_EQ(got.states.size(), expected.states.size()) << what;
     for (const auto& [name, bytes] : expected.states)
         EXPECT_TRUE(got.states.at(name) == bytes) << what << ": " << name;
+}
+
+/// The head's bias is a parameter of one element, which an update in place must not read too late.
+TEST(RanksTrainPictures, OnGpusToTheBitsOfOne) {
+    if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    const Trained alone = train({.accumulate = 2, .steps = 2, .on_gpus = true});
+    for (const States states : {States::sharded, States::whole})
+        expect_same(train({.ranks = 2, .accumulate = 1, .states = states, .steps = 2, .on_gpus = true}),
+                    alone, states == States::whole ? "whole" : "in parts");
+    const Trained on_cpu = train({.accumulate = 2, .steps = 2});
+    for (std::size_t step = 0; step < 2; ++step) EXPECT_NEAR(alone.losses[step], on_cpu.losses[step], 1e-4);
+    EXPECT_NE(alone.losses[0], alone.losses[1]);
 }
 
 TEST(RanksTrainPictures, ToTheSameBitsHoweverAStepIsSplit) {

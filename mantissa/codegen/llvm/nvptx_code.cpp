@@ -56,6 +56,9 @@ class NvptxCode final : public TargetCode {
     const Lanes& lanes() const override { return lanes_; }
 
     Values over(const Walk& walk, const Range& range, const ColumnsBody& body) override {
+        // What is the same for the whole walk every thread has read before; where there is but one element,
+        // one of them writes over it.
+        if (in_place_) barrier();
         Values sums;
         for (const Reduction& reduction : walk.reductions) sums.push_back(lanes_.neutral(reduction.maximum));
         sums = control_.loop("columns", b_.CreateAdd(range.first, thread_), range.last,
