@@ -117,16 +117,18 @@ struct ConfigurationDifferences {
     }
 };
 
-/// A checksum of the algorithms of a library that run the plans' products; empty where none was to choose.
+/// A checksum of the algorithms of a library that run the plans' products, each once, so that it is the same
+/// however a step is cut; empty where none was to choose.
 std::string algorithms_of(const TrainingPlan& plan) {
-    std::string all;
+    std::set<std::string> all;
     const auto add = [&](const Plan& of) {
         for (const PlannedNode& node : of.nodes())
-            if (!node.algorithm.empty()) all += node.algorithm + "\n";
+            if (!node.algorithm.empty()) all.insert(node.algorithm);
     };
     for (const auto& micro_step : plan.accumulate()) add(*micro_step);
     add(plan.step());
-    return all.empty() ? all : checksum_text(checksum_of(std::as_bytes(std::span(all))));
+    const std::string lines = fmt::format("{}", fmt::join(all, "\n"));
+    return all.empty() ? lines : checksum_text(checksum_of(std::as_bytes(std::span(lines))));
 }
 
 /// What rounds the same numbers otherwise: where it differs, the run goes on, but not to the same bits.
