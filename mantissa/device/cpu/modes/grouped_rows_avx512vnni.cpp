@@ -1,15 +1,10 @@
 // A few rows times a matrix of four bits by groups in dot products of four bytes (vpdpbusd), which take one
 // operand for unsigned: numbers of the matrix come 8 too large, and sums begin at the corrections. For one
-// row 64 bytes of the matrix take nine operations, so that reading them is the bound. GCC 12 takes the
-// undefined operand inside its own intrinsics for a mistake of ours.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
+// row 64 bytes of the matrix take nine operations, so that reading them is the bound.
 
 #include "mantissa/device/cpu/modes/fetched_ahead.h"
 #include "mantissa/device/cpu/modes/grouped_rows.h"
+#include "mantissa/device/cpu/modes/intrinsics.h"
 #include "mantissa/device/cpu/modes/sums_of_four.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -2,12 +2,7 @@
 // by sources of that level; in an anonymous namespace, so that each keeps its own copy.
 #pragma once
 
-// GCC 12 takes the undefined operand inside its own intrinsics for a mistake of ours.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
+#include "mantissa/device/cpu/modes/intrinsics.h"
 
 namespace mantissa::inline v0::on_cpu {
 
