@@ -24,6 +24,8 @@ struct Lanes {
     static constexpr int registers = 16;
     typedef float F4 __attribute__((vector_size(16)));
     typedef std::int32_t I4 __attribute__((vector_size(16)));
+    typedef float F2 __attribute__((vector_size(8)));
+    typedef double D2 __attribute__((vector_size(16)));
     struct Float {
         F4 part[4];
     };
@@ -42,6 +44,8 @@ struct Lanes {
         return {{f(0), f(1), f(2), f(3)}};
     }
 
+    MANTISSA_LANES D2 low(F4 x) { return __builtin_convertvector(__builtin_shufflevector(x, x, 0, 1), D2); }
+    MANTISSA_LANES D2 high(F4 x) { return __builtin_convertvector(__builtin_shufflevector(x, x, 2, 3), D2); }
     MANTISSA_LANES F4 all(float x) { return F4{x, x, x, x}; }
     MANTISSA_LANES Float constant(float x) { return {{all(x), all(x), all(x), all(x)}}; }
     MANTISSA_LANES Int integer(int x) {
@@ -70,12 +74,28 @@ struct Lanes {
                       __builtin_sqrtf(v[3])};
         });
     }
-    /// Rounded once, as the instruction does: the library's function where the machine has none.
+    /// Rounded once, as the instruction does. In FP64 the product is exact, and the sum, rounded to FP32, is
+    /// the right one but where FP64's rounding may have made it half way between two numbers, or where those
+    /// are closer to one another, below FP32's least normal number: there the library's function is asked.
     MANTISSA_LONG_LANES Float fma(Float a, Float b, Float c) {
+        constexpr std::int32_t below_fp32 = 0x1fffffff, half_way = 0x10000000;  // of FP64's low word
+        constexpr std::int32_t least_normal = 0x38100000;                       // FP64's high word of 2^-126
         Float sum;
-        for (int k = 0; k < 4; ++k)
-            for (int i = 0; i < 4; ++i)
-                sum.part[k][i] = __builtin_fmaf(a.part[k][i], b.part[k][i], c.part[k][i]);
+        I4 in_doubt{};
+        for (int k = 0; k < 4; ++k) {
+            const D2 first = low(a.part[k]) * low(b.part[k]) + low(c.part[k]);
+            const D2 second = high(a.part[k]) * high(b.part[k]) + high(c.part[k]);
+            sum.part[k] = __builtin_shufflevector(__builtin_convertvector(first, F2),
+                                                  __builtin_convertvector(second, F2), 0, 1, 2, 3);
+            const I4 words = reinterpret_cast<I4>(first), others = reinterpret_cast<I4>(second);
+            const I4 low_words = __builtin_shufflevector(words, others, 0, 2, 4, 6);
+            const I4 size = __builtin_shufflevector(words, others, 1, 3, 5, 7) & 0x7fffffff;
+            in_doubt |= ((low_words & below_fp32) == half_way) | ((size > 0) & (size < least_normal));
+        }
+        if ((in_doubt[0] | in_doubt[1] | in_doubt[2] | in_doubt[3]) != 0) [[unlikely]]
+            for (int k = 0; k < 4; ++k)
+                for (int i = 0; i < 4; ++i)
+                    sum.part[k][i] = __builtin_fmaf(a.part[k][i], b.part[k][i], c.part[k][i]);
         return sum;
     }
     MANTISSA_LANES Mask less(Float a, Float b) {
