@@ -107,6 +107,7 @@ struct Facts {
         capability = 10 * ask(DeviceAttribute::compute_capability_major) +
                      ask(DeviceAttribute::compute_capability_minor);
         multiprocessors = ask(DeviceAttribute::multiprocessor_count);
+        threads = ask(DeviceAttribute::max_threads_per_multiprocessor);
         clock = 1e3 * ask(DeviceAttribute::clock_rate);
         // Twice a cycle, eight bits a byte.
         bandwidth =
@@ -116,7 +117,7 @@ struct Facts {
     }
 
     std::string name;
-    int capability = 0, multiprocessors = 0;
+    int capability = 0, multiprocessors = 0, threads = 0;
     double clock = 0, bandwidth = 0;
     std::int64_t l2_bytes = 0, shared_bytes = 0;
 };
@@ -178,7 +179,8 @@ class CudaDevice final : public Device {
                    .modules = modules_,
                    .algorithms = algorithms_,
                    .unit = fmt::format("sm_{}", facts.capability),
-                   .matrix_unit = target_.bf16_unit} {
+                   .matrix_unit = target_.bf16_unit,
+                   .resident_threads = std::int64_t{facts.multiprocessors} * facts.threads} {
         use();
         require(driver(), driver().stream_create(&context_.work, cuda::stream_non_blocking), "a stream");
         require(driver(), driver().stream_create(&copies_, cuda::stream_non_blocking), "a stream");

@@ -22,7 +22,11 @@ struct EmulatedGpuOptions {
     std::string architecture = "sm_80";
     std::int64_t memory = 0;  ///< bytes; 0: what the architecture's first card has
     bool races = true;        ///< whether races are looked for
-    int threads = 0;          ///< that run blocks; 0: as many as the machine is to use
+    /// Of each grid only the first, the middle and the last block run, no library's work does, and all memory
+    /// counts as written, beginning as zeros: for plans whose steps would take hours. Counts mean something,
+    /// numbers do not.
+    bool sampled = false;
+    int threads = 0;  ///< that run blocks; 0: as many as the machine is to use
     /// Of the lanes of a warp in one launch, after which it is given up: minutes.
     std::int64_t most_instructions = std::int64_t{1} << 33;
     std::string failing = {};       ///< a function of the driver that is to fail, as "cuLaunchKernel"

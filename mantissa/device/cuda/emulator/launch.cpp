@@ -58,17 +58,22 @@ void run_launch(ThreadPool& pool, const LaunchedKernel& launched, LaunchCount& c
     count.kernel = launched.kernel->name;
     count.blocks = launched.grid.count();
     count.threads = static_cast<int>(launched.block.count());
+    const std::int64_t running = launched.sampled ? std::min<std::int64_t>(blocks, 3) : blocks;
+    // The first, the middle and the last one where they are three.
+    const auto index_of = [&](std::int64_t i) {
+        return static_cast<std::uint32_t>(running == blocks ? i : i * (blocks - 1) / 2);
+    };
     // A few runs of blocks a thread, each run's memory for its own.
     const std::int64_t parts = launched.kernel->adds_to_global
                                    ? 1
-                                   : std::min<std::int64_t>(blocks, 8 * std::int64_t{pool.threads()});
+                                   : std::min<std::int64_t>(running, 8 * std::int64_t{pool.threads()});
     Findings findings;
     std::mutex counting;
     pool.for_each_block(parts, [&](std::int64_t part, int) {
         const PlainArithmetic plain;
         Block block;
-        for (std::int64_t i = blocks * part / parts; i < blocks * (part + 1) / parts; ++i) {
-            const auto index = static_cast<std::uint32_t>(i);
+        for (std::int64_t i = running * part / parts; i < running * (part + 1) / parts; ++i) {
+            const std::uint32_t index = index_of(i);
             if (index > findings.first_fault) return;
             try {
                 block.run(launched, index);

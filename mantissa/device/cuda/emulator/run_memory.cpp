@@ -57,7 +57,7 @@ std::byte* Warp::global(std::uint64_t address, std::int64_t bytes, Touch touch, 
                   fmt::format(", which is not aligned to them, in {}", name_of(*hint)));
     const auto offset = static_cast<std::int64_t>(address - hint->address);
     std::uint8_t* const written = hint->written() + offset;
-    if (reads(touch))
+    if (reads(touch) && !launched.sampled)
         for (std::int64_t i = 0; i < bytes; ++i)
             if (written[i] != byte_written)
                 fault(Result::illegal_address, lane,

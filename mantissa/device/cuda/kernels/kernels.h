@@ -37,8 +37,9 @@ struct Context {
     ProductAlgorithms& algorithms;
     cuda::Stream work = nullptr;  ///< where launches queue
     // As Arithmetic::unit names what computes.
-    std::string unit;         ///< FP32: "sm_80"
-    std::string matrix_unit;  ///< TF32 and shorter
+    std::string unit;                   ///< FP32: "sm_80"
+    std::string matrix_unit;            ///< TF32 and shorter
+    std::int64_t resident_threads = 0;  ///< that all multiprocessors hold at a time
     // Two i32 of the device and of the host: what went wrong in a kernel, as `reports` numbers it from 1, and
     // an index that was outside.
     cuda::DevicePtr report_on_device = 0;

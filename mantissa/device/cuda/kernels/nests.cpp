@@ -24,6 +24,11 @@ constexpr std::int64_t elements_of_block = 4 * codegen::grid_threads;
 /// all multiprocessors busy.
 constexpr std::int64_t most_blocks_with_sums = 512;
 
+/// How often the multiprocessors are filled with blocks of one nest by rows. Operands that all rows share are
+/// read once a block, so that few blocks read little; one wave alone would leave many idle where blocks are
+/// not equally long, or a little more than one holds.
+constexpr std::int64_t waves = 2;
+
 struct NestBody {
     Graph graph;
     Nest nest;
@@ -136,16 +141,23 @@ FinishedSum finished_sum(Context& context, const codegen::LoopNest& nest, const 
             .offset = sum.offset};
 }
 
+std::int64_t rows_of_block(const Context& context, const codegen::NvptxTarget& target, std::int64_t rows) {
+    const std::int64_t most_blocks =
+        std::max<std::int64_t>(1, waves * context.resident_threads / target.threads);
+    return std::max<std::int64_t>(1, parts_of(rows, most_blocks));
+}
+
 BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place) {
     codegen::LoopNest nest = codegen::lower(body.graph);
     codegen::NvptxTarget target = context.modules.target();
     target.threads = threads_of(nest);
     target.in_place = place == NestOutputs::over_operands;
-    BoundNest bound{.count = nest.flat ? body.nest.rows * body.nest.columns : body.nest.rows,
-                    .per_block = nest.flat ? elements_of_block : 1,
-                    .partial_sums = nest.partial_sums,
-                    .scratch = codegen::global_scratch_floats(nest),
-                    .threads = target.threads};
+    BoundNest bound{
+        .count = nest.flat ? body.nest.rows * body.nest.columns : body.nest.rows,
+        .per_block = nest.flat ? elements_of_block : rows_of_block(context, target, body.nest.rows),
+        .partial_sums = nest.partial_sums,
+        .scratch = codegen::global_scratch_floats(nest),
+        .threads = target.threads};
     if (nest.partial_sums > 0)
         bound.per_block = std::max(bound.per_block, parts_of(bound.count, most_blocks_with_sums));
     for (const codegen::Walk& walk : nest.walks)
