@@ -201,6 +201,87 @@ TEST_F(EmulatedCublasLt, RefusesEpiloguesThatTheRealOneRefuses) {
     EXPECT_EQ(find(), BlasStatus::not_supported) << "GELU of BF16 is BF16";
 }
 
+/// Products of bytes: 8 x 12 by 12 x 5, of which A lies transposed.
+class EmulatedCublasLtOfBytes : public EmulatedCublasLt {
+  protected:
+    void SetUp() override {
+        EmulatedCublasLt::SetUp();
+        describe(cuda::BlasCompute::i32, BlasType::i32);
+        a = layout(BlasType::s8, 12, 8, 12);
+        b = layout(BlasType::s8, 12, 5, 12);
+        d = layout(BlasType::i32, 8, 5, 8);
+        for (int i = 0; i < 96; ++i) bytes.push_back(static_cast<std::int8_t>(37 * i % 256 - 128));
+        at_a = gpu.upload(bytes);
+        at_b = gpu.upload(bytes);
+    }
+    void describe(cuda::BlasCompute compute, BlasType scale) {
+        ASSERT_EQ(blas.matmul_desc_create(&product, compute, scale), BlasStatus::success);
+        transpose(cuda::BlasOperation::transposed, cuda::BlasOperation::as_stored);
+    }
+    void transpose(cuda::BlasOperation of_a, cuda::BlasOperation of_b) {
+        blas.matmul_desc_set_attribute(product, cuda::MatmulAttribute::transpose_a, &of_a, sizeof of_a);
+        blas.matmul_desc_set_attribute(product, cuda::MatmulAttribute::transpose_b, &of_b, sizeof of_b);
+    }
+    BlasStatus multiply_bytes(cuda::DevicePtr of_a, std::int32_t one = 1) {
+        const std::int32_t nothing = 0;
+        const auto pointer = [](cuda::DevicePtr address) { return reinterpret_cast<void*>(address); };
+        return blas.matmul(handle, product, &one, pointer(of_a), a, pointer(at_b), b, &nothing, pointer(at_d),
+                           d, pointer(at_d), d, &best.algorithm, nullptr, 0, gpu.stream());
+    }
+
+    std::vector<std::int8_t> bytes;
+};
+
+TEST_F(EmulatedCublasLtOfBytes, AddsUpExactly) {
+    ASSERT_EQ(find(), BlasStatus::success);
+    ASSERT_EQ(multiply_bytes(at_a), BlasStatus::success);
+    std::vector<std::int32_t> sums;
+    for (std::size_t column = 0; column < 5; ++column)
+        for (std::size_t row = 0; row < 8; ++row) {
+            sums.push_back(0);
+            for (std::size_t k = 0; k < 12; ++k) sums.back() += bytes[12 * row + k] * bytes[12 * column + k];
+        }
+    EXPECT_EQ(gpu.download<std::int32_t>(at_d, 40), sums);
+    EXPECT_EQ(multiply_bytes(at_a, 2), BlasStatus::not_supported) << "a factor is i32, and 1";
+    EXPECT_EQ(multiply_bytes(at_a + 2), BlasStatus::not_supported) << "not at a multiple of 4";
+}
+
+/// The library's documentation: "To use IMMA kernels", for layouts by columns.
+TEST_F(EmulatedCublasLtOfBytes, RefusesWhatTheRealOneRefuses) {
+    using enum cuda::BlasOperation;
+    ASSERT_EQ(find(), BlasStatus::success);
+    transpose(transposed, transposed);
+    b = layout(BlasType::s8, 5, 12, 8);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "B is transposed";
+    b = layout(BlasType::s8, 12, 5, 12);
+    transpose(as_stored, as_stored);
+    a = layout(BlasType::s8, 8, 12, 8);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "A is not transposed";
+    transpose(transposed, as_stored);
+    a = layout(BlasType::s8, 12, 8, 13);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "a leading dimension of no multiple of 4";
+    a = layout(BlasType::s8, 10, 8, 12);
+    b = layout(BlasType::s8, 10, 5, 12);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "terms of no multiple of 4";
+    a = layout(BlasType::s8, 12, 6, 12);
+    b = layout(BlasType::s8, 12, 5, 12);
+    d = layout(BlasType::i32, 6, 5, 8);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "rows of no multiple of 4";
+    a = layout(BlasType::s8, 12, 8, 12);
+    d = layout(BlasType::f32, 8, 5, 8);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "sums that are no i32";
+    d = layout(BlasType::i32, 8, 5, 8);
+    ASSERT_EQ(find(), BlasStatus::success);
+    const auto epilogue = cuda::BlasEpilogue::bias;
+    blas.matmul_desc_set_attribute(product, cuda::MatmulAttribute::epilogue, &epilogue, sizeof epilogue);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "a bias";
+    EXPECT_EQ(blas.matmul_desc_create(&product, cuda::BlasCompute::i32, BlasType::f32),
+              BlasStatus::not_supported)
+        << "factors of FP32 go with results of bytes, which are not emulated";
+    describe(cuda::BlasCompute::f32, BlasType::f32);
+    EXPECT_EQ(find(), BlasStatus::not_supported) << "bytes added up in FP32";
+}
+
 TEST_F(EmulatedCublasLt, AsksForAWorkspaceWhereSumsAreLong) {
     a = layout(BlasType::f32, 1, 10000, 1);
     b = layout(BlasType::f32, 10000, 1, 10000);
@@ -240,8 +321,10 @@ static_assert(same(BlasStatus::not_initialized, CUBLAS_STATUS_NOT_INITIALIZED) &
               same(BlasStatus::internal_error, CUBLAS_STATUS_INTERNAL_ERROR) &&
               same(BlasStatus::not_supported, CUBLAS_STATUS_NOT_SUPPORTED));
 static_assert(same(BlasType::f32, CUDA_R_32F) && same(BlasType::f16, CUDA_R_16F) &&
-              same(BlasType::bf16, CUDA_R_16BF));
-static_assert(same(cuda::BlasCompute::f32, CUBLAS_COMPUTE_32F));
+              same(BlasType::bf16, CUDA_R_16BF) && same(BlasType::s8, CUDA_R_8I) &&
+              same(BlasType::i32, CUDA_R_32I));
+static_assert(same(cuda::BlasCompute::f32, CUBLAS_COMPUTE_32F) &&
+              same(cuda::BlasCompute::i32, CUBLAS_COMPUTE_32I));
 // The header's next but one, by the order that it documents.
 static_assert(same(cuda::BlasCompute::f32_as_tf32, 77));
 static_assert(same(cuda::BlasOperation::as_stored, CUBLAS_OP_N) &&

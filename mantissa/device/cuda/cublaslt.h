@@ -27,10 +27,11 @@ enum class BlasStatus : int {
     not_supported = 15,
 };
 
-enum class BlasType : int { f32 = 0, f16 = 2, bf16 = 14 };
+enum class BlasType : int { f32 = 0, f16 = 2, s8 = 3, i32 = 10, bf16 = 14 };
 
 enum class BlasCompute : int {
     f32 = 68,
+    i32 = 72,          ///< of bytes; factors are i32, too
     f32_as_tf32 = 77,  ///< operands of FP32 may be cut to TF32
 };
 

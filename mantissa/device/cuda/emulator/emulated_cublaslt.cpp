@@ -23,7 +23,9 @@ struct MatmulPreferenceOf {
 namespace {
 
 bool is_known(BlasType type) {
-    return type == BlasType::f32 || type == BlasType::f16 || type == BlasType::bf16;
+    using enum BlasType;
+    constexpr std::array known = {f32, f16, bf16, s8, i32};
+    return std::ranges::find(known, type) != known.end();
 }
 
 /// What an algorithm was chosen for, in the words that nobody else looks into.
@@ -55,6 +57,8 @@ struct Chosen {
 };
 
 constexpr DevicePtr kept_alignment = 16;
+/// Of which extents of bytes, and addresses, are multiples.
+constexpr std::int64_t bytes_unit = 4;
 /// As many ways to add up a sum as are offered: at once, and in two and three parts.
 constexpr std::int64_t most_parts = 3;
 /// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too, since the
@@ -89,6 +93,9 @@ struct Matrices {
             return BlasStatus::invalid_value;
         for (const MatrixLayoutOf* one : {a, b, c})
             if (one->batch != d->batch) return BlasStatus::invalid_value;
+        if (description->is_of_bytes()) return check_bytes();
+        for (const MatrixLayoutOf* one : {a, d})
+            if (one->type == BlasType::s8 || one->type == BlasType::i32) return BlasStatus::not_supported;
         const bool is_f32 = a->type == BlasType::f32;
         if (a->type != b->type || c->type != d->type || (d->type != a->type && d->type != BlasType::f32))
             return BlasStatus::not_supported;
@@ -96,6 +103,20 @@ struct Matrices {
         if (description->compute != BlasCompute::f32 && description->compute != BlasCompute::f32_as_tf32)
             return BlasStatus::not_supported;
         return check_epilogue();
+    }
+
+    /// "To use IMMA kernels", as the library's documentation has it for layouts by columns: A transposed and
+    /// B not, rows of D, terms and all leading dimensions multiples of 4. No epilogue goes with sums in i32,
+    /// and batches are not emulated.
+    BlasStatus check_bytes() const {
+        const bool types = a->type == BlasType::s8 && b->type == BlasType::s8 && c->type == BlasType::i32 &&
+                           d->type == BlasType::i32;
+        const bool in_fours =
+            std::ranges::all_of(std::array{d->rows, terms(), a->leading, b->leading, c->leading, d->leading},
+                                [](std::int64_t extent) { return extent % bytes_unit == 0; });
+        const bool is_offered = types && in_fours && transposes_a() && !transposes_b() &&
+                                description->epilogue == BlasEpilogue::none && d->batch == 1;
+        return is_offered ? BlasStatus::success : BlasStatus::not_supported;
     }
 
     /// Bias and kept input are of the output's type, and GELU's, too, of its operands'.
@@ -236,7 +257,8 @@ class EmulatedBlas {
         const auto is_aligned = [&](DevicePtr at, const MatrixLayoutOf& of, std::size_t which) {
             const auto size = static_cast<DevicePtr>(size_of(dtype_of(of.type)));
             const DevicePtr of_batch = of.batch > 1 ? static_cast<DevicePtr>(of.batch_stride) * size : 0;
-            return at != 0 && at % size == 0 && (at | of_batch) % chosen->alignment[which] == 0;
+            const DevicePtr least = job.description.is_of_bytes() ? bytes_unit : size;
+            return at != 0 && at % least == 0 && (at | of_batch) % chosen->alignment[which] == 0;
         };
         if (!is_aligned(job.at_a, job.a, 0) || !is_aligned(job.at_b, job.b, 1) ||
             !is_aligned(job.at_d, job.d, 2) || !is_aligned(job.at_d, job.d, 3))
@@ -302,7 +324,9 @@ void fill_descriptions(CublasLt& table, const std::shared_ptr<EmulatedBlas>& bla
         return blas->set(layout, attribute, value, bytes);
     };
     table.matmul_desc_create = [blas](MatmulDescription* description, BlasCompute compute, BlasType scale) {
-        if (scale != BlasType::f32) return BlasStatus::not_supported;
+        if ((scale == BlasType::i32) != (compute == BlasCompute::i32) ||
+            (scale != BlasType::f32 && scale != BlasType::i32))
+            return BlasStatus::not_supported;
         *description = blas->descriptions.add({.compute = compute});
         return BlasStatus::success;
     };
@@ -350,9 +374,14 @@ CublasLt make_emulated_cublaslt(Machine& machine) {
                           Stream stream) {
         const Matrices matrices{description, layout_of_a, layout_of_b, layout_of_c, layout_of_d};
         if (!alpha || !beta || !blas->are_known(matrices)) return BlasStatus::invalid_value;
-        float scale = 0, kept = 0;
-        std::memcpy(&scale, alpha, sizeof scale);
-        std::memcpy(&kept, beta, sizeof kept);
+        const auto factor = [&](const void* of) {
+            float number = 0;
+            std::int32_t whole = 0;
+            std::memcpy(&number, of, sizeof number);
+            std::memcpy(&whole, of, sizeof whole);
+            return description->is_of_bytes() ? static_cast<double>(whole) : static_cast<double>(number);
+        };
+        const double scale = factor(alpha), kept = factor(beta);
         // Sums that are added to are emulated in FP32 alone.
         const bool adds = kept == 1 && layout_of_d->type == BlasType::f32;
         if (scale != 1 || (kept != 0 && !adds) || c != d) return BlasStatus::not_supported;

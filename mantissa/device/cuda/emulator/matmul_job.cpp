@@ -7,6 +7,7 @@
 #include <numbers>
 #include <vector>
 
+#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
 #include "mantissa/device/cuda/emulator/machine.h"
 #include "mantissa/numerics/formats.h"
@@ -181,10 +182,41 @@ class Finish {
     std::vector<float> bias_, beside_;
 };
 
+/// Sums of whole numbers are the same in any order, and wrap around. A is transposed, B is not.
+void multiply_bytes(Machine& machine, const MatmulJob& job, const std::byte* a, const std::byte* b) {
+    const auto *of_a = reinterpret_cast<const std::int8_t*>(a),
+               *of_b = reinterpret_cast<const std::int8_t*>(b);
+    std::vector<std::byte*> columns;
+    for_each_column(job.d, job.at_d, [&](DevicePtr at, std::size_t bytes) {
+        columns.push_back(machine.written_by_library(at, bytes, "cublasLtMatmul, writing D"));
+    });
+    machine.pool().for_each_block(std::ssize(columns), [&](std::int64_t column, int) {
+        for (std::int64_t row = 0; row < job.d.rows; ++row) {
+            std::uint32_t sum = 0;
+            for (std::int64_t k = 0; k < job.terms(); ++k)
+                sum += static_cast<std::uint32_t>(of_a[row * job.a.leading + k] *
+                                                  of_b[column * job.b.leading + k]);
+            std::memcpy(columns[static_cast<std::size_t>(column)] + row * 4, &sum, sizeof sum);
+        }
+    });
+}
+
 }  // namespace
 
 DType dtype_of(BlasType type) {
-    return type == BlasType::f32 ? DType::f32 : type == BlasType::f16 ? DType::f16 : DType::bf16;
+    switch (type) {
+        case BlasType::f32:
+            return DType::f32;
+        case BlasType::f16:
+            return DType::f16;
+        case BlasType::bf16:
+            return DType::bf16;
+        case BlasType::s8:
+            return DType::s8;
+        case BlasType::i32:
+            return DType::i32;
+    }
+    throw InternalError("a type of cuBLASLt that is none");
 }
 
 void run_matmul(Machine& machine, const MatmulJob& job) {
@@ -196,6 +228,7 @@ void run_matmul(Machine& machine, const MatmulJob& job) {
         std::memset(machine.written_by_library(job.workspace, job.workspace_bytes,
                                                "cublasLtMatmul, in its workspace"),
                     0xff, job.workspace_bytes);
+    if (job.description.is_of_bytes()) return multiply_bytes(machine, job, a, b);
     std::vector<float> sums(static_cast<std::size_t>(job.d.rows * job.d.columns * job.d.batch));
     for (std::int64_t part = 0; part < job.parts; ++part) add_part(machine, job, part, a, b, sums.data());
     Finish(machine, job).run(sums);

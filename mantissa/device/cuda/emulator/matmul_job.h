@@ -1,5 +1,5 @@
 // A matrix product as the emulated cuBLASLt runs it: sums by the CPU's contractions in FP32, then what the
-// epilogue makes of them.
+// epilogue makes of them; or sums of products of bytes.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,7 @@ struct MatmulDescriptionOf {
     bool sums_gradient() const { return has(epilogue, BlasEpilogue::gelu_and_bias_gradient); }
     /// GELU's input, which is written or read.
     bool has_kept() const { return has(epilogue, BlasEpilogue::gelu_kept) || is_gradient(); }
+    bool is_of_bytes() const { return compute == BlasCompute::i32; }
 };
 
 struct MatrixLayoutOf {
