@@ -34,6 +34,13 @@ std::int64_t threads_of(const LiteralKernel& kernel) { return static_cast<std::i
 std::int64_t threads_of(const PeakKernel& kernel) { return kernel.blocks * grid_threads; }
 std::int64_t threads_of(const PoolKernel& kernel) { return kernel.results(); }
 std::int64_t threads_of(const ConvolutionKernel& kernel) { return kernel.results(); }
+/// A block a row, or a warp a group.
+std::int64_t threads_of(const QuantizeKernel& kernel) {
+    return kernel.rows * (kernel.by_groups ? kernel.groups() * weights_of_group : grid_threads);
+}
+std::int64_t threads_of(const WeightGroupsKernel& kernel) { return kernel.rows * kernel.groups(); }
+std::int64_t threads_of(const QuantizedRowsKernel& kernel) { return kernel.warps() * 32; }
+std::int64_t threads_of(const ScaledSumsKernel& kernel) { return kernel.rows * kernel.columns; }
 std::int64_t threads_of(const AttentionKernel& kernel) {
     return blocks_of(kernel) * tiles_of(kernel).threads();
 }
@@ -88,6 +95,11 @@ std::string body_of(const AttentionKernel& kernel) { return text_of(kernel); }
 std::string body_of(const PoolKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const ConvolutionKernel& kernel) { return text_of(kernel); }
+
+std::string body_of(const QuantizeKernel& kernel) { return text_of(kernel); }
+std::string body_of(const WeightGroupsKernel& kernel) { return text_of(kernel); }
+std::string body_of(const QuantizedRowsKernel& kernel) { return text_of(kernel); }
+std::string body_of(const ScaledSumsKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const PeakKernel& kernel) {
     return fmt::format("products of {} summed in {}", kernel.inputs, kernel.accumulator);

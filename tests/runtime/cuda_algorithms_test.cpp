@@ -79,6 +79,27 @@ TEST_F(CudaAlgorithms, TheQuickestIsTakenAndRuns) {
     EXPECT_NE(result_of(*untimed, product()), y) << "its sums are added up otherwise";
 }
 
+/// Whole numbers, too; in whatever parts they are added up, the sums are the same.
+TEST_F(CudaAlgorithms, ProductsOfBytesAreTimed) {
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {24, 40}}));
+    const Tensor w(graph, graph.add_input("w", {DType::f32, {16, 40}}));
+    const Tensor quantized[] = {w};
+    const std::vector<Tensor> q = call(graph, "quantize_weight", quantized, {{"format", std::string("s8")}});
+    const Tensor operands[] = {x, q[0], q[1]};
+    graph.add_result("y",
+                     call(graph, "quantized_matmul", operands, {{"multiply", std::string("s8")}})[0].value());
+    const PlantedClock clock({5, 1, 3});
+    const auto gpu = device(clock);
+    const auto y = result_of(*gpu, graph);
+    EXPECT_EQ(clock.take_launches(), (std::vector{2 + 5, 2 + 5 + 1, 2 + 5}));
+    const Plan plan(graph, *gpu);
+    EXPECT_EQ(plan.nodes_of("quantized_matmul").at(0)->algorithm.substr(26),
+              " of cuBLASLt for 1 x s8[24, 40] x s8[16, 40]^T -> i32[24, 16], aligned to 16 bytes");
+    const testing::EmulatedDevice untimed;
+    EXPECT_EQ(result_of(*untimed, graph), y);
+}
+
 /// Short launches are timed many at a time.
 TEST_F(CudaAlgorithms, ShortOnesAreTimedManyAtATime) {
     const PlantedClock clock({0.001, 0.1, 0.15});

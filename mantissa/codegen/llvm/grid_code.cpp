@@ -14,6 +14,7 @@
 #include "mantissa/codegen/llvm/grid_thread.h"
 #include "mantissa/codegen/llvm/image_code.h"
 #include "mantissa/codegen/llvm/peak_code.h"
+#include "mantissa/codegen/llvm/quantized_code.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -398,6 +399,18 @@ void emit_code(llvm::Module& module, const GridKernel& named, const ConvolutionK
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const PeakKernel& kernel) {
     emit_peak(module, named.name, kernel);
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const QuantizeKernel& kernel) {
+    emit_quantized(module, named.name, kernel);
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const WeightGroupsKernel& kernel) {
+    emit_quantized(module, named.name, kernel);
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const QuantizedRowsKernel& kernel) {
+    emit_quantized(module, named.name, kernel);
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const ScaledSumsKernel& kernel) {
+    emit_quantized(module, named.name, kernel);
 }
 
 }  // namespace

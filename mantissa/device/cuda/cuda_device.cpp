@@ -192,6 +192,7 @@ class CudaDevice final : public Device {
             context_.ranks = ranks_.get();
         }
         on_cuda::add_contraction_kernels(kernels_, context_);
+        on_cuda::add_quantized_kernels(kernels_, context_);
         on_cuda::add_convolution_kernels(kernels_, context_);
         on_cuda::add_elementwise_kernels(kernels_, context_);
         on_cuda::add_movement_kernels(kernels_, context_);

@@ -22,7 +22,20 @@ constexpr std::uint64_t most_workspace = std::uint64_t{32} << 20;
 constexpr std::uint32_t best_alignment = 16;
 
 BlasType blas_type(DType dtype) {
-    return dtype == DType::f32 ? BlasType::f32 : dtype == DType::f16 ? BlasType::f16 : BlasType::bf16;
+    switch (dtype) {
+        case DType::f32:
+            return BlasType::f32;
+        case DType::f16:
+            return BlasType::f16;
+        case DType::bf16:
+            return BlasType::bf16;
+        case DType::s8:
+            return BlasType::s8;
+        case DType::i32:
+            return BlasType::i32;
+        default:
+            throw InternalError(fmt::format("cuBLASLt multiplies no {}", name_of(dtype)));
+    }
 }
 
 cuda::BlasEpilogue epilogue_of(const Product& product) {
@@ -61,11 +74,14 @@ std::string text_of(Product::Tail tail) {
 /// The library's objects for a product, freed with it.
 class Descriptions {
   public:
-    Descriptions(const cuda::CublasLt& blas, const Product& product) : blas_(blas), adds_(product.adds) {
+    Descriptions(const cuda::CublasLt& blas, const Product& product)
+        : blas_(blas), adds_(product.adds), whole_(product.y.dtype == DType::i32) {
         using enum cuda::MatmulAttribute;
-        const cuda::BlasCompute compute =
-            product.tf32 ? cuda::BlasCompute::f32_as_tf32 : cuda::BlasCompute::f32;
-        take(blas.matmul_desc_create(&product_, compute, BlasType::f32), "describing a product");
+        const cuda::BlasCompute compute = whole_         ? cuda::BlasCompute::i32
+                                          : product.tf32 ? cuda::BlasCompute::f32_as_tf32
+                                                         : cuda::BlasCompute::f32;
+        take(blas.matmul_desc_create(&product_, compute, whole_ ? BlasType::i32 : BlasType::f32),
+             "describing a product");
         // Its first operand is our second.
         set(transpose_a, operation(product.b.transposed));
         set(transpose_b, operation(product.a.transposed));
@@ -128,10 +144,12 @@ class Descriptions {
 
     BlasStatus multiply(cuda::BlasHandle handle, const Operands& operands, const cuda::MatmulHeuristic& found,
                         cuda::Stream stream) const {
-        const float one = 1, of_y = adds_ ? 1 : 0;
-        return blas_.matmul(handle, product_, &one, operands.inputs[1], a_, operands.inputs[0], b_, &of_y,
-                            operands.outputs[0], d_, operands.outputs[0], d_, &found.algorithm,
-                            found.workspace > 0 ? operands.workspace : nullptr, found.workspace, stream);
+        const auto queue = [&](const auto& one, const auto& of_y) {
+            return blas_.matmul(handle, product_, &one, operands.inputs[1], a_, operands.inputs[0], b_, &of_y,
+                                operands.outputs[0], d_, operands.outputs[0], d_, &found.algorithm,
+                                found.workspace > 0 ? operands.workspace : nullptr, found.workspace, stream);
+        };
+        return whole_ ? queue(std::int32_t{1}, std::int32_t{adds_}) : queue(1.0f, adds_ ? 1.0f : 0.0f);
     }
 
   private:
@@ -159,7 +177,7 @@ class Descriptions {
     }
 
     const cuda::CublasLt& blas_;
-    bool adds_;
+    bool adds_, whole_;
     cuda::MatmulDescription product_ = nullptr;
     cuda::MatrixLayout a_ = nullptr, b_ = nullptr, d_ = nullptr;
 };

@@ -23,7 +23,7 @@ struct ProductUnit {
 std::vector<ProductUnit> product_units(const Context& context, const std::string& by,
                                        const std::string& matrix_unit);
 
-/// A product of one batch of matrices, as the library is asked for it.
+/// A product of one batch of matrices, as the library is asked for it. Of bytes, the sums are i32.
 struct Product {
     struct Matrix {
         DType dtype = DType::f32;
