@@ -64,6 +64,15 @@ TEST_F(CudaCommands, ValidatesGeneratesAndCountsNumbersOnTheEmulatedGpu) {
     EXPECT_EQ(text.status, 0) << text.output;
     EXPECT_NE(text.output.find("emulated GPU sm_80"), std::string::npos) << text.output;
     EXPECT_NE(text.output.find("bf16: 8 tokens at "), std::string::npos) << text.output;
+    for (const std::string policy : {"int8", "int4"}) {
+        const Ran quantised =
+            testing::run_in_shell(on_gpu + "generate --device cuda --length 4 --prompt The --policy " +
+                                  policy + checkpoint + " --validation /usr/share/common-licenses/BSD");
+        EXPECT_EQ(quantised.status, 0) << quantised.output;
+        for (const std::string words :
+             {policy + ": 4 tokens at ", " under " + policy, std::string(" under bf16")})
+            EXPECT_NE(quantised.output.find(words), std::string::npos) << quantised.output;
+    }
     const Ran numbers = testing::run_in_shell(on_gpu + "numerics " + small_model);
     EXPECT_EQ(numbers.status, 0) << numbers.output;
     EXPECT_NE(numbers.output.find("<- choose this"), std::string::npos) << numbers.output;

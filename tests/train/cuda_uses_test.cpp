@@ -233,6 +233,32 @@ TEST_F(CudaUses, GeneratingScoresAsTheCpuDoes) {
     }
 }
 
+/// Quantised weights: few rows by one kernel, a prompt by others, and texts at once by both. The formats
+/// beside them are those of BF16, whose sums have another order on a GPU.
+TEST_F(CudaUses, QuantisedModelsGenerateAsOnTheCpu) {
+    const auto cpu = a_cpu();
+    const TestedGpu gpu;
+    const Model here(*cpu), there(*gpu);
+    const std::vector<double> exact = exact_scores(here);
+    double before = worst_error(scores_on(*cpu, here, "bf16"), exact);
+    for (const char* const policy : {"int8", "int4"}) {
+        const double of_cpu = worst_error(scores_on(*cpu, here, policy), exact);
+        EXPECT_LE(worst_error(scores_on(*gpu, there, policy), exact), 2 * of_cpu) << policy;
+        EXPECT_GT(of_cpu, before) << "fewer bits show";
+        before = of_cpu;
+    }
+    const std::int64_t lengths[] = {3};
+    for (const char* const policy : {"int8", "int4"}) {
+        Generator generator(*gpu, there.language, lengths, find_policy(policy), 2);
+        generator.allocate(*there.parameters);
+        const std::uint64_t seeds[] = {0, 1};
+        const std::vector<std::vector<std::int32_t>> prompts{{5, 40, 301}, {7, 8, 9}};
+        for (const Generated& text : generate_together(generator, prompts, seeds, {.length = 6},
+                                                       [](std::size_t, std::int32_t) { return true; }))
+            EXPECT_EQ(text.tokens.size(), 6U) << policy;
+    }
+}
+
 TEST_F(CudaUses, TextsFollowFromModelPromptAndSeed) {
     const auto cpu = a_cpu();
     const TestedGpu gpu;
@@ -270,6 +296,13 @@ TEST_F(CudaUses, PerplexityIsThatOfTheCpu) {
     EXPECT_NEAR(in_fp32, exact, 2e-6 * exact);  // as sums of FP32 in another order may differ, trains_alike.h
     EXPECT_NEAR(in_bf16, exact, 0x1p-8 * exact);
     EXPECT_GT(std::abs(in_bf16 - exact), 2e-6 * exact) << "the tolerance of FP32 tells BF16 from it";
+    // Whole windows are many rows: the library's products in eight bits. Weights and activations that are
+    // rounded alike leave what BF16 does differently, which is below what quantising did.
+    for (const char* const policy : {"int8", "int4"}) {
+        const double of_cpu = loss(*cpu, here, policy);
+        EXPECT_NEAR(loss(*gpu, there, policy), of_cpu, 0x1p-8 * exact) << policy;
+        EXPECT_NE(of_cpu, in_bf16) << policy;
+    }
 }
 
 }  // namespace
