@@ -73,8 +73,9 @@ template <Fetch fetch, int Rows, int Columns>
         for (int c = 0; c < Columns; ++c) totals[r][c] = _mm512_setzero_ps();
     // At the end of the block the next one's first lines: each block that began with nothing fetched took 0.2
     // us longer.
-    const bool last = (p.cols - j - Columns) * p.bytes <= fetched_ahead;
-    const std::int64_t ahead = last ? fetched_ahead + p.to_next_block : fetched_ahead;
+    const std::int64_t within = fetched_ahead(Columns * p.bytes);
+    const bool last = (p.cols - j - Columns) * p.bytes <= within;
+    const std::int64_t ahead = last ? within + p.to_next_block : within;
     for (std::int64_t four = 0; four < whole; ++four) {
         FourGroups groups[Columns];
 #pragma GCC unroll 4
@@ -95,20 +96,18 @@ template <Fetch fetch, int Rows, int Columns>
     add_groups(x + whole * p.count, groups, totals);
 }
 
-/// One row and four columns at a time, which share what is loaded of x.
+/// One row and one column after another, so that memory is read in its order: four columns side by side,
+/// which share what is loaded of x, read at nine tenths of the speed. Their sums are made together.
 template <Fetch fetch>
 void multiply_one_row(const GroupedRows& p, const FourOfX* x, float* sums) {
-    std::int64_t j = 0;
-    for (; j + 4 <= p.cols; j += 4) {
-        __m512 totals[1][4];
-        sum_columns<fetch>(p, x, j, totals);
-        _mm_storeu_ps(sums + j, sums_of_four(totals[0][0], totals[0][1], totals[0][2], totals[0][3]));
-    }
-    for (; j < p.cols; ++j) {
-        __m512 total[1][1];
-        sum_columns<fetch>(p, x, j, total);
-        const __m512 none = _mm512_setzero_ps();
-        sums[j] = _mm_cvtss_f32(sums_of_four(total[0][0], none, none, none));
+    for (std::int64_t j = 0; j < p.cols; j += 4) {
+        const std::int64_t count = p.cols - j < 4 ? p.cols - j : 4;
+        __m512 totals[4][1][1] = {};
+#pragma GCC unroll 4
+        for (int c = 0; c < 4; ++c)
+            if (c < count) sum_columns<fetch>(p, x, j + c, totals[c]);
+        const __m128 four = sums_of_four(totals[0][0][0], totals[1][0][0], totals[2][0][0], totals[3][0][0]);
+        _mm_mask_storeu_ps(sums + j, static_cast<__mmask8>((1u << count) - 1), four);
     }
 }
 

@@ -18,6 +18,7 @@ template <Fetch fetch, int Rows, int Columns>
     const __m512i shift = _mm512_set1_epi8(static_cast<char>(0x80));
     const std::uint8_t* const b = p.b + j * p.bytes;
     const std::int8_t* const rows = p.rows + row * p.row_stride;
+    const std::int64_t ahead = fetched_ahead(Columns * p.bytes);
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r)
 #pragma GCC unroll 4
@@ -26,7 +27,7 @@ template <Fetch fetch, int Rows, int Columns>
         __m512i numbers[Columns];
 #pragma GCC unroll 4
         for (int c = 0; c < Columns; ++c) {
-            if (fetch == Fetch::yes) __builtin_prefetch(b + c * p.bytes + k + fetched_ahead, 0, 2);
+            if (fetch == Fetch::yes) __builtin_prefetch(b + c * p.bytes + k + ahead, 0, 2);
             numbers[c] = _mm512_xor_si512(load(b + c * p.bytes + k), shift);
         }
 #pragma GCC unroll 8
