@@ -1,0 +1,180 @@
+#include "mantissa/codegen/llvm/attention_block.h"
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/IntrinsicsNVPTX.h>
+#include <llvm/IR/Module.h>
+
+#include <limits>
+#include <numbers>
+
+#include "mantissa/base/whole_units.h"
+
+namespace mantissa::inline v0::codegen {
+
+using llvm::Value;
+
+AttentionBlock::AttentionBlock(llvm::Module& module, const std::string& name, const AttentionKernel& kernel,
+                               std::size_t parameters)
+    : OwnBuilder(module),
+      MatrixCode(module, *own_builder, {name, parameters, tiles_of(kernel).threads()},
+                 {.dtype = kernel.dtype,
+                  .head_size = static_cast<int>(kernel.head_size),
+                  .columns = tiles_of(kernel).head_size,
+                  .pitch = tiles_of(kernel).pitch(),
+                  .aligned = moves_whole_rows(kernel)}),
+      kernel_(kernel),
+      tiles_(tiles_of(kernel)) {}
+
+double AttentionBlock::to_binary() const { return kernel_.scale * std::numbers::log2e; }
+
+void AttentionBlock::take_rows(std::int64_t all, std::int64_t heads, bool last_first) {
+    const std::int64_t tiles = parts_of(all, std::int64_t{tiles_.rows()});
+    const std::int64_t all_heads = kernel_.sequences * heads;
+    Value* tile = b_.CreateUDiv(block_, integer(all_heads));
+    if (last_first) tile = b_.CreateSub(integer(tiles - 1), tile);
+    head_of_all_ = b_.CreateURem(block_, integer(all_heads));
+    sequence_ = b_.CreateUDiv(head_of_all_, integer(heads));
+    head_ = b_.CreateURem(head_of_all_, integer(heads));
+    first_ = b_.CreateMul(tile, integer(tiles_.rows()));
+    own_row_ = b_.CreateMul(warp_, word(rows_of_warp()));
+    warp_first_ = b_.CreateAdd(narrow(first_), own_row_);
+}
+
+Value* AttentionBlock::narrow(Value* x) { return b_.CreateTrunc(x, b_.getInt32Ty()); }
+
+Value* AttentionBlock::smaller(Value* a, Value* b) { return b_.CreateSelect(is_less(a, b), a, b); }
+
+Value* AttentionBlock::larger(Value* a, Value* b) { return b_.CreateSelect(is_less(a, b), b, a); }
+
+AttentionBlock::Rows AttentionBlock::rows(std::size_t tensor, const HeadPlaces& places, Value* head,
+                                          Value* position) {
+    Value* element = b_.CreateAdd(integer(places.start), b_.CreateMul(sequence_, integer(places.sequence)));
+    element = b_.CreateAdd(element, b_.CreateMul(head, integer(places.head)));
+    element = b_.CreateAdd(element, b_.CreateMul(position, integer(places.position)));
+    return {.at = control_.at(parameter(tensor), element, kernel_.dtype), .position = places.position};
+}
+
+AttentionBlock::Rows AttentionBlock::rows(const Rows& from, std::int64_t all, Value* position, Value* tile,
+                                          int count) {
+    return {from.at, from.position, b_.CreateSub(integer(all), position), tile, count};
+}
+
+Value* AttentionBlock::tile_of_stage(Value* number, int which) {
+    Value* bytes = b_.CreateMul(b_.CreateAnd(number, integer(stages - 1)), integer(2 * tile_bytes()));
+    return bytes_behind(b_.CreateGEP(b_.getInt8Ty(), pool_, bytes), which * tile_bytes());
+}
+
+AttentionBlock::Operand AttentionBlock::held(Value* tile) {
+    std::vector<Fragment> all;
+    Value* own = tile_row(tile, own_row_);
+    for (int i = 0; i < rows_of_warp() / 16; ++i)
+        for (int j = 0; j < head_size() / 16; ++j) all.push_back(fragment(own, 16 * i, 16 * j));
+    return [all, per_row = head_size() / 16](int i, int j) {
+        return all[static_cast<std::size_t>(i * per_row + j)];
+    };
+}
+
+std::vector<AttentionBlock::ThreadRow> AttentionBlock::thread_rows(int columns_of_sums) const {
+    std::vector<ThreadRow> all;
+    const int blocks = columns_of_sums / 8;
+    for (int i = 0; i < rows_of_warp() / 16; ++i)
+        for (const int half : {0, 1}) {
+            ThreadRow row{.behind = 16 * i + 8 * half, .elements = {}};
+            for (int block = 0; block < blocks; ++block)
+                for (const int e : {0, 1})
+                    row.elements.push_back(static_cast<std::size_t>(4 * (i * blocks + block) + 2 * half + e));
+            all.push_back(std::move(row));
+        }
+    return all;
+}
+
+Value* AttentionBlock::number_of(const ThreadRow& row) {
+    return b_.CreateAdd(b_.CreateAdd(warp_first_, b_.CreateLShr(lane_, 2)), word(row.behind));
+}
+
+Value* AttentionBlock::first_column_of_lane() { return b_.CreateMul(b_.CreateAnd(lane_, word(3)), word(2)); }
+
+AttentionBlock::Sums AttentionBlock::hidden_by_keys(const Sums& scores, Value* tile_first) {
+    Value* hides = b_.CreateICmpSGT(b_.CreateAdd(tile_first, word(columns())), word(kernel_.keys));
+    if (kernel_.causal)
+        hides = b_.CreateOr(hides, b_.CreateICmpSGT(b_.CreateAdd(tile_first, word(columns() - 1)),
+                                                    b_.CreateAdd(warp_first_, word(keys_before()))));
+    return control_.if_then(hides, scores, [&] {
+        Sums seen = scores;
+        for (const ThreadRow& row : thread_rows(columns())) {
+            Value* last = word(kernel_.keys - 1);
+            if (kernel_.causal) last = smaller(last, b_.CreateAdd(number_of(row), word(keys_before())));
+            last = b_.CreateSub(last, b_.CreateAdd(tile_first, first_column_of_lane()));
+            for (std::size_t e = 0; e < row.elements.size(); ++e)
+                seen[row.elements[e]] =
+                    b_.CreateSelect(b_.CreateICmpSGE(last, word(column_of(e))), seen[row.elements[e]],
+                                    number(-std::numeric_limits<double>::infinity()));
+        }
+        return seen;
+    });
+}
+
+Value* AttentionBlock::key_tiles_of_rows() {
+    Value* seen = integer(kernel_.keys);
+    if (kernel_.causal) seen = smaller(seen, b_.CreateAdd(first_, integer(tiles_.rows() + keys_before())));
+    return b_.CreateUDiv(b_.CreateAdd(seen, integer(columns() - 1)), integer(columns()));
+}
+
+Value* AttentionBlock::first_key(Value* tile) { return b_.CreateMul(narrow(tile), word(columns())); }
+
+Value* AttentionBlock::sees_tile(Value* tile_first) {
+    Value* sees = is_less(warp_first_, word(kernel_.queries));
+    if (!kernel_.causal) return sees;
+    Value* last = b_.CreateAdd(warp_first_, word(rows_of_warp() - 1 + keys_before()));
+    return b_.CreateAnd(sees, b_.CreateICmpSLE(tile_first, last));
+}
+
+void AttentionBlock::bring_keys(std::size_t k, std::size_t v, Value* number) {
+    Value *position = b_.CreateMul(number, integer(columns())),
+          *head = b_.CreateUDiv(head_, integer(kernel_.group));
+    copy_in(rows(rows(k, kernel_.k, head, position), kernel_.keys, position, tile_of_stage(number, 0),
+                 columns()));
+    copy_in(rows(rows(v, kernel_.v, head, position), kernel_.keys, position, tile_of_stage(number, 1),
+                 columns()));
+}
+
+AttentionBlock::Values AttentionBlock::over_tiles(Value* count, const Values& start,
+                                                  const std::function<void(Value*)>& bring,
+                                                  const std::function<Value*(Value*)>& has_work,
+                                                  const std::function<Values(Value*, const Values&)>& body) {
+    return control_.loop(
+        "tiles", integer(0), count, integer(1), start, [&](Value* number, const Values& carried) {
+            wait_for_copies();
+            barrier();  // and the tiles before have been read by all
+            Value* next = b_.CreateAdd(number, integer(1));
+            if_then(is_less(next, count), [&] { bring(next); });
+            return control_.if_then(has_work(number), carried, [&] { return body(number, carried); });
+        });
+}
+
+void AttentionBlock::write(const Sums& sums, std::size_t tensor, const HeadPlaces& places, std::int64_t all) {
+    barrier();
+    put(sums, head_size(), pool_, own_row_);
+    barrier();
+    copy_out(rows(rows(tensor, places, head_, first_), all, first_, pool_, tiles_.rows()));
+}
+
+AttentionBlock::Sums AttentionBlock::scaled(Sums sums, Value* by) {
+    for (Value*& one : sums) one = b_.CreateFMul(one, by);
+    return sums;
+}
+
+Value* AttentionBlock::of_query(Value* base, Value* row) {
+    Value* at = b_.CreateAdd(b_.CreateMul(head_of_all_, integer(kernel_.queries)),
+                             b_.CreateZExt(row, b_.getInt64Ty()));
+    return control_.at(base, at, DType::f32);
+}
+
+void AttentionBlock::for_its_first_thread(Value* row, const std::function<void()>& body) {
+    Value* is_first = b_.CreateICmpEQ(b_.CreateAnd(lane_, word(3)), word(0));
+    if_then(b_.CreateAnd(is_first, is_less(row, word(kernel_.queries))), body);
+}
+
+void AttentionBlock::store_f32(Value* value, Value* at) { b_.CreateAlignedStore(value, at, llvm::Align(4)); }
+
+}  // namespace mantissa::codegen
