@@ -15,6 +15,7 @@
 #include "mantissa/codegen/llvm/image_code.h"
 #include "mantissa/codegen/llvm/peak_code.h"
 #include "mantissa/codegen/llvm/quantized_code.h"
+#include "mantissa/codegen/llvm/random_code.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -128,34 +129,12 @@ class ElementCode : GridCode {
         return rounded_to_tf32(x);
     }
 
-    /// base/random.h: Philox4x32-10 of the element's block, and of its four words the element's own.
     Value* uniform() {
-        llvm::Type* word = b_.getInt32Ty();
-        const auto low = [&](Value* wide) { return b_.CreateTrunc(wide, word); };
-        const auto high = [&](Value* wide) { return low(b_.CreateLShr(wide, 32)); };
-        Value *seed = load(parameter(0), integer(0), DType::i64),
-              *step = load(parameter(1), integer(0), DType::i64);
-        Value* block = b_.CreateLShr(number_, 2);
-        Value* counter[] = {low(block), high(block),
-                            b_.getInt32(static_cast<std::uint32_t>(kernel_.operation)), low(step)};
-        Value* key[] = {low(seed), high(seed)};
-        const auto product = [&](std::uint64_t factor, Value* x) {
-            return b_.CreateMul(b_.CreateZExt(x, b_.getInt64Ty()), b_.getInt64(factor));
-        };
-        for (int round = 0; round < 10; ++round) {
-            Value *first = product(0xD2511F53, counter[0]), *second = product(0xCD9E8D57, counter[2]);
-            Value* const next[] = {b_.CreateXor(b_.CreateXor(high(second), counter[1]), key[0]), low(second),
-                                   b_.CreateXor(b_.CreateXor(high(first), counter[3]), key[1]), low(first)};
-            std::copy(std::begin(next), std::end(next), counter);
-            key[0] = b_.CreateAdd(key[0], b_.getInt32(0x9E3779B9));
-            key[1] = b_.CreateAdd(key[1], b_.getInt32(0xBB67AE85));
-        }
-        Value* which = b_.CreateAnd(low(number_), b_.getInt32(3));
-        Value* bits = counter[3];
-        for (std::uint32_t i = 0; i < 3; ++i)
-            bits = b_.CreateSelect(b_.CreateICmpEQ(which, b_.getInt32(i)), counter[i], bits);
-        return b_.CreateFMul(b_.CreateUIToFP(b_.CreateLShr(bits, 8), b_.getFloatTy()),
-                             lanes_.constant(0x1p-24, DType::f32));
+        return uniform_numbers(b_, lanes_,
+                               {.seed = load(parameter(0), integer(0), DType::i64),
+                                .step = load(parameter(1), integer(0), DType::i64),
+                                .number = number_,
+                                .operation = kernel_.operation});
     }
 
     const ElementKernel& kernel_;

@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/lanes.h"
+#include "mantissa/codegen/llvm/random_code.h"
 #include "mantissa/codegen/llvm/target_code.h"
 #include "mantissa/codegen/score_block.h"
 
@@ -275,41 +276,12 @@ class ScoreEmitter {
         return load_operand(input - 1, v);
     }
 
-    /// base/random.h: Philox4x32-10 of each pair's block, and of its four words the pair's own.
     Value* uniform(const Node& now, std::size_t v) {
-        llvm::Type *word = lanes_.type(DType::i32), *wide = lanes_.type(DType::i64);
-        const auto low = [&](Value* x) { return b_.CreateTrunc(x, word); };
-        const auto high = [&](Value* x) { return low(b_.CreateLShr(x, 32)); };
-        Value *seed = lanes_.widened(single_[index_of(now.inputs[0])]),
-              *step = lanes_.widened(single_[index_of(now.inputs[1])]), *number = element(now, v, wide);
-        Value* block = b_.CreateLShr(number, 2);
-        const std::int64_t operation = now.attributes.integer("operation");
-        Value* counter[] = {
-            low(block), high(block),
-            lanes_.constant(static_cast<double>(static_cast<std::int32_t>(operation)), DType::i32),
-            low(step)};
-        Value* key[] = {low(seed), high(seed)};
-        const auto number_of = [&](std::uint32_t x) {
-            return lanes_.constant(static_cast<double>(static_cast<std::int32_t>(x)), DType::i32);
-        };
-        const auto product = [&](std::uint32_t factor, Value* x) {
-            return b_.CreateMul(b_.CreateZExt(x, wide),
-                                lanes_.constant(static_cast<double>(factor), DType::i64));
-        };
-        for (int round = 0; round < 10; ++round) {
-            Value *first = product(0xD2511F53, counter[0]), *second = product(0xCD9E8D57, counter[2]);
-            Value* const next[] = {b_.CreateXor(b_.CreateXor(high(second), counter[1]), key[0]), low(second),
-                                   b_.CreateXor(b_.CreateXor(high(first), counter[3]), key[1]), low(first)};
-            std::copy(std::begin(next), std::end(next), counter);
-            key[0] = b_.CreateAdd(key[0], number_of(0x9E3779B9));
-            key[1] = b_.CreateAdd(key[1], number_of(0xBB67AE85));
-        }
-        Value* which = b_.CreateAnd(low(number), number_of(3));
-        Value* bits = counter[3];
-        for (std::uint32_t i = 0; i < 3; ++i)
-            bits = b_.CreateSelect(b_.CreateICmpEQ(which, number_of(i)), counter[i], bits);
-        return b_.CreateFMul(b_.CreateSIToFP(b_.CreateLShr(bits, 8), lanes_.type(DType::f32)),
-                             lanes_.constant(0x1p-24, DType::f32));
+        return uniform_numbers(b_, lanes_,
+                               {.seed = lanes_.widened(single_[index_of(now.inputs[0])]),
+                                .step = lanes_.widened(single_[index_of(now.inputs[1])]),
+                                .number = element(now, v, lanes_.type(DType::i64)),
+                                .operation = now.attributes.integer("operation")});
     }
 
     /// Where each lane's pair stands in [B, H, T, S].
