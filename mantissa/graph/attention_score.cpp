@@ -143,6 +143,42 @@ Shape score_operand_shape(const std::string& axes, const AttentionExtents& e) {
     return Shape(extents);
 }
 
+ScorePlace place_of_score_operand(const std::string& axes, const Shape& stored, const AttentionExtents& e) {
+    const std::vector<std::int64_t> steps = stored.strides();
+    ScorePlace place;
+    for (std::size_t i = 0; i < axes.size(); ++i) {
+        switch (axes[i]) {
+            case 'b':
+                place.sequence = steps[i];
+                break;
+            case 'h':
+                place.head = steps[i];
+                break;
+            case 't':
+                place.query = steps[i];
+                break;
+            case 's':
+                place.key = steps[i];
+                break;
+            default:  // r: distances from 1 - T on
+                place.key = steps[i];
+                place.query = -steps[i];
+                place.first = (e.queries - 1) * steps[i];
+        }
+    }
+    return place;
+}
+
+std::vector<bool> asked_score_gradients(const Attributes& attributes, std::size_t operands) {
+    std::vector<bool> asked(operands);
+    if (!attributes.has("score_gradients")) return asked;
+    const auto& flags = attributes.list("score_gradients");
+    expect_of_score(flags.size() == operands, "the score has {} operands, and {} flags for their gradients",
+                    operands, flags.size());
+    for (std::size_t i = 0; i < operands; ++i) asked[i] = flags[i] != 0;
+    return asked;
+}
+
 void expect_score(const AttentionScore& score, DType tensors, const AttentionExtents& e,
                   std::span<const Type> operands) {
     expect_of_score(operands.size() == score.operands.size(), "the score has {} operands, got {}",

@@ -44,6 +44,17 @@ Shape stored_score_operand(const std::string& axes, const AttentionExtents& exte
 /// Its shape beside the scores, of rank 4.
 Shape score_operand_shape(const std::string& axes, const AttentionExtents& extents);
 
+/// Where an operand of the score has a pair's element: that of sequence, head, query and key 0, and elements
+/// from one to the next; 0: what is there is the same for all.
+struct ScorePlace {
+    std::int64_t first = 0, sequence = 0, head = 0, query = 0, key = 0;
+};
+ScorePlace place_of_score_operand(const std::string& axes, const Shape& stored,
+                                  const AttentionExtents& extents);
+
+/// Of attention_grad, by operand of the score: whether its gradient is asked for.
+std::vector<bool> asked_score_gradients(const Attributes& attributes, std::size_t operands);
+
 /// Throws UserError unless the body is a score over these extents with these operands. `operands`: their
 /// types as they are stored.
 void expect_score(const AttentionScore& score, DType tensors, const AttentionExtents& extents,

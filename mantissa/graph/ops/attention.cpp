@@ -195,17 +195,6 @@ std::vector<Tensor> attention_definition(const DefinitionCall& call) {
             reshape(softmax.log_sum_exp, {q.dim(0), q.dim(1), T})};
 }
 
-/// The operands of the score whose gradients attention_grad gives, by their places among them.
-std::vector<bool> score_gradients(const Attributes& attributes, std::size_t operands) {
-    std::vector<bool> asked(operands);
-    if (!attributes.has("score_gradients")) return asked;
-    const auto& flags = attributes.list("score_gradients");
-    expect(flags.size() == operands, "the score has {} operands, and {} flags for their gradients", operands,
-           flags.size());
-    for (std::size_t i = 0; i < operands; ++i) asked[i] = flags[i] != 0;
-    return asked;
-}
-
 bool takes_lse_gradient(const Attributes& attributes) {
     return attributes.has("lse_gradient") && attributes.flag("lse_gradient");
 }
@@ -253,7 +242,7 @@ std::vector<Type> attention_grad_types(const OpCall& call) {
                call.inputs[at].text());
     std::vector<Type> types(call.inputs.begin() + 1,
                             call.inputs.begin() + static_cast<std::ptrdiff_t>(first));
-    const std::vector<bool> asked = score_gradients(call.attributes, of_score.size());
+    const std::vector<bool> asked = asked_score_gradients(call.attributes, of_score.size());
     for (std::size_t i = 0; i < asked.size(); ++i) {
         expect(!asked[i] || is_floating(of_score[i].dtype), "operand {} of the score, {}, has no gradient", i,
                of_score[i].text());
@@ -283,7 +272,7 @@ std::vector<Tensor> attention_grad_definition(const DefinitionCall& call) {
         if (const Type& type = inputs[i].type(); !gradients[i] && is_floating(type.dtype))
             gradients[i] = broadcast_to(constant(call.graph, 0.0, type.dtype), type.shape);
     std::vector<Tensor> stored = stored_as(layout, gradients);
-    const std::vector<bool> asked = score_gradients(call.attributes, score.operands.size());
+    const std::vector<bool> asked = asked_score_gradients(call.attributes, score.operands.size());
     for (std::size_t i = 0; i < asked.size(); ++i)
         if (asked[i]) stored.push_back(gradients[3 + i]);
     return stored;

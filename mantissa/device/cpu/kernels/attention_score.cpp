@@ -14,45 +14,6 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// Strides of an operand that is stored with these axes, and the element of query 0 and key 0.
-struct OperandPlace {
-    PairStrides strides = {};
-    std::int64_t first = 0;
-};
-
-OperandPlace place_of(const std::string& axes, const Shape& stored, const AttentionExtents& e) {
-    const std::vector<std::int64_t> steps = stored.strides();
-    OperandPlace place;
-    for (std::size_t i = 0; i < axes.size(); ++i) {
-        switch (axes[i]) {
-            case 'b':
-                place.strides.sequence = steps[i];
-                break;
-            case 'h':
-                place.strides.head = steps[i];
-                break;
-            case 't':
-                place.strides.query = steps[i];
-                break;
-            case 's':
-                place.strides.key = steps[i];
-                break;
-            default:  // r: distances from 1 - T on
-                place.strides.key = steps[i];
-                place.strides.query = -steps[i];
-                place.first = (e.queries - 1) * steps[i];
-        }
-    }
-    return place;
-}
-
-std::vector<bool> asked_gradients(const Attributes& attributes, std::size_t operands) {
-    std::vector<bool> asked(operands);
-    if (!attributes.has("score_gradients")) return asked;
-    for (std::size_t i = 0; i < operands; ++i) asked[i] = attributes.list("score_gradients")[i] != 0;
-    return asked;
-}
-
 void store_gradient(const float* from, std::int64_t count, DType dtype, std::byte* to, ThreadPool& pool) {
     for_each_range(pool, count, block_elements, [&](Range range, std::int64_t) {
         for (std::int64_t i = range.first; i < range.last; ++i)
@@ -64,16 +25,16 @@ void store_gradient(const float* from, std::int64_t count, DType dtype, std::byt
 
 void BoundScore::add_operands(const ScoreProblem& problem) {
     const AttentionScore score = attention_score(problem.attributes);
-    const std::vector<bool> asked = asked_gradients(problem.attributes, score.operands.size());
+    const std::vector<bool> asked = asked_score_gradients(problem.attributes, score.operands.size());
     for (std::size_t i = 0; i < score.operands.size(); ++i) {
         const Type& type = problem.operands[i];
-        const OperandPlace place = place_of(score.operands[i], type.shape, problem.extents);
-        operands_.push_back({.dtype = type.dtype, .strides = place.strides});
+        const ScorePlace place = place_of_score_operand(score.operands[i], type.shape, problem.extents);
+        const PairStrides strides{place.sequence, place.head, place.query, place.key};
+        operands_.push_back({.dtype = type.dtype, .strides = strides});
         first_.push_back(place.first);
         if (!asked[i] || problem.pass == ScorePass::forward) continue;
         gradients_.push_back({i, type.shape.elements(), type.dtype});
-        gradient_sizes_.push_back(
-            {.count = type.shape.elements(), .first = place.first, .strides = place.strides});
+        gradient_sizes_.push_back({.count = type.shape.elements(), .first = place.first, .strides = strides});
         if (type.dtype != DType::f32) gradient_bytes_ += in_lines(type.shape.elements() * float_bytes);
     }
 }
@@ -129,7 +90,7 @@ OrReason<std::shared_ptr<const BoundScore>> BoundScore::of(const ScoreProblem& p
     for (const ScoreOperand& operand : bound->operands_)
         request.operands.push_back({operand.strides.query, operand.strides.key});
     request.rounded = size_of(problem.size.dtype) == 2;
-    request.gradients = asked_gradients(problem.attributes, bound->operands_.size());
+    request.gradients = asked_score_gradients(problem.attributes, bound->operands_.size());
     const OrReason<codegen::ScoreForm> form = codegen::score_form(request);
     if (!form) return NoValue{"its score: " + form.reason()};
     bound->find_blocks(problem, pool);
