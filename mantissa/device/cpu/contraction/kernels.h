@@ -159,6 +159,8 @@ struct ContractionKernels {
     bool skips_zeros = false;
     /// For a few rows; null where the panels do that too.
     RowProductKernels multiply_row = {};
+    /// For several rows of BF16 as they lie; null: they are widened for multiply_row.
+    RowProductKernel multiply_rows_of_pairs = nullptr;
     /// Called by a thread before and after it multiplies; null where there is nothing to do.
     void (*begin)() = nullptr;
     void (*end)() = nullptr;

@@ -14,6 +14,7 @@ ContractionKernels kernels() {
     ContractionKernels kernels = dot_kernels();
     kernels.width = Product::width;
     kernels.multiply_row = row_product_avx512();
+    kernels.multiply_rows_of_pairs = row_product_of_pairs_avx512_bf16();
     kernels.finish = finish_block_avx512bf16;
     kernels.multiply = Product::template multiply<>;
     kernels.multiply_in_place = Product::template multiply_in_place<>;

@@ -45,6 +45,13 @@ bool are_few_rows(const ContractionProblem& problem, const ContractionKernels& k
            kernels.multiply_row[0][0] != nullptr;
 }
 
+/// Several rows of BF16 that lie along the depth, as the columns do.
+bool are_rows_of_pairs(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    return kernels.multiply_rows_of_pairs && problem.m > 1 && problem.a.dtype == DType::bf16 &&
+           problem.b.dtype == DType::bf16 && problem.a.transpose == Transpose::no &&
+           problem.b.transpose == Transpose::yes;
+}
+
 std::int64_t columns_of_block(const ContractionProblem& problem) {
     if (problem.b.transpose == Transpose::no) return columns_across;
     return std::clamp<std::int64_t>(block_elements / std::max<std::int64_t>(1, problem.k) / 16 * 16, 16,
@@ -99,12 +106,14 @@ std::size_t PreparedMatrices::workspace_bytes(int threads) const {
 PreparedRows::PreparedRows(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const bool along = problem.b.transpose == Transpose::yes;
     const auto form = static_cast<std::size_t>(along ? PanelSource::along_depth : PanelSource::across_depth);
-    multiply = kernels.multiply_row[form][problem.b.dtype == DType::bf16 ? 1 : 0];
+    rows_in_place = are_rows_of_pairs(problem, kernels);
+    multiply = rows_in_place ? kernels.multiply_rows_of_pairs
+                             : kernels.multiply_row[form][problem.b.dtype == DType::bf16 ? 1 : 0];
     columns = columns_of_block(problem);
     blocks = parts_of(problem.n, columns);
     next_column = along ? problem.b.leading : 1;
-    row_stride = in_lines(problem.k * 4) / 4;
-    rows_bytes = whole_lines(problem.m * row_stride * 4);
+    row_stride = rows_in_place ? problem.a.leading : in_lines(problem.k * 4) / 4;
+    rows_bytes = rows_in_place ? 0 : whole_lines(problem.m * row_stride * 4);
     worker_bytes = rows_bytes + whole_lines(problem.m * columns * 4);
 }
 

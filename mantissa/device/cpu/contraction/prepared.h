@@ -53,7 +53,7 @@ struct PreparedMatrices {
 };
 
 /// How a few rows of a meet b as it lies in memory (row_run.h). In FP32 and one after another, the rows lie
-/// in the worker's memory, then come the sums of a block of columns.
+/// in the worker's memory, unless they are read in place; then come the sums of a block of columns.
 struct PreparedRows {
     PreparedRows(const ContractionProblem& problem, const ContractionKernels& kernels);
 
@@ -62,10 +62,11 @@ struct PreparedRows {
     }
 
     RowProductKernel multiply;
+    bool rows_in_place;        ///< the kernel takes them as they are, where they are
     std::int64_t columns;      ///< of a block
     std::int64_t blocks;       ///< of one entry of the batch
     std::int64_t next_column;  ///< from one column of b to the next, in elements
-    std::int64_t row_stride;   ///< elements of a row in the worker's memory
+    std::int64_t row_stride;   ///< from one row to the next, in elements
     std::size_t rows_bytes, worker_bytes;
 };
 

@@ -112,9 +112,10 @@ enum class Multiply : std::uint8_t {
 
 /// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32; BF16
 /// and FP16 operands are widened, which is exact, unless both are BF16 and the level has a unit for them
-/// (bf16_unit), which flushes subnormal operands and sums to zero; up to eight rows are widened there
-/// too, and their b is not packed. A compressed a gives the bits of the dense one, but that zeros which it
-/// leaves out may be skipped even where b is infinite or a NaN. Sizes may be 0: with k = 0 all sums are 0.
+/// (bf16_unit), which flushes subnormal operands and sums to zero. With up to eight rows b is not packed; dot
+/// products of pairs take two rows or more, with both operands along the depth, and all else is widened
+/// there, too. A compressed a gives the bits of the dense one, but that zeros which it leaves out may be
+/// skipped even where b is infinite or a NaN. Sizes may be 0: with k = 0 all sums are 0.
 struct ContractionProblem {
     std::array<std::int64_t, 2> batch = {1, 1};
     std::int64_t m = 0;

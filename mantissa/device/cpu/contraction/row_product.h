@@ -9,9 +9,9 @@ namespace mantissa::inline v0::on_cpu {
 
 /// sums[r][j] = sum over k of rows[r][k] * b(k, j). A row among others has the same bits whichever these are.
 struct RowProduct {
-    const float* rows = nullptr;
-    std::int64_t row_stride = 0;
-    std::int64_t count = 1;  ///< of rows
+    const void* rows = nullptr;   ///< FP32, or what the kernel takes
+    std::int64_t row_stride = 0;  ///< in elements
+    std::int64_t count = 1;       ///< of rows
     const void* b = nullptr;
     /// From one stored row of b to the next, in elements.
     std::int64_t stride = 0;
@@ -25,6 +25,10 @@ using RowProductKernel = void (*)(const RowProduct& product);
 
 /// [PanelSource][0 FP32, 1 BF16]: columns of b run along the depth, each a stored row; or across it.
 using RowProductKernels = std::array<std::array<RowProductKernel, 2>, 2>;
+
+/// Rows of BF16 as they are, several, times columns of BF16 that run along the depth; no row for itself,
+/// since it would have the bits of none among several, and gains nothing: it waits for memory.
+RowProductKernel row_product_of_pairs_avx512_bf16();
 
 RowProductKernels row_product_generic();
 RowProductKernels row_product_avx2();

@@ -16,10 +16,11 @@ namespace {
 template <class Element>
 void one_row_along(const RowProduct& p) {
     const auto* const b = static_cast<const Element*>(p.b);
+    const auto* const row = static_cast<const float*>(p.rows);
     for (std::int64_t j = 0; j < p.cols; ++j) {
         FourSums total = FourSums::zero();
         for_lanes_in_four(p.depth, [&](std::int64_t k, int slot, auto extent) MANTISSA_BODY {
-            total.add(slot, Lanes::multiply(load(p.rows + k, extent), load(b + j * p.stride + k, extent)));
+            total.add(slot, Lanes::multiply(load(row + k, extent), load(b + j * p.stride + k, extent)));
         });
         p.sums[j] = total.total();
     }
@@ -31,7 +32,7 @@ void one_row_along(const RowProduct& p) {
 template <int Rows, int Columns, class Element>
 void multiply_columns(const RowProduct& p, std::int64_t row, std::int64_t j) {
     const Element* const column = static_cast<const Element*>(p.b) + j * p.stride;
-    const float* const rows = p.rows + row * p.row_stride;
+    const float* const rows = static_cast<const float*>(p.rows) + row * p.row_stride;
     Float totals[Rows][Columns];
 #pragma GCC unroll 8
     for (int r = 0; r < Rows; ++r)
@@ -88,7 +89,7 @@ void add_rows(const RowProduct& p, const Element* b, std::int64_t k) {
             stored[i] = load(b + (k + i) * p.stride + j, extent);
         }
         for (std::int64_t r = 0; r < p.count; ++r) {
-            const float* const row = p.rows + r * p.row_stride + k;
+            const float* const row = static_cast<const float*>(p.rows) + r * p.row_stride + k;
             float* const at = p.sums + r * p.sums_stride + j;
             Float sum = load(at, extent);
             for (int i = 0; i < Depth; ++i)

@@ -65,6 +65,12 @@ void read_rows(const RowCall& call, std::int64_t entry, float* rows) {
             read_row(call.problem, call.arguments.a, entry, i, rows + i * call.rows.row_stride);
 }
 
+const void* rows_where_they_lie(const RowCall& call, std::int64_t entry) {
+    const MatrixLayout& a = call.problem.a;
+    return static_cast<const std::byte*>(call.arguments.a) +
+           a.offset_of(entry, call.problem.batch[1]) * static_cast<std::int64_t>(size_of(a.dtype));
+}
+
 /// Row i of an entry.
 void store_sums(const ContractionProblem& problem, void* out, std::int64_t entry, std::int64_t i,
                 PanelRange columns, const float* sums) {
@@ -85,17 +91,19 @@ void run_few_rows(const RowCall& call, std::span<std::byte> workspace, ThreadPoo
     };
     // All blocks of the only entry share its rows: a token of eight texts of GPT-2 took an eighth longer in
     // BF16 where each block widened them again. Entries of a batch have rows of their own.
-    float* const shared = problem.entries() == 1 ? reinterpret_cast<float*>(memory_of(0)) : nullptr;
-    if (shared) read_rows(call, 0, shared);
+    const bool one_entry = problem.entries() == 1;
+    const auto copied_to = [&](int worker) {
+        return reinterpret_cast<float*>(memory_of(one_entry ? 0 : worker));
+    };
+    if (one_entry && !rows.rows_in_place) read_rows(call, 0, copied_to(0));
     pool.for_each_block(problem.entries() * rows.blocks, [&](std::int64_t item, int worker) {
         const std::int64_t entry = item / rows.blocks;
         const PanelRange columns = part_of(problem.n, rows.columns, item % rows.blocks);
-        float* const row = shared ? shared : reinterpret_cast<float*>(memory_of(worker));
         float* const sums = reinterpret_cast<float*>(memory_of(worker) + rows.rows_bytes);
-        if (!shared) read_rows(call, entry, row);
+        if (!one_entry && !rows.rows_in_place) read_rows(call, entry, copied_to(worker));
         const std::int64_t first =
             problem.b.offset_of(entry, problem.batch[1]) + columns.begin * rows.next_column;
-        rows.multiply({.rows = row,
+        rows.multiply({.rows = rows.rows_in_place ? rows_where_they_lie(call, entry) : copied_to(worker),
                        .row_stride = rows.row_stride,
                        .count = problem.m,
                        .b = static_cast<const std::byte*>(call.arguments.b) + first * element,
