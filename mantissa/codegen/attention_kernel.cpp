@@ -35,7 +35,26 @@ std::string text_of(const HeadPlaces& places) {
     return fmt::format("{}+({},{},{})", places.start, places.sequence, places.head, places.position);
 }
 
+std::string text_of(const PairScore& score) {
+    std::string all;
+    for (const PairScore::Operand& operand : score.operands) {
+        const PairPlaces& at = operand.places;
+        all += fmt::format("; operand {} {}+({},{},{},{})", mantissa::name_of(operand.dtype), at.start,
+                           at.sequence, at.head, at.query, at.key);
+    }
+    for (const auto* code : {&score.remade, &score.mask, &score.sums})
+        all += "; " + (*code ? text(**code) : std::string("none"));
+    for (const PairScore::Gradient& gradient : score.gradients)
+        all += fmt::format("; gradient of {} by {}", gradient.operand, static_cast<int>(gradient.by));
+    return all + fmt::format("; masks {} {}", score.mask_by_sequence, score.mask_by_head);
+}
+
 }  // namespace
+
+bool PairScore::makes(ScoreCode::Makes what) const {
+    return remade &&
+           std::ranges::find(remade->outputs, what, &ScoreCode::Output::makes) != remade->outputs.end();
+}
 
 /// Registers of a thread decide, of which there are 255: sums of 16 rows take D / 2 of them, 16 rows of an
 /// operand D / 4, products with `columns` columns half of these. Shared memory holds two tiles of `columns`
@@ -45,14 +64,20 @@ AttentionTiles tiles_of(const AttentionKernel& kernel) {
     const bool is_large = tiles.head_size > 64;
     const std::int64_t rows = rounded_up(rows_of(kernel), matrix_rows);
     tiles.warps = static_cast<int>(std::min<std::int64_t>(4, rows / matrix_rows));
+    // Multipliers, and slopes backward, are numbers of each pair as scores and their gradients are.
+    const PairScore* const score = kernel.score.get();
+    const bool multiplies = score && score->makes(ScoreCode::Makes::multipliers);
+    const bool is_crowded = multiplies || (score && (score->makes(ScoreCode::Makes::slopes) || score->sums));
     // Forward, 32 rows of a warp use each matrix of keys twice, where there are as many and registers hold
     // them. Heads of 32 and less have narrow tiles instead: ptxas would rather spill than run fewer blocks.
     const bool is_forward = kernel.makes == Makes::output, is_small = tiles.head_size <= 32;
-    tiles.rows_of_warp = is_forward && !is_large && !is_small && rows >= 128 ? 32 : 16;
+    tiles.rows_of_warp = is_forward && !is_large && !is_small && !multiplies && rows >= 128 ? 32 : 16;
     const std::int64_t most = is_large                 ? (of_key_gradients(kernel) ? 16 : 32)
                               : is_forward && is_small ? 32
                                                        : 64;
-    tiles.columns = static_cast<int>(std::min(most, rounded_up(columns_of(kernel), matrix_rows)));
+    tiles.columns =
+        static_cast<int>(std::min(is_crowded && !is_forward ? std::max(matrix_rows, most / 2) : most,
+                                  rounded_up(columns_of(kernel), matrix_rows)));
     tiles.keeps_both = !is_large;
     return tiles;
 }
@@ -65,6 +90,7 @@ std::string refuse_attention(const AttentionKernel& kernel) {
                            kernel.head_size);
     if (kernel.sequences * kernel.heads * kernel.queries * kernel.head_size == 0)
         return "it needs one element or more";
+    if (kernel.score && kernel.keys == 0) return "with a score it needs one key or more";
     if (!(kernel.scale > 0)) return fmt::format("its scale must be above 0, got {}", kernel.scale);
     if (std::max(kernel.queries, kernel.keys) > std::numeric_limits<std::int32_t>::max() / 2)
         return "it counts positions in i32";
@@ -89,10 +115,40 @@ std::string text_of(const AttentionKernel& kernel) {
     return fmt::format(
         "{} {} of {} sequences, {} heads in groups of {}, {} queries, {} keys, {} elements{}, scale {}; q "
         "{}, k "
-        "{}, v {}, o {}",
+        "{}, v {}, o {}{}{}",
         name_of(kernel.makes), mantissa::name_of(kernel.dtype), kernel.sequences, kernel.heads, kernel.group,
         kernel.queries, kernel.keys, kernel.head_size, kernel.causal ? ", causal" : "", kernel.scale,
-        text_of(kernel.q), text_of(kernel.k), text_of(kernel.v), text_of(kernel.o));
+        text_of(kernel.q), text_of(kernel.k), text_of(kernel.v), text_of(kernel.o),
+        kernel.lse_gradient ? ", and of lse" : "", kernel.score ? text_of(*kernel.score) : "");
+}
+
+std::string text_of(const SeenTilesKernel& kernel) { return "seen tiles of " + text_of(kernel.of); }
+
+std::int64_t SeenTilesKernel::tables() const {
+    return (of.score->mask_by_sequence ? of.sequences : 1) * (of.score->mask_by_head ? of.heads : 1);
+}
+std::int64_t SeenTilesKernel::row_tiles() const {
+    return parts_of(rows_of(of), std::int64_t{tiles_of(of).rows()});
+}
+std::int64_t SeenTilesKernel::column_tiles() const {
+    return parts_of(columns_of(of), std::int64_t{tiles_of(of).columns});
+}
+
+std::vector<std::size_t> score_gradients_of(const AttentionKernel& kernel) {
+    std::vector<std::size_t> made;
+    if (!kernel.score || kernel.makes == Makes::output) return made;
+    for (std::size_t i = 0; i < kernel.score->gradients.size(); ++i)
+        if ((kernel.score->gradients[i].by == PairScore::Gradient::By::key_rows) == of_key_gradients(kernel))
+            made.push_back(i);
+    return made;
+}
+
+std::size_t parameters_of(const AttentionKernel& kernel) {
+    const std::size_t plain = kernel.makes == Makes::output ? 5 : of_key_gradients(kernel) ? 7 : 8;
+    const std::size_t of_score = kernel.score ? (kernel.score->mask ? 1 : 0) + kernel.score->operands.size() +
+                                                    score_gradients_of(kernel).size()
+                                              : 0;
+    return plain + of_score + (kernel.lse_gradient ? 1 : 0);
 }
 
 }  // namespace mantissa::codegen

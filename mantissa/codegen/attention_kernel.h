@@ -5,8 +5,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
+#include "mantissa/codegen/score_code.h"
 #include "mantissa/numerics/dtype.h"
 
 namespace mantissa::inline v0::codegen {
@@ -14,6 +18,41 @@ namespace mantissa::inline v0::codegen {
 /// Where the rows of a head's elements lie, in elements of the tensor from its address on.
 struct HeadPlaces {
     std::int64_t start = 0, sequence = 0, head = 0, position = 0;
+};
+
+/// Where an operand of a score, or its gradient, has a pair's element.
+struct PairPlaces {
+    std::int64_t start = 0, sequence = 0, head = 0, query = 0, key = 0;
+};
+
+/// What is made of the scores of pairs, as graph/attention_score.h has it.
+struct PairScore {
+    struct Operand {
+        DType dtype = DType::f32;
+        PairPlaces places = {};
+    };
+    /// The gradient of an operand, one for each output of `sums`.
+    struct Gradient {
+        /// `query_rows`: what the pairs of a query add up to, by `query_gradient`, f32 [B, H, T]. `key_rows`:
+        /// of a key, by `key_gradients`, f32 [B, H / group, S] with the heads of a group added up.
+        /// `each_pair`: an element is one pair's, and stored by `query_gradient` as the operand is; what no
+        /// query sees it leaves as it was.
+        enum class By : std::uint8_t { query_rows, key_rows, each_pair };
+        By by = By::query_rows;
+        std::size_t operand = 0;
+    };
+
+    std::vector<Operand> operands = {};
+    /// New scores of scaled ones, multipliers and slopes where there are any. None: scores stay as they are.
+    std::optional<ScoreCode> remade = {};
+    /// Scores, -infinity where they are hidden, of what does not depend on them: needed only in tiles of
+    /// which some is seen.
+    std::optional<ScoreCode> mask = {};
+    bool mask_by_sequence = false, mask_by_head = false;  ///< it is another one for each
+    std::optional<ScoreCode> sums = {};
+    std::vector<Gradient> gradients = {};
+
+    bool makes(ScoreCode::Makes what) const;
 };
 
 /// Letters as in graph/attention_layout.h. Addresses are multiples of 16 where `aligned`.
@@ -34,6 +73,10 @@ struct AttentionKernel {
     bool causal = false;
     double scale = 1;
     HeadPlaces q, k, v, o;  ///< of their gradients, too
+    /// Further parameters: of a mask, its seen tiles; the operands; and the gradients that the kernel makes.
+    std::shared_ptr<const PairScore> score = {};  ///< null: plain
+    /// Of `query_gradient`: the last parameter is the gradient of lse, f32 [B, H, T].
+    bool lse_gradient = false;
 };
 
 /// How a kernel's work is cut, by shapes alone.
@@ -52,6 +95,25 @@ struct AttentionTiles {
 };
 AttentionTiles tiles_of(const AttentionKernel& kernel);
 
+/// Which tiles of columns the warps of a masked kernel see. Parameters: the operands of the score; and a byte
+/// for each warp and tile, [tables, tiles of rows, tiles of columns, 4]. The causal mask hides, too, and what
+/// is beyond the last query or key. A warp makes one of them.
+struct SeenTilesKernel {
+    enum Sees : std::uint8_t { nothing, some, everything };
+    static constexpr int warps_of_tile = 4;  ///< of which the kernel may have fewer
+
+    AttentionKernel of;
+
+    std::int64_t tables() const;
+    std::int64_t row_tiles() const;
+    std::int64_t column_tiles() const;
+    std::int64_t bytes() const { return tables() * row_tiles() * column_tiles() * warps_of_tile; }
+};
+
+/// The gradients of operands of the score that the kernel makes, in order.
+std::vector<std::size_t> score_gradients_of(const AttentionKernel& kernel);
+std::size_t parameters_of(const AttentionKernel& kernel);
+
 /// Why it cannot be made; empty if it can.
 std::string refuse_attention(const AttentionKernel& kernel);
 
@@ -60,5 +122,6 @@ bool moves_whole_rows(const AttentionKernel& kernel);
 
 std::int64_t blocks_of(const AttentionKernel& kernel);
 std::string text_of(const AttentionKernel& kernel);
+std::string text_of(const SeenTilesKernel& kernel);
 
 }  // namespace mantissa::codegen

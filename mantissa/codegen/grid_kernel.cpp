@@ -44,6 +44,10 @@ std::int64_t threads_of(const ScaledSumsKernel& kernel) { return kernel.rows * k
 std::int64_t threads_of(const AttentionKernel& kernel) {
     return blocks_of(kernel) * tiles_of(kernel).threads();
 }
+std::int64_t threads_of(const SeenTilesKernel& kernel) {
+    constexpr std::int64_t warp = 32;
+    return warp * kernel.bytes();
+}
 
 std::string text_of(const Strided& strided) {
     return fmt::format("{}({}; {})", name_of(strided.dtype), fmt::join(strided.strides, ","), strided.offset);
@@ -91,6 +95,8 @@ std::string body_of(const LiteralKernel& kernel) {
 }
 
 std::string body_of(const AttentionKernel& kernel) { return text_of(kernel); }
+
+std::string body_of(const SeenTilesKernel& kernel) { return text_of(kernel); }
 
 std::string body_of(const PoolKernel& kernel) { return text_of(kernel); }
 

@@ -103,8 +103,8 @@ struct LiteralKernel {
 struct GridKernel {
     std::string name;  ///< as reports of faults call it
     std::variant<ElementKernel, ReductionKernel, EmbeddingGradientKernel, SquaresKernel, NormKernel,
-                 LiteralKernel, AttentionKernel, PeakKernel, PoolKernel, ConvolutionKernel, QuantizeKernel,
-                 WeightGroupsKernel, QuantizedRowsKernel, ScaledSumsKernel>
+                 LiteralKernel, AttentionKernel, SeenTilesKernel, PeakKernel, PoolKernel, ConvolutionKernel,
+                 QuantizeKernel, WeightGroupsKernel, QuantizedRowsKernel, ScaledSumsKernel>
         code;
 };
 

@@ -5,9 +5,11 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 
 #include "mantissa/codegen/grid_kernel.h"
+#include "mantissa/graph/attention_score.h"
 #include "tests/device/emulated_gpu_harness.h"
 #include "tests/support/temporary_directory.h"
 
@@ -58,7 +60,8 @@ class CudaAttentionCode : public ::testing::Test {
 };
 
 /// Runs text in place of a kernel's, on tensors of ones.
-Result run(GpuUnderTest& gpu, const AttentionKernel& kernel, const std::string& text) {
+Result run(GpuUnderTest& gpu, const AttentionKernel& kernel, const std::string& text,
+           const std::vector<std::uint64_t>& of_score = {}) {
     const auto rows = static_cast<std::size_t>(kernel.heads * kernel.queries);
     const auto elements = rows * static_cast<std::size_t>(kernel.head_size);
     const auto bf16 = [&](std::size_t count) {
@@ -68,10 +71,11 @@ Result run(GpuUnderTest& gpu, const AttentionKernel& kernel, const std::string& 
     const cuda::DevicePtr qkv = bf16(3 * elements), o = bf16(elements), lse = f32(2 * rows);
     const cuda::DevicePtr out = gpu.allocate(6 * elements), d_o = bf16(elements),
                           more = gpu.allocate(8 * rows);
-    const std::vector<std::uint64_t> parameters =
+    std::vector<std::uint64_t> parameters =
         kernel.makes == Makes::output           ? std::vector<std::uint64_t>{qkv, qkv, qkv, out, more}
         : kernel.makes == Makes::query_gradient ? std::vector{d_o, qkv, qkv, qkv, o, lse, out, more}
                                                 : std::vector{d_o, qkv, qkv, qkv, lse, out, out};
+    parameters.insert(parameters.end(), of_score.begin(), of_score.end());
     const GpuUnderTest::Launch launch{.blocks = static_cast<unsigned>(codegen::blocks_of(kernel)),
                                       .threads = static_cast<unsigned>(codegen::tiles_of(kernel).threads())};
     return gpu.run(text, "k", launch, parameters);
@@ -145,6 +149,113 @@ TEST_F(CudaAttentionCode, TouchesNoMoreMemoryThanItMust) {
     }
 }
 
+/// Scores as a body makes them of s; operands: of 8 numbers by head, or documents of each position.
+struct Scored {
+    const char* name;
+    std::vector<std::string> axes = {};
+    std::function<void(Graph& body, Tensor s, const std::vector<Tensor>& x)> build = {};
+};
+
+Scored window(double keys) {
+    return {"window", {}, [=](Graph& body, Tensor s, const std::vector<Tensor>&) {
+                body.add_result("score", s.value());
+                body.add_result("visible",
+                                less(iota(body, s.shape(), 2), iota(body, s.shape(), 3) + keys).value());
+            }};
+}
+
+std::vector<Scored> scored() {
+    std::vector<Scored> all{window(256)};
+    all.push_back({"documents", {"bt", "bs"}, [](Graph& body, Tensor s, const std::vector<Tensor>& x) {
+                       body.add_result("score", s.value());
+                       body.add_result("visible", equal(x[0], x[1]).value());
+                   }});
+    all.push_back({"capped", {}, [](Graph& body, Tensor s, const std::vector<Tensor>&) {
+                       body.add_result("score", (tanh(s * (1.0 / 30)) * 30.0).value());
+                   }});
+    all.push_back({"linear biases", {"h"}, [](Graph& body, Tensor s, const std::vector<Tensor>& x) {
+                       const Tensor distance = iota(body, s.shape(), 3) - iota(body, s.shape(), 2);
+                       body.add_result("score", (s + x[0] * cast(distance, DType::f32)).value());
+                   }});
+    all.push_back({"a bias by pairs", {"hts"}, [](Graph& body, Tensor s, const std::vector<Tensor>& x) {
+                       body.add_result("score", (s + x[0]).value());
+                   }});
+    all.push_back({"dropped", {"", ""}, [](Graph& body, Tensor s, const std::vector<Tensor>& x) {
+                       const Tensor drawn =
+                           random_uniform(reshape(x[0], {}), reshape(x[1], {}), 9, s.shape());
+                       body.add_result("score", s.value());
+                       body.add_result("multiplier", select(less(drawn, constant(body, 0.25)),
+                                                            constant(body, 0.0), constant(body, 1 / 0.75))
+                                                         .value());
+                   }});
+    return all;
+}
+
+/// The kernel with that score, as its binding makes it.
+AttentionKernel with_score(AttentionKernel kernel, const Scored& form) {
+    const AttentionExtents e{kernel.sequences, kernel.heads,     kernel.queries,
+                             kernel.keys,      kernel.head_size, kernel.heads};
+    Graph body;
+    const Shape pairs{e.sequences, e.heads, e.queries, e.keys};
+    const Tensor s(body, body.add_input("s", {DType::f32, pairs}));
+    codegen::PairScore score;
+    codegen::ScoreRequest request{.body = body, .rounded = true};
+    std::vector<Tensor> operands;
+    for (const std::string& axes : form.axes) {
+        const DType dtype = axes.empty() ? DType::i64 : axes.starts_with('b') ? DType::i32 : DType::f32;
+        const ScorePlace at = place_of_score_operand(axes, stored_score_operand(axes, e), e);
+        operands.emplace_back(body, body.add_input("x" + axes + std::to_string(operands.size()),
+                                                   {dtype, score_operand_shape(axes, e)}));
+        score.operands.push_back({dtype, {at.first, at.sequence, at.head, at.query, at.key}});
+        request.operands.push_back({at.query, at.key});
+    }
+    form.build(body, s, operands);
+    const auto made = codegen::score_form(request);
+    EXPECT_TRUE(made) << made.reason();
+    const bool forward = kernel.makes == Makes::output;
+    if (!made->is_score) score.remade = forward ? made->forward : made->backward;
+    if (made->hides) score.mask = forward ? made->forward_mask : made->backward_mask;
+    kernel.score = std::make_shared<const codegen::PairScore>(std::move(score));
+    return kernel;
+}
+
+/// Of a window, blocks read what it shows their rows and no more, and the rows of which nothing is seen are
+/// not even there.
+TEST_F(CudaAttentionCode, TouchesOnlyWhatAWindowShows) {
+    const std::int64_t T = 512, D = 64, keys = 48;
+    for (const Makes makes : all_kernels) {
+        const AttentionKernel kernel = with_score(of_gpt2(makes, T, 1, D), window(keys));
+        const codegen::SeenTilesKernel seen{kernel};
+        const codegen::AttentionTiles tiles = codegen::tiles_of(kernel);
+        GpuUnderTest gpu;
+        const cuda::DevicePtr table = gpu.allocate(static_cast<std::size_t>(seen.bytes()));
+        const codegen::GridKernel named{.name = "k", .code = seen};
+        ASSERT_EQ(gpu.run(codegen::compile(named, {.architecture = "sm_80"}).assembly, "k",
+                          {.blocks = static_cast<unsigned>(codegen::blocks_of(named)),
+                           .threads = static_cast<unsigned>(codegen::grid_threads)},
+                          {table}),
+                  Result::success)
+            << gpu.report();
+        gpu.gpu().count(true);
+        ASSERT_EQ(run(gpu, kernel, ptx_of(kernel), {table}), Result::success) << gpu.report();
+        const std::int64_t rows = tiles.rows(), columns = tiles.columns;
+        const std::vector<cuda::LaunchCount> counts = gpu.gpu().take_counts();
+        for (const cuda::BlockTraffic& block : counts.back().traffic) {
+            // Columns that the rows see, and the rest of the tiles at both ends.
+            const std::int64_t most = std::min(T, rows + keys - 1 + 2 * (columns - 1));
+            const auto sectors = [&](std::int64_t of) { return static_cast<double>(of * D * 2) / 32; };
+            const double table_sectors = static_cast<double>(seen.column_tiles());
+            const double own = makes == Makes::output ? sectors(rows)
+                               : makes == Makes::query_gradient
+                                   ? 3 * sectors(rows) + static_cast<double>(rows) / 8
+                                   : 2 * sectors(rows) + static_cast<double>(most) / 4;
+            EXPECT_LE(static_cast<double>(block.loads), 1.15 * (own + 2 * sectors(most)) + table_sectors)
+                << name_of(makes);
+            EXPECT_LT(static_cast<double>(block.loads), own + 2 * sectors(T) * 0.75) << name_of(makes);
+        }
+    }
+}
+
 TEST_F(CudaAttentionCode, NvidiasAssemblerSpillsNothing) {
     const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";
     if (std::system((with_path + "sh -c 'command -v ptxas' >/dev/null").c_str()) != 0)
@@ -177,6 +288,13 @@ TEST_F(CudaAttentionCode, NvidiasAssemblerSpillsNothing) {
                 fmt::print("{:<7} heads of {:>3}, {} threads, {}: {}\n", architecture, head_size,
                            codegen::tiles_of(kernel).threads(), name_of(makes),
                            assembled(kernel, architecture));
+            }
+    for (const Scored& form : scored())
+        for (const Makes makes : all_kernels)
+            for (const std::int64_t head_size : {64, 128}) {
+                const AttentionKernel kernel = with_score(of_gpt2(makes, 1024, 12, head_size), form);
+                fmt::print("sm_80   {}, heads of {:>3}, {}: {}\n", form.name, head_size, name_of(makes),
+                           assembled(kernel, "sm_80"));
             }
 }
 

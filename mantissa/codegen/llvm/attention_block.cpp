@@ -13,19 +13,29 @@ namespace mantissa::inline v0::codegen {
 
 using llvm::Value;
 
-AttentionBlock::AttentionBlock(llvm::Module& module, const std::string& name, const AttentionKernel& kernel,
-                               std::size_t parameters)
+namespace {
+
+constexpr int warp_lanes = 32;
+
+}  // namespace
+
+AttentionBlock::AttentionBlock(llvm::Module& module, const std::string& name, const AttentionKernel& kernel)
     : OwnBuilder(module),
-      MatrixCode(module, *own_builder, {name, parameters, tiles_of(kernel).threads()},
+      MatrixCode(module, *own_builder, {name, parameters_of(kernel), tiles_of(kernel).threads()},
                  {.dtype = kernel.dtype,
                   .head_size = static_cast<int>(kernel.head_size),
                   .columns = tiles_of(kernel).head_size,
                   .pitch = tiles_of(kernel).pitch(),
                   .aligned = moves_whole_rows(kernel)}),
       kernel_(kernel),
-      tiles_(tiles_of(kernel)) {}
+      tiles_(tiles_of(kernel)) {
+    AttentionKernel plain = kernel;
+    plain.score = nullptr;
+    plain.lse_gradient = false;
+    of_score_ = parameters_of(plain);
+}
 
-double AttentionBlock::to_binary() const { return kernel_.scale * std::numbers::log2e; }
+double AttentionBlock::to_binary() const { return scale_left() * std::numbers::log2e; }
 
 void AttentionBlock::take_rows(std::int64_t all, std::int64_t heads, bool last_first) {
     const std::int64_t tiles = parts_of(all, std::int64_t{tiles_.rows()});
@@ -35,6 +45,7 @@ void AttentionBlock::take_rows(std::int64_t all, std::int64_t heads, bool last_f
     head_of_all_ = b_.CreateURem(block_, integer(all_heads));
     sequence_ = b_.CreateUDiv(head_of_all_, integer(heads));
     head_ = b_.CreateURem(head_of_all_, integer(heads));
+    row_tile_ = tile;
     first_ = b_.CreateMul(tile, integer(tiles_.rows()));
     own_row_ = b_.CreateMul(warp_, word(rows_of_warp()));
     warp_first_ = b_.CreateAdd(narrow(first_), own_row_);
@@ -120,8 +131,6 @@ Value* AttentionBlock::key_tiles_of_rows() {
     return b_.CreateUDiv(b_.CreateAdd(seen, integer(columns() - 1)), integer(columns()));
 }
 
-Value* AttentionBlock::first_key(Value* tile) { return b_.CreateMul(narrow(tile), word(columns())); }
-
 Value* AttentionBlock::sees_tile(Value* tile_first) {
     Value* sees = is_less(warp_first_, word(kernel_.queries));
     if (!kernel_.causal) return sees;
@@ -129,27 +138,107 @@ Value* AttentionBlock::sees_tile(Value* tile_first) {
     return b_.CreateAnd(sees, b_.CreateICmpSLE(tile_first, last));
 }
 
-void AttentionBlock::bring_keys(std::size_t k, std::size_t v, Value* number) {
-    Value *position = b_.CreateMul(number, integer(columns())),
+void AttentionBlock::bring_keys(std::size_t k, std::size_t v, const Tile& tile) {
+    Value *position = b_.CreateMul(tile.place, integer(columns())),
           *head = b_.CreateUDiv(head_, integer(kernel_.group));
-    copy_in(rows(rows(k, kernel_.k, head, position), kernel_.keys, position, tile_of_stage(number, 0),
+    copy_in(rows(rows(k, kernel_.k, head, position), kernel_.keys, position, tile_of_stage(tile.number, 0),
                  columns()));
-    copy_in(rows(rows(v, kernel_.v, head, position), kernel_.keys, position, tile_of_stage(number, 1),
+    copy_in(rows(rows(v, kernel_.v, head, position), kernel_.keys, position, tile_of_stage(tile.number, 1),
                  columns()));
 }
 
-AttentionBlock::Values AttentionBlock::over_tiles(Value* count, const Values& start,
-                                                  const std::function<void(Value*)>& bring,
-                                                  const std::function<Value*(Value*)>& has_work,
-                                                  const std::function<Values(Value*, const Values&)>& body) {
-    return control_.loop(
-        "tiles", integer(0), count, integer(1), start, [&](Value* number, const Values& carried) {
+AttentionBlock::TileWork AttentionBlock::key_tiles(
+    std::size_t k, std::size_t v, const std::function<Values(const Tile&, const Values&)>& body) {
+    return {
+        .count = key_tiles_of_rows(),
+        .bring = [=, this](const Tile& tile) { bring_keys(k, v, tile); },
+        .has_work = [this](Value* place) { return sees_tile(b_.CreateMul(narrow(place), word(columns()))); },
+        .seen_at =
+            [this](Value* place) {
+                return std::pair{head_, place};
+            },
+        .body = body};
+}
+
+void AttentionBlock::begin_tiles(const TileWork& work) {
+    if (!masks()) return work.bring({integer(0), integer(0)});
+    first_seen_ = next_seen(work, integer(0));
+    if_then(is_less(first_seen_.place, work.count), [&] { work.bring({integer(0), first_seen_.place}); });
+}
+
+AttentionBlock::Values AttentionBlock::over_tiles(const TileWork& work, const Values& start) {
+    if (masks()) return over_seen_tiles(work, start);
+    return control_.loop("tiles", integer(0), work.count, integer(1), start,
+                         [&](Value* number, const Values& carried) {
+                             wait_for_copies();
+                             barrier();  // and the tiles before have been read by all
+                             Value* next = b_.CreateAdd(number, integer(1));
+                             if_then(is_less(next, work.count), [&] { work.bring({next, next}); });
+                             return control_.if_then(work.has_work(number), carried, [&] {
+                                 return work.body({number, number}, carried);
+                             });
+                         });
+}
+
+/// The next is looked for while the last is still on its way.
+AttentionBlock::Values AttentionBlock::over_seen_tiles(const TileWork& work, const Values& start) {
+    Values carried{first_seen_.place, first_seen_.word, integer(0)};
+    carried.insert(carried.end(), start.begin(), start.end());
+    const std::ptrdiff_t own = 3;
+    carried = control_.repeat(
+        carried, [&](const Values& now) { return is_less(now[0], work.count); },
+        [&](const Values& now) {
             wait_for_copies();
             barrier();  // and the tiles before have been read by all
-            Value* next = b_.CreateAdd(number, integer(1));
-            if_then(is_less(next, count), [&] { bring(next); });
-            return control_.if_then(has_work(number), carried, [&] { return body(number, carried); });
+            const Seen next = next_seen(work, b_.CreateAdd(now[0], integer(1)));
+            Value* number = b_.CreateAdd(now[2], integer(1));
+            if_then(is_less(next.place, work.count), [&] { work.bring({number, next.place}); });
+            const Tile tile{now[2], now[0], byte_of_warp(now[1])};
+            const Values before(now.begin() + own, now.end());
+            const Values made = control_.if_then(b_.CreateICmpNE(tile.sees, word(SeenTilesKernel::nothing)),
+                                                 before, [&] { return work.body(tile, before); });
+            Values after{next.place, next.word, number};
+            after.insert(after.end(), made.begin(), made.end());
+            return after;
         });
+    return {carried.begin() + own, carried.end()};
+}
+
+Value* AttentionBlock::byte_of_warp(Value* seen) {
+    return b_.CreateAnd(b_.CreateLShr(seen, b_.CreateMul(warp_, word(8))), word(255));
+}
+
+/// From a place on, the lanes of a warp look at as many tiles at once.
+AttentionBlock::Seen AttentionBlock::next_seen(const TileWork& work, Value* from) {
+    const SeenTilesKernel seen{kernel_};
+    const PairScore& score = *kernel_.score;
+    const auto look = [&](Value* at) -> Values {
+        Value* place = b_.CreateAdd(at, b_.CreateZExt(lane_, b_.getInt64Ty()));
+        Value* is_there = is_less(place, work.count);
+        const auto [head, column] =
+            work.seen_at(b_.CreateSelect(is_there, place, b_.CreateSub(work.count, integer(1))));
+        Value* table = score.mask_by_sequence ? sequence_ : integer(0);
+        if (score.mask_by_head) table = b_.CreateAdd(b_.CreateMul(table, integer(kernel_.heads)), head);
+        Value* element = b_.CreateAdd(b_.CreateMul(table, integer(seen.row_tiles())), row_tile_);
+        element = b_.CreateAdd(b_.CreateMul(element, integer(seen.column_tiles())), column);
+        Value* read = b_.CreateAlignedLoad(
+            b_.getInt32Ty(), control_.at(parameter(of_score_), element, DType::i32), llvm::Align(4));
+        Value* some = b_.CreateAnd(is_there, b_.CreateICmpNE(read, word(0)));
+        Value* lanes = b_.CreateIntrinsic(llvm::Intrinsic::nvvm_vote_ballot_sync, {}, {word(-1), some});
+        return {at, lanes, read};
+    };
+    const Values found = control_.repeat(
+        look(from),
+        [&](const Values& now) {
+            return b_.CreateAnd(b_.CreateICmpEQ(now[1], word(0)), is_less(now[0], work.count));
+        },
+        [&](const Values& now) { return look(b_.CreateAdd(now[0], integer(warp_lanes))); });
+    Value* lane = b_.CreateIntrinsic(llvm::Intrinsic::cttz, {b_.getInt32Ty()}, {found[1], b_.getFalse()});
+    Value* read = b_.CreateIntrinsic(
+        llvm::Intrinsic::nvvm_shfl_sync_idx_i32, {},
+        {word(-1), found[2], b_.CreateAnd(lane, word(warp_lanes - 1)), word(warp_lanes - 1)});
+    // Of none it is that behind all lanes, which is behind the last tile.
+    return {b_.CreateAdd(found[0], b_.CreateZExt(lane, b_.getInt64Ty())), read};
 }
 
 void AttentionBlock::write(const Sums& sums, std::size_t tensor, const HeadPlaces& places, std::int64_t all) {

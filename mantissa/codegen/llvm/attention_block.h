@@ -4,19 +4,21 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mantissa/codegen/attention_kernel.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
 #include "mantissa/codegen/llvm/matrix_code.h"
+#include "mantissa/codegen/llvm/pair_values.h"
 
 namespace mantissa::inline v0::codegen {
 
 class AttentionBlock : OwnBuilder, protected MatrixCode {
   protected:
-    AttentionBlock(llvm::Module& module, const std::string& name, const AttentionKernel& kernel,
-                   std::size_t parameters);
+    AttentionBlock(llvm::Module& module, const std::string& name, const AttentionKernel& kernel);
 
     static constexpr int stages = 2;  ///< pairs of tiles: one is read while the next is on its way
 
@@ -27,6 +29,8 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     std::int64_t rows_bytes() const { return std::int64_t{tiles_.rows()} * tiles_.pitch(); }
     /// Keys that a query of position 0 sees before it, where causal: query i sees keys up to i + these.
     std::int64_t keys_before() const { return kernel_.keys - kernel_.queries; }
+    /// Scores that a function made are natural logarithms as they stand; others wait for the scale.
+    double scale_left() const { return remakes() ? 1 : kernel_.scale; }
     double to_binary() const;
 
     /// Which rows the block has, of `all` in each of `heads`; `last_first` where the last have the most to
@@ -56,20 +60,58 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
     llvm::Value* first_column_of_lane();
     static int column_of(std::size_t element) { return static_cast<int>(element / 2 * 8 + element % 2); }
 
+    // Scores.
+    bool remakes() const { return kernel_.score && kernel_.score->remade; }
+    bool masks() const { return kernel_.score && kernel_.score->mask; }
+    struct Remade {
+        Sums scores;
+        Sums slopes = {}, multipliers = {};  ///< empty: all are 1
+    };
+    /// What the function makes of products of a tile, whose first column this is; `head`: of the queries.
+    Remade remade(const Sums& products, llvm::Value* tile_first, llvm::Value* head);
+    /// Adds what pairs give to the gradients that this kernel makes. `cotangents`: of the new scores, 0 where
+    /// hidden. `rows`: for each gradient by rows a sum for each of the thread's rows.
+    void add_score_gradients(const Sums& products, const Sums& cotangents, llvm::Value* tile_first,
+                             llvm::Value* head, std::span<llvm::Value*> rows);
+    std::size_t row_sums_of_thread() const;
+    /// Gradients of new scores as those of scaled ones.
+    Sums through_slopes(Sums gradients, const Sums& slopes);
+    /// Writes those sums. `all`: rows of a head.
+    void write_row_sums(std::span<llvm::Value* const> rows, std::int64_t all);
+    /// Of a tile, by the warp's byte of its word.
+    Sums hidden_by_mask(const Sums& scores, llvm::Value* tile_first, llvm::Value* head, llvm::Value* sees);
+
+    // Tiles.
+    struct Tile {
+        llvm::Value* number = nullptr;  ///< i64: how many came before it
+        llvm::Value* place = nullptr;   ///< i64: which of all
+        llvm::Value* sees = nullptr;  ///< i32: what the warp sees of it, as in SeenTilesKernel; null: no mask
+    };
+    struct TileWork {
+        llvm::Value* count = nullptr;  ///< i64
+        /// Begins to bring one in.
+        std::function<void(const Tile&)> bring;
+        /// Whether a warp has any, where there is no mask.
+        std::function<llvm::Value*(llvm::Value* place)> has_work;
+        /// The head of queries and the tile of columns at a place, i64.
+        std::function<std::pair<llvm::Value*, llvm::Value*>(llvm::Value* place)> seen_at;
+        std::function<Values(const Tile&, const Values&)> body;
+    };
+    /// Begins to bring in the first.
+    void begin_tiles(const TileWork& work);
+    Values over_tiles(const TileWork& work, const Values& start);
+
     // Where rows are queries.
-    llvm::Value* first_key(llvm::Value* tile);
     /// -infinity where a query does not see a key.
     Sums hidden_by_keys(const Sums& scores, llvm::Value* tile_first);
     llvm::Value* key_tiles_of_rows();
     /// Whether any of the warp's queries sees any key of the tile.
     llvm::Value* sees_tile(llvm::Value* tile_first);
     /// Begins to bring in tiles of keys and values.
-    void bring_keys(std::size_t k, std::size_t v, llvm::Value* number);
-
-    /// Goes over tiles: `bring` begins to bring one in, `body` computes where `has_work`.
-    Values over_tiles(llvm::Value* count, const Values& start, const std::function<void(llvm::Value*)>& bring,
-                      const std::function<llvm::Value*(llvm::Value*)>& has_work,
-                      const std::function<Values(llvm::Value*, const Values&)>& body);
+    void bring_keys(std::size_t k, std::size_t v, const Tile& tile);
+    /// The tiles of keys that the block's queries may see.
+    TileWork key_tiles(std::size_t k, std::size_t v,
+                       const std::function<Values(const Tile&, const Values&)>& body);
 
     /// Writes the warps' sums over head size to a tensor, by way of the pool.
     void write(const Sums& sums, std::size_t tensor, const HeadPlaces& places, std::int64_t all);
@@ -81,11 +123,32 @@ class AttentionBlock : OwnBuilder, protected MatrixCode {
 
     const AttentionKernel& kernel_;
     AttentionTiles tiles_;
+    std::size_t of_score_ = 0;  ///< the first parameter that the score needs
     llvm::GlobalVariable* pool_ = nullptr;
     // i64: the block's head among all of its kind, its sequence, its head in it, its first row.
     llvm::Value *head_of_all_ = nullptr, *sequence_ = nullptr, *head_ = nullptr, *first_ = nullptr;
     // i32: the warp's first row in the block and among all.
     llvm::Value *own_row_ = nullptr, *warp_first_ = nullptr;
+
+  private:
+    bool rows_are_queries() const { return kernel_.makes != AttentionKernel::Makes::key_gradients; }
+    PairSite site_of(llvm::Value* tile_first, llvm::Value* head);
+    PairValues::Pair pair_of(std::size_t row, std::size_t column, llvm::Value* score) const;
+    Values score_operands();
+    std::size_t first_gradient() const;
+    void store_of_pair(const PairScore::Gradient& gradient, const PairSite& site,
+                       const PairValues::Pair& pair, llvm::Value* value, llvm::Value* to);
+    llvm::Value* byte_of_warp(llvm::Value* word);
+
+    /// A tile of which a warp sees something.
+    struct Seen {
+        llvm::Value *place = nullptr, *word = nullptr;  ///< i64, i32
+    };
+    Seen next_seen(const TileWork& work, llvm::Value* from);
+    Values over_seen_tiles(const TileWork& work, const Values& start);
+
+    llvm::Value* row_tile_ = nullptr;  ///< i64: of the block
+    Seen first_seen_;
 };
 
 }  // namespace mantissa::codegen

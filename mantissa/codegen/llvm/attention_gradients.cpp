@@ -21,7 +21,7 @@ using llvm::Value;
 class QueryGradientCode : AttentionBlock {
   public:
     QueryGradientCode(llvm::Module& module, const std::string& name, const AttentionKernel& kernel)
-        : AttentionBlock(module, name, kernel, 8) {}
+        : AttentionBlock(module, name, kernel) {}
 
     void run() {
         const bool all_at_once = stages * 2 * tile_bytes() >= 3 * rows_bytes();
@@ -47,13 +47,16 @@ class QueryGradientCode : AttentionBlock {
         }
         take_statistics(held(of_output));
         barrier();
-        bring_keys(2, 3, integer(0));
-        const Values dq = over_tiles(
-            key_tiles_of_rows(), zeros(rows_of_warp(), head_size()),
-            [&](Value* next) { bring_keys(2, 3, next); },
-            [&](Value* tile) { return sees_tile(first_key(tile)); },
-            [&](Value* tile, const Values& before) { return one_tile(tile, before); });
-        write(scaled(dq, number(kernel_.scale)), 6, kernel_.q, kernel_.queries);
+        const TileWork tiles =
+            key_tiles(2, 3, [&](const Tile& tile, const Values& before) { return one_tile(tile, before); });
+        begin_tiles(tiles);
+        Values start = zeros(rows_of_warp(), head_size());
+        const auto of_dq = static_cast<std::ptrdiff_t>(start.size());
+        start.insert(start.end(), row_sums_of_thread(), number(0));
+        const Values made = over_tiles(tiles, start);
+        if (kernel_.score) write_row_sums({made.begin() + of_dq, made.end()}, kernel_.queries);
+        write(scaled({made.begin(), made.begin() + of_dq}, number(kernel_.scale)), 6, kernel_.q,
+              kernel_.queries);
         b_.CreateRetVoid();
     }
 
@@ -85,6 +88,14 @@ class QueryGradientCode : AttentionBlock {
             Value *row = number_of(all[r]), *there = smaller(row, word(kernel_.queries - 1));
             Value* lse = b_.CreateAlignedLoad(b_.getFloatTy(), of_query(parameter(5), there), llvm::Align(4));
             lse = b_.CreateFMul(lse, number(std::numbers::log2e));
+            if (kernel_.score) {  // of a query that sees nothing all scores are -infinity, and weigh nothing
+                Value* none = b_.CreateFCmpOEQ(lse, number(-std::numeric_limits<double>::infinity()));
+                lse = b_.CreateSelect(none, number(0), lse);
+            }
+            if (kernel_.lse_gradient) {
+                Value* at = of_query(parameter(parameters_of(kernel_) - 1), there);
+                delta = b_.CreateFSub(delta, b_.CreateAlignedLoad(b_.getFloatTy(), at, llvm::Align(4)));
+            }
             for_its_first_thread(row, [&] {
                 store_f32(lse, of_query(parameter(7), row));
                 const std::int64_t rows = kernel_.sequences * kernel_.heads * kernel_.queries;
@@ -95,23 +106,32 @@ class QueryGradientCode : AttentionBlock {
         }
     }
 
-    Values one_tile(Value* tile, const Values& before) {
-        const Extents products{rows_of_warp(), head_size(), columns()};
-        Value* keys = tile_of_stage(tile, 0);
-        Sums scores = zeros(rows_of_warp(), columns()), gradients = scores;
-        multiply(scores, products, q_, keys, TileHas::columns);
-        multiply(gradients, products, d_o_, tile_of_stage(tile, 1), TileHas::columns);
-        scores = hidden_by_keys(scores, first_key(tile));
+    Values one_tile(const Tile& tile, const Values& before) {
+        const Extents extents{rows_of_warp(), head_size(), columns()};
+        Value* first_key = b_.CreateMul(narrow(tile.place), word(columns()));
+        Value* keys = tile_of_stage(tile.number, 0);
+        Sums products = zeros(rows_of_warp(), columns()), gradients = products;
+        multiply(products, extents, q_, keys, TileHas::columns);
+        multiply(gradients, extents, d_o_, tile_of_stage(tile.number, 1), TileHas::columns);
+        const Remade made = remade(products, first_key, head_);
+        Sums scores = hidden_by_keys(made.scores, first_key);
+        scores = hidden_by_mask(scores, first_key, head_, tile.sees);
         const std::vector<ThreadRow> all = thread_rows(columns());
         for (std::size_t r = 0; r < all.size(); ++r)
             for (const std::size_t e : all[r].elements) {
                 Value* weight = exp2(fma(scores[e], number(to_binary()), offsets_[r]));
+                if (!made.multipliers.empty())
+                    gradients[e] = b_.CreateFMul(gradients[e], made.multipliers[e]);
                 scores[e] = b_.CreateFMul(weight, b_.CreateFSub(gradients[e], deltas_[r]));
             }
-        Sums dq = before;
-        multiply(dq, {rows_of_warp(), columns(), head_size()}, rounded(scores, columns()), keys,
-                 TileHas::rows);
-        return dq;
+        Values after = before;
+        const auto of_dq = static_cast<std::ptrdiff_t>(before.size() - row_sums_of_thread());
+        add_score_gradients(products, scores, first_key, head_, {after.begin() + of_dq, after.end()});
+        Sums dq(before.begin(), before.begin() + of_dq);
+        multiply(dq, {rows_of_warp(), columns(), head_size()},
+                 rounded(through_slopes(scores, made.slopes), columns()), keys, TileHas::rows);
+        std::ranges::copy(dq, after.begin());
+        return after;
     }
 
     Operand q_, d_o_;
@@ -121,7 +141,7 @@ class QueryGradientCode : AttentionBlock {
 class KeyGradientsCode : AttentionBlock {
   public:
     KeyGradientsCode(llvm::Module& module, const std::string& name, const AttentionKernel& kernel)
-        : AttentionBlock(module, name, kernel, 7) {}
+        : AttentionBlock(module, name, kernel) {}
 
     void run() {
         const std::int64_t staged = (tiles_.keeps_both ? 2 : 1) * rows_bytes();
@@ -131,16 +151,16 @@ class KeyGradientsCode : AttentionBlock {
         hold_rows();
         barrier();
         take_columns();
-        bring(integer(0));
+        const TileWork tiles = query_tiles();
+        begin_tiles(tiles);
         const Sums zero = zeros(rows_of_warp(), head_size());
         Values start = zero;
         start.insert(start.end(), zero.begin(), zero.end());
-        const Values made = over_tiles(
-            b_.CreateMul(tiles_of_head_, integer(kernel_.group)), start, [&](Value* next) { bring(next); },
-            [&](Value* number) { return is_seen(first_query(number)); },
-            [&](Value* number, const Values& before) { return one_tile(number, before); });
+        start.insert(start.end(), row_sums_of_thread(), number(0));
+        const Values made = over_tiles(tiles, start);
         const auto half = static_cast<std::ptrdiff_t>(zero.size());
-        write({made.begin() + half, made.end()}, 6, kernel_.v, kernel_.keys);
+        if (kernel_.score) write_row_sums({made.begin() + 2 * half, made.end()}, kernel_.keys);
+        write({made.begin() + half, made.begin() + 2 * half}, 6, kernel_.v, kernel_.keys);
         write(scaled({made.begin(), made.begin() + half}, number(kernel_.scale)), 5, kernel_.k, kernel_.keys);
         b_.CreateRetVoid();
     }
@@ -193,14 +213,27 @@ class KeyGradientsCode : AttentionBlock {
         return narrow(b_.CreateMul(place_of(number).tile, integer(columns())));
     }
 
+    TileWork query_tiles() {
+        return {.count = b_.CreateMul(tiles_of_head_, integer(kernel_.group)),
+                .bring = [this](const Tile& tile) { bring(tile); },
+                .has_work = [this](Value* number) { return is_seen(first_query(number)); },
+                .seen_at =
+                    [this](Value* number) {
+                        const Place place = place_of(number);
+                        return std::pair{place.head, place.tile};
+                    },
+                .body = [this](const Tile& tile, const Values& before) { return one_tile(tile, before); }};
+    }
+
     Value* statistics_of_stage(Value* number, int which) {
         Value* bytes =
             b_.CreateMul(b_.CreateAnd(number, integer(stages - 1)), integer(2 * statistics_bytes()));
         return bytes_behind(b_.CreateGEP(b_.getInt8Ty(), statistics_, bytes), which * statistics_bytes());
     }
 
-    void bring(Value* number) {
-        const Place place = place_of(number);
+    void bring(const Tile& tile) {
+        const Place place = place_of(tile.place);
+        Value* number = tile.number;
         Value* position = b_.CreateMul(place.tile, integer(columns()));
         copy_in(rows(rows(1, kernel_.q, place.head, position), kernel_.queries, position,
                      tile_of_stage(number, 0), columns()));
@@ -233,20 +266,32 @@ class KeyGradientsCode : AttentionBlock {
         return b_.CreateAnd(seen, b_.CreateICmpSGE(last, warp_first_));
     }
 
-    /// -infinity where a query does not see a key: rows are keys. Queries beyond the last have no gradient.
+    /// -infinity where a query does not see a key: rows are keys. Queries beyond the last have no gradient;
+    /// what a function makes of them may be anything.
     Sums hidden_by_queries(const Sums& scores, Value* tile_first) {
-        if (!kernel_.causal) return scores;
-        Value* hides = is_less(b_.CreateAdd(tile_first, word(keys_before())),
-                               b_.CreateAdd(warp_first_, word(rows_of_warp() - 1)));
+        const bool by_end = kernel_.score && kernel_.queries % columns() != 0;
+        if (!kernel_.causal && !by_end) return scores;
+        Value* hides = kernel_.causal ? is_less(b_.CreateAdd(tile_first, word(keys_before())),
+                                                b_.CreateAdd(warp_first_, word(rows_of_warp() - 1)))
+                                      : b_.getFalse();
+        if (by_end)
+            hides =
+                b_.CreateOr(hides, is_less(word(kernel_.queries), b_.CreateAdd(tile_first, word(columns()))));
+        Value* before = b_.CreateAdd(tile_first, first_column_of_lane());
         return control_.if_then(hides, scores, [&] {
             Sums seen = scores;
+            Value* hidden = number(-std::numeric_limits<double>::infinity());
             for (const ThreadRow& row : thread_rows(columns())) {
-                Value* first = b_.CreateSub(number_of(row), word(keys_before()));
-                first = b_.CreateSub(first, b_.CreateAdd(tile_first, first_column_of_lane()));
-                for (std::size_t e = 0; e < row.elements.size(); ++e)
-                    seen[row.elements[e]] =
-                        b_.CreateSelect(b_.CreateICmpSLE(first, word(column_of(e))), seen[row.elements[e]],
-                                        number(-std::numeric_limits<double>::infinity()));
+                Value* first = b_.CreateSub(b_.CreateSub(number_of(row), word(keys_before())), before);
+                for (std::size_t e = 0; e < row.elements.size(); ++e) {
+                    Value*& score = seen[row.elements[e]];
+                    Value* column = word(column_of(e));
+                    if (kernel_.causal)
+                        score = b_.CreateSelect(b_.CreateICmpSLE(first, column), score, hidden);
+                    if (by_end)
+                        score = b_.CreateSelect(is_less(column, b_.CreateSub(word(kernel_.queries), before)),
+                                                score, hidden);
+                }
             }
             return seen;
         });
@@ -265,33 +310,48 @@ class KeyGradientsCode : AttentionBlock {
         return all;
     }
 
-    /// dk, dv.
-    Values one_tile(Value* number_of_tile, const Values& before) {
-        const Extents products{rows_of_warp(), head_size(), columns()},
+    /// dk, dv, and sums of the score's gradients.
+    Values one_tile(const Tile& tile, const Values& before) {
+        const Extents extents{rows_of_warp(), head_size(), columns()},
             sums{rows_of_warp(), columns(), head_size()};
-        Value *queries = tile_of_stage(number_of_tile, 0), *d_o = tile_of_stage(number_of_tile, 1);
-        const auto half = static_cast<std::ptrdiff_t>(before.size() / 2);
-        Sums dk(before.begin(), before.begin() + half), dv(before.begin() + half, before.end());
-        Sums weights = zeros(rows_of_warp(), columns()), gradients = weights;
-        multiply(weights, products, k_, queries, TileHas::columns);
-        weights = hidden_by_queries(weights, first_query(number_of_tile));
-        const Values lse = of_columns(statistics_of_stage(number_of_tile, 0));
+        Value *queries = tile_of_stage(tile.number, 0), *d_o = tile_of_stage(tile.number, 1);
+        const auto half = static_cast<std::ptrdiff_t>((before.size() - row_sums_of_thread()) / 2);
+        Sums dk(before.begin(), before.begin() + half), dv(before.begin() + half, before.begin() + 2 * half);
+        Sums products = zeros(rows_of_warp(), columns()), gradients = products;
+        multiply(products, extents, k_, queries, TileHas::columns);
+        const Place place = place_of(tile.place);
+        Value* first = narrow(b_.CreateMul(place.tile, integer(columns())));
+        const Remade made = remade(products, first, place.head);
+        Sums weights = hidden_by_queries(made.scores, first);
+        weights = hidden_by_mask(weights, first, place.head, tile.sees);
+        const Values lse = of_columns(statistics_of_stage(tile.number, 0));
         for (const ThreadRow& row : thread_rows(columns()))
             for (std::size_t e = 0; e < row.elements.size(); ++e) {
                 Value*& weight = weights[row.elements[e]];
                 weight = exp2(fma(weight, number(to_binary()), b_.CreateFNeg(lse[e])));
             }
-        multiply(dv, sums, rounded(weights, columns()), d_o, TileHas::rows);
-        multiply(gradients, products, v_, d_o, TileHas::columns);
-        const Values delta = of_columns(statistics_of_stage(number_of_tile, 1));
+        multiply(dv, sums, rounded(multiplied(weights, made.multipliers), columns()), d_o, TileHas::rows);
+        multiply(gradients, extents, v_, d_o, TileHas::columns);
+        gradients = multiplied(gradients, made.multipliers);
+        const Values delta = of_columns(statistics_of_stage(tile.number, 1));
         for (const ThreadRow& row : thread_rows(columns()))
             for (std::size_t e = 0; e < row.elements.size(); ++e) {
                 Value*& gradient = gradients[row.elements[e]];
                 gradient = b_.CreateFMul(weights[row.elements[e]], b_.CreateFSub(gradient, delta[e]));
             }
-        multiply(dk, sums, rounded(gradients, columns()), queries, TileHas::rows);
-        dk.insert(dk.end(), dv.begin(), dv.end());
-        return dk;
+        Values after = before;
+        add_score_gradients(products, gradients, first, place.head, {after.begin() + 2 * half, after.end()});
+        multiply(dk, sums, rounded(through_slopes(gradients, made.slopes), columns()), queries,
+                 TileHas::rows);
+        std::ranges::copy(dk, after.begin());
+        std::ranges::copy(dv, after.begin() + half);
+        return after;
+    }
+
+    Sums multiplied(Sums numbers, const Sums& multipliers) {
+        for (std::size_t i = 0; i < multipliers.size(); ++i)
+            numbers[i] = b_.CreateFMul(numbers[i], multipliers[i]);
+        return numbers;
     }
 
     Operand k_, v_;

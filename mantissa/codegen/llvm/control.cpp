@@ -45,6 +45,28 @@ Control::Values Control::loop(const char* name, Value* from, Value* to, Value* s
     return carried;
 }
 
+Control::Values Control::repeat(const Values& start, const std::function<Value*(const Values&)>& goes_on,
+                                const std::function<Values(const Values&)>& body) {
+    BasicBlock *before = b_.GetInsertBlock(), *head = block("while"), *inside = block("inside"),
+               *after = block("after");
+    b_.CreateBr(head);
+    b_.SetInsertPoint(head);
+    std::vector<llvm::PHINode*> phis;
+    Values carried;
+    for (Value* value : start) {
+        phis.push_back(b_.CreatePHI(value->getType(), 2));
+        phis.back()->addIncoming(value, before);
+        carried.push_back(phis.back());
+    }
+    b_.CreateCondBr(goes_on(carried), inside, after);
+    b_.SetInsertPoint(inside);
+    const Values next = body(carried);
+    for (std::size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], b_.GetInsertBlock());
+    b_.CreateBr(head);
+    b_.SetInsertPoint(after);
+    return carried;
+}
+
 void Control::if_then(Value* condition, const std::function<void()>& then,
                       const std::function<void()>& otherwise) {
     BasicBlock *yes = block("yes"), *no = block("no"), *after = block("after");

@@ -16,6 +16,7 @@
 #include "mantissa/codegen/llvm/peak_code.h"
 #include "mantissa/codegen/llvm/quantized_code.h"
 #include "mantissa/codegen/llvm/random_code.h"
+#include "mantissa/codegen/llvm/seen_tiles_code.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -369,6 +370,9 @@ void emit_code(llvm::Module& module, const GridKernel& named, const LiteralKerne
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const AttentionKernel& kernel) {
     emit_attention(module, named.name, kernel);
+}
+void emit_code(llvm::Module& module, const GridKernel& named, const SeenTilesKernel& kernel) {
+    emit_seen_tiles(module, named.name, kernel);
 }
 void emit_code(llvm::Module& module, const GridKernel& named, const PoolKernel& kernel) {
     emit_pool(module, named.name, kernel);

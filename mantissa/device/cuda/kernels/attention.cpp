@@ -1,7 +1,10 @@
-// Attention and its gradient on the matrix units: kernels of our own, one forward and two backward.
+// Attention and its gradient on the matrix units: kernels of our own, one forward and two backward, and what
+// masks and gradients of a score's operands take beside them.
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
+#include "mantissa/device/cuda/kernels/attention_scores.h"
 #include "mantissa/device/cuda/kernels/kernels.h"
 #include "mantissa/graph/attention_layout.h"
 
@@ -32,6 +35,8 @@ struct DescribedAttention {
         kernel.group = e.key_heads == 0 ? 1 : e.heads / e.key_heads;
         kernel.causal = problem.attributes.flag("causal");
         kernel.scale = problem.attributes.number("scale");
+        kernel.lse_gradient =
+            problem.attributes.has("lse_gradient") && problem.attributes.flag("lse_gradient");
         const auto take = [&](char name, std::size_t& tensor, codegen::HeadPlaces& places) {
             const AttentionPart part = part_of(layout, name);
             tensor = part.tensor;
@@ -50,67 +55,137 @@ struct DescribedAttention {
     }
 };
 
+/// Workspace is handed out in pieces, each at a multiple of this.
+constexpr std::int64_t piece_bytes = 256;
+
 /// A kernel and how it is launched.
 struct BoundAttention {
-    std::shared_ptr<const GpuKernel> kernel;
-    std::int64_t blocks = 0;
+    std::shared_ptr<const GpuKernel> kernel, seen_tiles;  ///< seen_tiles: null where nothing is masked
+    std::int64_t blocks = 0, seen_blocks = 0, table_bytes = 0;
     int threads = 0;
     bool moves_whole_rows = false;
 
     BoundAttention(Context& context, AttentionKernel made, AttentionKernel::Makes makes, const char* name) {
         made.makes = makes;
+        made.lse_gradient = made.lse_gradient && makes == AttentionKernel::Makes::query_gradient;
         moves_whole_rows = codegen::moves_whole_rows(made);
         codegen::GridKernel named{.name = fmt::format("{}_{}", name, name_of(made.dtype)), .code = made};
         blocks = codegen::blocks_of(named);
         threads = codegen::block_threads(named);
         kernel = context.modules.add(std::move(named));
+        if (!made.score || !made.score->mask) return;
+        const codegen::SeenTilesKernel seen{made};
+        table_bytes = rounded_up(seen.bytes(), piece_bytes);
+        codegen::GridKernel of_tiles{.name = "seen_tiles", .code = seen};
+        seen_blocks = codegen::blocks_of(of_tiles);
+        seen_tiles = context.modules.add(std::move(of_tiles));
     }
 
-    void queue(const Context& context, std::vector<std::uint64_t> parameters) const {
+    std::int64_t launches() const { return seen_tiles ? 2 : 1; }
+
+    /// `operands`: of the score. `table`: where its seen tiles may be kept. `further`: what comes behind
+    /// them.
+    void queue(const Context& context, std::vector<std::uint64_t> parameters,
+               std::span<const std::uint64_t> operands, std::uint64_t table,
+               std::span<const std::uint64_t> further) const {
         constexpr std::uint64_t at_a_time = 16;
         for (const std::uint64_t address : parameters)
             check(!moves_whole_rows || address % at_a_time == 0, "tensors begin at multiples of 16 bytes");
+        if (seen_tiles) {
+            std::vector<std::uint64_t> of_tiles(operands.begin(), operands.end());
+            of_tiles.push_back(table);
+            launch(context, *seen_tiles, seen_blocks, std::move(of_tiles));
+            parameters.push_back(table);
+        }
+        parameters.insert(parameters.end(), operands.begin(), operands.end());
+        parameters.insert(parameters.end(), further.begin(), further.end());
         launch(context, *kernel, blocks, std::move(parameters), threads);
     }
 };
 
-PreparedKernel forward_kernel(Context& context, const DescribedAttention& of) {
-    const auto queue = [&context, of,
-                        made = BoundAttention(context, of.kernel, AttentionKernel::Makes::output,
-                                              "attention")](const Operands& operands) {
-        const auto input = [&](std::size_t i) { return address_of(operands.inputs[i]); };
-        made.queue(context, {input(of.q), input(of.k), input(of.v), address_of(operands.outputs[0]),
-                             address_of(operands.outputs[1])});
-    };
-    return {.launch = queue};
+std::vector<std::uint64_t> score_addresses(const AttentionKernel& kernel, const Operands& operands,
+                                           std::size_t first) {
+    std::vector<std::uint64_t> addresses;
+    for (std::size_t i = 0; kernel.score && i < kernel.score->operands.size(); ++i)
+        addresses.push_back(address_of(operands.inputs[first + i]));
+    return addresses;
 }
 
-/// do, the tensors of q, k and v, then o and the log-sum-exp.
-PreparedKernel gradient_kernel(Context& context, const DescribedAttention& of, const Problem& problem) {
-    using Makes = AttentionKernel::Makes;
-    const auto queue =
-        [&context, of,
-         queries = BoundAttention(context, of.kernel, Makes::query_gradient, "attention_query_gradient"),
-         keys = BoundAttention(context, of.kernel, Makes::key_gradients, "attention_key_gradients")](
-            const Operands& operands) {
-            const auto input = [&](std::size_t i) { return address_of(operands.inputs[i]); };
-            const auto output = [&](std::size_t i) { return address_of(operands.outputs[i]); };
-            const std::uint64_t d_o = input(0), q = input(1 + of.q), k = input(1 + of.k), v = input(1 + of.v),
-                                rows = address_of(operands.workspace);
-            queries.queue(context,
-                          {d_o, q, k, v, input(1 + of.tensors), input(2 + of.tensors), output(of.q), rows});
-            keys.queue(context, {d_o, q, k, v, rows, output(of.k), output(of.v)});
+PreparedKernel forward_kernel(Context& context, const DescribedAttention& of) {
+    const BoundAttention made(context, of.kernel, AttentionKernel::Makes::output, "attention");
+    const auto queue = [&context, of, made](const Operands& operands) {
+        const auto input = [&](std::size_t i) { return address_of(operands.inputs[i]); };
+        made.queue(context,
+                   {input(of.q), input(of.k), input(of.v), address_of(operands.outputs[0]),
+                    address_of(operands.outputs[1])},
+                   score_addresses(of.kernel, operands, of.tensors), address_of(operands.workspace), {});
+    };
+    return {.launch = queue, .workspace = made.table_bytes, .launches = made.launches()};
+}
+
+/// do, the tensors of q, k and v, the operands of the score, then o and the log-sum-exp, and that one's
+/// gradient where there is one.
+class BoundGradient {
+  public:
+    BoundGradient(Context& context, const DescribedAttention& of, const ScoreGradients& gradients)
+        : context_(context),
+          of_(of),
+          gradients_(gradients),
+          queries_(context, of.kernel, AttentionKernel::Makes::query_gradient, "attention_query_gradient"),
+          keys_(context, of.kernel, AttentionKernel::Makes::key_gradients, "attention_key_gradients") {}
+
+    std::int64_t statistics_bytes() const {
+        return 2 * of_.kernel.sequences * of_.kernel.heads * of_.kernel.queries *
+               static_cast<std::int64_t>(sizeof(float));
+    }
+    std::int64_t workspace() const { return first_sum() + gradients_.workspace(); }
+    std::int64_t launches() const { return queries_.launches() + keys_.launches() + gradients_.launches(); }
+
+    void queue(const Operands& operands) const {
+        const auto input = [&](std::size_t i) { return address_of(operands.inputs[i]); };
+        const auto output = [&](std::size_t i) { return address_of(operands.outputs[i]); };
+        const std::uint64_t d_o = input(0), q = input(1 + of_.q), k = input(1 + of_.k), v = input(1 + of_.v),
+                            rows = address_of(operands.workspace), table = rows + rows_bytes();
+        const std::vector<std::uint64_t> of_score = score_addresses(of_.kernel, operands, 1 + of_.tensors);
+        const std::size_t o = 1 + of_.tensors + of_score.size();
+        const auto by = [&](AttentionKernel::Makes makes) {
+            AttentionKernel kernel = of_.kernel;
+            kernel.makes = makes;
+            return gradients_.places(codegen::score_gradients_of(kernel), operands, of_.tensors, first_sum());
         };
-    const std::int64_t workspace = 2 * of.kernel.sequences * of.kernel.heads * of.kernel.queries *
-                                   static_cast<std::int64_t>(sizeof(float));
+        std::vector<std::uint64_t> further = by(AttentionKernel::Makes::query_gradient);
+        if (of_.kernel.lse_gradient) further.push_back(input(o + 2));
+        gradients_.begin(context_, operands, of_.tensors);
+        queries_.queue(context_, {d_o, q, k, v, input(o), input(o + 1), output(of_.q), rows}, of_score, table,
+                       further);
+        keys_.queue(context_, {d_o, q, k, v, rows, output(of_.k), output(of_.v)}, of_score, table,
+                    by(AttentionKernel::Makes::key_gradients));
+        gradients_.finish(context_, operands, of_.tensors, first_sum());
+    }
+
+  private:
+    std::int64_t rows_bytes() const { return rounded_up(statistics_bytes(), piece_bytes); }
+    std::int64_t first_sum() const {
+        return rows_bytes() + std::max(queries_.table_bytes, keys_.table_bytes);
+    }
+
+    Context& context_;
+    DescribedAttention of_;
+    ScoreGradients gradients_;
+    BoundAttention queries_, keys_;
+};
+
+PreparedKernel gradient_kernel(Context& context, const DescribedAttention& of,
+                               const ScoreGradients& gradients, const Problem& problem) {
+    const BoundGradient made(context, of, gradients);
     // Seven products instead of five, and exponentials twice; do, q, k and v are read twice.
     const auto [flops, bytes] = problem.op.cost(problem.inputs, problem.outputs, problem.attributes);
     const std::int64_t D = of.kernel.head_size;
-    std::int64_t more = 2 * workspace + problem.inputs[0].bytes();
+    std::int64_t more = 2 * made.workspace() + problem.inputs[0].bytes();
     for (const Type& type : problem.inputs.subspan(1, of.tensors)) more += type.bytes();
-    return {.launch = queue,
-            .workspace = workspace,
-            .launches = 2,
+    return {.launch = [made](const Operands& operands) { made.queue(operands); },
+            .workspace = made.workspace(),
+            .launches = made.launches(),
             .cost = Cost{flops / (10 * D + 14) * (14 * D + 28), bytes + more}};
 }
 
@@ -126,13 +201,14 @@ void add_attention_kernels(KernelTable& table, Context& context) {
                 const Type& one = problem.inputs[first];
                 if (one.dtype != dtype)
                     return NoValue{fmt::format("it is written for {}, got {}", name_of(dtype), one.text())};
-                if (problem.attributes.has("score") || problem.attributes.has("lse_gradient"))
-                    return NoValue{"it takes scores as they are, and no gradient of the log-sum-exp"};
-                const DescribedAttention described(problem, first);
+                DescribedAttention described(problem, first);
+                const auto score = bound_score(context, problem, first, described.kernel);
+                if (!score) return NoValue{score.reason()};
+                described.kernel.score = score->score;
                 if (std::string reason = codegen::refuse_attention(described.kernel); !reason.empty())
                     return NoValue{std::move(reason)};
                 return first == 0 ? forward_kernel(context, described)
-                                  : gradient_kernel(context, described, problem);
+                                  : gradient_kernel(context, described, score->gradients, problem);
             };
             table[first == 0 ? "attention" : "attention_grad"].push_back(
                 {.name = name,

@@ -1,0 +1,181 @@
+// Attention of scores of every kind on a GPU's matrix units, on the emulated one, over several tiles: o, the
+// log-sum-exp and every gradient against the reference; what is refused; masks that hide nothing.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "mantissa/codegen/compiler.h"
+#include "tests/support/attention_forms.h"
+#include "tests/support/tested_gpu.h"
+
+namespace mantissa {
+namespace {
+
+using testing::In;
+using testing::TestedGpu;
+using namespace testing::scoring;
+
+class CudaAttentionScores : public ::testing::Test {
+  protected:
+    void SetUp() override {
+        if (std::string reason = codegen::Compiler::refusal(); !reason.empty()) GTEST_SKIP() << reason;
+    }
+};
+
+/// Several tiles each way, none of them whole, and tiles that a window passes over; heads that share keys;
+/// more keys than queries; one query; 32 rows a warp.
+const Sizes many_tiles{{1, 2, 131, 131, 8, 2}}, in_groups{{2, 4, 70, 150, 6, 2}},
+    one_query{{1, 3, 1, 9, 8, 1}}, of_64{{1, 1, 150, 150, 64, 1}}, of_128{{1, 1, 70, 70, 128, 1}};
+
+/// Why the first kernel of a node's operation refuses it; empty if it does not.
+std::string refusal(Device& device, const Graph& graph, const Node& node) {
+    std::vector<Type> inputs;
+    for (const Value& value : node.inputs) inputs.push_back(graph.type(value));
+    std::string reason;
+    for (const Kernel& kernel : device.kernels(node.op->name)) {
+        const auto prepared = kernel.prepare({*node.op, inputs, node.outputs, node.attributes});
+        if (prepared) return "";
+        if (reason.empty() && prepared.reason().find("it is written for") == std::string::npos)
+            reason = prepared.reason();
+    }
+    return reason;
+}
+
+/// What refuses the gradient of a case's attention; the attention itself is never refused.
+std::string gradient_refusal(Device& device, const Graph& graph) {
+    std::string reason;
+    for (std::size_t id = 0; id < graph.size(); ++id) {
+        const Node& node = graph.node(static_cast<NodeId>(id));
+        if (node.op->name == "attention") {
+            EXPECT_EQ(refusal(device, graph, node), "");
+        }
+        if (node.op->name == "attention_grad") reason = refusal(device, graph, node);
+    }
+    return reason;
+}
+
+double worst_of(const Form& form, const Sizes& sizes, DType dtype, const Case& test, Device& device) {
+    const ReferenceRun reference(test.graph, test.feed);
+    const auto results = testing::run(testing::runnable(test.graph, device), test.feed, device);
+    double worst = 0;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        const Value value = test.graph.results()[i].value;
+        const DType stored = test.graph.type(value).dtype;
+        const double ratio =
+            testing::worst_ratio(errors_of(form, sizes, dtype, i >= 2), stored,
+                                 testing::loaded(results[i], stored), reference[value].values);
+        EXPECT_LE(ratio, 1) << form.name << ", " << sizes.text() << " in " << name_of(dtype) << ": "
+                            << test.graph.results()[i].name;
+        worst = std::max(worst, ratio);
+    }
+    return worst;
+}
+
+void expect_agreement(const std::vector<Form>& forms, const std::map<std::string, std::string>& refused) {
+    const TestedGpu gpu;
+    for (const Form& form : forms) {
+        const auto expect = [&](const Sizes& sizes, DType dtype) {
+            const Case test(form, sizes, dtype);
+            const auto why = refused.find(form.name);
+            const std::string reason = gradient_refusal(*gpu, test.graph);
+            if (why == refused.end()) {
+                EXPECT_EQ(reason, "") << form.name << ", " << sizes.text();
+            } else if (!reason.empty()) {  // of one sequence and head it may be taken
+                EXPECT_NE(reason.find(why->second), std::string::npos) << form.name << ": " << reason;
+            }
+            // In its lines a gradient takes long in software.
+            const bool is_refused = !reason.empty();
+            worst_of(form, sizes, dtype, is_refused ? Case(form, sizes, dtype, Gradients::no) : test, *gpu);
+        };
+        expect(in_groups, DType::bf16);
+        for (const Sizes& sizes : {many_tiles, one_query}) expect(sizes, DType::bf16);
+        if (&form != &forms.front()) continue;
+        for (const Sizes& sizes : {of_64, of_128}) expect(sizes, DType::bf16);
+        expect(in_groups, DType::f16);
+    }
+}
+
+TEST_F(CudaAttentionScores, MasksAgreeWithTheReference) { expect_agreement(masked_forms(), {}); }
+
+TEST_F(CudaAttentionScores, FunctionsAgreeWithTheReference) {
+    const std::string of_distance = "adds up pairs of equal distance",
+                      of_several = "adds up pairs of several sequences or heads",
+                      in_group = "is apart for heads of a group";
+    expect_agreement(function_forms(), {{"tables of distances", of_distance},
+                                        {"all at once", of_distance},
+                                        {"a bias by ts", of_several},
+                                        {"a bias by hts", of_several},
+                                        {"a bias by sbt", of_several},
+                                        {"a bias by hs", in_group}});
+}
+
+TEST_F(CudaAttentionScores, AnotherWindowIsNotWithinTheirErrors) {
+    const TestedGpu gpu;
+    const Case test(window(40), many_tiles, DType::bf16), other(window(41), many_tiles, DType::bf16);
+    const ReferenceRun reference(test.graph, test.feed);
+    const auto results = testing::run(other.graph, other.feed, *gpu);
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        const Value value = test.graph.results()[i].value;
+        const DType stored = test.graph.type(value).dtype;
+        EXPECT_GT(testing::worst_ratio(errors_of(window(40), many_tiles, DType::bf16, i >= 2), stored,
+                                       testing::loaded(results[i], stored), reference[value].values),
+                  1)
+            << test.graph.results()[i].name;
+    }
+}
+
+TEST_F(CudaAttentionScores, AWindowAsLargeAsTheTextHasPlainAttentionsBits) {
+    const TestedGpu gpu;
+    const Form plain{.name = "plain"};
+    for (const Sizes& sizes : {many_tiles, in_groups, of_64}) {
+        const Case all(window(sizes.e.keys), sizes, DType::bf16), none(plain, sizes, DType::bf16);
+        EXPECT_EQ(testing::run(all.graph, all.feed, *gpu), testing::run(none.graph, none.feed, *gpu))
+            << sizes.text();
+    }
+}
+
+/// A mask that asks for the scores themselves is known of no tile before they are made.
+TEST_F(CudaAttentionScores, AMaskOfTheScoresIsTaken) {
+    const TestedGpu gpu;
+    const Form form{.name = "scores above a bound", .build = [](Graph& body, Tensor s, In) {
+                        const Tensor own = equal(at(s, 2), at(s, 3));
+                        result(body, "score", s);
+                        result(body, "visible", either(own, less(constant(body, -0.5), s)));
+                    }};
+    const Case test(form, in_groups, DType::bf16);
+    EXPECT_EQ(gradient_refusal(*gpu, test.graph), "");
+    Case exact(form, {{1, 1, 40, 40, 16, 1}}, DType::bf16);
+    for (double& q : exact.feed["q"]) q = std::round(q);  // products that no order of addition changes
+    for (double& k : exact.feed["k"]) k = std::round(k);
+    worst_of(form, {{1, 1, 40, 40, 16, 1}}, DType::bf16, exact, *gpu);
+}
+
+TEST_F(CudaAttentionScores, EnormousScoresUnderACapStayFinite) {
+    const TestedGpu gpu;
+    const Form capped{.name = "capped", .build = [](Graph& body, Tensor s, In) {
+                          result(body, "score", tanh(s * (1.0 / 30)) * 30.0);
+                      }};
+    Case test(capped, many_tiles, DType::bf16);
+    for (double& q : test.feed["q"]) q *= 0x1p96;
+    const auto results = testing::run(test.graph, test.feed, *gpu);
+    for (std::size_t i = 0; i < results.size(); ++i)
+        for (const double x :
+             testing::loaded(results[i], test.graph.type(test.graph.results()[i].value).dtype))
+            ASSERT_TRUE(std::isfinite(x)) << test.graph.results()[i].name;
+}
+
+TEST_F(CudaAttentionScores, HasTheSameBitsEachTime) {
+    const TestedGpu gpu;
+    const testing::EmulatedDevice with_one_thread({.threads = 1});
+    for (const Form& form : masked_forms()) {
+        const Case test(form, in_groups, DType::bf16);
+        const auto first = testing::run(test.graph, test.feed, *gpu);
+        EXPECT_EQ(testing::run(test.graph, test.feed, *gpu), first) << form.name;
+        if (std::getenv("MANTISSA_TEST_GPU")) continue;  // of an emulated GPU the threads are the host's
+        EXPECT_EQ(testing::run(test.graph, test.feed, *with_one_thread), first) << form.name;
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
