@@ -39,10 +39,10 @@ tell_tests() {
 run_tests() {
     local folder=$1 jobs ended="" running=()
     shift
-    # Many tests use two threads themselves.
-    jobs=$(($(nproc) / 2))
+    # One more than half: tests that use two threads use them half of the time, and those of ranks wait.
+    jobs=$((($(nproc) + 2) / 2))
     echo "== $folder: ctest $*"
-    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$((jobs > 0 ? jobs : 1))" "$@" </dev/null |
+    ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "$@" </dev/null |
         with_progress note_test tell_tests | tee "$folder/test.log" || true
     count_closing_line "$folder/test.log"
 }
