@@ -69,7 +69,7 @@ TEST_F(CudaCommands, ValidatesGeneratesAndCountsNumbersOnTheEmulatedGpu) {
             testing::run_in_shell(on_gpu + "generate --device cuda --length 4 --prompt The --policy " +
                                   policy + checkpoint + " --validation /usr/share/common-licenses/BSD");
         EXPECT_EQ(quantised.status, 0) << quantised.output;
-        for (const std::string words :
+        for (const std::string& words :
              {policy + ": 4 tokens at ", " under " + policy, std::string(" under bf16")})
             EXPECT_NE(quantised.output.find(words), std::string::npos) << quantised.output;
     }
