@@ -6,6 +6,8 @@
 #include <string>
 
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/passes/pipeline.h"
+#include "mantissa/runtime/plan.h"
 #include "tests/support/attention_forms.h"
 #include "tests/support/tested_gpu.h"
 
@@ -163,6 +165,50 @@ TEST_F(CudaAttentionScores, EnormousScoresUnderACapStayFinite) {
         for (const double x :
              testing::loaded(results[i], test.graph.type(test.graph.results()[i].value).dtype))
             ASSERT_TRUE(std::isfinite(x)) << test.graph.results()[i].name;
+}
+
+/// A window is one operation in a step for the GPU, and its gradient; a learned table of distances stays as
+/// it is, and the pass says so.
+TEST_F(CudaAttentionScores, AreFoundWhereTheGpuTakesThem) {
+    const TestedGpu gpu;
+    const auto built = [&](bool by_table) {
+        const auto model = [&](Graph& graph) {
+            const auto state = [&](const char* name, Shape shape) {
+                return Tensor(
+                    graph, graph.add_state({.name = name, .type = {DType::f32, shape}, .initializer = {}}));
+            };
+            const Tensor w = state("w", {1, 2, 64, 16});
+            Tensor scores = matmul(w, w, {.transpose_b = true}) * 0.25;
+            const Shape pairs{64, 64};
+            const Tensor queries = iota(graph, pairs, 0), keys = iota(graph, pairs, 1);
+            if (by_table)
+                scores = scores + reshape(embedding(state("table", {127, 1}), keys - queries + 63.0), pairs);
+            const Tensor seen = logical_and(less_equal(keys, queries), less(queries, keys + 9.0));
+            const Tensor hidden = constant(graph, -INFINITY);
+            return sum(matmul(softmax(select(seen, scores, hidden)), w), {0, 1, 2, 3});
+        };
+        const auto update = [](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
+            graph.add_result("loss", loss.value());
+            for (const ParameterGradient& each : gradients)
+                graph.add_update(each.state, each.gradient.value());
+        };
+        return build_training_step(
+            model, update, pipeline_on(*gpu, {.policy = find_policy("bf16"), .match_attention = true}));
+    };
+    const auto count = [](const Graph& graph, const std::string& op) {
+        int nodes = 0;
+        for (std::size_t id = 0; id < graph.size(); ++id)
+            nodes += graph.node(static_cast<NodeId>(id)).op->name == op;
+        return nodes;
+    };
+    const BuiltGraph of_window = built(false), of_table = built(true);
+    EXPECT_EQ(count(of_window.graph, "attention"), 1);
+    EXPECT_EQ(count(of_window.graph, "attention_grad"), 1);
+    EXPECT_TRUE(of_window.refused.empty());
+    EXPECT_EQ(count(of_table.graph, "attention"), 0);
+    ASSERT_EQ(of_table.refused.size(), 1u);
+    EXPECT_EQ(of_table.refused[0].reason,
+              "the device has no kernel for the gradient of attention of bf16 and of such a score");
 }
 
 TEST_F(CudaAttentionScores, HasTheSameBitsEachTime) {
