@@ -2,9 +2,6 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
-#include <algorithm>
-
-#include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/attention_block.h"
 
 namespace mantissa::inline v0::codegen {

@@ -2,6 +2,9 @@
 // masks and gradients of a score's operands take beside them.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/kernels/attention_scores.h"

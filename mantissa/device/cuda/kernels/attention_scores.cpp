@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
+#include <string>
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/attention_score.h"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "mantissa/device/cuda/kernels/kernels.h"
@@ -13,7 +14,7 @@ namespace mantissa::inline v0::on_cuda {
 /// to is summed over the axes that the operand does not have.
 class ScoreGradients {
   public:
-    /// Of FP32 numbers [B, heads, positions]: the operand's axes among "bhts", its type and its extents.
+    /// What adds up FP32 numbers [B, heads, positions] over the axes that the operand does not have.
     struct RowSums {
         std::shared_ptr<const GpuKernel> kernel;
         std::int64_t blocks = 0;
