@@ -16,6 +16,8 @@ constexpr std::int64_t most_rows_of_warp = 8;
 /// Of several columns a lane has more bytes on their way, and x is read for all of them; but there should be
 /// warps for all multiprocessors, of which an H100 has 132: eight for each.
 constexpr std::int64_t most_columns_of_warp = 4, least_warps = 1024;
+/// Sums that a lane keeps. Of four bits the numbers are taken apart, and each sum has scales: 32 spilled.
+constexpr std::int64_t most_sums = 32, most_sums_of_groups = 16;
 
 const char* with_bias(bool bias) { return bias ? ", with a bias" : ""; }
 
@@ -32,7 +34,9 @@ std::int64_t QuantizedRowsKernel::columns_of_warp() const {
     if (!is_aligned()) return 1;
     const std::int64_t chunks = parts_of(rows, rows_of_warp());
     for (std::int64_t many = most_columns_of_warp; many > 1; many /= 2)
-        if (columns * chunks / many >= least_warps) return many;
+        if (many <= columns && columns * chunks / many >= least_warps &&
+            many * rows_of_warp() <= (four_bits ? most_sums_of_groups : most_sums))
+            return many;
     return 1;
 }
 

@@ -272,14 +272,19 @@ class QuantizedRowsCode : QuantizedCode {
             b_.CreateMul(b_.CreateURem(warp, integer(chunks)), integer(kernel_.rows_of_warp()));
         Value* const first_column =
             b_.CreateMul(b_.CreateUDiv(warp, integer(chunks)), integer(kernel_.columns_of_warp()));
-        // The last ones stand in for those that are not there, whose sums are not stored.
-        const auto inside = [&](Value* first, std::size_t behind, std::int64_t count) {
-            Value* const at = b_.CreateAdd(first, integer(static_cast<std::int64_t>(behind)));
-            return b_.CreateSelect(is_less(at, integer(count)), at, integer(count - 1));
+        // The last ones may begin earlier, where others make what is before, so that all are there: one
+        // address and known distances take fewer registers than an address for each.
+        const auto moved = [&](Value* first, std::int64_t last) {
+            return b_.CreateSelect(is_less(first, integer(last)), first, integer(last));
         };
-        for (std::size_t row = 0; row < rows(); ++row) rows_.push_back(inside(first_row, row, kernel_.rows));
-        for (std::size_t column = 0; column < columns(); ++column)
-            columns_.push_back(inside(first_column, column, kernel_.columns));
+        const auto from = [&](Value* first, std::size_t count) {
+            Values all;
+            for (std::size_t i = 0; i < count; ++i)
+                all.push_back(b_.CreateAdd(first, integer(static_cast<std::int64_t>(i))));
+            return all;
+        };
+        rows_ = from(moved(first_row, kernel_.rows - kernel_.rows_of_warp()), rows());
+        columns_ = from(moved(first_column, kernel_.columns - kernel_.columns_of_warp()), columns());
         Value* const nothing = kernel_.four_bits ? number(0) : word(0);
         const std::int64_t pieces =
             (kernel_.bytes_of_row() + kernel_.bytes_at_once() - 1) / kernel_.bytes_at_once();
@@ -384,11 +389,11 @@ class QuantizedRowsCode : QuantizedCode {
         for (std::size_t i = 1; i < sums.size(); ++i)
             own =
                 b_.CreateSelect(b_.CreateICmpEQ(lane(), integer(static_cast<std::int64_t>(i))), sums[i], own);
-        Value* const row = b_.CreateAdd(first_row, b_.CreateUDiv(lane(), integer(count)));
-        Value* const column = b_.CreateAdd(first_column, b_.CreateURem(lane(), integer(count)));
+        Value* const row = b_.CreateAdd(rows_[0], b_.CreateUDiv(lane(), integer(count)));
+        Value* const column = b_.CreateAdd(columns_[0], b_.CreateURem(lane(), integer(count)));
         Value* is_there = is_less(lane(), integer(static_cast<std::int64_t>(sums.size())));
-        is_there = b_.CreateAnd(is_there, is_less(row, integer(kernel_.rows)));
-        is_there = b_.CreateAnd(is_there, is_less(column, integer(kernel_.columns)));
+        is_there = b_.CreateAnd(is_there, b_.CreateICmpSGE(row, first_row));
+        is_there = b_.CreateAnd(is_there, b_.CreateICmpSGE(column, first_column));
         if_then(is_there, [&] {
             Value* y = own;
             if (!kernel_.four_bits)
