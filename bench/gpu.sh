@@ -44,11 +44,11 @@ done
 logs=${logs:-$here/logs}
 mkdir -p "$logs" || exit 1
 
-sizes=(--model gpt2-124m --batch 16 --sequence 1024) steps=5 repeats=5 small="" torch_sizes=() tests=""
+sizes=(--model gpt2-124m --batch 16 --sequence 1024) steps=5 repeats=5 small="" torch_sizes=() tests=":-*Assembler*"
 if [ $rehearse = 1 ]; then
     export MANTISSA_EMULATE_GPU=${MANTISSA_EMULATE_GPU:-sm_80}
     sizes=(--model gpt2-tiny --layers 1 --heads 2 --channels 32 --vocabulary 512 --batch 1 --sequence 16)
-    steps=2 repeats=1 small=--small torch_sizes=(--rehearse) tests=":-*InSixteen*:*LossesAre*:*Crosses*"
+    steps=2 repeats=1 small=--small torch_sizes=(--rehearse) tests+=":*InSixteen*:*LossesAre*:*Crosses*"
 else
     export MANTISSA_TEST_GPU=1
 fi
@@ -63,14 +63,15 @@ run_device() {
     "$here/mantissa" train "${on[@]}" --model gpt2-tiny --batch 1 --sequence 16 --steps 1 --quiet | tail -1
 }
 
-# Every operation's cases, attention in several tiles: against the reference, outputs full of NaN before.
+# Every operation's cases, attention in several tiles, cuBLASLt's epilogues, INT8 and INT4 beside the CPU's: against the
+# reference, outputs full of NaN before.
 limit_kernels=150
 run_kernels() {
-    "$here/gpu_checks" --gtest_brief=1 --gtest_filter="CudaKernels.*:CudaAttention*:CudaTails.*$tests"
+    "$here/gpu_checks" --gtest_brief=1 --gtest_filter="CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized.*$tests"
 }
 
 # GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again; micro-steps, a bad
-# step's replay, validation and generating.
+# step's replay, validation and generating, in INT8 and INT4, too.
 limit_training=120
 run_training() {
     "$here/gpu_checks" --gtest_brief=1 \
