@@ -186,10 +186,13 @@ std::unique_ptr<Generator> make_generator(const Model& model, const Policy& poli
 }
 
 std::string speed_text(const Policy& policy, std::size_t prompt_tokens, const Generated& generated) {
-    return fmt::format(
-        "{}: {} tokens at {:.1f} tokens/s, after a prompt of {} at {:.1f} tokens/s ({:.0f} ms)", policy.name,
-        generated.tokens.size(), generated.tokens_per_second(), prompt_tokens,
-        prompt_tokens_per_second(prompt_tokens, generated), generated.prompt_seconds * 1e3);
+    std::string made =
+        fmt::format("{} token{}", generated.tokens.size(), generated.tokens.size() == 1 ? "" : "s");
+    // The first one comes out of the prompt.
+    if (generated.timed_tokens > 0) made += fmt::format(" at {:.1f} tokens/s", generated.tokens_per_second());
+    return fmt::format("{}: {}, after a prompt of {} at {:.1f} tokens/s ({:.0f} ms)", policy.name, made,
+                       prompt_tokens, prompt_tokens_per_second(prompt_tokens, generated),
+                       generated.prompt_seconds * 1e3);
 }
 
 void print_profile(const GenerateCommand& options, const Generator& generator) {

@@ -74,6 +74,15 @@ TEST(GenerateCommand, TextsEndBeforeAStopWord) {
     EXPECT_EQ(stopped["text"], text.substr(0, text.find(word)));
 }
 
+TEST(GenerateCommand, OneTokenHasNoRate) {
+    const Model model;
+    std::string loud = model.generate;
+    loud.erase(loud.find("--quiet "), 8);
+    const Ran ran = run(loud + "--length 1 --prompt the");
+    EXPECT_EQ(ran.status, 0);
+    EXPECT_NE(ran.output.find("fp32: 1 token, after a prompt of "), std::string::npos) << ran.output;
+}
+
 TEST(GenerateCommand, BadTextOptionsAreNamed) {
     const Model model;
     std::ofstream(model.directory / "none") << "\n\n";
