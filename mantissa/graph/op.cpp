@@ -13,6 +13,10 @@ Cost Op::cost(std::span<const Type> inputs, std::span<const Type> outputs,
               const Attributes& attributes) const {
     Cost cost;
     if (flops) cost.flops = flops(inputs, outputs, attributes);
+    if (bytes) {
+        cost.bytes = bytes(inputs, outputs, attributes);
+        return cost;
+    }
     for (const Type& type : inputs) cost.bytes += type.bytes();
     for (const Type& type : outputs) cost.bytes += type.bytes();
     return cost;

@@ -90,7 +90,8 @@ using TypeRule = std::vector<Type> (*)(const OpCall&);
 /// One gradient per input, empty where the input has none.
 using GradientRule = std::vector<Tensor> (*)(const GradientCall&);
 using Definition = std::vector<Tensor> (*)(const DefinitionCall&);
-using FlopRule = std::int64_t (*)(std::span<const Type> inputs, std::span<const Type> outputs,
+/// FLOPs, or bytes that are read and written.
+using CostRule = std::int64_t (*)(std::span<const Type> inputs, std::span<const Type> outputs,
                                   const Attributes&);
 /// Which operand is the copy of an update.
 using CopyRule = std::size_t (*)(const Attributes&);
@@ -114,7 +115,8 @@ struct Op {
     AutocastClass autocast = AutocastClass::same;
     LoweredRule lowered = nullptr;  ///< which operands `lower` means; the others keep their type. Null: all
     FuserClass fuser = FuserClass::opaque;
-    FlopRule flops = nullptr;         ///< null: no arithmetic
+    CostRule flops = nullptr;         ///< null: no arithmetic
+    CostRule bytes = nullptr;         ///< null: all operands and results
     Definition definition = nullptr;  ///< null: a primitive
     /// Output i may be written over input `in_place[i]` when that input is not needed afterwards; -1: never.
     std::vector<int> in_place = {};

@@ -44,6 +44,30 @@ TEST(Graph, PrintsAsAPersonWouldWriteIt) {
               "result y = %4\n");
 }
 
+std::int64_t bytes_of(const Graph& graph, Tensor y) {
+    const Node& node = graph.node(y.value().node);
+    return node.op->cost(graph.input_types(node), node.outputs, node.attributes).bytes;
+}
+
+/// A table of 50,257 rows is not read for the row of one token, nor what is kept for one position that is
+/// added.
+TEST(Graph, WhatTouchesRowsCostsTheRowsThatItTouches) {
+    Graph graph;
+    const Tensor table = input(graph, "table", {1000, 8}), ids = input(graph, "ids", {5}, DType::i32);
+    EXPECT_EQ(bytes_of(graph, embedding(table, ids)), 5 * 4 + 2 * 5 * 8 * 4);
+    const Tensor dy = input(graph, "dy", {5, 8});
+    const auto gradient = [&](std::int64_t rows, std::vector<Tensor> inputs) {
+        return call(graph, "embedding_grad", inputs, {{"rows", rows}})[0];
+    };
+    EXPECT_EQ(bytes_of(graph, gradient(1000, {dy, ids})), 3 * 5 * 8 * 4 + 5 * 4 + 1000 * 8 * 4);
+    EXPECT_EQ(bytes_of(graph, gradient(1000, {dy, ids, table})), 3 * 5 * 8 * 4 + 5 * 4);
+    EXPECT_EQ(bytes_of(graph, gradient(2, {dy, ids})), 5 * 8 * 4 + 5 * 4 + 3 * 2 * 8 * 4);
+    const Tensor kept = input(graph, "kept", {4, 100, 2}), part = input(graph, "part", {4, 1, 2}),
+                 start = input(graph, "start", {}, DType::i32);
+    EXPECT_EQ(bytes_of(graph, write_slice(kept, part, start, 1)), 2 * 4 * 2 * 4 + 4);
+    EXPECT_EQ(bytes_of(graph, slice(kept, 1, 3, 5)), 2 * 4 * 2 * 2 * 4);
+}
+
 /// Where output `output` of a node lies in its operand's memory, by its row; -1 where it has its own.
 std::int64_t place_in_operand(const Graph& graph, Tensor y, int output = 0) {
     const Node& node = graph.node(y.value().node);

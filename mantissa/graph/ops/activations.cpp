@@ -130,7 +130,7 @@ std::vector<Tensor> dropout_gradient(const GradientCall& c) {
 }
 
 template <const std::string_view& gradient>
-Op activation(std::string_view name, Definition definition, FlopRule flops) {
+Op activation(std::string_view name, Definition definition, CostRule flops) {
     return {.name = name,
             .types = activation_types,
             .gradient = gradient_by_x<gradient>,
@@ -140,7 +140,7 @@ Op activation(std::string_view name, Definition definition, FlopRule flops) {
 }
 
 template <const std::string_view& of>
-Op gradient(std::string_view name, FlopRule flops) {
+Op gradient(std::string_view name, CostRule flops) {
     return {.name = name,
             .least_inputs = 2,
             .most_inputs = 2,

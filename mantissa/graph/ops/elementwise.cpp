@@ -159,7 +159,7 @@ Op with_padding(Op row, PaddingRule rule) {
     return row;
 }
 
-Op unary_row(std::string_view name, GradientRule gradient, FlopRule flops, AutocastClass autocast) {
+Op unary_row(std::string_view name, GradientRule gradient, CostRule flops, AutocastClass autocast) {
     return {.name = name,
             .types = unary,
             .gradient = gradient,

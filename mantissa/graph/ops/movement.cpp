@@ -237,6 +237,29 @@ std::optional<LongerOutputs> pass_transpose(const LongerOperands& x) {
 
 }  // namespace
 
+/// What is cut out is read and written.
+std::int64_t slice_bytes(std::span<const Type>, std::span<const Type> outputs, const Attributes&) {
+    return 2 * outputs[0].bytes();
+}
+
+/// The part is, over what lies there.
+std::int64_t write_slice_bytes(std::span<const Type> inputs, std::span<const Type>, const Attributes&) {
+    return 2 * inputs[1].bytes() + inputs[2].bytes();
+}
+
+/// Of the table, the rows that are asked for.
+std::int64_t embedding_bytes(std::span<const Type> inputs, std::span<const Type> outputs, const Attributes&) {
+    return inputs[1].bytes() + 2 * outputs[0].bytes();
+}
+
+/// Of the table, the rows that something is added to, but for the zeros that it begins with where nothing was
+/// in it.
+std::int64_t embedding_grad_bytes(std::span<const Type> inputs, std::span<const Type> outputs,
+                                  const Attributes&) {
+    const std::int64_t rows = std::min(inputs[0].bytes(), outputs[0].bytes());
+    return inputs[0].bytes() + inputs[1].bytes() + 2 * rows + (inputs.size() == 3 ? 0 : outputs[0].bytes());
+}
+
 std::span<const Op> movement_ops() {
     static const std::vector<Op> rows = {
         {.name = "reshape",
@@ -258,6 +281,7 @@ std::span<const Op> movement_ops() {
          .types = slice_types,
          .gradient = slice_gradient,
          .fuser = FuserClass::movement,
+         .bytes = slice_bytes,
          .view = view_slice},
         {.name = "pad",
          .types = pad_types,
@@ -281,13 +305,15 @@ std::span<const Op> movement_ops() {
          .types = write_slice_types,
          .no_gradient = "it writes what is kept from run to run, through which nothing is differentiated",
          .fuser = FuserClass::movement,
+         .bytes = write_slice_bytes,
          .in_place = {0}},
         {.name = "embedding",
          .least_inputs = 2,
          .most_inputs = 2,
          .types = embedding_types,
          .gradient = embedding_gradient,
-         .fuser = FuserClass::opaque},
+         .fuser = FuserClass::opaque,
+         .bytes = embedding_bytes},
         {.name = "embedding_grad",
          .least_inputs = 2,
          .most_inputs = 3,
@@ -295,6 +321,7 @@ std::span<const Op> movement_ops() {
          .no_gradient = no_second_derivative,
          .fuser = FuserClass::opaque,
          .flops = flops_per_input<1>,
+         .bytes = embedding_grad_bytes,
          .in_place = {2}},
     };
     return rows;
