@@ -86,10 +86,12 @@ bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::stri
                          const PipelineOptions& options) {
     for (std::size_t id = 0; id < graph.size(); ++id) {
         const Node& node = graph.node(static_cast<NodeId>(id));
-        if (node.op->name != op || options.has_kernel(graph, node)) continue;
+        if (node.op->name != op) continue;
+        const std::string why = options.why_no_kernel(graph, node);
+        if (why.empty()) continue;
         pipeline.refuse({{pass, std::string(op), node.origin.scope,
-                          fmt::format("the device has no kernel for {} of {}", op,
-                                      name_of(graph.type(node.inputs[0]).dtype))}});
+                          fmt::format("the device has no kernel for {} of {}: {}", op,
+                                      name_of(graph.type(node.inputs[0]).dtype), why)}});
         return true;
     }
     return false;
@@ -208,10 +210,13 @@ std::string why_not_one(const Graph& graph, const Node& attention, const std::ve
     const std::string of_what =
         fmt::format("attention of {}{}", name_of(alone.graph.type(node.inputs[0]).dtype),
                     plain ? "" : " and of such a score");
-    if (!options.has_kernel(alone.graph, node)) return "the device has no kernel for " + of_what;
+    if (const std::string why = options.why_no_kernel(alone.graph, node); !why.empty())
+        return fmt::format("the device has no kernel for {}: {}", of_what, why);
     const NodeId gradient = wanted.empty() ? -1 : alone.add_gradient(wanted);
-    if (gradient >= 0 && !options.has_kernel(alone.graph, alone.graph.node(gradient)))
-        return "the device has no kernel for the gradient of " + of_what;
+    if (gradient >= 0)
+        if (const std::string why = options.why_no_kernel(alone.graph, alone.graph.node(gradient));
+            !why.empty())
+            return fmt::format("the device has no kernel for the gradient of {}: {}", of_what, why);
     return why_it_loses(alone, gradient, options);
 }
 
@@ -288,8 +293,9 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         if (is_new) entry->second = nest_can_hold(g, node);
         return entry->second;
     };
+    const auto has_kernel = [&](const Graph& g, const Node& node) { return options.has_kernel(g, node); };
     const auto expands = [&](const Graph& g, const Node& node) {
-        return !options.has_kernel(g, node) ||
+        return !has_kernel(g, node) ||
                (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node));
     };
     if (!options.policy.simulate.empty())
@@ -320,7 +326,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
             Fusion fusion = fuse(graph, {.costs = options.fusion,
                                          .cannot_attach_tails = options.cannot_attach_tails,
                                          .tails_lose_at_16_bits = options.tails_lose_at_16_bits,
-                                         .has_kernel = options.has_kernel,
+                                         .has_kernel = has_kernel,
                                          .attaches_few_tails = options.attaches_few_tails});
             graph = std::move(fusion.graph);
             pipeline.refuse(std::move(fusion.refused));
@@ -330,7 +336,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
     }
     if (options.distribution.ranks > 1) pipeline.run("distribute", [&] { graph = distribute(graph); });
     if (options.joins_updates && options.fuse)
-        pipeline.run("join_updates", [&] { graph = join_updates(graph, options.has_kernel); });
+        pipeline.run("join_updates", [&] { graph = join_updates(graph, has_kernel); });
     built.graph = std::move(graph);
     built.times = pipeline.times();
     built.refused = pipeline.refused();

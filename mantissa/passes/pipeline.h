@@ -49,10 +49,12 @@ struct PipelineOptions {
     /// Over what gradients are summed: what the update records by `all_reduced` begins as early as it may.
     Distribution distribution = {};
     std::int64_t extent_multiple = 128;  ///< to what `pad` pads, as the machine's Target has it
-    /// Whether the machine has a kernel for the node; composites without one are expanded.
-    std::function<bool(const Graph&, const Node&)> has_kernel = [](const Graph&, const Node&) {
-        return true;
+    /// Why the machine has no kernel for the node, with each kernel's own words; empty if it has one.
+    /// Composites without one are expanded.
+    std::function<std::string(const Graph&, const Node&)> why_no_kernel = [](const Graph&, const Node&) {
+        return std::string();
     };
+    bool has_kernel(const Graph& graph, const Node& node) const { return why_no_kernel(graph, node).empty(); }
     /// What the machine says of an operation that passes may as well leave in parts; nothing: it does not
     /// know.
     std::function<std::optional<TimeBesideParts>(const Graph&, const Node&)> time_beside_parts =

@@ -50,25 +50,38 @@ bool runs_op(const Node& node, std::string_view op) {
     return contraction >= 0 && body.node(contraction).op->name == op;
 }
 
-[[noreturn]] void fail_without_kernel(const Graph& graph, const Device& device, NodeId id,
-                                      const Choice& choice) {
+std::string reasons_of(const Choice& choice) {
     std::string reasons;
     for (const Refusal& refusal : choice.refused)
-        reasons += fmt::format("; '{}' says: {}", refusal.kernel, refusal.reason);
-    throw UserError(
-        fmt::format("{} has no kernel for {}{}", device.target().device, print(graph, id), reasons));
+        reasons +=
+            fmt::format("{}'{}' says: {}", reasons.empty() ? "" : "; ", refusal.kernel, refusal.reason);
+    return reasons;
+}
+
+[[noreturn]] void fail_without_kernel(const Graph& graph, const Device& device, NodeId id,
+                                      const Choice& choice) {
+    const std::string reasons = reasons_of(choice);
+    throw UserError(fmt::format("{} has no kernel for {}{}{}", device.target().device, print(graph, id),
+                                reasons.empty() ? "" : "; ", reasons));
 }
 
 }  // namespace
 
-bool has_kernel(const Device& device, const Graph& graph, const Node& node) {
+std::string why_no_kernel(const Device& device, const Graph& graph, const Node& node) {
     const std::vector<Type> inputs = graph.input_types(node);
-    return choose(device, {*node.op, inputs, node.outputs, node.attributes}).kernel != nullptr;
+    const Choice choice = choose(device, {*node.op, inputs, node.outputs, node.attributes});
+    if (choice.kernel) return "";
+    const std::string reasons = reasons_of(choice);
+    return reasons.empty() ? fmt::format("none runs '{}'", node.op->name) : reasons;
+}
+
+bool has_kernel(const Device& device, const Graph& graph, const Node& node) {
+    return why_no_kernel(device, graph, node).empty();
 }
 
 PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
-    options.has_kernel = [&device](const Graph& graph, const Node& node) {
-        return has_kernel(device, graph, node);
+    options.why_no_kernel = [&device](const Graph& graph, const Node& node) {
+        return why_no_kernel(device, graph, node);
     };
     options.time_beside_parts = [&device](const Graph& graph,
                                           const Node& node) -> std::optional<TimeBesideParts> {

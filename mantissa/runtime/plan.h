@@ -61,6 +61,8 @@ class Plan {
     std::vector<PlannedNode> nodes_;
 };
 
+/// Why no kernel of the device takes the node, in the words of each; empty if one does.
+std::string why_no_kernel(const Device& device, const Graph& graph, const Node& node);
 /// Whether some kernel of the device takes the node.
 bool has_kernel(const Device& device, const Graph& graph, const Node& node);
 

@@ -704,8 +704,8 @@ TEST(MatchAttention, StaysWhereTheDeviceRunsItOrItsGradientNot) {
     };
     for (const char* const without : {"attention", "attention_grad"}) {
         PipelineOptions options{.match_attention = true};
-        options.has_kernel = [&](const Graph&, const Node& node) {
-            return node.op->name != without || !node.attributes.has("score");
+        options.why_no_kernel = [&](const Graph&, const Node& node) {
+            return std::string(node.op->name != without || !node.attributes.has("score") ? "" : "no time");
         };
         const BuiltGraph built = build_training_step(model, update, options);
         EXPECT_EQ(count(built.graph, "attention"), 1);
@@ -713,7 +713,7 @@ TEST(MatchAttention, StaysWhereTheDeviceRunsItOrItsGradientNot) {
         ASSERT_EQ(built.refused.size(), 1u);
         const bool of_gradient = without == std::string("attention_grad");
         EXPECT_EQ(built.refused[0].reason,
-                  fmt::format("the device has no kernel for {}attention of f32 and of such a score",
+                  fmt::format("the device has no kernel for {}attention of f32 and of such a score: no time",
                               of_gradient ? "the gradient of " : ""));
     }
 }

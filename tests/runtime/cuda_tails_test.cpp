@@ -81,7 +81,7 @@ Fusion fused_on(Device& device, const Graph& graph) {
                 {.costs = options.fusion,
                  .cannot_attach_tails = options.cannot_attach_tails,
                  .tails_lose_at_16_bits = options.tails_lose_at_16_bits,
-                 .has_kernel = options.has_kernel,
+                 .has_kernel = [&](const Graph& g, const Node& node) { return options.has_kernel(g, node); },
                  .attaches_few_tails = options.attaches_few_tails});
 }
 

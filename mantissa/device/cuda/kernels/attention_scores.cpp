@@ -112,22 +112,19 @@ class ScoreBinder {
             const bool by_queries = at.query != 0, by_keys = at.key != 0;
             if (by_queries && at.query == -at.key)
                 return fmt::format(
-                    "the gradient of operand {} of its score adds up pairs of equal distance, which no "
-                    "kernel "
-                    "does",
+                    "no kernel adds up pairs of equal distance, as the gradient of operand {} of its score",
                     i);
             const bool of_one_pair =
                 (at.sequence != 0 || kernel_.sequences == 1) && (at.head != 0 || kernel_.heads == 1);
             if (by_queries && by_keys && !of_one_pair)
                 return fmt::format(
-                    "the gradient of operand {} of its score adds up pairs of several sequences or heads, "
-                    "which no kernel does",
+                    "no kernel adds up pairs of several sequences or heads, as the gradient of operand {} of "
+                    "its score",
                     i);
             if (by_keys && !by_queries && at.head != 0 && kernel_.group > 1)
                 return fmt::format(
-                    "the gradient of operand {} of its score, by keys, is apart for heads of a group, which "
-                    "no "
-                    "kernel does",
+                    "no kernel keeps heads of a group apart, as the gradient of operand {} of its score, by "
+                    "keys",
                     i);
             const By by = by_queries && by_keys ? By::each_pair : by_keys ? By::key_rows : By::query_rows;
             made_.gradients.push_back({by, i});
