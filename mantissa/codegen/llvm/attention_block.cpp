@@ -186,7 +186,7 @@ AttentionBlock::Values AttentionBlock::over_seen_tiles(const TileWork& work, con
     carried.insert(carried.end(), start.begin(), start.end());
     const std::ptrdiff_t own = 3;
     carried = control_.repeat(
-        carried, [&](const Values& now) { return is_less(now[0], work.count); },
+        "seen_tiles", carried, [&](const Values& now) { return is_less(now[0], work.count); },
         [&](const Values& now) {
             wait_for_copies();
             barrier();  // and the tiles before have been read by all
@@ -228,7 +228,7 @@ AttentionBlock::Seen AttentionBlock::next_seen(const TileWork& work, Value* from
         return {at, lanes, read};
     };
     const Values found = control_.repeat(
-        look(from),
+        "words_of_tiles", look(from),
         [&](const Values& now) {
             return b_.CreateAnd(b_.CreateICmpEQ(now[1], word(0)), is_less(now[0], work.count));
         },

@@ -20,34 +20,21 @@ Value* Control::at(Value* base, Value* element, DType dtype) {
 
 Control::Values Control::loop(const char* name, Value* from, Value* to, Value* step_by, const Values& start,
                               const Body& body) {
-    BasicBlock *before = b_.GetInsertBlock(), *head = block(name), *inside = block("inside"),
-               *after = block("after");
-    b_.CreateBr(head);
-    b_.SetInsertPoint(head);
-    llvm::PHINode* index = b_.CreatePHI(b_.getInt64Ty(), 2);
-    index->addIncoming(from, before);
-    std::vector<llvm::PHINode*> phis;
-    Values carried;
-    for (Value* value : start) {
-        phis.push_back(b_.CreatePHI(value->getType(), 2));
-        phis.back()->addIncoming(value, before);
-        carried.push_back(phis.back());
-    }
-    b_.CreateCondBr(b_.CreateICmpSLT(index, to), inside, after);
-    b_.SetInsertPoint(inside);
-    const Values next = body(index, carried);
-    Value* next_index = b_.CreateNSWAdd(index, step_by);
-    BasicBlock* end = b_.GetInsertBlock();
-    index->addIncoming(next_index, end);
-    for (std::size_t i = 0; i < phis.size(); ++i) phis[i]->addIncoming(next[i], end);
-    b_.CreateBr(head);
-    b_.SetInsertPoint(after);
-    return carried;
+    Values first{from};
+    first.insert(first.end(), start.begin(), start.end());
+    const auto behind_index = [](const Values& all) { return Values(all.begin() + 1, all.end()); };
+    const auto is_inside = [&](const Values& now) { return b_.CreateICmpSLT(now[0], to); };
+    return behind_index(repeat(name, first, is_inside, [&](const Values& now) {
+        Values next = body(now[0], behind_index(now));
+        next.insert(next.begin(), b_.CreateNSWAdd(now[0], step_by));
+        return next;
+    }));
 }
 
-Control::Values Control::repeat(const Values& start, const std::function<Value*(const Values&)>& goes_on,
+Control::Values Control::repeat(const char* name, const Values& start,
+                                const std::function<Value*(const Values&)>& goes_on,
                                 const std::function<Values(const Values&)>& body) {
-    BasicBlock *before = b_.GetInsertBlock(), *head = block("while"), *inside = block("inside"),
+    BasicBlock *before = b_.GetInsertBlock(), *head = block(name), *inside = block("inside"),
                *after = block("after");
     b_.CreateBr(head);
     b_.SetInsertPoint(head);

@@ -32,7 +32,8 @@ class Control {
     Values loop(const char* name, llvm::Value* from, llvm::Value* to, llvm::Value* step_by,
                 const Values& start, const Body& body);
     /// while (goes_on(carried)) carried = body(carried); what was carried last.
-    Values repeat(const Values& start, const std::function<llvm::Value*(const Values&)>& goes_on,
+    Values repeat(const char* name, const Values& start,
+                  const std::function<llvm::Value*(const Values&)>& goes_on,
                   const std::function<Values(const Values&)>& body);
     void if_then(llvm::Value* condition, const std::function<void()>& then,
                  const std::function<void()>& otherwise);
