@@ -1,0 +1,173 @@
+// Files that revision 248ad45 wrote (tests/fixtures/248ad45, made by make.sh there): checkpoints go on to the
+// same bits as they did then, generate the same tokens, and reports have at least the members that they had.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/file.h"
+#include "mantissa/formats/safetensors.h"
+#include "tests/cli/run_program.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+using nlohmann::json;
+using testing::Ran;
+using testing::run_in_shell;
+
+const std::string fixtures = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45";
+
+json read_json(const std::filesystem::path& path) { return json::parse(read_file(path)); }
+
+/// The program on the level whose bits every machine has.
+Ran run_generic(const std::string& arguments) {
+    return run_in_shell("MANTISSA_ISA=generic " MANTISSA_BINARY_DIR "/mantissa " + arguments);
+}
+
+/// CRC-32 as zlib's, continued from `crc`.
+std::uint32_t crc32_of(std::span<const std::byte> bytes, std::uint32_t crc) {
+    crc = ~crc;
+    for (const std::byte byte : bytes) {
+        crc ^= static_cast<std::uint32_t>(byte);
+        for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    }
+    return ~crc;
+}
+
+/// Checksum of all weights in the order of their names.
+std::uint32_t weights_crc32(const std::filesystem::path& checkpoint) {
+    const SafetensorsFile file(checkpoint / "model.safetensors");
+    std::map<std::string, std::span<const std::byte>> tensors;
+    for (const SafetensorsEntry& entry : file.tensors()) tensors[entry.name] = entry.data;
+    std::uint32_t crc = 0;
+    for (const auto& [name, bytes] : tensors) crc = crc32_of(bytes, crc);
+    return crc;
+}
+
+class OldFiles : public ::testing::Test {
+  protected:
+    /// Goes on from a copy of checkpoint `name` for four steps. The data lie elsewhere now, so `data` names
+    /// them anew.
+    void expect_same_bits(const std::string& name, const std::string& data) {
+        const std::filesystem::path checkpoint = directory_ / name;
+        std::filesystem::copy(fixtures + "/" + name, checkpoint, std::filesystem::copy_options::recursive);
+        const std::string log = (directory_ / "log.jsonl").string();
+        const Ran ran =
+            run_generic("train --resume " + checkpoint.string() + " --steps 8 --log " + log + " " + data);
+        ASSERT_EQ(ran.status, 0) << ran.output;
+        const json expected = read_json(fixtures + "/" + name + ".expected.json");
+        std::vector<double> losses;
+        std::ifstream lines(log);
+        for (std::string line; std::getline(lines, line);)
+            if (const json step = json::parse(line); step.contains("loss")) losses.push_back(step["loss"]);
+        EXPECT_EQ(losses, expected.at("losses").get<std::vector<double>>()) << ran.output;
+        EXPECT_EQ(weights_crc32(checkpoint), expected.at("weights_crc32").get<std::uint32_t>());
+    }
+
+    /// Tokens and their probabilities are those of the report that was written then.
+    void expect_same_tokens(const std::string& name, const std::string& options) {
+        const std::filesystem::path report = directory_ / "generated.json";
+        const Ran ran =
+            run_generic("generate --checkpoint " + fixtures + "/" + name +
+                        " --prompt 'the cat' --length 12 " + options + " --json " + report.string());
+        ASSERT_EQ(ran.status, 0) << ran.output;
+        const json got = read_json(report), expected = read_json(fixtures + "/" + name + ".generated.json");
+        for (const char* member : {"tokens", "log_probabilities", "text", "ended_by"})
+            EXPECT_EQ(got.at(member), expected.at(member)) << member;
+    }
+
+    const TemporaryDirectory directory_;
+};
+
+TEST_F(OldFiles, ATextCheckpointGoesOnToTheSameBits) {
+    expect_same_bits("text", "--text " + fixtures + "/text.txt");
+}
+
+TEST_F(OldFiles, ACheckpointOfPackedDocumentsGoesOnToTheSameBits) {
+    expect_same_bits("packed",
+                     "--tokens " + fixtures + "/documents.bin --tokenizer " + fixtures + "/tokenizer");
+}
+
+TEST_F(OldFiles, APictureCheckpointGoesOnToTheSameBits) {
+    expect_same_bits("pictures_run", "--images " + fixtures + "/pictures");
+}
+
+TEST_F(OldFiles, ACheckpointOfTwoRanksGoesOnInOneProcessToTheSameBits) {
+    expect_same_bits("ranks", "--text " + fixtures + "/text.txt");
+}
+
+TEST_F(OldFiles, CheckpointsGenerateTheSameTokens) {
+    expect_same_tokens("text", "--temperature 0.7 --seed 3");
+    expect_same_tokens("packed", "--temperature 0");
+}
+
+/// Members of `old` that `now` lacks, with their paths. Elements of lists are held against the first one.
+void find_missing(const json& old, const json& now, const std::string& path,
+                  std::vector<std::string>& missing) {
+    if (old.is_object()) {
+        for (const auto& [name, value] : old.items())
+            if (now.is_object() && now.contains(name))
+                find_missing(value, now.at(name), path + "/" + name, missing);
+            else
+                missing.push_back(path + "/" + name);
+    } else if (old.is_array() && !old.empty()) {
+        if (now.is_array() && !now.empty())
+            find_missing(old.front(), now.front(), path + "/0", missing);
+        else
+            missing.push_back(path + "/0");
+    } else if (old.is_number() != now.is_number() || old.is_string() != now.is_string()) {
+        missing.push_back(path + " is of another type");
+    }
+}
+
+/// A report that `command` writes has the members of the one of then.
+void expect_members(const std::string& name, const std::string& command) {
+    SCOPED_TRACE(command);
+    const TemporaryDirectory directory;
+    const std::filesystem::path report = directory / (name + ".json");
+    // The ladder of so small a model may end in an error, for what its rungs cost is noise.
+    const Ran ran = run_generic(command + " --json " + report.string());
+    ASSERT_TRUE(std::filesystem::exists(report)) << ran.output;
+    std::vector<std::string> missing;
+    find_missing(read_json(fixtures + "/" + name + ".json"), read_json(report), name, missing);
+    EXPECT_EQ(missing, std::vector<std::string>{}) << ran.output;
+}
+
+TEST_F(OldFiles, ReportsHaveTheMembersThatTheyHad) {
+    const std::string tiny = "--layers 1 --heads 1 --channels 8 --context 16 --threads 1 ",
+                      text = tiny + "--batch 2 --text " + fixtures + "/text.txt ";
+    const std::string log = (directory_ / "log.jsonl").string();
+    expect_members("train", "train " + text + "--steps 3 --validate-every 1 --sample-every 2 --log " + log);
+    std::ifstream then(fixtures + "/log.jsonl"), now(log);
+    for (std::string old_step, step; std::getline(then, old_step);) {
+        ASSERT_TRUE(std::getline(now, step));
+        std::vector<std::string> missing;
+        find_missing(json::parse(old_step), json::parse(step), "log", missing);
+        EXPECT_EQ(missing, std::vector<std::string>{}) << step;
+    }
+    expect_members("ladder", "ladder " + text + "--steps 2 --repeats 1");
+    expect_members("explain", "explain " + tiny + "--batch 2");
+    expect_members("lint", "lint " + tiny);
+    expect_members("numerics", "numerics " + text + "--steps 2");
+    expect_members("converge", "numerics converge " + text + "--steps 4 --policies fp32,bf16");
+    expect_members("bench",
+                   "bench --model ResNet20 --width 4 --batch-size 2 --num-warmup-batches 1 "
+                   "--num-batches-per-iter 1 --num-iters 2 --compare --threads 1");
+    expect_members("perplexity", "generate --checkpoint " + fixtures + "/text --validation " + fixtures +
+                                     "/text.txt --prompt 'the cat' --length 4");
+    expect_members("tokenize", "tokenize --train " + fixtures + "/text.txt --vocabulary 300 --out " +
+                                   (directory_ / "tokenizer").string());
+}
+
+TEST(OldFilesSlow, PeaksHaveTheMembersThatTheyHad) { expect_members("peaks", "peaks"); }
+
+}  // namespace
+}  // namespace mantissa
