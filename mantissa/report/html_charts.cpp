@@ -22,12 +22,22 @@ double round_step(double range, double parts) {
     return 10 * power;
 }
 
+std::string label_of(double value) { return fmt::format("{:.6g}", value); }
+
 /// What of steps and values lies where.
 struct Plane {
     DrawingOptions options = {};
     double first_step = 0, last_step = 1, low = 0, high = 1;
+    std::vector<double> marks = {};  ///< values with a line across the drawing
 
-    double left() const { return options.width < 600 ? 60 : 80; }
+    /// Room for the longest label, and mostly the same for drawings of one width.
+    double left() const {
+        constexpr double of_a_letter = 7;
+        double room = options.width < 600 ? 60 : 80;
+        for (const double mark : marks)
+            room = std::max(room, 12 + of_a_letter * static_cast<double>(label_of(mark).size()));
+        return room;
+    }
     double end() const { return options.width - right; }
     double bottom_line() const { return options.height - bottom; }
     double x(double step) const {
@@ -45,36 +55,8 @@ double step_of(const Curve& curve, std::size_t i) {
     return curve.steps.empty() ? static_cast<double>(i) : curve.steps[i];
 }
 
-Plane plane_of(const std::vector<Curve>& curves, const DrawingOptions& options) {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
-    double low = infinity, high = -infinity, first = infinity, last = -infinity;
-    for (const Curve& curve : curves) {
-        if (curve.values.empty()) continue;
-        first = std::min(first, step_of(curve, 0));
-        last = std::max(last, step_of(curve, curve.values.size() - 1));
-        for (const double given : curve.values) {
-            const double value = options.logarithmic ? std::log10(given) : given;
-            if (!std::isfinite(value)) continue;
-            low = std::min(low, value);
-            high = std::max(high, value);
-        }
-    }
-    if (!(low <= high)) return {.options = options};
-    if (low == high) {
-        const double some = low == 0 ? 1e-6 : std::abs(low) * 1e-3;
-        low -= some;
-        high += some;
-    }
-    const double margin = 0.05 * (high - low);
-    return {.options = options,
-            .first_step = first,
-            .last_step = last > first ? last : first + 1,
-            .low = low - margin,
-            .high = high + margin};
-}
-
-/// Values with a line across the drawing.
-std::vector<double> marks(const Plane& plane) {
+/// Round values between low and high.
+std::vector<double> marks_of(const Plane& plane) {
     std::vector<double> values;
     if (!plane.options.logarithmic) {
         const double step = round_step(plane.high - plane.low, 5);
@@ -91,13 +73,41 @@ std::vector<double> marks(const Plane& plane) {
     return values;
 }
 
+Plane plane_of(const std::vector<Curve>& curves, const DrawingOptions& options) {
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    double low = infinity, high = -infinity, first = infinity, last = -infinity;
+    for (const Curve& curve : curves) {
+        if (curve.values.empty()) continue;
+        first = std::min(first, step_of(curve, 0));
+        last = std::max(last, step_of(curve, curve.values.size() - 1));
+        for (const double given : curve.values) {
+            const double value = options.logarithmic ? std::log10(given) : given;
+            if (!std::isfinite(value)) continue;
+            low = std::min(low, value);
+            high = std::max(high, value);
+        }
+    }
+    if (!(low <= high)) return {.options = options};
+    Plane plane{.options = options, .first_step = first, .last_step = last > first ? last : first + 1};
+    // Values that one label stands for are one value, which has one line.
+    const bool is_constant = label_of(low) == label_of(high);
+    const double margin = !is_constant ? 0.05 * (high - low) : low == 0 ? 1 : 0.5 * std::abs(low);
+    plane.low = low - margin;
+    plane.high = high + margin;
+    if (is_constant)
+        plane.marks = {options.logarithmic ? std::pow(10, low) : low};
+    else
+        plane.marks = marks_of(plane);
+    return plane;
+}
+
 std::string axes(const Plane& plane, const std::string& vertical) {
     std::string svg;
-    for (const double value : marks(plane))
+    for (const double value : plane.marks)
         svg += fmt::format(
             "<path class='axis' d='M{:.1f} {:.1f}H{:.1f}'/><text x='{:.1f}' y='{:.1f}' "
-            "text-anchor='end'>{:.6g}</text>\n",
-            plane.left(), plane.y(value), plane.end(), plane.left() - 8, plane.y(value) + 4, value);
+            "text-anchor='end'>{}</text>\n",
+            plane.left(), plane.y(value), plane.end(), plane.left() - 8, plane.y(value) + 4, label_of(value));
     const double steps =
         std::max(1.0, round_step(plane.last_step - plane.first_step, plane.options.width / 100));
     for (double at = std::ceil(plane.first_step / steps) * steps; at <= plane.last_step; at += steps)

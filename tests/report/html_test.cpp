@@ -1,6 +1,7 @@
 // Pages: every tag is closed, text is escaped, and nothing is fetched; charts are to scale.
 #include "mantissa/report/html.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -71,6 +72,26 @@ std::vector<double> of_circles(const std::string& svg, const std::string& attrib
     for (std::size_t at = 0; (at = svg.find(" " + attribute + "='", at)) != std::string::npos; ++at)
         values.push_back(std::stod(svg.substr(at + attribute.size() + 3)));
     return values;
+}
+
+TEST(HtmlCharts, AConstantHasOneLineAndEveryLabelHasRoom) {
+    for (const double value : {0.001, 0.0, -3e-7, 123456.0}) {
+        const html::Curve curve{"rate", {value, value, value}};
+        const std::string svg = html::curves({curve}, "rate", {.width = 480, .height = 240});
+        std::size_t lines = 0;
+        for (std::size_t at = 0; (at = svg.find("class='axis'", at)) != std::string::npos; ++at) ++lines;
+        EXPECT_EQ(lines, 1u) << svg;
+        EXPECT_NE(svg.find(fmt::format(">{:.6g}</text>", value)), std::string::npos) << svg;
+    }
+    // Of a letter 6 units wide, and of a label that ends at x.
+    const html::Curve narrow{"loss", {0.00123451, 0.00123459}};
+    const std::string svg = html::curves({narrow}, "loss", {.width = 480, .height = 240});
+    for (std::size_t at = 0; (at = svg.find("<text x='", at)) != std::string::npos; ++at) {
+        const double x = std::stod(svg.substr(at + 9));
+        const std::size_t begin = svg.find('>', at) + 1, end = svg.find('<', begin);
+        if (svg.substr(at, begin - at).find("text-anchor='end'") == std::string::npos) continue;
+        EXPECT_GE(x - 6.0 * static_cast<double>(end - begin), 0) << svg.substr(at, end - at);
+    }
 }
 
 TEST(HtmlCharts, PointsLieAtTheirStepsAndOnALogarithmicAxisAtTheirPowers) {
