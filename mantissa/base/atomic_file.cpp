@@ -126,6 +126,7 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
       temporary_(std::exchange(other.temporary_, {})),
       size_(other.size_),
       written_(other.written_),
+      reached_(other.reached_),
       fd_(std::exchange(other.fd_, -1)) {}
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
@@ -139,6 +140,7 @@ void AtomicFile::overwrite(std::uint64_t offset, std::span<const std::byte> byte
 }
 
 void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+    reached_ = std::max<std::uint64_t>(reached_, offset + bytes.size());
     check(fd_ >= 0, "the file is written before it is committed");
     while (!bytes.empty()) {
         // Linux moves at most 2 GiB in one call.
@@ -162,7 +164,7 @@ void AtomicFile::commit() {
 
 void AtomicFile::fail(const char* what, int error) const {
     const std::string needed =
-        size_ ? fmt::format("{} bytes needed", size_) : fmt::format("more than {} bytes needed", written_);
+        size_ ? fmt::format("{} bytes needed", size_) : fmt::format("at least {} bytes needed", reached_);
     // What is free on the disk is not what these are about.
     const char* const bound = error == EFBIG    ? "no file may be so large here; raise the limit (ulimit -f)"
                               : error == EDQUOT ? "your quota on this disk has no more; free some of it"

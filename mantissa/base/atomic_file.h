@@ -44,6 +44,7 @@ class AtomicFile {
 
     std::filesystem::path target_, temporary_;
     std::uint64_t size_ = 0, written_ = 0;
+    std::uint64_t reached_ = 0;  // where what was to be written ends
     int fd_ = -1;
 };
 

@@ -95,7 +95,7 @@ TEST(AtomicFile, FullDiskKeepsTheOldFileAndNamesTheBytes) {
         for (std::size_t i = 0; i < disk_size; i += block.size()) file.write(block);
         file.commit();
     });
-    EXPECT_TRUE(std::regex_match(message, std::regex(".*/a: cannot write: No space left on device: more than "
+    EXPECT_TRUE(std::regex_match(message, std::regex(".*/a: cannot write: No space left on device: at least "
                                                      "[1-9][0-9]+ bytes needed, 0 free; .*")))
         << message;
     // Announced: refused before a byte is written.
