@@ -78,8 +78,9 @@ void update_loss_scale(Graph& graph, Tensor applied, const LossScaleOptions& opt
 
     const Tensor lowered = maximum(scale * options.backoff, constant(graph, options.floor));
     const Tensor next_good = good + 1.0;
+    // A run that goes on with a shorter interval may have counted further than that.
     const Tensor is_due =
-        equal(next_good, constant(graph, static_cast<double>(options.interval), DType::f64));
+        less_equal(constant(graph, static_cast<double>(options.interval), DType::f64), next_good);
     // At the end of its range it stays where it is.
     const Tensor raised = scale * options.growth;
     const Tensor fits = less_equal(raised, constant(graph, most_scale));

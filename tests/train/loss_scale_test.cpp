@@ -41,6 +41,20 @@ TEST(LossScale, GrowsAfterSoManyGoodStepsInARow) {
     EXPECT_EQ(scales_after("++-++++", options), (std::vector<double>{8, 8, 4, 4, 4, 8, 8}));
 }
 
+/// A run that goes on with a shorter interval has counted beyond it.
+TEST(LossScale, GrowsThoughMoreGoodStepsWereCountedThanItWaitsFor) {
+    Graph graph;
+    const Tensor applied(graph, graph.add_input("applied", {DType::boolean, {}}));
+    update_loss_scale(graph, applied, {.kind = Kind::dynamic, .initial = 8, .interval = 3});
+    ReferenceFeed feed;
+    for (const State& state : graph.states()) feed[state.name] = {state.initializer.mean};
+    feed["loss_scale.good_steps"] = {7};
+    feed["applied"] = {1};
+    feed = ReferenceRun(graph, feed).next(feed);
+    EXPECT_EQ(feed["loss_scale.scale"][0], 16);
+    EXPECT_EQ(feed["loss_scale.good_steps"][0], 0);
+}
+
 TEST(LossScale, HalvesAtABadStepAndNeverFallsBelowItsFloor) {
     const LossScaleOptions options{.kind = Kind::dynamic, .initial = 8, .floor = 2};
     ReferenceFeed last;
