@@ -121,9 +121,10 @@ void run(const ConvergeCommand& options) {
     write_output(options.run.json, converge_json(report));
     write_output(options.html, converge_html(report, options.command));
     std::fflush(stdout);  // what was found stands before what is concluded
-    if (const ConvergedRun& first = report.runs.front(); !first.gave_up.empty())
-        throw UserError(
-            fmt::format("{} itself was given up; a lower --learning-rate may help", first.policy));
+    if (!report.broken().empty())
+        throw UserError(fmt::format(
+            "{}; a {} may help", verdict(report),
+            report.runs.front().scale_at_fault ? "smaller --loss-scale" : "lower --learning-rate"));
     if (!report.all_agree())
         throw UserError(fmt::format("not all precisions agree with {}", report.runs.front().policy));
 }

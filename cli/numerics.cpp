@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "cli/converge.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
+#include "mantissa/base/error.h"
 #include "mantissa/report/numerics.h"
 #include "mantissa/train/model_file.h"
 
@@ -36,16 +40,22 @@ void run(const NumericsCommand& given) {
     Trainer trainer(*device, model, settings);
     if (!options.from.empty()) ModelFile(options.from).load(trainer.state());
     ProgressLine progress(options.quiet);
+    std::vector<double> losses;
     for (std::int64_t step = 0; step < options.steps; ++step) {
         progress.show(fmt::format("step {} of {}", step + 1, options.steps));
-        trainer.step(buffer.fill(batches, static_cast<std::uint64_t>(step)), options.learning_rate);
+        const Batch batch = buffer.fill(batches, static_cast<std::uint64_t>(step));
+        losses.push_back(static_cast<double>(trainer.step(batch, options.learning_rate).loss));
     }
     progress.clear();
-    const NumericsReport report =
+    NumericsReport report =
         measure_numerics(trainer, buffer.fill(batches, static_cast<std::uint64_t>(options.steps)));
+    report.losses = std::move(losses);
     fmt::print("{}\n{}", data.description + "\n", numerics_table(report));
     write_output(options.json, numerics_json(report));
     write_output(given.html, numerics_html(report, given.command));
+    std::fflush(stdout);  // what was found stands before what is concluded
+    if (const std::string fault = report.fault(); !fault.empty())
+        throw UserError(fault + "; a lower --learning-rate may help");
 }
 
 }  // namespace

@@ -6,7 +6,9 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/plain_nan.h"
 #include "mantissa/report/ladder.h"
+#include "mantissa/train/diagnosis.h"
 
 namespace mantissa::inline v0 {
 
@@ -87,6 +89,7 @@ class Training {
         const bool searching = scaling.kind == LossScaleOptions::Kind::dynamic &&
                                trainer_.loss_scale().scale > scaling.floor && std::isfinite(result.loss);
         if (searching || ++bad_in_a_row_ < bad_steps) return;
+        run_.scale_at_fault = is_fault_of_loss_scale(result.loss, trainer_.loss_scale().scale);
         const auto found = trainer_.first_non_finite(batch, options_.learning_rate.at(index));
         run_.gave_up = fmt::format("{} steps in a row were not finite, the last at step {}: {}", bad_steps,
                                    index, found ? found->text() : "nothing was found when it was run again");
@@ -105,22 +108,31 @@ double mean_of_last(const std::vector<double>& losses, std::int64_t averaged) {
     const std::size_t count = std::min(static_cast<std::size_t>(averaged), losses.size());
     double sum = 0;
     for (std::size_t i = losses.size() - count; i < losses.size(); ++i) sum += losses[i];
-    return count == 0 ? 0 : sum / static_cast<double>(count);
+    return count == 0 ? 0 : plain_nan(sum / static_cast<double>(count));
+}
+
+/// Why nothing can be held against this run; empty if something can.
+std::string broken_training(const ConvergedRun& first) {
+    if (!first.gave_up.empty()) return "broke down itself";
+    if (first.losses.empty() || first.mean <= first.losses.front()) return "";
+    return fmt::format("came from a loss of {:.4f} to {:.4f} itself", first.losses.front(), first.mean);
 }
 
 /// Trains under the first policy from the seeds after the run's own, which it had already.
 SeedSpread spread_of_seeds(Device& device, const BatchSource& batches, const ConvergeOptions& options,
                            const ConvergedRun& first, std::int64_t averaged) {
     SeedSpread spread;
-    if (!first.gave_up.empty()) return spread;
+    if (!broken_training(first).empty()) return spread;
     spread.seeds = {options.trainer.seed};
     spread.means = {first.mean};
     for (int i = 1; i < options.seeds && options.tolerance < 0; ++i) {
         const std::uint64_t seed = options.trainer.seed + static_cast<std::uint64_t>(i);
-        const ConvergedRun run = Training(device, batches, options, options.policies.front(), seed).run();
-        if (!run.gave_up.empty()) continue;
+        ConvergedRun run = Training(device, batches, options, options.policies.front(), seed).run();
+        run.mean = mean_of_last(run.losses, averaged);
+        // One that does not train lies far from all, and all would agree with it.
+        if (!broken_training(run).empty()) continue;
         spread.seeds.push_back(seed);
-        spread.means.push_back(mean_of_last(run.losses, averaged));
+        spread.means.push_back(run.mean);
     }
     const auto [least, most] = std::minmax_element(spread.means.begin(), spread.means.end());
     spread.largest = *most - *least;
@@ -129,7 +141,7 @@ SeedSpread spread_of_seeds(Device& device, const BatchSource& batches, const Con
 
 void judge(ConvergedRun& run, const ConvergeOptions& options, const Policy& policy,
            const ConvergeReport& report) {
-    run.difference = run.mean - report.runs.front().mean;
+    run.difference = plain_nan(run.mean - report.runs.front().mean);
     run.allowed = options.tolerance >= 0 ? options.tolerance
                                          : std::max(loss_tolerance_of(policy), report.spread.largest);
 }
@@ -137,7 +149,7 @@ void judge(ConvergedRun& run, const ConvergeOptions& options, const Policy& poli
 void find_furthest(ConvergedRun& run, const ConvergedRun& first) {
     const std::size_t steps = std::min(run.losses.size(), first.losses.size());
     for (std::size_t i = 0; i < steps; ++i) {
-        const double difference = run.losses[i] - first.losses[i];
+        const double difference = plain_nan(run.losses[i] - first.losses[i]);
         // The negation counts a loss that is no number as furthest of all.
         if (i > 0 && std::abs(difference) <= std::abs(run.furthest)) continue;
         run.furthest = difference;
@@ -202,21 +214,17 @@ std::string underflow_finding(const ConvergeReport& report) {
     return text;
 }
 
-/// Why nothing can be held against this run; empty if something can.
-std::string broken_training(const ConvergedRun& first) {
-    if (!first.gave_up.empty()) return "broke down itself";
-    if (first.losses.empty() || first.mean <= first.losses.front()) return "";
-    return fmt::format("came from a loss of {:.4f} to {:.4f} itself", first.losses.front(), first.mean);
-}
-
 }  // namespace
 
 // A difference that is no number does not agree.
 bool ConvergedRun::agrees() const { return gave_up.empty() && std::abs(difference) <= allowed; }
 
 bool ConvergeReport::all_agree() const {
-    return std::all_of(runs.begin(), runs.end(), [](const ConvergedRun& run) { return run.agrees(); });
+    return broken().empty() &&
+           std::all_of(runs.begin(), runs.end(), [](const ConvergedRun& run) { return run.agrees(); });
 }
+
+std::string ConvergeReport::broken() const { return broken_training(runs.front()); }
 
 void require_comparable(const std::vector<Policy>& policies) {
     if (policies.size() < 2)
@@ -253,7 +261,7 @@ ConvergeReport run_converge(Device& device, const BatchSource& batches, const Co
 
 std::vector<std::string> where_to_look(const ConvergeReport& report) {
     if (report.all_agree()) return {};
-    if (const std::string broken = broken_training(report.runs.front()); !broken.empty())
+    if (const std::string broken = report.broken(); !broken.empty())
         return {fmt::format(
             "Look at the training, not at the precisions: {}, what the others are held against, {}. Lower "
             "--learning-rate {:g} until it trains, and compare then.",

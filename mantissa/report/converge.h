@@ -38,6 +38,7 @@ struct ConvergeOptions {
 struct ConvergedRun {
     std::string policy;
     std::vector<double> losses = {};  ///< of each step before its update; fewer where it was given up
+    bool scale_at_fault = false;      ///< that it was given up: the loss was finite, and times the scale not
     std::string gave_up = {};         ///< why, with the first number that was not finite; empty if it was not
     double mean = 0;                  ///< of the last ConvergeReport::averaged losses
     double difference = 0;            ///< of that from the first run's
@@ -71,7 +72,11 @@ struct ConvergeReport {
     SeedSpread spread = {};
     std::vector<ConvergedRun> runs;
 
+    /// The first trains, and the others agree with it.
     bool all_agree() const;
+    /// Why nothing can be held against the first run: that it was given up, or ended above the loss that it
+    /// began with; empty if it trains.
+    std::string broken() const;
 };
 
 /// Throws UserError if there are fewer than two policies, or one is named twice.

@@ -82,9 +82,11 @@ std::string converge_html(const ConvergeReport& report, const std::string& comma
         "<p>The same weights and batches in each precision: {} a step, {} steps, learning "
         "rate {}, seed {}. Losses are those before each update.</p>\n",
         report.model.examples, report.steps, report.learning_rate.text(), report.seed);
-    return html::page(
-        fmt::format("{} in {} precisions", report.model.name, report.runs.size()),
-        body + summary(report) + fault(report) + charts(report) + every_loss(report) + html::footer(command));
+    const std::string broken =
+        report.broken().empty() ? "" : "<p><b>" + html::escaped(verdict(report)) + ".</b></p>\n";
+    return html::page(fmt::format("{} in {} precisions", report.model.name, report.runs.size()),
+                      broken + body + summary(report) + fault(report) + charts(report) + every_loss(report) +
+                          html::footer(command));
 }
 
 }  // namespace mantissa

@@ -71,8 +71,9 @@ std::string verdict(const ConvergeReport& report) {
     for (std::size_t i = 1; i < report.runs.size(); ++i)
         (report.runs[i].agrees() ? agree : differ).push_back(report.runs[i].policy);
     const ConvergedRun& first = report.runs.front();
-    if (!first.gave_up.empty())
-        return fmt::format("{} itself was given up, so there is nothing to agree with", first.policy);
+    if (const std::string broken = report.broken(); !broken.empty())
+        return fmt::format("{} does not train, so there is nothing to agree with: it {}", first.policy,
+                           broken);
     const std::string means = report.averaged == 1
                                   ? "the last step's loss"
                                   : fmt::format("the mean of the last {} losses", report.averaged);
@@ -89,7 +90,8 @@ std::string converge_table(const ConvergeReport& report) {
     std::string text =
         fmt::format("{}, {} a step, {} steps, learning rate {}, seed {}\n\n", report.model.name,
                     report.model.examples, report.steps, report.learning_rate.text(), report.seed) +
-        loss_lines(report) + accuracy_lines(report);
+        (report.broken().empty() ? "" : verdict(report) + "\n\n") + loss_lines(report) +
+        accuracy_lines(report);
     const std::string& first = report.runs.front().policy;
     text += "\n" + spread_text(report);
     text += fmt::format("\n{:<14} {:>13} {:>14} {:>9} {:>22} {:>8} {:>8} {:>11}  {}\n", "policy",
@@ -103,7 +105,7 @@ std::string converge_table(const ConvergeReport& report) {
                         run.agrees()          ? "agrees"
                         : run.gave_up.empty() ? "does not agree"
                                               : "given up");
-    text += verdict(report) + "\n";
+    if (report.broken().empty()) text += verdict(report) + "\n";
     for (const ConvergedRun& run : report.runs)
         if (!run.gave_up.empty()) text += fmt::format("{} was given up: {}\n", run.policy, run.gave_up);
     const std::vector<std::string> places = where_to_look(report);
@@ -149,6 +151,7 @@ std::string converge_json(const ConvergeReport& report) {
                                 {"gave_up", run.gave_up.empty() ? nlohmann::ordered_json(nullptr)
                                                                 : nlohmann::ordered_json(run.gave_up)}});
     }
+    json["trains"] = report.broken().empty();
     json["agree"] = report.all_agree();
     json["verdict"] = verdict(report);
     json["where_to_look"] = where_to_look(report);

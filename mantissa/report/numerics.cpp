@@ -66,7 +66,7 @@ std::string histogram_text(const NumericsReport& report) {
     const ExponentHistogram* const all[] = {&report.weights.all, &report.activations.all,
                                             &report.gradients.all};
     // Lines end at 2^-25, 2^-21, ... so that one of them ends where FP16 begins.
-    for (int top = 27; top >= -149; top -= 4) {
+    for (int top = 131; top >= -149; top -= 4) {
         double shares[3];
         for (int i = 0; i < 3; ++i)
             shares[i] = share(all[i]->at_most(top) - all[i]->at_most(top - 4), all[i]->numbers());
@@ -80,7 +80,7 @@ std::string histogram_text(const NumericsReport& report) {
 
 std::string scale_text(const NumericsReport& report) {
     std::string text = fmt::format("{:>10} {:>10}\n", "loss scale", "lost");
-    for (const ScaledGradients& scaled : at_loss_scales(report.gradients.all))
+    for (const ScaledGradients& scaled : at_loss_scales(report))
         text += fmt::format("{:>10} {:>8.3f} %{}{}\n", fmt::format("2^{}", scaled.exponent),
                             100 * scaled.lost, scaled.overflows ? "  the greatest becomes infinite" : "",
                             scaled.proposed ? "  <- choose this" : "");
@@ -135,7 +135,24 @@ void NumericsOfKind::add(std::string name, const ExponentHistogram& histogram) {
     tensors.push_back({std::move(name), histogram});
 }
 
-std::vector<ScaledGradients> at_loss_scales(const ExponentHistogram& gradients) {
+std::string NumericsReport::fault() const {
+    if (const std::int64_t bad = gradients.all.not_finite(); bad > 0)
+        return fmt::format("{} of the gradients' {} numbers are not finite", bad,
+                           gradients.all.numbers() + gradients.all.zeros() + bad);
+    if (const std::int64_t bad = weights.all.not_finite(); bad > 0)
+        return fmt::format("{} of the weights are not finite", bad);
+    const auto broken = std::ranges::find_if_not(losses, [](double loss) { return std::isfinite(loss); });
+    if (broken != losses.end())
+        return fmt::format("the loss of step {} is {}", broken - losses.begin(), *broken);
+    constexpr double several = 2;
+    if (losses.empty() || losses.front() <= 0 || losses.back() <= several * losses.front()) return "";
+    return fmt::format("the loss has climbed from {:.4g} to {:.4g}: this does not train", losses.front(),
+                       losses.back());
+}
+
+std::vector<ScaledGradients> at_loss_scales(const NumericsReport& report) {
+    const ExponentHistogram& gradients = report.gradients.all;
+    const bool is_sound = report.fault().empty();
     const int proposed = proposed_scale_exponent(gradients);
     std::vector<ScaledGradients> lines;
     for (int exponent = 0; exponent <= 24;
@@ -144,7 +161,7 @@ std::vector<ScaledGradients> at_loss_scales(const ExponentHistogram& gradients) 
             {.exponent = exponent,
              .lost = gradients.lost_in_f16(exponent),
              .overflows = std::ldexp(static_cast<double>(gradients.greatest()), exponent) >= 65520,
-             .proposed = exponent == proposed});
+             .proposed = is_sound && exponent == proposed});
     return lines;
 }
 
@@ -174,14 +191,21 @@ NumericsReport measure_numerics(Trainer& trainer, const Batch& batch) {
 }
 
 std::string numerics_table(const NumericsReport& report) {
-    return fmt::format(
-        "{}, step {}: magnitudes of {} weights, {} activations, {} gradients (zeros apart: {} of the "
-        "gradients)\n"
-        "BF16 and TF32 have the range of FP32: they lose bits, never the number\n\n{}\n"
-        "what FP16 loses of the gradients\n{}\n{}",
-        report.model, report.steps, report.weights.all.numbers(), report.activations.all.numbers(),
-        report.gradients.all.numbers(), report.gradients.all.zeros(), histogram_text(report),
-        scale_text(report), worst_text(report));
+    std::string losses;
+    if (!report.losses.empty())
+        losses = fmt::format("loss {:.4f} at step 0, {:.4f} at step {}\n", report.losses.front(),
+                             report.losses.back(), report.losses.size() - 1);
+    if (const std::string fault = report.fault(); !fault.empty())
+        losses += fmt::format("no loss scale is proposed: {}\n", fault);
+    return losses +
+           fmt::format(
+               "{}, step {}: magnitudes of {} weights, {} activations, {} gradients (zeros apart: {} of the "
+               "gradients)\n"
+               "BF16 and TF32 have the range of FP32: they lose bits, never the number\n\n{}\n"
+               "what FP16 loses of the gradients\n{}\n{}",
+               report.model, report.steps, report.weights.all.numbers(), report.activations.all.numbers(),
+               report.gradients.all.numbers(), report.gradients.all.zeros(), histogram_text(report),
+               scale_text(report), worst_text(report));
 }
 
 std::string numerics_json(const NumericsReport& report) {
@@ -194,7 +218,12 @@ std::string numerics_json(const NumericsReport& report) {
     json["weights"] = json_of(report.weights.all);
     json["activations"] = json_of(report.activations.all);
     json["gradients"] = json_of(report.gradients.all);
-    json["proposed_scale"] = std::ldexp(1.0, proposed_scale_exponent(report.gradients.all));
+    json["losses"] = report.losses;
+    const std::string fault = report.fault();
+    json["fault"] = fault.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(fault);
+    json["proposed_scale"] = nullptr;
+    if (fault.empty())
+        json["proposed_scale"] = std::ldexp(1.0, proposed_scale_exponent(report.gradients.all));
     json["lost_at_scale"] = nlohmann::ordered_json::array();
     for (int exponent = 0; exponent <= 24; ++exponent)
         json["lost_at_scale"].push_back(

@@ -33,14 +33,19 @@ struct ScaledGradients {
     bool proposed = false;
 };
 
-/// At 1, at every fourth power of two up to 2^24, and at the scale to choose.
-std::vector<ScaledGradients> at_loss_scales(const ExponentHistogram& gradients);
-
 struct NumericsReport {
     std::string model;
     std::int64_t steps = 0;  ///< of training before
     NumericsOfKind weights = {}, activations = {}, gradients = {};
+    std::vector<double> losses = {};  ///< of those steps
+
+    /// Why these are not the numbers of a training: weights, gradients or losses are not finite, or the loss
+    /// has climbed. Nothing is proposed then. Empty: they are.
+    std::string fault() const;
 };
+
+/// At 1, at every fourth power of two up to 2^24, and at the scale to choose, if there is one.
+std::vector<ScaledGradients> at_loss_scales(const NumericsReport& report);
 
 /// Always 1, and a state of the graph: what depends on it is a gradient, in its factors, too; what else the
 /// backward pass makes, as the powers in a norm's gradient, is not, and a loss scale would not move it.

@@ -154,7 +154,7 @@ std::string chart(const NumericsReport& report, const std::vector<Layer>& layers
 
 std::string scales(const NumericsReport& report) {
     std::vector<html::Row> rows;
-    for (const ScaledGradients& scaled : at_loss_scales(report.gradients.all))
+    for (const ScaledGradients& scaled : at_loss_scales(report))
         rows.push_back({fmt::format("2^{}", scaled.exponent),
                         fmt::format("{:.0f}", std::ldexp(1, scaled.exponent)),
                         fmt::format("{:.3f} %", 100 * scaled.lost),
@@ -203,20 +203,23 @@ std::string tensors(const NumericsReport& report, const char* title, const Numer
 std::string numerics_html(const NumericsReport& report, const std::string& command) {
     const ExponentHistogram& gradients = report.gradients.all;
     const int proposed = proposed_scale_exponent(gradients);
+    const std::string fault = report.fault();
     const std::string body = fmt::format(
-        "<p>Magnitudes of one training step in FP32, after {} steps, by powers of two. A format holds what "
+        "{}<p>Magnitudes of one training step in FP32, after {} steps, by powers of two. A format holds what "
         "lies under its bar; under the pale end with fewer bits. The dashed lines are FP16's: what lies left "
         "of the first, which is at half of its smallest number, becomes zero, right of the last infinite. "
         "BF16 and TF32 have the range of FP32: they lose bits, never the number.</p>\n{}"
         "<h2>The loss scale for FP16</h2>\n<p>A loss scale S moves every gradient to the right before FP16 "
-        "sees it. At 1, {:.2f} % of the gradients become zero; at 2^{}, the scale to choose, {:.2f} % do. It "
-        "is the largest power of two, 2^24 at most, at which the greatest gradient is still a quarter of "
-        "what FP16 holds.</p>\n{}{}<h2>Tensor by tensor</h2>\n{}{}{}{}",
+        "sees it. At 1, {:.2f} % of the gradients become zero; at 2^{}{}, {:.2f} % do. It "
+        "is the largest power of two, 2^24 at most, at which the greatest finite gradient is still a quarter "
+        "of what FP16 holds.</p>\n{}{}<h2>Tensor by tensor</h2>\n{}{}{}{}",
+        fault.empty() ? "" : "<p><b>No loss scale is proposed: " + html::escaped(fault) + ".</b></p>\n",
         report.steps,
         chart(report, {{"weights", report.weights.all, 2},
                        {"activations", report.activations.all, 0},
                        {"gradients", gradients, 1}}),
-        100 * gradients.lost_in_f16(0), proposed, 100 * gradients.lost_in_f16(proposed),
+        100 * gradients.lost_in_f16(0), proposed, fault.empty() ? ", the scale to choose" : "",
+        100 * gradients.lost_in_f16(proposed),
         chart(report,
               {{"gradients", gradients, 1}, {fmt::format("times 2^{}", proposed), gradients, 6, proposed}}),
         scales(report), tensors(report, "gradients", report.gradients, 1),

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/plain_nan.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0 {
@@ -289,7 +290,7 @@ float Execution::read_scalar(std::string_view name) const {
     check(bytes.size() == sizeof(float), "the result is an f32 scalar");
     float value = 0;
     std::memcpy(&value, bytes.data(), sizeof value);
-    return value;
+    return plain_nan(value);
 }
 
 }  // namespace mantissa

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/plain_nan.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0 {
@@ -50,6 +51,11 @@ void add_meant_infinities(const Graph& graph, std::set<Value>& meant) {
                 add_outputs(id);
         }
     }
+}
+
+/// Whether the node, of the forward pass, made this as a gradient: the joint loss makes them beside the loss.
+bool is_gradient(const Node& node, Value value, NodeId maker) {
+    return node.op->name == "linear_cross_entropy" && value.node == maker && value.output > 0;
 }
 
 /// Walks beside a run and looks at what each operation reads and makes.
@@ -104,9 +110,10 @@ class Search {
                 found_ = NonFinite{.tensor = fmt::format("%{}", reader),
                                    .type = type,
                                    .element = first + i,
-                                   .value = number,
+                                   .value = plain_nan(number),
                                    .op = std::string(node.op->name),
                                    .origin = node.origin};
+                if (is_gradient(node, value, reader)) found_->origin.stage = Stage::backward;
                 return false;
             }
             return true;

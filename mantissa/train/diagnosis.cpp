@@ -1,6 +1,24 @@
 #include "mantissa/train/diagnosis.h"
 
+#include <cmath>
+#include <numeric>
+
 namespace mantissa::inline v0 {
+
+bool is_fault_of_loss_scale(float loss, double loss_scale) { return std::isfinite(loss) && loss_scale > 1; }
+
+void LossWatch::add(double loss) {
+    if (!std::isfinite(loss)) return;
+    if (losses_ == 0) first_ = loss;
+    last_[losses_++ % together] = loss;
+}
+
+std::optional<double> LossWatch::climbed_to() const {
+    constexpr double several = 2;
+    const double mean = std::accumulate(last_.begin(), last_.end(), 0.0) / together;
+    if (losses_ < together || !(first_ > 0) || mean <= several * first_) return {};
+    return mean;
+}
 
 std::optional<NonFinite> first_non_finite(StepExecution& execution, const Batch& batch, const BadStep& bad) {
     const auto lowered = static_cast<float>(execution.loss_scale().scale);

@@ -2,6 +2,7 @@
 // here changes a state.
 #pragma once
 
+#include <array>
 #include <optional>
 
 #include "mantissa/runtime/non_finite.h"
@@ -15,6 +16,28 @@ struct BadStep {
     std::int64_t step = 0;
     double learning_rate = 0;
     float loss_scale = 1;  ///< that it ran with, before it was lowered
+};
+
+/// Whether the loss scale is at fault where the step was not applied: the loss was finite, so the forward
+/// pass was, and the gradients were multiplied by more than 1.
+bool is_fault_of_loss_scale(float loss, double loss_scale);
+
+/// Whether a training does what it is for, seen by its losses alone: the mean of the last ones is at most
+/// twice the first.
+class LossWatch {
+  public:
+    /// Losses that are no numbers are left out.
+    void add(double loss);
+    /// The mean of the last losses where it is several times the first; none while it is not, or fewer than
+    /// ten were added.
+    std::optional<double> climbed_to() const;
+    double first() const { return losses_ == 0 ? 0 : first_; }
+
+  private:
+    static constexpr std::size_t together = 10;
+    std::array<double, together> last_ = {};
+    double first_ = 0;
+    std::size_t losses_ = 0;
 };
 
 /// The first number of the step that was not finite; none if there is none.

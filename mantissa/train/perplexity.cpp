@@ -59,7 +59,16 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
         execution.set_input("tokens", part(first));
         execution.set_input("targets", part(first + 1));
         execution.run();
-        total += static_cast<double>(execution.read_scalar("loss")) * static_cast<double>(window);
+        const auto loss = static_cast<double>(execution.read_scalar("loss"));
+        if (!std::isfinite(loss))
+            throw UserError(fmt::format(
+                "the loss of tokens {} to {} of the text is {} under {}, so there is no perplexity: {}",
+                first + 1, first + window, loss, policy.name,
+                policy.name == "fp32"
+                    ? "the parameters are damaged, or diverged in training"
+                    : "a number left the range of its formats, or the parameters are damaged or diverged in "
+                      "training; --policy fp32 tells which"));
+        total += loss * static_cast<double>(window);
         result.tokens += window;
     }
     result.seconds = watch.seconds();

@@ -143,6 +143,26 @@ TEST(Converge, ATrainingThatClimbsSaysNothingOfPrecisions) {
     EXPECT_EQ(where_to_look(report).size(), 4u);
 }
 
+TEST(Converge, PrecisionsOfATrainingThatClimbsDoNotAgree) {
+    ConvergeReport report;
+    report.runs = {{.policy = "fp32", .losses = {6, 30}, .mean = 20, .allowed = 9},
+                   {.policy = "bf16", .losses = {6, 28}, .mean = 19, .difference = -1, .allowed = 9}};
+    EXPECT_FALSE(report.all_agree());
+    EXPECT_EQ(verdict(report),
+              "fp32 does not train, so there is nothing to agree with: it came from a loss of 6.0000 to "
+              "20.0000 itself");
+    const auto json = nlohmann::json::parse(converge_json(report));
+    EXPECT_FALSE(json["agree"].get<bool>());
+    EXPECT_FALSE(json["trains"].get<bool>());
+    EXPECT_LT(converge_html(report, "").find("fp32 does not train"),
+              converge_html(report, "").find("<table"));
+    // Of initial weights that do not train, none says how far losses lie apart.
+    ConvergeOptions options = small({find_policy("fp32"), find_policy("bf16")});
+    options.steps = 8;
+    options.learning_rate.peak = options.learning_rate.least = 3;
+    EXPECT_TRUE(converged(options).spread.means.empty());
+}
+
 TEST(Converge, BadOptionsAreRefused) {
     const auto says = [](const ConvergeOptions& options) -> std::string {
         try {
