@@ -21,9 +21,8 @@ constexpr std::array<std::string_view, 15> of_this_run = {
     "--trace",       "--dump",   "--profile",      "--pass-times",   "--quiet",
     "--dump-target", "--device", "--read-threads", "--rank-timeout", "--compare-every"};
 
-/// Of one run, too, but likely to be wanted of the next: remembered to be named.
-constexpr std::array<std::string_view, 4> of_the_run_before = {"--log", "--html", "--tensorboard",
-                                                               "--threads"};
+/// What grows with a run.
+constexpr std::array<std::string_view, 3> of_reports = {"--log", "--html", "--tensorboard"};
 
 constexpr std::array<std::string_view, 7> files = {"--text", "--tokens",      "--tokenizer", "--images",
                                                    "--log",  "--tensorboard", "--html"};
@@ -47,27 +46,47 @@ TypedOptions options_to_remember(const CLI::App& command) {
     return typed;
 }
 
-void take_over(CLI::App& command, const TypedOptions& remembered) {
-    for (const auto& [name, values] : remembered) {
-        CLI::Option* const option = command.get_option_no_throw(name);
-        if (!option) throw UserError(fmt::format("the checkpoint remembers {}, which there is not", name));
-        if (option->count() > 0 || holds(of_this_run, name) || holds(of_the_run_before, name)) continue;
-        try {
-            option->add_result(values);
-            option->run_callback();
-        } catch (const CLI::ParseError& error) {
-            throw UserError(fmt::format("the checkpoint remembers {} as {}: {}", name, fmt::join(values, " "),
-                                        error.what()));
-        }
+namespace {
+
+void give(CLI::Option& option, const std::vector<std::string>& values) {
+    try {
+        option.add_result(values);
+        option.run_callback();
+    } catch (const CLI::ParseError& error) {
+        throw UserError(fmt::format("the checkpoint remembers {} as {}: {}", option.get_name(),
+                                    fmt::join(values, " "), error.what()));
     }
 }
 
-std::string not_taken_over(const CLI::App& command, const TypedOptions& remembered) {
-    std::string text;
-    for (const auto& [name, values] : remembered)
-        if (holds(of_the_run_before, name) && command.get_option(name)->count() == 0)
-            text += fmt::format("{}{} {}", text.empty() ? "" : " ", name, fmt::join(values, " "));
-    return text;
+/// Gives the option of a report; where that cannot be, returns why.
+std::string give_report(CLI::Option& option, const std::vector<std::string>& values, Reports reports) {
+    if (reports == Reports::end) return "the run saves elsewhere";
+    if (values == std::vector<std::string>{"-"}) return "standard output is given anew";
+    try {
+        give(option, values);
+    } catch (const UserError& error) {
+        option.clear();
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+std::string take_over(CLI::App& command, const TypedOptions& remembered, Reports reports) {
+    std::string left_out;
+    for (const auto& [name, values] : remembered) {
+        CLI::Option* const option = command.get_option_no_throw(name);
+        if (!option) throw UserError(fmt::format("the checkpoint remembers {}, which there is not", name));
+        if (option->count() > 0 || holds(of_this_run, name)) continue;
+        if (!holds(of_reports, name)) {
+            give(*option, values);
+        } else if (const std::string why = give_report(*option, values, reports); !why.empty()) {
+            left_out +=
+                fmt::format("{}{} {} ({})", left_out.empty() ? "" : ", ", name, fmt::join(values, " "), why);
+        }
+    }
+    return left_out;
 }
 
 }  // namespace mantissa::cli

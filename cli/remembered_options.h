@@ -1,6 +1,7 @@
 // Options that a checkpoint remembers, so that `--resume DIR` alone goes on with the run as it was asked for.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,17 +15,17 @@ namespace mantissa::cli {
 /// Values by option, as they were typed.
 using TypedOptions = std::map<std::string, std::vector<std::string>>;
 
-/// The options of the command that were given or taken over, and those that not_taken_over names; none else
+/// The options of the command that were given or taken over, reports that grow with a run among them; none
 /// that says where to run or what to write this time. Names of files are made absolute: a run may be resumed
 /// from another folder.
 TypedOptions options_to_remember(const CLI::App& command);
 
-/// Gives the command what was remembered for every option that was not given. Throws UserError, naming the
-/// option, for a value that it does not take.
-void take_over(CLI::App& command, const TypedOptions& remembered);
+/// Whether log, page and event files of the run before grow on.
+enum class Reports : std::uint8_t { go_on, end };
 
-/// Of what was remembered, the log, the views and the threads of that run, as far as they were not given
-/// again: they are not continued. As they would be typed; empty if there are none.
-std::string not_taken_over(const CLI::App& command, const TypedOptions& remembered);
+/// Gives the command what was remembered for every option that was not given. Throws UserError, naming the
+/// option, for a value that it does not take. Returns which reports were left out, and why, as they would be
+/// typed: those that end, or that cannot be written any more. Empty: none.
+std::string take_over(CLI::App& command, const TypedOptions& remembered, Reports reports);
 
 }  // namespace mantissa::cli

@@ -28,6 +28,7 @@
 #include "mantissa/report/quantities.h"
 #include "mantissa/train/agreement.h"
 #include "mantissa/train/checkpoint.h"
+#include "mantissa/train/diagnosis.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/training_checkpoint.h"
 
@@ -48,6 +49,9 @@ void listen_to_signals() {
     // Nobody reads the output any more: writing then fails, and what was trained is saved first.
     std::signal(SIGPIPE, SIG_IGN);
 }
+
+/// What a checkpoint keeps of the page, so that it goes on.
+constexpr const char* curves_name = "curves.json";
 
 /// One run of the command, from its header to its last line.
 class Run {
@@ -85,10 +89,8 @@ class Run {
 
     void run() {
         say_what_is_kept();
-        if (!options_.log.empty())
-            log_.open(options_.log,
-                      options_.resume.empty() ? TrainLog::Start::anew : TrainLog::Start::append);
-        views_.begin(*trainer_, input_->description(), options_.run.steps);
+        if (!options_.log.empty()) log_.open(options_.log, first_step_);
+        views_.begin(*trainer_, input_->description(), options_.run.steps, curves_);
         listen_to_signals();
         make_steps();
         progress_.clear();
@@ -104,9 +106,8 @@ class Run {
         if (gave_up())
             throw UserError(
                 fmt::format("stopped after {} steps in a row that were not finite, with the "
-                            "parameters as before them; in the last, {}; a lower --learning-rate "
-                            "or a --clip may help",
-                            bad_in_a_row_, non_finite_));
+                            "parameters as before them; in the last, {}; {}",
+                            bad_in_a_row_, non_finite_, advice_));
         if (interrupted != 0)
             throw Interrupted(interrupted,
                               fmt::format("interrupted after step {}", trainer_->steps_done() - 1));
@@ -281,11 +282,12 @@ class Run {
         const Resumed resumed = resume_training(options_.resume, *trainer_, record(), options_.changes);
         if (!resumed.warning.empty()) print_error(fmt::format("mantissa: warning: {}\n", resumed.warning));
         begun_from_ = resumed.directory;
+        if (const auto curves = resumed.texts.find(curves_name); curves != resumed.texts.end())
+            curves_ = curves->second;
         const std::int64_t done = trainer_->steps_done();
         fmt::print("resumed from {} after step {}\n", options_.resume, done - 1);
         if (!options_.not_continued.empty() && !options_.run.quiet)
-            print_error(
-                fmt::format("mantissa: not continued, since not given again: {}\n", options_.not_continued));
+            print_error(fmt::format("mantissa: not continued: {}\n", options_.not_continued));
         if (done >= options_.run.steps)
             print_error(fmt::format(
                 "mantissa: warning: {} has made {} steps; --steps {} counts from the first, so there "
@@ -326,7 +328,7 @@ class Run {
 
     void train_step(std::int64_t index) {
         const Batch batch = batch_of(index);
-        if (index == 0 && policy_.needs_loss_scale()) warn_of_underflow(batch);
+        if (index == first_step_ && policy_.needs_loss_scale()) warn_of_underflow(batch);
         const double rate = schedule_.at(index);
         StepRecord record;
         record.step = index;
@@ -340,6 +342,7 @@ class Run {
             non_finite_ = ranks_.first_of(found ? found->text() : "");
             if (non_finite_.empty()) non_finite_ = "nothing was found when it was run again";
             record.non_finite = non_finite_;
+            advice_ = advice_for(record);
         }
         const TrainingPlan& plan = trainer_->plan();
         record.units_per_second = static_cast<double>(plan.units_per_step()) / record.result.seconds;
@@ -349,6 +352,35 @@ class Run {
         if (due && !options_.run.quiet) progress_.clear();
         log_.step(record, due && !options_.run.quiet ? TrainLog::Print::yes : TrainLog::Print::no);
         views_.made(record);
+        remark_on(record.result);
+    }
+
+    /// What may help against a step that was not finite.
+    std::string advice_for(const StepRecord& record) const {
+        const bool fixed = settings_.loss_scale.kind == LossScaleOptions::Kind::fixed;
+        if (is_fault_of_loss_scale(record.result.loss, record.loss_scale.scale))
+            return fmt::format(
+                "the loss is finite, and times the loss scale of {:g} the gradients are not: {}",
+                record.loss_scale.scale,
+                fixed ? "a smaller --loss-scale, or --loss-scale dynamic, may help"
+                      : "a smaller --loss-scale-floor may help");
+        const char* const range =
+            policy_.needs_loss_scale() ? ", and so may --policy bf16, which has the range of FP32" : "";
+        return fmt::format("a lower --learning-rate or a {} may help{}",
+                           options_.clip.value_or(0) > 0 ? "smaller --clip" : "--clip", range);
+    }
+
+    /// Once: that the loss is several times its first, which no good training comes to.
+    void remark_on(const StepResult& result) {
+        watch_.add(static_cast<double>(result.loss));
+        const std::optional<double> climbed = watch_.climbed_to();
+        if (remarked_ || !climbed) return;
+        remarked_ = true;
+        progress_.clear();
+        print_error(fmt::format(
+            "mantissa: warning: step {}: the mean of the last ten losses is {:.4g}, {:.1f} times the first, "
+            "{:.4g}: this does not train; a lower --learning-rate may help\n",
+            trainer_->steps_done() - 1, *climbed, *climbed / watch_.first(), watch_.first()));
     }
 
     /// Before the first step, where nothing adapts the loss scale.
@@ -399,7 +431,9 @@ class Run {
     void save() {
         progress_.clear();
         if (const std::string failed = ranks_.first_of(set_aside()); !failed.empty()) throw UserError(failed);
-        save_training(options_.checkpoint, *trainer_, record());
+        RunRecord saved = record();
+        if (const std::string curves = views_.kept(); !curves.empty()) saved.texts[curves_name] = curves;
+        save_training(options_.checkpoint, *trainer_, saved);
         saved_at_ = trainer_->steps_done();
         fmt::print("saved {} after step {}\n", options_.checkpoint, saved_at_ - 1);
         std::fflush(stdout);
@@ -441,10 +475,13 @@ class Run {
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;
+    std::string curves_;                ///< of the page, that the checkpoint kept; empty: none
     std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
     std::optional<TrainSampler> sampler_;
     std::int64_t bad_in_a_row_ = 0;
-    std::string non_finite_;  ///< of the last bad step
+    std::string non_finite_, advice_;  ///< of the last bad step
+    LossWatch watch_;
+    bool remarked_ = false;  ///< that the loss climbs
     TrainLog log_{model_, std::string(policy_.name),
                   options_.run.json.empty() ? TrainLog::Keep::nothing : TrainLog::Keep::steps};
     TrainViews views_{options_.views};

@@ -4,14 +4,20 @@
 #include <fmt/ranges.h>
 
 #include <cerrno>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 #include "cli/output_file.h"
+#include "cli/print_error.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/plain_nan.h"
 
 namespace mantissa::cli {
 
@@ -29,15 +35,35 @@ TrainLog::TrainLog(const nn::Model& model, const std::string& policy, Keep keep)
 
 namespace {
 
-/// Where a full disk cut the last line short, what is there of it goes: it belongs to no step.
-void drop_cut_line(const std::string& path) {
+/// The step of a line of either kind; none of another.
+std::optional<std::int64_t> step_of(std::string_view line) {
+    constexpr std::string_view member = "{\"step\":";
+    if (line.starts_with(member)) line.remove_prefix(member.size());
+    std::int64_t step = 0;
+    if (std::from_chars(line.data(), line.data() + line.size(), step).ec != std::errc{}) return {};
+    return step;
+}
+
+/// Takes the lines of this step and of later ones off the end of a log, and one that a full disk cut short,
+/// which belongs to no step. Returns how many steps went.
+int drop_lines_from(const std::string& path, std::int64_t first_step) {
     std::error_code none;
-    if (!std::filesystem::is_regular_file(path, none)) return;
+    if (!std::filesystem::is_regular_file(path, none)) return 0;
     std::ifstream file(path, std::ios::binary);
     const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-    if (text.empty() || text.back() == '\n') return;
-    const std::size_t last = text.rfind('\n');
-    std::filesystem::resize_file(path, last == std::string::npos ? 0 : last + 1, none);
+    const std::size_t last_break = text.rfind('\n');
+    std::size_t end = last_break == std::string::npos ? 0 : last_break + 1;
+    int dropped = 0;
+    while (end > 0) {
+        const std::size_t before = end < 2 ? std::string::npos : text.rfind('\n', end - 2);
+        const std::size_t begin = before == std::string::npos ? 0 : before + 1;
+        const auto step = step_of(std::string_view(text).substr(begin, end - begin));
+        if (!step || *step < first_step) break;
+        end = begin;
+        ++dropped;
+    }
+    if (end < text.size()) std::filesystem::resize_file(path, end, none);
+    return dropped;
 }
 
 }  // namespace
@@ -62,7 +88,7 @@ std::vector<std::string> columns(const std::string& unit) {
 
 }  // namespace
 
-void TrainLog::open(const std::string& path, Start start) {
+void TrainLog::open(const std::string& path, std::int64_t first_step) {
     comma_separated_ = path.ends_with(".csv");
     if (path == "-") {
         path_ = "standard output";
@@ -72,10 +98,14 @@ void TrainLog::open(const std::string& path, Start start) {
     std::error_code none;
     if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none))
         lock_.emplace(path + ".lock", path);
-    if (start == Start::append) drop_cut_line(path);
-    const bool goes_on = start == Start::append && std::filesystem::is_regular_file(path, none) &&
-                         std::filesystem::file_size(path, none) > 0;
-    file_.reset(std::fopen(path.c_str(), start == Start::append ? "a" : "w"));
+    const bool appends = first_step > 0;
+    if (const int dropped = appends ? drop_lines_from(path, first_step) : 0; dropped > 0)
+        print_error(
+            fmt::format("mantissa: {}: {} line{} of step {} and later went, as the run makes them again\n",
+                        path, dropped, dropped == 1 ? "" : "s", first_step));
+    const bool goes_on =
+        appends && std::filesystem::is_regular_file(path, none) && std::filesystem::file_size(path, none) > 0;
+    file_.reset(std::fopen(path.c_str(), appends ? "a" : "w"));
     if (!file_) throw UserError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
     if (comma_separated_ && !goes_on) write(fmt::format("{}\n", fmt::join(columns(unit_), ",")));
 }
@@ -142,11 +172,22 @@ void TrainLog::sample(const std::string& text) {
     step_["sample"] = text;
 }
 
+namespace {
+
+/// JSON has no word for what is no number, and a table has.
+std::string cell_of(const nlohmann::ordered_json& value) {
+    if (!value.is_number_float()) return value.dump();
+    const auto number = value.get<double>();
+    return std::isfinite(number) ? value.dump() : fmt::format("{}", plain_nan(number));
+}
+
+}  // namespace
+
 std::string TrainLog::line() const {
     if (!comma_separated_) return step_.dump(-1, ' ', false, replace) + "\n";
     std::vector<std::string> cells;
     for (const std::string& column : columns(unit_))
-        cells.push_back(step_.contains(column) ? step_[column].dump() : "");
+        cells.push_back(step_.contains(column) ? cell_of(step_[column]) : "");
     return fmt::format("{}\n", fmt::join(cells, ","));
 }
 

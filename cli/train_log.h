@@ -27,16 +27,16 @@ struct StepRecord {
 
 class TrainLog {
   public:
-    enum class Start : std::uint8_t { anew, append };
-
     /// Whether each step is kept until the end, about half a KB, for json().
     enum class Keep : std::uint8_t { steps, nothing };
 
     TrainLog(const nn::Model& model, const std::string& policy, Keep keep);
 
     /// Lets lines also go to this file, one a step: JSON objects, or the numbers of a table where the name
-    /// ends in .csv, whose first line names the columns. Throws UserError if it cannot be written.
-    void open(const std::string& path, Start start);
+    /// ends in .csv, whose first line names the columns. Lines of the steps before `first_step` stay, those
+    /// of later ones go, which is said: the run makes these steps again. Throws UserError if it cannot be
+    /// written.
+    void open(const std::string& path, std::int64_t first_step);
 
     enum class Print : std::uint8_t { no, yes };
 

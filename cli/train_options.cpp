@@ -136,7 +136,7 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
                                     std::numeric_limits<std::int32_t>::max(), options.accumulate));
     trainer.accumulate = options.accumulate;
     trainer.optimizer =
-        in_option("--clip", [&] { return clipped(optimizer_of(options, policy), options.clip); });
+        in_option("--clip", [&] { return clipped(optimizer_of(options, policy), options.clip.value()); });
     if (!policy.weights.empty())
         throw UserError(
             fmt::format("--policy {} is for inference only, since whole numbers have no gradient; "
@@ -199,8 +199,10 @@ void recall(CLI::App& command, TrainOptions& options) {
     const TypedOptions saved = saved_options(options.resume);
     const std::string own = own_tokenizer(options.resume);
     require_own_tokenizer(options, own, saved);
-    take_over(command, saved);
-    options.not_continued = not_taken_over(command, saved);
+    // One that saves elsewhere is another run, and leaves the reports of this one as they are.
+    const bool is_same_run =
+        options.checkpoint.empty() || options.checkpoint == place_of_saves(options.resume);
+    options.not_continued = take_over(command, saved, is_same_run ? Reports::go_on : Reports::end);
     if (!saved.empty()) options.changes = Resume::with_changes;
     if (options.checkpoint.empty()) options.checkpoint = place_of_saves(options.resume);
     // Its own copy, which is there whatever became of the one that it was trained with.
@@ -227,6 +229,20 @@ void share_micro_steps(TrainOptions& options, int ranks) {
 
 }  // namespace
 
+namespace {
+
+/// Warm-up and clipping are remembered though they were not given: a run goes on with the defaults that it
+/// began with. Checkpoints that remember none are of a time when the default was neither.
+void settle_recipe(const CLI::App& command, TrainOptions& options) {
+    const bool resumes = !options.resume.empty();
+    if (resumes && command.get_option("--warmup")->count() == 0) options.warmup = 0;
+    if (!options.clip) options.clip = resumes || options.optimizer == "sgd" ? 0 : 1;
+    options.typed["--warmup"] = {fmt::format("{}", options.warmup)};
+    options.typed["--clip"] = {fmt::format("{}", *options.clip)};
+}
+
+}  // namespace
+
 void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
     for (const CLI::Option* option : command.get_options())
         if (option->count() > 0) options.given.insert(option->get_name());
@@ -238,6 +254,7 @@ void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
     if (!options.resume.empty()) recall(command, options);
     require_images(command, options.images);
     options.typed = options_to_remember(command);
+    settle_recipe(command, options);
     share_micro_steps(options, ranks);
 }
 
@@ -321,8 +338,9 @@ void add_optimizer_options(CLI::App& command, TrainOptions& options) {
     command.add_flag("--nesterov", options.nesterov, "SGD looks ahead by its momentum");
     command.add_option("--weight-decay", options.weight_decay,
                        "On matrices (default: 0.1 with AdamW and Muon, 0 with SGD)");
-    command.add_option("--clip", options.clip, "Scale gradients down to this norm; 0: never")
-        ->capture_default_str();
+    command.add_option("--clip", options.clip,
+                       "Scale gradients down to this norm; 0: never (default: 1 with AdamW and Muon, 0 with "
+                       "SGD)");
 }
 
 /// What happens between steps.
@@ -371,7 +389,7 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     add_output_file(
         command, "--log", options.log,
         "Write a line of JSON a step to this file, or to standard output for -; a table of numbers "
-        "where it ends in .csv; after --resume, lines are added");
+        "where it ends in .csv; after --resume, lines are added behind those of the steps before");
     command.add_flag("--profile", options.profile, "Print where the time of the last step went");
     add_view_options(command, options.views);
 }

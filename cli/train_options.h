@@ -34,9 +34,9 @@ struct TrainOptions {
     double momentum = 0;                      ///< of SGD
     bool nesterov = false;
     std::optional<double> weight_decay;
-    double clip = 0;
+    std::optional<double> clip;               ///< none: as settle_recipe says
     std::optional<double> min_learning_rate;  ///< none: the same as the learning rate
-    std::int64_t accumulate = 1, warmup = 0, save_every = 0, validate_every = 0, sample_every = 0;
+    std::int64_t accumulate = 1, warmup = 20, save_every = 0, validate_every = 0, sample_every = 0;
     std::int64_t validate_batches = 0;  ///< 0: as many as the held-out text makes
     std::int64_t bad_steps = 3;
     std::string order = "random";
@@ -47,7 +47,7 @@ struct TrainOptions {
     Resume changes = Resume::as_it_was;
     TypedOptions typed;           ///< what the checkpoint is to remember
     std::set<std::string> given;  ///< on this command line, by name
-    std::string not_continued;    ///< of the run that is resumed, as it was typed; empty: nothing
+    std::string not_continued;    ///< reports of the run that is resumed, and why; empty: none
     std::string loss_scale;       ///< "dynamic", "none" or a number; empty: as the policy needs
     LossScaleOptions scaling;
     bool profile = false;

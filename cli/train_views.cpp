@@ -94,7 +94,27 @@ void add_view_options(CLI::App& command, ViewOptions& options) {
         "Write the run as a page, every 10 seconds and at the end: curves, samples, and what it is");
 }
 
-void TrainViews::begin(const Trainer& trainer, const std::string& data, std::int64_t steps) {
+namespace {
+
+/// A page of steps that this run cannot show is kept.
+void keep_page_of_before(const std::string& path, std::int64_t first_step) {
+    std::error_code failed;
+    if (first_step == 0 || !std::filesystem::is_regular_file(path, failed)) return;
+    const std::string aside = fmt::format("{}.before-{}", path, first_step);
+    std::filesystem::rename(path, aside, failed);
+    if (!failed)
+        print_error(
+            fmt::format("mantissa: {}: the checkpoint keeps no curves of the steps before {}; the page as it "
+                        "was is now {}\n",
+                        path, first_step, aside));
+}
+
+}  // namespace
+
+std::string TrainViews::kept() const { return page_ ? page_->kept(seconds()) : ""; }
+
+void TrainViews::begin(const Trainer& trainer, const std::string& data, std::int64_t steps,
+                       const std::string& kept) {
     const TrainingPlan& plan = trainer.plan();
     const std::int64_t first = trainer.steps_done();
     scales_loss_ = plan.options().loss_scale.kind != LossScaleOptions::Kind::none;
@@ -111,6 +131,10 @@ void TrainViews::begin(const Trainer& trainer, const std::string& data, std::int
     run.unit = unit_;
     run.facts = facts_of(plan, data);
     page_.emplace(std::move(run));
+    if (!kept.empty())
+        seconds_before_ = page_->go_on(kept);
+    else
+        keep_page_of_before(options_.html, first);
     since_begin_.restart();
 }
 
@@ -229,7 +253,7 @@ void TrainViews::end() {
 }
 
 void TrainViews::write_page(TrainingState state) {
-    write_output(options_.html, page_->html(state, now(), since_begin_.seconds()));
+    write_output(options_.html, page_->html(state, now(), seconds()));
 }
 
 }  // namespace mantissa::cli

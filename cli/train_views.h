@@ -32,9 +32,12 @@ class TrainViews {
   public:
     explicit TrainViews(const ViewOptions& options) : options_(options) {}
 
-    /// Before the first step. `data`: what is trained on; `steps`: at which the run ends. Throws UserError
-    /// where a file cannot be written.
-    void begin(const Trainer& trainer, const std::string& data, std::int64_t steps);
+    /// Before the first step. `data`: what is trained on; `steps`: at which the run ends; `kept`: what
+    /// kept() was when a run was saved that goes on, or empty. Throws UserError where a file cannot be
+    /// written.
+    void begin(const Trainer& trainer, const std::string& data, std::int64_t steps, const std::string& kept);
+    /// The page so far, for begin(); empty where there is none.
+    std::string kept() const;
 
     /// Trainer::step, looked into where that is due; where not, `meanwhile` is called while the device works.
     StepResult step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile,
@@ -54,6 +57,7 @@ class TrainViews {
     StepResult shown_step(Trainer& trainer, const Batch& batch, double learning_rate, Profile* profile);
     bool page_is_due() const;
     void write_page(TrainingState state);
+    double seconds() const { return seconds_before_ + since_begin_.seconds(); }
 
     const ViewOptions& options_;
     std::optional<EventFile> events_;
@@ -64,6 +68,7 @@ class TrainViews {
     bool histograms_due_ = false, scales_loss_ = false, warned_ = false;
     std::int64_t step_ = 0;  ///< that was made last
     Stopwatch since_begin_;
+    double seconds_before_ = 0;            ///< of the run, until it was saved
     std::optional<Stopwatch> since_page_;  ///< was written
 };
 

@@ -60,9 +60,11 @@ def batches_of(tokens, batch, sequence, step):
 
 
 def train(program, folder, *arguments, order="sequential"):
-    """The report of `train`, as docs/json.md describes it; it reads what batches_of gives unless the order is random."""
+    """The report of `train`, as docs/json.md describes it; it reads what batches_of gives unless the order is random. Its
+    own warm-up and clipping are left out where none are given."""
     path = folder / "train.json"
-    run(program, "train", "--quiet", "--json", path, "--order", order, *arguments)
+    recipe = [word for name in ("--warmup", "--clip") if name not in arguments for word in (name, "0")]
+    run(program, "train", "--quiet", "--json", path, "--order", order, *recipe, *arguments)
     return json.loads(path.read_text())
 
 

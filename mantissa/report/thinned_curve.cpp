@@ -1,7 +1,11 @@
 #include "mantissa/report/thinned_curve.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+
+#include "mantissa/base/error.h"
 
 namespace mantissa::inline v0 {
 
@@ -25,6 +29,34 @@ void ThinnedCurve::add(double step, double value) {
     const Point point{step, value};
     parts_.back().add(
         {.first = point, .least = point, .greatest = point, .last = point, .sum = value, .count = 1});
+}
+
+std::vector<double> ThinnedCurve::numbers() const {
+    std::vector<double> numbers{static_cast<double>(width_)};
+    for (const Part& part : parts_) {
+        for (const Point& point : {part.first, part.least, part.greatest, part.last})
+            numbers.insert(numbers.end(), {point.step, point.value});
+        numbers.insert(numbers.end(), {part.sum, static_cast<double>(part.count)});
+    }
+    return numbers;
+}
+
+ThinnedCurve ThinnedCurve::of(std::span<const double> numbers) {
+    constexpr std::size_t of_a_part = 10;
+    if (numbers.size() % of_a_part != 1 || !(numbers[0] >= 1))
+        throw UserError(fmt::format("{} numbers are no curve", numbers.size()));
+    ThinnedCurve curve;
+    curve.width_ = static_cast<std::int64_t>(numbers[0]);
+    for (std::size_t i = 1; i < numbers.size(); i += of_a_part) {
+        const auto point = [&](std::size_t at) { return Point{numbers[i + at], numbers[i + at + 1]}; };
+        curve.parts_.push_back({.first = point(0),
+                                .least = point(2),
+                                .greatest = point(4),
+                                .last = point(6),
+                                .sum = numbers[i + 8],
+                                .count = static_cast<std::int64_t>(numbers[i + 9])});
+    }
+    return curve;
 }
 
 /// Two parts become one.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace mantissa::inline v0 {
@@ -27,6 +28,9 @@ class ThinnedCurve {
     };
     /// At most so many.
     Means means(std::size_t most) const;
+    /// All that it holds as numbers, and the curve that these were of.
+    std::vector<double> numbers() const;
+    static ThinnedCurve of(std::span<const double> numbers);
     /// Of the points that were added; 0 where there are none.
     double first_step() const { return parts_.empty() ? 0 : parts_.front().first.step; }
     double last_step() const { return parts_.empty() ? 0 : parts_.back().last.step; }

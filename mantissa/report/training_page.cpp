@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"
@@ -74,7 +75,7 @@ void TrainingPage::add(const TrainingPoint& point) {
 void TrainingPage::add_validation(double loss) {
     validation_.add(static_cast<double>(last_.step), loss);
     last_validation_ = loss;
-    if (best_validation_step_ < 0 || loss < best_validation_) {
+    if (std::isfinite(loss) && (best_validation_step_ < 0 || loss < best_validation_)) {
         best_validation_ = loss;
         best_validation_step_ = last_.step;
     }
@@ -99,6 +100,8 @@ std::string TrainingPage::status(TrainingState state, const std::string& time, d
                            ? fmt::format("No step of {} is done", grouped(static_cast<double>(run_.steps)))
                            : fmt::format("{} of {} steps are done", grouped(static_cast<double>(done)),
                                          grouped(static_cast<double>(run_.steps)));
+    if (made_ > 0 && made_ < done)
+        text += fmt::format(" ({} of them on this page)", grouped(static_cast<double>(made_)));
     text += ", " + duration(seconds);
     const auto left = static_cast<double>(run_.steps - done);
     if (state == TrainingState::ended)

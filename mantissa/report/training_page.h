@@ -44,6 +44,12 @@ class TrainingPage {
     /// since the run began.
     std::string html(TrainingState state, const std::string& time, double seconds) const;
 
+    /// All that was added, for a page that goes on from here; `seconds`: of the run.
+    std::string kept(double seconds) const;
+    /// Adds that to a page to which nothing was added. Returns the seconds. Throws UserError for a text that
+    /// is none.
+    double go_on(const std::string& kept);
+
   private:
     struct Sample {
         std::int64_t step = 0;

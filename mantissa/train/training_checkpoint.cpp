@@ -295,7 +295,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
         warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
                                                       fmt::join(differences.changeable, "; ")));
     if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
-    return {loaded.directory, fmt::format("{}", fmt::join(warnings, "; "))};
+    return {loaded.directory, fmt::format("{}", fmt::join(warnings, "; ")), loaded.texts};
 }
 
 }  // namespace mantissa

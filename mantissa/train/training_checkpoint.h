@@ -49,6 +49,7 @@ struct Resumed {
     /// passes or instructions compute from here on, whose roundings are others, or that it goes on from other
     /// inputs or with changes.
     std::string warning;
+    std::map<std::string, std::string> texts = {};  ///< the small files that were kept beside the weights
 };
 
 /// Puts the trainer where a checkpoint was saved. Throws UserError, the trainer untouched, if there is none,

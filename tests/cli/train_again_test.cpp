@@ -147,21 +147,6 @@ TEST(TrainAgain, BeginsWithAModelOfBytes) {
     EXPECT_NE(begun.output.find(" tokens, a byte each"), std::string::npos) << begun.output;
 }
 
-TEST(TrainAgain, NamesWhatIsNotContinued) {
-    const TemporaryDirectory directory;
-    const std::string text = write_text(directory / "my.txt"), place = (directory / "ck").string(),
-                      log = (directory / "log.jsonl").string();
-    ASSERT_EQ(run("train --batch 1 --sequence 16 --steps 1 --threads 1 --log " + log + " --checkpoint " +
-                  place + " --text " + text)
-                  .status,
-              0);
-    const std::string said = "mantissa: not continued, since not given again: ";
-    EXPECT_NE(run("train --steps 2 --resume " + place).output.find(said + "--log " + log + " --threads 1\n"),
-              std::string::npos);
-    // It was not given again, so the run that goes on now is one without it.
-    EXPECT_EQ(run("train --steps 3 --resume " + place).output.find(said), std::string::npos);
-}
-
 TEST(TrainAgain, ReportsTakeAModelFromItsCheckpoint) {
     const TemporaryDirectory directory;
     const std::string text = write_text(directory / "my.txt"), place = (directory / "ck").string();

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "mantissa/base/error.h"
+
 namespace mantissa {
 namespace {
 
@@ -54,6 +56,17 @@ TEST(ThinnedCurve, ALongOneKeepsEveryPeakOfItsParts) {
         }
         EXPECT_NEAR(of_parts, sum, 1e-6) << length;
     }
+}
+
+TEST(ThinnedCurve, GoesOnFromItsNumbers) {
+    ThinnedCurve whole(20), begun(20);
+    for (int i = 0; i < 100; ++i) {
+        const double value = std::sin(i * 0.7);
+        whole.add(i, value);
+        begun.add(i, value);
+    }
+    EXPECT_EQ(ThinnedCurve::of(begun.numbers()).numbers(), whole.numbers());
+    EXPECT_THROW(ThinnedCurve::of(std::vector<double>{1, 2}), UserError);
 }
 
 TEST(ThinnedCurve, WhatIsNotFiniteIsLeftOut) {

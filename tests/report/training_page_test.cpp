@@ -88,7 +88,8 @@ TEST(TrainingPage, LoadsItselfAgainWhileTheRunGoesOn) {
     for (int step = 600; step < 660; ++step) page.add(point_of(step, 3));  // resumed
     // 60 steps in 30 s, and 540 are left.
     EXPECT_TRUE(has(page.html(TrainingState::runs, "now", 30),
-                    "660 of 1,200 steps are done, 30 s so far, about 4 min 30 s left. Written now; "));
+                    "660 of 1,200 steps are done (60 of them on this page), 30 s so far, about 4 min 30 s "
+                    "left. Written now; "));
 }
 
 TEST(TrainingPage, ALongRunIsThinnedAndKeepsItsPeaks) {
