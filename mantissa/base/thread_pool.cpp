@@ -2,14 +2,16 @@
 
 #include <fmt/format.h>
 #include <immintrin.h>
+#include <linux/futex.h>
 #include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <chrono>
-#include <condition_variable>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -18,8 +20,10 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "mantissa/base/contention.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/float_environment.h"
 
@@ -51,6 +55,10 @@ constexpr std::chrono::microseconds spin{200};
 /// Pauses between looks at the clock, of 10 to 60 nanoseconds each.
 constexpr int pauses_a_look = 32;
 
+/// Tickets of a loop for each thread, if it has more blocks: threads that take tickets from one word stand in
+/// each other's way, and the last ticket delays the end by 1/64 of the loop at most.
+constexpr std::int64_t tickets_a_thread = 64;
+
 /// Returns once `done` holds or the time is over; whether it holds.
 template <class Done>
 bool spin_until(const Done& done) {
@@ -64,9 +72,95 @@ bool spin_until(const Done& done) {
     return false;
 }
 
+/// A word on which threads sleep until it changes. It may be raised by anyone.
+class Bell {
+  public:
+    std::uint32_t count() const { return count_.load(); }
+
+    /// Changes the word, and wakes up to `sleepers` threads.
+    void ring(int sleepers) {
+        count_.fetch_add(1);
+        if (sleepers > 0) futex(FUTEX_WAKE_PRIVATE, static_cast<std::uint32_t>(sleepers));
+    }
+    /// Sleeps while the word is `seen`, and sometimes returns earlier.
+    void sleep(std::uint32_t seen) { futex(FUTEX_WAIT_PRIVATE, seen); }
+
+  private:
+    void futex(int operation, std::uint32_t value) {
+        ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&count_), operation, value, nullptr, nullptr,
+                  0);
+    }
+
+    std::atomic<std::uint32_t> count_{0};
+};
+
 thread_local bool inside_a_loop = false;
 
+/// Marks the thread as inside a loop, with subnormals flushed.
+class InsideALoop {
+  public:
+    InsideALoop() { inside_a_loop = true; }
+    ~InsideALoop() { inside_a_loop = false; }
+    InsideALoop(const InsideALoop&) = delete;
+    InsideALoop& operator=(const InsideALoop&) = delete;
+
+  private:
+    const FlushSubnormals flush_;
+};
+
+using Clock = std::chrono::steady_clock;
+
+/// Nanoseconds of a thread: those that it slept of its own accord, and those that it had a core.
+class ThreadClock {
+  public:
+    /// To be called before the thread goes to sleep, and after.
+    void sleeps() { asleep_since_.store(now()); }
+    void wakes() { slept_ += now() - asleep_since_.exchange(0); }
+    /// Called by the thread itself: from now on it is the one that is looked at.
+    void begin() {
+        owner_ = std::this_thread::get_id();
+        known_.store(::pthread_getcpuclockid(::pthread_self(), &cpu_) == 0);
+    }
+    std::thread::id owner() const { return owner_; }
+
+    /// Since the last call: the part of `wall` in which the thread neither slept nor had a core.
+    std::int64_t take_missing(std::int64_t wall) {
+        if (!known_.load()) return 0;
+        const std::int64_t since = asleep_since_.load();
+        const std::int64_t slept = slept_.load() + (since == 0 ? 0 : now() - since);
+        timespec time{};
+        ::clock_gettime(cpu_, &time);
+        const std::int64_t used = slept + time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
+        return std::max<std::int64_t>(0, wall - (used - std::exchange(seen_, used)));
+    }
+
+    static std::int64_t now() {
+        return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
+    }
+
+  private:
+    std::thread::id owner_;
+    clockid_t cpu_{};
+    std::atomic<bool> known_{false};
+    std::atomic<std::int64_t> slept_{0}, asleep_since_{0};
+    std::int64_t seen_ = 0;
+};
+
+/// Periods in which control group v2 stopped this process for its quota; 0 where there is none.
+std::int64_t throttled_periods() {
+    std::ifstream file("/sys/fs/cgroup/cpu.stat");
+    std::int64_t value = 0;
+    for (std::string name; file >> name >> value;)
+        if (name == "nr_throttled") return value;
+    return 0;
+}
+
 }  // namespace
+
+int available_cores() {
+    const int cores = affinity_cores();
+    return std::min(cores, cgroup_cores(cores));
+}
 
 int default_thread_count() {
     if (const char* text = std::getenv("OMP_NUM_THREADS"); text && *text) {
@@ -78,96 +172,194 @@ int default_thread_count() {
                 fmt::format("OMP_NUM_THREADS is '{}'; expected a number of threads, 1 or more", text));
         return threads;
     }
-    const int cores = affinity_cores();
-    return std::min(cores, cgroup_cores(cores));
+    return available_cores();
 }
 
 struct ThreadPool::State {
-    explicit State(int thread_count) : threads(thread_count) {}
+    State(int thread_count, int cores)
+        : threads(thread_count),
+          contention(std::min(thread_count, cores)),
+          active(contention.threads()),
+          clocks(static_cast<std::size_t>(thread_count)) {}
 
     const int threads;
     std::vector<std::thread> workers;
     std::mutex one_loop_at_a_time;
 
-    // The loop being run. Written before `generation` is raised, read by workers after they saw it rise.
-    const FunctionRef<void(std::int64_t, int)>* body = nullptr;
-    std::int64_t blocks = 0;
-    std::atomic<std::int64_t> next_block{0};
-    std::atomic<int> working{0};
+    // The loop being run: written before its tickets are, and kept until all of them are finished. Who reads
+    // it and then takes a ticket of the same word has read this loop's, since the word holds the loop's
+    // number.
+    std::atomic<const Body*> body{nullptr};
+    std::atomic<std::int64_t> blocks{0}, blocks_a_ticket{1};
+    /// The number of the loop in the upper half, its tickets that nobody has taken in the lower one.
+    std::atomic<std::uint64_t> tickets{0};
+    std::atomic<std::uint32_t> unfinished{0};  ///< tickets
     std::exception_ptr failure;
     std::mutex failure_mutex;
 
-    std::atomic<std::uint64_t> generation{0};
-    std::atomic<bool> stopping{false};
-    std::mutex sleep_mutex;
-    std::condition_variable wake;
+    Bell called;                   ///< rung when a loop begins, and when the pool ends
+    Bell ended;                    ///< rung when a loop's last ticket is finished while the caller sleeps
+    std::atomic<int> sleeping{0};  ///< workers
+    std::atomic<bool> caller_sleeps{false}, stopping{false};
 
-    // Switched between loops only. Each thread adds to its own part, before it says that it is done.
-    bool recording = false;
+    Contention contention;
+    std::atomic<int> active;  ///< threads that run at once, the caller's included; the others sleep
+    std::vector<ThreadClock> clocks;
+    std::int64_t judged = 0,
+                 throttled = 0;  ///< when contention was judged, and the control group's count then
+
+    // Switched between loops only. Each thread adds to its own part before its tickets count as finished.
+    std::atomic<bool> recording{false};
     std::vector<std::vector<Work>> record;
 
-    void take_blocks(int worker) {
-        if (!recording) {
-            do_blocks(worker);
-            return;
-        }
-        const auto begin = std::chrono::steady_clock::now();
-        const std::int64_t done = do_blocks(worker);
-        if (done > 0)
-            record[static_cast<std::size_t>(worker)].push_back(
-                {worker, done, begin, std::chrono::steady_clock::now()});
+    static constexpr std::uint64_t left_mask = 0xffffffff;
+    static std::uint32_t left_of(std::uint64_t word) { return static_cast<std::uint32_t>(word & left_mask); }
+    static std::uint64_t loop_of(std::uint64_t word) { return word >> 32; }
+
+    /// Takes one ticket of the loop that `word` names; how many were left with it, 0 where there is none.
+    std::uint32_t take_ticket(std::uint64_t& word) {
+        const std::uint64_t loop = loop_of(word);
+        while (loop_of(word) == loop && left_of(word) > 0)
+            if (tickets.compare_exchange_weak(word, word - 1)) return left_of(word--);
+        return 0;
     }
 
-    /// Returns how many it did.
-    std::int64_t do_blocks(int worker) {
-        inside_a_loop = true;
-        const FlushSubnormals flush;
-        std::int64_t done = 0;
-        try {
-            for (std::int64_t block; (block = next_block.fetch_add(1, std::memory_order_relaxed)) < blocks;
-                 ++done)
-                (*body)(block, worker);
-        } catch (...) {
-            const std::lock_guard lock(failure_mutex);
-            if (!failure) failure = std::current_exception();
-            next_block.store(blocks, std::memory_order_relaxed);  // the rest is not worth starting
-        }
-        inside_a_loop = false;
-        return done;
+    /// Takes all tickets that are left, since the rest of the loop is not worth starting; how many there
+    /// were.
+    std::uint32_t give_up(std::uint64_t word) {
+        const std::uint64_t loop = loop_of(word);
+        while (loop_of(word) == loop && left_of(word) > 0)
+            if (tickets.compare_exchange_weak(word, word & ~left_mask)) return left_of(word);
+        return 0;
     }
 
-    void wait_for_loop(std::uint64_t seen) {
-        const auto called = [&] {
-            return generation.load(std::memory_order_acquire) != seen || stopping.load();
-        };
-        if (spin_until(called)) return;
-        std::unique_lock lock(sleep_mutex);
-        wake.wait(lock, called);
+    void add_to_record(Work work) {
+        work.end = Clock::now();
+        if (work.blocks > 0) record[static_cast<std::size_t>(work.worker)].push_back(work);
     }
 
-    void stop() {
-        {
-            const std::lock_guard lock(sleep_mutex);
-            stopping.store(true);
+    /// Runs the blocks of tickets until none is left. A loop that has ended meanwhile has none.
+    void work(int worker) {
+        std::uint64_t word = tickets.load();
+        const Body* run = body.load();
+        const std::int64_t count = blocks.load(), share = blocks_a_ticket.load();
+        const std::int64_t all = (count + share - 1) / share;
+        const bool recorded = recording.load();
+        Work own{worker, 0, recorded ? Clock::now() : Clock::time_point{}, {}};
+        std::uint32_t finished = 0;
+        while (const std::uint32_t left = take_ticket(word)) {
+            ++finished;
+            const std::int64_t begin = (all - left) * share, end = std::min(begin + share, count);
+            try {
+                const InsideALoop inside;
+                for (std::int64_t block = begin; block < end; ++block, ++own.blocks) (*run)(block, worker);
+            } catch (...) {
+                const std::lock_guard lock(failure_mutex);
+                if (!failure) failure = std::current_exception();
+                finished += give_up(word);
+            }
         }
-        wake.notify_all();
-        for (std::thread& worker : workers) worker.join();
+        if (finished == 0) return;
+        if (recorded) add_to_record(own);
+        // From here on the loop may be over, and another one begun.
+        if (unfinished.fetch_sub(finished) == finished && caller_sleeps.load()) ended.ring(1);
+    }
+
+    /// Sleeps until `done` holds, which the bell tells.
+    template <class Done>
+    void sleep_until(Bell& bell, int thread, const Done& done) {
+        ThreadClock& clock = clocks[static_cast<std::size_t>(thread)];
+        clock.sleeps();
+        for (std::uint32_t seen = bell.count(); !done(); seen = bell.count()) bell.sleep(seen);
+        clock.wakes();
+    }
+
+    /// Returns once a loop was called behind the one that is `seen`. More threads than may run at once sleep
+    /// without a look.
+    void wait_for_loop(int worker, std::uint32_t seen) {
+        const auto rung = [&] { return called.count() != seen; };
+        if (threads - sleeping.fetch_add(1) <= active.load()) {
+            sleeping.fetch_sub(1);
+            if (spin_until(rung)) return;
+            sleeping.fetch_add(1);
+        }
+        sleep_until(called, worker, rung);
+        sleeping.fetch_sub(1);
     }
 
     void serve(int worker) {
-        for (std::uint64_t seen = 0;;) {
-            wait_for_loop(seen);
-            if (stopping.load()) return;
-            seen = generation.load(std::memory_order_acquire);
-            take_blocks(worker);
-            working.fetch_sub(1, std::memory_order_acq_rel);
+        clocks[static_cast<std::size_t>(worker)].begin();
+        for (std::uint32_t seen = 0; !stopping.load();) {
+            wait_for_loop(worker, seen);
+            seen = called.count();
+            work(worker);
         }
+    }
+
+    void stop() {
+        stopping.store(true);
+        called.ring(threads);
+        for (std::thread& worker : workers) worker.join();
+    }
+
+    /// Runs a loop on the caller's thread alone.
+    void run_alone(std::int64_t count, const Body& run) {
+        Work own{0, count, recording.load() ? Clock::now() : Clock::time_point{}, {}};
+        const InsideALoop inside;
+        for (std::int64_t block = 0; block < count; ++block) run(block, 0);
+        if (recording.load()) add_to_record(own);
+    }
+
+    /// Hands the blocks of a loop out to the caller and `others`, and returns when all are done.
+    void share_out(std::int64_t count, const Body& run, int others) {
+        const std::int64_t share = std::max<std::int64_t>(1, count / (tickets_a_thread * threads));
+        const auto all = static_cast<std::uint32_t>((count + share - 1) / share);
+        failure = nullptr;
+        body.store(&run);
+        blocks.store(count);
+        blocks_a_ticket.store(share);
+        unfinished.store(all);
+        tickets.store((loop_of(tickets.load()) + 1) << 32 | all);
+        called.ring(others - (threads - 1 - sleeping.load()));
+        work(0);
+        const auto done = [&] { return unfinished.load() == 0; };
+        if (!spin_until(done)) {
+            caller_sleeps.store(true);
+            sleep_until(ended, 0, done);
+            caller_sleeps.store(false);
+        }
+        if (failure) std::rethrow_exception(failure);
+    }
+
+    /// How long the calling thread lacked a core in loops. What it does between them counts as in its favour;
+    /// of a thread that calls for the first time nothing is known.
+    std::int64_t missing_of_caller() {
+        ThreadClock& clock = clocks[0];
+        const bool known = clock.owner() == std::this_thread::get_id();
+        if (!known) clock.begin();
+        const std::int64_t missing = clock.take_missing(contention.since().count());
+        return known ? missing : 0;
+    }
+
+    /// To be called behind each loop with its time: chooses anew, now and then, how many threads run at once.
+    void choose_active(Clock::duration loop) {
+        if (!contention.is_due(loop)) return;
+        const std::int64_t now = ThreadClock::now(), wall = now - judged;
+        std::int64_t taken = missing_of_caller();
+        for (std::size_t worker = 1; worker < clocks.size(); ++worker)
+            taken += clocks[worker].take_missing(wall);
+        // A quota stops every thread at once, however many there are.
+        const std::int64_t periods = throttled_periods();
+        contention.judge(std::chrono::nanoseconds(periods == throttled ? taken : 0));
+        active.store(contention.threads());
+        throttled = periods;
+        judged = now;
     }
 };
 
-ThreadPool::ThreadPool(int threads) {
+ThreadPool::ThreadPool(int threads, int cores) {
     if (threads < 1) throw UserError(fmt::format("a thread pool needs 1 thread or more, got {}", threads));
-    state_ = std::make_unique<State>(threads);
+    state_ = std::make_unique<State>(threads, cores);
     try {
         state_->workers.reserve(static_cast<std::size_t>(threads));
         for (int worker = 1; worker < threads; ++worker)
@@ -184,7 +376,7 @@ ThreadPool::~ThreadPool() { state_->stop(); }
 
 int ThreadPool::threads() const { return state_->threads; }
 
-void ThreadPool::for_each_block(std::int64_t blocks, FunctionRef<void(std::int64_t, int)> body) {
+void ThreadPool::for_each_block(std::int64_t blocks, Body body) {
     if (blocks <= 0) return;
     if (inside_a_loop) {
         for (std::int64_t block = 0; block < blocks; ++block) body(block, 0);
@@ -192,25 +384,14 @@ void ThreadPool::for_each_block(std::int64_t blocks, FunctionRef<void(std::int64
     }
     State& s = *state_;
     const std::lock_guard one(s.one_loop_at_a_time);
-    s.body = &body;
-    s.blocks = blocks;
-    s.failure = nullptr;
-    s.next_block.store(0, std::memory_order_relaxed);
+    const auto begin = Clock::now();
     // One block, or one thread: waking the others would cost more than it brings.
-    const int others = blocks > 1 ? s.threads - 1 : 0;
-    if (others > 0) {
-        s.working.store(others, std::memory_order_relaxed);
-        {
-            const std::lock_guard lock(s.sleep_mutex);
-            s.generation.fetch_add(1, std::memory_order_release);
-        }
-        s.wake.notify_all();
-    }
-    s.take_blocks(0);
-    const auto all_done = [&] { return s.working.load(std::memory_order_acquire) == 0; };
-    if (others > 0 && !spin_until(all_done))
-        while (!all_done()) std::this_thread::yield();
-    if (s.failure) std::rethrow_exception(s.failure);
+    const auto others = static_cast<int>(std::min<std::int64_t>(blocks, s.active.load())) - 1;
+    if (others == 0)
+        s.run_alone(blocks, body);
+    else
+        s.share_out(blocks, body, others);
+    s.choose_active(Clock::now() - begin);
 }
 
 void ThreadPool::record(bool on) {

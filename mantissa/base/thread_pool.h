@@ -17,10 +17,16 @@ namespace mantissa::inline v0 {
 /// and the control group's CPU quota allow. Throws UserError if OMP_NUM_THREADS is no positive number.
 int default_thread_count();
 
+/// Cores that the affinity mask and the control group's CPU quota allow.
+int available_cores();
+
 class ThreadPool {
   public:
-    /// `threads` counts the calling thread, so 1 starts none.
-    explicit ThreadPool(int threads = default_thread_count());
+    using Body = FunctionRef<void(std::int64_t block, int worker)>;
+
+    /// `threads` counts the calling thread, so 1 starts none. At most `cores` of them run at once; the others
+    /// sleep.
+    explicit ThreadPool(int threads = default_thread_count(), int cores = available_cores());
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
     ThreadPool& operator=(const ThreadPool&) = delete;
@@ -28,10 +34,11 @@ class ThreadPool {
     int threads() const;
 
     /// Calls `body(block, worker)` once for every block in [0, blocks), 0 <= worker < threads(), and returns
-    /// when all are done. Blocks are taken in order by whichever thread is free. Subnormals are flushed
-    /// inside. The first exception that a body throws is thrown again here. A loop inside a body runs on its
-    /// own thread.
-    void for_each_block(std::int64_t blocks, FunctionRef<void(std::int64_t block, int worker)> body);
+    /// when all are done, whether or not every thread took part: one that has no core holds nobody up. Blocks
+    /// are taken in order by whichever thread is free, several at once where they are many. Subnormals are
+    /// flushed inside. The first exception that a body throws is thrown again here. A loop inside a body runs
+    /// on its own thread.
+    void for_each_block(std::int64_t blocks, Body body);
 
     /// One thread's part of one loop, from its first block to the end of its last.
     struct Work {

@@ -1,12 +1,15 @@
 #include "mantissa/base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <immintrin.h>
 #include <sys/resource.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
+#include <random>
 #include <stdexcept>
 #include <vector>
 
@@ -35,6 +38,100 @@ TEST(ThreadPool, ManyShortLoopsInARow) {
     for (int loop = 0; loop < 20000; ++loop)
         pool.for_each_block(4, [&](std::int64_t block, int) { total += block; });
     EXPECT_EQ(total.load(), 20000 * 6);
+}
+
+/// Loops of random sizes, some of one block, some that throw, some with loops inside: what each must add up
+/// to.
+void run_random_loops(ThreadPool& pool, int loops, std::uint32_t seed) {
+    std::mt19937 random(seed);
+    for (int loop = 0; loop < loops; ++loop) {
+        const std::int64_t blocks = random() % 4 == 0 ? 1 : random() % 300;
+        const std::int64_t thrown = random() % 16 == 0 ? static_cast<std::int64_t>(random() % 300) : -1;
+        const bool nested = random() % 16 == 0;
+        std::vector<std::int64_t> sums(static_cast<std::size_t>(pool.threads()) *
+                                       8);  // a cache line a worker
+        const auto body = [&](std::int64_t block, int worker) {
+            std::int64_t& sum = sums[static_cast<std::size_t>(worker) * 8];
+            if (block == thrown) throw std::runtime_error("thrown");
+            if (nested)
+                pool.for_each_block(3, [&](std::int64_t, int) { sum += block + 1; });
+            else
+                sum += 3 * (block + 1);
+        };
+        bool caught = false;
+        try {
+            pool.for_each_block(blocks, body);
+        } catch (const std::runtime_error&) {
+            caught = true;
+        }
+        ASSERT_EQ(caught, thrown >= 0 && thrown < blocks);
+        if (caught) continue;
+        ASSERT_EQ(std::accumulate(sums.begin(), sums.end(), std::int64_t{0}), 3 * blocks * (blocks + 1) / 2);
+    }
+}
+
+TEST(ThreadPool, RandomLoopsOnManyThreads) {
+    for (const int threads : {1, 2, 3, 7, 16}) {
+        ThreadPool pool(threads, threads);  // all at once, though there are fewer cores
+        run_random_loops(pool, 2000, static_cast<std::uint32_t>(threads));
+    }
+    for (int round = 0; round < 200;
+         ++round) {  // pools that end while their threads look for a loop, or begin to
+        ThreadPool pool(4, 4);
+        run_random_loops(pool, round % 3, static_cast<std::uint32_t>(round));
+    }
+}
+
+/// Loops behind pauses, and with last blocks, of about the time that a thread looks before it sleeps: so
+/// threads fall asleep just as a loop begins or ends. A lost wake-up hangs.
+void run_loops_at_the_edge_of_sleep(int loops) {
+    ThreadPool pool(2, 2);
+    std::mt19937 random(5);
+    const auto wait = [](std::chrono::nanoseconds time) {
+        for (const auto end = std::chrono::steady_clock::now() + time;
+             std::chrono::steady_clock::now() < end;) {
+        }
+    };
+    std::atomic<int> done{0};
+    for (int loop = 0; loop < loops; ++loop) {
+        const auto edge = [&] { return std::chrono::nanoseconds(195'000 + random() % 10'000); };
+        const auto pause = edge(), last = edge();
+        wait(pause);
+        pool.for_each_block(2, [&](std::int64_t, int worker) {
+            if (worker != 0) wait(last);
+            ++done;
+        });
+    }
+    EXPECT_EQ(done.load(), 2 * loops);
+}
+
+TEST(ThreadPool, ThreadsFallAsleepAsLoopsBeginAndEnd) { run_loops_at_the_edge_of_sleep(500); }
+
+TEST(ThreadPoolSlow, ThreadsFallAsleepAsLoopsBeginAndEnd) { run_loops_at_the_edge_of_sleep(50'000); }
+
+TEST(ThreadPoolSlow, AMillionRandomLoops) {
+    for (const int threads : {2, 3, 16}) {
+        ThreadPool pool(threads, threads);
+        run_random_loops(pool, 350'000, static_cast<std::uint32_t>(threads));
+    }
+}
+
+TEST(ThreadPool, MoreThreadsThanCoresSleep) {
+    ThreadPool pool(16, 2);
+    rusage before{}, after{};
+    ::getrusage(RUSAGE_SELF, &before);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int loop = 0; loop < 2000; ++loop)
+        pool.for_each_block(64, [&](std::int64_t, int) {
+            for (int i = 0; i < 20; ++i) _mm_pause();
+        });
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    ::getrusage(RUSAGE_SELF, &after);
+    const auto cpu = [](const rusage& usage) {
+        return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+               1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+    };
+    EXPECT_LT(cpu(after) - cpu(before), 3.5 * seconds);
 }
 
 TEST(ThreadPool, ALoopInsideALoopRunsOnItsOwnThread) {

@@ -1,0 +1,44 @@
+// Contention: how many threads of a pool to use while other programs take some of its cores.
+//
+// A loop ends with its slowest thread, so all wait for one that has lost its core. If cores were taken from n
+// threads for a share s of the time, n threads do at least n (1 - s) of one thread's work, and n - 1 threads
+// with a core for each do n - 1. So one thread fewer is better from s = 1/n on. Whether the cores are free
+// again is found by trying, seldom enough to cost about 2 %.
+#pragma once
+
+#include <chrono>
+
+namespace mantissa::inline v0 {
+
+class Contention {
+  public:
+    using Duration = std::chrono::steady_clock::duration;
+
+    /// `cores`: threads to use where nobody disturbs.
+    explicit Contention(int cores) : cores_(cores), threads_(cores) {}
+
+    /// Threads to use now.
+    int threads() const { return threads_; }
+
+    /// To be called behind each loop with the time that it took: whether it is time to measure and judge.
+    bool is_due(Duration loop);
+
+    /// Time in loops since the last judgement.
+    Duration since() const { return since_; }
+    /// Judges that time, for which cores were taken from the threads for `taken` in all.
+    void judge(Duration taken);
+
+  private:
+    const int cores_;
+    int threads_;
+    Duration since_{};  ///< time in loops since the last judgement
+    Duration rest_ = least_rest;
+    bool trying_ = false;  ///< whether a thread more than before is being tried
+
+    /// Ten time slices of a busy machine.
+    static constexpr Duration window = std::chrono::milliseconds(40);
+    static constexpr Duration least_rest = std::chrono::milliseconds(200),
+                              most_rest = std::chrono::seconds(3);
+};
+
+}  // namespace mantissa
