@@ -272,9 +272,10 @@ class Run {
                    options_.checkpoint.empty() ? "; not saved" : "");
         if (Ranks* const all = ranks_.get()) {
             const Ranks::Time time = all->take_time();
-            fmt::print("gradients travelled {:.1f} ms a step, of which {:.0f} % behind the backward pass\n",
-                       1000 * time.travelled / steps,
-                       100 * std::clamp(1 - time.waited / time.travelled, 0.0, 1.0));
+            fmt::print(
+                "gradients travelled {:.1f} ms a step, of which {:.0f} % behind the backward pass\n",
+                1000 * time.travelled / steps,
+                time.travelled > 0 ? 100 * std::clamp(1 - time.waited / time.travelled, 0.0, 1.0) : 0.0);
         }
     }
 

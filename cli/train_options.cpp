@@ -231,8 +231,9 @@ void share_micro_steps(TrainOptions& options, int ranks) {
 
 namespace {
 
-/// Warm-up and clipping are remembered though they were not given: a run goes on with the defaults that it
-/// began with. Checkpoints that remember none are of a time when the default was neither.
+/// Without warm-up and clipping a first curve may leap (bench/records/recipe-20261125-0952.txt). They are
+/// remembered though they were not given: a run goes on with the defaults that it began with. Checkpoints
+/// that remember none are of a time when the default was neither.
 void settle_recipe(const CLI::App& command, TrainOptions& options) {
     const bool resumes = !options.resume.empty();
     if (resumes && command.get_option("--warmup")->count() == 0) options.warmup = 0;

@@ -483,7 +483,8 @@ TEST(Commands, AResumedRunSaysWhatIsOtherAndSavesWhereItIsTold) {
     EXPECT_EQ(run(further).output.find("warning"), std::string::npos);
     const Ran other = run(further + " --learning-rate 0.01 --text /usr/share/common-licenses/GPL-2");
     EXPECT_EQ(other.status, 0);
-    for (const char* part : {"learning_rate = \"0.001\", this run has \"0.01\"", "tokens = "})
+    for (const char* part :
+         {"learning_rate = \"0.001 after 20 steps of warm-up\", this run has \"0.01 after ", "tokens = "})
         EXPECT_NE(other.output.find(part), std::string::npos) << other.output;
 }
 

@@ -55,6 +55,17 @@ TEST(TrainWrong, ALossScaleThatIsTooGreatIsSaidToBe) {
     EXPECT_TRUE(holds(line, ",nan,false,")) << line;
 }
 
+TEST(TrainWrong, AResumeWithALossScaleThatIsTooSmallIsWarnedOf) {
+    const TemporaryDirectory directory;
+    const std::string place = directory / "ck";
+    ASSERT_EQ(
+        run("train" + small(directory) + "--steps 2 --policy fp16 --quiet --checkpoint " + place).status, 0);
+    const Ran ran = run("train --steps 3 --resume " + place + " --loss-scale 1e-3");
+    EXPECT_EQ(ran.status, 0) << ran.output;
+    EXPECT_TRUE(holds(ran.output, "% of the gradients' elements become zero when they are cast to f16"))
+        << ran.output;
+}
+
 TEST(TrainWrong, ALossThatClimbsIsRemarkedUponOnce) {
     const TemporaryDirectory directory;
     const Ran ran = run("train" + small(directory) + "--steps 25 --learning-rate 10 --warmup 0 --clip 0");
