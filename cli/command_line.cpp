@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 #include <string_view>
@@ -37,9 +38,17 @@ std::string wrong_number(const std::string& given) {
     std::int64_t value = 0;
     const char* const first = given.data() + (given.starts_with('+') ? 1 : 0);
     const auto [end, error] = std::from_chars(first, given.data() + given.size(), value);
-    return error == std::errc::result_out_of_range ? fmt::format("{} is out of range; at most {}", given,
-                                                                 std::numeric_limits<std::int64_t>::max())
-                                                   : std::string();
+    if (error == std::errc::result_out_of_range)
+        return fmt::format("{} is out of range; at most {}", given, std::numeric_limits<std::int64_t>::max());
+    const bool whole = error == std::errc{} && end == given.data() + given.size();
+    return whole || given.starts_with("0x") ? std::string()
+                                            : fmt::format("expected a whole number, got '{}'", given);
+}
+
+std::string no_number(const std::string& given) {
+    char* end = nullptr;
+    std::strtod(given.c_str(), &end);
+    return !given.empty() && *end == '\0' ? std::string() : fmt::format("expected a number, got '{}'", given);
 }
 
 /// As after `--checkpoint "$PLACE"` where nothing set PLACE.
@@ -77,7 +86,8 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
 /// That of the names which is most like a word; none where nothing is.
 std::string most_like(const std::vector<std::string>& names, const std::string& word) {
     std::string best;
-    std::size_t least = std::max<std::size_t>(2, word.size() / 3) + 1;
+    const std::size_t size = word.size() - std::min(word.find_first_not_of('-'), word.size());
+    std::size_t least = (size < 4 ? 1 : std::max<std::size_t>(2, size / 4)) + 1;
     for (const std::string& name : names)
         if (const std::size_t edits = edits_between(word, name); edits < least) least = edits, best = name;
     return best;
@@ -119,6 +129,15 @@ std::string not_utf8(std::span<const std::string> words) {
                                  escaped(folder));
 }
 
+std::vector<std::string> options_of(const CLI::App& command) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
+    for (const CLI::App* group : command.get_subcommands({}))
+        if (group->get_name().empty())
+            for (const CLI::Option* option : group->get_options()) names.push_back(option->get_name());
+    return names;
+}
+
 std::string did_you_mean(const std::vector<std::string>& names, const std::string& word) {
     const std::string like = most_like(names, word);
     return like.empty() ? "" : fmt::format("; did you mean {}?", like);
@@ -142,6 +161,7 @@ void check_values(CLI::App& app) {
             if (option->get_items_expected_max() > 0 && !may_be_empty) option->check(wrong_if_empty);
             if (option->get_type_name() == "INT" || option->get_type_name() == "UINT")
                 option->check(wrong_number);
+            if (option->get_type_name() == "FLOAT") option->check(no_number);
         }
 }
 

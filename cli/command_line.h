@@ -25,6 +25,9 @@ bool is_utf8(std::string_view text);
 /// could not be written into a checkpoint, in words; empty if there is none.
 std::string not_utf8(std::span<const std::string> words);
 
+/// The options of a command, with those of its groups.
+std::vector<std::string> options_of(const CLI::App& command);
+
 /// "; did you mean X?" with the name that is most like the word; empty where none is like it.
 std::string did_you_mean(const std::vector<std::string>& names, const std::string& word);
 

@@ -30,6 +30,7 @@
 #include "cli/ladder.h"
 #include "cli/lint.h"
 #include "cli/manual.h"
+#include "cli/names_elsewhere.h"
 #include "cli/numerics.h"
 #include "cli/option_file.h"
 #include "cli/option_groups.h"
@@ -59,30 +60,27 @@ std::string unknown_command(const CLI::App& app, const std::string& word) {
                         : fmt::format("there is no command '{}'{}", word, like);
 }
 
-/// The options of a command, with those of its groups.
-std::vector<std::string> options_of(const CLI::App& command) {
-    std::vector<std::string> names;
-    for (const CLI::Option* option : command.get_options()) names.push_back(option->get_name());
-    for (const CLI::App* group : command.get_subcommands({}))
-        if (group->get_name().empty())
-            for (const CLI::Option* option : group->get_options()) names.push_back(option->get_name());
-    return names;
+/// The name of the last command among the words, as one types it: "mantissa numerics converge".
+std::string typed_name(const CLI::App& app) {
+    std::string name = app.get_name();
+    for (const CLI::App* command = &app; !command->get_subcommands().empty();) {
+        command = command->get_subcommands().front();
+        name += " " + command->get_name();
+    }
+    return name;
 }
 
 /// What is wrong with the first word that the command does not know; nothing if it knows all.
 std::string unknown_option(const CLI::App& app) {
     const CLI::App* command = &app;
-    std::string name = app.get_name();
-    while (!command->get_subcommands().empty()) {
-        command = command->get_subcommands().front();
-        name += " " + command->get_name();
-    }
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
     for (const std::string& word : app.remaining(true)) {
         const std::string option = word.substr(0, word.find('='));
         if (!option.starts_with("-"))
             return fmt::format("{} takes no word '{}'; options begin with --", command->get_name(), word);
         return fmt::format("{} has no option {}{}; `{} --help` lists them", command->get_name(), option,
-                           mantissa::cli::did_you_mean(options_of(*command), option), name);
+                           mantissa::cli::what_to_type(mantissa::cli::options_of(*command), option),
+                           typed_name(app));
     }
     return "";
 }
@@ -113,13 +111,6 @@ void require_printed() {
                         std::strerror(errno)));
 }
 
-/// The status that CLI11's help, version or complaint about wrong usage ends with, once it is printed.
-int exit_after(const CLI::App& app, const CLI::ParseError& error) {
-    if (app.exit(error) != 0) return 2;
-    require_printed();
-    return 0;
-}
-
 /// What is wrong with the command line begins with the option that is wrong.
 int exit_status_of(std::string_view message) { return message.starts_with("--") ? 2 : 1; }
 
@@ -145,14 +136,20 @@ int end_with(const std::string& wrong) {
     return 2;
 }
 
-int run(CLI::App& app, const std::vector<std::string>& words) {
+int run(CLI::App& app, const mantissa::cli::Words& words) {
     try {
-        app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // takes them from the back
+        app.parse(
+            std::vector<std::string>(words.all.rbegin(), words.all.rend()));  // takes them from the back
     } catch (const CLI::ParseError& error) {
-        // What is missing may be what was misspelt.
-        const std::string wrong = error.get_exit_code() == 0 ? "" : unknown_option(app);
-        if (wrong.empty()) return exit_after(app, error);
-        return end_with(wrong);
+        if (error.get_exit_code() == 0) {  // help or version
+            app.exit(error);
+        } else {
+            // What is missing may be what was misspelt.
+            const std::string wrong = unknown_option(app);
+            return end_with(wrong.empty() ? fmt::format("{}; `{} --help` lists what there is",
+                                                        words.with_place(error.what()), typed_name(app))
+                                          : wrong);
+        }
     }
     require_printed();
     return 0;
@@ -183,12 +180,14 @@ int main(int argc, char** argv) {
     mantissa::cli::add_manual_command(app);
     mantissa::cli::check_values(app);
     mantissa::cli::group_options(app);
+    mantissa::cli::Words words;
     try {
         const std::vector<std::string> typed_words = words_of(argc, argv);
         if (const std::string wrong = wrong_words(app, typed_words); !wrong.empty()) return end_with(wrong);
-        const std::vector<std::string> words = mantissa::cli::with_option_file(app, typed_words);
-        if (const std::string wrong = mantissa::cli::not_utf8(words); !wrong.empty()) return end_with(wrong);
-        if (mantissa::cli::asks_for_file_on_standard_output(words))
+        words = mantissa::cli::with_option_file(app, typed_words);
+        if (const std::string wrong = mantissa::cli::not_utf8(words.all); !wrong.empty())
+            return end_with(wrong);
+        if (mantissa::cli::asks_for_file_on_standard_output(words.all))
             mantissa::cli::keep_standard_output_for_files();
         return run(app, words);
     } catch (const mantissa::cli::Interrupted& interrupted) {
@@ -211,7 +210,7 @@ int main(int argc, char** argv) {
                 : fmt::format("mantissa: {}\n", error.what()));
         return 1;
     } catch (const std::exception& error) {
-        mantissa::cli::print_error(fmt::format("mantissa: {}\n", error.what()));
+        mantissa::cli::print_error(fmt::format("mantissa: {}\n", words.with_place(error.what())));
         return exit_status_of(error.what());
     }
 }

@@ -107,6 +107,7 @@ void check_layout(std::span<SafetensorsEntry> tensors, std::span<const std::byte
 }
 
 std::map<std::string, std::string> read_metadata(const Json& value, const std::string& source) {
+    if (value.is_null()) return {};  // some writers have none in these words
     if (!value.is_object())
         refuse(source, "__metadata__: expected an object of strings, found " + json_excerpt(value));
     std::map<std::string, std::string> metadata;
@@ -194,26 +195,21 @@ void SafetensorsModel::read_index(const std::filesystem::path& path) {
     const Json& weights = require_member(index, "weight_map", source, "index");
     if (!weights.is_object())
         refuse(source, "weight_map: expected an object, found " + json_excerpt(weights));
-    std::map<std::string, std::set<std::string>> names_of_file;
+    std::set<std::string> names;
     for (const auto& [name, value] : weights.items()) {
         const std::string& file = require_string(value, source, "weight_map, " + in_quotes(name));
         if (file.empty() || file.find('/') != file.npos || file == "." || file == "..")
             refuse(source,
                    fmt::format("weight_map, {}: expected the name of a file beside the index, found {}",
                                in_quotes(name), in_quotes(file)));
-        names_of_file[file].insert(name);
+        names.insert(file);
     }
-    for (auto& [file, names] : names_of_file) {
-        const SafetensorsFile& shard = files_.emplace_back(path.parent_path() / file);
-        for (const SafetensorsEntry& entry : shard.tensors())
-            if (names.erase(entry.name) == 0)
-                refuse(shard.path().string(), fmt::format("tensor {} is not listed for this file in {}",
-                                                          in_quotes(entry.name), path.filename().string()));
-        if (!names.empty())
-            refuse(shard.path().string(),
-                   fmt::format("tensor {} is missing, though {} lists it for this file",
-                               in_quotes(*names.begin()), path.filename().string()));
-    }
+    std::map<std::string, std::string> file_of_tensor;
+    for (const std::string& name : names)
+        for (const SafetensorsEntry& entry : files_.emplace_back(path.parent_path() / name).tensors())
+            if (const auto [other, is_new] = file_of_tensor.emplace(entry.name, name); !is_new)
+                refuse(source, fmt::format("tensor {} is both in {} and in {}", in_quotes(entry.name),
+                                           other->second, name));
 }
 
 std::vector<TensorView> SafetensorsModel::views() const {

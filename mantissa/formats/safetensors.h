@@ -80,8 +80,9 @@ class SafetensorsFile {
 class SafetensorsModel {
   public:
     /// `path`: a .safetensors file, an index (any name that ends in .json), or a directory that holds
-    /// model.safetensors or model.safetensors.index.json. Throws UserError if a file is missing or bad, a
-    /// tensor is not in the file that the index names, or is in a file and not in the index.
+    /// model.safetensors or model.safetensors.index.json. An index says in which files tensors are; those
+    /// that it lists in vain, or leaves out, are the business of who needs them, as in other readers. Throws
+    /// UserError if a file is missing or bad, or a tensor is in two files.
     explicit SafetensorsModel(const std::filesystem::path& path);
 
     const std::string& source() const { return source_; }

@@ -181,6 +181,7 @@ TEST(SafetensorsAccept, WhatTheReferenceAccepts) {
     EXPECT_EQ(verdict_of_header("{}\n\t\r "), "accepted");
     EXPECT_EQ(verdict_of_header("  {}"), "accepted");  // the reference's own test, against its README
     EXPECT_EQ(verdict_of_header(R"({"__metadata__":{"format":"pt","":""}})"), "accepted");
+    EXPECT_EQ(verdict_of_header(R"({"__metadata__":null})"), "accepted");  // as the reference does
     EXPECT_EQ(verdict_of_header(R"({"w":{"dtype":"F32","shape":[],"data_offsets":[0,4]}})", 4), "accepted");
     EXPECT_EQ(verdict_of_header(R"({"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})"), "accepted");
     EXPECT_EQ(
@@ -440,15 +441,19 @@ TEST_F(Sharded, ReadsAllFilesOfTheIndex) {
               "w");  // the whole file is preferred to the index
 }
 
+/// As transformers, which asks an index for files alone.
+TEST_F(Sharded, TensorsThatAnIndexListsInVainOrLeavesOutAreTheReadersBusiness) {
+    EXPECT_EQ(verdict(R"({"b":"model-00002-of-00002.safetensors"})"), "bz");
+    EXPECT_EQ(verdict(R"({"a":"model-00001-of-00002.safetensors","x":"model-00001-of-00002.safetensors"})"),
+              "ax");
+}
+
 TEST_F(Sharded, RefusesAnIndexThatDisagrees) {
-    EXPECT_EQ(verdict(R"({"a":"model-00001-of-00002.safetensors","b":"model-00001-of-00002.safetensors"})"),
-              "model-00001-of-00002.safetensors: tensor \"b\" is missing, though "
-              "model.safetensors.index.json lists it "
-              "for this file");
-    EXPECT_EQ(verdict(R"({"b":"model-00002-of-00002.safetensors","a":"model-00002-of-00002.safetensors"})"),
-              "model-00002-of-00002.safetensors: tensor \"a\" is missing, though "
-              "model.safetensors.index.json lists it "
-              "for this file");
+    const std::vector<TensorView> again = {{"a", DType::u8, {1}, data}};
+    write_safetensors(directory / "again.safetensors", again);
+    EXPECT_EQ(verdict(R"({"a":"model-00001-of-00002.safetensors","b":"again.safetensors"})"),
+              "model.safetensors.index.json: tensor \"a\" is both in again.safetensors and in "
+              "model-00001-of-00002.safetensors");
     EXPECT_EQ(verdict(R"({"a":"gone.safetensors"})"),
               "gone.safetensors: cannot open: No such file or directory");
     EXPECT_EQ(verdict(R"({"a":"../x.safetensors"})"),
