@@ -92,11 +92,18 @@ class MemoryPlanner {
         for (const Result& result : graph_.results()) last_use(root(result.value)) = end();
     }
 
-    /// Whether the operation may write this output over the state, its operand.
+    /// Whether one operand alone lies in this memory.
+    bool reads_once(const Node& node, Value owner) const {
+        return std::ranges::count_if(node.inputs, [&](Value input) { return root(input) == owner; }) == 1;
+    }
+
+    /// Whether the operation may write this output over the state, its operand, of which no other operand is
+    /// a part.
     bool may_overwrite(const Node& node, std::int32_t output, Value state) const {
         const int operand =
             node.op->written_over(node.attributes, node.inputs.size(), static_cast<std::size_t>(output));
-        return operand >= 0 && node.inputs[static_cast<std::size_t>(operand)] == state;
+        return operand >= 0 && node.inputs[static_cast<std::size_t>(operand)] == state &&
+               reads_once(node, state);
     }
 
     /// Lets a value that replaces a state be written straight into it, if that is safe: nobody reads the
@@ -182,10 +189,8 @@ class MemoryPlanner {
     /// and that nobody reads after the node.
     bool dies(const Node& node, NodeId id, Value input) {
         const Value owner = root(input);
-        const auto reads_it = [&](Value other) { return root(other) == owner; };
         return place(owner).kind == Place::Kind::none && last_use(owner) == id &&
-               offset_in_root(input) == 0 &&
-               std::count_if(node.inputs.begin(), node.inputs.end(), reads_it) == 1;
+               offset_in_root(input) == 0 && reads_once(node, owner);
     }
 
     /// Bytes from the start of the operand to an output of a view.

@@ -123,6 +123,16 @@ TEST(MemoryPlan, AStateThatIsReadLaterIsNotWrittenOver) {
     EXPECT_EQ(plan_memory(graph).copied_updates.size(), 1u);
 }
 
+TEST(MemoryPlan, AStateOfWhichAnotherOperandIsAPartIsNotWrittenOver) {
+    Graph graph;
+    const Tensor s(graph, graph.add_state({.name = "s", .type = {DType::f32, {4, 6}}, .initializer = {}}));
+    const Tensor less_first = s - slice(s, 0, 0, 1);  // of every row, the first
+    graph.add_update(0, less_first.value());
+    EXPECT_EQ(plan_memory(graph).copied_updates.size(), 1u);
+    graph.replace_update(0, (s - 1.0).value());
+    EXPECT_EQ(plan_memory(graph).copied_updates.size(), 0u);
+}
+
 TEST(MemoryPlan, AnUpdateThatDoesNotReadItsStateIsWrittenInPlace) {
     Graph graph;
     const Tensor x(graph, graph.add_input("x", {DType::f32, {4}}));
