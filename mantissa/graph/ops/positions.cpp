@@ -1,4 +1,5 @@
 // Rotary positions: pairs of a head's elements turned by angles that grow with the position (Su et al. 2021).
+#include "mantissa/graph/gradient.h"
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa::inline v0 {
@@ -31,9 +32,17 @@ std::vector<Tensor> rotary_definition(const DefinitionCall& call) {
     return {cast(concat(turned, 3), call.inputs[0].dtype())};
 }
 
-/// A turn back: by the same angles the other way round.
+/// A turn back: by the same angles the other way round. Tables that are learned have the definition's.
 std::vector<Tensor> rotary_gradient(const GradientCall& c) {
-    return {rotary(c.cotangents[0], c.inputs[1], -c.inputs[2]), Tensor{}, Tensor{}};
+    std::vector<Tensor> gradients(3);
+    if (c.wanted[1] || c.wanted[2])
+        gradients = differentiate_definition({.op = "rotary",
+                                              .inputs = {c.inputs.begin(), c.inputs.end()},
+                                              .cotangents = {c.cotangents[0]},
+                                              .saved = {}},
+                                             c.graph, c.attributes);
+    gradients[0] = rotary(c.cotangents[0], c.inputs[1], -c.inputs[2]);
+    return gradients;
 }
 
 }  // namespace
