@@ -6,6 +6,7 @@
 #include <set>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/inline_body.h"
 
 namespace mantissa::inline v0 {
 
@@ -113,13 +114,32 @@ std::vector<Tensor> backpropagate(Graph& graph, std::span<const Tensor> outputs,
 
 std::vector<Tensor> differentiate_definition(const DefinitionGradient& gradient, Graph& graph,
                                              const Attributes& attributes) {
+    // In a graph of its own, of which every operand is an input: two operands may be one value, and one may
+    // depend on another by way of what came before, which is not this operation's path.
+    Graph alone;
+    alone.origin = graph.origin;
+    std::vector<Tensor> given;  // in `graph`, by input of `alone`
+    const auto leaf_of = [&](const Tensor& x) {
+        if (!x) return Tensor{};
+        given.push_back(x);
+        return Tensor(alone, alone.add_input(fmt::format("x{}", given.size()), x.type()));
+    };
+    std::vector<Tensor> leaves, cotangents, saved;
+    for (const Tensor& input : gradient.inputs) leaves.push_back(leaf_of(input));
+    for (const Tensor& cotangent : gradient.cotangents) cotangents.push_back(leaf_of(cotangent));
+    for (const auto& [index, value] : gradient.saved) saved.push_back(leaf_of(value));
+    const std::vector<Tensor> outputs = find_op(gradient.op).definition({alone, leaves, attributes});
+    std::vector<Tensor> gradients = backpropagate(alone, outputs, cotangents, leaves);
     // What was saved stands for what the definition would compute anew: for the gradient, and for what of the
     // definition the gradient needs.
-    const NodeId first = static_cast<NodeId>(graph.size());
-    const std::vector<Tensor> outputs = find_op(gradient.op).definition({graph, gradient.inputs, attributes});
-    std::vector<Tensor> gradients = backpropagate(graph, outputs, gradient.cotangents, gradient.inputs);
-    for (const auto& [index, value] : gradient.saved)
-        graph.replace_uses(outputs[static_cast<std::size_t>(index)].value(), value.value(), first);
+    for (std::size_t i = 0; i < saved.size(); ++i)
+        alone.replace_uses(outputs[static_cast<std::size_t>(gradient.saved[i].first)].value(),
+                           saved[i].value(), 0);
+    for (const Tensor& of_leaf : gradients)
+        if (of_leaf) alone.add_result("", of_leaf.value());
+    const std::vector<Tensor> found = inline_body(graph, alone, given, Origins::of_body);
+    for (auto next = found.begin(); Tensor & of_leaf : gradients)
+        if (of_leaf) of_leaf = *next++;
     return gradients;
 }
 

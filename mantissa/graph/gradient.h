@@ -11,9 +11,10 @@
 namespace mantissa::inline v0 {
 
 /// Appends the gradient of sum_i <outputs[i], cotangents[i]> by each of `wrt` and returns it; an empty tensor
-/// where the outputs do not depend on it. Contributions are added in the order in which the uses are met
-/// going backwards. New nodes keep the scope of the node that they are the gradient of, under
-/// Stage::backward.
+/// where the outputs do not depend on it. Each is the whole gradient: along every path, also through others
+/// of `wrt`, and for a value that stands twice in `wrt` the same twice. Contributions are added in the order
+/// in which the uses are met going backwards. New nodes keep the scope of the node that they are the gradient
+/// of, under Stage::backward.
 std::vector<Tensor> backpropagate(Graph& graph, std::span<const Tensor> outputs,
                                   std::span<const Tensor> cotangents, std::span<const Tensor> wrt);
 
@@ -27,7 +28,8 @@ struct DefinitionGradient {
     std::vector<std::pair<int, Tensor>> saved;
 };
 
-/// The gradients by every input, empty where there is none.
+/// The gradients by every input, empty where there is none: by each operand of this operation alone, though
+/// operands may be one value or depend on each other.
 std::vector<Tensor> differentiate_definition(const DefinitionGradient& gradient, Graph& graph,
                                              const Attributes& attributes);
 

@@ -4,7 +4,8 @@
 
 namespace mantissa::inline v0 {
 
-std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const Tensor> inputs) {
+std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const Tensor> inputs,
+                                Origins origins) {
     check(body.inputs().size() == inputs.size(), "a body is given a tensor for each of its inputs");
     std::vector<std::vector<Value>> placed(body.size());
     for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -17,6 +18,7 @@ std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const
         const Node& node = body.node(static_cast<NodeId>(i));
         std::vector<Value> operands;
         for (const Value& input : node.inputs) operands.push_back(map(input));
+        const OriginScope scope(graph, origins == Origins::of_body ? node.origin : graph.origin);
         const NodeId id = graph.add(node.op->name, std::move(operands), node.attributes);
         for (std::size_t output = 0; output < node.outputs.size(); ++output)
             placed[i].push_back({id, static_cast<std::int32_t>(output)});

@@ -8,7 +8,11 @@
 
 namespace mantissa::inline v0 {
 
+/// What the nodes are given as their origin: that of the graph where they are put, or their own.
+enum class Origins : std::uint8_t { of_place, of_body };
+
 /// Adds the body's nodes to `graph` with these for its inputs, one for each; gives its results in order.
-std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const Tensor> inputs);
+std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const Tensor> inputs,
+                                Origins origins = Origins::of_place);
 
 }  // namespace mantissa

@@ -7,10 +7,13 @@
 #include <set>
 
 #include "tests/support/op_cases.h"
+#include "tests/support/shared_operands.h"
 
 namespace mantissa {
 namespace {
 
+using testing::differentiated_outputs;
+using testing::has_gradient;
 using testing::OpCase;
 using testing::Recorded;
 
@@ -23,18 +26,6 @@ double weighted_sum(const Graph& graph, const ReferenceFeed& feed, const std::ve
         for (std::size_t j = 0; j < weights[i].size(); ++j)
             total += weights[i][j] * run[outputs[i].value()].values[j];
     return total;
-}
-
-/// Outputs that exist for the gradient's sake (means, the log-sum-exp of a loss) are not differentiated.
-std::size_t differentiated_outputs(const OpCase& test, std::size_t outputs) {
-    static const std::set<std::string> first_only = {"layer_norm", "rms_norm", "cross_entropy", "batch_norm",
-                                                     "max_pool2d"};
-    return first_only.contains(test.op) ? 1 : outputs;
-}
-
-/// Of a case that ends in whole numbers, as in where the greatest stood, nothing has a gradient.
-bool has_gradient(const OpCase& test) {
-    return find_op(test.op).gradient && is_floating(Recorded(test).outputs[0].dtype());
 }
 
 /// The largest of |gradient - difference| / (1 + |gradient|) over all elements of all floating operands.

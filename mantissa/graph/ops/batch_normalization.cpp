@@ -133,14 +133,12 @@ std::vector<Tensor> normalize_definition(const DefinitionCall& call) {
                        rsqrt(variance + call.attributes.number("epsilon")))};
 }
 
-/// What it is differentiated by are leaves: where layers share a scale, x depends on it by way of an earlier
-/// layer, which is not this operation's path.
 std::vector<Tensor> normalize_gradient(const GradientCall& c) {
-    std::vector<Tensor> leaves;
-    for (const Tensor& input : c.inputs) leaves.push_back(stop_gradient(input));
-    return differentiate_definition(
-        {.op = "normalize", .inputs = leaves, .cotangents = {c.cotangents[0]}, .saved = {}}, c.graph,
-        c.attributes);
+    return differentiate_definition({.op = "normalize",
+                                     .inputs = {c.inputs.begin(), c.inputs.end()},
+                                     .cotangents = {c.cotangents[0]},
+                                     .saved = {}},
+                                    c.graph, c.attributes);
 }
 
 /// before [C], statistic [C] -> (1 - momentum) before + momentum statistic: PyTorch's momentum, which is 1

@@ -108,8 +108,8 @@ std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
     return {loss, x, {loss_dtype(w), w.shape}};
 }
 
-/// x and w are leaves of its own: where an embedding is tied, x depends on w, and that path is not this
-/// operation's.
+/// x and w are leaves of its own: they may be one value, and where an embedding is tied, x depends on w, and
+/// that path is not this operation's.
 std::vector<Tensor> linear_cross_entropy_definition(const DefinitionCall& call) {
     const Tensor x = stop_gradient(as_f32(call.inputs[0])), w = stop_gradient(as_f32(call.inputs[1]));
     MatmulOptions options{.transpose_b = true};
