@@ -1,6 +1,7 @@
 #include "cli/generate.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "cli/print_error.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/text_file.h"
 #include "mantissa/data/tokenizer_files.h"
@@ -84,8 +86,12 @@ Tokenizer open_tokenizer(const GenerateCommand& options, const ModelFile& file) 
     return tokenizer;
 }
 
+/// A terminal is shown control characters, for they are commands to it; a file or a program gets the text as
+/// it is.
 void print_text(const std::string& text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+    static const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
+    const std::string shown = is_terminal ? printable(text) : text;
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);
 }
 

@@ -18,6 +18,7 @@
 #include "cli/print_error.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
+#include "mantissa/base/printable.h"
 
 namespace mantissa::cli {
 
@@ -165,7 +166,7 @@ void TrainLog::validation(const Validation& result) {
 }
 
 void TrainLog::sample(const std::string& text) {
-    std::string line = text;
+    std::string line = printable(text);
     for (std::size_t at = 0; (at = line.find('\n', at)) != line.npos; at += 2) line.replace(at, 1, "\\n");
     fmt::print("step {:5d} | sample | {}\n", step_["step"].get<std::int64_t>(), line);
     std::fflush(stdout);

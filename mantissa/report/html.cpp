@@ -16,7 +16,7 @@ constexpr std::string_view style = R"(
 body{font:15px/1.5 sans-serif;margin:24px auto;padding:0 16px;max-width:1080px;background:var(--page);color:var(--ink)}
 h1{font-size:24px;margin:0 0 8px}h2{font-size:18px;margin:32px 0 8px}h3{font-size:15px;margin:16px 0 4px}
 p{margin:6px 0}summary{cursor:pointer}.note{color:var(--faint);font-size:13px}code,pre{font:12px/1.4 monospace}pre{overflow-x:auto}
-code{overflow-wrap:anywhere}.wide{overflow-x:auto}
+code{overflow-wrap:anywhere}.sample{white-space:pre-wrap}.wide{overflow-x:auto}
 table{border-collapse:collapse;font-size:13px;margin:10px 0}th,td{padding:3px 16px 3px 0;text-align:left;vertical-align:top}
 th{color:var(--faint);font-weight:normal;border-bottom:1px solid var(--line);vertical-align:bottom}
 td{border-bottom:1px solid var(--band)}

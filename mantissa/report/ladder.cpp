@@ -12,7 +12,9 @@
 #include "mantissa/passes/plan_memory.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/median.h"
+#include "mantissa/report/quantities.h"
 #include "mantissa/report/step_estimate.h"
+#include "mantissa/report/time_left.h"
 #include "mantissa/report/unit_peak.h"
 
 namespace mantissa::inline v0 {
@@ -147,6 +149,7 @@ struct RunningRung {
     // The last step of training is looked at, so that looking disturbs none that is timed.
     Profile profile = {};
     double profiled_seconds = 0;
+    std::size_t part = 0;  ///< of the time that is left
 };
 
 class LadderRun {
@@ -171,7 +174,10 @@ class LadderRun {
 
   private:
     void say(const std::string& what) const {
-        if (options_.progress) options_.progress(what);
+        if (!options_.progress) return;
+        options_.progress(time_left_.is_measured()
+                              ? fmt::format("{}; about {} to go", what, duration_text(time_left_.seconds()))
+                              : what);
     }
 
     struct PlannedRung {
@@ -206,8 +212,12 @@ class LadderRun {
             if (each.plan.memory().total() > report_.memory.total()) report_.memory = each.plan.memory();
         }
         memory_ = allocate_training_memory(plans);
-        for (PlannedRung& each : planned)
+        for (PlannedRung& each : planned) {
+            time_left_.add(estimated_seconds(each.plan, options_.known_peaks, device_.target()),
+                           options_.steps + options_.repeats);
             rungs_.push_back({each.rung, Trainer(std::move(each.plan), memory_)});
+            rungs_.back().part = rungs_.size() - 1;
+        }
         prepare_scratch();
     }
 
@@ -225,6 +235,7 @@ class LadderRun {
     StepResult step(RunningRung& running, std::int64_t index, Profile* profile = nullptr) {
         const Batch batch = buffer_.fill(batches_, static_cast<std::uint64_t>(index));
         const StepResult result = running.trainer.step(batch, options_.learning_rate, profile);
+        time_left_.took(running.part, result.seconds);
         // A dynamic loss scale may skip steps on its way down; their loss counts all the same.
         const bool scaled = running.trainer.plan().options().loss_scale.kind != LossScaleOptions::Kind::none;
         if (!result.applied && !(scaled && std::isfinite(result.loss)))
@@ -341,6 +352,7 @@ class LadderRun {
     const LadderOptions& options_;
     const BatchSource& batches_;
     BatchBuffer buffer_;
+    TimeLeft time_left_;
     std::deque<RunningRung> rungs_;  // a deque: trainers stay where they are
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<DeviceMemory> scratch_;

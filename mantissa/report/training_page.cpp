@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/base/printable.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"
 #include "mantissa/report/quantities.h"
@@ -164,8 +165,8 @@ std::string TrainingPage::samples() const {
     if (samples_.empty()) return "";
     std::string text = "<h2>Samples</h2>\n";
     for (const Sample& sample : samples_)
-        text += fmt::format("<h3>after step {}</h3>\n<p><code>{}</code></p>\n", sample.step,
-                            html::escaped(sample.text));
+        text += fmt::format("<h3>after step {}</h3>\n<p><code class=\"sample\">{}</code></p>\n", sample.step,
+                            html::escaped(printable(sample.text)));
     return text;
 }
 

@@ -42,6 +42,15 @@ TEST(Progress, ATerminalIsShownABarAndTheTimeLeft) {
     EXPECT_EQ(run_in_shell(train).output.find(" left"), std::string::npos);
 }
 
+TEST(Progress, ASampleSendsNoCommandsToATerminal) {
+    const TemporaryDirectory directory;
+    const Ran ran = run_in_shell(program + train_on((directory / "text").string()) +
+                                 " --steps 1 --sample-every 1 --prompt \"$(printf 'a\\023b\\033[2J')\"");
+    ASSERT_EQ(ran.status, 0) << ran.output;
+    EXPECT_NE(ran.output.find("| sample | a\\x13b\\x1b[2J"), std::string::npos) << ran.output;
+    for (const char c : ran.output) EXPECT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n') << int{c};
+}
+
 TEST(Progress, ABarIsAsLongAsWhatIsDone) {
     EXPECT_EQ(cli::bar_text(0), "[--------------------]");
     EXPECT_EQ(cli::bar_text(0.26), "[#####---------------]");

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -58,11 +59,18 @@ TEST(Ladder, NicePadsAnUglyVocabularyAndKeepsTheLosses) {
     constexpr std::int64_t T = 80;  // shorter, attention may lose beside its lines
     const nn::Gpt2Config ugly{
         .name = "ugly", .layers = 1, .heads = 2, .channels = 32, .vocabulary = 253, .context = T};
-    const LadderOptions options{
-        .rungs = {"flash", "nice", "loss"}, .model = nn::gpt2_model(ugly, T), .trainer = {.batch = 2}};
+    std::vector<std::string> said;
+    const LadderOptions options{.rungs = {"flash", "nice", "loss"},
+                                .model = nn::gpt2_model(ugly, T),
+                                .trainer = {.batch = 2},
+                                .progress = [&](const std::string& what) { said.push_back(what); }};
     const LadderReport report =
         run_ladder(*device, TextWindows(stream, stream.all(), T, {.batch = 2}), options);
     ASSERT_EQ(report.rungs.size(), 3u);
+    // From the first step on, what is left is estimated by the steps that ran.
+    EXPECT_NE(said.front(), said.back());
+    EXPECT_EQ(std::ranges::count_if(said, [](const std::string& what) { return what.ends_with(" to go"); }),
+              3 * (5 + 3) - 1);
     EXPECT_FALSE(report.rungs[0].pads);
     EXPECT_TRUE(report.rungs[0].padded.empty());
     for (const std::size_t rung : {1u, 2u}) {

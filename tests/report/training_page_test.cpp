@@ -54,6 +54,16 @@ TEST(TrainingPage, ShowsTheAccuracyOfANetworkForPictures) {
         EXPECT_TRUE(has(html, part)) << part;
 }
 
+TEST(TrainingPage, ASampleKeepsItsLinesAndShowsControlCharacters) {
+    TrainingPage page(run_of(1));
+    page.add(point_of(0, 5));
+    page.add_sample("# one\n\n- two\x13\x1b[2J");
+    const std::string html = page.html(TrainingState::ended, "now", 3);
+    EXPECT_EQ(fault_of_page(html), "");
+    EXPECT_TRUE(has(html, "<code class=\"sample\"># one\n\n- two\\x13\\x1b[2J</code>"));
+    EXPECT_TRUE(has(html, ".sample{white-space:pre-wrap}"));
+}
+
 TEST(TrainingPage, HoldsEveryPointOfAShortRun) {
     TrainingPage page(run_of(20));
     for (int step = 0; step < 20; ++step) {

@@ -197,11 +197,13 @@ TEST(LlamaFiles, WhatIsWrongIsSaidInOneLine) {
 
     saved.write_shards(good);
     EXPECT_EQ(saved.error(), "no error");
-    // Readers ignore the frequencies of rotary embeddings, so an index may list them in vain, or leave them out.
+    // Readers ignore the frequencies of rotary embeddings, so an index may list them in vain, or leave them
+    // out.
     const std::string index = read_file(saved.path() / "model.safetensors.index.json");
     std::string listed = index;
     const std::size_t at = listed.find('{', listed.find("weight_map")) + 1;
-    listed.insert(at, "\"model.layers.0.self_attn.rotary_emb.inv_freq\": \"" + Saved::shard(0) + "\",");
+    listed.insert(
+        at, std::string("\"model.layers.0.self_attn.rotary_emb.inv_freq\": \"") + Saved::shard(0) + "\",");
     std::ofstream(saved.path() / "model.safetensors.index.json") << listed;
     EXPECT_EQ(saved.error(), "no error");
     std::ofstream(saved.path() / "model.safetensors.index.json") << index;
