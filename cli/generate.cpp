@@ -12,7 +12,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
-#include <sstream>
 
 #include "cli/command_line.h"
 #include "cli/output_file.h"
@@ -20,9 +19,8 @@
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/printable.h"
-#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/text_file.h"
-#include "mantissa/data/tokenizer_files.h"
+#include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/report/profile_table.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
@@ -42,16 +40,6 @@ struct GenerateCommand {
     std::int64_t length = 100, samples = 1, batch = 8;
     bool profile = false;
 };
-
-GenerateOptions generate_options(const GenerateCommand& options, const Tokenizer& tokenizer) {
-    return {.sampling = {.temperature = options.temperature,
-                         .top_k = options.top_k.value_or(0),
-                         .top_p = options.top_p,
-                         .tokens = tokenizer.vocabulary(),
-                         .seed = options.run.seed},
-            .length = options.length,
-            .last_token = tokenizer.end_of_text()};
-}
 
 void validate(const GenerateCommand& options) {
     if (options.checkpoint.empty())
@@ -73,11 +61,11 @@ void validate(const GenerateCommand& options) {
     in_option("--stop", [&] { StopWords(options.stop); });
 }
 
-/// What the options name, or what lies beside the weights, or bytes.
+/// What the options name, or what lies beside the weights.
 Tokenizer open_tokenizer(const GenerateCommand& options, const ModelFile& file) {
-    Tokenizer tokenizer = !options.run.tokenizer.empty()      ? load_tokenizer(options.run.tokenizer)
-                          : holds_tokenizer(file.directory()) ? load_tokenizer(file.directory())
-                                                              : byte_tokenizer();
+    Tokenizer tokenizer =
+        named_tokenizer(options.run.tokenizer.empty() ? tokenizer_beside(file.directory(), "--checkpoint")
+                                                      : options.run.tokenizer);
     if (tokenizer.vocabulary() > file.model().vocabulary)
         throw UserError(fmt::format(
             "{} has {} tokens, the vocabulary of {} only {}; give the tokenizer that "
@@ -165,9 +153,29 @@ struct Model {
     const ModelFile& file;
     const Tokenizer& tokenizer;
     const StateBlock& parameters;
+    /// Tokens that end a text: as the files of the model say, else its tokenizer.
+    std::vector<TokenId> ends;
 
     const nn::LanguageModel& config() const { return file.model(); }
 };
+
+std::vector<TokenId> ends_of(const ModelFile& file, const Tokenizer& tokenizer) {
+    std::vector<TokenId> ends;
+    for (const std::int64_t id : read_hf_token_ids(file.directory()).ends)
+        if (id < tokenizer.vocabulary()) ends.push_back(static_cast<TokenId>(id));
+    if (ends.empty()) ends.assign(tokenizer.ends().begin(), tokenizer.ends().end());
+    return ends;
+}
+
+GenerateOptions generate_options(const GenerateCommand& options, const Model& model) {
+    return {.sampling = {.temperature = options.temperature,
+                         .top_k = options.top_k.value_or(0),
+                         .top_p = options.top_p,
+                         .tokens = model.tokenizer.vocabulary(),
+                         .seed = options.run.seed},
+            .length = options.length,
+            .last_tokens = model.ends};
+}
 
 void announce(const GenerateCommand& options, const Model& model, const Policy& policy) {
     if (options.run.quiet) return;
@@ -213,12 +221,12 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const Model& mo
     announce(options, model, policy);
     TextWriter writer(model.tokenizer, options.stop);
     print_text(job.prompt);
-    Written written{.text = {},
-                    .generated = generate(*generator, job.tokens, generate_options(options, model.tokenizer),
-                                          [&](TokenId token) {
-                                              print_text(writer.push(token));
-                                              return writer.goes_on();
-                                          })};
+    Written written{
+        .text = {},
+        .generated = generate(*generator, job.tokens, generate_options(options, model), [&](TokenId token) {
+            print_text(writer.push(token));
+            return writer.goes_on();
+        })};
     print_text(writer.finish() + "\n");
     written.text = writer.text();
     const Generated& generated = written.generated;
@@ -248,13 +256,12 @@ std::vector<Written> write_together(const GenerateCommand& options, const Model&
         prompts.push_back(job.tokens);
         seeds.push_back(job.seed);
     }
-    std::vector<Generated> all =
-        generate_together(generator, prompts, seeds, generate_options(options, model.tokenizer),
-                          [&](std::size_t text, TokenId token) {
-                              if (text >= jobs.size()) return false;
-                              writers[text].push(token);
-                              return writers[text].goes_on();
-                          });
+    std::vector<Generated> all = generate_together(
+        generator, prompts, seeds, generate_options(options, model), [&](std::size_t text, TokenId token) {
+            if (text >= jobs.size()) return false;
+            writers[text].push(token);
+            return writers[text].goes_on();
+        });
     std::vector<Written> written;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
         writers[i].finish();
@@ -297,9 +304,9 @@ std::vector<Job> jobs_of(const GenerateCommand& options, const Tokenizer& tokeni
     std::vector<std::string> prompts;
     if (!options.prompt.empty()) prompts.push_back(options.prompt);
     if (!options.prompts.empty()) {
-        std::istringstream lines{std::string(TextFile(options.prompts).text())};
-        for (std::string line; std::getline(lines, line);)
-            if (!line.empty()) prompts.push_back(line);
+        const TextFile file(options.prompts);
+        for (const std::string_view line : lines_of(file.text()))
+            if (!line.empty()) prompts.emplace_back(line);
         if (prompts.empty())
             throw UserError(fmt::format("{}: holds no prompt; expected one a line", options.prompts));
     }
@@ -330,9 +337,8 @@ nlohmann::ordered_json run_validation(const GenerateCommand& options, const Mode
     }
     if (policies.size() > 1 && !jobs.empty()) {
         const auto generator = make_generator(model, policies[1], jobs.first(1), 1);
-        const Generated generated =
-            generate(*generator, jobs[0].tokens, generate_options(options, model.tokenizer),
-                     [](TokenId) { return true; });
+        const Generated generated = generate(*generator, jobs[0].tokens, generate_options(options, model),
+                                             [](TokenId) { return true; });
         if (!options.run.quiet)
             print_error(fmt::format("{}\n", speed_text(policies[1], jobs[0].tokens.size(), generated)));
         all.back()["generated_tokens_per_second"] = generated.tokens_per_second();
@@ -342,7 +348,8 @@ nlohmann::ordered_json run_validation(const GenerateCommand& options, const Mode
 
 std::string prompt_from_standard_input() {
     std::string prompt((std::istreambuf_iterator<char>(std::cin)), std::istreambuf_iterator<char>());
-    if (prompt.ends_with('\n')) prompt.pop_back();
+    const std::size_t line_break = prompt.ends_with("\r\n") ? 2 : prompt.ends_with('\n') ? 1 : 0;
+    prompt.resize(prompt.size() - line_break);
     return prompt;
 }
 
@@ -355,7 +362,7 @@ void run(const GenerateCommand& options) {
     const Policy policy = policy_for(options.run, device->target());
     StateBlock parameters(*device, Generator(*device, file.model(), 1).parameters());
     file.load(parameters);
-    const Model model{*device, file, tokenizer, parameters};
+    const Model model{*device, file, tokenizer, parameters, ends_of(file, tokenizer)};
     std::vector<TokenId> text;
     if (!options.validation.empty()) text = tokenizer.encode_whole(TextFile(options.validation).text());
     const std::vector<Job> jobs = jobs_of(options, tokenizer);
@@ -385,14 +392,16 @@ void add_generate_command(CLI::App& app) {
     command->add_option("--prompts", options->prompts, "Texts to continue, one a line, in place of --prompt")
         ->type_name("FILE");
     command
-        ->add_option("--tokenizer", options->run.tokenizer,
-                     "Tokenizer: a directory, tokenizer.json or .tiktoken (default: the one beside the "
-                     "model, else bytes are tokens)")
+        ->add_option(
+            "--tokenizer", options->run.tokenizer,
+            "Tokenizer: a directory, tokenizer.json or .tiktoken, or the word bytes, which are tokens "
+            "then (default: the one beside the model, or bytes if it was trained on them)")
         ->type_name("DIR");
     command
-        ->add_option("--length", options->length,
-                     "Tokens to generate; <|endoftext|>, or </s>, ends the text earlier, "
-                     "and so does a full context")
+        ->add_option(
+            "--length", options->length,
+            "Tokens to generate; a token that ends a text (eos_token_id, else <|endoftext|> or </s>) "
+            "ends it earlier, and so does a full context")
         ->capture_default_str();
     command
         ->add_option("--temperature", options->temperature,

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "cli/run_options.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::cli {
@@ -41,7 +42,8 @@ TypedOptions options_to_remember(const CLI::App& command) {
         std::vector<std::string>& values = typed[name] = option->results();
         if (!holds(files, name)) continue;
         for (std::string& value : values)
-            if (value != "-") value = std::filesystem::absolute(value).lexically_normal().string();
+            if (value != "-" && (name != "--tokenizer" || value != bytes_word))
+                value = std::filesystem::absolute(value).lexically_normal().string();
     }
     return typed;
 }

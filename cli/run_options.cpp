@@ -17,6 +17,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/cuda_device.h"
@@ -157,8 +158,8 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
         "Of all these: llmc, raw (16-bit numbers alone) or npy (default: by their first bytes)");
     command
         .add_option("--tokenizer", options.tokenizer,
-                    "Tokenizer of the text: a directory, tokenizer.json or .tiktoken (default: train: bytes "
-                    "are tokens; ladder: one trained on the text)")
+                    "Tokenizer of the text: a directory, tokenizer.json or .tiktoken, or the word bytes, "
+                    "which are tokens then (default: train: bytes; ladder: one trained on the text)")
         ->type_name("DIR");
     add_documents_option(command, options);
     command.add_option("--learning-rate", options.learning_rate, "Of the optimizer")->capture_default_str();
@@ -191,6 +192,8 @@ namespace {
 bool is_of_bytes(const std::filesystem::path& checkpoint) {
     if (!std::filesystem::exists(checkpoint / "state.json")) return false;
     const auto saved = saved_options(checkpoint);
+    if (const auto word = saved.find("--tokenizer"); word != saved.end())
+        return word->second == std::vector<std::string>{bytes_word};
     return !saved.empty() && !saved.contains("--tokens");
 }
 
@@ -212,13 +215,20 @@ void take_model_of_files(const CLI::App& command, RunOptions& options) {
 void take_tokenizer_of_files(RunOptions& options) {
     if (options.from.empty()) return;
     if (!options.tokenizer.empty() || !options.tokens.empty()) return;
-    if (holds_tokenizer(options.from))
-        options.tokenizer = options.from;
-    else if (!is_of_bytes(options.from))
-        throw UserError(fmt::format(
-            "--from {}: there is no tokenizer beside the weights; give the one they were trained with as "
-            "--tokenizer DIR",
-            options.from));
+    options.tokenizer = tokenizer_beside(options.from, "--from");
+}
+
+std::string tokenizer_beside(const std::filesystem::path& folder, const char* option) {
+    if (holds_tokenizer(folder)) return folder.string();
+    if (is_of_bytes(folder)) return bytes_word;
+    throw UserError(
+        fmt::format("{} {}: there is no tokenizer beside the weights; give the one they were trained with as "
+                    "--tokenizer DIR, or --tokenizer {} if it was bytes{}",
+                    option, folder.string(), bytes_word, unread_tokenizer(folder)));
+}
+
+Tokenizer named_tokenizer(const std::string& given) {
+    return given == bytes_word ? byte_tokenizer() : load_tokenizer(given);
 }
 
 namespace {
@@ -235,12 +245,13 @@ TokenFormat token_format(const RunOptions& options) {
 Corpus open_corpus(const RunOptions& options, CorpusOptions::Untokenized untokenized) {
     if (!options.text.empty() && !options.tokens.empty())
         throw UserError("--text and --tokens exclude one another; give one of them");
+    const bool of_bytes = options.tokenizer == bytes_word;
     ThreadPool pool(options.threads == 0 ? default_thread_count() : options.threads);
     return mantissa::open_corpus({.texts = {options.text.begin(), options.text.end()},
                                   .tokens = {options.tokens.begin(), options.tokens.end()},
                                   .tokens_format = token_format(options),
-                                  .tokenizer = options.tokenizer,
-                                  .untokenized = untokenized,
+                                  .tokenizer = of_bytes ? "" : options.tokenizer,
+                                  .untokenized = of_bytes ? CorpusOptions::Untokenized::bytes : untokenized,
                                   .model_vocabulary = language_model(options).vocabulary,
                                   .documents = documents_of(options) == nn::Documents::packed},
                                  pool);

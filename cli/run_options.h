@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -73,6 +74,14 @@ std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks = nu
 /// it was taken. Throws UserError that names the file if there is none, and, naming the option, where the
 /// command line says of the model what its files say.
 void take_model_of_files(const CLI::App& command, RunOptions& options);
+
+/// The tokenizer of this word or path: bytes, if it is `bytes_word`.
+Tokenizer named_tokenizer(const std::string& given);
+inline constexpr const char* bytes_word = "bytes";
+
+/// The tokenizer beside a model's weights, or `bytes_word` if the checkpoint says that it was trained on
+/// bytes. Throws UserError, beginning with `option`, if there is neither.
+std::string tokenizer_beside(const std::filesystem::path& folder, const char* option);
 
 /// For --from, where neither tokens nor a tokenizer were given: the tokenizer beside the weights, or bytes if
 /// the checkpoint says that it was trained on them. Throws UserError, beginning with the option, if there is

@@ -186,13 +186,28 @@ void require_own_tokenizer(const TrainOptions& options, const std::string& own, 
     const bool of_bytes =
         own.empty() && !saved.empty() && !saved.contains("--tokens") && !saved.contains("--images");
     if (own.empty() && !of_bytes) return;
-    if (!own.empty() && tokenizer_texts(load_tokenizer(given)) == tokenizer_texts(load_tokenizer(own)))
+    if (of_bytes ? given == bytes_word : given != bytes_word && is_kept_in(own, load_tokenizer(given)))
         return;
     throw UserError(fmt::format(
         "--tokenizer {}: {} was trained {}; leave the option out, or begin another run with its weights by "
         "--from {}",
         given, options.resume,
         of_bytes ? "on bytes" : "with another tokenizer, which lies beside its weights", options.resume));
+}
+
+/// Whether the tokenizer of a checkpoint can be read; if not, and it was given anew, the latter does. Throws
+/// UserError if it was not.
+bool can_be_read(const std::string& own, const TrainOptions& options) {
+    try {
+        load_tokenizer(own);
+        return true;
+    } catch (const UserError& error) {
+        if (options.given.contains("--tokenizer")) return false;
+        throw UserError(fmt::format(
+            "--resume {}: the tokenizer in it cannot be read ({}); give the one that it was trained with as "
+            "--tokenizer DIR",
+            options.resume, error.what()));
+    }
 }
 
 void recall(CLI::App& command, TrainOptions& options) {
@@ -206,7 +221,7 @@ void recall(CLI::App& command, TrainOptions& options) {
     if (!saved.empty()) options.changes = Resume::with_changes;
     if (options.checkpoint.empty()) options.checkpoint = place_of_saves(options.resume);
     // Its own copy, which is there whatever became of the one that it was trained with.
-    if (!own.empty()) options.run.tokenizer = own;
+    if (!own.empty() && can_be_read(own, options)) options.run.tokenizer = own;
     if (!options.run.from.empty()) options.run.from_files = ModelFile(options.resume).model();
 }
 

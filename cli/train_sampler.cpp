@@ -14,7 +14,7 @@ std::string TrainSampler::sample() {
     std::string text = options_.prompt;
     const GenerateOptions options{.sampling = {.tokens = tokenizer_.vocabulary(), .seed = options_.seed},
                                   .length = options_.length,
-                                  .last_token = tokenizer_.end_of_text()};
+                                  .last_tokens = {tokenizer_.ends().begin(), tokenizer_.ends().end()}};
     generate(generator_, prompt_, options, [&](TokenId token) {
         text += decoder.push(token);
         return true;

@@ -1,9 +1,8 @@
 // Text and tokens as what `train` trains on.
 #include <fmt/format.h>
 
-#include <vector>
-
 #include <algorithm>
+#include <vector>
 
 #include "cli/train_input.h"
 #include "cli/training_data.h"
@@ -20,7 +19,9 @@ class TextInput final : public TrainInput {
     TextInput(const TrainOptions& options, const TrainerOptions& settings, int kept)
         : options_(options),
           corpus_(open_corpus(options.run, CorpusOptions::Untokenized::bytes)),
-          tokenizer_was_given_(corpus_.tokenizer != nullptr),
+          tokenizer_texts_(corpus_.tokenizer ? tokenizer_texts(*corpus_.tokenizer)
+                                             : std::map<std::string, std::string>{}),
+          token_ids_(token_ids_of_run()),
           split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
                                             : TokenSplit{corpus_.stream.all(), {}}),
           model_(model_to_train(options.run)),
@@ -63,19 +64,29 @@ class TextInput final : public TrainInput {
 
     void add_to(RunRecord& record) const override {
         record.inputs["tokens"] = batches_text_;
-        if (tokenizer_was_given_) record.texts = tokenizer_texts(*corpus_.tokenizer);
+        record.texts = tokenizer_texts_;
+        record.token_ids = token_ids_;
     }
 
     const Tokenizer& tokenizer() override {
-        if (!corpus_.tokenizer && !options_.run.tokens.empty())
+        if (!corpus_.tokenizer && !options_.run.tokens.empty() && options_.run.tokenizer != bytes_word)
             throw UserError(
                 "--sample-every prints text, but nothing says what text these tokens stand for; "
-                "give --tokenizer DIR");
+                "give --tokenizer DIR, or --tokenizer bytes");
         if (!corpus_.tokenizer) corpus_.tokenizer = std::make_unique<Tokenizer>(byte_tokenizer());
         return *corpus_.tokenizer;
     }
 
   private:
+    /// Of the tokenizer, or what the weights came with.
+    HfTokenIds token_ids_of_run() const {
+        HfTokenIds ids;
+        if (corpus_.tokenizer) ids = token_ids_of(*corpus_.tokenizer);
+        const std::string& before = options_.resume.empty() ? options_.run.from : options_.resume;
+        if (ids.ends.empty() && !before.empty()) ids = read_hf_token_ids(before);
+        return ids;
+    }
+
     std::unique_ptr<const BatchSource> validation_batches(std::int64_t batch) const {
         try {
             return text_batches(corpus_, split_.validation, model_.units_per_example, {.batch = batch});
@@ -86,7 +97,9 @@ class TextInput final : public TrainInput {
 
     const TrainOptions& options_;
     Corpus corpus_;
-    bool tokenizer_was_given_;
+    /// Read once: a save needs them though the files may be gone by then.
+    std::map<std::string, std::string> tokenizer_texts_;
+    HfTokenIds token_ids_;
     TokenSplit split_;
     nn::Model model_;
     std::unique_ptr<const BatchSource> batches_;

@@ -104,7 +104,7 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     const auto files = options.texts.empty() ? english_text_files() : options.texts;
     const bool trains = !tokenizer && options.untokenized == CorpusOptions::Untokenized::train;
     if (trains) require_readable_again(files);
-    if (options.documents && !trains) end_of_documents(require_tokenizer(tokenizer.get()));
+    if (options.documents && !trains) ends_of_documents(require_tokenizer(tokenizer.get()));
     std::vector<std::string> texts = texts_of(files);
     std::size_t bytes = texts.size() - 1;  // line breaks between them
     for (const std::string& text : texts) bytes += text.size();
@@ -147,8 +147,8 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
     Corpus corpus = options.tokens.empty() ? open_texts(options, std::move(tokenizer), pool)
                                            : open_tokens(options, std::move(tokenizer));
     if (!options.documents) return corpus;
-    corpus.ends = std::make_unique<DocumentEnds>(corpus.stream,
-                                                 end_of_documents(require_tokenizer(corpus.tokenizer.get())));
+    corpus.ends = std::make_unique<DocumentEnds>(
+        corpus.stream, ends_of_documents(require_tokenizer(corpus.tokenizer.get())));
     corpus.description += fmt::format(", in {} documents", corpus.ends->documents());
     return corpus;
 }

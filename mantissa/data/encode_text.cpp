@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "mantissa/base/error.h"
@@ -43,10 +42,11 @@ void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& 
     }
 }
 
-TokenId end_of_documents(const Tokenizer& tokenizer) {
-    if (const std::optional<TokenId> end = tokenizer.end_of_text()) return *end;
+std::vector<TokenId> ends_of_documents(const Tokenizer& tokenizer) {
+    if (const auto ends = tokenizer.ends(); !ends.empty()) return {ends.begin(), ends.end()};
     throw UserError(
-        fmt::format("{}: has no token that ends documents; expected <|endoftext|>, </s> or <|end_of_text|>",
+        fmt::format("{}: has no token that ends documents; expected eos_token_id in a config.json beside it, "
+                    "or <|endoftext|>, </s> or <|end_of_text|>",
                     tokenizer.parts().source));
 }
 
@@ -56,14 +56,14 @@ namespace {
 class DocumentFilter {
   public:
     explicit DocumentFilter(const Tokenizer& tokenizer)
-        : tokenizer_(tokenizer), end_(end_of_documents(tokenizer)) {}
+        : tokenizer_(tokenizer), ends_(ends_of_documents(tokenizer)) {}
 
     /// What comes through of these; valid until the next call.
     std::span<const TokenId> push(std::span<const TokenId> ids) {
         through_.clear();
         for (const TokenId id : ids) {
-            if (id == end_) {
-                end_document();
+            if (std::ranges::find(ends_, id) != ends_.end()) {
+                end_document(id);
             } else if (is_empty_ && is_blank(id)) {
                 held_.push_back(id);
             } else {
@@ -77,13 +77,13 @@ class DocumentFilter {
     }
     std::span<const TokenId> finish() {
         through_.clear();
-        end_document();
+        end_document(ends_[0]);
         return through_;
     }
 
   private:
-    void end_document() {
-        if (!is_empty_) through_.push_back(end_);
+    void end_document(TokenId end) {
+        if (!is_empty_) through_.push_back(end);
         held_.clear();
         is_empty_ = true;
     }
@@ -92,7 +92,7 @@ class DocumentFilter {
     }
 
     const Tokenizer& tokenizer_;
-    TokenId end_;
+    std::vector<TokenId> ends_;
     bool is_empty_ = true;       // whether the document has nothing but white space so far
     std::vector<TokenId> held_;  // that white space
     std::vector<TokenId> through_;

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "mantissa/base/function_ref.h"
 #include "mantissa/base/thread_pool.h"
@@ -23,7 +24,7 @@ void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& 
 /// has no such token.
 void encode_documents(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink);
 
-/// Tokenizer::end_of_text. Throws UserError if there is none.
-TokenId end_of_documents(const Tokenizer& tokenizer);
+/// Tokenizer::ends. Throws UserError if there is none.
+std::vector<TokenId> ends_of_documents(const Tokenizer& tokenizer);
 
 }  // namespace mantissa

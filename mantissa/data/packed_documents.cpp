@@ -1,40 +1,53 @@
 #include "mantissa/data/packed_documents.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "mantissa/base/error.h"
 
 namespace mantissa::inline v0 {
 
-DocumentEnds::DocumentEnds(const TokenStream& stream, std::int32_t end_of_text) : end_of_text_(end_of_text) {
+namespace {
+
+bool is_among(std::span<const std::int32_t> ends, std::int32_t token) {
+    return std::ranges::find(ends, token) != ends.end();
+}
+
+}  // namespace
+
+DocumentEnds::DocumentEnds(const TokenStream& stream, std::vector<std::int32_t> ends)
+    : tokens_(std::move(ends)) {
     constexpr std::uint64_t at_once = 1 << 20;
     std::vector<std::int32_t> tokens;
     for (std::uint64_t begin = 0; begin < stream.size(); begin += tokens.size()) {
         tokens.resize(std::min(at_once, stream.size() - begin));
         stream.copy(begin, tokens);
         for (std::size_t i = 0; i < tokens.size(); ++i)
-            if (tokens[i] == end_of_text) positions_.push_back(begin + i);
+            if (is_among(tokens_, tokens[i])) positions_.push_back(begin + i);
     }
     if (positions_.empty())
         throw UserError(fmt::format(
             "{}: documents end at token {}, which is none of its {} tokens; was it tokenized without marks "
             "between documents, or with another tokenizer?",
-            stream.source(), end_of_text, stream.size()));
+            stream.source(), tokens_text(), stream.size()));
 }
+
+std::string DocumentEnds::tokens_text() const { return fmt::format("{}", fmt::join(tokens_, " or ")); }
 
 std::uint64_t DocumentEnds::among(TokenRange range) const {
     const auto first = std::ranges::lower_bound(positions_, range.begin);
     return static_cast<std::uint64_t>(std::lower_bound(first, positions_.end(), range.end) - first);
 }
 
-void tell_documents_apart(const PackedSequence& sequence, std::int32_t end_of_text) {
+void tell_documents_apart(const PackedSequence& sequence, std::span<const std::int32_t> ends) {
     std::int32_t document = 0, position = 0;
     for (std::size_t i = 0; i < sequence.tokens.size(); ++i) {
         sequence.documents[i] = document;
         sequence.positions[i] = position++;
-        if (sequence.tokens[i] != end_of_text) continue;
+        if (!is_among(ends, sequence.tokens[i])) continue;
         sequence.targets[i] = -1;
         ++document;
         position = 0;
@@ -73,7 +86,7 @@ void PackedDocuments::fill(std::uint64_t step, std::int64_t micro_step,
                               .targets = targets.subspan(begin, sequence_),
                               .documents = documents.subspan(begin, sequence_),
                               .positions = positions.subspan(begin, sequence_)},
-                             ends_->end_of_text());
+                             ends_->tokens());
     // A step of nothing but ends of documents has no targets, and the loss 0.
     const auto of_step = static_cast<double>(std::max<std::uint64_t>(1, counted(step)));
     const std::span shares(reinterpret_cast<float*>(inputs[4].data()), inputs[4].size() / sizeof(float));
@@ -82,7 +95,7 @@ void PackedDocuments::fill(std::uint64_t step, std::int64_t micro_step,
 
 std::string PackedDocuments::description() const {
     return fmt::format("{}; documents packed, ending at token {}", windows_.description(),
-                       ends_->end_of_text());
+                       ends_->tokens_text());
 }
 
 }  // namespace mantissa

@@ -9,6 +9,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "mantissa/data/batch.h"
@@ -16,19 +18,21 @@
 
 namespace mantissa::inline v0 {
 
-/// Where documents of a stream end: at each token of one number.
+/// Where documents of a stream end: at each of these tokens.
 class DocumentEnds {
   public:
-    /// Reads the stream once; keeps 8 bytes a document. Throws UserError if no token of it is that one.
-    DocumentEnds(const TokenStream& stream, std::int32_t end_of_text);
+    /// Reads the stream once; keeps 8 bytes a document. Throws UserError if none of them is in it.
+    DocumentEnds(const TokenStream& stream, std::vector<std::int32_t> ends);
 
-    std::int32_t end_of_text() const { return end_of_text_; }
+    std::span<const std::int32_t> tokens() const { return tokens_; }
+    /// "7 or 9".
+    std::string tokens_text() const;
     std::uint64_t documents() const { return positions_.size(); }
     /// How many of these tokens end a document.
     std::uint64_t among(TokenRange range) const;
 
   private:
-    std::int32_t end_of_text_;
+    std::vector<std::int32_t> tokens_;
     std::vector<std::uint64_t> positions_;  // ascending
 };
 
@@ -40,7 +44,7 @@ struct PackedSequence {
     std::span<std::int32_t> positions = {};  // [T]: from 0 on in each document
 };
 /// Writes documents and positions, and -1 over targets behind a document's last token.
-void tell_documents_apart(const PackedSequence& sequence, std::int32_t end_of_text);
+void tell_documents_apart(const PackedSequence& sequence, std::span<const std::int32_t> ends);
 
 /// The inputs are those of packed documents (mantissa/nn/documents.h).
 class PackedDocuments : public BatchSource {

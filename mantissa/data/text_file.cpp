@@ -40,6 +40,20 @@ bool is_plain_text(std::string_view text) {
     return true;
 }
 
+std::vector<std::string_view> lines_of(std::string_view text) {
+    constexpr std::string_view byte_order_mark = "\xEF\xBB\xBF";
+    if (text.starts_with(byte_order_mark)) text.remove_prefix(byte_order_mark.size());
+    std::vector<std::string_view> lines;
+    while (!text.empty()) {
+        const std::size_t end = text.find('\n');
+        std::string_view line = text.substr(0, end);
+        text.remove_prefix(end == text.npos ? text.size() : end + 1);
+        if (line.ends_with('\r')) line.remove_suffix(1);
+        lines.push_back(line);
+    }
+    return lines;
+}
+
 bool is_read_once(const std::filesystem::path& path) {
     std::error_code ignored;
     return path == "-" ||

@@ -22,6 +22,10 @@ void require_text(std::string_view text, const std::string& name);
 /// characters but white space.
 bool is_plain_text(std::string_view text);
 
+/// The lines of a file that says one thing a line: they end in LF or CR LF, the last one may end without, and
+/// a byte order mark before the first is none of it.
+std::vector<std::string_view> lines_of(std::string_view text);
+
 /// Whether the text at this path can be read but once: standard input, for which "-" stands, a pipe or a
 /// device.
 bool is_read_once(const std::filesystem::path& path);

@@ -49,6 +49,19 @@ bool within(TokenId id, std::size_t vocabulary) {
     return id >= 0 && static_cast<std::size_t>(id) < vocabulary;
 }
 
+/// The ends that its files name, but for ids beyond the vocabulary, which stand for no token: a configuration
+/// that nobody adapted has those of another tokenizer. Else the one that has a well-known name.
+std::vector<TokenId> ends_of(const TokenizerParts& parts) {
+    std::vector<TokenId> ends;
+    for (const TokenId id : parts.ends)
+        if (within(id, parts.tokens.size()) && std::ranges::find(ends, id) == ends.end()) ends.push_back(id);
+    if (!ends.empty()) return ends;
+    for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>"})
+        for (const SpecialToken& token : parts.specials)
+            if (token.text == name) return {token.id};
+    return {};
+}
+
 std::vector<bool> mark_specials(const TokenizerParts& parts) {
     std::vector<bool> special(parts.tokens.size());
     for (const SpecialToken& token : parts.specials) {
@@ -132,6 +145,7 @@ Tokenizer::Tokenizer(TokenizerParts parts) {
     const TokenizerParts& kept = tables->parts;
     check(kept.tokens.size() < std::numeric_limits<TokenId>::max(), "token ids fit in 31 bits");
     std::vector<bool> others = mark_specials(kept);
+    tables->parts.ends = ends_of(kept);
     for (const TokenId id : kept.first_tokens)
         if (!within(id, kept.tokens.size()))
             disagree(kept, fmt::format("texts begin with token {}, outside the vocabulary of {}", id,
@@ -172,18 +186,6 @@ std::vector<TokenId> Tokenizer::encode_whole(std::string_view text) const {
     std::vector<TokenId> ids = parts().first_tokens;
     Encoder(*this).encode(text, ids);
     return ids;
-}
-
-std::optional<TokenId> Tokenizer::end_of_text() const {
-    const SpecialToken* const token = end_of_text_among(parts().specials);
-    return token ? std::optional(token->id) : std::nullopt;
-}
-
-const SpecialToken* end_of_text_among(const std::vector<SpecialToken>& specials) {
-    for (const char* name : {"<|endoftext|>", "</s>", "<|end_of_text|>"})
-        for (const SpecialToken& token : specials)
-            if (token.text == name) return &token;
-    return nullptr;
 }
 
 std::string_view Tokenizer::token_bytes(TokenId id) const {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -24,6 +25,7 @@ using TokenId = std::int32_t;
 /// Adjacent `left` and `right` become `result`. The rank of a merge is its place in the list.
 struct Merge {
     TokenId left, right, result;
+    bool operator==(const Merge&) const = default;
 };
 
 /// A token that text produces only on request, such as <|endoftext|>.
@@ -59,13 +61,19 @@ struct TokenizerParts {
     bool strip_first_space = false;
     /// Tokens with which every text begins, such as <s>: whoever encodes a whole text puts them before it.
     std::vector<TokenId> first_tokens = {};
+    /// Tokens that end a text, the one to end it with first. Empty: Tokenizer finds it by the names that it
+    /// has, <|endoftext|>, </s>, <|end_of_text|>.
+    std::vector<TokenId> ends = {};
+    std::optional<TokenId> begin = {};  ///< the token that begins a text, by the files beside the tokenizer
+    /// The files that it was read from, as they are, by the names by which load_tokenizer finds them.
+    std::map<std::string, std::string> files = {};
 };
 
 /// Whether "<|endoftext|>" in a text is that token or thirteen characters.
 enum class SpecialsInText {
     as_text,
     as_tokens,
-    end_of_text_as_token  ///< that which ends a text (Tokenizer::end_of_text), and no other
+    end_of_text_as_token  ///< those that end a text (Tokenizer::ends), and no others
 };
 
 struct EncodeOptions {
@@ -89,8 +97,8 @@ class Tokenizer {
     TokenId vocabulary() const;
     /// The id of the special token of this text.
     std::optional<TokenId> special(std::string_view text) const;
-    /// The special token that ends a text, by the names that it has: <|endoftext|>, </s>, <|end_of_text|>.
-    std::optional<TokenId> end_of_text() const;
+    /// The tokens that end a text, the one to end it with first.
+    std::span<const TokenId> ends() const { return parts().ends; }
 
     /// The tokens of `text`, which may hold any bytes. For many texts an Encoder is faster.
     std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;

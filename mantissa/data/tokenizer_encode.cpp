@@ -296,8 +296,10 @@ void Encoder::encode(std::string_view text, std::vector<TokenId>& ids, const Enc
     if (options.specials == SpecialsInText::as_text) return state_->encode_plain(text, place, ids);
     std::vector<SpecialToken> specials = state_->tables->parts.specials;
     if (options.specials == SpecialsInText::end_of_text_as_token) {
-        const SpecialToken* const end = end_of_text_among(specials);
-        specials = end ? std::vector{*end} : std::vector<SpecialToken>();
+        const auto& ends = state_->tables->parts.ends;
+        std::erase_if(specials, [&](const SpecialToken& token) {
+            return std::ranges::find(ends, token.id) == ends.end();
+        });
     }
     SpecialFinder finder(text, specials);
     for (std::size_t begin = 0; begin < text.size();) {

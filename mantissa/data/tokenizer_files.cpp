@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/data/text_file.h"
 #include "mantissa/data/tokenizer_alphabet.h"
 #include "mantissa/data/tokenizer_vocabulary.h"
 #include "mantissa/formats/strict_json.h"
@@ -19,13 +21,13 @@ namespace mantissa::inline v0 {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 /// Adds the merges of a file with one "LEFT RIGHT" a line, the first of which may be a comment.
 void read_merge_lines(const NamedText& merges, SpelledVocabulary& vocabulary) {
-    std::string_view rest = merges.text;
-    for (std::size_t line = 1; !rest.empty(); ++line) {
-        const std::size_t end = rest.find('\n');
-        const std::string_view text = rest.substr(0, end);
-        rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
+    std::size_t line = 0;
+    for (const std::string_view text : lines_of(merges.text)) {
+        ++line;
         if (line == 1 && text.starts_with("#version")) continue;
         const std::size_t space = text.find(' ');
         const bool two = space != text.npos && space > 0 && space + 1 < text.size() &&
@@ -38,67 +40,142 @@ void read_merge_lines(const NamedText& merges, SpelledVocabulary& vocabulary) {
     }
 }
 
-Tokenizer load_pair(const std::filesystem::path& vocabulary, const std::filesystem::path& merges) {
-    const MappedFile vocabulary_file(vocabulary), merges_file(merges);
-    return parse_vocabulary_and_merges({vocabulary_file.text(), vocabulary.string()},
-                                       {merges_file.text(), merges.string()});
+/// The files of another library beside these, which says more of a tokenizer there; kept, not read.
+constexpr std::array<const char*, 2> companions = {"tokenizer_config.json", "special_tokens_map.json"};
+
+void keep_companions(const fs::path& folder, TokenizerParts& parts) {
+    for (const char* name : companions)
+        if (fs::is_regular_file(folder / name) && fs::file_size(folder / name) > 0)
+            parts.files[name] = read_file(folder / name);
 }
 
-Tokenizer load_file(const std::filesystem::path& path) {
-    const MappedFile file(path);
-    const NamedText text{file.text(), path.string()};
-    if (path.extension() == ".tiktoken") return parse_tiktoken(text);
-    if (path.extension() == ".json") return parse_tokenizer_json(text);
-    throw UserError(fmt::format("{}: expected a tokenizer's directory, tokenizer.json or a .tiktoken file",
-                                path.string()));
+/// The names of the vocabulary and of the merges of a pair, by their first users and by Hugging Face's
+/// library, under whose names they are kept.
+struct PairOfFiles {
+    const char *vocabulary, *merges;
+};
+constexpr std::array<PairOfFiles, 2> pairs_of_files = {
+    {{"vocab.json", "merges.txt"}, {"encoder.json", "vocab.bpe"}}};
+constexpr std::array<const char*, 2> single_files = {"tokenizer.json", "tokenizer.tiktoken"};
+
+bool both_there(const fs::path& folder, const PairOfFiles& pair) {
+    return fs::exists(folder / pair.vocabulary) && fs::exists(folder / pair.merges);
+}
+
+TokenizerParts load_pair(const fs::path& folder, const PairOfFiles& pair) {
+    const fs::path vocabulary = folder / pair.vocabulary, merges = folder / pair.merges;
+    // Tokens that were added to those of the pair, and how text is cut at them, only tokenizer.json says.
+    if (const fs::path added = folder / "added_tokens.json";
+        fs::exists(added) && !parse_strict_json(read_file(added), added.string()).empty())
+        throw UserError(
+            fmt::format("{}: tokens beside those of {} are not read from here; save the tokenizer as "
+                        "tokenizer.json, which holds both",
+                        added.string(), pair.vocabulary));
+    std::map<std::string, std::string> files = {{"vocab.json", read_file(vocabulary)},
+                                                {"merges.txt", read_file(merges)}};
+    TokenizerParts parts = read_vocabulary_and_merges({files["vocab.json"], vocabulary.string()},
+                                                      {files["merges.txt"], merges.string()});
+    parts.files = std::move(files);
+    return parts;
+}
+
+TokenizerParts load_file(const fs::path& path) {
+    std::string text = read_file(path);
+    if (path.extension() != ".tiktoken" && path.extension() != ".json")
+        throw UserError(fmt::format(
+            "{}: expected a tokenizer's directory, tokenizer.json or a .tiktoken file", path.string()));
+    const bool ranks = path.extension() == ".tiktoken";
+    TokenizerParts parts =
+        ranks ? read_tiktoken({text, path.string()}) : read_tokenizer_json({text, path.string()});
+    parts.files = {{ranks ? "tokenizer.tiktoken" : "tokenizer.json", std::move(text)}};
+    return parts;
+}
+
+/// Both pairs say equally much, so neither decides.
+void require_pairs_agree(const fs::path& folder, const TokenizerParts& taken) {
+    if (!both_there(folder, pairs_of_files[0]) || !both_there(folder, pairs_of_files[1])) return;
+    if (same_tokens(taken, load_pair(folder, pairs_of_files[1]))) return;
+    throw UserError(
+        fmt::format("{}: vocab.json and merges.txt hold another tokenizer than encoder.json and vocab.bpe; "
+                    "remove the pair that the model was not trained with",
+                    folder.string()));
+}
+
+/// What says most decides: tokenizer.json names the rule by which text is cut and the tokens that were added,
+/// the pairs only the latter, by their spelling, and ranks neither.
+TokenizerParts load_folder(const fs::path& folder) {
+    if (fs::exists(folder / "tokenizer.json")) return load_file(folder / "tokenizer.json");
+    for (const PairOfFiles& pair : pairs_of_files) {
+        if (!both_there(folder, pair)) continue;
+        TokenizerParts parts = load_pair(folder, pair);
+        require_pairs_agree(folder, parts);
+        return parts;
+    }
+    if (fs::exists(folder / "tokenizer.tiktoken")) return load_file(folder / "tokenizer.tiktoken");
+    throw UserError(
+        fmt::format("{}: holds no tokenizer: expected tokenizer.json, or vocab.json and merges.txt, or "
+                    "encoder.json and vocab.bpe, or tokenizer.tiktoken{}",
+                    folder.string(), unread_tokenizer(folder)));
 }
 
 }  // namespace
 
-Tokenizer parse_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges) {
+bool same_tokens(const TokenizerParts& a, const TokenizerParts& b) {
+    const auto specials_of = [](const TokenizerParts& parts) {
+        std::map<TokenId, std::string> specials;
+        for (const SpecialToken& token : parts.specials) specials[token.id] = token.text;
+        return specials;
+    };
+    return a.tokens == b.tokens && a.merges == b.merges && specials_of(a) == specials_of(b) &&
+           a.rank_is_id == b.rank_is_id && a.whole_pieces == b.whole_pieces && a.split == b.split &&
+           a.prefix_space == b.prefix_space && a.byte_fallback == b.byte_fallback &&
+           a.strip_first_space == b.strip_first_space && a.first_tokens == b.first_tokens;
+}
+
+TokenizerParts read_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges) {
     SpelledVocabulary spelled(vocabulary.name);
     spelled.add_all(parse_strict_json(vocabulary.text, vocabulary.name), "vocabulary");
     read_merge_lines(merges, spelled);
-    return Tokenizer(std::move(spelled).finish());
+    return std::move(spelled).finish();
 }
 
-namespace {
-
-/// What makes up a tokenizer in a directory, the first that is whole.
-constexpr std::array<std::pair<const char*, const char*>, 2> pairs_of_files = {
-    {{"encoder.json", "vocab.bpe"}, {"vocab.json", "merges.txt"}}};
-constexpr std::array<const char*, 2> single_files = {"tokenizer.json", "tokenizer.tiktoken"};
-
-bool both_there(const std::filesystem::path& directory, const std::pair<const char*, const char*>& pair) {
-    return std::filesystem::exists(directory / pair.first) &&
-           std::filesystem::exists(directory / pair.second);
+Tokenizer parse_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges) {
+    return Tokenizer(read_vocabulary_and_merges(vocabulary, merges));
 }
 
-}  // namespace
-
-Tokenizer load_tokenizer(const std::filesystem::path& path) {
-    if (!std::filesystem::is_directory(path)) return load_file(path);
-    for (const auto& pair : pairs_of_files)
-        if (both_there(path, pair)) return load_pair(path / pair.first, path / pair.second);
-    for (const char* name : single_files)
-        if (std::filesystem::exists(path / name)) return load_file(path / name);
-    throw UserError(
-        fmt::format("{}: holds no tokenizer: expected encoder.json and vocab.bpe, or vocab.json and "
-                    "merges.txt, or tokenizer.json, or tokenizer.tiktoken",
-                    path.string()));
+Tokenizer load_tokenizer(const fs::path& path) {
+    const bool is_folder = fs::is_directory(path);
+    const fs::path folder = is_folder ? path : path.parent_path();
+    TokenizerParts parts = is_folder ? load_folder(path) : load_file(path);
+    keep_companions(folder, parts);
+    const HfTokenIds ids = read_hf_token_ids(folder);
+    for (const std::int64_t id : ids.ends) parts.ends.push_back(static_cast<TokenId>(id));
+    if (ids.begin && *ids.begin < std::ssize(parts.tokens)) parts.begin = static_cast<TokenId>(*ids.begin);
+    return Tokenizer(std::move(parts));
 }
 
-bool holds_tokenizer(const std::filesystem::path& directory) {
+bool holds_tokenizer(const fs::path& directory) {
     return std::ranges::any_of(pairs_of_files,
-                               [&](const auto& pair) { return both_there(directory, pair); }) ||
-           std::ranges::any_of(single_files,
-                               [&](const char* name) { return std::filesystem::exists(directory / name); });
+                               [&](const PairOfFiles& pair) { return both_there(directory, pair); }) ||
+           std::ranges::any_of(single_files, [&](const char* name) { return fs::exists(directory / name); });
+}
+
+std::string unread_tokenizer(const fs::path& directory) {
+    for (const char* name : {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "tekken.json",
+                             "vocab.json", "encoder.json", "vocab.txt", "tokenizer_config.json"})
+        if (fs::exists(directory / name))
+            return fmt::format(
+                "; its {} alone is not enough: save the tokenizer as tokenizer.json (in Python "
+                "AutoTokenizer.from_pretrained(DIR).save_pretrained(DIR) does)",
+                name);
+    return "";
 }
 
 std::vector<std::string> tokenizer_file_names() {
     std::vector<std::string> names(single_files.begin(), single_files.end());
-    for (const auto& [vocabulary, merges] : pairs_of_files)
-        for (const char* name : {vocabulary, merges}) names.emplace_back(name);
+    names.insert(names.end(), companions.begin(), companions.end());
+    for (const PairOfFiles& pair : pairs_of_files)
+        for (const char* name : {pair.vocabulary, pair.merges}) names.emplace_back(name);
     return names;
 }
 
@@ -122,39 +199,94 @@ std::string merges_text(const TokenizerParts& parts) {
     return text;
 }
 
-/// Whether vocab.json and merges.txt say all of it.
-bool fits_pair(const TokenizerParts& parts) {
-    return !parts.rank_is_id && !parts.whole_pieces && parts.split == Split::gpt2 &&
-           parts.prefix_space == PrefixSpace::never && parts.first_tokens.empty();
+/// The pair as tokenizer.json.
+std::string json_text(const TokenizerParts& parts) {
+    using OrderedJson = nlohmann::ordered_json;
+    const OrderedJson bytes = {
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+    OrderedJson added = OrderedJson::array(), merges = OrderedJson::array();
+    for (const SpecialToken& token : parts.specials)
+        added.push_back({{"id", token.id},
+                         {"content", token.text},
+                         {"single_word", false},
+                         {"lstrip", false},
+                         {"rstrip", false},
+                         {"normalized", false},
+                         {"special", true}});
+    for (const Merge& merge : parts.merges)
+        merges.push_back(spell_bytes(parts.tokens[merge.left]) + " " +
+                         spell_bytes(parts.tokens[merge.right]));
+    // Written as text, since an ordered object of many members is filled in quadratic time.
+    const std::string vocabulary = vocabulary_text(parts);
+    const OrderedJson around = {{"version", "1.0"},        {"truncation", nullptr}, {"padding", nullptr},
+                                {"added_tokens", added},   {"normalizer", nullptr}, {"pre_tokenizer", bytes},
+                                {"post_processor", bytes}, {"decoder", bytes}};
+    std::string text = around.dump();
+    text.pop_back();
+    return text +
+           fmt::format(R"(, "model": {{"type": "BPE", "dropout": null, "unk_token": null, )"
+                       R"("continuing_subword_prefix": "", "end_of_word_suffix": "", )"
+                       R"("fuse_unk": false, "byte_fallback": false, "vocab": {}, "merges": {}}}}})",
+                       vocabulary.substr(0, vocabulary.size() - 1), merges.dump()) +
+           "\n";
+}
+
+std::map<std::string, std::string> pair_of(const TokenizerParts& parts) {
+    return {{"vocab.json", vocabulary_text(parts)}, {"merges.txt", merges_text(parts)}};
 }
 
 }  // namespace
 
 std::map<std::string, std::string> tokenizer_texts(const Tokenizer& tokenizer) {
     const TokenizerParts& parts = tokenizer.parts();
-    if (fits_pair(parts)) return {{"vocab.json", vocabulary_text(parts)}, {"merges.txt", merges_text(parts)}};
-    const std::filesystem::path source = parts.source;
-    return {{source.extension() == ".tiktoken" ? "tokenizer.tiktoken" : "tokenizer.json", read_file(source)}};
+    std::map<std::string, std::string> texts = parts.files.empty() ? pair_of(parts) : parts.files;
+    if (!texts.contains("vocab.json") || texts.contains("tokenizer.json")) return texts;
+    const std::string& json = texts["tokenizer.json"] = json_text(parts);
+    for (const TokenizerParts& again :
+         {read_vocabulary_and_merges({texts["vocab.json"], parts.source + ", as vocab.json"},
+                                     {texts["merges.txt"], "merges.txt"}),
+          read_tokenizer_json({json, parts.source + ", as tokenizer.json"})})
+        if (!same_tokens(again, parts))
+            throw UserError(
+                fmt::format("{}: vocab.json and merges.txt cannot hold this tokenizer", parts.source));
+    return texts;
 }
 
-void write_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory) {
+HfTokenIds token_ids_of(const Tokenizer& tokenizer) {
+    HfTokenIds ids{.ends = {tokenizer.ends().begin(), tokenizer.ends().end()}};
     const TokenizerParts& parts = tokenizer.parts();
-    if (!fits_pair(parts))
-        throw UserError(
-            fmt::format("{}: vocab.json and merges.txt cannot hold this tokenizer (it was read from "
-                        "tokenizer.json or a .tiktoken file with options they lack)",
-                        parts.source));
+    std::optional<TokenId> begin = parts.begin;
+    if (!begin && !parts.first_tokens.empty()) begin = parts.first_tokens[0];
+    // <|endoftext|> begins a text as well, in GPT-2's own configuration.
+    for (const char* name : {"<s>", "<|begin_of_text|>", "<|endoftext|>"})
+        if (!begin) begin = tokenizer.special(name);
+    if (begin) ids.begin = *begin;
+    return ids;
+}
+
+bool is_kept_in(const fs::path& directory, const Tokenizer& tokenizer) {
+    try {
+        return same_tokens(load_tokenizer(directory).parts(), tokenizer.parts());
+    } catch (const UserError&) {
+        // An earlier version wrote a pair that no version reads; what it would write of this one tells.
+        return std::ranges::all_of(pair_of(tokenizer.parts()), [&](const auto& file) {
+            const fs::path path = directory / file.first;
+            return fs::exists(path) && read_file(path) == file.second;
+        });
+    }
+}
+
+void write_tokenizer(const Tokenizer& tokenizer, const fs::path& directory) {
+    const std::map<std::string, std::string> texts = tokenizer_texts(tokenizer);
     std::error_code error;
-    std::filesystem::create_directories(directory, error);
+    fs::create_directories(directory, error);
     if (error)
         throw UserError(
             fmt::format("{}: cannot make the directory: {}", directory.string(), error.message()));
-    AtomicFile vocabulary(directory / "vocab.json"), merges(directory / "merges.txt");
-    vocabulary.write(vocabulary_text(parts));
-    merges.write(merges_text(parts));
-    // A crash between these two leaves a pair that disagrees, which loading finds.
-    vocabulary.commit();
-    merges.commit();
+    std::deque<AtomicFile> files;
+    for (const auto& [name, text] : texts) files.emplace_back(directory / name).write(text);
+    // A crash between two of these leaves files that disagree, which loading finds.
+    for (AtomicFile& file : files) file.commit();
 }
 
 }  // namespace mantissa

@@ -9,17 +9,26 @@
 #include <vector>
 
 #include "mantissa/data/tokenizer.h"
+#include "mantissa/formats/hf_token_ids.h"
 
 namespace mantissa::inline v0 {
 
-/// Loads from a directory, in which it looks for encoder.json + vocab.bpe, vocab.json + merges.txt,
-/// tokenizer.json, tokenizer.tiktoken, in that order, or from a file named *.json or *.tiktoken. Throws
-/// UserError, naming the file and, where there are lines, the line.
+/// Loads from a directory, in which it looks for tokenizer.json, vocab.json + merges.txt, encoder.json +
+/// vocab.bpe, tokenizer.tiktoken, in that order, or from a file named *.json or *.tiktoken. What ends and
+/// begins a text, generation_config.json and config.json in the same folder say (hf_token_ids.h), or else its
+/// spelling. Throws UserError, naming the file and, where there are lines, the line, and where both pairs are
+/// there and disagree.
 Tokenizer load_tokenizer(const std::filesystem::path& path);
 
 /// Whether load_tokenizer finds the files of one in this directory.
 bool holds_tokenizer(const std::filesystem::path& directory);
-/// Names of all files that load_tokenizer looks for in a directory.
+/// Of a directory for which it does not: what there is in place of it, to end a message with, or nothing.
+std::string unread_tokenizer(const std::filesystem::path& directory);
+/// Whether two tokenizers give the same tokens for every text, and text for all tokens.
+bool same_tokens(const TokenizerParts& a, const TokenizerParts& b);
+/// Whether the tokenizer in a checkpoint is this one, even if it cannot be read.
+bool is_kept_in(const std::filesystem::path& directory, const Tokenizer& tokenizer);
+/// Names of all files that tokenizers are read from or that are kept with them.
 std::vector<std::string> tokenizer_file_names();
 
 /// A text and the name to call it by in messages.
@@ -41,13 +50,16 @@ Tokenizer parse_tokenizer_json(const NamedText& json);
 /// as in r50k_base and p50k_base. Vocabularies known to be split by another rule are refused.
 Tokenizer parse_tiktoken(const NamedText& ranks);
 
-/// The files, by name, that make load_tokenizer give this tokenizer again: vocab.json and merges.txt, or,
-/// where these cannot hold it, the file that it was read from. Throws UserError if that cannot be read any
-/// more.
+/// The files, by name, that make load_tokenizer give this tokenizer again: those that it was read from, as
+/// they were then, or, of one that was trained here, vocab.json and merges.txt; beside that pair
+/// tokenizer.json, which others need where the model is no GPT-2. What was made was read back.
 std::map<std::string, std::string> tokenizer_texts(const Tokenizer& tokenizer);
 
-/// Writes vocab.json and merges.txt into `directory`, which is made if need be. Each file appears whole
-/// or not at all. Throws UserError if a file cannot be written or the tokenizer has no list of merges.
+/// The ids that the files beside a model name for this tokenizer.
+HfTokenIds token_ids_of(const Tokenizer& tokenizer);
+
+/// Writes tokenizer_texts into `directory`, which is made if need be. Each file appears whole or not at all.
+/// Throws UserError if a file cannot be written.
 void write_tokenizer(const Tokenizer& tokenizer, const std::filesystem::path& directory);
 
 }  // namespace mantissa

@@ -125,6 +125,8 @@ class Reader {
 
 }  // namespace
 
-Tokenizer parse_tokenizer_json(const NamedText& json) { return Tokenizer(Reader(json).read()); }
+TokenizerParts read_tokenizer_json(const NamedText& json) { return Reader(json).read(); }
+
+Tokenizer parse_tokenizer_json(const NamedText& json) { return Tokenizer(read_tokenizer_json(json)); }
 
 }  // namespace mantissa

@@ -53,9 +53,6 @@ struct Tokenizer::Tables {
     PairTable pairs;
 };
 
-/// The special token that ends a text; null: there is none.
-const SpecialToken* end_of_text_among(const std::vector<SpecialToken>& specials);
-
 /// Applies merges to the tokens of one piece, one a byte or a character, and appends what remains to `ids`.
 /// Declared here so that tests can compare its two ways; the encoder chooses by length.
 void merge_short_piece(std::span<const TokenId> piece, const PairTable& pairs, std::vector<TokenId>& ids);

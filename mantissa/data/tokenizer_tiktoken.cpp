@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/data/text_file.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_vocabulary.h"
 
@@ -75,16 +76,14 @@ void refuse_other_split_rules(const NamedText& ranks, std::size_t lines) {
 
 }  // namespace
 
-Tokenizer parse_tiktoken(const NamedText& ranks) {
+TokenizerParts read_tiktoken(const NamedText& ranks) {
     TokenizerParts parts;
     parts.source = ranks.name;
     parts.rank_is_id = parts.whole_pieces = true;
     std::size_t lines = 0;
-    std::string_view rest = ranks.text;
-    for (std::size_t number = 1; !rest.empty(); ++number) {
-        const std::size_t end = rest.find('\n');
-        const std::string_view text = rest.substr(0, end);
-        rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
+    std::size_t number = 0;
+    for (const std::string_view text : lines_of(ranks.text)) {
+        ++number;
         if (text.empty()) continue;
         auto line = read_line(text);
         if (!line)
@@ -108,7 +107,9 @@ Tokenizer parse_tiktoken(const NamedText& ranks) {
     if (unused == parts.tokens.size()) parts.tokens.emplace_back();
     parts.tokens[unused] = "<|endoftext|>";
     parts.specials.push_back({"<|endoftext|>", static_cast<TokenId>(unused)});
-    return Tokenizer(std::move(parts));
+    return parts;
 }
+
+Tokenizer parse_tiktoken(const NamedText& ranks) { return Tokenizer(read_tiktoken(ranks)); }
 
 }  // namespace mantissa

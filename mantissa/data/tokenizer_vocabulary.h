@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/data/tokenizer.h"
+#include "mantissa/data/tokenizer_files.h"
 
 namespace mantissa::inline v0 {
 
@@ -55,6 +56,11 @@ class SpelledVocabulary {
     std::vector<Merge> merges_;
     std::vector<SpecialToken> specials_;
 };
+
+/// What parse_vocabulary_and_merges, parse_tokenizer_json and parse_tiktoken make their tokenizers from.
+TokenizerParts read_vocabulary_and_merges(const NamedText& vocabulary, const NamedText& merges);
+TokenizerParts read_tokenizer_json(const NamedText& json);
+TokenizerParts read_tiktoken(const NamedText& ranks);
 
 /// A piece of a file for an error message: cut after 40 bytes, in quotes, control characters and invalid
 /// UTF-8 escaped.

@@ -101,7 +101,7 @@ WeightFiles hf_gpt2_files() {
             .tied = {{"lm_head.weight", "wte.weight"}}};
 }
 
-std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads, std::int64_t end_of_text) {
+std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads) {
     nlohmann::ordered_json config = {{"architectures", {"GPT2LMHeadModel"}},
                                      {"model_type", "gpt2"},
                                      {"vocab_size", sizes.vocabulary},
@@ -111,8 +111,8 @@ std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads, std::int6
                                      {"n_head", heads},
                                      {"activation_function", "gelu_new"},  // the tanh form
                                      {"layer_norm_epsilon", 1e-5},
-                                     {"bos_token_id", end_of_text},
-                                     {"eos_token_id", end_of_text},
+                                     {"bos_token_id", nullptr},
+                                     {"eos_token_id", nullptr},
                                      {"tie_word_embeddings", true},
                                      {"torch_dtype", "float32"}};
     // Their library knows no such model; biases that are missing start at zero there, which is the same.

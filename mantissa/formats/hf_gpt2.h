@@ -39,8 +39,8 @@ Gpt2Sizes gpt2_sizes_of(std::span<const TensorView> file, const std::string& sou
 /// `*.attn.masked_bias` are no parameters; `lm_head.weight` must equal `wte.weight`.
 WeightFiles hf_gpt2_files();
 
-/// The text of `config.json`, which their library needs beside the weights. `end_of_text`: the token that
-/// ends documents.
-std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads, std::int64_t end_of_text);
+/// The text of `config.json`, which their library needs beside the weights. It names no tokens that begin and
+/// end a text (with_token_ids).
+std::string hf_gpt2_config(const Gpt2Sizes& sizes, std::int64_t heads);
 
 }  // namespace mantissa

@@ -191,6 +191,8 @@ std::string hf_llama_config(const LlamaSizes& sizes) {
         config["attention_bias"] = false;
         config["mlp_bias"] = false;
     }
+    config["bos_token_id"] = nullptr;
+    config["eos_token_id"] = nullptr;
     config["tie_word_embeddings"] = sizes.tied;
     config["torch_dtype"] = "float32";
     return config.dump(2) + "\n";

@@ -56,7 +56,8 @@ struct LlamaSizes {
 /// that is none of the above.
 LlamaSizes read_hf_llama_config(std::string_view text, const std::string& source);
 
-/// The text of config.json for such a model, as transformers 4 and 5 read it.
+/// The text of config.json for such a model, as transformers 4 and 5 read it. It names no tokens that begin
+/// and end a text (with_token_ids).
 std::string hf_llama_config(const LlamaSizes& sizes);
 
 /// The rules of their weights: frequencies that old files store (`*.rotary_emb.inv_freq`) are no parameters;

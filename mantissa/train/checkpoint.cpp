@@ -26,7 +26,7 @@ constexpr const char* manifest_name = "manifest.json";
 constexpr const char* model_name = "model.safetensors";
 constexpr const char* optimizer_name = "optimizer.safetensors";
 constexpr const char* state_name = "state.json";
-constexpr const char* config_name = "config.json";
+constexpr const char* config_names[] = {"config.json", "generation_config.json"};
 
 [[noreturn]] void refuse(const fs::path& path, const std::string& reason) {
     throw UserError(path.string() + ": " + reason);
@@ -258,7 +258,7 @@ void require_only_checkpoint(const fs::path& directory) {
         const std::string name = entry.path().filename().string();
         const bool known = name == manifest_name || name == model_name || name == optimizer_name ||
                            name == state_name || is_optimizer_of_a_rank(name) ||
-                           (ours && name == config_name) ||
+                           (ours && std::ranges::find(config_names, name) != std::end(config_names)) ||
                            std::ranges::find(tokenizers, name) != tokenizers.end();
         if (!known && !listed.contains(name))
             refuse(

@@ -22,7 +22,8 @@ class Text {
     bool draw(std::span<const float> logits, const Generator& generator, std::int64_t text,
               FunctionRef<bool(std::int32_t)> show) {
         const std::int32_t token = sample(logits, options_.sampling, generator.length(text));
-        if (token == options_.last_token) return ended(TextEnd::end_of_text);
+        if (std::ranges::find(options_.last_tokens, token) != options_.last_tokens.end())
+            return ended(TextEnd::end_of_text);
         generated_.tokens.push_back(token);
         generated_.log_probabilities.push_back(log_probability(logits, token));
         if (!show(token)) return ended(TextEnd::stopped);

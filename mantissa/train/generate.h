@@ -1,7 +1,6 @@
 // Continuing prompts, token by token: one, or some at once.
 #pragma once
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -13,8 +12,8 @@ namespace mantissa::inline v0 {
 
 struct GenerateOptions {
     SamplingOptions sampling = {};
-    std::int64_t length = 100;                    ///< tokens to generate at most
-    std::optional<std::int32_t> last_token = {};  ///< <|endoftext|>: where it is drawn, it ends the text
+    std::int64_t length = 100;                   ///< tokens to generate at most
+    std::vector<std::int32_t> last_tokens = {};  ///< <|endoftext|> and the like: each ends the text
 };
 
 /// Why a text ended. A full context ends it, too: positions beyond it have no embedding, and sliding it along

@@ -228,6 +228,10 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
     const std::vector<TensorToWrite> optimizer =
         parts_of_states(trainer.state(), is_of_optimizer, rank_of(trainer.plan()));
     std::map<std::string, std::string> texts = files.texts;
+    if (const auto config = texts.find("config.json"); config != texts.end()) {
+        config->second = with_token_ids(config->second, record.token_ids);
+        texts["generation_config.json"] = hf_generation_config(record.token_ids);
+    }
     texts.insert(record.texts.begin(), record.texts.end());
     // A prompt among the options may hold bytes that are no UTF-8, which JSON cannot.
     texts["state.json"] = state.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
@@ -18,6 +19,8 @@ struct RunRecord {
     std::map<std::string, std::string> inputs = {};
     /// Small files to keep beside the weights, by name: the tokenizer.
     std::map<std::string, std::string> texts = {};
+    /// Of the tokenizer, for those who read the model's configuration.
+    HfTokenIds token_ids = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
 };

@@ -108,7 +108,7 @@ TEST(KeptSafe, ACheckpointKeepsTheTokenizerThatItLearnt) {
     const std::string kept = work.place("kept"), of_bytes = work.place("of_bytes");
     ASSERT_EQ(run(work.train("--steps 1 --tokenizer " + own + " --checkpoint " + kept, 300)).status, 0);
     ASSERT_EQ(run(work.train("--steps 1 --checkpoint " + of_bytes, 300)).status, 0);
-    const std::string merges = content_of(kept + "/merges.txt");
+    const std::string tokens = content_of(kept + "/tokenizer.json");
     EXPECT_EQ(run("train --quiet --steps 2 --resume " + kept + " --tokenizer " + same).status, 0);
     for (const std::string& place : {kept, of_bytes}) {
         const Ran ran = run("train --quiet --steps 3 --resume " + place + " --tokenizer " + other);
@@ -116,7 +116,7 @@ TEST(KeptSafe, ACheckpointKeepsTheTokenizerThatItLearnt) {
         EXPECT_NE(ran.output.find("--tokenizer " + other + ": " + place + " was trained "), std::string::npos)
             << ran.output;
     }
-    EXPECT_EQ(content_of(kept + "/merges.txt"), merges);
+    EXPECT_EQ(content_of(kept + "/tokenizer.json"), tokens);
 }
 
 TEST(KeptSafe, TheNextSaveOfAnotherReplacesNoRun) {

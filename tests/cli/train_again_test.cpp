@@ -126,7 +126,7 @@ TEST(TrainAgain, BeginsWithPublishedWeights) {
     EXPECT_EQ(begun.output.find("step     0 | loss 5"), std::string::npos) << begun.output;
     const Ran resumed = run("train --resume " + place + " --steps 31");
     EXPECT_EQ(resumed.status, 0) << resumed.output;
-    std::filesystem::remove(std::filesystem::path(published) / "vocab.json");
+    std::filesystem::remove(std::filesystem::path(published) / "tokenizer.json");
     for (const auto& [arguments, complaint] :
          {std::pair{std::string("--from "), "there is no tokenizer beside the weights"},
           {std::string("--layers 3 --from "), "give it without --layers"},

@@ -47,7 +47,7 @@ std::string error_of(const std::function<void()>& run) {
 
 TEST(PackedDocuments, TellDocumentsApart) {
     const TokenStream stream(Tokens{5, 6, 9, 7, 9, 9, 8, 5, 6, 7, 8, 9, 5}, "t.bin");
-    const DocumentEnds ends(stream, 9);
+    const DocumentEnds ends(stream, {9});
     EXPECT_EQ(ends.documents(), 4u);
     EXPECT_EQ(ends.among({0, 13}), 4u);
     EXPECT_EQ(ends.among({2, 5}), 2u);
@@ -70,7 +70,7 @@ TEST(PackedDocuments, TellDocumentsApart) {
 
 TEST(PackedDocuments, AStepOfEndsAloneCountsOne) {
     const TokenStream stream(Tokens{3, 3, 3, 3, 3});
-    const DocumentEnds ends(stream, 3);
+    const DocumentEnds ends(stream, {3});
     const PackedDocuments source(stream, ends, stream.all(), 2, {.batch = 2});
     EXPECT_EQ(source.counted(0), 0u);
     EXPECT_EQ(read(source, 0, 0, 2, 2).counted, (std::vector<float>{1, 1}));
@@ -80,7 +80,7 @@ TEST(PackedDocuments, AStepOfEndsAloneCountsOne) {
 TEST(PackedDocuments, AreRefusedWhereNothingEndsThem) {
     const TokenStream stream(Tokens{1, 2, 3}, "t.bin");
     EXPECT_EQ(
-        error_of([&] { DocumentEnds(stream, 9); }),
+        error_of([&] { DocumentEnds(stream, {9}); }),
         "t.bin: documents end at token 9, which is none of its 3 tokens; was it tokenized without marks "
         "between documents, or with another tokenizer?");
 }
@@ -117,7 +117,7 @@ TEST_F(TextOfDocuments, EndsEachFileAndWhereItSaysSo) {
     corpus.stream.copy(0, tokens);
     EXPECT_EQ(corpus.tokenizer->decode(tokens),
               "one two three<|endoftext|>four<|endoftext|>five <s> six\n<|endoftext|>");
-    EXPECT_EQ(tokens.back(), *corpus.tokenizer->end_of_text());
+    EXPECT_EQ(tokens.back(), corpus.tokenizer->ends()[0]);
 }
 
 TEST_F(TextOfDocuments, LeavesOutEmptyOnes) {
@@ -133,6 +133,15 @@ TEST_F(TextOfDocuments, LeavesOutEmptyOnes) {
     EXPECT_EQ(documents("<|endoftext|>\na<|endoftext|> \n<|endoftext|>\n"), "\na<|endoftext|>");
     EXPECT_EQ(documents("a <|endoftext|> b "), "a <|endoftext|> b <|endoftext|>");
     EXPECT_EQ(documents(" \n"), "");
+}
+
+TEST_F(TextOfDocuments, EndAtEachOfSeveralTokens) {
+    // By id, "<|endoftext|>" and "!": two ends, as LLaMA 3 has them.
+    std::ofstream(directory_ / "tok/config.json") << R"({"eos_token_id": [256, 0]})";
+    const Corpus corpus = open_corpus(options({directory_ / "a.txt"}), pool_);
+    EXPECT_EQ(corpus.ends->tokens_text(), "256 or 0");
+    write("c.txt", "one! two<|endoftext|>three!");
+    EXPECT_EQ(open_corpus(options({directory_ / "c.txt"}), pool_).ends->documents(), 3u);
 }
 
 TEST_F(TextOfDocuments, AreThoseOfTokenFilesToo) {

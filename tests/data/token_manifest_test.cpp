@@ -119,8 +119,8 @@ TEST_F(TokenManifests, AnotherTokenizerIsFoundWhetherGivenOrNot) {
     const Tokenizer before = load_tokenizer(directory_ / "tok");
     write_tokenizer_of("the big pig did dig a fig");
     const Tokenizer after = load_tokenizer(directory_ / "tok");
-    expect_refused(shards_, {"vocab.json", "has changed since", "then 258 tokens", "now 258"});
-    expect_refused(shards_, {"vocab.json", "is not the tokenizer with which", "tok,", "use that one"},
+    expect_refused(shards_, {"tokenizer.json", "has changed since", "then 258 tokens", "now 258"});
+    expect_refused(shards_, {"tokenizer.json", "is not the tokenizer with which", "tok,", "use that one"},
                    &after);
     EXPECT_EQ(refusal(shards_, &before), "accepted");
     EXPECT_THROW(check_tokenizer_of(shards_[0], after), UserError);

@@ -131,27 +131,26 @@ TEST(TokenizerFiles, WhatIsWrittenIsReadBack) {
     EXPECT_EQ(read.encode("hello hello, world"), small.encode("hello hello, world"));
     EXPECT_EQ(read.special("<|endoftext|>"), 261);
     EXPECT_EQ(read_file(directory / "new/tokenizer/merges.txt"), small_merges);
-    // Nothing but the two files is left behind.
+    // tokenizers 0.23 reads tokenizer.json to the same ids. Nothing but the three files is left behind.
     const auto entries = std::filesystem::directory_iterator(directory / "new/tokenizer");
-    EXPECT_EQ(std::distance(begin(entries), end(entries)), 2);
+    EXPECT_EQ(std::distance(begin(entries), end(entries)), 3);
 }
 
-TEST(TokenizerFiles, WritingRefusesWhatThePairCannotHold) {
+TEST(TokenizerFiles, WhatWasReadIsWrittenAsItWas) {
     const TemporaryDirectory directory;
-    const Tokenizer ranks = parse_tiktoken({tiktoken_lines(small_parts()), "a.tiktoken"});
-    EXPECT_EQ(error_of([&] { write_tokenizer(ranks, directory / "out"); }),
-              "a.tiktoken: vocab.json and merges.txt cannot hold this tokenizer (it was read from "
-              "tokenizer.json or a .tiktoken file with options they lack)");
+    write(directory / "a.tiktoken", tiktoken_lines(small_parts()));
+    write_tokenizer(load_tokenizer(directory / "a.tiktoken"), directory / "out");
+    EXPECT_EQ(read_file(directory / "out/tokenizer.tiktoken"), tiktoken_lines(small_parts()));
 }
 
 TEST(TokenizerFiles, DirectoryAndFileNames) {
     const TemporaryDirectory directory;
     const std::string name = directory.path().string();
-    EXPECT_EQ(
-        error_of([&] { load_tokenizer(directory.path()); }),
-        name +
-            ": holds no tokenizer: expected encoder.json and vocab.bpe, or vocab.json and merges.txt, or "
-            "tokenizer.json, or tokenizer.tiktoken");
+    EXPECT_EQ(error_of([&] { load_tokenizer(directory.path()); }),
+              name +
+                  ": holds no tokenizer: expected tokenizer.json, or vocab.json and merges.txt, or "
+                  "encoder.json and "
+                  "vocab.bpe, or tokenizer.tiktoken");
     write(directory / "tokenizer.json", small_json().dump());
     EXPECT_EQ(load_tokenizer(directory.path()).vocabulary(), 262);
     EXPECT_EQ(load_tokenizer(directory / "tokenizer.json").vocabulary(), 262);
@@ -195,8 +194,8 @@ TEST(TokenizerFiles, PairsThatDisagreeOrAreDamaged) {
               "merges.txt: line 2: expected two tokens with one space between them, found \"ll\"");
     EXPECT_EQ(pair_error(small_vocabulary(), "h e\n\nl l\n"),
               "merges.txt: line 2: expected two tokens with one space between them, found \"\"");
-    EXPECT_EQ(pair_error(small_vocabulary(), "h e\r\n"),
-              start + "line 1 of the merges needs the token \"e\\x0D\", which the vocabulary lacks");
+    EXPECT_EQ(pair_error(small_vocabulary(), "h e\r \n"),
+              "merges.txt: line 1: expected two tokens with one space between them, found \"h e\\x0D \"");
     EXPECT_EQ(pair_error(small_vocabulary(), std::string("h \xFF\x00\n", 5)),
               start + "line 1 of the merges needs the token \"\\xFF\\x00\", which the vocabulary lacks");
 
@@ -311,6 +310,157 @@ TEST(TokenizerFiles, TiktokenLines) {
               "r: the tokenizer disagrees with itself: tokens 256 and 261 are the same bytes");
     // One rank may be left out, for the special token, as in p50k_base.
     EXPECT_EQ(parse_tiktoken({bytes + "aGk= 262\n", "r"}).special("<|endoftext|>"), 261);
+}
+
+/// tokenizers 0.23 (BPE.from_file) and tiktoken read lines as Rust and Python do: CR LF ends one.
+TEST(TokenizerFiles, LinesMayEndInCrLfAndBeginWithAByteOrderMark) {
+    const auto with_cr = [](std::string text) {
+        for (std::size_t at = text.find('\n'); at != text.npos; at = text.find('\n', at + 2))
+            text.insert(at, "\r");
+        return text;
+    };
+    const Ids expected = {259, 260, '!', 256, 257};
+    for (const std::string mark : {"", "\xEF\xBB\xBF"})
+        EXPECT_EQ(
+            parse_pair(small_vocabulary().dump(), mark + with_cr(small_merges)).encode("hello hello!hell"),
+            expected);
+    EXPECT_EQ(parse_tiktoken({with_cr(tiktoken_lines(small_parts())), "t"}).encode("hello hello!hell"),
+              expected);
+}
+
+/// The rule of LLaMA 3, which cuts digits by threes; the pair beside it would take "1234" as one piece.
+Json json_of_digits() {
+    Json json = small_json();
+    Json& model = json["model"];
+    for (const char* made : {"12", "34", "1234"}) model["vocab"][made] = model["vocab"].size();
+    for (const char* merge : {"1 2", "3 4", "12 34"}) model["merges"].push_back(merge);
+    json["pre_tokenizer"] = Json::parse(
+        R"x({"type": "Sequence", "pretokenizers": [{"type": "Split", "behavior": "Isolated", "invert": false, "pattern":
+        {"Regex": "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+        {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false}]})x");
+    return json;
+}
+
+void write_pair(const std::filesystem::path& folder, const Json& json, const char* vocabulary,
+                const char* merges) {
+    std::string lines = "#version: 0.2\n";
+    for (const Json& merge : json["model"]["merges"]) lines += merge.get<std::string>() + "\n";
+    write(folder / vocabulary, json["model"]["vocab"].dump());
+    write(folder / merges, lines);
+}
+
+TEST(TokenizerFolder, TheFileThatSaysMostDecides) {
+    const TemporaryDirectory directory;
+    const Json json = json_of_digits();
+    write_pair(directory.path(), json, "encoder.json", "vocab.bpe");
+    EXPECT_EQ(load_tokenizer(directory.path()).encode("1234"), (Ids{264}));
+    write(directory / "tokenizer.json", json.dump());
+    // tokenizers 0.23: Tokenizer.from_file(...).encode("1234 hello").ids
+    EXPECT_EQ(load_tokenizer(directory.path()).encode("1234 hello"), (Ids{262, '3', '4', 260}));
+    // What is refused alone is refused beside the pair.
+    Json other = json;
+    other["added_tokens"][0]["special"] = false;
+    write(directory / "tokenizer.json", other.dump());
+    EXPECT_EQ(error_of([&] { load_tokenizer(directory.path()); }),
+              (directory / "tokenizer.json").string() +
+                  ": the added token \"<|endoftext|>\", which is not special but found in any text, is not "
+                  "supported: mantissa reads BPE, byte-level or with byte_fallback");
+}
+
+TEST(TokenizerFolder, FilesThatSayEquallyMuchMustAgree) {
+    const TemporaryDirectory directory;
+    write_pair(directory.path(), json_of_digits(), "encoder.json", "vocab.bpe");
+    write_pair(directory.path(), json_of_digits(), "vocab.json", "merges.txt");
+    EXPECT_EQ(load_tokenizer(directory.path()).vocabulary(), 265);
+    write_pair(directory.path(), small_json(), "vocab.json", "merges.txt");
+    EXPECT_EQ(
+        error_of([&] { load_tokenizer(directory.path()); }),
+        directory.path().string() +
+            ": vocab.json and merges.txt hold another tokenizer than encoder.json and vocab.bpe; remove "
+            "the pair that the model was not trained with");
+}
+
+TEST(TokenizerFolder, TokensAddedBesideAPairAreNotLeftOut) {
+    const TemporaryDirectory directory;
+    write_pair(directory.path(), small_json(), "vocab.json", "merges.txt");
+    write(directory / "added_tokens.json", "{}");
+    EXPECT_EQ(load_tokenizer(directory.path()).vocabulary(), 262);
+    write(directory / "added_tokens.json", R"({"<pad>": 262})");
+    EXPECT_EQ(error_of([&] { load_tokenizer(directory.path()); }),
+              (directory / "added_tokens.json").string() +
+                  ": tokens beside those of vocab.json are not read from here; save the tokenizer as "
+                  "tokenizer.json, which holds both");
+}
+
+/// A special token without angle brackets, which the pair could not have told from a damaged list of merges.
+Json json_with_pad() {
+    Json json = small_json();
+    json["model"]["vocab"]["[PAD]"] = 262;
+    for (const auto& [content, id] : {std::pair{"[PAD]", 262}, {"EOS", 263}}) {
+        Json token = json["added_tokens"][0];
+        token["content"] = content;
+        token["id"] = id;
+        json["added_tokens"].push_back(token);
+    }
+    return json;
+}
+
+TEST(TokenizerFolder, WhatWasReadIsKeptAsItWasReadThoughItsFileHasGone) {
+    const TemporaryDirectory directory;
+    write(directory / "tokenizer.json", json_with_pad().dump());
+    write(directory / "tokenizer_config.json", "{\"model_max_length\": 8}");
+    const Tokenizer read = load_tokenizer(directory.path());
+    std::filesystem::remove(directory / "tokenizer.json");
+    const std::map<std::string, std::string> kept = {{"tokenizer.json", json_with_pad().dump()},
+                                                     {"tokenizer_config.json", "{\"model_max_length\": 8}"}};
+    EXPECT_EQ(tokenizer_texts(read), kept);
+    write_tokenizer(read, directory / "copy");
+    const Tokenizer again = load_tokenizer(directory / "copy");
+    EXPECT_TRUE(same_tokens(again.parts(), read.parts()));
+    EXPECT_EQ(again.special("[PAD]"), 262);
+    EXPECT_EQ(again.special("EOS"), 263);
+    EXPECT_TRUE(is_kept_in(directory / "copy", read));
+    EXPECT_FALSE(is_kept_in(directory / "copy", Tokenizer(small_parts())));
+}
+
+TEST(TokenizerFolder, NothingIsWrittenThatIsNotReadBack) {
+    TokenizerParts parts = small_parts();
+    parts.specials.push_back({"[PAD]", static_cast<TokenId>(parts.tokens.size())});
+    parts.tokens.emplace_back("[PAD]");
+    const TemporaryDirectory directory;
+    EXPECT_EQ(error_of([&] { write_tokenizer(Tokenizer(parts), directory / "out"); }),
+              "small, as vocab.json: the tokenizer disagrees with itself: token 262 (\"[PAD]\") is in the "
+              "vocabulary but no merge makes it");
+    EXPECT_FALSE(std::filesystem::exists(directory / "out"));
+    parts = small_parts();
+    parts.split = Split::llama3;
+    EXPECT_EQ(error_of([&] { tokenizer_texts(Tokenizer(parts)); }),
+              "small: vocab.json and merges.txt cannot hold this tokenizer");
+}
+
+TEST(TokenizerFolder, AModelsFilesSayWhatEndsAText) {
+    const TemporaryDirectory directory;
+    write(directory / "tokenizer.json", json_with_pad().dump());
+    const auto ends = [&] {
+        const Tokenizer tokenizer = load_tokenizer(directory.path());
+        return Ids(tokenizer.ends().begin(), tokenizer.ends().end());
+    };
+    EXPECT_EQ(ends(), (Ids{261}));  // by its spelling
+    write(directory / "config.json", R"({"eos_token_id": 263, "bos_token_id": 262})");
+    EXPECT_EQ(ends(), (Ids{263}));
+    EXPECT_EQ(token_ids_of(load_tokenizer(directory / "tokenizer.json")).begin, 262);
+    write(directory / "generation_config.json", R"({"eos_token_id": [262, 263]})");
+    EXPECT_EQ(ends(), (Ids{262, 263}));
+    const Tokenizer tokenizer = load_tokenizer(directory.path());
+    EXPECT_EQ(
+        tokenizer.encode("hEOS<|endoftext|>[PAD]", {.specials = SpecialsInText::end_of_text_as_token}).size(),
+        1u + 1u + 13u + 1u);
+    // A configuration that nobody adapted: its numbers stand for no tokens of this one.
+    write(directory / "generation_config.json", R"({"eos_token_id": 50256})");
+    EXPECT_EQ(ends(), (Ids{261}));
+    write(directory / "generation_config.json", R"({"eos_token_id": "EOS"})");
+    EXPECT_EQ(error_of([&] { ends(); }), (directory / "generation_config.json").string() +
+                                             ": eos_token_id: expected an unsigned integer, found \"EOS\"");
 }
 
 TEST(TokenizerFiles, TiktokenVocabulariesOfAnotherSplitRule) {

@@ -86,7 +86,7 @@ Given packed(const std::vector<Lengths>& sequences) {
                               .targets = std::span(given.targets).subspan(begin, T),
                               .documents = std::span(given.documents).subspan(begin, T),
                               .positions = std::span(given.positions).subspan(begin, T)},
-                             end_of_text);
+                             std::span(&end_of_text, 1));
     given.counted.assign(sequences.size(), static_cast<float>(count - ends));
     return given;
 }
@@ -268,7 +268,7 @@ TEST_P(PackedDocumentsTrain, AStepsLossIsTheMeanOfItsTargetsHoweverItIsCut) {
         text.insert(text.end(), next.begin(), next.end());
     }
     const TokenStream stream(text);
-    const DocumentEnds ends(stream, end_of_text);
+    const DocumentEnds ends(stream, {end_of_text});
     const nn::Model model = model_.on_packed_documents(T);
     const auto losses = [&](std::int64_t batch, std::int64_t accumulate) {
         Trainer trainer = this->trainer(model, batch, "fp32", accumulate);

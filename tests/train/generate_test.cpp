@@ -175,7 +175,7 @@ TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
     const Generated full = ended({.length = 18});
     EXPECT_EQ(full.end, TextEnd::context);
     EXPECT_EQ(full.tokens.size(), 17u);
-    const Generated stopped = ended({.length = 17, .last_token = full.tokens[6]});
+    const Generated stopped = ended({.length = 17, .last_tokens = {full.tokens[6]}});
     EXPECT_EQ(stopped.end, TextEnd::end_of_text);
     const auto first = std::find(full.tokens.begin(), full.tokens.end(), full.tokens[6]);
     EXPECT_EQ(stopped.tokens, std::vector<std::int32_t>(full.tokens.begin(), first));

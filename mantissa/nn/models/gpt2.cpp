@@ -274,8 +274,7 @@ Model gpt2_model(const Gpt2Config& config, std::int64_t sequence, Documents docu
     validate(config);
     require_fit(config, sequence);
     WeightFiles files = hf_gpt2_files();
-    // GPT-2's last token is <|endoftext|>.
-    files.texts["config.json"] = hf_gpt2_config(sizes_of(config), config.heads, config.vocabulary - 1);
+    files.texts["config.json"] = hf_gpt2_config(sizes_of(config), config.heads);
     return {.name = config.name,
             .unit = "tokens",
             .units_per_example = sequence,
