@@ -43,8 +43,7 @@ class TextInput final : public TrainInput {
         return buffers_[taken_].fill(*batches_, static_cast<std::uint64_t>(step));
     }
 
-    /// Over all whole batches of the validation text, or as many as were asked for: of all their targets that
-    /// count.
+    /// Over all targets of the validation text, or those of as many batches as were asked for.
     Validation validate(Trainer& trainer, MadeOf made) override {
         check(validation_ != nullptr, "there is a text to validate on");
         Validation result{.batches = validation_->steps_per_epoch()};
@@ -89,7 +88,8 @@ class TextInput final : public TrainInput {
 
     std::unique_ptr<const BatchSource> validation_batches(std::int64_t batch) const {
         try {
-            return text_batches(corpus_, split_.validation, model_.units_per_example, {.batch = batch});
+            return text_batches(corpus_, split_.validation, model_.units_per_example,
+                                {.batch = batch, .all = true});
         } catch (const UserError& error) {
             throw UserError(fmt::format("--validate-every takes the last tenth of {}", error.what()));
         }

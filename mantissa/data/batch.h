@@ -82,6 +82,9 @@ struct BatchOptions {
     std::int64_t accumulate = 1;  ///< N: micro-steps of a step
     BatchOrder order = BatchOrder::sequential;
     std::uint64_t seed = 0;  ///< of the random order
+    /// Sequential: an epoch has every example, also those that do not fill a step. What its last step lacks
+    /// counts for nothing, where the source can say so (targets below 0).
+    bool all = false;
 };
 
 /// Where batches come from. What a step reads is a function of its number.

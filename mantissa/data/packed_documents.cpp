@@ -65,7 +65,8 @@ std::uint64_t PackedDocuments::counted(std::uint64_t step) const {
     std::uint64_t count = 0;
     for (std::int64_t sequence = 0; sequence < options_.accumulate * options_.batch; ++sequence) {
         const std::uint64_t begin = windows_.start_of(step, static_cast<std::uint64_t>(sequence));
-        count += sequence_ - ends_->among({begin, begin + sequence_});
+        const std::uint64_t targets = windows_.targets_of(step, static_cast<std::uint64_t>(sequence));
+        count += targets - ends_->among({begin, begin + targets});
     }
     return count;
 }

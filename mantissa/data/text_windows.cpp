@@ -8,9 +8,19 @@
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/data/permutation.h"
 
 namespace mantissa::inline v0 {
+
+namespace {
+
+std::uint64_t rounded_up_parts(std::uint64_t size, std::uint64_t part) {
+    return static_cast<std::uint64_t>(
+        parts_of(static_cast<std::int64_t>(size), static_cast<std::int64_t>(part)));
+}
+
+}  // namespace
 
 TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64_t sequence,
                          const BatchOptions& options)
@@ -18,9 +28,10 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
     check(options.batch > 0 && sequence > 0 && options.accumulate > 0, "batches have positive sizes");
     check(range.begin <= range.end && range.end <= stream.size(), "batches are taken from within the stream");
     sequences_ = static_cast<std::uint64_t>(options.accumulate * options.batch);
-    windows_ = range.size() > 0 ? (range.size() - 1) / sequence_ : 0;
+    const std::uint64_t targets = range.size() > 0 ? range.size() - 1 : 0;
+    windows_ = options.all ? rounded_up_parts(targets, sequence_) : targets / sequence_;
     const bool random = options.order == BatchOrder::random;
-    const std::uint64_t needed = random ? 1 : sequences_;
+    const std::uint64_t needed = random || options.all ? 1 : sequences_;
     if (windows_ < needed)
         throw UserError(fmt::format(
             "{}: {} tokens, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
@@ -36,7 +47,19 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
 }
 
 std::uint64_t TextWindows::steps_per_epoch() const {
-    return std::max<std::uint64_t>(1, windows_ / sequences_);
+    return std::max<std::uint64_t>(
+        1, options_.all ? rounded_up_parts(windows_, sequences_) : windows_ / sequences_);
+}
+
+std::uint64_t TextWindows::targets_of(std::uint64_t step, std::uint64_t within) const {
+    const std::uint64_t start = start_of(step, within);
+    return start + 1 < range_.end ? std::min(sequence_, range_.end - 1 - start) : 0;
+}
+
+std::uint64_t TextWindows::counted(std::uint64_t step) const {
+    std::uint64_t targets = 0;
+    for (std::uint64_t within = 0; within < sequences_; ++within) targets += targets_of(step, within);
+    return targets;
 }
 
 std::uint64_t TextWindows::start_of(std::uint64_t step, std::uint64_t within) const {
@@ -56,9 +79,15 @@ void TextWindows::fill(std::uint64_t step, std::int64_t micro_step, std::span<st
     check(micro_step >= 0 && micro_step < options_.accumulate, "a micro-step is one of the step's");
     std::vector<std::int32_t> window(T + 1);
     for (std::size_t row = 0; row < B; ++row) {
-        stream_->copy(start_of(step, static_cast<std::uint64_t>(micro_step) * B + row), window);
-        std::copy_n(window.begin(), T, tokens.begin() + static_cast<std::ptrdiff_t>(row * T));
-        std::copy_n(window.begin() + 1, T, targets.begin() + static_cast<std::ptrdiff_t>(row * T));
+        const std::uint64_t within = static_cast<std::uint64_t>(micro_step) * B + row;
+        const auto there = static_cast<std::size_t>(targets_of(step, within));
+        const std::span row_tokens = tokens.subspan(row * T, T), row_targets = targets.subspan(row * T, T);
+        std::ranges::fill(row_tokens.subspan(there), 0);
+        std::ranges::fill(row_targets.subspan(there), -1);
+        if (there == 0) continue;
+        stream_->copy(start_of(step, within), std::span(window).first(there + 1));
+        std::copy_n(window.begin(), there, row_tokens.begin());
+        std::copy_n(window.begin() + 1, there, row_targets.begin());
     }
 }
 

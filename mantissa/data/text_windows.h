@@ -12,7 +12,9 @@ namespace mantissa::inline v0 {
 /// The inputs are `tokens` and `targets`, i32 [B, T].
 ///
 /// Sequential: from the first token of the range on, a step taking N B T tokens; starts over when a step's
-/// tokens and one more do not fit. The split into micro-steps does not change what a step reads.
+/// tokens and one more do not fit. The split into micro-steps does not change what a step reads. With
+/// BatchOptions::all every token but the first is a target once an epoch: sequences that are not full have
+/// tokens 0 and targets -1 behind their end.
 ///
 /// Random: an epoch cuts the range into windows of T tokens, each read once in an order of its own; where the
 /// first begins is another place in every epoch, so that a text is not always cut in the same places. What
@@ -30,11 +32,15 @@ class TextWindows : public BatchSource {
     void fill(std::uint64_t step, std::int64_t micro_step, std::span<std::int32_t> tokens,
               std::span<std::int32_t> targets) const;
     std::uint64_t steps_per_epoch() const override;
+    /// Targets of the step.
+    std::uint64_t counted(std::uint64_t step) const override;
     /// The number of tokens, their order, and a checksum of those of the first step: telling a text from
     /// another by these needs no reading of all.
     std::string description() const override;
     /// Position in the stream of the first token of sequence `within`, of the N B of a step.
     std::uint64_t start_of(std::uint64_t step, std::uint64_t within) const;
+    /// How many targets that sequence has: T, or fewer at the end of all.
+    std::uint64_t targets_of(std::uint64_t step, std::uint64_t within) const;
 
   private:
     const TokenStream* stream_;

@@ -31,6 +31,10 @@ Tensor in_one_document(Tensor documents) {
     return equal(reshape(documents, {B, 1, T, 1}), reshape(documents, {B, 1, 1, T}));
 }
 
+Tensor loss_of_text(Tensor logits, Tensor targets, const Mode& mode) {
+    return mode.may_lack_targets() ? counted_cross_entropy(logits, targets) : cross_entropy(logits, targets);
+}
+
 Tensor loss_of_documents(Tensor logits, const PackedInputs& inputs) {
     const Tensor counted = reshape(slice(inputs.counted, 0, 0, 1), {});
     return counted_cross_entropy(logits, inputs.targets, counted);

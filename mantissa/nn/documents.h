@@ -47,6 +47,10 @@ PackedInputs packed_inputs(std::span<const Tensor> inputs);
 /// bool [B, 1, T, T]: whether query (row) and key (column) are of one document. documents i32 [B, T].
 Tensor in_one_document(Tensor documents);
 
+/// logits [B, T, V], targets i32 [B, T] -> the mean cross-entropy of the targets, of those from 0 on where
+/// the mode has such.
+Tensor loss_of_text(Tensor logits, Tensor targets, const Mode& mode);
+
 /// logits [B, T, V] -> the cross-entropies of all targets that count, over PackedInputs::counted. So the mean
 /// over a step's micro-steps is that over all of its targets that count, however the step is cut.
 Tensor loss_of_documents(Tensor logits, const PackedInputs& inputs);

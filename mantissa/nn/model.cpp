@@ -17,6 +17,12 @@ Mode Mode::training(Graph& graph) {
     return mode;
 }
 
+Mode Mode::evaluation_of_targets() {
+    Mode mode;
+    mode.may_lack_targets_ = true;
+    return mode;
+}
+
 const RandomState& Mode::random() const {
     check(is_training(), "only training is random");
     if (!random_->state.seed) {

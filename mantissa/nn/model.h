@@ -29,6 +29,11 @@ class Mode {
     Mode() = default;  ///< evaluation
     /// The mode of a training step that is traced in this graph.
     static Mode training(Graph& graph);
+    /// Evaluation of batches that may not be full: a target below 0 is none, and a loss is the mean over all
+    /// others.
+    static Mode evaluation_of_targets();
+
+    bool may_lack_targets() const { return may_lack_targets_; }
 
     bool is_training() const { return random_ != nullptr; }
     /// Seed and step of the training, as inputs `random_seed` and `random_step`, which the first call adds.
@@ -44,6 +49,7 @@ class Mode {
         std::int64_t next = 0;
     };
     std::shared_ptr<Random> random_;
+    bool may_lack_targets_ = false;
 };
 
 struct Model {

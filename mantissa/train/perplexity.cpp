@@ -16,7 +16,9 @@ namespace mantissa::inline v0 {
 namespace {
 
 BuiltGraph graph_for(Device& device, const nn::Model& model, const Policy& policy) {
-    const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, 1); };
+    const auto trace = [&](Graph& graph) {
+        return nn::trace_loss(model, graph, 1, nn::Mode::evaluation_of_targets());
+    };
     return build_evaluation(trace, pipeline_on(device, {.policy = policy, .lay_out = true}));
 }
 
@@ -52,24 +54,29 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
     Perplexity result;
     const Stopwatch watch;
     double total = 0;
-    for (std::int64_t first = 0; first + window < size; first += window) {
-        const auto part = [&](std::int64_t begin) {
-            return text.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(window));
-        };
-        execution.set_input("tokens", part(first));
-        execution.set_input("targets", part(first + 1));
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(window)), targets(tokens.size());
+    for (std::int64_t first = 0; first + 1 < size; first += window) {
+        const std::int64_t counted = std::min(window, size - 1 - first);  // the last window may lack some
+        const std::span<const std::int32_t> part =
+            text.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(counted) + 1);
+        std::ranges::fill(tokens, 0);
+        std::ranges::fill(targets, -1);
+        std::ranges::copy(part.first(part.size() - 1), tokens.begin());
+        std::ranges::copy(part.last(part.size() - 1), targets.begin());
+        execution.set_input<std::int32_t>("tokens", tokens);
+        execution.set_input<std::int32_t>("targets", targets);
         execution.run();
         const auto loss = static_cast<double>(execution.read_scalar("loss"));
         if (!std::isfinite(loss))
             throw UserError(fmt::format(
                 "the loss of tokens {} to {} of the text is {} under {}, so there is no perplexity: {}",
-                first + 1, first + window, loss, policy.name,
+                first + 1, first + counted, loss, policy.name,
                 policy.name == "fp32"
                     ? "the parameters are damaged, or diverged in training"
                     : "a number left the range of its formats, or the parameters are damaged or diverged in "
                       "training; --policy fp32 tells which"));
-        total += loss * static_cast<double>(window);
-        result.tokens += window;
+        total += loss * static_cast<double>(counted);
+        result.tokens += counted;
     }
     result.seconds = watch.seconds();
     result.loss = total / static_cast<double>(result.tokens);

@@ -40,7 +40,8 @@ Plan plan_evaluation(const TrainingPlan& training) {
     PipelineOptions pipeline = training.options().pipeline;
     pipeline.dump = {};
     const auto trace = [&](Graph& graph) {
-        return nn::trace_loss(training.model(), graph, training.options().batch);
+        return nn::trace_loss(training.model(), graph, training.options().batch,
+                              nn::Mode::evaluation_of_targets());
     };
     return {build_evaluation(trace, pipeline).graph, training.device()};
 }

@@ -245,7 +245,7 @@ Tensor gpt2_next_logits(const Gpt2Config& config, Tensor tokens, Tensor position
 Tensor gpt2_loss(const Gpt2Config& config, Tensor tokens, Tensor targets, const Mode& mode) {
     const Tensor logits = gpt2_logits(config, tokens, mode);
     const OriginScope scope(tokens.graph(), "loss");
-    return cross_entropy(logits, targets);
+    return loss_of_text(logits, targets, mode);
 }
 
 namespace {

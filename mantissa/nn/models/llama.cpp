@@ -225,12 +225,13 @@ Tensor llama_next_logits(const LlamaConfig& config, Tensor tokens, Tensor positi
 
 namespace {
 
-Tensor llama_loss_of(const LlamaConfig& config, Documents documents, std::span<const Tensor> inputs) {
+Tensor llama_loss_of(const LlamaConfig& config, Documents documents, std::span<const Tensor> inputs,
+                     const Mode& mode) {
     const bool packed = documents == Documents::packed;
     const DocumentPlaces places = packed ? packed_inputs(inputs).places : DocumentPlaces{};
     const Tensor logits = llama_logits(config, inputs[0], places);
     const OriginScope scope(logits.graph(), "loss");
-    return packed ? loss_of_documents(logits, packed_inputs(inputs)) : cross_entropy(logits, inputs[1]);
+    return packed ? loss_of_documents(logits, packed_inputs(inputs)) : loss_of_text(logits, inputs[1], mode);
 }
 
 }  // namespace
@@ -242,8 +243,9 @@ Model llama_model(const LlamaConfig& config, std::int64_t sequence, Documents do
             .unit = "tokens",
             .units_per_example = sequence,
             .inputs = text_inputs(sequence, documents),
-            .loss = [config, documents](Graph&, std::span<const Tensor> inputs,
-                                        const Mode&) { return llama_loss_of(config, documents, inputs); },
+            .loss = [config, documents](
+                        Graph&, std::span<const Tensor> inputs,
+                        const Mode& mode) { return llama_loss_of(config, documents, inputs, mode); },
             .configuration = configuration_of(config.sizes, sequence, documents),
             .files = hf_llama_files(config.sizes),
             .flops_per_example = config.flops_per_token(sequence) * static_cast<double>(sequence)};
