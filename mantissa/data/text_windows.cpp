@@ -38,7 +38,7 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
             "--batch or --sequence",
             stream.source(), range.size(),
             options.accumulate == 1 ? "a step" : fmt::format("a step of {} micro-steps", options.accumulate),
-            options.batch, sequence, needed * sequence_ + 1));
+            options.batch, sequence, options.all ? 2 : needed * sequence_ + 1));
     if (!random) return;
     // One window less leaves room to begin anywhere within a window's length; a text of one window only
     // begins where the tokens that are left let it.

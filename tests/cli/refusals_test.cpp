@@ -18,7 +18,7 @@ TEST(Refusals, ANegativeSeedIsNone) {
          {"train --steps 1 --seed -5", "generate --checkpoint x --prompt y --seed -5"}) {
         const Ran ran = run(command);
         EXPECT_EQ(ran.status, 2) << ran.output;
-        EXPECT_EQ(ran.output.find("--seed: must be 0 or more, got -5"), 0u) << ran.output;
+        EXPECT_EQ(ran.output.find("mantissa: --seed: must be 0 or more, got -5"), 0u) << ran.output;
     }
 }
 
