@@ -49,6 +49,19 @@ std::vector<fs::path> batch_files(const fs::path& directory) {
     return files;
 }
 
+/// So many files are numbered from 1 on, where they are numbered: one that was not copied is missed.
+void require_no_gap(const fs::path& directory, const std::vector<fs::path>& files) {
+    const auto numbered = [&](std::size_t i) { return directory / fmt::format("data_batch_{}.bin", i); };
+    std::size_t last = 0;
+    for (std::size_t i = 1; i <= 100; ++i)
+        if (fs::exists(numbered(i))) last = i;
+    for (std::size_t i = 1; i < last; ++i)
+        if (!fs::exists(numbered(i)))
+            throw UserError(
+                fmt::format("{}: is missing, though {} others are there, to number {}; copy it, too",
+                            numbered(i).string(), files.size(), last));
+}
+
 fs::path test_file(const fs::path& directory) { return directory / "test_batch.bin"; }
 
 void require_records(const fs::path& path, std::size_t bytes) {
@@ -90,6 +103,7 @@ PictureSplit open_cifar10(const fs::path& directory) {
     if (batches.empty())
         throw UserError(fmt::format("{}: there is test_batch.bin but no data_batch_1.bin to train on",
                                     directory.string()));
+    require_no_gap(directory, batches);
     const std::vector<std::string> classes = class_names(directory);
     PictureSplit split{
         .training = set_of(batches, classes), .validation = {}, .format = PictureSplit::Format::cifar10};

@@ -54,8 +54,10 @@ class Reader {
         if (type != "llama" && type != "mistral")
             throw UserError(fmt::format("{}: model_type is {}, expected \"llama\" or \"mistral\"", source_,
                                         json_excerpt(type)));
-        const std::pair<const char*, Json> expected[] = {
-            {"hidden_act", "silu"}, {"attention_bias", false}, {"mlp_bias", false}};
+        const std::pair<const char*, Json> expected[] = {{"hidden_act", "silu"},
+                                                         {"attention_bias", false},
+                                                         {"mlp_bias", false},
+                                                         {"partial_rotary_factor", 1.0}};
         for (const auto& [name, value] : expected)
             if (given(name) && root_[name] != value)
                 throw UserError(fmt::format("{}: {} is {}, only {} can be run", source_, name,
@@ -119,6 +121,9 @@ class Reader {
             throw UserError(
                 fmt::format("{}: {}: expected an object, found {}", source_, member, json_excerpt(rope)));
         read.theta = number(rope, "rope_theta", read.theta);
+        if (const double part = number(rope, "partial_rotary_factor", 1.0); part != 1)
+            throw UserError(fmt::format("{}: {}.partial_rotary_factor is {}, only 1.0 can be run", source_,
+                                        member, part));
         // Files before transformers 4.43 call it "type".
         const char* const type_name = rope.contains("rope_type") ? "rope_type" : "type";
         const Json absent = "default", &type = rope.contains(type_name) ? rope[type_name] : absent;

@@ -162,6 +162,12 @@ TEST(PictureSets, FaultsInCifar10sFilesAreNamed) {
                       " bytes are no whole number of CIFAR-10's records of 3073 bytes; the file is cut short "
                       "or of another kind");
     }
+    write_file(root + "/data_batch_4.bin", cifar_record(0, 0));
+    EXPECT_EQ(refusal(root),
+              root +
+                  "/data_batch_2.bin: is missing, though 2 others are there, to number 4; copy "
+                  "it, too");
+    std::filesystem::remove(root + "/data_batch_4.bin");
     write_file(file, cifar_record(0, 0) + cifar_record(10, 0));
     EXPECT_EQ(refusal(root), file + ", record 1: class 10, but there are 10, from 0 on");
     write_file(root + "/batches.meta.txt", "\n");

@@ -188,6 +188,10 @@ TEST(HfLlama, OtherModelsAreRefusedInOneLine) {
               "config.json: sliding_window is 64, which a LLaMA has not; only a Mistral's can be run");
     EXPECT_EQ(error_of(with("hidden_act", "gelu")),
               "config.json: hidden_act is \"gelu\", only \"silu\" can be run");
+    EXPECT_EQ(error_of(with("partial_rotary_factor", 0.5)),
+              "config.json: partial_rotary_factor is 0.5, only 1.0 can be run");
+    EXPECT_EQ(error_of(with("rope_parameters", {{"rope_type", "default"}, {"partial_rotary_factor", 0.25}})),
+              "config.json: rope_parameters.partial_rotary_factor is 0.25, only 1.0 can be run");
     EXPECT_EQ(error_of(with("attention_bias", true)),
               "config.json: attention_bias is true, only false can be run");
     EXPECT_EQ(error_of(with("mlp_bias", true)), "config.json: mlp_bias is true, only false can be run");

@@ -96,6 +96,9 @@ TEST(ModelFile, WhatIsNoModelIsRefused) {
               config.string() + ": activation_function is \"relu\", only \"gelu_new\" can be run");
     EXPECT_EQ(with("\"n_head\": 3", "\"n_head\": 5"),
               config.string() + ": 12 channels cannot be shared by 5 heads");
+    EXPECT_EQ(with("\"n_embd\": 12", "\"n_embd\": 24"),
+              config.string() + ": n_embd is 24, but the weights beside it are of 12");
+    EXPECT_EQ(with("\"n_layer\": ", "\"n_layer\": 7").find(config.string() + ": n_layer is 7"), 0u);
     EXPECT_NE(with("\"n_head\": 3", "\"n_heads\": 3").find("n_head"), std::string::npos);
     fs::remove(config);
     EXPECT_EQ(error_of(path),

@@ -27,6 +27,18 @@ void require_known_kind(const nlohmann::json& config, const std::string& source)
                                         json_excerpt(config[name]), value.dump()));
 }
 
+/// Weights decide; a file beside them that says another size is of another model.
+void require_sizes(const nlohmann::json& config, const Gpt2Sizes& sizes, const std::string& source) {
+    const std::pair<const char*, std::int64_t> expected[] = {{"n_layer", sizes.layers},
+                                                             {"n_embd", sizes.channels},
+                                                             {"n_positions", sizes.context},
+                                                             {"vocab_size", sizes.vocabulary}};
+    for (const auto& [name, value] : expected)
+        if (config.contains(name) && config[name] != value)
+            throw UserError(fmt::format("{}: {} is {}, but the weights beside it are of {}", source, name,
+                                        json_excerpt(config[name]), value));
+}
+
 bool has_sizes(const Gpt2Config& config, const Gpt2Sizes& sizes) {
     return sizes == Gpt2Sizes{.layers = config.layers,
                               .channels = config.channels,
@@ -56,6 +68,7 @@ Gpt2Config gpt2_config_of(std::span<const TensorView> weights, const std::string
     }
     const nlohmann::json json = parse_strict_json(MappedFile(path).text(), path.string());
     require_known_kind(json, path.string());
+    require_sizes(json, sizes, path.string());
     const auto heads = static_cast<std::int64_t>(
         require_unsigned(require_member(json, "n_head", path.string(), "a GPT-2"), path.string(), "n_head"));
     if (heads < 1 || sizes.channels % heads != 0)
