@@ -11,6 +11,7 @@
 
 #include "cli/command_line.h"
 #include "cli/names_elsewhere.h"
+#include "cli/option_lines.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::cli {
@@ -56,42 +57,7 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
     return *command;
 }
 
-/// The text of an option file, and where it stands.
-struct OptionFile {
-    std::string path;
-    std::string text;
-    std::vector<CLI::ConfigItem> items;
-
-    /// "options.toml, line 3": where the item's name stands first in its section.
-    std::string place_of(const CLI::ConfigItem& item) const;
-};
-
-std::string_view trimmed(std::string_view text) {
-    constexpr std::string_view white = " \t\r";
-    const std::size_t begin = std::min(text.find_first_not_of(white), text.size());
-    return text.substr(begin, text.find_last_not_of(white) + 1 - begin);
-}
-
-std::string OptionFile::place_of(const CLI::ConfigItem& item) const {
-    std::istringstream lines(text);
-    const std::string section = fmt::format("[{}]", fmt::join(item.parents, "."));
-    bool within = item.parents.empty();
-    int number = 0;
-    for (std::string line; std::getline(lines, line);) {
-        ++number;
-        const std::string_view words = trimmed(line);
-        const bool is_section = words.starts_with('[');
-        if (is_section) within = words == section;
-        const bool begins_section = is_section && item.name == "++" && within;
-        const std::string_view name = trimmed(words.substr(0, std::min(words.find('='), words.size())));
-        const bool is_named = name == item.name || name == item.fullname();
-        if (begins_section || (!is_section && is_named && (within || name == item.fullname())))
-            return fmt::format("{}, line {}", path, number);
-    }
-    return path;
-}
-
-OptionFile read_option_file(const std::string& path) {
+std::vector<OptionLine> read_option_file(const std::string& path) {
     std::ifstream file(path);
     if (!file) refuse_value(option_name, fmt::format("cannot open {}", path));
     std::stringstream text;
@@ -100,25 +66,13 @@ OptionFile read_option_file(const std::string& path) {
         refuse_value(option_name, fmt::format("cannot read {}, or it is empty", path));
     if (!is_utf8(text.view()) || text.view().find('\0') != std::string_view::npos)
         refuse_value(option_name, fmt::format("{} is no text", path));
-    if (const std::size_t first = text.view().find_first_not_of(" \t\r\n");
-        first != std::string_view::npos && text.view()[first] == '{')
-        refuse_value(option_name,
-                     fmt::format("{} begins with {{, as JSON does; expected a line each of NAME = VALUE, "
-                                 "as `steps = 100`",
-                                 path));
-    try {
-        OptionFile read{path, text.str(), {}};
-        read.items = CLI::ConfigTOML().from_config(text);
-        return read;
-    } catch (const CLI::Error& error) {
-        refuse_value(option_name, fmt::format("{}: {}", path, error.what()));
-    }
+    return in_option(option_name, [&] { return option_lines(text.view(), path); });
 }
 
 /// The command of a section; throws UserError if there is none of that name.
-const CLI::App& command_of_section(const CLI::App& app, const CLI::ConfigItem& item, const OptionFile& file) {
+const CLI::App& command_of_section(const CLI::App& app, const OptionLine& line, const std::string& place) {
     const CLI::App* command = &app;
-    for (const std::string& name : item.parents) {
+    for (const std::string& name : line.section) {
         const CLI::App* next = command_named(*command, name);
         // A command within another one may stand alone: [converge].
         if (!next && command == &app)
@@ -128,29 +82,29 @@ const CLI::App& command_of_section(const CLI::App& app, const CLI::ConfigItem& i
             refuse_value(option_name,
                          fmt::format("{}: there is no command {}; name one, as [train], or none, so that "
                                      "lines are of every command",
-                                     file.place_of(item), fmt::join(item.parents, ".")));
+                                     place, fmt::join(line.section, ".")));
         command = next;
     }
     return *command;
 }
 
 /// What the line says in words of a command line.
-void append(std::vector<std::string>& words, const CLI::Option& option, const CLI::ConfigItem& item,
+void append(std::vector<std::string>& words, const CLI::Option& option, const OptionLine& line,
             const std::string& place) {
     if (const int most = option.get_items_expected_max(); most > 0) {
         // A name that is there twice gets both values.
-        if (item.inputs.size() > static_cast<std::size_t>(most))
-            refuse_value(option_name, fmt::format("{}: {} takes {} value{}, got {}", place, item.name, most,
-                                                  most == 1 ? "" : "s", item.inputs.size()));
-        words.push_back("--" + item.name);
-        words.insert(words.end(), item.inputs.begin(), item.inputs.end());
+        if (line.values.size() > static_cast<std::size_t>(most))
+            refuse_value(option_name, fmt::format("{}: {} takes {} value{}, got {}", place, line.name, most,
+                                                  most == 1 ? "" : "s", line.values.size()));
+        words.push_back("--" + line.name);
+        words.insert(words.end(), line.values.begin(), line.values.end());
         return;
     }
-    const std::string value = item.inputs.empty() ? "" : item.inputs.front();
+    const std::string value = line.values.empty() ? "" : line.values.front();
     if (value != "true" && value != "false")
         refuse_value(option_name,
-                     fmt::format("{}: {} is a switch, true or false, got '{}'", place, item.name, value));
-    if (value == "true") words.push_back("--" + item.name);
+                     fmt::format("{}: {} is a switch, true or false, got '{}'", place, line.name, value));
+    if (value == "true") words.push_back("--" + line.name);
 }
 
 }  // namespace
@@ -176,17 +130,16 @@ Words with_option_file(const CLI::App& app, std::vector<std::string> typed) {
     Words words{typed, {}};
     if (!given) return words;
     const CLI::App& command = command_of(app, typed);
-    const OptionFile file = read_option_file(*given);
-    for (const CLI::ConfigItem& item : file.items) {
-        const CLI::App& owner = item.parents.empty() ? command : command_of_section(app, item, file);
-        if (item.name == "++" || item.name == "--") continue;  // a section begins or ends
-        const std::string option = "--" + item.name, place = file.place_of(item);
+    for (const OptionLine& line : read_option_file(*given)) {
+        const std::string option = "--" + line.name, place = fmt::format("{}, line {}", *given, line.number);
+        const CLI::App& owner = line.section.empty() ? command : command_of_section(app, line, place);
+        if (line.name.empty()) continue;  // a section begins
         const CLI::Option* const known = owner.get_option_no_throw(option);
         if (!known || option == option_name || option == "--help")
             refuse_value(option_name, fmt::format("{}: {} has no option {}{}", place, owner.get_name(),
-                                                  item.name, what_to_type(options_of(owner), item.name)));
+                                                  line.name, what_to_type(options_of(owner), line.name)));
         if (&owner != &command || is_typed(typed, option)) continue;
-        append(words.all, *known, item, place);
+        append(words.all, *known, line, place);
         words.places[option] = place;
     }
     return words;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <span>
 #include <string_view>
 
 #include "cli/run_options.h"
@@ -35,6 +36,12 @@ bool holds(const auto& names, const std::string& name) {
 }  // namespace
 
 TypedOptions options_to_remember(const CLI::App& command) {
+    // A name that no option has any more would do nothing, in silence.
+    for (const std::span<const std::string_view> names :
+         {std::span<const std::string_view>(of_this_run), {of_reports}, {files}})
+        for (const std::string_view name : names)
+            check(command.get_option_no_throw(std::string(name)),
+                  "options that are named here are the command's");
     TypedOptions typed;
     for (const CLI::Option* option : command.get_options()) {
         const std::string name = option->get_name();

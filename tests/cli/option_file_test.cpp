@@ -69,6 +69,28 @@ TEST_F(OptionFile, SeveralValuesStandInBrackets) {
         << ran.output;  // behind the file and the line
 }
 
+TEST_F(OptionFile, QuotesKeepWhatIsWithinThem) {
+    const auto named = [&](const char* line) {
+        return last_line(run("train --steps 1" + file(std::string(line) + "  # a comment\n")).output);
+    };
+    EXPECT_NE(named("text = \"a #1, b.txt\"").find("a #1, b.txt"), std::string::npos);
+    EXPECT_NE(named("'text' = 'it is [x] = y'").find("it is [x] = y"), std::string::npos);
+    EXPECT_NE(named("text = \"it's\" \"a, b\"").find("it's"), std::string::npos);
+    EXPECT_NE(named("text = LICENSE \"a, b\" c").find("a, b"), std::string::npos);
+    EXPECT_NE(named("text = [\"it's.txt\", ]").find("it's.txt"), std::string::npos);
+}
+
+TEST_F(OptionFile, LinesAreOfTheFormsThatTheyAlwaysHad) {
+    const Ran by_words = explained("--policy bf16 --quiet");
+    for (const char* more :
+         {"policy=bf16\nquiet\n", "\tpolicy = 'bf16'\nquiet = true # all\n; old comments\n",
+          "explain.policy = bf16\n[explain]\nquiet = \"true\"\n",
+          "policy = [\n\"bf16\" # the one\n]\nquiet\n"})
+        EXPECT_EQ(run("explain" + file(small(more))).output, by_words.output) << more;
+    EXPECT_EQ(run("explain" + file("\xef\xbb\xbf" + small("policy = bf16\r\nquiet\r\n"))).output,
+              by_words.output);
+}
+
 TEST_F(OptionFile, WhatIsWrongInItIsNamedWithIt) {
     const auto ends_with = [&](const char* text, const char* words) {
         const Ran ran = run("train" + file(text));
@@ -104,7 +126,14 @@ TEST_F(OptionFile, NothingIsLeftOutInSilence) {
     ends_with("other.steps = 3\n", "options.toml, line 1: there is no command other");
     ends_with("[ladder]\nstpes = 3\n",
               "options.toml, line 2: ladder has no option stpes; did you mean --steps?");
-    ends_with("steps: 3\n", "options.toml");
+    ends_with("steps: 3\n", "options.toml, line 1: train has no option steps: 3");
+    // What was begun is ended, so that nothing behind it is taken for a part of it.
+    ends_with("betas = [0.9,\n0.95\nsteps = 3\n", "options.toml, line 1: a bracket has no end");
+    ends_with("batch = 1\nprompt = \"The\nsteps = 3\n", "options.toml, line 2: a quote \" has no end");
+    ends_with("betas = [0.9, 0.95] 0.99\n", "options.toml, line 1: '0.99' stands behind the bracket");
+    ends_with("[train\nsteps = 3\n", "options.toml, line 1: '[train' is no [NAME]");
+    ends_with("=3\n", "options.toml, line 1: '=3' is no NAME = VALUE");
+    ends_with("steps =\n", "options.toml, line 1: --steps: the value is empty");
     const Ran missing = run("train --config /nowhere/at/all");
     EXPECT_EQ(missing.status, 2);
     EXPECT_EQ(last_line(missing.output), "mantissa: --config: cannot open /nowhere/at/all");
