@@ -37,33 +37,47 @@ std::vector<const CLI::App*> commands(const CLI::App& app) {
     return found;
 }
 
-/// Words that begin with a hyphen are options of the command, others files, the first one a command.
-std::string for_bash(const CLI::App& app) {
+std::vector<std::string> names_of(const std::vector<const CLI::App*>& commands) {
     std::vector<std::string> names;
+    for (const CLI::App* command : commands) names.push_back(command->get_name());
+    return names;
+}
+
+/// A line for a command, behind those of the commands within it: the pattern of its words, what they may be
+/// followed by, and its options.
+std::string bash_cases(const CLI::App& command, const std::string& words) {
     std::string cases;
-    for (const CLI::App* command : commands(app)) {
-        std::vector<std::string> options;
-        for (const KnownOption& option : long_options(*command)) options.push_back(option.name);
-        names.push_back(command->get_name());
-        cases += fmt::format("        {}) options=\"{}\" ;;\n", command->get_name(), fmt::join(options, " "));
-    }
+    for (const CLI::App* inner : commands(command))
+        cases += bash_cases(*inner, fmt::format("{} {}", words, inner->get_name()));
+    std::vector<std::string> options;
+    for (const KnownOption& option : long_options(command)) options.push_back(option.name);
+    return cases + fmt::format("        \"{} \"*) commands=\"{}\" options=\"{}\" ;;\n", words,
+                               fmt::join(names_of(commands(command)), " "), fmt::join(options, " "));
+}
+
+/// Words that begin with a hyphen are options of the command; the first may be a command, the second one
+/// within it, and others are files.
+std::string for_bash(const CLI::App& app) {
+    std::string cases;
+    for (const CLI::App* command : commands(app)) cases += bash_cases(*command, command->get_name());
     return fmt::format(
         "_mantissa() {{\n"
-        "    local word=\"${{COMP_WORDS[COMP_CWORD]}}\" options=\"\"\n"
+        "    local word=\"${{COMP_WORDS[COMP_CWORD]}}\" options=\"\" commands=\"\"\n"
         "    COMPREPLY=()\n"
         "    if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
         "        COMPREPLY=($(compgen -W \"{} --help --version\" -- \"$word\"))\n"
         "        return\n"
         "    fi\n"
-        "    case \"${{COMP_WORDS[1]}}\" in\n"
+        "    case \"${{COMP_WORDS[1]}} ${{COMP_WORDS[2]}} \" in\n"
         "{}"
         "    esac\n"
-        "    case \"$word\" in\n"
-        "        -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
+        "    case \"$COMP_CWORD $word\" in\n"
+        "        *\\ -*) COMPREPLY=($(compgen -W \"$options\" -- \"$word\")) ;;\n"
+        "        2\\ *) COMPREPLY=($(compgen -W \"$commands\" -- \"$word\")) ;;\n"
         "    esac\n"
         "}}\n"
         "complete -o default -F _mantissa mantissa\n",
-        fmt::join(names, " "), cases);
+        fmt::join(names_of(commands(app)), " "), cases);
 }
 
 std::string quoted_for_fish(const std::string& text) {
@@ -72,15 +86,17 @@ std::string quoted_for_fish(const std::string& text) {
     return out + "'";
 }
 
-std::string for_fish(const CLI::App& app) {
+/// Lines for the commands within this one, which is offered where `condition` holds, and for their options.
+std::string fish_lines(const CLI::App& command, const std::string& condition) {
     std::string text;
-    for (const CLI::App* command : commands(app)) {
-        text += fmt::format("complete -c mantissa -n __fish_use_subcommand -f -a {} -d {}\n",
-                            command->get_name(), quoted_for_fish(command->get_description()));
-        for (const KnownOption& option : long_options(*command))
-            text +=
-                fmt::format("complete -c mantissa -n '__fish_seen_subcommand_from {}' -l {} -d {}\n",
-                            command->get_name(), option.name.substr(2), quoted_for_fish(option.description));
+    for (const CLI::App* inner : commands(command)) {
+        const std::string seen = fmt::format("__fish_seen_subcommand_from {}", inner->get_name());
+        text += fmt::format("complete -c mantissa -n '{}' -f -a {} -d {}\n", condition, inner->get_name(),
+                            quoted_for_fish(inner->get_description()));
+        for (const KnownOption& option : long_options(*inner))
+            text += fmt::format("complete -c mantissa -n '{}' -l {} -d {}\n", seen, option.name.substr(2),
+                                quoted_for_fish(option.description));
+        text += fish_lines(*inner, seen);
     }
     return text;
 }
@@ -88,7 +104,7 @@ std::string for_fish(const CLI::App& app) {
 std::string completion(const CLI::App& app, const std::string& shell) {
     if (shell == "bash") return for_bash(app);
     if (shell == "zsh") return "autoload -U +X bashcompinit && bashcompinit\n" + for_bash(app);
-    if (shell == "fish") return for_fish(app);
+    if (shell == "fish") return fish_lines(app, "__fish_use_subcommand");
     throw InternalError("completion: unknown shell " + shell);
 }
 

@@ -94,6 +94,14 @@ TEST(Completion, AShellCompletesCommandsAndOptions) {
     EXPECT_EQ(completed("mantissa to"), "tokenize\n");
     EXPECT_EQ(completed("mantissa train --validate-e"), "--validate-every\n");
     EXPECT_EQ(completed("mantissa train tex"), "\n");  // files are the shell's
+    // A command within another, and its own options.
+    EXPECT_EQ(completed("mantissa numerics con"), "converge\n");
+    EXPECT_EQ(completed("mantissa numerics converge --toler"), "--tolerance\n");
+    EXPECT_EQ(completed("mantissa numerics --toler"), "\n");
+    EXPECT_NE(
+        run("completion fish")
+            .output.find("complete -c mantissa -n '__fish_seen_subcommand_from converge' -l tolerance "),
+        std::string::npos);
     EXPECT_NE(run("completion fish")
                   .output.find("complete -c mantissa -n '__fish_seen_subcommand_from train' -l steps "),
               std::string::npos);
