@@ -36,18 +36,35 @@ TrainLog::TrainLog(const nn::Model& model, const std::string& policy, Keep keep)
 
 namespace {
 
-/// The step of a line of either kind; none of another.
-std::optional<std::int64_t> step_of(std::string_view line) {
+enum class LogKind : bool { json, table };
+
+/// The step of a line; none of what is no line of such a log.
+std::optional<std::int64_t> step_of(std::string_view line, LogKind kind) {
     constexpr std::string_view member = "{\"step\":";
-    if (line.starts_with(member)) line.remove_prefix(member.size());
+    if (kind == LogKind::json) {
+        if (!line.starts_with(member)) return {};
+        line.remove_prefix(member.size());
+    }
     std::int64_t step = 0;
-    if (std::from_chars(line.data(), line.data() + line.size(), step).ec != std::errc{}) return {};
+    const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), step);
+    if (error != std::errc{} || end == line.data() + line.size() || *end != ',') return {};
     return step;
+}
+
+/// A table that a run goes on with has its columns: lines of others below a header would say what is not so.
+void require_columns(const std::string& path, std::string_view header) {
+    std::ifstream file(path, std::ios::binary);
+    std::string first;
+    std::getline(file, first);
+    const bool is_cut_short = file.eof();  // by a full disk
+    if (first == header || (is_cut_short && header.starts_with(first))) return;
+    throw UserError(fmt::format("--log {}: begins with other columns than this run's, {}; name another file",
+                                path, header));
 }
 
 /// Takes the lines of this step and of later ones off the end of a log, and one that a full disk cut short,
 /// which belongs to no step. Returns how many steps went.
-int drop_lines_from(const std::string& path, std::int64_t first_step) {
+int drop_lines_from(const std::string& path, std::int64_t first_step, LogKind kind) {
     std::error_code none;
     if (!std::filesystem::is_regular_file(path, none)) return 0;
     std::ifstream file(path, std::ios::binary);
@@ -58,7 +75,7 @@ int drop_lines_from(const std::string& path, std::int64_t first_step) {
     while (end > 0) {
         const std::size_t before = end < 2 ? std::string::npos : text.rfind('\n', end - 2);
         const std::size_t begin = before == std::string::npos ? 0 : before + 1;
-        const auto step = step_of(std::string_view(text).substr(begin, end - begin));
+        const auto step = step_of(std::string_view(text).substr(begin, end - begin), kind);
         if (!step || *step < first_step) break;
         end = begin;
         ++dropped;
@@ -100,7 +117,11 @@ void TrainLog::open(const std::string& path, std::int64_t first_step) {
     if (std::filesystem::is_regular_file(path, none) || !std::filesystem::exists(path, none))
         lock_.emplace(path + ".lock", path);
     const bool appends = first_step > 0;
-    if (const int dropped = appends ? drop_lines_from(path, first_step) : 0; dropped > 0)
+    const std::string header = fmt::format("{}", fmt::join(columns(unit_), ","));
+    if (appends && comma_separated_ && std::filesystem::is_regular_file(path, none))
+        require_columns(path, header);
+    const LogKind kind = comma_separated_ ? LogKind::table : LogKind::json;
+    if (const int dropped = appends ? drop_lines_from(path, first_step, kind) : 0; dropped > 0)
         print_error(
             fmt::format("mantissa: {}: {} line{} of step {} and later went, as the run makes them again\n",
                         path, dropped, dropped == 1 ? "" : "s", first_step));
@@ -108,7 +129,7 @@ void TrainLog::open(const std::string& path, std::int64_t first_step) {
         appends && std::filesystem::is_regular_file(path, none) && std::filesystem::file_size(path, none) > 0;
     file_.reset(std::fopen(path.c_str(), appends ? "a" : "w"));
     if (!file_) throw UserError(fmt::format("{}: cannot be written: {}", path, std::strerror(errno)));
-    if (comma_separated_ && !goes_on) write(fmt::format("{}\n", fmt::join(columns(unit_), ",")));
+    if (comma_separated_ && !goes_on) write(header + "\n");
 }
 
 namespace {

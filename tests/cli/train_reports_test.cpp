@@ -97,6 +97,25 @@ TEST(TrainReports, OfARunThatSavesElsewhereStayAsTheyAre) {
         << ran.output;
 }
 
+/// What is no log of such a run is neither cut nor added to.
+TEST(TrainReports, ALogThatIsNoneOfTheRunIsLeftAsItIs) {
+    const TemporaryDirectory directory;
+    const std::string place = directory / "ck", table = directory / "data.csv", notes = directory / "notes";
+    ASSERT_EQ(run(std::string(train) + "--steps 1 --checkpoint " + place).status, 0);
+    const std::string rows = "x,y\n1,2\n3,4\n", lines = "5 apples\n6,7\n";
+    std::ofstream(table) << rows;
+    std::ofstream(notes) << lines;
+    const Ran ran = run("train --steps 2 --resume " + place + " --log " + table);
+    EXPECT_EQ(ran.status, 2) << ran.output;
+    EXPECT_NE(ran.output.find("mantissa: --log " + table +
+                              ": begins with other columns than this run's, step,loss,"),
+              std::string::npos)
+        << ran.output;
+    EXPECT_EQ(text_of(table), rows);
+    ASSERT_EQ(run("train --steps 2 --resume " + place + " --log " + notes).status, 0);
+    EXPECT_EQ(text_of(notes).find(lines + "{\"step\":1,"), 0u) << text_of(notes);
+}
+
 TEST(TrainReports, ThatCannotBeWrittenAnyMoreAreNamedAndStopNothing) {
     const TemporaryDirectory directory;
     const std::string place = directory / "ck", folder = directory / "logs";
