@@ -136,6 +136,7 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
 }
 
 std::vector<const PlannedNode*> Plan::nodes_of(std::string_view op) const {
+    find_op(op);  // there would be no node of a name that no operation has, in silence
     std::vector<const PlannedNode*> first;
     for (const PlannedNode& planned : nodes_)
         if (runs_op(graph_.node(planned.node), op) &&

@@ -1,0 +1,31 @@
+// What a plan tells of itself.
+#include "mantissa/runtime/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa {
+namespace {
+
+/// A name that no operation has is a mistake, and not one of which there are no kernels.
+TEST(Plan, KnowsTheNamesOfOperations) {
+    const auto device = make_cpu_device({.threads = 1});
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {2, 2}}));
+    graph.add_result("y", matmul(x, x).value());
+    const Plan plan(std::move(graph), *device);
+    EXPECT_EQ(plan.kernels_of("matmul").size(), 1u);
+    EXPECT_TRUE(plan.kernels_of("attention").empty());
+    std::string said;
+    try {
+        plan.kernels_of("matmull");
+    } catch (const std::exception& error) {
+        said = error.what();
+    }
+    EXPECT_NE(said.find("there is no operation 'matmull'"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace mantissa
