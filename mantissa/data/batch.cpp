@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/base/error.h"
 
 namespace mantissa::inline v0 {
@@ -36,6 +38,12 @@ void require_fit(const Batch& batch, const nn::Model& model, std::int64_t exampl
                             model.name, input.name, examples, Type{input.dtype, input.shape}.text(),
                             bytes_of(input, examples) / size, got / size));
     }
+}
+
+std::int64_t examples_in(const Batch& batch, const nn::Model& model) {
+    if (batch.values().empty() || model.inputs.empty()) return 0;
+    const std::int64_t of_one = std::max<std::int64_t>(1, bytes_of(model.inputs[0], 1));
+    return static_cast<std::int64_t>(batch.values()[0].bytes.size()) / of_one;
 }
 
 BatchBuffer::BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate,

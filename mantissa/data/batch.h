@@ -69,6 +69,8 @@ class Batch {
 /// Throws UserError, naming model and input, unless the batch has the values of `examples` examples for each
 /// input of the model, in its type.
 void require_fit(const Batch& batch, const nn::Model& model, std::int64_t examples);
+/// How many whole examples of the model's first input a batch has; the others may have another number.
+std::int64_t examples_in(const Batch& batch, const nn::Model& model);
 
 /// In which order a source takes its examples.
 enum class BatchOrder : std::uint8_t {

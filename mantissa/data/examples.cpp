@@ -14,11 +14,7 @@ Examples::Examples(const nn::Model& model, const Batch& all, const BatchOptions&
     : options_(options) {
     check(options.batch > 0 && options.accumulate > 0, "batches have positive sizes");
     per_step_ = static_cast<std::uint64_t>(options.batch * options.accumulate);
-    if (!all.values().empty() && !model.inputs.empty()) {
-        const auto bytes = static_cast<std::size_t>(
-            std::max<std::int64_t>(1, Type{model.inputs[0].dtype, model.inputs[0].shape}.bytes()));
-        count_ = all.values()[0].bytes.size() / bytes;
-    }
+    count_ = static_cast<std::uint64_t>(examples_in(all, model));
     require_fit(all, model, static_cast<std::int64_t>(count_));
     const std::uint64_t needed = options.order == BatchOrder::random ? 1 : per_step_;
     if (count_ < needed)

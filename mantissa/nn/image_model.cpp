@@ -98,7 +98,8 @@ ImageModel make_image_model(std::string name, const ImageSizes& sizes, Configura
     model.loss = [logits = made.logits](Graph& graph, std::span<const Tensor> inputs, const Mode& mode) {
         const Tensor scores = logits(inputs[0], mode);
         const OriginScope scope(graph, "loss");
-        return cross_entropy(scores, inputs[1]);
+        return mode.may_lack_targets() ? counted_cross_entropy(scores, inputs[1])
+                                       : cross_entropy(scores, inputs[1]);
     };
     model.configuration = {{"classes", sizes.classes}, {"image_size", sizes.image}, {"width", sizes.width}};
     for (Setting& setting : configuration) model.configuration.push_back(std::move(setting));

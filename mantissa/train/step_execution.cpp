@@ -31,17 +31,22 @@ void require_memory(const TrainingPlan& plan, const MemoryUse& memory) {
 /// Memory for a plan beside an arena that it shares where that is large enough; null then. What is alive in a
 /// forward pass alone is a part of training's, but without dropout attention may be one operation here that
 /// it is not there, with a workspace of its own.
-std::unique_ptr<DeviceMemory> arena_beside(const DeviceMemory& shared, const Plan& plan) {
+std::unique_ptr<DeviceMemory> arena_beside(const DeviceMemory& shared, const Plan& plan,
+                                           std::int64_t examples) {
     const auto bytes = static_cast<std::size_t>(plan.memory().arena_bytes);
-    return bytes <= shared.size() ? nullptr : plan.device().allocate(bytes, "validation");
+    if (bytes <= shared.size()) return nullptr;
+    if (const std::int64_t available = plan.device().free_memory(); plan.memory().arena_bytes > available)
+        throw UserError(fmt::format(
+            "evaluation of {} examples needs {:.2f} GB, {:.2f} GB are available; give fewer at once",
+            examples, static_cast<double>(bytes) / gigabyte, static_cast<double>(available) / gigabyte));
+    return plan.device().allocate(bytes, "validation");
 }
 
-Plan plan_evaluation(const TrainingPlan& training) {
+Plan plan_evaluation(const TrainingPlan& training, std::int64_t examples) {
     PipelineOptions pipeline = training.options().pipeline;
     pipeline.dump = {};
     const auto trace = [&](Graph& graph) {
-        return nn::trace_loss(training.model(), graph, training.options().batch,
-                              nn::Mode::evaluation_of_targets());
+        return nn::trace_loss(training.model(), graph, examples, nn::Mode::evaluation_of_targets());
     };
     return {build_evaluation(trace, pipeline).graph, training.device()};
 }
@@ -79,9 +84,10 @@ std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const Trainin
     return memory;
 }
 
-StepExecution::Evaluation::Evaluation(const TrainingPlan& training, TrainingMemory& memory)
-    : plan(plan_evaluation(training)),
-      own_arena(arena_beside(*memory.arena, plan)),
+StepExecution::Evaluation::Evaluation(const TrainingPlan& training, TrainingMemory& memory,
+                                      std::int64_t examples)
+    : plan(plan_evaluation(training, examples)),
+      own_arena(arena_beside(*memory.arena, plan, examples)),
       execution(plan, *memory.state, own_arena ? *own_arena : *memory.arena) {}
 
 StepExecution::StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory)
@@ -157,13 +163,22 @@ Execution StepExecution::prepare_scaled_up(const Batch& batch, const MicroStep& 
     return execution;
 }
 
+StepExecution::Evaluation& StepExecution::evaluation_of(std::int64_t examples) {
+    if (const auto known = evaluations_.find(examples); known != evaluations_.end()) return *known->second;
+    std::erase_if(evaluations_, [&](const auto& each) { return each.first != plan_.options().batch; });
+    auto made = std::make_unique<Evaluation>(plan_, *memory_, examples);
+    return *evaluations_.emplace(examples, std::move(made)).first->second;
+}
+
 float StepExecution::evaluate(const Batch& batch) {
-    require_fit(batch, plan_.model(), plan_.options().batch);
-    if (!evaluation_) evaluation_ = std::make_unique<Evaluation>(plan_, *memory_);
+    const std::int64_t examples = std::max<std::int64_t>(1, examples_in(batch, plan_.model()));
+    require_fit(batch, plan_.model(), examples);
+    Execution& execution = evaluation_of(examples).execution;
     derive();
-    give_part(evaluation_->execution, batch, 0);
-    evaluation_->execution.run();
-    return evaluation_->execution.read_scalar("loss");
+    for (std::size_t i = 0; i < batch.values().size(); ++i)
+        execution.set_input(plan_.model().inputs[i].name, batch.values()[i].bytes);
+    execution.run();
+    return execution.read_scalar("loss");
 }
 
 StepExecution::LossScaleState StepExecution::loss_scale() const {

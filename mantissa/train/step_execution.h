@@ -2,6 +2,7 @@
 // reads and writes the states that belong to the loop.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -50,7 +51,7 @@ class StepExecution {
     /// The execution of the last micro-step, which holds the results.
     const Execution& last() const { return *step_; }
 
-    /// The mean loss of the first B examples, nothing random; changes nothing.
+    /// As Trainer::evaluate.
     float evaluate(const Batch& batch);
 
     /// The loss scale that the next step starts with, and how many steps it made skip; 1 and 0 without one.
@@ -65,9 +66,9 @@ class StepExecution {
     void clear_gradients();
 
   private:
-    /// The forward pass alone, made when it is first asked for.
+    /// The forward pass alone on so many examples, made when it is first asked for.
     struct Evaluation {
-        Evaluation(const TrainingPlan& training, TrainingMemory& memory);
+        Evaluation(const TrainingPlan& training, TrainingMemory& memory, std::int64_t examples);
 
         Plan plan;
         std::unique_ptr<DeviceMemory> own_arena;  ///< null where it fits in that of training
@@ -77,12 +78,13 @@ class StepExecution {
     Execution& execution_of(std::int64_t index) const;
     void give(Execution& execution, const Batch& batch, const MicroStep& micro_step);
     void give_part(Execution& execution, const Batch& batch, std::int64_t index) const;
+    Evaluation& evaluation_of(std::int64_t examples);
 
     TrainingPlan plan_;
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<Execution> step_, derive_;
-    std::vector<std::unique_ptr<Execution>> accumulate_;  // as TrainingPlan::accumulate
-    std::unique_ptr<Evaluation> evaluation_;
+    std::vector<std::unique_ptr<Execution>> accumulate_;               // as TrainingPlan::accumulate
+    std::map<std::int64_t, std::unique_ptr<Evaluation>> evaluations_;  // by examples: B, and one more
     std::int64_t brought_ = -1;        // the step whose first inputs were given ahead
     std::int64_t derived_after_ = -1;  // writes of the state when the derived states were made
 };

@@ -45,7 +45,8 @@ class Trainer {
     StepResult step_run_by(const Batch& batch, double learning_rate,
                            FunctionRef<void(Execution& micro_step, bool last)> run);
 
-    /// The mean loss of the values [B, ...] of each input, nothing random; changes nothing.
+    /// The loss of the values [n, ...] of each input, nothing random, for any n whose activations fit the
+    /// memory; changes nothing. Another n than B and than that of the call before is planned anew.
     float evaluate(const Batch& batch) { return execution_.evaluate(batch); }
 
     using LossScaleState = StepExecution::LossScaleState;

@@ -15,6 +15,7 @@
 #include "mantissa/graph/reference.h"
 #include "tests/support/discrete_device.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/recording.h"
 
 namespace mantissa {
 namespace {
@@ -168,6 +169,33 @@ TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {
         const float expected = whole.evaluate({first, then});
         EXPECT_NEAR(chunked.evaluate({first, then}), expected, 1e-5f * expected) << policy;
     }
+}
+
+TEST(Trainer, EvaluatesAnyNumberOfExamples) {
+    constexpr std::size_t T = 3;
+    const auto device = make_cpu_device();
+    const nn::Gpt2Config model{
+        .name = "small", .layers = 1, .heads = 3, .channels = 12, .vocabulary = 33, .context = T};
+    Trainer one = gpt2_trainer(*device, {.model = model, .batch = 1, .sequence = T}),
+            four = gpt2_trainer(*device, {.model = model, .batch = 4, .sequence = T});
+    std::vector<std::int32_t> tokens, targets;
+    for (int i = 0; i < 21; ++i) tokens.push_back(i * 7 % 33), targets.push_back(i * 5 % 33);
+    double sum = 0;
+    for (std::size_t row = 0; row < 7; ++row)
+        sum += static_cast<double>(
+            one.evaluate({std::span(tokens).subspan(row * T, T), std::span(targets).subspan(row * T, T)}));
+    EXPECT_NEAR(four.evaluate({tokens, targets}), sum / 7, 1e-6);
+    // The batch of training, fewer, more again: plans are kept and made anew.
+    for (const std::size_t rows : {4U, 1U, 7U}) {
+        const auto first = std::span(tokens).first(rows * T), then = std::span(targets).first(rows * T);
+        EXPECT_NEAR(four.evaluate({first, then}), one.evaluate({first, then}), 1e-6) << rows;
+    }
+    four.step({std::span(tokens).first(4 * T), std::span(targets).first(4 * T)}, 1e-2);
+    EXPECT_GT(std::abs(four.evaluate({tokens, targets}) - static_cast<float>(sum / 7)), 1e-4F);
+    EXPECT_EQ(testing::error_of([&] {
+                  four.evaluate({tokens, std::span(targets).first(4 * T)});
+              }),
+              "model small: input 'targets' of a step has 7 examples of i32[3], 21 numbers, got 12");
 }
 
 /// Dropout in its weights hides attention in training, and validation has none.
