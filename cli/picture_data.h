@@ -41,7 +41,8 @@ struct PictureData {
     std::string description;  ///< for people
     PictureSplit split;       // what the batches are read from
     nn::ImageModel network;
-    std::unique_ptr<const PictureBatches> training, validation;  ///< validation null: nothing is kept for it
+    std::unique_ptr<PictureBatches> training;
+    std::unique_ptr<const PictureBatches> validation;  ///< validation null: nothing is kept for it
     int read_threads = 1;
 };
 

@@ -285,6 +285,8 @@ class Run {
         begun_from_ = resumed.directory;
         if (const auto curves = resumed.texts.find(curves_name); curves != resumed.texts.end())
             curves_ = curves->second;
+        if (const std::string began = input_->go_on_from(resumed.place); !began.empty())
+            print_error(fmt::format("mantissa: {}\n", began));
         const std::int64_t done = trainer_->steps_done();
         fmt::print("resumed from {} after step {}\n", options_.resume, done - 1);
         if (!options_.not_continued.empty() && !options_.run.quiet)
@@ -304,6 +306,7 @@ class Run {
         RunRecord record;
         record.inputs["learning_rate"] = schedule_.text();
         input_->add_to(record);
+        record.place = input_->place_at(trainer_->steps_done());
         record.options = options_.typed;
         return record;
     }

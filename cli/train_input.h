@@ -34,6 +34,9 @@ class TrainInput {
     virtual Validation validate(Trainer& trainer, MadeOf made) = 0;
     /// Adds what the run follows from.
     virtual void add_to(RunRecord& record) const = 0;
+    /// How far the steps before this one read, and what puts the next there: as BatchSource.
+    virtual DataPlace place_at(std::int64_t step) const = 0;
+    virtual std::string go_on_from(const DataPlace& place) = 0;
     /// For samples. Throws UserError where there is none, or the model writes no text.
     virtual const Tokenizer& tokenizer() = 0;
     /// What there is to say at the end; empty: nothing.

@@ -76,6 +76,11 @@ class PictureInput final : public TrainInput {
         record.texts["classes.txt"] = fmt::format("{}\n", fmt::join(data_->split.training.classes, "\n"));
     }
 
+    DataPlace place_at(std::int64_t step) const override {
+        return data_->training->place_at(static_cast<std::uint64_t>(step));
+    }
+    std::string go_on_from(const DataPlace& place) override { return data_->training->go_on_from(place); }
+
     const Tokenizer& tokenizer() override {
         throw UserError(
             fmt::format("--sample-every continues a text; {} is for pictures", data_->network.model.name));

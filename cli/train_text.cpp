@@ -67,6 +67,11 @@ class TextInput final : public TrainInput {
         record.token_ids = token_ids_;
     }
 
+    DataPlace place_at(std::int64_t step) const override {
+        return batches_->place_at(static_cast<std::uint64_t>(step));
+    }
+    std::string go_on_from(const DataPlace& place) override { return batches_->go_on_from(place); }
+
     const Tokenizer& tokenizer() override {
         if (!corpus_.tokenizer && !options_.run.tokens.empty() && options_.run.tokenizer != bytes_word)
             throw UserError(
@@ -102,7 +107,7 @@ class TextInput final : public TrainInput {
     HfTokenIds token_ids_;
     TokenSplit split_;
     nn::Model model_;
-    std::unique_ptr<const BatchSource> batches_;
+    std::unique_ptr<BatchSource> batches_;
     /// Read once: a save needs it though the files may be gone by then.
     const std::string batches_text_ = batches_->description();
     std::unique_ptr<const BatchSource> validation_;  // null: none is asked for

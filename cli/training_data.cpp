@@ -5,8 +5,8 @@
 
 namespace mantissa::cli {
 
-std::unique_ptr<const BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
-                                                const BatchOptions& options) {
+std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
+                                          const BatchOptions& options) {
     if (!corpus.ends) return std::make_unique<TextWindows>(corpus.stream, range, sequence, options);
     return std::make_unique<PackedDocuments>(corpus.stream, *corpus.ends, range, sequence, options);
 }

@@ -16,8 +16,8 @@ struct TrainingData {
 };
 
 /// Sequences of a text, as it was opened: packed documents where it tells them apart. Both must outlive them.
-std::unique_ptr<const BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
-                                                const BatchOptions& options);
+std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range, std::int64_t sequence,
+                                          const BatchOptions& options);
 
 /// For `model`, which the options stand for, with so many examples a step.
 TrainingData open_training_data(const RunOptions& options, const nn::Model& model, std::int64_t batch,

@@ -18,6 +18,15 @@ std::int64_t bytes_of(const nn::InputSpec& input, std::int64_t examples) {
 
 std::uint64_t BatchSource::counted(std::uint64_t) const { return 1; }
 
+DataPlace BatchSource::place_at(std::uint64_t step) const { return {.step = step}; }
+
+std::string BatchSource::go_on_from(const DataPlace&) { return ""; }
+
+std::string order_text(const BatchOptions& options) {
+    if (options.order == BatchOrder::sequential) return "in their order";
+    return fmt::format("in the random order of seed {}", options.seed);
+}
+
 void require_fit(const Batch& batch, const nn::Model& model, std::int64_t examples) {
     const std::size_t given = batch.values().size();
     if (given != model.inputs.size())

@@ -1,5 +1,5 @@
 // What a step is given: the values of each of a model's inputs, from a source that makes them from the step's
-// number alone, so that resuming needs no state.
+// number and the place that a run went on from.
 #pragma once
 
 #include <concepts>
@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "mantissa/data/data_place.h"
 #include "mantissa/nn/model.h"
 #include "mantissa/numerics/sixteen_bit.h"
 
@@ -89,7 +90,11 @@ struct BatchOptions {
     bool all = false;
 };
 
-/// Where batches come from. What a step reads is a function of its number.
+/// "in their order", "in the random order of seed 7".
+std::string order_text(const BatchOptions& options);
+
+/// Where batches come from. What a step reads is a function of its number, and of the place from which a run
+/// went on.
 class BatchSource {
   public:
     virtual ~BatchSource() = default;
@@ -105,6 +110,11 @@ class BatchSource {
     /// Over how much the loss of a step is a mean, so that losses of several steps make one mean: 1 where all
     /// steps weigh the same.
     virtual std::uint64_t counted(std::uint64_t step) const;
+
+    /// How far the steps before this one read, for a checkpoint; and what puts a source there, before its
+    /// next step is filled. See ReadingOrder. A source that is not read through has neither.
+    virtual DataPlace place_at(std::uint64_t step) const;
+    virtual std::string go_on_from(const DataPlace& place);
 };
 
 /// Host memory for the batches of a model, taken when it is first filled.

@@ -8,9 +8,9 @@
 namespace mantissa::inline v0 {
 
 struct DataPlace {
-    std::uint64_t step = 0;      ///< that comes next
-    std::uint64_t examples = 0;  ///< windows of a text, pictures: read before it, from the first epoch on
-    std::uint64_t per_step = 0;  ///< examples of a step when the run began
+    std::uint64_t step = 0;       ///< that comes next
+    std::uint64_t examples = 0;   ///< windows of a text, pictures: read before it, from the first epoch on
+    std::uint64_t per_step = 0;   ///< examples of a step when the run began
     std::uint64_t per_epoch = 0;  ///< 0: not known
     /// What an epoch is, in words that are equal where its examples and their order are; empty: not known.
     std::string epoch = {};

@@ -23,13 +23,17 @@ Examples::Examples(const nn::Model& model, const Batch& all, const BatchOptions&
                         model.name, count_, per_step_));
     for (const HostValues& values : all.values())
         inputs_.emplace_back(values.bytes.begin(), values.bytes.end());
+    reading_ = ReadingOrder({.examples = count_,
+                             .per_step = per_step_,
+                             .in_whole_steps = options.order == BatchOrder::sequential,
+                             .epoch = fmt::format("{} examples {}", count_, order_text(options))});
 }
 
 std::uint64_t Examples::steps_per_epoch() const { return std::max<std::uint64_t>(1, count_ / per_step_); }
 
 std::uint64_t Examples::index_of(std::uint64_t step, std::uint64_t within) const {
-    if (options_.order == BatchOrder::sequential) return step % steps_per_epoch() * per_step_ + within;
-    const std::uint64_t number = step * per_step_ + within;
+    const std::uint64_t number = reading_.number_of(step, within);
+    if (options_.order == BatchOrder::sequential) return number % reading_.per_epoch();
     return shuffled(number % count_, count_, {.seed = options_.seed, .epoch = number / count_});
 }
 

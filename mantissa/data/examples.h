@@ -21,6 +21,8 @@ class Examples : public BatchSource {
               std::span<const std::span<std::byte>> inputs) const override;
     std::uint64_t steps_per_epoch() const override;
     std::string description() const override;
+    DataPlace place_at(std::uint64_t step) const override { return reading_.place_at(step); }
+    std::string go_on_from(const DataPlace& place) override { return reading_.go_on_from(place); }
 
     std::uint64_t count() const { return count_; }
 
@@ -30,6 +32,7 @@ class Examples : public BatchSource {
     BatchOptions options_;
     std::vector<std::vector<std::byte>> inputs_;  // [count, ...]
     std::uint64_t count_ = 0;
+    ReadingOrder reading_;
     std::uint64_t per_step_ = 0;  // examples of a step: N B
 };
 

@@ -57,6 +57,8 @@ class PackedDocuments : public BatchSource {
               std::span<const std::span<std::byte>> inputs) const override;
     std::uint64_t steps_per_epoch() const override { return windows_.steps_per_epoch(); }
     std::string description() const override;
+    DataPlace place_at(std::uint64_t step) const override { return windows_.place_at(step); }
+    std::string go_on_from(const DataPlace& place) override { return windows_.go_on_from(place); }
     std::uint64_t counted(std::uint64_t step) const override;
 
   private:

@@ -22,7 +22,10 @@ constexpr std::uint32_t of_cuts = 0x63757473;
 PictureBatches::PictureBatches(const PictureSet& set, const PictureBatchOptions& options)
     : set_(&set),
       options_(options),
-      per_step_(static_cast<std::uint64_t>(options.batches.batch * options.batches.accumulate)) {
+      per_step_(static_cast<std::uint64_t>(options.batches.batch * options.batches.accumulate)),
+      reading_({.examples = set.count(),
+                .per_step = per_step_,
+                .epoch = fmt::format("{} pictures {}", set.count(), order_text(options.batches))}) {
     check(options.batches.batch > 0 && options.batches.accumulate > 0, "batches have positive sizes");
     check(set.count() > 0, "a set has a picture");
     if (options.use == PictureBatchOptions::Use::training && set.count() < per_step_)
@@ -53,7 +56,7 @@ std::int32_t PictureBatches::fill_from(std::uint64_t index, const CutPlace& plac
 }
 
 std::int32_t PictureBatches::fill_row(std::uint64_t step, std::uint64_t row, std::span<float> pixels) const {
-    const std::uint64_t count = set_->count(), number = step * per_step_ + row;
+    const std::uint64_t count = set_->count(), number = reading_.number_of(step, row);
     const bool validation = options_.use == PictureBatchOptions::Use::validation;
     const bool in_order = validation || options_.batches.order == BatchOrder::sequential;
     for (std::uint64_t tried = 0; tried < (validation ? 1 : count); ++tried) {

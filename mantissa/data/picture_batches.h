@@ -52,6 +52,8 @@ class PictureBatches final : public BatchSource {
     /// In validation rounded up.
     std::uint64_t steps_per_epoch() const override;
     std::string description() const override;
+    DataPlace place_at(std::uint64_t step) const override { return reading_.place_at(step); }
+    std::string go_on_from(const DataPlace& place) override { return reading_.go_on_from(place); }
     const PictureSet& set() const { return *set_; }
 
     /// Why pictures were skipped that the first so many steps would have taken, each once, and none that was
@@ -67,6 +69,7 @@ class PictureBatches final : public BatchSource {
     const PictureSet* set_;
     PictureBatchOptions options_;
     std::uint64_t per_step_;
+    ReadingOrder reading_;
 
     struct Skipped {
         std::string why;

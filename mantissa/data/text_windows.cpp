@@ -39,11 +39,15 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
             stream.source(), range.size(),
             options.accumulate == 1 ? "a step" : fmt::format("a step of {} micro-steps", options.accumulate),
             options.batch, sequence, options.all ? 2 : needed * sequence_ + 1));
-    if (!random) return;
     // One window less leaves room to begin anywhere within a window's length; a text of one window only
     // begins where the tokens that are left let it.
-    if (windows_ > 1) --windows_;
-    places_ = std::min(sequence_, range.size() - windows_ * sequence_);
+    if (random && windows_ > 1) --windows_;
+    if (random) places_ = std::min(sequence_, range.size() - windows_ * sequence_);
+    reading_ = ReadingOrder(
+        {.examples = windows_,
+         .per_step = sequences_,
+         .in_whole_steps = !random,
+         .epoch = fmt::format("{} windows of {} tokens {}", windows_, sequence, order_text(options))});
 }
 
 std::uint64_t TextWindows::steps_per_epoch() const {
@@ -63,9 +67,10 @@ std::uint64_t TextWindows::counted(std::uint64_t step) const {
 }
 
 std::uint64_t TextWindows::start_of(std::uint64_t step, std::uint64_t within) const {
+    if (options_.all) return range_.begin + (step % steps_per_epoch() * sequences_ + within) * sequence_;
+    const std::uint64_t number = reading_.number_of(step, within);
     if (options_.order == BatchOrder::sequential)
-        return range_.begin + (step % steps_per_epoch() * sequences_ + within) * sequence_;
-    const std::uint64_t number = step * sequences_ + within;  // of the sequence, from the first step on
+        return range_.begin + number % reading_.per_epoch() * sequence_;
     const ShuffleKey key{.seed = options_.seed, .epoch = number / windows_};
     const std::uint64_t window = shuffled(number % windows_, windows_, key);
     return range_.begin + shuffled(0, places_, {.seed = ~options_.seed, .epoch = key.epoch}) +

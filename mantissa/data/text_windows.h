@@ -37,6 +37,8 @@ class TextWindows : public BatchSource {
     /// The number of tokens, their order, and a checksum of those of the first step: telling a text from
     /// another by these needs no reading of all.
     std::string description() const override;
+    DataPlace place_at(std::uint64_t step) const override { return reading_.place_at(step); }
+    std::string go_on_from(const DataPlace& place) override { return reading_.go_on_from(place); }
     /// Position in the stream of the first token of sequence `within`, of the N B of a step.
     std::uint64_t start_of(std::uint64_t step, std::uint64_t within) const;
     /// How many targets that sequence has: T, or fewer at the end of all.
@@ -49,7 +51,8 @@ class TextWindows : public BatchSource {
     BatchOptions options_;
     std::uint64_t sequences_ = 0;  // of one step: N B
     std::uint64_t windows_ = 0;    // of T tokens and the one that follows, in an epoch
-    std::uint64_t places_ = 1;     // where the first window of an epoch may begin
+    ReadingOrder reading_;
+    std::uint64_t places_ = 1;  // where the first window of an epoch may begin
 };
 
 }  // namespace mantissa

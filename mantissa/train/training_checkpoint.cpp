@@ -106,6 +106,10 @@ struct ConfigurationDifferences {
                             ours.value(member, nlohmann::json()),
                             both && member != "model" ? changeable : fixed);
         }
+        // No weight follows from the sequence.
+        for (const std::string& each : fixed)
+            if (each.starts_with("model.sequence = ")) changeable.push_back(each);
+        std::erase_if(fixed, [](const std::string& each) { return each.starts_with("model.sequence = "); });
     }
 
     void require(Resume resume, const std::string& source) const {
@@ -186,6 +190,36 @@ std::vector<TensorSpec> optimizer_values(const SavedStates& saved, std::vector<T
     return states;
 }
 
+/// How far the saved run had read. Checkpoints that do not say so, as those of earlier versions, are of runs
+/// whose steps were all of one size.
+DataPlace place_of(const nlohmann::json& state, std::uint64_t step, const nlohmann::json& ours,
+                   const std::string& source) {
+    const nlohmann::json& saved = state["configuration"];
+    const auto number = [&](const nlohmann::json& object, const char* name) {
+        return require_unsigned(require_member(object, name, source, "the place in the data"), source, name);
+    };
+    DataPlace place{.step = step};
+    if (state.contains("data")) {
+        const nlohmann::json& data = state["data"];
+        place.examples = number(data, "examples");
+        place.per_step = number(data, "examples_of_first_step");
+        place.per_epoch = number(data, "examples_of_epoch");
+        const nlohmann::json& epoch = require_member(data, "epoch", source, "the place in the data");
+        if (!epoch.is_string()) throw UserError(fmt::format("{}: \"epoch\" is no text", source));
+        place.epoch = epoch.get<std::string>();
+        return place;
+    }
+    if (!saved.contains("batch")) return place;
+    place.per_step =
+        number(saved, "batch") * (saved.contains("accumulate") ? number(saved, "accumulate") : 1);
+    place.examples = step * place.per_step;
+    if (!saved["model"].is_object()) return place;
+    if (const nlohmann::json sequence = saved["model"].value("sequence", nlohmann::json());
+        sequence != ours["model"].value("sequence", nlohmann::json()))
+        place.epoch = fmt::format("of windows of {} tokens", sequence.dump());
+    return place;
+}
+
 RankOf rank_of(const TrainingPlan& plan) {
     const Ranks* const ranks = plan.options().ranks;
     return ranks ? RankOf{ranks->rank(), ranks->size()} : RankOf{};
@@ -219,6 +253,11 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                     {"configuration", configuration_of(trainer.plan())},
                                     {"roundings", roundings_of(trainer.plan())},
                                     {"inputs", record.inputs}};
+    if (record.place)
+        state["data"] = {{"examples", record.place->examples},
+                         {"examples_of_first_step", record.place->per_step},
+                         {"examples_of_epoch", record.place->per_epoch},
+                         {"epoch", record.place->epoch}};
     if (!record.options.empty()) state["options"] = record.options;
     const WeightFiles& files = trainer.model().files;
     Ranks* const ranks = trainer.plan().options().ranks;
@@ -273,12 +312,13 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     const LoadedCheckpoint loaded = load_checkpoint(directory);
     const std::string source = (loaded.directory / "state.json").string();
     const nlohmann::json state = parse_strict_json(loaded.texts.at("state.json"), source);
+    const nlohmann::json ours = configuration_of(trainer.plan());
     const ConfigurationDifferences differences(
-        require_member(state, "configuration", source, "the state of the run"),
-        configuration_of(trainer.plan()));
+        require_member(state, "configuration", source, "the state of the run"), ours);
     differences.require(resume, source);
     const std::uint64_t step =
         require_unsigned(require_member(state, "step", source, "the state of the run"), source, "step");
+    DataPlace place = place_of(state, step, ours, source);
     StateBlock& block = trainer.state();
     std::vector<const SafetensorsFile*> files{&loaded.optimizer};
     for (const SafetensorsFile& file : loaded.optimizer_of_ranks) files.push_back(&file);
@@ -299,7 +339,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
         warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
                                                       fmt::join(differences.changeable, "; ")));
     if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
-    return {loaded.directory, fmt::format("{}", fmt::join(warnings, "; ")), loaded.texts};
+    return {loaded.directory, fmt::format("{}", fmt::join(warnings, "; ")), loaded.texts, std::move(place)};
 }
 
 }  // namespace mantissa

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ namespace mantissa::inline v0 {
 struct RunRecord {
     /// What it follows from, in words, by name: the batches that it reads, its learning rate.
     std::map<std::string, std::string> inputs = {};
+    /// How far it has read its data (BatchSource::place_at).
+    std::optional<DataPlace> place = {};
     /// Small files to keep beside the weights, by name: the tokenizer.
     std::map<std::string, std::string> texts = {};
     /// Of the tokenizer, for those who read the model's configuration.
@@ -28,7 +31,7 @@ struct RunRecord {
 /// What may differ when a run is resumed. The model and the kind of optimizer never may.
 enum class Resume : std::uint8_t {
     as_it_was,    ///< nothing else
-    with_changes  ///< policy, loss scale, batch, accumulation, seed and the optimizer's numbers
+    with_changes  ///< policy, loss scale, batch, accumulation, sequence, seed and the optimizer's numbers
 };
 
 /// Throws UserError if a checkpoint of this trainer cannot be made in `directory`: what is there is none, no
@@ -53,6 +56,7 @@ struct Resumed {
     /// inputs or with changes.
     std::string warning;
     std::map<std::string, std::string> texts = {};  ///< the small files that were kept beside the weights
+    DataPlace place = {};                           ///< where its data go on (BatchSource::go_on_from)
 };
 
 /// Puts the trainer where a checkpoint was saved. Throws UserError, the trainer untouched, if there is none,

@@ -89,6 +89,31 @@ TEST(TrainAgain, OptionsThatAreGivenTakeThePlaceOfThoseRemembered) {
         << other.output;
 }
 
+/// A learning rate of 0: losses tell what was read.
+TEST(TrainAgain, ReadsOnWhereItStoppedWithStepsOfAnotherSize) {
+    const TemporaryDirectory directory;
+    const std::string place = (directory / "ck").string(),
+                      still =
+                          "train --layers 1 --heads 1 --channels 8 --context 32 --sequence 16 "
+                          "--learning-rate 0 --policy fp32 --order sequential --text " +
+                          write_text(directory / "my.txt") + " ";
+    ASSERT_EQ(run(still + "--batch 2 --steps 3 --checkpoint " + place).status, 0);
+    // Steps 0 to 2 read six windows, so the next step of six is the second of a run of such steps.
+    const Ran resumed = run("train --resume " + place + " --steps 4 --batch 6");
+    ASSERT_EQ(resumed.status, 0) << resumed.output;
+    const Ran straight = run(still + "--batch 6 --steps 2");
+    const auto loss_of = [](const Ran& ran, const std::string& step) {
+        const std::string lines = steps_of(ran.output);
+        const std::size_t at = lines.find("step     " + step + " | loss ");
+        return at == std::string::npos ? "none in " + ran.output : lines.substr(at + 18, 7);
+    };
+    EXPECT_EQ(loss_of(resumed, "3"), loss_of(straight, "1"));
+    const Ran longer = run("train --resume " + place + " --steps 5 --sequence 32");
+    ASSERT_EQ(longer.status, 0) << longer.output;
+    EXPECT_NE(longer.output.find(" of 32 tokens in their order now, so a new one begins"), std::string::npos)
+        << longer.output;
+}
+
 TEST(TrainAgain, ACheckpointCarriesItsTokenizer) {
     const TemporaryDirectory directory;
     const std::string text = write_text(directory / "my.txt"), tokenizer = (directory / "tok").string(),
