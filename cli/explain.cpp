@@ -57,7 +57,7 @@ Explanation explain_inference(const RunOptions& options, const Policy& policy, D
     Explanation explanation = explain(Plan(std::move(built.graph), device), pipeline);
     explanation.refused = std::move(built.refused);
     explanation.of = "a forward pass, for inference";
-    explanation.model = reported(model, nn::facts_of(model), settings.batch);
+    explanation.model = reported(model, nn::facts_of(model, settings.batch), settings.batch);
     return explanation;
 }
 

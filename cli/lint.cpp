@@ -34,7 +34,7 @@ void run(const LintCommand& options) {
     const auto device = open_device(options.run);
     settings.pipeline.policy = policy_for(options.run, device->target());
     const nn::Model model = training_model(options.run);
-    LintReport report{.model = reported(model, nn::facts_of(model), settings.batch),
+    LintReport report{.model = reported(model, nn::facts_of(model, settings.batch), settings.batch),
                       .policy = settings.pipeline.policy.name,
                       .target = device->target(),
                       .findings = lint(forward_pass(model, settings), device->target())};

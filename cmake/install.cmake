@@ -4,6 +4,21 @@
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/mantissa)
 
+# First of all: where something is not built, nothing is installed.
+set(built $<TARGET_FILE:mantissa> $<TARGET_FILE:mantissa_shared>)
+foreach(target IN ITEMS mantissa_cli mantissa_openmpi mantissa_mpich)
+  if(TARGET ${target})
+    list(APPEND built $<TARGET_FILE:${target}>)
+  endif()
+endforeach()
+install(CODE "
+  set(built \"${built}\")
+  foreach(file IN LISTS built)
+    if(NOT EXISTS \"\${file}\")
+      message(FATAL_ERROR \"\${file} is not built, so nothing was installed. Build first: cmake --build ${CMAKE_BINARY_DIR}\")
+    endif()
+  endforeach()")
+
 install(TARGETS mantissa mantissa_shared EXPORT mantissa-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET mantissa_cli)

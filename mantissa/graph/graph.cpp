@@ -36,6 +36,10 @@ std::string traced_in(const Origin& origin) {
 
 }  // namespace
 
+void refuse(std::string_view op, const Origin& origin, std::string_view what) {
+    throw UserError(fmt::format("{}{}: {}", op, traced_in(origin), what));
+}
+
 NodeId Graph::add(std::string_view name, std::vector<Value> inputs, Attributes attributes) {
     const Op& op = find_op(name);
     Node node{.op = &op,
@@ -55,7 +59,7 @@ NodeId Graph::add(std::string_view name, std::vector<Value> inputs, Attributes a
                 fmt::format("expected {} to {} operands, got {}", op.least_inputs, op.most_inputs, count));
         node.outputs = op.types({op, types, node.attributes});
     } catch (const UserError& error) {
-        throw UserError(fmt::format("{}{}: {}", op.name, traced_in(origin), error.what()));
+        refuse(op.name, origin, error.what());
     }
     nodes_.push_back(std::move(node));
     return static_cast<NodeId>(nodes_.size() - 1);
@@ -76,8 +80,13 @@ std::int64_t State::stored_bytes() const {
 }
 
 Value Graph::add_state(State state) {
-    if (find_state(state.name) >= 0)
-        throw UserError(fmt::format("there are two states named '{}'", state.name));
+    if (const int first = find_state(state.name); first >= 0) {
+        const Origin& there = node(states_[static_cast<std::size_t>(first)].node).origin;
+        throw UserError(
+            fmt::format("there are two states named '{}': the first{}, the second{}; give the layers "
+                        "different names, or an OriginScope around one",
+                        state.name, traced_in(there), traced_in(origin)));
+    }
     check(state.zero_rows == 0 || (state.zero_rows > 0 && state.type.shape.rank() > 0),
           "rows of zeros lie behind rows");
     Attributes attributes{
@@ -92,10 +101,17 @@ Value Graph::add_state(State state) {
 void Graph::add_result(std::string name, Value value) { results_.push_back({std::move(name), value}); }
 
 void Graph::add_update(int state, Value value) {
-    check(state >= 0 && static_cast<std::size_t>(state) < states_.size(), "an update names a state");
-    check(type(value) == states_[static_cast<std::size_t>(state)].type,
-          "an update has the type of its state");
-    for (const Update& other : updates_) check(other.state != state, "a state is updated once");
+    if (state < 0 || static_cast<std::size_t>(state) >= states_.size())
+        refuse("update", origin,
+               fmt::format("there is no state {}; the graph has {}", state, states_.size()));
+    const State& updated = states_[static_cast<std::size_t>(state)];
+    if (type(value) != updated.type)
+        refuse("update", origin,
+               fmt::format("state '{}' is {}, its update is {}", updated.name, updated.type.text(),
+                           type(value).text()));
+    for (const Update& other : updates_)
+        if (other.state == state)
+            refuse("update", origin, fmt::format("state '{}' is updated twice", updated.name));
     updates_.push_back({state, value});
 }
 

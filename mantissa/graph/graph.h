@@ -42,6 +42,10 @@ struct Origin {
     std::optional<DType> precision = {};  ///< forced by the model's code; see PrecisionScope
 };
 
+/// Throws UserError: the operation, " (traced in h.0.attn at gpt2.cpp:42)" as far as it is known, and what
+/// does not fit.
+[[noreturn]] void refuse(std::string_view op, const Origin& origin, std::string_view what);
+
 // Rules of a node that computes again what another computes, so as not to keep it: what `explain` says of it.
 // The two are never made one.
 inline constexpr std::string_view recomputed_rule = "recomputed";
@@ -111,10 +115,12 @@ class Graph {
 
     /// A value given anew for every run.
     Value add_input(const std::string& name, Type type);
-    /// A value that is kept. `state.node` is filled in. Throws UserError if the name is taken.
+    /// A value that is kept. `state.node` is filled in. Throws UserError, naming both lines, if the name is
+    /// taken.
     Value add_state(State state);
     void add_result(std::string name, Value value);
-    /// At the end of a run the state takes this value. One update a state.
+    /// At the end of a run the state takes this value. Throws UserError if there is no such state, if the
+    /// value has another type, and if the state has an update.
     void add_update(int state, Value value);
     /// The state that had an update takes this value instead.
     void replace_update(int state, Value value);
@@ -164,6 +170,25 @@ class OriginScope {
   private:
     Graph& graph_;
     Origin saved_;
+};
+
+/// While alive, nodes of `graph` are traced at this line, unless a line is named already: that of whoever
+/// called a layer, not the layer's own.
+class LineScope {
+  public:
+    LineScope(Graph& graph, std::source_location line)
+        : graph_(graph), named_(graph.origin.line.line() == 0) {
+        if (named_) graph_.origin.line = line;
+    }
+    ~LineScope() {
+        if (named_) graph_.origin.line = {};
+    }
+    LineScope(const LineScope&) = delete;
+    LineScope& operator=(const LineScope&) = delete;
+
+  private:
+    Graph& graph_;
+    bool named_;
 };
 
 /// While alive, nodes of `graph` keep to a format whatever the policy: autocast casts their operands to it.

@@ -55,7 +55,7 @@ const Op& find_op(std::string_view name) {
         return by_name;
     }();
     const auto entry = index.find(name);
-    if (entry == index.end()) throw InternalError(fmt::format("there is no operation '{}'", name));
+    if (entry == index.end()) throw UserError(fmt::format("there is no operation '{}'", name));
     return *entry->second;
 }
 

@@ -145,7 +145,7 @@ struct Op {
 /// All rows, in the order of the families in graph/ops/.
 std::span<const Op* const> op_table();
 
-/// The row of that name. Throws InternalError if there is none.
+/// The row of that name. Throws UserError if there is none.
 const Op& find_op(std::string_view name);
 
 // The families, one source file each in graph/ops/.

@@ -1,5 +1,7 @@
 #include "mantissa/graph/tensor.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <numeric>
 
@@ -7,23 +9,49 @@
 
 namespace mantissa::inline v0 {
 
+void Tensor::refuse_empty() {
+    throw UserError(
+        "an empty Tensor has no graph, type or shape; assign the result of an operation to it first");
+}
+
+namespace {
+
+Origin traced_at(const Graph* graph, Tensor::Where at) {
+    Origin origin = graph ? graph->origin : Origin{};
+    if (origin.line.line() == 0) origin.line = at;
+    return origin;
+}
+
+/// The graph of all operands. Throws UserError for an empty one and for those of several graphs.
+Graph& graph_of(std::string_view op, std::span<const Tensor> operands, Tensor::Where at,
+                Graph* graph = nullptr) {
+    for (const Tensor& operand : operands)
+        if (operand && !graph) graph = &operand.graph();
+    for (std::size_t i = 0; i < operands.size(); ++i) {
+        if (!operands[i])
+            refuse(op, traced_at(graph, at),
+                   fmt::format("operand {} is an empty Tensor; assign the result of an operation to it first",
+                               i));
+        if (&operands[i].graph() != graph)
+            refuse(op, traced_at(graph, at), fmt::format("operand {} belongs to another graph", i));
+    }
+    if (!graph) refuse(op, traced_at(graph, at), "expected one operand or more, got none");
+    return *graph;
+}
+
+Graph& graph_of(std::string_view op, std::initializer_list<Tensor> operands, Tensor::Where at) {
+    return graph_of(op, std::span(operands.begin(), operands.size()), at);
+}
+
+}  // namespace
+
 std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
                          Attributes attributes, Tensor::Where at) {
+    graph_of(op, inputs, at, &graph);
     std::vector<Value> values;
-    for (const Tensor& input : inputs) {
-        check(input && &input.graph() == &graph, "operands belong to the graph they are used in");
-        values.push_back(input.value());
-    }
+    for (const Tensor& input : inputs) values.push_back(input.value());
     // Nodes of a gradient keep the line of the operation that they are the gradient of.
-    const bool name_line = graph.origin.line.line() == 0;
-    if (name_line) graph.origin.line = at;
-    struct Restore {
-        Graph& graph;
-        bool active;
-        ~Restore() {
-            if (active) graph.origin.line = {};
-        }
-    } restore{graph, name_line};
+    const LineScope line(graph, at);
     const NodeId id = graph.add(op, std::move(values), std::move(attributes));
     std::vector<Tensor> outputs;
     for (std::size_t i = 0; i < graph.node(id).outputs.size(); ++i)
@@ -33,80 +61,97 @@ std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tens
 
 Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attributes attributes,
              Tensor::Where at) {
-    return call(inputs.begin()->graph(), op, inputs, std::move(attributes), at)[0];
+    return call(graph_of(op, inputs, at), op, inputs, std::move(attributes), at)[0];
 }
 
 namespace {
 
-/// An axis counted from the front.
-std::int64_t from_front(const Tensor& x, std::int64_t axis) { return axis < 0 ? axis + x.rank() : axis; }
+/// An axis counted from the front. Whether it is there, the operation's type rule says.
+std::int64_t from_front(std::string_view op, const Tensor& x, std::int64_t axis, Tensor::Where at) {
+    graph_of(op, {x}, at);
+    return axis < 0 ? axis + x.rank() : axis;
+}
 
-Attributes reduction_attributes(const Tensor& x, std::vector<std::int64_t> axes, KeepAxes keep) {
-    for (std::int64_t& axis : axes) axis = from_front(x, axis);
+Attributes reduction_attributes(std::string_view op, const Tensor& x, std::vector<std::int64_t> axes,
+                                KeepAxes keep, Tensor::Where at) {
+    graph_of(op, {x}, at);
+    for (std::int64_t& axis : axes) axis = from_front(op, x, axis, at);
     return {{"axes", std::move(axes)}, {"keep", keep == KeepAxes::yes}};
 }
 
 /// A number as a scalar of the tensor's own type, so that it changes no type.
-Tensor like(const Tensor& x, double value) { return constant(x.graph(), value, x.dtype()); }
+Tensor like(std::string_view op, const Operand& x, double value) {
+    return constant(graph_of(op, {x.tensor}, x.at), value, x.tensor.dtype(), {}, x.at);
+}
 
 }  // namespace
 
-Tensor constant(Graph& graph, double value, DType dtype, Shape shape) {
-    return call(graph, "constant", {}, {{"value", value}, {"dtype", dtype}, {"shape", shape.extents()}})[0];
+Tensor constant(Graph& graph, double value, DType dtype, Shape shape, Tensor::Where at) {
+    return call(graph, "constant", {}, {{"value", value}, {"dtype", dtype}, {"shape", shape.extents()}},
+                at)[0];
 }
 
-Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape) {
+Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape, Tensor::Where at) {
     return call(graph, "literal", {},
-                {{"values", std::move(values)}, {"dtype", dtype}, {"shape", shape.extents()}})[0];
+                {{"values", std::move(values)}, {"dtype", dtype}, {"shape", shape.extents()}}, at)[0];
 }
 
-Tensor iota(Graph& graph, Shape shape, int axis, DType dtype) {
+Tensor iota(Graph& graph, Shape shape, int axis, DType dtype, Tensor::Where at) {
     const std::int64_t front = axis < 0 ? axis + shape.rank() : axis;
-    return call(graph, "iota", {}, {{"axis", front}, {"dtype", dtype}, {"shape", shape.extents()}})[0];
+    return call(graph, "iota", {}, {{"axis", front}, {"dtype", dtype}, {"shape", shape.extents()}}, at)[0];
 }
 
-Tensor random_uniform(Tensor seed, Tensor step, std::int64_t operation, Shape shape) {
-    return call1("random_uniform", {seed, step}, {{"operation", operation}, {"shape", shape.extents()}});
+Tensor random_uniform(Tensor seed, Tensor step, std::int64_t operation, Shape shape, Tensor::Where at) {
+    return call1("random_uniform", {seed, step}, {{"operation", operation}, {"shape", shape.extents()}}, at);
 }
 
-Tensor operator+(Tensor a, Tensor b) { return call1("add", {a, b}); }
-Tensor operator-(Tensor a, Tensor b) { return call1("sub", {a, b}); }
-Tensor operator*(Tensor a, Tensor b) { return call1("mul", {a, b}); }
-Tensor operator/(Tensor a, Tensor b) { return call1("div", {a, b}); }
-Tensor operator+(Tensor a, double b) { return a + like(a, b); }
-Tensor operator-(Tensor a, double b) { return a - like(a, b); }
-Tensor operator*(Tensor a, double b) { return a * like(a, b); }
-Tensor operator/(Tensor a, double b) { return a / like(a, b); }
-Tensor operator-(Tensor a) { return call1("neg", {a}); }
-Tensor maximum(Tensor a, Tensor b) { return call1("maximum", {a, b}); }
-Tensor minimum(Tensor a, Tensor b) { return call1("minimum", {a, b}); }
-Tensor less(Tensor a, Tensor b) { return call1("less", {a, b}); }
-Tensor less_equal(Tensor a, Tensor b) { return call1("less_equal", {a, b}); }
-Tensor equal(Tensor a, Tensor b) { return call1("equal", {a, b}); }
-Tensor logical_and(Tensor a, Tensor b) { return call1("logical_and", {a, b}); }
-Tensor select(Tensor condition, Tensor a, Tensor b) { return call1("select", {condition, a, b}); }
-Tensor exp(Tensor x) { return call1("exp", {x}); }
-Tensor log(Tensor x) { return call1("log", {x}); }
-Tensor tanh(Tensor x) { return call1("tanh", {x}); }
-Tensor erf(Tensor x) { return call1("erf", {x}); }
-Tensor sin(Tensor x) { return call1("sin", {x}); }
-Tensor cos(Tensor x) { return call1("cos", {x}); }
-Tensor sqrt(Tensor x) { return call1("sqrt", {x}); }
-Tensor rsqrt(Tensor x) { return call1("rsqrt", {x}); }
-Tensor is_finite(Tensor x) { return call1("is_finite", {x}); }
-Tensor cast(Tensor x, DType dtype) { return x.dtype() == dtype ? x : call1("cast", {x}, {{"dtype", dtype}}); }
-Tensor stop_gradient(Tensor x) { return call1("stop_gradient", {x}); }
+Tensor operator+(Operand a, Tensor b) { return call1("add", {a.tensor, b}, {}, a.at); }
+Tensor operator-(Operand a, Tensor b) { return call1("sub", {a.tensor, b}, {}, a.at); }
+Tensor operator*(Operand a, Tensor b) { return call1("mul", {a.tensor, b}, {}, a.at); }
+Tensor operator/(Operand a, Tensor b) { return call1("div", {a.tensor, b}, {}, a.at); }
+Tensor operator+(Operand a, double b) { return a + like("add", a, b); }
+Tensor operator-(Operand a, double b) { return a - like("sub", a, b); }
+Tensor operator*(Operand a, double b) { return a * like("mul", a, b); }
+Tensor operator/(Operand a, double b) { return a / like("div", a, b); }
+Tensor operator-(Operand a) { return call1("neg", {a.tensor}, {}, a.at); }
+Tensor maximum(Tensor a, Tensor b, Tensor::Where at) { return call1("maximum", {a, b}, {}, at); }
+Tensor minimum(Tensor a, Tensor b, Tensor::Where at) { return call1("minimum", {a, b}, {}, at); }
+Tensor less(Tensor a, Tensor b, Tensor::Where at) { return call1("less", {a, b}, {}, at); }
+Tensor less_equal(Tensor a, Tensor b, Tensor::Where at) { return call1("less_equal", {a, b}, {}, at); }
+Tensor equal(Tensor a, Tensor b, Tensor::Where at) { return call1("equal", {a, b}, {}, at); }
+Tensor logical_and(Tensor a, Tensor b, Tensor::Where at) { return call1("logical_and", {a, b}, {}, at); }
+Tensor select(Tensor condition, Tensor a, Tensor b, Tensor::Where at) {
+    return call1("select", {condition, a, b}, {}, at);
+}
+Tensor exp(Tensor x, Tensor::Where at) { return call1("exp", {x}, {}, at); }
+Tensor log(Tensor x, Tensor::Where at) { return call1("log", {x}, {}, at); }
+Tensor tanh(Tensor x, Tensor::Where at) { return call1("tanh", {x}, {}, at); }
+Tensor erf(Tensor x, Tensor::Where at) { return call1("erf", {x}, {}, at); }
+Tensor sin(Tensor x, Tensor::Where at) { return call1("sin", {x}, {}, at); }
+Tensor cos(Tensor x, Tensor::Where at) { return call1("cos", {x}, {}, at); }
+Tensor sqrt(Tensor x, Tensor::Where at) { return call1("sqrt", {x}, {}, at); }
+Tensor rsqrt(Tensor x, Tensor::Where at) { return call1("rsqrt", {x}, {}, at); }
+Tensor is_finite(Tensor x, Tensor::Where at) { return call1("is_finite", {x}, {}, at); }
+Tensor cast(Tensor x, DType dtype, Tensor::Where at) {
+    graph_of("cast", {x}, at);
+    return x.dtype() == dtype ? x : call1("cast", {x}, {{"dtype", dtype}}, at);
+}
+Tensor stop_gradient(Tensor x, Tensor::Where at) { return call1("stop_gradient", {x}, {}, at); }
 
 Tensor reshape(Tensor x, Shape shape, Tensor::Where at) {
-    int open = -1;
-    std::int64_t known = 1;
+    const Origin origin = traced_at(&graph_of("reshape", {x}, at), at);
+    Shape rest = shape;
     for (int axis = 0; axis < shape.rank(); ++axis) {
-        if (shape[axis] == -1 && open < 0)
-            open = axis;
-        else
-            known *= shape[axis];
+        if (shape[axis] != -1) continue;
+        rest[axis] = 1;
+        const std::int64_t elements = x.shape().elements(), others = rest.elements();
+        if (others <= 0 || elements % others != 0)
+            refuse("reshape", origin,
+                   fmt::format("{} has {} elements, which {} cannot share", x.type().text(), elements,
+                               shape.text()));
+        shape[axis] = elements / others;
+        break;
     }
-    if (open >= 0 && known > 0) shape[open] = x.shape().elements() / known;
     return x.shape() == shape ? x : call1("reshape", {x}, {{"shape", shape.extents()}}, at);
 }
 
@@ -114,68 +159,76 @@ Tensor transpose(Tensor x, std::vector<std::int64_t> order, Tensor::Where at) {
     return call1("transpose", {x}, {{"order", std::move(order)}}, at);
 }
 
-Tensor broadcast_to(Tensor x, Shape shape) {
-    return x.shape() == shape ? x : call1("broadcast", {x}, {{"shape", shape.extents()}});
+Tensor broadcast_to(Tensor x, Shape shape, Tensor::Where at) {
+    graph_of("broadcast", {x}, at);
+    return x.shape() == shape ? x : call1("broadcast", {x}, {{"shape", shape.extents()}}, at);
 }
 
 Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, Tensor::Where at) {
-    return call1("slice", {x}, {{"axis", from_front(x, axis)}, {"start", start}, {"stop", stop}}, at);
+    return call1("slice", {x}, {{"axis", from_front("slice", x, axis, at)}, {"start", start}, {"stop", stop}},
+                 at);
 }
 
-Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after) {
-    return call1("pad", {x}, {{"axis", from_front(x, axis)}, {"before", before}, {"after", after}});
+Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Tensor::Where at) {
+    return call1("pad", {x}, {{"axis", from_front("pad", x, axis, at)}, {"before", before}, {"after", after}},
+                 at);
 }
 
 std::vector<Tensor> split(Tensor x, int axis, std::int64_t parts, Tensor::Where at) {
-    return call(x.graph(), "split", {&x, 1}, {{"axis", from_front(x, axis)}, {"parts", parts}}, at);
+    return call(graph_of("split", {x}, at), "split", {&x, 1},
+                {{"axis", from_front("split", x, axis, at)}, {"parts", parts}}, at);
 }
 
 Tensor concat(std::span<const Tensor> parts, int axis, Tensor::Where at) {
-    check(!parts.empty(), "concat takes one part or more");
-    return call(parts[0].graph(), "concat", parts, {{"axis", from_front(parts[0], axis)}}, at)[0];
+    Graph& graph = graph_of("concat", parts, at);
+    return call(graph, "concat", parts, {{"axis", from_front("concat", parts[0], axis, at)}}, at)[0];
 }
 
 Tensor write_slice(Tensor x, Tensor part, Tensor start, int axis, Tensor::Where at) {
-    return call1("write_slice", {x, part, start}, {{"axis", from_front(x, axis)}}, at);
+    return call1("write_slice", {x, part, start}, {{"axis", from_front("write_slice", x, axis, at)}}, at);
 }
 
 Tensor embedding(Tensor table, Tensor ids, Tensor::Where at) {
     return call1("embedding", {table, ids}, {}, at);
 }
 
-Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep) {
-    return call1("sum", {x}, reduction_attributes(x, std::move(axes), keep));
+Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Where at) {
+    return call1("sum", {x}, reduction_attributes("sum", x, std::move(axes), keep, at), at);
 }
 
-Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes) {
-    Attributes attributes = reduction_attributes(x, std::move(axes), KeepAxes::no);
+Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes, Tensor::Where at) {
+    Attributes attributes = reduction_attributes("sum", x, std::move(axes), KeepAxes::no, at);
     if (output != x.dtype()) attributes = attributes.with("output", output);
-    return call1("sum", {x}, std::move(attributes));
+    return call1("sum", {x}, std::move(attributes), at);
 }
 
-Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep) {
-    return call1("max", {x}, reduction_attributes(x, std::move(axes), keep));
+Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Where at) {
+    return call1("max", {x}, reduction_attributes("max", x, std::move(axes), keep, at), at);
 }
 
-Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep) {
+Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Where at) {
+    const LineScope line(graph_of("mean", {x}, at), at);
+    const Tensor total = sum(x, axes, keep);
     std::int64_t count = 1;
     for (std::int64_t axis : axes) count *= x.dim(static_cast<int>(axis));
-    return sum(x, std::move(axes), keep) * (1.0 / static_cast<double>(count));
+    return total * (1.0 / static_cast<double>(count));
 }
 
 Tensor matmul(Tensor a, Tensor b, const MatmulOptions& options, Tensor::Where at) {
     std::vector<Tensor> inputs{a, b};
     if (options.bias) inputs.push_back(*options.bias);
+    Graph& graph = graph_of("matmul", inputs, at);
     Attributes attributes{{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}};
     if (options.output && *options.output != a.dtype())
         attributes = attributes.with("output", *options.output);
     if (!options.multiply.empty()) attributes = attributes.with("multiply", options.multiply);
-    return call(a.graph(), "matmul", inputs, std::move(attributes), at)[0];
+    return call(graph, "matmul", inputs, std::move(attributes), at)[0];
 }
 
 Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Tensor::Where at) {
     std::vector<Tensor> inputs{x, filter};
     if (options.bias) inputs.push_back(*options.bias);
+    Graph& graph = graph_of("conv2d", inputs, at);
     const auto list = [](const auto& numbers) {
         return std::vector<std::int64_t>(numbers.begin(), numbers.end());
     };
@@ -186,11 +239,14 @@ Tensor conv2d(Tensor x, Tensor filter, const Conv2dOptions& options, Tensor::Whe
     if (options.output && *options.output != x.dtype())
         attributes = attributes.with("output", *options.output);
     if (!options.multiply.empty()) attributes = attributes.with("multiply", options.multiply);
-    return call(x.graph(), "conv2d", inputs, std::move(attributes), at)[0];
+    return call(graph, "conv2d", inputs, std::move(attributes), at)[0];
 }
 
 Tensor attention(Tensor q, Tensor k, Tensor v, const AttentionOptions& options, Tensor::Where at) {
-    const double scale = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.dim(-1))));
+    graph_of("attention", {q, k, v}, at);
+    // Queries without an axis are refused by the type rule.
+    const double D = q.rank() > 0 ? static_cast<double>(q.dim(-1)) : 1.0;
+    const double scale = options.scale.value_or(1.0 / std::sqrt(D));
     return call1("attention", {q, k, v}, {{"causal", options.causal}, {"scale", scale}}, at);
 }
 
@@ -217,8 +273,8 @@ Tensor softplus(Tensor x, Tensor::Where at) { return call1("softplus", {x}, {}, 
 Tensor swish(Tensor x, Tensor::Where at) { return call1("swish", {x}, {}, at); }
 
 BatchNormed batch_norm(Tensor x, Tensor gamma, Tensor beta, double epsilon, Tensor::Where at) {
-    const std::vector<Tensor> outputs =
-        call(x.graph(), "batch_norm", std::vector{x, gamma, beta}, {{"epsilon", epsilon}}, at);
+    const std::vector<Tensor> outputs = call(graph_of("batch_norm", {x, gamma, beta}, at), "batch_norm",
+                                             std::vector{x, gamma, beta}, {{"epsilon", epsilon}}, at);
     return {.y = outputs[0], .mean = outputs[1], .variance = outputs[2]};
 }
 
@@ -257,7 +313,8 @@ Tensor cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
 }
 
 Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted, Tensor::Where at) {
-    Graph& graph = logits.graph();
+    Graph& graph = graph_of("cross_entropy", {logits, targets}, at);
+    const LineScope line(graph, at);
     if (!counted) {
         std::vector<std::int64_t> axes(static_cast<std::size_t>(targets.rank()));
         std::iota(axes.begin(), axes.end(), std::int64_t{0});

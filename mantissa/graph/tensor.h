@@ -2,7 +2,7 @@
 //
 // Two-operand arithmetic broadcasts as NumPy does. Axes may be negative: they count from the end. Every
 // function throws UserError, naming the operation, the model's scope and the line, if shapes or types do not
-// fit.
+// fit, and for an empty tensor.
 #pragma once
 
 #include <array>
@@ -24,17 +24,33 @@ class Tensor {
     Tensor(Graph& graph, Value value) : graph_(&graph), value_(value) {}
 
     explicit operator bool() const { return graph_ != nullptr; }
-    Graph& graph() const { return *graph_; }
+    // What an empty tensor does not have; it throws UserError.
+    Graph& graph() const {
+        if (!graph_) [[unlikely]]
+            refuse_empty();
+        return *graph_;
+    }
     Value value() const { return value_; }
-    const Type& type() const { return graph_->type(value_); }
+    const Type& type() const { return graph().type(value_); }
     const Shape& shape() const { return type().shape; }
     DType dtype() const { return type().dtype; }
     int rank() const { return shape().rank(); }
     std::int64_t dim(int axis) const { return shape()[axis]; }
 
   private:
+    [[noreturn]] static void refuse_empty();
+
     Graph* graph_ = nullptr;
     Value value_;
+};
+
+/// A tensor and the line that names it: how an operator, which takes no further parameter, learns its line.
+struct Operand {
+    Tensor tensor;
+    Tensor::Where at;
+
+    // NOLINTNEXTLINE(google-explicit-constructor): operators convert to it
+    Operand(Tensor x, Tensor::Where line = Tensor::Where::current()) : tensor(x), at(line) {}
 };
 
 /// Adds an operation by name; the functions below are what models use.
@@ -45,56 +61,65 @@ Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attribut
 
 // Sources.
 /// A tensor of equal values.
-Tensor constant(Graph& graph, double value, DType dtype = DType::f32, Shape shape = {});
+Tensor constant(Graph& graph, double value, DType dtype = DType::f32, Shape shape = {},
+                Tensor::Where at = Tensor::Where::current());
 /// A tensor of these values, in row-major order.
-Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape);
+Tensor literal(Graph& graph, std::vector<double> values, DType dtype, Shape shape,
+               Tensor::Where at = Tensor::Where::current());
 /// Element = its index along `axis`.
-Tensor iota(Graph& graph, Shape shape, int axis, DType dtype = DType::i32);
+Tensor iota(Graph& graph, Shape shape, int axis, DType dtype = DType::i32,
+            Tensor::Where at = Tensor::Where::current());
 /// Uniform in [0, 1): element i is a function of (seed, step, operation, i). seed and step: i64 scalars.
-Tensor random_uniform(Tensor seed, Tensor step, std::int64_t operation, Shape shape);
+Tensor random_uniform(Tensor seed, Tensor step, std::int64_t operation, Shape shape,
+                      Tensor::Where at = Tensor::Where::current());
 
 // Element-wise.
-Tensor operator+(Tensor a, Tensor b);
-Tensor operator-(Tensor a, Tensor b);
-Tensor operator*(Tensor a, Tensor b);
-Tensor operator/(Tensor a, Tensor b);
-Tensor operator+(Tensor a, double b);
-Tensor operator-(Tensor a, double b);
-Tensor operator*(Tensor a, double b);
-Tensor operator/(Tensor a, double b);
-Tensor operator-(Tensor a);
-Tensor maximum(Tensor a, Tensor b);  ///< at a tie the gradient is shared in halves
-Tensor minimum(Tensor a, Tensor b);  ///< at a tie the gradient is shared in halves
-Tensor less(Tensor a, Tensor b);
-Tensor less_equal(Tensor a, Tensor b);
-Tensor equal(Tensor a, Tensor b);
-Tensor logical_and(Tensor a, Tensor b);
+Tensor operator+(Operand a, Tensor b);
+Tensor operator-(Operand a, Tensor b);
+Tensor operator*(Operand a, Tensor b);
+Tensor operator/(Operand a, Tensor b);
+Tensor operator+(Operand a, double b);
+Tensor operator-(Operand a, double b);
+Tensor operator*(Operand a, double b);
+Tensor operator/(Operand a, double b);
+Tensor operator-(Operand a);
+Tensor maximum(Tensor a, Tensor b,
+               Tensor::Where at = Tensor::Where::current());  ///< at a tie the gradient is shared in halves
+Tensor minimum(Tensor a, Tensor b,
+               Tensor::Where at = Tensor::Where::current());  ///< at a tie the gradient is shared in halves
+Tensor less(Tensor a, Tensor b, Tensor::Where at = Tensor::Where::current());
+Tensor less_equal(Tensor a, Tensor b, Tensor::Where at = Tensor::Where::current());
+Tensor equal(Tensor a, Tensor b, Tensor::Where at = Tensor::Where::current());
+Tensor logical_and(Tensor a, Tensor b, Tensor::Where at = Tensor::Where::current());
 /// Where `condition` holds, a; elsewhere b.
-Tensor select(Tensor condition, Tensor a, Tensor b);
-Tensor exp(Tensor x);
-Tensor log(Tensor x);
-Tensor tanh(Tensor x);
-Tensor erf(Tensor x);
-Tensor sin(Tensor x);  ///< of radians; on the CPU NaN from 2^20 on
-Tensor cos(Tensor x);  ///< of radians; on the CPU NaN from 2^20 on
-Tensor sqrt(Tensor x);
-Tensor rsqrt(Tensor x);
-Tensor is_finite(Tensor x);
-Tensor cast(Tensor x, DType dtype);
+Tensor select(Tensor condition, Tensor a, Tensor b, Tensor::Where at = Tensor::Where::current());
+Tensor exp(Tensor x, Tensor::Where at = Tensor::Where::current());
+Tensor log(Tensor x, Tensor::Where at = Tensor::Where::current());
+Tensor tanh(Tensor x, Tensor::Where at = Tensor::Where::current());
+Tensor erf(Tensor x, Tensor::Where at = Tensor::Where::current());
+Tensor sin(Tensor x,
+           Tensor::Where at = Tensor::Where::current());  ///< of radians; on the CPU NaN from 2^20 on
+Tensor cos(Tensor x,
+           Tensor::Where at = Tensor::Where::current());  ///< of radians; on the CPU NaN from 2^20 on
+Tensor sqrt(Tensor x, Tensor::Where at = Tensor::Where::current());
+Tensor rsqrt(Tensor x, Tensor::Where at = Tensor::Where::current());
+Tensor is_finite(Tensor x, Tensor::Where at = Tensor::Where::current());
+Tensor cast(Tensor x, DType dtype, Tensor::Where at = Tensor::Where::current());
 /// x itself; no gradient flows back.
-Tensor stop_gradient(Tensor x);
+Tensor stop_gradient(Tensor x, Tensor::Where at = Tensor::Where::current());
 
 // Movement.
 /// One extent may be -1: it is what is left.
 Tensor reshape(Tensor x, Shape shape, Tensor::Where at = Tensor::Where::current());
 /// Axis i of the result is axis order[i] of x.
 Tensor transpose(Tensor x, std::vector<std::int64_t> order, Tensor::Where at = Tensor::Where::current());
-Tensor broadcast_to(Tensor x, Shape shape);
+Tensor broadcast_to(Tensor x, Shape shape, Tensor::Where at = Tensor::Where::current());
 /// Elements start <= index < stop along the axis.
 Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop,
              Tensor::Where at = Tensor::Where::current());
 /// Adds zeros before and after along the axis.
-Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after);
+Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after,
+           Tensor::Where at = Tensor::Where::current());
 /// Equal parts along the axis.
 std::vector<Tensor> split(Tensor x, int axis, std::int64_t parts,
                           Tensor::Where at = Tensor::Where::current());
@@ -108,11 +133,15 @@ Tensor embedding(Tensor table, Tensor ids, Tensor::Where at = Tensor::Where::cur
 
 // Reductions. The reduced axes stay with extent 1 if `keep`.
 enum class KeepAxes : bool { no, yes };
-Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no);
+Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no,
+           Tensor::Where at = Tensor::Where::current());
 /// The sum written in a wider type than its terms have.
-Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes);
-Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no);
-Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no);
+Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes,
+              Tensor::Where at = Tensor::Where::current());
+Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no,
+           Tensor::Where at = Tensor::Where::current());
+Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no,
+            Tensor::Where at = Tensor::Where::current());
 
 // Contractions.
 struct MatmulOptions {

@@ -29,7 +29,8 @@ std::string Shape::text() const { return fmt::format("[{}]", fmt::join(extents_,
 
 int Shape::index_of(int axis) const {
     const int index = axis < 0 ? axis + rank() : axis;
-    check(index >= 0 && index < rank(), "an axis lies within the rank of its shape");
+    if (index < 0 || index >= rank()) [[unlikely]]
+        throw UserError(fmt::format("axis {} is outside the shape {}", axis, text()));
     return index;
 }
 

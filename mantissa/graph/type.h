@@ -18,7 +18,8 @@ class Shape {
     explicit Shape(std::vector<std::int64_t> extents) : extents_(std::move(extents)) {}
 
     int rank() const { return static_cast<int>(extents_.size()); }
-    /// The extent of an axis; negative axes count from the end.
+    /// The extent of an axis; negative axes count from the end. Throws UserError for an axis that is not
+    /// there.
     std::int64_t operator[](int axis) const { return extents_[static_cast<std::size_t>(index_of(axis))]; }
     std::int64_t& operator[](int axis) { return extents_[static_cast<std::size_t>(index_of(axis))]; }
     /// The number of elements.

@@ -19,7 +19,9 @@ void add_to(Configuration& configuration, Documents documents) {
 }
 
 PackedInputs packed_inputs(std::span<const Tensor> inputs) {
-    check(inputs.size() == 5, "packed documents are five inputs");
+    if (inputs.size() != 5)
+        throw UserError("packed documents are five inputs, as text_inputs names them, got " +
+                        std::to_string(inputs.size()));
     return {.tokens = inputs[0],
             .targets = inputs[1],
             .places = {.documents = inputs[2], .positions = inputs[3]},

@@ -19,9 +19,36 @@ std::string in_scope(const Graph& graph, std::string_view name) {
     return scope.empty() ? std::string(name) : scope + "." + std::string(name);
 }
 
+/// While alive, nodes and states are those of a layer: under its name, and at the line that called it.
+class LayerScope {
+  public:
+    LayerScope(Tensor x, std::string_view name, Tensor::Where at)
+        : scope_(graph_of(x, name, at), name), line_(x.graph(), at) {}
+
+  private:
+    static Graph& graph_of(Tensor x, std::string_view name, Tensor::Where at) {
+        if (!x) refuse(name, {.scope = {}, .line = at}, "the layer is given an empty Tensor");
+        return x.graph();
+    }
+
+    OriginScope scope_;
+    LineScope line_;
+};
+
+/// The channels that a layer takes and, but for those that give as many, makes.
+std::int64_t channels_of(std::string_view layer, Tensor x, std::int64_t outputs = 1) {
+    const Origin& origin = x.graph().origin;
+    if (x.rank() == 0) refuse(layer, origin, "expected [..., C], got " + x.type().text());
+    if (outputs < 1)
+        refuse(layer, origin, fmt::format("outputs must be 1 or more, got {}; set them", outputs));
+    return x.dim(-1);
+}
+
 }  // namespace
 
-Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer) {
+Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer,
+                 Tensor::Where at) {
+    const LineScope line(graph, at);
     return {graph, graph.add_state({.kind = State::Kind::parameter,
                                     .name = in_scope(graph, name),
                                     .type = {DType::f32, std::move(shape)},
@@ -35,46 +62,49 @@ Initializer glorot_uniform(std::int64_t inputs, std::int64_t outputs) {
 }
 
 Tensor linear(Tensor x, std::string_view name, const LinearOptions& options, Tensor::Where at) {
+    const LayerScope scope(x, name, at);
     Graph& graph = x.graph();
-    const OriginScope scope(graph, name);
-    const std::int64_t inputs = x.dim(-1);
+    const std::int64_t inputs = channels_of("linear", x, options.outputs);
     const Tensor weight = parameter(
         graph, "weight", {options.outputs, inputs},
         options.weight.value_or(Initializer{
             .kind = Initializer::Kind::normal, .mean = 0, .standard_deviation = options.standard_deviation}));
     MatmulOptions matmul_options{.transpose_b = true};
     if (options.bias) matmul_options.bias = parameter(graph, "bias", {options.outputs}, zeros);
-    const Tensor rows = reshape(x, {-1, inputs}, at);  // [rows, C]
     Shape shape = x.shape();
+    shape[-1] = 1;
+    const Tensor rows = reshape(x, {shape.elements(), inputs});  // [rows, C]
     shape[-1] = options.outputs;
-    return reshape(matmul(rows, weight, matmul_options, at), shape, at);
+    return reshape(matmul(rows, weight, matmul_options), shape);
 }
 
 Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options, Tensor::Where at) {
+    const LayerScope scope(x, name, at);
     Graph& graph = x.graph();
-    const OriginScope scope(graph, name);
     const auto [rows, columns] = options.window;
-    const std::int64_t pixels = rows * columns, channels = x.dim(-1), pad = options.padding;
+    const std::int64_t pixels = rows * columns, pad = options.padding;
+    const std::int64_t channels = channels_of("conv2d", x, options.outputs);
     const Tensor filter = parameter(graph, "weight", {rows, columns, channels, options.outputs},
                                     glorot_uniform(pixels * channels, pixels * options.outputs));
     Conv2dOptions convolution{.stride = options.stride, .padding = {pad, pad, pad, pad}};
     if (options.bias) convolution.bias = parameter(graph, "bias", {options.outputs}, zeros);
-    return mantissa::conv2d(x, filter, convolution, at);
+    return mantissa::conv2d(x, filter, convolution);
 }
 
 Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options, Tensor::Where at) {
+    const LayerScope scope(x, name, at);
     Graph& graph = x.graph();
-    const OriginScope scope(graph, name);
-    const Tensor weight = parameter(graph, "weight", {x.dim(-1)}, ones);
-    const Tensor bias = options.bias ? parameter(graph, "bias", {x.dim(-1)}, zeros)
-                                     : constant(graph, 0.0, DType::f32, {x.dim(-1)});
-    return mantissa::layer_norm(x, weight, bias, options.epsilon, at);
+    const std::int64_t channels = channels_of("layer_norm", x);
+    const Tensor weight = parameter(graph, "weight", {channels}, ones);
+    const Tensor bias = options.bias ? parameter(graph, "bias", {channels}, zeros)
+                                     : constant(graph, 0.0, DType::f32, {channels});
+    return mantissa::layer_norm(x, weight, bias, options.epsilon);
 }
 
 Tensor rms_norm(Tensor x, std::string_view name, double epsilon, Tensor::Where at) {
-    Graph& graph = x.graph();
-    const OriginScope scope(graph, name);
-    return mantissa::rms_norm(x, parameter(graph, "weight", {x.dim(-1)}, ones), epsilon, at);
+    const LayerScope scope(x, name, at);
+    const Tensor weight = parameter(x.graph(), "weight", {channels_of("rms_norm", x)}, ones);
+    return mantissa::rms_norm(x, weight, epsilon);
 }
 
 KeptKeys::KeptKeys(Tensor positions, std::int64_t context, DType dtype)
@@ -118,29 +148,33 @@ Tensor running_statistic(Graph& graph, std::string_view name, std::int64_t chann
 /// train/running_statistics.h.
 void follow(Tensor running, Tensor statistic, double momentum) {
     Graph& graph = running.graph();
-    const OriginScope update(graph, Origin{.scope = graph.origin.scope, .stage = Stage::update});
+    const OriginScope update(
+        graph, Origin{.scope = graph.origin.scope, .stage = Stage::update, .line = graph.origin.line});
     const Tensor blended = call1("running_average", {running, statistic}, {{"momentum", momentum}});
     graph.add_update(graph.state_of(running.value().node), blended.value());
 }
 
 }  // namespace
 
-Tensor batch_norm(Graph& graph, Tensor x, const Mode& mode, const BatchNormOptions& options,
+Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const BatchNormOptions& options,
                   Tensor::Where at) {
-    const std::int64_t channels = x.dim(-1);
+    const LayerScope scope(x, name, at);
+    Graph& graph = x.graph();
+    const std::int64_t channels = channels_of("batch_norm", x);
     const Tensor weight = parameter(graph, "weight", {channels}, ones);
     const Tensor bias = parameter(graph, "bias", {channels}, zeros);
     const Tensor mean = running_statistic(graph, "running_mean", channels, zeros);
     const Tensor variance = running_statistic(graph, "running_var", channels, ones);
     if (!mode.is_training())
-        return normalize(x, weight, bias, {.mean = mean, .variance = variance}, options.epsilon, at);
-    const BatchNormed normed = mantissa::batch_norm(x, weight, bias, options.epsilon, at);
+        return normalize(x, weight, bias, {.mean = mean, .variance = variance}, options.epsilon);
+    const BatchNormed normed = mantissa::batch_norm(x, weight, bias, options.epsilon);
     const std::int64_t elements = x.shape().elements() / std::max<std::int64_t>(channels, 1);
     if (options.unbiased && elements < 2)
-        throw UserError(fmt::format(
-            "batch_norm in {}: an unbiased variance needs two elements a channel or more, got {}; train on "
-            "more, or set BatchNormOptions::unbiased to false",
-            graph.origin.scope, x.type().text()));
+        refuse("batch_norm", graph.origin,
+               fmt::format(
+                   "an unbiased variance needs two elements a channel or more, got {}; train on more, or "
+                   "set BatchNormOptions::unbiased to false",
+                   x.type().text()));
     const double count = static_cast<double>(elements);
     follow(mean, normed.mean, options.momentum);
     follow(variance, options.unbiased ? normed.variance * (count / (count - 1)) : normed.variance,

@@ -13,14 +13,15 @@ namespace mantissa::inline v0::nn {
 
 /// A parameter named `name` under the graph's scope: in scope h.0, "ln_1.weight" is "h.0.ln_1.weight".
 /// Throws UserError if the name is taken.
-Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer);
+Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer,
+                 Tensor::Where at = Tensor::Where::current());
 
 /// Uniform in +-sqrt(6 / (inputs + outputs)), where a filter's are those of each of its pixels. Glorot,
 /// Bengio, "Understanding the difficulty of training deep feedforward neural networks", 2010.
 Initializer glorot_uniform(std::int64_t inputs, std::int64_t outputs);
 
 struct LinearOptions {
-    std::int64_t outputs = 0;
+    std::int64_t outputs = 0;          ///< must be given
     double standard_deviation = 0.02;  ///< of the weight's initial values; the bias starts at 0
     bool bias = true;
     std::optional<Initializer> weight = {};  ///< how the weight starts, if not with such normal numbers
@@ -31,7 +32,7 @@ Tensor linear(Tensor x, std::string_view name, const LinearOptions& options,
               Tensor::Where at = Tensor::Where::current());
 
 struct Conv2dLayerOptions {
-    std::int64_t outputs = 0;                     // K
+    std::int64_t outputs = 0;                     ///< K; must be given
     std::array<std::int64_t, 2> window = {3, 3};  // R, S
     std::array<std::int64_t, 2> stride = {1, 1};
     std::int64_t padding = 0;  ///< on each side
@@ -84,11 +85,11 @@ struct BatchNormOptions {
     bool unbiased = true;
 };
 
-/// Over all axes but the last: weight (starting at 1) and bias (at 0) of [C], under the graph's scope.
+/// Over all axes but the last: weight (starting at 1) and bias (at 0) of [C].
 /// Training normalises by the batch and blends its statistics into the states running_mean (starting at 0)
 /// and running_var (at 1); evaluation normalises by these. Throws UserError for a momentum outside [0, 1],
 /// and while training for an unbiased variance of one element a channel.
-Tensor batch_norm(Graph& graph, Tensor x, const Mode& mode, const BatchNormOptions& options = {},
+Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const BatchNormOptions& options = {},
                   Tensor::Where at = Tensor::Where::current());
 
 /// While training: zero with probability `rate`, else x / (1 - rate). In evaluation x itself.

@@ -11,6 +11,15 @@
 
 namespace mantissa::inline v0::nn {
 
+namespace {
+
+void require_training(const Mode& mode) {
+    if (!mode.is_training())
+        throw UserError("a Mode of evaluation has no random numbers; ask Mode::is_training first");
+}
+
+}  // namespace
+
 Mode Mode::training(Graph& graph) {
     Mode mode;
     mode.random_ = std::make_shared<Random>(Random{.graph = &graph});
@@ -24,7 +33,7 @@ Mode Mode::evaluation_of_targets() {
 }
 
 const RandomState& Mode::random() const {
-    check(is_training(), "only training is random");
+    require_training(*this);
     if (!random_->state.seed) {
         Graph& graph = *random_->graph;
         const OriginScope outermost(graph, Origin{});
@@ -35,7 +44,7 @@ const RandomState& Mode::random() const {
 }
 
 std::int64_t Mode::next_random_operation() const {
-    check(is_training(), "only training is random");
+    require_training(*this);
     return random_->next++;
 }
 
@@ -82,9 +91,9 @@ Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mo
     return loss;
 }
 
-ModelFacts facts_of(const Model& model) {
+ModelFacts facts_of(const Model& model, std::int64_t batch) {
     Graph graph;
-    const Tensor loss = trace_loss(model, graph, 1);
+    const Tensor loss = trace_loss(model, graph, batch);
     ModelFacts facts;
     for (const State& state : graph.states())
         if (state.kind == State::Kind::parameter) facts.parameters += state.type.shape.elements();
@@ -101,6 +110,7 @@ ModelFacts facts_of(const Model& model) {
         facts.flops_per_example +=
             static_cast<double>(node.op->flops(graph.input_types(node), node.outputs, node.attributes));
     }
+    facts.flops_per_example /= static_cast<double>(batch);
     return facts;
 }
 

@@ -37,9 +37,10 @@ class Mode {
 
     bool is_training() const { return random_ != nullptr; }
     /// Seed and step of the training, as inputs `random_seed` and `random_step`, which the first call adds.
-    /// Only while training.
+    /// Throws UserError but while training.
     const RandomState& random() const;
-    /// 0, 1, 2, ...: tells each random operation of a trace from every other. Only while training.
+    /// 0, 1, 2, ...: tells each random operation of a trace from every other. Throws UserError but while
+    /// training.
     std::int64_t next_random_operation() const;
 
   private:
@@ -82,8 +83,9 @@ struct ModelFacts {
     double flops_per_example = 0;
 };
 
-/// Throws UserError as trace_loss does, and for a model without parameters.
-ModelFacts facts_of(const Model& model);
+/// Throws UserError as trace_loss does, and for a model without parameters. `batch`: the examples of the
+/// trace, so that errors speak of the shapes that there will be.
+ModelFacts facts_of(const Model& model, std::int64_t batch = 1);
 
 /// "4 x 256 tokens", "16 images": the examples of a batch.
 std::string batch_text(const Model& model, std::int64_t batch);

@@ -240,13 +240,13 @@ ConvergeReport run_converge(Device& device, const BatchSource& batches, const Co
     if (options.steps < 1) throw UserError(fmt::format("steps must be 1 or more, got {}", options.steps));
     validate(options.learning_rate);
     if (options.seeds < 1) throw UserError(fmt::format("seeds must be 1 or more, got {}", options.seeds));
-    ConvergeReport report{
-        .model = reported(options.model, nn::facts_of(options.model), options.trainer.batch),
-        .steps = options.steps,
-        .seed = options.trainer.seed,
-        .learning_rate = options.learning_rate,
-        .averaged = std::clamp<std::int64_t>(options.steps / 4, 1, 20),
-        .runs = {}};
+    ConvergeReport report{.model = reported(options.model, nn::facts_of(options.model, options.trainer.batch),
+                                            options.trainer.batch),
+                          .steps = options.steps,
+                          .seed = options.trainer.seed,
+                          .learning_rate = options.learning_rate,
+                          .averaged = std::clamp<std::int64_t>(options.steps / 4, 1, 20),
+                          .runs = {}};
     for (const Policy& policy : options.policies) {
         ConvergedRun run = Training(device, batches, options, policy, options.trainer.seed).run();
         run.mean = mean_of_last(run.losses, report.averaged);

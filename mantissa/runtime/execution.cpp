@@ -48,13 +48,25 @@ std::vector<std::byte> constant_bytes(const Node& node) {
     throw InternalError("a storage type outside of its enumeration");
 }
 
+/// Throws UserError, naming the line that traced the state, if none of its name and type is kept.
+void require_kept(const Plan& plan, const State& state, const StateBlock& block) {
+    const Origin& origin = plan.graph().node(state.node).origin;
+    try {
+        if (const Type& kept = block.type(state.name); kept != state.type)
+            throw UserError(fmt::format("'{}' is {}, but {} where it is kept", state.name, state.type.text(),
+                                        kept.text()));
+    } catch (const UserError& error) {
+        refuse("state", origin, error.what());
+    }
+    check(block.zero_rows(state.name) >= state.zero_rows, "a padded state lies before rows of zeros");
+}
+
 }  // namespace
 
 Execution::Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena)
     : plan_(plan), state_(state), arena_(arena) {
     check(static_cast<std::int64_t>(arena.size()) >= plan.memory().arena_bytes, "the arena is large enough");
-    for (const State& each : plan.graph().states())
-        check(state.zero_rows(each.name) >= each.zero_rows, "a padded state lies before rows of zeros");
+    for (const State& each : plan.graph().states()) require_kept(plan, each, state);
     place_inputs_and_constants();
     place_small_results();
     bind();
@@ -164,14 +176,16 @@ void Execution::set_input(std::string_view name, std::span<const std::byte> valu
     for (std::size_t i = 0; i < graph.inputs().size(); ++i) {
         const Node& node = graph.node(graph.inputs()[i]);
         if (node.attributes.word("name") != name) continue;
-        check(static_cast<std::int64_t>(value.size()) == node.outputs[0].bytes(), "an input is given whole");
+        if (std::ssize(value) != node.outputs[0].bytes())
+            throw UserError(fmt::format("input '{}' is {}, {} bytes, got {}", name, node.outputs[0].text(),
+                                        node.outputs[0].bytes(), value.size()));
         if (staging_)
             staging_->give(i, value);
         else
             plan_.device().copy_to_device(input_addresses_[i], value);
         return;
     }
-    throw InternalError(fmt::format("the graph has no input '{}'", name));
+    throw UserError(fmt::format("the graph has no input '{}'", name));
 }
 
 void Execution::run(Profile* profile) {
@@ -282,12 +296,13 @@ std::vector<std::byte> Execution::read_result(std::string_view name) const {
         plan_.device().copy_to_host(value, address(results[i].value));
         return value;
     }
-    throw InternalError(fmt::format("the graph has no result '{}'", name));
+    throw UserError(fmt::format("the graph has no result '{}'", name));
 }
 
 float Execution::read_scalar(std::string_view name) const {
     const std::vector<std::byte> bytes = read_result(name);
-    check(bytes.size() == sizeof(float), "the result is an f32 scalar");
+    if (bytes.size() != sizeof(float))
+        throw UserError(fmt::format("result '{}' is no f32 scalar: it has {} bytes", name, bytes.size()));
     float value = 0;
     std::memcpy(&value, bytes.data(), sizeof value);
     return plain_nan(value);

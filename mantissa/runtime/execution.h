@@ -18,15 +18,16 @@ using Profile = std::vector<double>;
 
 class Execution {
   public:
-    /// `state` holds every state of the plan's graph; `arena` has the bytes that the plan asks for. Both are
-    /// shared with whoever else uses them, and must outlive this.
+    /// `state` holds every state of the plan's graph, or a UserError says which is missing or has another
+    /// type; `arena` has the bytes that the plan asks for. Both are shared with whoever else uses them, and
+    /// must outlive this.
     Execution(const Plan& plan, StateBlock& state, DeviceMemory& arena);
     /// Waits for what was started and not finished.
     ~Execution();
     Execution(Execution&&) = default;
 
     bool has_input(std::string_view name) const;
-    /// Gives an input its value for the runs that are queued from now on. Throws InternalError if there is no
+    /// Gives an input its value for the runs that are queued from now on. Throws UserError if there is no
     /// such input or the size differs.
     void set_input(std::string_view name, std::span<const std::byte> value);
     template <class T>
@@ -61,10 +62,10 @@ class Execution {
 
     const Plan& plan() const { return plan_; }
 
-    /// A result of the last run, which is done. One of more than 64 bytes is gone once something else runs in
-    /// the arena.
+    /// A result of the last run, which is done. Throws UserError if there is none of that name. One of more
+    /// than 64 bytes is gone once something else runs in the arena.
     std::vector<std::byte> read_result(std::string_view name) const;
-    /// A scalar f32 result.
+    /// A scalar f32 result. Throws UserError for another.
     float read_scalar(std::string_view name) const;
 
   private:

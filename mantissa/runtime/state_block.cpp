@@ -1,6 +1,7 @@
 #include "mantissa/runtime/state_block.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -98,7 +99,9 @@ void StateBlock::allocate(std::span<const State> states) {
     };
     for (const State& state : states) {
         if (shared_ && shared_->has(state.name)) {
-            check(shared_->type(state.name) == state.type, "a shared state has one type");
+            if (shared_->type(state.name) != state.type)
+                throw UserError(fmt::format("state '{}' is {} in this graph, but {} where it is kept",
+                                            state.name, state.type.text(), shared_->type(state.name).text()));
             check(shared_->zero_rows(state.name) >= state.zero_rows, "a shared state has rows of zeros");
             continue;
         }
@@ -133,8 +136,13 @@ void StateBlock::initialize(std::uint64_t seed) {
 const StateBlock::Entry& StateBlock::entry(const std::string& name) const {
     const auto found = entries_.find(name);
     if (found != entries_.end()) return found->second;
-    if (!shared_) throw InternalError(fmt::format("there is no state '{}'", name));
-    return shared_->entry(name);
+    if (shared_) return shared_->entry(name);
+    constexpr std::size_t most_named = 12;
+    std::vector<std::string_view> names;
+    for (const auto& [known, _] : entries_)
+        if (names.size() < most_named) names.push_back(known);
+    throw UserError(fmt::format("there is no state '{}' among these {}: {}{}", name, entries_.size(),
+                                fmt::join(names, ", "), entries_.size() > most_named ? ", ..." : ""));
 }
 
 std::byte* StateBlock::address(const std::string& name) const { return entry(name).address; }

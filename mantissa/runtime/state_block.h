@@ -27,7 +27,7 @@ class StateBlock {
     /// the seed and its own name alone.
     void initialize(std::uint64_t seed);
 
-    /// The address of a state. Throws InternalError if there is none of that name.
+    /// The address of a state. Throws UserError, naming those there are, if there is none of that name.
     std::byte* address(const std::string& name) const;
     bool has(const std::string& name) const;
     const Type& type(const std::string& name) const;

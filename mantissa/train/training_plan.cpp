@@ -36,8 +36,9 @@ std::int64_t TrainerOptions::micro_steps() const { return accumulate * (ranks ? 
 std::int64_t TrainerOptions::first_micro_step() const { return accumulate * (ranks ? ranks->rank() : 0); }
 
 TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)
-    : device_(&device), model_(std::move(model)), facts_(nn::facts_of(model_)), options_(std::move(options)) {
+    : device_(&device), model_(std::move(model)), options_(std::move(options)) {
     validate(options_);
+    facts_ = nn::facts_of(model_, options_.batch);
     const Stopwatch watch;
     options_.pipeline = pipeline_on(device, std::move(options_.pipeline));
     if (options_.loss_scale.kind != LossScaleOptions::Kind::none)

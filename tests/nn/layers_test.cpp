@@ -79,15 +79,88 @@ TEST(Layers, ANameThatIsTakenIsRefused) {
         linear(x, "c", {.outputs = 4});
         FAIL() << "two parameters of one name";
     } catch (const UserError& error) {
-        EXPECT_STREQ(error.what(), "there are two states named 'c.weight'");
+        EXPECT_EQ(std::string(error.what())
+                      .find("there are two states named 'c.weight': the first (traced in c at "
+                            "layers_test.cpp:"),
+                  0u)
+            << error.what();
     }
+}
+
+/// The text of the UserError that `body` throws; where it names the line that calls this, HERE stands.
+template <class Body>
+std::string error_of(Body&& body, int line = __builtin_LINE()) {
+    try {
+        body();
+    } catch (const UserError& error) {
+        std::string text = error.what();
+        const std::string here = "layers_test.cpp:" + std::to_string(line);
+        for (auto at = text.find(here); at != text.npos; at = text.find(here))
+            text.replace(at, here.size(), "HERE");
+        return text;
+    }
+    return "no error";
+}
+
+TEST(Layers, WhatIsForgottenOrDoesNotFitNamesTheLineThatCallsTheLayer) {
+    Graph graph;
+    const Tensor x = input(graph, {5, 3}), scalar = sum(x, {0, 1}), none;
+    const OriginScope block(graph, "h.0");
+    EXPECT_EQ(error_of([&] { linear(x, "a", {}); }),
+              "linear (traced in h.0.a at HERE): outputs must be 1 or more, got 0; set them");
+    EXPECT_EQ(error_of([&] { conv2d(x, "a", {}); }),
+              "conv2d (traced in h.0.a at HERE): outputs must be 1 or more, got 0; set them");
+    EXPECT_EQ(error_of([&] { linear(scalar, "a", {.outputs = 2}); }),
+              "linear (traced in h.0.a at HERE): expected [..., C], got f32[]");
+    EXPECT_EQ(error_of([&] { layer_norm(scalar, "a"); }),
+              "layer_norm (traced in h.0.a at HERE): expected [..., C], got f32[]");
+    EXPECT_EQ(error_of([&] { linear(none, "a", {.outputs = 2}); }),
+              "a (traced at HERE): the layer is given an empty Tensor");
+    EXPECT_EQ(error_of([&] { rms_norm(none, "a"); }),
+              "a (traced at HERE): the layer is given an empty Tensor");
+    const Tensor image = reshape(x, {1, 5, 1, 3});
+    EXPECT_EQ(
+        error_of([&] { conv2d(image, "b", {.outputs = 2}); }).find("conv2d (traced in h.0.b at HERE): "), 0u);
+    EXPECT_EQ(error_of([&] { parameter(graph, "c", {-1}, {}); }),
+              "state (traced in h.0 at HERE): extents must not be negative, got [-1]");
+    EXPECT_EQ(error_of([&] { Mode().random(); }),
+              "a Mode of evaluation has no random numbers; ask Mode::is_training first");
+    EXPECT_EQ(graph.origin.line.line(), 0u) << "a layer leaves the line that it named";
+}
+
+TEST(Layers, TwoBatchNormsOfOneNameAreRefusedWithBothLines) {
+    Graph graph;
+    const Tensor x = input(graph, {5, 3});
+    batch_norm(x, "bn", Mode());
+    const std::string text = error_of([&] { batch_norm(x, "bn", Mode()); });
+    EXPECT_EQ(text, "there are two states named 'bn.weight': the first (traced in bn at layers_test.cpp:" +
+                        std::to_string(__LINE__ - 3) +
+                        "), the second (traced in bn at HERE); give the layers different names, or an "
+                        "OriginScope around one");
+}
+
+/// An error speaks of the batch that there will be, and a shape of that batch is one.
+TEST(Model, FactsAreOfTheBatchThatIsTrained) {
+    const auto model = [](Shape shape) {
+        return Model{.name = "flat",
+                     .inputs = {{"x", DType::f32, {8, 8, 3}}},
+                     .loss = [shape](Graph&, std::span<const Tensor> in, const Mode&) {
+                         return mean(linear(reshape(in[0], shape), "head", {.outputs = 2}), {0, 1});
+                     }};
+    };
+    EXPECT_EQ(facts_of(model({4, 192}), 4).parameters, 192 * 2 + 2);
+    EXPECT_EQ(facts_of(model({-1, 192}), 4).flops_per_example, facts_of(model({-1, 192})).flops_per_example);
+    EXPECT_NE(error_of([&] {
+                  facts_of(model({4, 100}), 4);
+              }).find("f32[4, 8, 8, 3] has 768 elements, [4, 100] has 400"),
+              std::string::npos);
 }
 
 TEST(Layers, BatchNormFollowsItsBatchesWhileTraining) {
     Graph graph;
     const Mode mode = Mode::training(graph);
-    const OriginScope block(graph, "layer1.0.bn2");
-    const Tensor y = batch_norm(graph, input(graph, {2, 3, 3, 5}), mode, {.momentum = 0.25});
+    const OriginScope block(graph, "layer1.0");
+    const Tensor y = batch_norm(input(graph, {2, 3, 3, 5}), "bn2", mode, {.momentum = 0.25});
     EXPECT_EQ(y.shape(), (Shape{2, 3, 3, 5}));
     EXPECT_EQ(graph.node(y.value().node).op->name, "batch_norm");
     ASSERT_EQ(graph.states().size(), 4u);
@@ -113,11 +186,13 @@ TEST(Layers, BatchNormFollowsItsBatchesWhileTraining) {
 
 TEST(Layers, BatchNormInEvaluationReadsWhatItFollowed) {
     Graph graph;
-    const Tensor y = batch_norm(graph, input(graph, {2, 1}), Mode(), {.epsilon = 0.5});
+    const Tensor y = batch_norm(input(graph, {2, 1}), "bn", Mode(), {.epsilon = 0.5});
     EXPECT_TRUE(graph.updates().empty());
-    const ReferenceRun run(
-        graph,
-        {{"x", {5, 9}}, {"weight", {3}}, {"bias", {10}}, {"running_mean", {4}}, {"running_var", {3.5}}});
+    const ReferenceRun run(graph, {{"x", {5, 9}},
+                                   {"bn.weight", {3}},
+                                   {"bn.bias", {10}},
+                                   {"bn.running_mean", {4}},
+                                   {"bn.running_var", {3.5}}});
     EXPECT_EQ(run[y.value()].values, (std::vector<double>{1 / 2.0 * 3 + 10, 5 / 2.0 * 3 + 10}));
 }
 
@@ -125,12 +200,15 @@ TEST(Layers, TheRunningVarianceIsUnbiasedUnlessAskedOtherwise) {
     for (const bool unbiased : {true, false}) {
         Graph graph;
         const Mode mode = Mode::training(graph);
-        batch_norm(graph, input(graph, {2, 1}), mode, {.momentum = 1, .unbiased = unbiased});
-        const ReferenceFeed feed{
-            {"x", {1, 5}}, {"weight", {1}}, {"bias", {0}}, {"running_mean", {0}}, {"running_var", {1}}};
+        batch_norm(input(graph, {2, 1}), "bn", mode, {.momentum = 1, .unbiased = unbiased});
+        const ReferenceFeed feed{{"x", {1, 5}},
+                                 {"bn.weight", {1}},
+                                 {"bn.bias", {0}},
+                                 {"bn.running_mean", {0}},
+                                 {"bn.running_var", {1}}};
         ReferenceFeed next = ReferenceRun(graph, feed).next(feed);
-        EXPECT_EQ(next["running_mean"], (std::vector<double>{3}));
-        EXPECT_EQ(next["running_var"], (std::vector<double>{unbiased ? 8.0 : 4.0}));
+        EXPECT_EQ(next["bn.running_mean"], (std::vector<double>{3}));
+        EXPECT_EQ(next["bn.running_var"], (std::vector<double>{unbiased ? 8.0 : 4.0}));
     }
 }
 
@@ -138,15 +216,14 @@ TEST(Layers, BatchNormRefusesWhatHasNoStatistic) {
     const auto error = [](const BatchNormOptions& options) -> std::string {
         Graph graph;
         const Mode mode = Mode::training(graph);
-        const OriginScope scope(graph, "bn1");
         try {
-            batch_norm(graph, input(graph, {1, 3}), mode, options);
+            batch_norm(input(graph, {1, 3}), "bn1", mode, options);
         } catch (const UserError& thrown) {
             return thrown.what();
         }
         return "";
     };
-    EXPECT_NE(error({}).find("batch_norm in bn1: an unbiased variance needs two elements a channel or more, "
+    EXPECT_NE(error({}).find("an unbiased variance needs two elements a channel or more, "
                              "got f32[1, 3]; train on more, or set BatchNormOptions::unbiased to false"),
               std::string::npos)
         << error({});

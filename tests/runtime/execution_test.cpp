@@ -6,6 +6,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/pipeline.h"
@@ -70,6 +71,58 @@ TEST(Execution, ReadsNoFurtherThanAsked) {
         }));
         EXPECT_EQ(pieces, 1);
     });
+}
+
+/// The text of the UserError that `body` throws.
+template <class Body>
+std::string error_of(Body&& body) {
+    try {
+        body();
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+/// A plan for prediction over the states of a training: a state of another name or type is named with its
+/// line.
+TEST(Execution, StatesInputsAndResultsThatAreNotThereAreNamed) {
+    const auto device = make_cpu_device({.threads = 1});
+    const auto state = [](const char* name, std::int64_t extent) {
+        return State{.name = name, .type = {DType::f32, {extent}}, .initializer = {}};
+    };
+    const auto plan_with = [&](const State& state) {
+        Graph graph;
+        const Tensor x(graph, graph.add_input("x", {DType::f32, {3}}));
+        const OriginScope scope(graph, "head");
+        const LineScope line(graph, std::source_location::current());
+        graph.add_result("y", (Tensor(graph, graph.add_state(state)) + x).value());
+        return Plan(std::move(graph), *device);
+    };
+    const auto run = [&](const Plan& plan, auto&& body) {
+        StateBlock trained(*device, std::vector{state("bias", 3), state("weight", 3)});
+        const auto arena = device->allocate(static_cast<std::size_t>(plan.memory().arena_bytes), "arena");
+        return error_of([&] {
+            Execution execution(plan, trained, *arena);
+            body(execution);
+        });
+    };
+    const std::string typo = run(plan_with(state("typo", 3)), [](Execution&) {});
+    EXPECT_EQ(typo.find("state (traced in head at execution_test.cpp:"), 0u) << typo;
+    EXPECT_NE(typo.find("): there is no state 'typo' among these 2: bias, weight"), std::string::npos)
+        << typo;
+    EXPECT_NE(run(plan_with(state("bias", 1)), [](Execution&) {})
+                  .find("'bias' is f32[1], but f32[3] where it is kept"),
+              std::string::npos);
+    const Plan plan = plan_with(state("bias", 3));
+    const std::vector<float> three(3), two(2);
+    EXPECT_EQ(run(plan, [&](Execution& e) { e.set_input("typo", std::span(three)); }),
+              "the graph has no input 'typo'");
+    EXPECT_EQ(run(plan, [&](Execution& e) { e.set_input("x", std::span(two)); }),
+              "input 'x' is f32[3], 12 bytes, got 8");
+    EXPECT_EQ(run(plan, [](Execution& e) { e.read_result("typo"); }), "the graph has no result 'typo'");
+    EXPECT_EQ(run(plan, [](Execution& e) { e.read_scalar("y"); }),
+              "result 'y' is no f32 scalar: it has 12 bytes");
 }
 
 TEST(PipelineOn, AsksTheDeviceAndKeepsWhatWasChosen) {

@@ -106,6 +106,21 @@ class InstalledTree(unittest.TestCase):
         self.assertEqual([name for name in files if re.search("/device/cpu/(?!cpu_device.h)|/graph/ops/|/codegen/|"
                                                               "/passes/(fuse|simplify|expand)|[.]cpp$", name)], [])
 
+    def test_what_run_builds_is_all_that_is_installed_and_before_it_nothing_is(self):
+        build, prefix = self.folder / "not built", self.folder / "empty"
+        run(CMAKE, "-G", "Ninja", "-S", ROOT, "-B", build, f"-DCMAKE_CXX_COMPILER={CXX}",
+            "-DMANTISSA_BUILD_TESTS=OFF", "-DMANTISSA_BUILD_BENCH=OFF")
+        refused = subprocess.run([CMAKE, "--install", build, "--prefix", prefix], capture_output=True, text=True)
+        self.assertEqual(refused.returncode, 1)
+        said = " ".join(refused.stderr.split())
+        self.assertIn(f"libmantissa.a is not built, so nothing was installed. Build first: cmake --build {build}", said)
+        self.assertFalse(prefix.exists())
+        # ./run builds the target mantissa_cli.
+        self.assertIn(" mantissa_cli\n", (ROOT / "run").read_text())
+        steps = run(CMAKE, "--build", build, "--", "-t", "commands", "mantissa_cli")
+        for built in ("library/libmantissa.a", "library/libmantissa.so", "mantissa.1"):
+            self.assertIn(built, steps)
+
     def test_the_program_starts(self):
         run(self.prefix / "bin/mantissa", "--help", stdin=subprocess.DEVNULL)
 

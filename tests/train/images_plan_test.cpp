@@ -22,7 +22,7 @@ nn::Model network() {
     model.loss = [](Graph& graph, std::span<const Tensor> inputs, const nn::Mode& mode) {
         const auto normed = [&](Tensor x, const char* name) {
             const OriginScope scope(graph, name);
-            return nn::batch_norm(graph, nn::linear(x, "conv", {.outputs = 64}), mode);
+            return nn::batch_norm(nn::linear(x, "conv", {.outputs = 64}), "norm", mode);
         };
         Tensor x = relu(normed(inputs[0], "stem"));
         x = max_pool2d(x, {.window = {3, 3}, .stride = {2, 2}, .padding = {1, 1, 1, 1}});

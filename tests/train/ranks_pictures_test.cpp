@@ -30,10 +30,9 @@ nn::Model normed_network() {
     nn::Model model;
     model.name = "three norms";
     model.inputs = {{"images", DType::f32, {side, side, 3}}};
-    model.loss = [](Graph& graph, std::span<const Tensor> inputs, const nn::Mode& mode) {
+    model.loss = [](Graph&, std::span<const Tensor> inputs, const nn::Mode& mode) {
         const auto normed = [&](Tensor x, const char* name, nn::BatchNormOptions options) {
-            const OriginScope scope(graph, name);
-            return nn::batch_norm(graph, x, mode, options);
+            return nn::batch_norm(x, name, mode, options);
         };
         Tensor x = normed(inputs[0], "bn1", {.momentum = 0.25});
         x = nn::linear(x, "mix", {.outputs = 64, .standard_deviation = 0.5});

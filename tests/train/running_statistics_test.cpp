@@ -32,17 +32,10 @@ nn::Model small_model() {
     nn::Model model;
     model.name = "two norms";
     model.inputs = {{"images", DType::f32, {H, W, C}}};
-    model.loss = [](Graph& graph, std::span<const Tensor> inputs, const nn::Mode& mode) {
-        Tensor x = inputs[0];
-        {
-            const OriginScope scope(graph, "bn1");
-            x = nn::batch_norm(graph, x, mode, {.momentum = momentum});
-        }
+    model.loss = [](Graph&, std::span<const Tensor> inputs, const nn::Mode& mode) {
+        Tensor x = nn::batch_norm(inputs[0], "bn1", mode, {.momentum = momentum});
         x = nn::linear(x, "mix", {.outputs = 5, .standard_deviation = 0.5});
-        {
-            const OriginScope scope(graph, "bn2");
-            x = relu(nn::batch_norm(graph, x, mode, {.momentum = 0.5, .unbiased = false}));
-        }
+        x = relu(nn::batch_norm(x, "bn2", mode, {.momentum = 0.5, .unbiased = false}));
         const Tensor y = nn::linear(mean(x, {1, 2}), "head", {.outputs = 1, .standard_deviation = 0.5}) - 1.0;
         return mean(y * y, {0, 1});
     };

@@ -19,8 +19,7 @@ int axis_of(const OpCall& call) {
 
 std::vector<Type> reshape_types(const OpCall& call) {
     const Shape shape = shape_attribute(call.attributes);
-    for (std::int64_t extent : shape.extents())
-        expect(extent >= 0, "extents must not be negative, got {}", shape.text());
+    expect_extents(shape);
     expect(shape.elements() == call.inputs[0].shape.elements(), "{} has {} elements, {} has {}",
            call.inputs[0].text(), call.inputs[0].shape.elements(), shape.text(), shape.elements());
     return {{call.inputs[0].dtype, shape}};
@@ -45,6 +44,7 @@ std::vector<Type> transpose_types(const OpCall& call) {
 
 std::vector<Type> broadcast_types(const OpCall& call) {
     const Shape shape = shape_attribute(call.attributes);
+    expect_extents(shape);
     expect(broadcast_shape(call.inputs[0].shape, shape) == shape, "{} cannot be stretched to {}",
            call.inputs[0].text(), shape.text());
     return {{call.inputs[0].dtype, shape}};

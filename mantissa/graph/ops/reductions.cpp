@@ -20,8 +20,10 @@ std::vector<Type> reduction_types(const OpCall& call) {
         else if (call.attributes.flag("keep"))
             extents.push_back(1);
     }
-    for (std::int64_t axis : axes)
+    for (std::int64_t axis : axes) {
         expect(axis >= 0 && axis < shape.rank(), "axis {} is outside {}", axis, call.inputs[0].text());
+        expect(std::count(axes.begin(), axes.end(), axis) == 1, "axis {} is named twice", axis);
+    }
     return {{call.inputs[0].dtype, Shape(extents)}};
 }
 

@@ -42,6 +42,11 @@ inline void expect_multiply(const OpCall& call, DType operands) {
            name_of(operands), multiply);
 }
 
+inline void expect_extents(const Shape& shape) {
+    for (std::int64_t extent : shape.extents())
+        expect(extent >= 0, "extents must not be negative, got {}", shape.text());
+}
+
 inline Shape shape_attribute(const Attributes& attributes) { return Shape(attributes.list("shape")); }
 
 /// Elements of the first output times `each`.

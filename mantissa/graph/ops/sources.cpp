@@ -8,8 +8,7 @@ namespace {
 using namespace rules;
 
 std::vector<Type> declared(const OpCall& call) {
-    for (std::int64_t extent : call.attributes.list("shape"))
-        expect(extent >= 0, "extents must not be negative, got {}", shape_attribute(call.attributes).text());
+    expect_extents(shape_attribute(call.attributes));
     Type type{call.attributes.dtype("dtype"), shape_attribute(call.attributes)};
     if (call.attributes.has("half_bytes")) type.layout = Layout::half_bytes;
     return {type};
@@ -36,6 +35,7 @@ std::vector<Type> random_types(const OpCall& call) {
         expect_dtype(call, i, DType::i64);
         expect_shape(call, i, {});
     }
+    expect_extents(shape_attribute(call.attributes));
     return {{DType::f32, shape_attribute(call.attributes)}};
 }
 

@@ -1,0 +1,226 @@
+// What a user can get wrong in a model ends in a UserError that names the operation and the line, never in an
+// InternalError.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa {
+namespace {
+
+/// The text of the UserError that `body` throws; where it names the line that calls this, HERE stands.
+template <class Body>
+std::string error_of(Body&& body, int line = __builtin_LINE()) {
+    try {
+        body();
+    } catch (const UserError& error) {
+        std::string text = error.what();
+        const std::string here = fmt::format("refusals_test.cpp:{}", line);
+        if (const auto at = text.find(here); at != text.npos) text.replace(at, here.size(), "HERE");
+        return text;
+    }
+    return "no error";
+}
+
+Tensor input(Graph& graph, Shape shape, DType dtype = DType::f32) {
+    return {graph, graph.add_input(fmt::format("x{}", graph.size()), {dtype, std::move(shape)})};
+}
+
+TEST(Refusals, AxesOutsideOrNamedTwice) {
+    Graph graph;
+    const Tensor x = input(graph, {1, 8, 8, 3});
+    EXPECT_EQ(error_of([&] { mean(x, {1, 4}); }), "sum (traced at HERE): axis 4 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_of([&] { sum(x, {-5}); }), "sum (traced at HERE): axis -1 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_of([&] { mean(x, {1, -3}); }), "sum (traced at HERE): axis 1 is named twice");
+    EXPECT_EQ(error_of([&] { max(x, {7}); }), "max (traced at HERE): axis 7 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_of([&] { x.dim(4); }), "axis 4 is outside the shape [1, 8, 8, 3]");
+}
+
+TEST(Refusals, EmptyTensorsAndThoseOfAnotherGraph) {
+    Graph graph, other;
+    const Tensor x = input(graph, {2, 3}), y = input(other, {2, 3}), none;
+    const std::string words = " is an empty Tensor; assign the result of an operation to it first";
+    EXPECT_EQ(error_of([&] { none* x; }), "mul (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_of([&] { x + none; }), "add (traced at HERE): operand 1" + words);
+    EXPECT_EQ(error_of([&] { none * 2.0; }), "mul (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_of([&] { exp(none); }), "exp (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_of([&] { reshape(none, {-1}); }), "reshape (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_of([&] { mean(none, {0}); }), "mean (traced at HERE): operand 0" + words);
+    EXPECT_EQ(error_of([&] { matmul(x, x, {.bias = none}); }), "matmul (traced at HERE): operand 2" + words);
+    EXPECT_EQ(error_of([&] { concat({}, 0); }),
+              "concat (traced at HERE): expected one operand or more, got none");
+    EXPECT_EQ(error_of([&] { x - y; }), "sub (traced at HERE): operand 1 belongs to another graph");
+    EXPECT_EQ(error_of([&] { none.shape(); }),
+              "an empty Tensor has no graph, type or shape; assign the result of an operation to it first");
+}
+
+TEST(Refusals, OperatorsNameScopeAndLine) {
+    Graph graph;
+    const Tensor x = input(graph, {4, 8, 8, 16}), y = input(graph, {4, 8, 8, 32});
+    const OriginScope block(graph, "block1");
+    EXPECT_EQ(error_of([&] { x + y; }),
+              "add (traced in block1 at HERE): shapes [4, 8, 8, 16] and [4, 8, 8, 32] do not "
+              "fit: axis 1 from the end is 16 and 32");
+}
+
+TEST(Refusals, ExtentsThatDoNotFit) {
+    Graph graph;
+    const Tensor x = input(graph, {4, 3});
+    EXPECT_EQ(error_of([&] {
+                  reshape(x, {-1, 5});
+              }),
+              "reshape (traced at HERE): f32[4, 3] has 12 elements, which [-1, 5] cannot share");
+    EXPECT_NE(error_of([&] {
+                  reshape(x, {-1, 1ll << 62, 4});
+              }).find("more elements than can be counted"),
+              std::string::npos);
+    EXPECT_EQ(error_of([&] { broadcast_to(input(graph, {1}), {-1}); }),
+              "broadcast (traced at HERE): extents must not be negative, got [-1]");
+    EXPECT_EQ(error_of([&] { call(graph, "typo", {}); }), "there is no operation 'typo'");
+}
+
+TEST(Refusals, StatesThatAreTakenUnknownOrOfAnotherType) {
+    Graph graph;
+    const auto state = [&] {
+        return Tensor(graph, graph.add_state({.name = "w", .type = {DType::f32, {2}}, .initializer = {}}));
+    };
+    const Tensor w = state();
+    EXPECT_EQ(error_of(state),
+              "there are two states named 'w': the first, the second; give the layers different "
+              "names, or an OriginScope around one");
+    EXPECT_EQ(error_of([&] { graph.add_update(graph.find_state("typo"), w.value()); }),
+              "update: there is no state -1; the graph has 1");
+    EXPECT_EQ(error_of([&] { graph.add_update(0, sum(w, {0}).value()); }),
+              "update: state 'w' is f32[2], its update is f32[]");
+    graph.add_update(0, w.value());
+    EXPECT_EQ(error_of([&] { graph.add_update(0, w.value()); }), "update: state 'w' is updated twice");
+}
+
+/// Every function of tensor.h with every combination of operands that few of them take.
+TEST(Refusals, NoOperandsEndInAnInternalError) {
+    Graph graph;
+    const std::vector<Tensor> all = {{},
+                                     input(graph, {}),
+                                     input(graph, {0}),
+                                     input(graph, {3}),
+                                     input(graph, {2, 3}),
+                                     input(graph, {2, 3}, DType::i32),
+                                     input(graph, {2, 3}, DType::boolean),
+                                     input(graph, {2, 4, 4, 3}, DType::bf16),
+                                     input(graph, {}, DType::i64)};
+    constexpr std::int64_t least = std::numeric_limits<std::int64_t>::min(), most = -(least + 1);
+    using Function = std::function<void(Tensor, Tensor, Tensor)>;
+    const std::vector<Function> functions = {
+        [](Tensor a, Tensor b, Tensor) { a + b; },
+        [](Tensor a, Tensor b, Tensor) { a / b; },
+        [](Tensor a, Tensor, Tensor) { a * 2.0; },
+        [](Tensor a, Tensor, Tensor) { -a; },
+        [](Tensor a, Tensor b, Tensor) { maximum(a, b); },
+        [](Tensor a, Tensor b, Tensor) { less(a, b); },
+        [](Tensor a, Tensor b, Tensor) { logical_and(a, b); },
+        [](Tensor a, Tensor b, Tensor c) { select(a, b, c); },
+        [](Tensor a, Tensor, Tensor) { exp(a); },
+        [](Tensor a, Tensor, Tensor) { is_finite(a); },
+        [](Tensor a, Tensor, Tensor) { cast(a, DType::bf16); },
+        [](Tensor a, Tensor, Tensor) { stop_gradient(a); },
+        [](Tensor a, Tensor, Tensor) {
+            reshape(a, {-1, -1});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            reshape(a, {-1, 0});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            transpose(a, {1, -1});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            broadcast_to(a, {2, -3});
+        },
+        [](Tensor a, Tensor, Tensor) { slice(a, 1, most, least); },
+        [](Tensor a, Tensor, Tensor) { slice(a, -3, -1, 2); },
+        [](Tensor a, Tensor, Tensor) { pad(a, 1, -1, 2); },
+        [](Tensor a, Tensor, Tensor) { pad(a, 1, most, most); },
+        [](Tensor a, Tensor, Tensor) { split(a, 1, 0); },
+        [](Tensor a, Tensor, Tensor) { split(a, 0, -1); },
+        [](Tensor a, Tensor b, Tensor c) {
+            concat(std::vector{a, b, c}, -1);
+        },
+        [](Tensor a, Tensor b, Tensor c) { write_slice(a, b, c, 1); },
+        [](Tensor a, Tensor b, Tensor) { embedding(a, b); },
+        [](Tensor a, Tensor, Tensor) { sum(a, {}); },
+        [](Tensor a, Tensor, Tensor) { sum_as(DType::i32, a, {0}); },
+        [](Tensor a, Tensor, Tensor) {
+            max(a, {-1, 1});
+        },
+        [](Tensor a, Tensor, Tensor) { mean(a, {-2}); },
+        [](Tensor a, Tensor b, Tensor) { matmul(a, b); },
+        [](Tensor a, Tensor b, Tensor c) {
+            matmul(a, b, {.transpose_a = true, .bias = c, .multiply = "typo"});
+        },
+        [](Tensor a, Tensor b, Tensor c) { conv2d(a, b, {.bias = c}); },
+        [](Tensor a, Tensor, Tensor) {
+            conv2d(a, a, {.stride = {0, -1}});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            conv2d(a, a, {.padding = {-9, most, 0, 0}});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            conv2d(a, a, {.dilation = {0, most}});
+        },
+        [](Tensor a, Tensor, Tensor) { conv2d(a, a, {.groups = 0}); },
+        [](Tensor a, Tensor b, Tensor c) { attention(a, b, c); },
+        [](Tensor a, Tensor b, Tensor c) { layer_norm(a, b, c); },
+        [](Tensor a, Tensor b, Tensor) { rms_norm(a, b); },
+        [](Tensor a, Tensor b, Tensor c) { rotary(a, b, c); },
+        [](Tensor a, Tensor, Tensor) { softmax(a); },
+        [](Tensor a, Tensor, Tensor) { gelu(a); },
+        [](Tensor a, Tensor, Tensor) { elu(a, -1.0); },
+        [](Tensor a, Tensor b, Tensor c) { batch_norm(a, b, c); },
+        [](Tensor a, Tensor b, Tensor c) { normalize(a, b, c, {.mean = b, .variance = c}); },
+        [](Tensor a, Tensor, Tensor) {
+            max_pool2d(a, {.window = {2, 2}, .stride = {0, 0}});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            max_pool2d(a, {.window = {0, -1}, .stride = {1, 1}});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            average_pool2d(a, {.window = {9, 9}, .stride = {1, 1}});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            average_pool2d(a, {.window = {most, 1}, .stride = {1, 1}});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            adaptive_average_pool2d(a, {0, -1});
+        },
+        [](Tensor a, Tensor b, Tensor) { cross_entropy(a, b); },
+        [](Tensor a, Tensor b, Tensor c) { counted_cross_entropy(a, b, c); },
+        [](Tensor a, Tensor b, Tensor c) { dropout(a, {.seed = b, .step = c}, -1.0, 0); },
+        [](Tensor a, Tensor b, Tensor) {
+            random_uniform(a, b, 0, {-1, 2});
+        },
+        [](Tensor a, Tensor, Tensor) {
+            reduce_to(a, {1, 1, 1, 1, 1});
+        },
+    };
+    for (std::size_t f = 0; f < functions.size(); ++f)
+        for (std::size_t i = 0; i < all.size() * all.size() * all.size(); ++i) {
+            const Tensor a = all[i % all.size()], b = all[i / all.size() % all.size()];
+            const Tensor c = all[i / all.size() / all.size()];
+            try {
+                functions[f](a, b, c);
+            } catch (const UserError& error) {
+                ASSERT_NE(std::string(error.what()).find("refusals_test.cpp:"), std::string::npos)
+                    << "function " << f << ", operands " << i << ": " << error.what();
+            } catch (const std::exception& error) {
+                ADD_FAILURE() << "function " << f << ", operands " << i << ": " << error.what();
+                break;
+            }
+        }
+}
+
+}  // namespace
+}  // namespace mantissa
