@@ -1,6 +1,7 @@
 // Pictures in files of JPEG and PNG, as 8 bits of red, green and blue a pixel. What kind a file is, its first
-// bytes say, not its name. Grey, palettes and 16 bits a channel are converted, and CMYK as Adobe stores it;
-// what is transparent is laid on black. The turn that a camera notes (EXIF) is not made.
+// bytes say, not its name. Grey, palettes and 16 bits a channel (the upper byte) are converted, and CMYK as
+// Adobe stores it. Transparency and what a PNG says of its colours (gAMA, cHRM, sRGB) change nothing. The
+// turn that a camera notes (EXIF) is not made.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,12 @@
-// PNG by libpng's simplified interface, which converts whatever is in the file.
+// PNG by libpng, whose errors leave it by longjmp: nothing with a destructor lives in a frame that is left
+// so. Samples are taken as they lie in the file, as Pillow and torchvision do: gAMA, cHRM, sRGB and iCCP,
+// which say how a screen should show them, change nothing.
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstring>
+
 #include <png.h>
 
 #include "mantissa/base/error.h"
@@ -9,28 +16,80 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-struct PngImage : png_image {
-    PngImage() : png_image{} { version = PNG_IMAGE_VERSION; }
-    ~PngImage() { png_image_free(this); }
-    PngImage(const PngImage&) = delete;
-    PngImage& operator=(const PngImage&) = delete;
+class PngFile {
+  public:
+    explicit PngFile(std::span<const std::byte> bytes) : left_(bytes) {
+        png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, leave, [](png_structp, const char*) {});
+        if (png_) info_ = png_create_info_struct(png_);
+        if (!info_) {
+            png_destroy_read_struct(&png_, nullptr, nullptr);
+            throw UserError("no memory for the decoder of PNG");
+        }
+    }
+    ~PngFile() { png_destroy_read_struct(&png_, &info_, nullptr); }
+    PngFile(const PngFile&) = delete;
+    PngFile& operator=(const PngFile&) = delete;
 
-    UserError damaged() const { return UserError(fmt::format("damaged PNG: {}", message)); }
+    Picture decode() {
+        if (!read_header()) throw damaged();
+        const std::uint32_t height = png_get_image_height(png_, info_),
+                            width = png_get_image_width(png_, info_);
+        require_decodable(height, width);
+        picture_.height = height;
+        picture_.width = width;
+        picture_.pixels.resize(std::size_t{height} * width * 3);
+        if (!read_rows()) throw damaged();
+        return std::move(picture_);
+    }
+
+  private:
+    [[noreturn]] static void leave(png_structp png, const char* why) {
+        auto* const file = static_cast<PngFile*>(png_get_error_ptr(png));
+        std::strncpy(file->why_, why, sizeof file->why_ - 1);
+        std::longjmp(file->where_, 1);
+    }
+    static void take(png_structp png, png_bytep to, std::size_t size) {
+        auto* const file = static_cast<PngFile*>(png_get_io_ptr(png));
+        if (size > file->left_.size()) png_error(png, "the file ends too early");
+        std::memcpy(to, file->left_.data(), size);
+        file->left_ = file->left_.subspan(size);
+    }
+    UserError damaged() const { return UserError(fmt::format("damaged PNG: {}", why_)); }
+
+    /// False: libpng left, and says why.
+    bool read_header() {
+        if (setjmp(where_) != 0) return false;
+        png_set_read_fn(png_, this, take);
+        png_read_info(png_, info_);
+        return true;
+    }
+
+    /// The same. Of 16 bits the upper byte is taken, and how transparent a pixel is does not matter.
+    bool read_rows() {
+        if (setjmp(where_) != 0) return false;
+        png_set_strip_16(png_);
+        if (png_get_color_type(png_, info_) == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png_);
+        png_set_expand_gray_1_2_4_to_8(png_);
+        png_set_gray_to_rgb(png_);
+        png_set_strip_alpha(png_);
+        const int passes = png_set_interlace_handling(png_);
+        png_read_update_info(png_, info_);
+        for (int pass = 0; pass < passes; ++pass)
+            for (std::int64_t row = 0; row < picture_.height; ++row)
+                png_read_row(png_, picture_.pixels.data() + row * picture_.width * 3, nullptr);
+        return true;
+    }
+
+    std::span<const std::byte> left_;  // of the file
+    png_structp png_ = nullptr;
+    png_infop info_ = nullptr;
+    std::jmp_buf where_ = {};
+    char why_[128] = {};
+    Picture picture_;
 };
 
 }  // namespace
 
-Picture decode_png(std::span<const std::byte> bytes) {
-    PngImage image;
-    if (!png_image_begin_read_from_memory(&image, bytes.data(), bytes.size())) throw image.damaged();
-    require_decodable(image.height, image.width);
-    image.format = PNG_FORMAT_RGB;
-    image.flags |= PNG_IMAGE_FLAG_16BIT_sRGB;  // as 8 bits have it; else it would take 16 for linear
-    Picture picture{.height = image.height, .width = image.width};
-    picture.pixels.resize(PNG_IMAGE_SIZE(image));
-    const png_color black = {};
-    if (!png_image_finish_read(&image, &black, picture.pixels.data(), 0, nullptr)) throw image.damaged();
-    return picture;
-}
+Picture decode_png(std::span<const std::byte> bytes) { return PngFile(bytes).decode(); }
 
 }  // namespace mantissa

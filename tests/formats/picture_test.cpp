@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "mantissa/base/error.h"
 #include "tests/support/picture_files.h"
@@ -52,13 +53,28 @@ TEST(Png, HasThePixelsThatWereWritten) {
     EXPECT_EQ(picture.pixels, pixels);
 }
 
-TEST(Png, GreySixteenBitsAndAlphaAreConverted) {
-    EXPECT_EQ(decode(png_of(1, 2, {0, 77}, {.color = 0})).pixels, (Samples{0, 0, 0, 77, 77, 77}));
-    // The upper byte says nearly all; libpng rounds.
-    EXPECT_EQ(decode(png_of(1, 2, {0x12, 0x12, 0xff, 0xff}, {.bits = 16, .color = 0})).pixels,
+std::string from_hex(const std::string& digits) {
+    std::string bytes;
+    for (std::size_t at = 0; at < digits.size(); at += 2)
+        bytes += static_cast<char>(std::stoi(digits.substr(at, 2), nullptr, 16));
+    return bytes;
+}
+
+/// png_pixels.txt is of bench/peers/png_pixels.py.
+TEST(Png, EveryKindHasThePixelsThatPillowGives) {
+    std::ifstream cases(MANTISSA_SOURCE_DIR "/tests/formats/png_pixels.txt");
+    int count = 0;
+    for (std::string name, file, pixels; cases >> name >> file >> pixels; ++count) {
+        const std::string expected = from_hex(pixels);
+        EXPECT_EQ(decode(from_hex(file)).pixels, Samples(expected.begin(), expected.end())) << name;
+    }
+    EXPECT_EQ(count, 22);
+}
+
+/// Pillow makes white of all but the darkest there.
+TEST(Png, GreyOfSixteenBitsKeepsItsUpperByte) {
+    EXPECT_EQ(decode(png_of(1, 2, {0x12, 0x34, 0xff, 0xff}, {.bits = 16, .color = 0})).pixels,
               (Samples{0x12, 0x12, 0x12, 0xff, 0xff, 0xff}));
-    EXPECT_EQ(decode(png_of(1, 2, {10, 20, 30, 255, 10, 20, 30, 0}, {.color = 6})).pixels,
-              (Samples{10, 20, 30, 0, 0, 0}));
 }
 
 TEST(Png, DamageIsNamed) {
