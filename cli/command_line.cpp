@@ -189,6 +189,20 @@ void require_apart(const std::vector<NamedFile>& outputs, const std::vector<Name
     }
 }
 
+void require_outside(const NamedFile& input, const char* how_it_is_read,
+                     const std::vector<NamedFile>& outputs) {
+    std::error_code none;
+    const fs::path folder = fs::weakly_canonical(input.path, none);
+    if (input.path.empty() || !fs::is_directory(folder, none)) return;
+    for (const auto& [option, path] : outputs) {
+        if (path.empty() || path == "-") continue;
+        const fs::path place = fs::weakly_canonical(fs::absolute(path), none);
+        if (std::ranges::mismatch(folder, place).in1 == folder.end())
+            throw UserError(fmt::format("{} {}: lies in the folder of {}, {}; name another place", option,
+                                        path.string(), input.option, how_it_is_read));
+    }
+}
+
 std::string place_of_checkpoint(const std::string& option, const std::string& path) {
     std::error_code error;
     const fs::path name = fs::path(path).has_filename() ? fs::path(path) : fs::path(path).parent_path();

@@ -62,6 +62,12 @@ struct NamedFile {
 void require_apart(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
                    const std::vector<std::filesystem::path>& checkpoints = {});
 
+/// Throws UserError, beginning with the option, where an output lies in the folder of an input, which is read
+/// with all that it holds: the next start would read the output, too. An input that is no folder, empty paths
+/// and "-" count for nothing.
+void require_outside(const NamedFile& input, const char* how_it_is_read,
+                     const std::vector<NamedFile>& outputs);
+
 /// Where a checkpoint lies that `option` names, links followed, so that it is replaced there and locked by
 /// one name. Throws UserError for a link that leads nowhere.
 std::string place_of_checkpoint(const std::string& option, const std::string& path);

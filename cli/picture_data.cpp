@@ -100,15 +100,13 @@ std::string description_of(const PictureData& data, const PictureBatchOptions& o
                     split.training.classes.size(), data.training->steps_per_epoch());
     if (const std::uint64_t kept = split.validation.count())
         text += fmt::format(", {} {} for validation", kept, split.held_out ? "held out" : "more");
-    if (split.other_files > 0)
-        text += fmt::format("; {} files that are neither .jpg nor .png left out", split.other_files);
-    text += fmt::format("\nresized to {}, {} x {} cut {}{}{}, means {} deviations {}", cut.resize, cut.image,
-                        cut.image, options.random_place ? "at random places" : "out of the middle",
-                        options.random_place && options.padding > 0
-                            ? fmt::format(" with {} of black around", options.padding)
-                            : "",
-                        options.random_mirror ? ", mirrored at random" : "", fmt::join(cut.pixels.mean, " "),
-                        fmt::join(cut.pixels.deviation, " "));
+    text += fmt::format(
+        "\n{}\nresized to {}, {} x {} cut {}{}{}, means {} deviations {}", split.account, cut.resize,
+        cut.image, cut.image, options.random_place ? "at random places" : "out of the middle",
+        options.random_place && options.padding > 0 ? fmt::format(" with {} of black around", options.padding)
+                                                    : "",
+        options.random_mirror ? ", mirrored at random" : "", fmt::join(cut.pixels.mean, " "),
+        fmt::join(cut.pixels.deviation, " "));
     return text;
 }
 
@@ -164,19 +162,10 @@ void require_images(const CLI::App& command, const PictureDataOptions& options) 
             throw UserError(fmt::format("{} says how pictures are read: give them as --images DIR", name));
 }
 
-void require_outside(const PictureDataOptions& options, const std::vector<NamedFile>& folders) {
-    namespace fs = std::filesystem;
+void require_outside_pictures(const PictureDataOptions& options, const std::vector<NamedFile>& folders) {
     std::error_code none;
-    const fs::path pictures = fs::weakly_canonical(options.directory, none);
-    if (options.directory.empty() || !fs::is_directory(pictures, none) || holds_cifar10(pictures)) return;
-    for (const auto& [option, path] : folders) {
-        if (path.empty()) continue;
-        const fs::path place = fs::weakly_canonical(fs::absolute(path), none);
-        if (std::ranges::mismatch(pictures, place).in1 == pictures.end())
-            throw UserError(fmt::format(
-                "{} {}: lies in the folder of --images, where each folder is a class; name another place",
-                option, path.string()));
-    }
+    if (!std::filesystem::is_directory(options.directory, none) || holds_cifar10(options.directory)) return;
+    require_outside({"--images", options.directory}, "where each folder is a class", folders);
 }
 
 std::unique_ptr<const PictureData> open_picture_data(const PictureDataOptions& options, const RunOptions& run,

@@ -34,7 +34,7 @@ void require_images(const CLI::App& command, const PictureDataOptions& options);
 
 /// Throws UserError, beginning with the option, for a folder that is to be written and lies among the folders
 /// of pictures: the next start would take it for a class.
-void require_outside(const PictureDataOptions& options, const std::vector<NamedFile>& folders);
+void require_outside_pictures(const PictureDataOptions& options, const std::vector<NamedFile>& folders);
 
 /// What is trained on, and what is not; the network for it.
 struct PictureData {

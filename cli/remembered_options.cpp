@@ -26,8 +26,8 @@ constexpr std::array<std::string_view, 15> of_this_run = {
 /// What grows with a run.
 constexpr std::array<std::string_view, 3> of_reports = {"--log", "--html", "--tensorboard"};
 
-constexpr std::array<std::string_view, 7> files = {"--text", "--tokens",      "--tokenizer", "--images",
-                                                   "--log",  "--tensorboard", "--html"};
+constexpr std::array<std::string_view, 8> files = {"--text",   "--tokens", "--validation",  "--tokenizer",
+                                                   "--images", "--log",    "--tensorboard", "--html"};
 
 bool holds(const auto& names, const std::string& name) {
     return std::ranges::find(names, name) != std::end(names);

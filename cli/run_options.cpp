@@ -149,7 +149,7 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
     command.add_option("--steps", options.steps, "Steps of training")->capture_default_str();
     command
         .add_option("--text", options.text,
-                    "Text files (default: the licences in /usr/share/common-licenses)")
+                    "Text files, and folders of them (default: the licences in /usr/share/common-licenses)")
         ->type_name("FILE");
     command.add_option("--tokens", options.tokens, "Token shards instead of text (llm.c, nanoGPT or .npy)")
         ->type_name("FILE");

@@ -26,6 +26,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_file.h"
+#include "mantissa/data/text_files.h"
 #include "mantissa/data/token_file.h"
 #include "mantissa/data/token_manifest.h"
 #include "mantissa/data/token_shard_writer.h"
@@ -37,9 +38,7 @@ namespace mantissa::cli {
 namespace {
 
 struct TokenizeCommand {
-    std::vector<std::string> train;
-    std::string encode, count;
-    std::vector<std::string> decode;
+    std::vector<std::string> train, encode, count, decode;
     TokenId vocabulary = 50257;
     std::string tokenizer, out, json;
     int threads = 0;
@@ -67,11 +66,19 @@ Tokenizer required_tokenizer(const TokenizeCommand& options) {
     return load_tokenizer(options.tokenizer);
 }
 
+/// The files of an option; what is taken of folders, and what is left out, is said.
+std::vector<std::filesystem::path> texts_to_read(const TokenizeCommand& options,
+                                                 const std::vector<std::string>& given) {
+    const TextFiles found = find_texts({given.begin(), given.end()});
+    if (!options.quiet && !found.account.empty()) print_error(fmt::format("mantissa: {}\n", found.account));
+    return found.taken;
+}
+
 void train(const TokenizeCommand& options) {
     if (options.out.empty())
         throw UserError("--out DIR is missing: where should vocab.json and merges.txt go?");
     const Stopwatch watch;
-    const std::vector<std::filesystem::path> paths(options.train.begin(), options.train.end());
+    const std::vector<std::filesystem::path> paths = texts_to_read(options, options.train);
     ThreadPool pool(thread_count(options));
     std::uint64_t bytes = 0;
     std::size_t pieces = 0;
@@ -98,27 +105,36 @@ void train(const TokenizeCommand& options) {
             {"seconds", seconds}});
 }
 
+/// The texts of --encode or --count, and what their tokens come to.
+struct TextsToEncode {
+    std::vector<std::filesystem::path> files;
+    std::vector<TextFile> texts;
+    TextsAre are;
+
+    TextsToEncode(const TokenizeCommand& options, const std::vector<std::string>& given)
+        : files(texts_to_read(options, given)),
+          texts(files.begin(), files.end()),
+          are(options.documents ? TextsAre::documents : TextsAre::joined) {}
+    std::uint64_t bytes() const { return bytes_of_texts(texts, are); }
+};
+
 /// Encodes for --encode and --count: what becomes of the tokens is the sink's business.
-std::uint64_t encode_all(const TokenizeCommand& options, const Tokenizer& tokenizer, std::string_view text,
-                         FunctionRef<void(std::span<const TokenId>)> sink) {
+std::uint64_t encode_all(const TokenizeCommand& options, const Tokenizer& tokenizer,
+                         const TextsToEncode& input, FunctionRef<void(std::span<const TokenId>)> sink) {
     ThreadPool pool(thread_count(options));
     ProgressLine line(options.quiet, ProgressLine::FirstLine::after_ten_seconds);
     std::uint64_t tokens = 0;
-    const auto take = [&](std::span<const TokenId> ids, std::size_t bytes_done) {
-        tokens += ids.size();
-        sink(ids);
-        line.show(share_text("encoding", bytes_done, text.size()));
-    };
-    if (options.documents)
-        encode_documents(tokenizer, text, pool, take);
-    else
-        encode_text(tokenizer, text, pool, take);
+    encode_texts(tokenizer, input.texts, input.are, pool,
+                 [&](std::span<const TokenId> ids, std::size_t bytes_done) {
+                     tokens += ids.size();
+                     sink(ids);
+                     line.show(share_text("encoding", bytes_done, input.bytes()));
+                 });
     return tokens;
 }
 
 struct Counted {
-    std::uint64_t tokens;
-    std::size_t bytes;
+    std::uint64_t tokens, bytes;
     double seconds;
     std::vector<std::filesystem::path> shards;
 };
@@ -145,15 +161,15 @@ void report_count(const TokenizeCommand& options, const Counted& counted) {
 
 void count(const TokenizeCommand& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
-    const TextFile input(options.count);
+    const TextsToEncode input(options, options.count);
     const Stopwatch watch;
-    const auto tokens = encode_all(options, tokenizer, input.text(), [](std::span<const TokenId>) {});
-    report_count(options, {tokens, input.text().size(), watch.seconds(), {}});
+    const auto tokens = encode_all(options, tokenizer, input, [](std::span<const TokenId>) {});
+    report_count(options, {tokens, input.bytes(), watch.seconds(), {}});
 }
 
 /// Writes the shards of --out and the record of what they were made of; the names of the shards.
 std::vector<std::filesystem::path> write_shards(const TokenizeCommand& options, const Tokenizer& tokenizer,
-                                                std::string_view text, std::uint64_t& tokens) {
+                                                const TextsToEncode& input, std::uint64_t& tokens) {
     const std::filesystem::path out = options.out;
     if (!out.has_filename() || out.filename() == "." || out.filename() == "..")
         throw UserError(fmt::format("--out {}: is a folder; name the shards in it, as in {}", options.out,
@@ -163,36 +179,38 @@ std::vector<std::filesystem::path> write_shards(const TokenizeCommand& options, 
     if (out.extension() == ".bin") {
         stem.replace_extension();
         std::vector<TokenId> all;
-        tokens = encode_all(options, tokenizer, text, [&](std::span<const TokenId> ids) {
+        tokens = encode_all(options, tokenizer, input, [&](std::span<const TokenId> ids) {
             all.insert(all.end(), ids.begin(), ids.end());
         });
         write_token_shard(out, all);
     } else {
         TokenShardWriter writer(out, {});
         tokens =
-            encode_all(options, tokenizer, text, [&](std::span<const TokenId> ids) { writer.append(ids); });
+            encode_all(options, tokenizer, input, [&](std::span<const TokenId> ids) { writer.append(ids); });
         shards = writer.finish();
     }
-    const std::string text_file = options.encode == "-" ? "" : options.encode;
-    write_token_manifest(stem, shards, token_origin(text_file, text, options.tokenizer, tokenizer));
+    std::vector<TextOrigin> origins;
+    for (std::size_t i = 0; i < input.files.size(); ++i)
+        origins.push_back(text_origin(input.files[i] == "-" ? "" : input.files[i], input.texts[i].text()));
+    write_token_manifest(stem, shards, token_origin(origins, options.tokenizer, tokenizer));
     return shards;
 }
 
 void encode(const TokenizeCommand& options) {
     const Tokenizer tokenizer = required_tokenizer(options);
-    const TextFile input(options.encode);
+    const TextsToEncode input(options, options.encode);
     const Stopwatch watch;
     std::uint64_t tokens = 0;
     std::vector<std::filesystem::path> shards;
     if (options.out.empty()) {
-        tokens = encode_all(options, tokenizer, input.text(), [](std::span<const TokenId> ids) {
+        tokens = encode_all(options, tokenizer, input, [](std::span<const TokenId> ids) {
             for (const TokenId id : ids) fmt::print("{} ", id);
         });
         fmt::print("\n");
     } else {
-        shards = write_shards(options, tokenizer, input.text(), tokens);
+        shards = write_shards(options, tokenizer, input, tokens);
     }
-    report_count(options, {tokens, input.text().size(), watch.seconds(), shards});
+    report_count(options, {tokens, input.bytes(), watch.seconds(), shards});
 }
 
 /// Ids as --decode takes them: numbers with spaces or commas between them.
@@ -276,11 +294,16 @@ void require_used(const CLI::App& command, const TokenizeCommand& options) {
 }
 
 void require_outputs_apart(const TokenizeCommand& options) {
-    std::vector<NamedFile> inputs{{"--encode", options.encode}, {"--count", options.count}};
-    for (const std::string& text : options.train) inputs.push_back({"--train", text});
+    std::vector<NamedFile> inputs;
+    for (const auto& [name, texts] :
+         {std::pair{"--train", &options.train}, {"--encode", &options.encode}, {"--count", &options.count}})
+        for (const std::string& text : *texts) inputs.push_back({name, text});
     std::vector<NamedFile> outputs{{"--json", options.json}};
     if (!options.encode.empty()) outputs.push_back({"--out", options.out});
     require_apart(outputs, inputs);
+    for (const NamedFile& input : inputs)
+        require_outside(input, "where each file of text is read",
+                        {{"--out", options.out}, {"--json", options.json}});
 }
 
 }  // namespace
@@ -290,15 +313,19 @@ void add_tokenize_command(CLI::App& app) {
     CLI::App* command = app.add_subcommand(
         "tokenize", "Train a byte-level BPE tokenizer, or encode, decode and count text with one");
     auto* action = command->add_option_group("action", "What to do, exactly one of");
-    action->add_option("--train", options->train, "Train on these text files")->type_name("TEXT");
-    action->add_option("--encode", options->encode, "Encode a text file (- for standard input)")
+    action->add_option("--train", options->train, "Train on these text files, and folders of them")
+        ->type_name("TEXT");
+    action
+        ->add_option(
+            "--encode", options->encode,
+            "Encode text files, and folders of them, a line break between two (- for standard input)")
         ->type_name("TEXT");
     action
         ->add_option(
             "--decode", options->decode,
             "Print the text of a token file, of a text of ids (- for standard input), or of the ids given")
         ->type_name("FILE|IDS");
-    action->add_option("--count", options->count, "Count the tokens of a text file (- for standard input)")
+    action->add_option("--count", options->count, "Count the tokens of the same (- for standard input)")
         ->type_name("TEXT");
     action->require_option(1);
     command->add_option("--vocabulary", options->vocabulary, "Tokens to train, <|endoftext|> included")

@@ -210,10 +210,28 @@ bool can_be_read(const std::string& own, const TrainOptions& options) {
     }
 }
 
+/// A run that goes on reads what it read; throws UserError if that has moved and was not given anew.
+void require_still_there(const TrainOptions& options, const TypedOptions& saved) {
+    for (const auto& [name, what] : {std::pair{"--text", "text"},
+                                     {"--tokens", "token file"},
+                                     {"--validation", "text"},
+                                     {"--images", "folder"}}) {
+        const auto remembered = saved.find(name);
+        if (remembered == saved.end() || options.given.contains(name)) continue;
+        for (const std::string& path : remembered->second)
+            if (std::error_code error; path != "-" && !std::filesystem::exists(path, error))
+                throw UserError(fmt::format(
+                    "{}: is not there any more; --resume {} goes on with the {} that it was trained "
+                    "on: where that has moved, say where to by {}",
+                    path, options.resume, what, name));
+    }
+}
+
 void recall(CLI::App& command, TrainOptions& options) {
     const TypedOptions saved = saved_options(options.resume);
     const std::string own = own_tokenizer(options.resume);
     require_own_tokenizer(options, own, saved);
+    require_still_there(options, saved);
     // One that saves elsewhere is another run, and leaves the reports of this one as they are.
     const bool is_same_run =
         options.checkpoint.empty() || options.checkpoint == place_of_saves(options.resume);
@@ -246,13 +264,16 @@ void share_micro_steps(TrainOptions& options, int ranks) {
 
 namespace {
 
-/// Without warm-up and clipping a first curve may leap (bench/records/recipe-20261125-0952.txt). They are
-/// remembered though they were not given: a run goes on with the defaults that it began with. Checkpoints
-/// that remember none are of a time when the default was neither.
+/// Without warm-up and clipping a first curve may leap (bench/records/recipe-20261125-0952.txt).
+/// Warm-up, clipping and what is held out are remembered though they were not given: a run goes on with the
+/// defaults that it began with. Checkpoints that remember none are of a time when the default was neither,
+/// and the last tenth of all files together was held out.
 void settle_recipe(const CLI::App& command, TrainOptions& options) {
     const bool resumes = !options.resume.empty();
     if (resumes && command.get_option("--warmup")->count() == 0) options.warmup = 0;
     if (!options.clip) options.clip = resumes || options.optimizer == "sgd" ? 0 : 1;
+    if (resumes && command.get_option("--held-out")->count() == 0) options.held_out = "last";
+    options.typed["--held-out"] = {options.held_out};
     options.typed["--warmup"] = {fmt::format("{}", options.warmup)};
     options.typed["--clip"] = {fmt::format("{}", *options.clip)};
 }
@@ -293,25 +314,36 @@ void validate_loop(const TrainOptions& options) {
         throw UserError(fmt::format("--validate-batches must be 0 (all of the held-out text) or more, got {}",
                                     options.validate_batches));
     if (options.validate_every == 0)
-        refuse_ignored(options, {"--validate-batches"}, "validations; give --validate-every, too");
+        refuse_ignored(options, {"--validate-batches", "--validation", "--held-out"},
+                       "validations; give --validate-every, too");
+    if (!options.images.directory.empty())
+        refuse_ignored(options, {"--validation", "--held-out"}, "--text and --tokens; pictures have val/");
+    if (!options.validation.empty())
+        refuse_ignored(options, {"--held-out"}, "what is trained on, and --validation is apart from that");
     if (options.sample_every == 0) refuse_ignored(options, {"--prompt"}, "samples; give --sample-every, too");
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
     if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
     if (options.log == "-" && options.run.json == "-")
         throw UserError("--log -: --json writes there, too; name a file for one of them");
-    require_outside(options.images, {{"--checkpoint", options.checkpoint},
-                                     {"--tensorboard", options.views.tensorboard},
-                                     {"--dump", options.run.dump}});
+    const std::vector<NamedFile> folders = {{"--checkpoint", options.checkpoint},
+                                            {"--tensorboard", options.views.tensorboard},
+                                            {"--dump", options.run.dump}};
+    const std::vector<NamedFile> outputs = {{"--log", options.log},
+                                            {"--json", options.run.json},
+                                            {"--html", options.views.html},
+                                            {"--trace", options.views.trace}};
+    require_outside_pictures(options.images, folders);
     std::vector<NamedFile> inputs;
     for (const std::string& text : options.run.text) inputs.push_back({"--text", text});
     for (const std::string& tokens : options.run.tokens) inputs.push_back({"--tokens", tokens});
+    for (const std::string& file : options.validation) inputs.push_back({"--validation", file});
+    for (const NamedFile& input : inputs) {
+        require_outside(input, "where each file of text is trained on", folders);
+        require_outside(input, "where each file of text is trained on", outputs);
+    }
     inputs.push_back({"--tokenizer", options.run.tokenizer});
-    require_apart({{"--log", options.log},
-                   {"--json", options.run.json},
-                   {"--html", options.views.html},
-                   {"--trace", options.views.trace}},
-                  inputs, {options.checkpoint, options.resume, options.run.from});
+    require_apart(outputs, inputs, {options.checkpoint, options.resume, options.run.from});
 }
 
 namespace {
@@ -384,9 +416,22 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
     command.add_option("--print-every", options.print_every, "Print the line of every so many steps")
         ->capture_default_str();
     command
-        .add_option("--validate-every", options.validate_every,
-                    "Steps between validations on the last tenth of the text, or on the pictures of val/, of "
-                    "test_batch.bin or a tenth of each class, then kept from training; 0: never")
+        .add_option(
+            "--validate-every", options.validate_every,
+            "Steps between validations on the last tenth of each text, or on the pictures of val/, of "
+            "test_batch.bin or a tenth of each class, then kept from training; 0: never")
+        ->capture_default_str();
+    command
+        .add_option(
+            "--validation", options.validation,
+            "Validate on these instead, and train on all of --text or --tokens: files of the same kind")
+        ->type_name("FILE");
+    command
+        .add_option(
+            "--held-out", options.held_out,
+            "What is kept from training for validations: each, the last tenth of each file; last, that "
+            "of all files one after another, as earlier versions had it")
+        ->check(CLI::IsMember({"each", "last"}))
         ->capture_default_str();
     command
         .add_option("--validate-batches", options.validate_batches,

@@ -22,8 +22,8 @@ class TextInput final : public TrainInput {
           tokenizer_texts_(corpus_.tokenizer ? tokenizer_texts(*corpus_.tokenizer)
                                              : std::map<std::string, std::string>{}),
           token_ids_(token_ids_of_run()),
-          split_(options.validate_every > 0 ? split_for_validation(corpus_.stream.all())
-                                            : TokenSplit{corpus_.stream.all(), {}}),
+          validation_corpus_(open_validation_corpus(options)),
+          split_(split_of(options, corpus_)),
           model_(model_to_train(options.run)),
           batches_(text_batches(corpus_, split_.train, model_.units_per_example,
                                 {.batch = settings.batch,
@@ -37,7 +37,10 @@ class TextInput final : public TrainInput {
     }
 
     const nn::Model& model() const override { return model_; }
-    std::string description() const override { return corpus_.description; }
+    std::string description() const override {
+        if (!validation_corpus_) return corpus_.description;
+        return fmt::format("{}\nvalidated on {}", corpus_.description, validation_corpus_->description);
+    }
     Batch batch(std::int64_t step) override {
         taken_ = (taken_ + 1) % buffers_.size();
         return buffers_[taken_].fill(*batches_, static_cast<std::uint64_t>(step));
@@ -92,12 +95,30 @@ class TextInput final : public TrainInput {
     }
 
     std::unique_ptr<const BatchSource> validation_batches(std::int64_t batch) const {
+        const Corpus& corpus = validation_corpus_ ? *validation_corpus_ : corpus_;
+        const TokenRange range = validation_corpus_ ? corpus.stream.all() : split_.validation;
         try {
-            return text_batches(corpus_, split_.validation, model_.units_per_example,
-                                {.batch = batch, .all = true});
+            return text_batches(corpus, range, model_.units_per_example, {.batch = batch, .all = true});
         } catch (const UserError& error) {
-            throw UserError(fmt::format("--validate-every takes the last tenth of {}", error.what()));
+            throw UserError(fmt::format(
+                "{} {}", validation_corpus_ ? "--validation" : "--validate-every takes the last tenth of",
+                error.what()));
         }
+    }
+
+    /// Null: a part of what is trained on is kept for validation.
+    static std::unique_ptr<const Corpus> open_validation_corpus(const TrainOptions& options) {
+        if (options.validation.empty() || options.validate_every == 0) return nullptr;
+        RunOptions run = options.run;
+        (run.tokens.empty() ? run.text : run.tokens) = options.validation;
+        return std::make_unique<const Corpus>(
+            in_option("--validation", [&] { return open_corpus(run, CorpusOptions::Untokenized::bytes); }));
+    }
+
+    static TokenSplit split_of(const TrainOptions& options, Corpus& corpus) {
+        const TokenRange all = corpus.stream.all();
+        if (options.validate_every == 0 || !options.validation.empty()) return {all, {}};
+        return options.held_out == "last" ? split_for_validation(all) : split_each_file(corpus);
     }
 
     const TrainOptions& options_;
@@ -105,6 +126,7 @@ class TextInput final : public TrainInput {
     /// Read once: a save needs them though the files may be gone by then.
     std::map<std::string, std::string> tokenizer_texts_;
     HfTokenIds token_ids_;
+    std::unique_ptr<const Corpus> validation_corpus_;
     TokenSplit split_;
     nn::Model model_;
     std::unique_ptr<BatchSource> batches_;

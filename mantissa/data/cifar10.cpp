@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "mantissa/base/error.h"
+#include "mantissa/base/folder_files.h"
 #include "mantissa/data/picture_folders.h"
 
 namespace mantissa::inline v0 {
@@ -40,12 +39,11 @@ std::vector<std::string> class_names(const fs::path& directory) {
 }
 
 std::vector<fs::path> batch_files(const fs::path& directory) {
-    std::vector<fs::path> files;
-    for (const auto& entry : fs::directory_iterator(directory)) {
-        const std::string name = entry.path().filename().string();
-        if (name.starts_with("data_batch_") && name.ends_with(".bin")) files.push_back(entry.path());
-    }
-    std::sort(files.begin(), files.end());
+    std::vector<fs::path> files = contents_of(directory).files;
+    std::erase_if(files, [](const fs::path& file) {
+        const std::string name = file.filename().string();
+        return !name.starts_with("data_batch_") || !name.ends_with(".bin");
+    });
     return files;
 }
 
@@ -107,7 +105,11 @@ PictureSplit open_cifar10(const fs::path& directory) {
     const std::vector<std::string> classes = class_names(directory);
     PictureSplit split{
         .training = set_of(batches, classes), .validation = {}, .format = PictureSplit::Format::cifar10};
-    if (fs::exists(test_file(directory))) split.validation = set_of({test_file(directory)}, classes);
+    split.account = fmt::format("{} file{} data_batch_*.bin taken for training", batches.size(),
+                                batches.size() == 1 ? "" : "s");
+    if (!fs::exists(test_file(directory))) return split;
+    split.validation = set_of({test_file(directory)}, classes);
+    split.account += ", test_batch.bin for validation";
     return split;
 }
 

@@ -6,7 +6,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/encode_text.h"
-#include "mantissa/data/text_file.h"
+#include "mantissa/data/file_names.h"
+#include "mantissa/data/text_files.h"
 #include "mantissa/data/token_manifest.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/data/tokenizer_train.h"
@@ -17,21 +18,8 @@ namespace {
 
 constexpr const char* licenses = "/usr/share/common-licenses";
 
-std::vector<std::string> texts_of(const std::vector<std::filesystem::path>& files) {
-    std::vector<std::string> texts;
-    for (const std::filesystem::path& path : files) texts.emplace_back(TextFile(path).text());
-    return texts;
-}
-
-/// The texts one after another, a line break between two.
-std::string joined(std::vector<std::string> texts) {
-    std::string text;
-    for (std::string& next : texts) {
-        if (!text.empty()) text += '\n';
-        text += next;
-        next = {};
-    }
-    return text;
+std::vector<TextFile> texts_of(const std::vector<std::filesystem::path>& files) {
+    return {files.begin(), files.end()};
 }
 
 std::vector<std::int32_t> bytes_of(std::string_view text) {
@@ -101,13 +89,15 @@ Corpus open_tokens(const CorpusOptions& options, std::unique_ptr<Tokenizer> toke
 }
 
 Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> tokenizer, ThreadPool& pool) {
-    const auto files = options.texts.empty() ? english_text_files() : options.texts;
+    const TextFiles found =
+        options.texts.empty() ? TextFiles{english_text_files(), ""} : find_texts(options.texts);
+    const std::vector<std::filesystem::path>& files = found.taken;
     const bool trains = !tokenizer && options.untokenized == CorpusOptions::Untokenized::train;
     if (trains) require_readable_again(files);
     if (options.documents && !trains) ends_of_documents(require_tokenizer(tokenizer.get()));
-    std::vector<std::string> texts = texts_of(files);
-    std::size_t bytes = texts.size() - 1;  // line breaks between them
-    for (const std::string& text : texts) bytes += text.size();
+    const std::vector<TextFile> texts = texts_of(files);
+    const TextsAre are = options.documents ? TextsAre::documents : TextsAre::joined;
+    const std::uint64_t bytes = bytes_of_texts(texts, are);
     std::string kind = fmt::format("tokens of {}", options.tokenizer.string());
     if (trains) {
         const std::int64_t size =
@@ -120,18 +110,20 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
     const auto append = [&](std::span<const TokenId> ids, std::size_t) {
         tokens.insert(tokens.end(), ids.begin(), ids.end());
     };
-    if (options.documents) {
-        bytes -= texts.size() - 1;
-        for (const std::string& text : texts) encode_documents(*tokenizer, text, pool, append);
-    } else if (tokenizer) {
-        encode_text(*tokenizer, joined(std::move(texts)), pool, append);
+    std::vector<std::uint64_t> starts = {0};
+    if (tokenizer) {
+        starts = encode_texts(*tokenizer, texts, are, pool, append);
     } else {
         require_room(256, options.model_vocabulary, "a text of bytes");
-        tokens = bytes_of(joined(std::move(texts)));
+        tokens = bytes_of(joined_texts(texts));
+        for (std::size_t i = 1; i < texts.size(); ++i)
+            starts.push_back(starts.back() + texts[i - 1].text().size() + 1);
     }
     std::string description = fmt::format("{}, {} bytes as {} {}", name_of(files), bytes, tokens.size(),
                                           tokenizer ? kind : "tokens, a byte each");
-    return {TokenStream(std::move(tokens), name_of(files)), std::move(tokenizer), std::move(description)};
+    if (!found.account.empty()) description += "\n" + found.account;
+    return {TokenStream(std::move(tokens), name_of(files), std::move(starts)), std::move(tokenizer),
+            std::move(description)};
 }
 
 }  // namespace
@@ -151,6 +143,61 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
         corpus.stream, ends_of_documents(require_tokenizer(corpus.tokenizer.get())));
     corpus.description += fmt::format(", in {} documents", corpus.ends->documents());
     return corpus;
+}
+
+namespace {
+
+/// Where documents begin or end.
+class DocumentBounds {
+  public:
+    explicit DocumentBounds(const Corpus& corpus) {
+        bounds_ = {0};
+        for (const std::uint64_t position : corpus.ends->positions()) bounds_.push_back(position + 1);
+        if (bounds_.back() != corpus.stream.size()) bounds_.push_back(corpus.stream.size());
+    }
+    std::uint64_t at_or_after(std::uint64_t place) const { return *std::ranges::lower_bound(bounds_, place); }
+    /// Not before `first`.
+    std::uint64_t nearest(std::uint64_t place, std::uint64_t first) const {
+        const auto after = std::ranges::lower_bound(bounds_, place);
+        if (*after == place || *after == first || after == bounds_.begin()) return *after;
+        const std::uint64_t before = std::max(*std::prev(after), first);
+        return place - before < *after - place ? before : *after;
+    }
+
+  private:
+    std::vector<std::uint64_t> bounds_;  // ascending, from 0 to the size of the stream
+};
+
+/// As split_each_file, but no document is cut: what a file keeps more or less than a tenth, the next makes up
+/// for. So a tenth of files that are one document each is kept whole.
+std::vector<TokenRange> tails_of_documents(const Corpus& corpus) {
+    const DocumentBounds bounds(corpus);
+    std::vector<TokenRange> tails;
+    std::uint64_t seen = 0, kept = 0;
+    for (const TokenRange& file : corpus.stream.files()) {
+        const TokenRange whole{bounds.at_or_after(file.begin), bounds.at_or_after(file.end)};
+        seen += whole.size();
+        const std::uint64_t wanted = std::min(whole.size(), seen / 10 - std::min(kept, seen / 10));
+        const TokenRange tail{bounds.nearest(whole.end - wanted, whole.begin), whole.end};
+        tails.push_back(tail);
+        kept += tail.size();
+    }
+    return tails;
+}
+
+}  // namespace
+
+TokenSplit split_each_file(Corpus& corpus) {
+    if (!corpus.ends) return split_each_file(corpus.stream);
+    const std::vector<TokenRange> tails = tails_of_documents(corpus);
+    std::uint64_t kept = 0;
+    for (const TokenRange& tail : tails) kept += tail.size();
+    const TokenRange all = corpus.stream.all();
+    if (kept == 0) return split_for_validation(all);
+    corpus.stream.move_to_end(tails);
+    const auto tokens = corpus.ends->tokens();
+    corpus.ends = std::make_unique<DocumentEnds>(corpus.stream, std::vector(tokens.begin(), tokens.end()));
+    return {.train = {0, all.end - kept}, .validation = {all.end - kept, all.end}};
 }
 
 }  // namespace mantissa

@@ -15,7 +15,7 @@ namespace mantissa::inline v0 {
 
 struct CorpusOptions {
     std::vector<std::filesystem::path> texts =
-        {};  ///< text files; empty, with no token files: english_text_files()
+        {};  ///< text files, and folders of them; empty, with no token files: english_text_files()
     std::vector<std::filesystem::path> tokens = {};  ///< token shards instead of texts
     TokenFormat tokens_format = TokenFormat::detect;
     std::filesystem::path tokenizer = {};  ///< empty: see `untokenized`
@@ -37,11 +37,17 @@ struct Corpus {
     std::unique_ptr<const DocumentEnds> ends = {};  ///< where documents are told apart
 };
 
-/// Reads, encodes and checks everything. Throws UserError if a file is missing, empty or binary, if both
+/// Reads, encodes and checks everything; what is empty is left out, and the description says so. Throws
+/// UserError if a file is missing or binary, if none holds text, if both
 /// texts and token files are given, if the tokenizer is larger than the model's vocabulary, or if token
 /// files are not of today's text and tokenizer (check_token_origin); and, where documents are told apart, if
 /// there is no tokenizer that says which token ends them, or that token is nowhere.
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool);
+
+/// Keeps the last tenth of each file for validation, moved to the end of the stream. Where documents are told
+/// apart, none is cut, and files whose documents are long make up for one another; only a stream whose
+/// documents are too few for that is cut as split_for_validation does.
+TokenSplit split_each_file(Corpus& corpus);
 
 /// How many tokens a tokenizer gets that is trained on so much text: one for 64 bytes, so that each occurs
 /// often enough to be learnt, at least 257 and at most 4,096 or the model's vocabulary.

@@ -17,11 +17,27 @@ constexpr std::size_t part_bytes = std::size_t{1} << 20;
 /// Parts a thread encodes between two calls of the sink.
 constexpr std::size_t parts_per_thread = 4;
 
+/// The parts of cut_text, which end behind `cuts`, too.
+std::vector<std::string_view> parts_of(std::string_view text, std::span<const std::size_t> cuts,
+                                       Split split) {
+    std::vector<std::string_view> parts;
+    std::size_t begin = 0;
+    const auto add = [&](std::size_t end) {
+        const auto more = cut_text(text.substr(begin, end - begin), part_bytes, split);
+        parts.insert(parts.end(), more.begin(), more.end());
+        begin = end;
+    };
+    for (const std::size_t cut : cuts)
+        if (cut > begin) add(safe_cut(text, cut, split));
+    add(text.size());
+    return parts;
+}
+
 }  // namespace
 
 void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& pool, TokenSink sink,
-                 SpecialsInText specials) {
-    const auto parts = cut_text(text, part_bytes, tokenizer.parts().split);
+                 SpecialsInText specials, std::span<const std::size_t> cuts) {
+    const auto parts = parts_of(text, cuts, tokenizer.parts().split);
     std::vector<Encoder> encoders;
     for (int i = 0; i < pool.threads(); ++i) encoders.emplace_back(tokenizer);
     const std::size_t batch = parts_per_thread * static_cast<std::size_t>(pool.threads());

@@ -28,6 +28,8 @@ class DocumentEnds {
     /// "7 or 9".
     std::string tokens_text() const;
     std::uint64_t documents() const { return positions_.size(); }
+    /// Of the tokens, ascending.
+    const std::vector<std::uint64_t>& positions() const { return positions_; }
     /// How many of these tokens end a document.
     std::uint64_t among(TokenRange range) const;
 

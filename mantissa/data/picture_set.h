@@ -44,8 +44,8 @@ Picture read_picture(const PictureSet& set, std::uint64_t index, std::int64_t en
 struct PictureSplit {
     PictureSet training, validation;  // of the same classes
     enum class Format : std::uint8_t { folders, cifar10 } format = Format::folders;
-    std::uint64_t other_files = 0;  ///< in the folders, whose names end in none of .jpg, .jpeg and .png
-    bool held_out = false;          ///< the validation set is a tenth of the pictures of training
+    std::string account = {};  ///< for people, in a line: what was taken for what, and what was left out
+    bool held_out = false;     ///< the validation set is a tenth of the pictures of training
 };
 
 struct PictureSplitOptions {
@@ -56,8 +56,10 @@ struct PictureSplitOptions {
 };
 
 /// The pictures of a directory: data_batch_*.bin and test_batch.bin, with the names of batches.meta.txt; or
-/// train/CLASS/ and val/CLASS/; or CLASS/. Files are sorted by name; folders inside that of a class belong to
-/// it. Throws UserError that names what is missing, empty, damaged, or only in val/.
+/// train/CLASS/ and val/CLASS/; or CLASS/. Training is the other name of train/, valid/ and validation/ are
+/// those of val/, test/ is where none of these is; capitals do not matter. Files are sorted by name; folders
+/// inside that of a class belong to it, linked ones too, but no hidden ones. Throws UserError that names what
+/// is missing, empty, damaged, or only in val/.
 PictureSplit open_pictures(const std::filesystem::path& directory, const PictureSplitOptions& options);
 
 }  // namespace mantissa

@@ -1,6 +1,7 @@
 #include "mantissa/data/token_manifest.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -81,9 +82,16 @@ TokenManifest read_manifest(const path& file) {
         return (file.parent_path() / require_string(object["path"], name, "path")).lexically_normal();
     };
     TokenOrigin& origin = manifest.origin;
-    if (text.contains("path")) origin.text = place(text);
-    origin.text_bytes = require_unsigned(member(text, "bytes", "text"), name, "text, bytes");
-    origin.text_checksum = require_checksum(member(text, "xxh3", "text"), name, "text, xxh3");
+    const auto add_text = [&](const Json& one) {
+        origin.texts.push_back({one.contains("path") ? place(one) : path(),
+                                require_unsigned(member(one, "bytes", "text"), name, "text, bytes"),
+                                require_checksum(member(one, "xxh3", "text"), name, "text, xxh3")});
+    };
+    // One text is an object, several are an array.
+    if (text.is_array())
+        for (const Json& one : text) add_text(one);
+    else
+        add_text(text);
     member(tokenizer, "path", "tokenizer");
     origin.tokenizer = place(tokenizer);
     origin.vocabulary = require_unsigned(member(tokenizer, "tokens", "tokenizer"), name, "tokenizer, tokens");
@@ -107,11 +115,12 @@ std::string what_to_do(const TokenManifest& manifest) {
     const std::string name = manifest.file.string();
     const path stem = name.substr(0, name.size() - std::string_view(".tokens.json").size());
     const bool one = manifest.shards.contains(json_name(stem.filename().string() + ".bin"));
+    std::vector<std::string> texts;
+    for (const TextOrigin& text : origin.texts) texts.push_back(text.path.empty() ? "-" : text.path.string());
     return fmt::format(
         "write them anew (mantissa tokenize --encode {} --tokenizer {} --out {}{}), or remove {} to use the "
         "tokens as they are",
-        origin.text.empty() ? "-" : origin.text.string(), origin.tokenizer.string(), stem.string(),
-        one ? ".bin" : "", name);
+        fmt::join(texts, " "), origin.tokenizer.string(), stem.string(), one ? ".bin" : "", name);
 }
 
 ShardRecord record_of(const path& shard) {
@@ -133,17 +142,16 @@ void check_shard(const path& shard, const TokenManifest& manifest) {
             written->second.bytes, checksum_text(written->second.checksum), what_to_do(manifest)));
 }
 
-void check_text(const TokenManifest& manifest) {
-    const TokenOrigin& origin = manifest.origin;
+void check_text(const TextOrigin& origin, const TokenManifest& manifest) {
     std::error_code ignored;
-    if (origin.text.empty() || !std::filesystem::is_regular_file(origin.text, ignored)) return;
-    const MappedFile text(origin.text);
+    if (origin.path.empty() || !std::filesystem::is_regular_file(origin.path, ignored)) return;
+    const MappedFile text(origin.path);
     const std::uint64_t checksum = checksum_of(text.bytes());
-    if (text.size() == origin.text_bytes && checksum == origin.text_checksum) return;
+    if (text.size() == origin.bytes && checksum == origin.checksum) return;
     throw UserError(fmt::format(
         "{}: has changed since the tokens that {} names were made of it (then {} bytes with checksum {}, now "
         "{} with {}); {}",
-        origin.text.string(), manifest.file.string(), origin.text_bytes, checksum_text(origin.text_checksum),
+        origin.path.string(), manifest.file.string(), origin.bytes, checksum_text(origin.checksum),
         text.size(), checksum_text(checksum), what_to_do(manifest)));
 }
 
@@ -199,11 +207,13 @@ std::uint64_t vocabulary_checksum(const Tokenizer& tokenizer) {
     return checksum.value();
 }
 
-TokenOrigin token_origin(const path& text_file, std::string_view text, const path& tokenizer_files,
+TextOrigin text_origin(const path& file, std::string_view text) {
+    return {file, text.size(), checksum_of(std::as_bytes(std::span(text)))};
+}
+
+TokenOrigin token_origin(std::vector<TextOrigin> texts, const path& tokenizer_files,
                          const Tokenizer& tokenizer) {
-    return {.text = text_file,
-            .text_bytes = text.size(),
-            .text_checksum = checksum_of(std::as_bytes(std::span(text))),
+    return {.texts = std::move(texts),
             .tokenizer = tokenizer_files,
             .vocabulary = static_cast<std::uint64_t>(tokenizer.vocabulary()),
             .vocabulary_checksum = vocabulary_checksum(tokenizer)};
@@ -219,8 +229,13 @@ void write_token_manifest(const path& stem, const std::vector<path>& shards, con
         json["files"][name] = {{"bytes", record.bytes}, {"xxh3", checksum_text(record.checksum)}};
         names.insert(name);
     }
-    json["text"] = {{"bytes", origin.text_bytes}, {"xxh3", checksum_text(origin.text_checksum)}};
-    if (!origin.text.empty()) json["text"]["path"] = from_folder_of(manifest, origin.text);
+    Json texts = Json::array();
+    for (const TextOrigin& text : origin.texts) {
+        Json& one = texts.emplace_back();
+        one = {{"bytes", text.bytes}, {"xxh3", checksum_text(text.checksum)}};
+        if (!text.path.empty()) one["path"] = from_folder_of(manifest, text.path);
+    }
+    json["text"] = texts.size() == 1 ? texts[0] : texts;
     json["tokenizer"] = {{"path", from_folder_of(manifest, origin.tokenizer)},
                          {"tokens", origin.vocabulary},
                          {"xxh3", checksum_text(origin.vocabulary_checksum)}};
@@ -240,7 +255,7 @@ void check_token_origin(const std::vector<path>& files, const Tokenizer* tokeniz
         check_shard(file, manifests[*beside]);
     }
     for (const auto& [place, manifest] : manifests) {
-        check_text(manifest);
+        for (const TextOrigin& text : manifest.origin.texts) check_text(text, manifest);
         if (tokenizer) {
             check_tokenizer(manifest, *tokenizer, TokenizerIs::given);
         } else if (const auto now = tokenizer_at(manifest.origin.tokenizer)) {

@@ -12,16 +12,22 @@
 
 namespace mantissa::inline v0 {
 
-/// A text and a tokenizer as they were when the shards were made.
+/// A text as it was when the shards were made.
+struct TextOrigin {
+    std::filesystem::path path;  ///< empty: it came from no file
+    std::uint64_t bytes = 0, checksum = 0;
+};
+
+/// Texts, in order, and the tokenizer.
 struct TokenOrigin {
-    std::filesystem::path text;  ///< empty: it came from no file
-    std::uint64_t text_bytes = 0, text_checksum = 0;
+    std::vector<TextOrigin> texts;
     std::filesystem::path tokenizer;  ///< file or directory
     std::uint64_t vocabulary = 0, vocabulary_checksum = 0;
 };
 
-TokenOrigin token_origin(const std::filesystem::path& text_file, std::string_view text,
-                         const std::filesystem::path& tokenizer_files, const Tokenizer& tokenizer);
+TextOrigin text_origin(const std::filesystem::path& file, std::string_view text);
+TokenOrigin token_origin(std::vector<TextOrigin> texts, const std::filesystem::path& tokenizer_files,
+                         const Tokenizer& tokenizer);
 
 /// Checksum of the bytes of every token, in order: equal where equal ids stand for equal text.
 std::uint64_t vocabulary_checksum(const Tokenizer& tokenizer);

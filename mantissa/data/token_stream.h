@@ -29,27 +29,39 @@ class TokenStream {
     /// The files one after another, all checked now. Throws UserError that names the file.
     TokenStream(const std::vector<std::filesystem::path>& files, const Options& options);
     /// Tokens of a text that was just encoded; `source` says where it lies.
-    explicit TokenStream(std::vector<std::int32_t> tokens, std::string source = "the text");
+    /// `starts`: where each of the files begins that it is of.
+    explicit TokenStream(std::vector<std::int32_t> tokens, std::string source = "the text",
+                         std::vector<std::uint64_t> starts = {0});
 
     std::uint64_t size() const { return size_; }
     TokenRange all() const { return {0, size_}; }
     /// Tokens begin ... begin + out.size() - 1; a run may go over from one file to the next.
     void copy(std::uint64_t begin, std::span<std::int32_t> out) const;
+    /// The tokens of each file, as they stand before move_to_end.
+    std::vector<TokenRange> files() const;
+    /// Puts ranges, ascending and apart, behind all that is not in them.
+    void move_to_end(std::span<const TokenRange> ranges);
     /// "a.txt", "DIR (13 files)": for messages.
     const std::string& source() const { return source_; }
     /// "2 files (llmc, raw), 338025 tokens", for the log.
     std::string description() const;
 
   private:
+    /// The same, in the order of the files.
+    void copy_of_files(std::uint64_t begin, std::span<std::int32_t> out) const;
+
+    /// Tokens that follow one another in the stream and in the files.
+    struct Piece {
+        std::uint64_t begin = 0, in_files = 0;
+    };
+
     std::vector<TokenFile> files_;
-    std::vector<std::uint64_t> starts_;  // of each file in the stream
+    std::vector<std::uint64_t> starts_;  // of each file
+    std::vector<Piece> pieces_ = {{}};
     std::vector<std::int32_t> memory_;
     std::string source_;
     std::uint64_t size_ = 0;
 };
-
-/// "a.txt", or "DIR (13 files)" for several, of which there is one at least.
-std::string name_of(const std::vector<std::filesystem::path>& files);
 
 struct TokenSplit {
     TokenRange train, validation;
@@ -57,5 +69,8 @@ struct TokenSplit {
 
 /// The last tenth, rounded down, is for validation.
 TokenSplit split_for_validation(TokenRange range);
+
+/// The last tenths of all files, rounded down, which are moved to the end of the stream, are for validation.
+TokenSplit split_each_file(TokenStream& stream);
 
 }  // namespace mantissa

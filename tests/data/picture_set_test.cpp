@@ -44,7 +44,10 @@ TEST(PictureSets, AFolderIsAClass) {
     EXPECT_EQ(split.training.name(1), (directory / "cat" / "more" / "a.jpg").string());
     EXPECT_EQ(split.training.pictures[1].label, 0);
     EXPECT_EQ(split.training.pictures[3].label, 1);
-    EXPECT_EQ(split.other_files, 1u);
+    EXPECT_EQ(
+        split.account,
+        "each folder taken for a class; left out: 1 file with another ending than .jpg, .jpeg and .png, 2 "
+        "hidden files or folders");
     EXPECT_EQ(split.validation.count(), 0u);
 }
 
@@ -61,6 +64,48 @@ TEST(PictureSets, TrainAndValAreTakenWhereTheyAre) {
     for (const char* name : {"train", "car"}) write_pictures(vehicles / name, 1);
     EXPECT_EQ(open_pictures(vehicles.path(), {}).training.classes,
               (std::vector<std::string>{"car", "train"}));
+}
+
+TEST(PictureSets, LinkedFoldersAreEnteredOnceAndHiddenOnesNever) {
+    const TemporaryDirectory directory, elsewhere;
+    namespace fs = std::filesystem;
+    for (const char* name : {"cat", "dog", "cat/.cache"}) write_pictures(directory / name, 2);
+    write_pictures(elsewhere / "more", 3);
+    fs::create_directory_symlink(elsewhere / "more", directory / "cat" / "linked");
+    fs::create_directory_symlink(elsewhere / "more", directory / "cat" / "linked again");
+    fs::create_directory_symlink(directory.path(), directory / "dog" / "up");
+    fs::create_directory_symlink(elsewhere / "none", directory / "dog" / "gone");
+    write_file(directory / "lies-here.png", "");
+    const PictureSplit split = open_pictures(directory.path(), {});
+    ASSERT_EQ(split.training.count(), 7u);
+    EXPECT_EQ(split.training.name(2), (directory / "cat" / "linked" / "0.png").string());
+    const std::string root = directory.path().string();
+    EXPECT_EQ(split.account,
+              "each folder taken for a class; left out: 1 file beside the folders of classes, 1 hidden file "
+              "or folder, links to nothing or to a folder that was read already (" +
+                  root + "/cat/linked again, " + root + "/dog/gone, " + root + "/dog/up)");
+}
+
+TEST(PictureSets, SplitsHaveTheirUsualNamesInAnyCase) {
+    for (const auto& [training, validation] :
+         {std::pair{"Train", "Val"}, {"training", "valid"}, {"TRAIN", "Validation"}, {"train", "Test"}}) {
+        const TemporaryDirectory directory;
+        for (const std::string& part : {std::string(training), std::string(validation)})
+            for (const char* name : {"cat", "dog"}) write_pictures(directory / part / name, 1);
+        const PictureSplit split = open_pictures(directory.path(), {});
+        EXPECT_EQ(split.training.classes, (std::vector<std::string>{"cat", "dog"}));
+        EXPECT_EQ(split.validation.count(), 2u);
+        EXPECT_EQ(split.account,
+                  std::string(training) + "/ taken for training, " + validation + "/ for validation");
+    }
+    const TemporaryDirectory directory;
+    for (const char* name : {"train/cat", "train/dog", "val/cat", "test/dog", "extra/cat"})
+        write_pictures(directory / name, 1);
+    EXPECT_EQ(open_pictures(directory.path(), {}).account,
+              "train/ taken for training, val/ for validation; left out: extra/, test/");
+    write_pictures(directory / "valid" / "cat", 1);
+    EXPECT_EQ(refusal(directory.path()),
+              directory.path().string() + ": val/ and valid/ both stand for the same part; keep one");
 }
 
 TEST(PictureSets, ATenthOfEachClassIsHeldOut) {

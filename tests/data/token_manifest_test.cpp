@@ -43,8 +43,9 @@ class TokenManifests : public testing::Test {
         TokenShardWriter writer(directory_ / "all", {.tokens_per_shard = 1000});
         writer.append(tokenizer.encode(text));
         auto shards = writer.finish();
-        write_token_manifest(directory_ / "all", shards,
-                             token_origin(directory_ / "text.txt", text, directory_ / "tok", tokenizer));
+        write_token_manifest(
+            directory_ / "all", shards,
+            token_origin({text_origin(directory_ / "text.txt", text)}, directory_ / "tok", tokenizer));
         return shards;
     }
 
@@ -167,7 +168,7 @@ TEST_F(TokenManifests, AnotherStemTouchesNothing) {
     const auto single = directory_ / "all_000009.bin";
     write_token_shard(single, std::vector<std::int32_t>{1, 2, 3});
     write_token_manifest(directory_ / "all_000009", {single},
-                         token_origin("", "abc", directory_ / "tok", tokenizer));
+                         token_origin({text_origin("", "abc")}, directory_ / "tok", tokenizer));
     EXPECT_EQ(refusal({shards_[0], shards_[1], shards_[2], single}), "accepted");
 }
 

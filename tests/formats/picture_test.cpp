@@ -138,6 +138,17 @@ TEST(Jpeg, GreyAndCmykAreConverted) {
     EXPECT_LE(distance(picture.pixels, expected), 2);
 }
 
+/// As torchvision's ImageFolder and Pillow's convert("RGB") leave it.
+TEST(Jpeg, IsNotTurnedAsACameraNotes) {
+    const std::string plain = jpeg_of(8, 16, smooth_picture(8, 16));
+    const std::string turned = std::string("Exif\0\0MM\0*\0\0\0\x08\0\x01", 16) +
+                               std::string("\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0", 16);
+    const Picture picture =
+        decode(plain.substr(0, 2) + std::string("\xff\xe1\0\x22", 4) + turned + plain.substr(2));
+    EXPECT_EQ(picture.height, 8);
+    EXPECT_EQ(picture.pixels, decode(plain).pixels);
+}
+
 TEST(Jpeg, IsDecodedAtAPartOfItsSizeWhereThatIsEnough) {
     const std::string bytes = jpeg_of(48, 64, smooth_picture(48, 64));
     for (const auto& [enough, height] :

@@ -1,0 +1,31 @@
+// The files below a folder, as everything that is given a folder takes them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+namespace mantissa::inline v0 {
+
+struct FolderFiles {
+    std::vector<std::filesystem::path> files;  ///< sorted by name
+    /// Links to nothing, to a folder above, or to one that was entered already.
+    std::vector<std::filesystem::path> unfollowed;
+    std::uint64_t hidden = 0;  ///< files and folders that were passed over
+};
+
+/// All files in a folder and in those inside it. What is hidden (its name begins with a dot) is passed over,
+/// folders with all that they hold. Links are followed, but no folder is entered twice. Throws UserError that
+/// names a folder that cannot be read.
+FolderFiles files_below(const std::filesystem::path& folder);
+
+/// What lies in one folder, linked or not, and is not hidden.
+struct FolderContents {
+    std::vector<std::filesystem::path> folders, files, dangling;  ///< sorted by name; links to nothing apart
+    std::uint64_t hidden = 0;
+};
+
+/// Throws as above.
+FolderContents contents_of(const std::filesystem::path& folder);
+
+}  // namespace mantissa

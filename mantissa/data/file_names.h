@@ -1,0 +1,14 @@
+// What several files are called together, in messages and in the name of a run.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace mantissa::inline v0 {
+
+/// "a.txt", "DIR (13 files)", "41 files of DIR and b.txt": what is common to files, of which there is one at
+/// least.
+std::string name_of(const std::vector<std::filesystem::path>& files);
+
+}  // namespace mantissa

@@ -1,0 +1,147 @@
+#include "mantissa/data/text_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/folder_files.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Names that are told, before the rest is counted.
+constexpr std::size_t most_named = 10;
+
+std::string named(const std::vector<std::string>& names) {
+    const std::size_t shown = std::min(names.size(), most_named);
+    std::string text =
+        fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<long>(shown), ", "));
+    if (shown < names.size()) text += fmt::format(" and {} more", names.size() - shown);
+    return text;
+}
+
+bool has_no_bytes(const fs::path& path) {
+    std::error_code error;
+    return fs::is_regular_file(path, error) && fs::file_size(path, error) == 0;
+}
+
+/// Why a file of a folder is no text; empty: it is one.
+std::string why_no_text(const fs::path& file) {
+    if (has_no_bytes(file)) return "empty";
+    try {
+        require_text(MappedFile(file).text(), "");
+    } catch (const UserError&) {
+        return "no text";
+    }
+    return "";
+}
+
+class TextSearch {
+  public:
+    void take_file(const fs::path& file) {
+        if (has_no_bytes(file))
+            left_out_.push_back(fmt::format("{} (empty)", file.string()));
+        else
+            found_.taken.push_back(file);
+    }
+
+    void take_folder(const fs::path& folder) {
+        const FolderFiles inside = files_below(folder);
+        for (const fs::path& file : inside.files) {
+            const std::string why = why_no_text(file);
+            const std::string name = file.lexically_relative(folder).string();
+            if (why.empty()) {
+                found_.taken.push_back(file);
+                of_folders_.push_back(name);
+            } else {
+                left_out_.push_back(fmt::format("{} ({})", name, why));
+            }
+        }
+        for (const fs::path& link : inside.unfollowed)
+            left_out_.push_back(fmt::format("{} (a link to nothing or to a folder that was read already)",
+                                            link.lexically_relative(folder).string()));
+        if (inside.hidden > 0)
+            left_out_.push_back(fmt::format("{} hidden in {}", inside.hidden, folder.string()));
+    }
+
+    TextFiles finish(const std::vector<fs::path>& given) {
+        if (found_.taken.empty() && given.size() == 1 && !fs::is_directory(given[0]))
+            throw UserError(fmt::format("{}: is empty; expected text", given[0].string()));
+        if (found_.taken.empty())
+            throw UserError(fmt::format("{}: no file of text is there{}{}; expected one that is not empty",
+                                        given[0].string(), left_out_.empty() ? "" : ", only ",
+                                        named(left_out_)));
+        std::vector<std::string> parts;
+        if (!of_folders_.empty()) parts.push_back("taken: " + named(of_folders_));
+        if (!left_out_.empty()) parts.push_back("left out: " + named(left_out_));
+        found_.account = fmt::format("{}", fmt::join(parts, "; "));
+        return std::move(found_);
+    }
+
+  private:
+    TextFiles found_;
+    std::vector<std::string> of_folders_, left_out_;
+};
+
+}  // namespace
+
+TextFiles find_texts(const std::vector<fs::path>& given) {
+    TextSearch search;
+    std::error_code error;
+    for (const fs::path& path : given)
+        fs::is_directory(path, error) ? search.take_folder(path) : search.take_file(path);
+    return search.finish(given);
+}
+
+std::uint64_t bytes_of_texts(const std::vector<TextFile>& texts, TextsAre are) {
+    std::uint64_t bytes = are == TextsAre::joined ? texts.size() - 1 : 0;
+    for (const TextFile& text : texts) bytes += text.text().size();
+    return bytes;
+}
+
+std::string joined_texts(const std::vector<TextFile>& texts) {
+    std::string all;
+    all.reserve(bytes_of_texts(texts, TextsAre::joined));
+    for (const TextFile& text : texts) {
+        if (!all.empty()) all += '\n';
+        all += text.text();
+    }
+    return all;
+}
+
+std::vector<std::uint64_t> encode_texts(const Tokenizer& tokenizer, const std::vector<TextFile>& texts,
+                                        TextsAre are, ThreadPool& pool, TokenSink sink) {
+    std::vector<std::uint64_t> starts = {0};
+    std::uint64_t tokens = 0, bytes = 0;
+    if (are == TextsAre::documents) {
+        for (const TextFile& text : texts) {
+            if (&text != texts.data()) starts.push_back(tokens);
+            encode_documents(tokenizer, text.text(), pool,
+                             [&](std::span<const TokenId> ids, std::size_t done) {
+                                 tokens += ids.size();
+                                 sink(ids, bytes + done);
+                             });
+            bytes += text.text().size();
+        }
+        return starts;
+    }
+    std::vector<std::size_t> ends;  // of all texts but the last
+    for (const TextFile& text : texts) ends.push_back(bytes += text.text().size() + (ends.empty() ? 0 : 1));
+    ends.pop_back();
+    const std::string joined = texts.size() > 1 ? joined_texts(texts) : std::string();
+    const auto take = [&](std::span<const TokenId> ids, std::size_t done) {
+        tokens += ids.size();
+        while (starts.size() <= ends.size() && done >= ends[starts.size() - 1]) starts.push_back(tokens);
+        sink(ids, done);
+    };
+    encode_text(tokenizer, texts.size() > 1 ? joined : texts[0].text(), pool, take, SpecialsInText::as_text,
+                ends);
+    return starts;
+}
+
+}  // namespace mantissa
