@@ -192,7 +192,7 @@ TEST(Trainer, EvaluatesAnyNumberOfExamples) {
     }
     four.step({std::span(tokens).first(4 * T), std::span(targets).first(4 * T)}, 1e-2);
     EXPECT_GT(std::abs(four.evaluate({tokens, targets}) - static_cast<float>(sum / 7)), 1e-4F);
-    EXPECT_EQ(testing::error_of([&] {
+    EXPECT_EQ(testing::error_of<UserError>([&] {
                   four.evaluate({tokens, std::span(targets).first(4 * T)});
               }),
               "model small: input 'targets' of a step has 7 examples of i32[3], 21 numbers, got 12");
