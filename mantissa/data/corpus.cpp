@@ -141,7 +141,9 @@ Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
     if (!options.documents) return corpus;
     corpus.ends = std::make_unique<DocumentEnds>(
         corpus.stream, ends_of_documents(require_tokenizer(corpus.tokenizer.get())));
-    corpus.description += fmt::format(", in {} documents", corpus.ends->documents());
+    // Behind the tokens, before the line about files.
+    corpus.description.insert(std::min(corpus.description.find('\n'), corpus.description.size()),
+                              fmt::format(", in {} documents", corpus.ends->documents()));
     return corpus;
 }
 
