@@ -81,7 +81,8 @@ Attributes reduction_attributes(std::string_view op, const Tensor& x, std::vecto
 
 /// A number as a scalar of the tensor's own type, so that it changes no type.
 Tensor like(std::string_view op, const Operand& x, double value) {
-    return constant(graph_of(op, {x.tensor}, x.at), value, x.tensor.dtype(), {}, x.at);
+    Graph& graph = graph_of(op, {x.tensor}, x.at);  // refuses an empty one, which has no type
+    return constant(graph, value, x.tensor.dtype(), {}, x.at);
 }
 
 }  // namespace

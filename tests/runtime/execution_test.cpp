@@ -91,12 +91,12 @@ TEST(Execution, StatesInputsAndResultsThatAreNotThereAreNamed) {
     const auto state = [](const char* name, std::int64_t extent) {
         return State{.name = name, .type = {DType::f32, {extent}}, .initializer = {}};
     };
-    const auto plan_with = [&](const State& state) {
+    const auto plan_with = [&](const State& kept) {
         Graph graph;
         const Tensor x(graph, graph.add_input("x", {DType::f32, {3}}));
         const OriginScope scope(graph, "head");
         const LineScope line(graph, std::source_location::current());
-        graph.add_result("y", (Tensor(graph, graph.add_state(state)) + x).value());
+        graph.add_result("y", (Tensor(graph, graph.add_state(kept)) + x).value());
         return Plan(std::move(graph), *device);
     };
     const auto run = [&](const Plan& plan, auto&& body) {
