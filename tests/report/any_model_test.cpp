@@ -200,7 +200,7 @@ TEST(AnyModel, ThatIsNoneIsRefusedInOneLine) {
         return sum(inputs[0], {1, 2});
     };
     EXPECT_EQ(refusal(vector_loss, {pixels, classes}),
-              "model mlp: its loss must be one floating number, got f32[1]; take the mean");
+              "model mlp: its loss must be one floating number, got f32[2]; take the mean");
     nn::Model same_names = good;
     same_names.loss = [](Graph&, std::span<const Tensor> inputs, const nn::Mode&) {
         const Tensor x = reshape(inputs[0], {-1, 64});
