@@ -63,7 +63,9 @@ std::vector<Type> slice_types(const OpCall& call) {
 std::vector<Type> pad_types(const OpCall& call) {
     const int axis = axis_of(call);
     const std::int64_t before = call.attributes.integer("before"), after = call.attributes.integer("after");
-    expect(before >= 0 && after >= 0, "padding must not be negative, got {} and {}", before, after);
+    constexpr std::int64_t most = std::int64_t{1} << 40;  // far beyond any memory; its sums fit 64 bits
+    expect(before >= 0 && after >= 0 && before <= most && after <= most,
+           "padding must be 0 to 2^40, got {} and {}", before, after);
     Type type = call.inputs[0];
     type.shape[axis] += before + after;
     return {type};

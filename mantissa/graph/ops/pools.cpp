@@ -25,8 +25,9 @@ void expect_windows(const OpCall& call, const Shape& image) {
     for (std::size_t axis : {0u, 1u}) {
         const std::int64_t before = padding[2 * axis], after = padding[2 * axis + 1];
         const std::int64_t extent = image[static_cast<int>(axis) + 1];
-        expect(window[axis] >= 1 && stride[axis] >= 1, "window and stride must be 1 or more, got {} and {}",
-               Shape(window).text(), Shape(stride).text());
+        expect(window[axis] >= 1 && window[axis] < (std::int64_t{1} << 31) && stride[axis] >= 1,
+               "window and stride must be 1 or more, got {} and {}", Shape(window).text(),
+               Shape(stride).text());
         expect(before >= 0 && after >= 0 && before < window[axis] && after < window[axis],
                "padding must be 0 or more and less than the window {}, got {} (top, bottom, left, right)",
                Shape(window).text(), Shape(padding).text());
