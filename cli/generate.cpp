@@ -61,7 +61,7 @@ void validate(const GenerateCommand& options) {
     in_option("--stop", [&] { StopWords(options.stop); });
 }
 
-/// What the options name, or what lies beside the weights.
+/// Tokenizer that the options name, or that lies beside the weights.
 Tokenizer open_tokenizer(const GenerateCommand& options, const ModelFile& file) {
     Tokenizer tokenizer =
         named_tokenizer(options.run.tokenizer.empty() ? tokenizer_beside(file.directory(), "--checkpoint")

@@ -144,7 +144,7 @@ int run(CLI::App& app, const mantissa::cli::Words& words) {
         if (error.get_exit_code() == 0) {  // help or version
             app.exit(error);
         } else {
-            // What is missing may be what was misspelt.
+            // A missing option may be a misspelt one.
             const std::string wrong = unknown_option(app);
             return end_with(wrong.empty() ? fmt::format("{}; `{} --help` lists what there is",
                                                         words.with_place(error.what()), typed_name(app))

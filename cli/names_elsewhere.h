@@ -17,7 +17,7 @@ struct NamesElsewhere {
 
 std::span<const NamesElsewhere> names_elsewhere();
 
-/// What to type in place of `word`, an option that a command with these `options` does not have, as the end
+/// Suggests what to type for `word`, an option that a command with these `options` does not have, as the end
 /// of a message: "; did you mean --steps?". Empty where nothing is like it.
 std::string what_to_type(const std::vector<std::string>& options, std::string_view word);
 

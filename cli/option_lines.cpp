@@ -99,7 +99,7 @@ class Reader {
             same->values.insert(same->values.end(), values.begin(), values.end());
     }
 
-    /// What stands behind the equals sign: pieces between commas, else between spaces.
+    /// Text behind the equals sign: pieces between commas, else between spaces.
     std::vector<std::string> values_of(std::string_view text) {
         const int number = number_;
         text = trimmed(text);
