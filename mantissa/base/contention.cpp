@@ -5,7 +5,6 @@
 namespace mantissa::inline v0 {
 
 bool Contention::is_due(Duration loop) {
-    if (cores_ < 2) return false;
     since_ += loop;
     return since_ >= (threads_ < cores_ && !trying_ ? rest_ : window);
 }

@@ -17,6 +17,7 @@ class Contention {
     /// `cores`: threads to use where nobody disturbs.
     explicit Contention(int cores) : cores_(cores), threads_(cores) {}
 
+    int cores() const { return cores_; }
     /// Threads to use now.
     int threads() const { return threads_; }
 

@@ -247,11 +247,11 @@ struct ThreadPool::State {
         const bool recorded = recording.load();
         Work own{worker, 0, recorded ? Clock::now() : Clock::time_point{}, {}};
         std::uint32_t finished = 0;
+        const InsideALoop inside;
         while (const std::uint32_t left = take_ticket(word)) {
             ++finished;
             const std::int64_t begin = (all - left) * share, end = std::min(begin + share, count);
             try {
-                const InsideALoop inside;
                 for (std::int64_t block = begin; block < end; ++block, ++own.blocks) (*run)(block, worker);
             } catch (...) {
                 const std::lock_guard lock(failure_mutex);
@@ -384,8 +384,8 @@ void ThreadPool::for_each_block(std::int64_t blocks, Body body) {
     }
     State& s = *state_;
     const std::lock_guard one(s.one_loop_at_a_time);
+    if (blocks == 1 || s.contention.cores() == 1) return s.run_alone(blocks, body);
     const auto begin = Clock::now();
-    // One block, or one thread: waking the others would cost more than it brings.
     const auto others = static_cast<int>(std::min<std::int64_t>(blocks, s.active.load())) - 1;
     if (others == 0)
         s.run_alone(blocks, body);
