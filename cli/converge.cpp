@@ -78,7 +78,7 @@ class Data {
         converge.validate_every = every_;
         converge.accuracy = [this](Trainer& trainer) {
             const PictureBatches& held_out = *pictures_->validation;
-            return PictureScorer(trainer, pictures_->network)
+            return PictureScorer(trainer)
                 .score(held_out, held_out.steps_per_epoch(), pictures_->read_threads,
                        [](std::uint64_t, std::uint64_t) {})
                 .top1_share();

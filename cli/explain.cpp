@@ -53,9 +53,9 @@ Explanation explain_inference(const RunOptions& options, const Policy& policy, D
     const TrainerOptions settings = in_policy(options, policy, device.target());
     const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
     const PipelineOptions pipeline = pipeline_on(device, {.policy = policy, .lay_out = true});
-    BuiltGraph built = build_evaluation(trace, pipeline);
-    Explanation explanation = explain(Plan(std::move(built.graph), device), pipeline);
-    explanation.refused = std::move(built.refused);
+    const Forward forward(device, trace, pipeline);
+    Explanation explanation = explain(forward.plan(), pipeline);
+    explanation.refused = forward.refused();
     explanation.of = "a forward pass, for inference";
     explanation.model = reported(model, nn::facts_of(model, settings.batch), settings.batch);
     return explanation;

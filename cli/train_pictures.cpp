@@ -44,7 +44,7 @@ class PictureInput final : public TrainInput {
     }
 
     void prepare(const Trainer& trainer) override {
-        if (options_.validate_every > 0) scorer_.emplace(trainer, data_->network);
+        if (options_.validate_every > 0) scorer_.emplace(trainer);
     }
 
     Batch batch(std::int64_t step) override {

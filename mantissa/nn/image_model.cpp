@@ -101,6 +101,9 @@ ImageModel make_image_model(std::string name, const ImageSizes& sizes, Configura
         return mode.may_lack_targets() ? counted_cross_entropy(scores, inputs[1])
                                        : cross_entropy(scores, inputs[1]);
     };
+    model.output = {.name = "logits",
+                    .trace = [logits = made.logits](Graph&, std::span<const Tensor> inputs,
+                                                    const Mode& mode) { return logits(inputs[0], mode); }};
     model.configuration = {{"classes", sizes.classes}, {"image_size", sizes.image}, {"width", sizes.width}};
     for (Setting& setting : configuration) model.configuration.push_back(std::move(setting));
     model.files = torchvision_files(model.name);

@@ -67,10 +67,15 @@ void validate_inputs(const Model& model) {
     }
 }
 
-Type batch_type(const InputSpec& input, std::int64_t batch) {
-    std::vector<std::int64_t> extents{batch};
-    extents.insert(extents.end(), input.shape.extents().begin(), input.shape.extents().end());
-    return {input.dtype, Shape(std::move(extents))};
+/// The first `count` inputs of the model on so many examples, added to the graph.
+std::vector<Tensor> traced_inputs(const Model& model, Graph& graph, std::int64_t batch, std::size_t count) {
+    std::vector<Tensor> inputs;
+    for (const InputSpec& input : std::span(model.inputs).first(count)) {
+        std::vector<std::int64_t> extents{batch};
+        extents.insert(extents.end(), input.shape.extents().begin(), input.shape.extents().end());
+        inputs.emplace_back(graph, graph.add_input(input.name, {input.dtype, Shape(std::move(extents))}));
+    }
+    return inputs;
 }
 
 }  // namespace
@@ -80,15 +85,32 @@ Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mo
         throw UserError(
             fmt::format("model {} has no loss: set Model::loss to a function that records it", model.name));
     validate_inputs(model);
-    std::vector<Tensor> inputs;
-    for (const InputSpec& input : model.inputs)
-        inputs.emplace_back(graph, graph.add_input(input.name, batch_type(input, batch)));
+    const std::vector<Tensor> inputs = traced_inputs(model, graph, batch, model.inputs.size());
     const Tensor loss = model.loss(graph, inputs, mode);
     if (!loss) throw UserError(fmt::format("model {}: its loss is an empty tensor", model.name));
     if (loss.rank() != 0 || !is_floating(loss.dtype()))
         throw UserError(fmt::format("model {}: its loss must be one floating number, got {}; take the mean",
                                     model.name, loss.type().text()));
     return loss;
+}
+
+Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch) {
+    if (!model.output.trace)
+        throw UserError(
+            fmt::format("model {} predicts nothing: set Model::output to what it is to give", model.name));
+    if (model.output.inputs < 1 || model.output.inputs > model.inputs.size())
+        throw UserError(fmt::format("model {}: its output is made of {} inputs, but it has {}", model.name,
+                                    model.output.inputs, model.inputs.size()));
+    validate_inputs(model);
+    const std::vector<Tensor> inputs = traced_inputs(model, graph, batch, model.output.inputs);
+    const Tensor output = model.output.trace(graph, inputs, Mode{});
+    if (!output) throw UserError(fmt::format("model {}: its output is an empty tensor", model.name));
+    if (!is_floating(output.dtype()) || output.rank() < 1 || output.type().shape[0] != batch)
+        throw UserError(
+            fmt::format("model {}: its output must be floating, with a row for each of {} "
+                        "examples, got {}",
+                        model.name, batch, output.type().text()));
+    return output;
 }
 
 ModelFacts facts_of(const Model& model, std::int64_t batch) {

@@ -53,6 +53,15 @@ class Mode {
     bool may_lack_targets_ = false;
 };
 
+/// What a network makes of its inputs: logits, a prediction.
+struct Output {
+    std::string name = "output";
+    /// The first so many inputs of the model are what it is made of; the others are targets.
+    std::size_t inputs = 1;
+    /// Records it on inputs [B, ...], in the order of the model's. A floating tensor [B, ...].
+    std::function<Tensor(Graph&, std::span<const Tensor> inputs, const Mode&)> trace = {};
+};
+
 struct Model {
     std::string name;
     /// What throughput counts: "tokens", "images"; and how many of them an example has.
@@ -62,6 +71,8 @@ struct Model {
     /// Records the forward pass on inputs [B, ...], in the order of `inputs`, and returns the loss: one
     /// floating number, a mean over the batch.
     std::function<Tensor(Graph&, std::span<const Tensor> inputs, const Mode&)> loss = {};
+    /// What the network is asked for once it is trained; without a trace it predicts nothing.
+    Output output = {};
     /// What must be equal for a checkpoint to be resumed or loaded.
     Configuration configuration = {};
     /// How its weights are called in files.
@@ -74,6 +85,10 @@ struct Model {
 /// UserError, naming the model, if it has no loss, if that is no single floating number, or if two inputs
 /// have one name or one that the trainer uses itself.
 Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mode& mode = {});
+
+/// The same for what the model predicts, in evaluation. Throws UserError, naming the model, if it has no
+/// output, or one that is no floating tensor with a row for each example.
+Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch);
 
 /// What the trace of a model says of it.
 struct ModelFacts {

@@ -11,7 +11,7 @@
 
 #include "mantissa/nn/language_model.h"
 #include "mantissa/passes/autocast.h"
-#include "mantissa/runtime/execution.h"
+#include "mantissa/train/forward.h"
 
 namespace mantissa::inline v0 {
 
@@ -32,7 +32,7 @@ class Generator {
     /// makes what is derived from them.
     void allocate(const StateBlock& parameters);
     /// Makes it anew: to be called when the parameters have changed since.
-    void derive();
+    void derive() { token_->derive(); }
 
     /// Starts a text anew with a prompt of a length announced; the scores [V] of the token after it.
     std::vector<float> prompt(std::span<const std::int32_t> tokens, std::int64_t text = 0);
@@ -51,7 +51,7 @@ class Generator {
     /// The states of the model, without keys and values.
     std::vector<State> parameters() const;
     /// The plan of one token after the prompt.
-    const Plan& token_plan() const { return *token_plan_; }
+    const Plan& token_plan() const { return token_->plan(); }
     /// Seconds of each operation of that plan, when the last tokens were appended; empty before.
     const Profile& profile() const { return profile_; }
 
@@ -59,17 +59,15 @@ class Generator {
     /// Positions count from `first` of each text on.
     std::vector<float> run(Execution& execution, std::span<const std::int32_t> tokens,
                            std::span<const std::int64_t> first, Profile* profile);
-    std::vector<const Plan*> plans() const;
+    std::vector<const Forward*> all() const;
     std::int64_t arena_bytes() const;
 
     Device& device_;
     nn::LanguageModel model_;
-    std::map<std::int64_t, std::unique_ptr<Plan>> prompt_plans_;  // by length
-    std::unique_ptr<Plan> token_plan_, derive_plan_;              // nothing is derived: null
-    std::unique_ptr<StateBlock> state_;
+    std::map<std::int64_t, std::unique_ptr<Forward>> prompts_;  // by length
+    std::unique_ptr<Forward> token_;
     std::vector<std::unique_ptr<StateBlock>> state_of_text_;  // as the prompts' plans see it
     std::unique_ptr<DeviceMemory> arena_;
-    std::unique_ptr<Execution> token_, derive_;
     Profile profile_;
     std::vector<std::int64_t> lengths_;
     std::vector<bool> has_prompt_;

@@ -4,33 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
-#include "mantissa/passes/pipeline.h"
-#include "mantissa/runtime/execution.h"
+#include "mantissa/train/forward.h"
 
 namespace mantissa::inline v0 {
-
-namespace {
-
-BuiltGraph graph_for(Device& device, const nn::Model& model, const Policy& policy) {
-    const auto trace = [&](Graph& graph) {
-        return nn::trace_loss(model, graph, 1, nn::Mode::evaluation_of_targets());
-    };
-    return build_evaluation(trace, pipeline_on(device, {.policy = policy, .lay_out = true}));
-}
-
-/// The states that the parameters do not hold.
-std::int64_t bytes_of_own_states(const Plan& plan, const StateBlock& parameters) {
-    std::int64_t bytes = 0;
-    for (const State& state : plan.graph().states())
-        if (!parameters.has(state.name)) bytes += plan.aligned(state.type.bytes());
-    return bytes;
-}
-
-}  // namespace
 
 double Perplexity::value() const { return std::exp(loss); }
 
@@ -40,17 +19,14 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
     if (size < 2)
         throw UserError(fmt::format("a text of {} tokens predicts nothing; give one of two or more", size));
     const std::int64_t window = std::min(model.context, size - 1);
-    BuiltGraph built = graph_for(device, model.on_sequences(window), policy);
-    const Plan plan(std::move(built.graph), device), derive(std::move(built.derive), device);
-    const std::int64_t arena = std::max(plan.memory().arena_bytes, derive.memory().arena_bytes);
-    const std::int64_t needed = arena + bytes_of_own_states(plan, parameters);
-    if (const std::int64_t available = device.free_memory(); needed > available)
-        throw UserError(fmt::format("the perplexity of {} under {} needs {} MB more, {} MB are available",
-                                    model.name, policy.name, needed / 1000000, available / 1000000));
-    StateBlock state(device, plan.graph().states(), parameters);
-    const auto memory = device.allocate(static_cast<std::size_t>(arena), "activations");
-    Execution(derive, state, *memory).run();
-    Execution execution(plan, state, *memory);
+    const nn::Model sequences = model.on_sequences(window);
+    const auto trace = [&](Graph& graph) {
+        return nn::trace_loss(sequences, graph, 1, nn::Mode::evaluation_of_targets());
+    };
+    Forward forward(device, trace, pipeline_on(device, {.policy = policy, .lay_out = true}));
+    forward.bind(parameters, {fmt::format("the perplexity of {} under {}", model.name, policy.name)});
+    forward.derive();
+    Execution& execution = forward.execution();
     Perplexity result;
     const Stopwatch watch;
     double total = 0;

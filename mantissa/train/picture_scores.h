@@ -8,7 +8,6 @@
 
 #include "mantissa/base/function_ref.h"
 #include "mantissa/data/picture_batches.h"
-#include "mantissa/nn/image_model.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
@@ -29,9 +28,9 @@ struct PictureScores {
 /// Runs a trainer's network forward, in the trainer's precision and on its parameters as they are.
 class PictureScorer {
   public:
-    /// Both must outlive this; `network` is the trainer's. Throws UserError if the memory does not suffice.
-    PictureScorer(const Trainer& trainer, const nn::ImageModel& network);
-    ~PictureScorer();
+    /// `trainer`, of a network for pictures, must outlive this. Throws UserError if the memory does not
+    /// suffice.
+    explicit PictureScorer(const Trainer& trainer);
 
     /// Of all pictures, or of those of the first steps; what was skipped does not count. Read on so many
     /// threads; `made` hears of batches that are done, of how many. Throws UserError for a picture that
@@ -40,7 +39,8 @@ class PictureScorer {
                         FunctionRef<void(std::uint64_t done, std::uint64_t of)> made);
 
   private:
-    struct Forward;
+    void add(const Batch& batch, PictureScores& scores);
+
     std::unique_ptr<Forward> forward_;
 };
 

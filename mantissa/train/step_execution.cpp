@@ -28,29 +28,6 @@ void require_memory(const TrainingPlan& plan, const MemoryUse& memory) {
         plan.model().unit == "images" ? "--image-size" : "--sequence"));
 }
 
-/// Memory for a plan beside an arena that it shares where that is large enough; null then. What is alive in a
-/// forward pass alone is a part of training's, but without dropout attention may be one operation here that
-/// it is not there, with a workspace of its own.
-std::unique_ptr<DeviceMemory> arena_beside(const DeviceMemory& shared, const Plan& plan,
-                                           std::int64_t examples) {
-    const auto bytes = static_cast<std::size_t>(plan.memory().arena_bytes);
-    if (bytes <= shared.size()) return nullptr;
-    if (const std::int64_t available = plan.device().free_memory(); plan.memory().arena_bytes > available)
-        throw UserError(fmt::format(
-            "evaluation of {} examples needs {:.2f} GB, {:.2f} GB are available; give fewer at once",
-            examples, static_cast<double>(bytes) / gigabyte, static_cast<double>(available) / gigabyte));
-    return plan.device().allocate(bytes, "validation");
-}
-
-Plan plan_evaluation(const TrainingPlan& training, std::int64_t examples) {
-    PipelineOptions pipeline = training.options().pipeline;
-    pipeline.dump = {};
-    const auto trace = [&](Graph& graph) {
-        return nn::trace_loss(training.model(), graph, examples, nn::Mode::evaluation_of_targets());
-    };
-    return {build_evaluation(trace, pipeline).graph, training.device()};
-}
-
 }  // namespace
 
 std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const TrainingPlan* const> plans) {
@@ -83,12 +60,6 @@ std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const Trainin
         largest->device().allocate(static_cast<std::size_t>(use.arena), "activations and gradients");
     return memory;
 }
-
-StepExecution::Evaluation::Evaluation(const TrainingPlan& training, TrainingMemory& memory,
-                                      std::int64_t examples)
-    : plan(plan_evaluation(training, examples)),
-      own_arena(arena_beside(*memory.arena, plan, examples)),
-      execution(plan, *memory.state, own_arena ? *own_arena : *memory.arena) {}
 
 StepExecution::StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory)
     : plan_(std::move(plan)), memory_(std::move(memory)) {
@@ -163,17 +134,26 @@ Execution StepExecution::prepare_scaled_up(const Batch& batch, const MicroStep& 
     return execution;
 }
 
-StepExecution::Evaluation& StepExecution::evaluation_of(std::int64_t examples) {
+Forward& StepExecution::evaluation_of(std::int64_t examples) {
     if (const auto known = evaluations_.find(examples); known != evaluations_.end()) return *known->second;
     std::erase_if(evaluations_, [&](const auto& each) { return each.first != plan_.options().batch; });
-    auto made = std::make_unique<Evaluation>(plan_, *memory_, examples);
+    PipelineOptions pipeline = plan_.options().pipeline;
+    pipeline.dump = {};
+    const auto trace = [&](Graph& graph) {
+        return nn::trace_loss(plan_.model(), graph, examples, nn::Mode::evaluation_of_targets());
+    };
+    auto made = std::make_unique<Forward>(plan_.device(), trace, pipeline);
+    // Without dropout attention may be one operation here that it is not in training, with more workspace.
+    made->bind(*memory_->state, {fmt::format("evaluation of {} examples", examples), "give fewer at once"},
+               memory_->arena.get());
+    check(made->state().states().empty(), "evaluation has no state that training lacks");
     return *evaluations_.emplace(examples, std::move(made)).first->second;
 }
 
 float StepExecution::evaluate(const Batch& batch) {
     const std::int64_t examples = std::max<std::int64_t>(1, examples_in(batch, plan_.model()));
     require_fit(batch, plan_.model(), examples);
-    Execution& execution = evaluation_of(examples).execution;
+    Execution& execution = evaluation_of(examples).execution();
     derive();
     for (std::size_t i = 0; i < batch.values().size(); ++i)
         execution.set_input(plan_.model().inputs[i].name, batch.values()[i].bytes);

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "mantissa/data/batch.h"
-#include "mantissa/runtime/execution.h"
+#include "mantissa/train/forward.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
@@ -66,25 +66,17 @@ class StepExecution {
     void clear_gradients();
 
   private:
-    /// The forward pass alone on so many examples, made when it is first asked for.
-    struct Evaluation {
-        Evaluation(const TrainingPlan& training, TrainingMemory& memory, std::int64_t examples);
-
-        Plan plan;
-        std::unique_ptr<DeviceMemory> own_arena;  ///< null where it fits in that of training
-        Execution execution;
-    };
-
     Execution& execution_of(std::int64_t index) const;
     void give(Execution& execution, const Batch& batch, const MicroStep& micro_step);
     void give_part(Execution& execution, const Batch& batch, std::int64_t index) const;
-    Evaluation& evaluation_of(std::int64_t examples);
+    /// The forward pass alone on so many examples, made when it is first asked for.
+    Forward& evaluation_of(std::int64_t examples);
 
     TrainingPlan plan_;
     std::shared_ptr<TrainingMemory> memory_;
     std::unique_ptr<Execution> step_, derive_;
-    std::vector<std::unique_ptr<Execution>> accumulate_;               // as TrainingPlan::accumulate
-    std::map<std::int64_t, std::unique_ptr<Evaluation>> evaluations_;  // by examples: B, and one more
+    std::vector<std::unique_ptr<Execution>> accumulate_;            // as TrainingPlan::accumulate
+    std::map<std::int64_t, std::unique_ptr<Forward>> evaluations_;  // by examples: B, and one more
     std::int64_t brought_ = -1;        // the step whose first inputs were given ahead
     std::int64_t derived_after_ = -1;  // writes of the state when the derived states were made
 };

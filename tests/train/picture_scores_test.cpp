@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/image_model.h"
 #include "tests/support/picture_files.h"
 #include "tests/support/temporary_directory.h"
 
@@ -72,7 +73,7 @@ TEST(PictureScores, AreThoseOfTheTrainersNetworkAsItIs) {
         TrainerOptions trainer_options{.batch = 4};
         trainer_options.pipeline = all_passes(*device, find_policy(policy));
         Trainer trainer(*device, network.model, trainer_options);
-        PictureScorer scorer(trainer, network);
+        PictureScorer scorer(trainer);
         const auto evaluated = [&] {
             return static_cast<double>(trainer.evaluate(buffer.fill(validation, 0)));
         };

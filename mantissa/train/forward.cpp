@@ -1,0 +1,55 @@
+#include "mantissa/train/forward.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::inline v0 {
+
+Forward::Forward(Device& device, const TraceModel& trace, const PipelineOptions& pipeline,
+                 const std::string& result)
+    : Forward(device, build_evaluation(trace, pipeline, result)) {}
+
+Forward::Forward(Device& device, BuiltGraph built)
+    : device_(device), plan_(std::move(built.graph), device), refused_(std::move(built.refused)) {
+    if (!built.derive.states().empty())
+        derive_plan_ = std::make_unique<Plan>(std::move(built.derive), device);
+}
+
+std::int64_t Forward::arena_bytes() const {
+    return std::max(plan_.memory().arena_bytes, derive_plan_ ? derive_plan_->memory().arena_bytes : 0);
+}
+
+std::int64_t Forward::held_bytes() const {
+    const auto of = [](const Plan& plan) { return plan.constant_bytes() + plan.input_bytes(); };
+    return of(plan_) + (derive_plan_ ? of(*derive_plan_) : 0);
+}
+
+void Forward::require_memory(const Device& device, const Memory& memory, std::int64_t bytes) {
+    if (const std::int64_t available = device.free_memory(); bytes > available)
+        throw UserError(fmt::format("{} needs {} MB more, {} MB are available{}{}", memory.what,
+                                    bytes / 1000000, available / 1000000, memory.advice.empty() ? "" : "; ",
+                                    memory.advice));
+}
+
+void Forward::bind(const StateBlock& parameters, const Memory& memory, DeviceMemory* arena) {
+    const bool shares = arena && std::cmp_less_equal(arena_bytes(), arena->size());
+    std::int64_t needed = shares ? 0 : arena_bytes();
+    for (const State& state : plan_.graph().states())
+        if (!parameters.has(state.name)) needed += plan_.aligned(state.stored_bytes());
+    require_memory(device_, memory, needed);
+    state_ = std::make_unique<StateBlock>(device_, plan_.graph().states(), parameters);
+    if (!shares) own_arena_ = device_.allocate(static_cast<std::size_t>(arena_bytes()), "activations");
+    DeviceMemory& activations = shares ? *arena : *own_arena_;
+    execution_ = std::make_unique<Execution>(plan_, *state_, activations);
+    if (derive_plan_) derive_ = std::make_unique<Execution>(*derive_plan_, *state_, activations);
+}
+
+void Forward::derive() {
+    if (derive_) derive_->start();
+}
+
+}  // namespace mantissa
