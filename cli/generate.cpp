@@ -34,7 +34,7 @@ namespace {
 struct GenerateCommand {
     RunOptions run;  // device, threads, tokenizer, seed, json, quiet
     std::string checkpoint, prompt, prompts, validation;
-    double temperature = 1, top_p = 1;
+    double temperature = 1, top_p = 1, min_p = 0, repetition_penalty = 1;
     std::optional<std::int64_t> top_k;
     std::vector<std::string> stop;
     std::int64_t length = 100, samples = 1, batch = 8;
@@ -58,6 +58,9 @@ void validate(const GenerateCommand& options) {
     in_option("--temperature",
               [&] { mantissa::validate(SamplingOptions{.temperature = options.temperature}); });
     in_option("--top-p", [&] { mantissa::validate(SamplingOptions{.top_p = options.top_p}); });
+    in_option("--min-p", [&] { mantissa::validate(SamplingOptions{.min_p = options.min_p}); });
+    in_option("--repetition-penalty",
+              [&] { mantissa::validate(SamplingOptions{.repetition_penalty = options.repetition_penalty}); });
     in_option("--stop", [&] { StopWords(options.stop); });
 }
 
@@ -143,6 +146,8 @@ nlohmann::ordered_json report_of(const GenerateCommand& options, const Policy& p
             {"temperature", options.temperature},
             {"top_k", options.top_k.value_or(0)},
             {"top_p", options.top_p},
+            {"min_p", options.min_p},
+            {"repetition_penalty", options.repetition_penalty},
             {"stop", options.stop},
             {"policy", policy.name}};
 }
@@ -171,6 +176,8 @@ GenerateOptions generate_options(const GenerateCommand& options, const Model& mo
     return {.sampling = {.temperature = options.temperature,
                          .top_k = options.top_k.value_or(0),
                          .top_p = options.top_p,
+                         .min_p = options.min_p,
+                         .repetition_penalty = options.repetition_penalty,
                          .tokens = model.tokenizer.vocabulary(),
                          .seed = options.run.seed},
             .length = options.length,
@@ -411,6 +418,14 @@ void add_generate_command(CLI::App& app) {
     command
         ->add_option("--top-p", options->top_p,
                      "Draw from the fewest tokens, likeliest first, that make up this probability")
+        ->capture_default_str();
+    command
+        ->add_option("--min-p", options->min_p,
+                     "Draw only from tokens at least this share as likely as the likeliest, such as 0.05")
+        ->capture_default_str();
+    command
+        ->add_option("--repetition-penalty", options->repetition_penalty,
+                     "Make tokens that are in the text already less likely, such as 1.2; 1: not")
         ->capture_default_str();
     command->add_option("--stop", options->stop, "Words before which the text ends, each with its own --stop")
         ->type_name("TEXT")

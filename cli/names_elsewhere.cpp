@@ -84,6 +84,8 @@ const std::vector<NamesElsewhere> table = {
     {{"temp"}, {"--temperature"}},
     {{"topk"}, {"--top-k"}},
     {{"topp", "nucleus"}, {"--top-p"}},
+    {{"minp"}, {"--min-p"}},
+    {{"repeat-penalty", "rep-pen", "frequency-penalty", "presence-penalty"}, {"--repetition-penalty"}},
     {{"num-samples", "num-return-sequences", "n-samples"}, {"--samples"}},
     {{"start", "text-prompt", "input-text"}, {"--prompt"}},
     {{"eos", "stop-words", "stop-sequences", "stop-strings"}, {"--stop"}},

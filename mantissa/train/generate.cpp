@@ -14,17 +14,19 @@ namespace {
 /// One of the texts that go on at once.
 class Text {
   public:
-    Text(const GenerateOptions& options, std::uint64_t seed) : options_(options) {
+    Text(const GenerateOptions& options, std::uint64_t seed, std::span<const std::int32_t> prompt)
+        : options_(options), text_(prompt.begin(), prompt.end()) {
         options_.sampling.seed += seed;
     }
 
     /// Draws the next token; false where there is none, or none after it.
     bool draw(std::span<const float> logits, const Generator& generator, std::int64_t text,
               FunctionRef<bool(std::int32_t)> show) {
-        const std::int32_t token = sample(logits, options_.sampling, generator.length(text));
+        const std::int32_t token = sample(penalized(logits), options_.sampling, generator.length(text));
         if (std::ranges::find(options_.last_tokens, token) != options_.last_tokens.end())
             return ended(TextEnd::end_of_text);
         generated_.tokens.push_back(token);
+        text_.push_back(token);
         generated_.log_probabilities.push_back(log_probability(logits, token));
         if (!show(token)) return ended(TextEnd::stopped);
         if (static_cast<std::int64_t>(generated_.tokens.size()) == options_.length)
@@ -38,6 +40,13 @@ class Text {
     Generated take() { return std::move(generated_); }
 
   private:
+    std::span<const float> penalized(std::span<const float> logits) {
+        if (options_.sampling.repetition_penalty == 1) return logits;
+        penalized_.assign(logits.begin(), logits.end());
+        penalize_repetition(penalized_, text_, options_.sampling.repetition_penalty);
+        return penalized_;
+    }
+
     bool ended(TextEnd end) {
         generated_.end = end;
         is_open_ = false;
@@ -45,6 +54,8 @@ class Text {
     }
 
     GenerateOptions options_;
+    std::vector<std::int32_t> text_;  ///< the prompt, and what came after it
+    std::vector<float> penalized_;
     Generated generated_;
     bool is_open_ = true;
 };
@@ -87,7 +98,7 @@ std::vector<Generated> generate_together(Generator& generator,
     };
     bool goes_on = false;
     for (std::size_t i = 0; i < prompts.size(); ++i) {
-        texts.emplace_back(options, seeds[i]);
+        texts.emplace_back(options, seeds[i], prompts[i]);
         goes_on = draw(i, first[i]) || goes_on;
     }
     std::int64_t timed_tokens = 0;

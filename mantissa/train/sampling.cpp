@@ -141,6 +141,25 @@ void validate(const SamplingOptions& options) {
         throw UserError(fmt::format("top-k must be 0 (all) or more, got {}", options.top_k));
     if (!(options.top_p > 0 && options.top_p <= 1))
         throw UserError(fmt::format("top-p must lie above 0 and be 1 (all) at most, got {}", options.top_p));
+    if (!(options.min_p >= 0 && options.min_p <= 1))
+        throw UserError(fmt::format("min-p must lie between 0 (all) and 1, got {}", options.min_p));
+    if (!(options.repetition_penalty > 0) || std::isinf(options.repetition_penalty))
+        throw UserError(fmt::format("the repetition penalty must be above 0, 1 for none, got {}",
+                                    options.repetition_penalty));
+}
+
+void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> text, double penalty) {
+    std::vector<std::int32_t> tokens(text.begin(), text.end());
+    std::ranges::sort(tokens);
+    const auto repeated = std::ranges::unique(tokens);
+    tokens.erase(repeated.begin(), repeated.end());
+    for (const std::int32_t token : tokens) {
+        check(token >= 0 && static_cast<std::size_t>(token) < logits.size(),
+              "a token of the text has a score");
+        float& score = logits[static_cast<std::size_t>(token)];
+        score = static_cast<float>(score > 0 ? static_cast<double>(score) / penalty
+                                             : static_cast<double>(score) * penalty);
+    }
 }
 
 std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, std::int64_t position) {
@@ -170,6 +189,10 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
         ids = kept_ids;
         weights = kept_weights;
     }
+    // The likeliest token weighs 1.
+    if (options.min_p > 0)
+        for (float& weight : weights)
+            if (static_cast<double>(weight) < options.min_p) weight = 0;
     const std::size_t drawn = draw(weights, uniform(options, position));
     return ids.empty() ? static_cast<std::int32_t>(drawn) : ids[drawn];
 }

@@ -7,23 +7,30 @@
 namespace mantissa::inline v0 {
 
 struct SamplingOptions {
-    double temperature = 1;     ///< scores are divided by it; 0: the token of the largest score
-    std::int64_t top_k = 0;     ///< only the k largest scores are considered; 0: all
-    double top_p = 1;           ///< of these only the fewest, likeliest first, that make up this probability
-    std::int64_t tokens = 0;    ///< only tokens below this: those that the tokenizer has
-    std::uint64_t seed = 1337;  ///< of the random numbers
+    double temperature = 1;  ///< scores are divided by it; 0: the token of the largest score
+    std::int64_t top_k = 0;  ///< only the k largest scores are considered; 0: all
+    double top_p = 1;        ///< of these only the fewest, likeliest first, that make up this probability
+    double min_p = 0;        ///< of those only the ones at least this share as likely as the likeliest
+    double repetition_penalty = 1;  ///< see penalize_repetition
+    std::int64_t tokens = 0;        ///< only tokens below this: those that the tokenizer has
+    std::uint64_t seed = 1337;      ///< of the random numbers
 };
 
-/// Throws UserError for a temperature that is negative or not finite, a negative top_k, or a top_p outside
-/// (0, 1].
+/// Throws UserError for a temperature that is negative or not finite, a negative top_k, a top_p outside
+/// (0, 1], a min_p outside [0, 1], or a penalty that is not above 0 and finite.
 void validate(const SamplingOptions& options);
 
 /// A token drawn by softmax(logits / temperature) over those considered. Of equal scores the lower token goes
 /// first. `position` numbers the draw: with the seed it decides the random number and nothing else does.
 /// Throws UserError if a score considered is NaN or infinite. Fan, Lewis, Dauphin, "Hierarchical neural story
 /// generation", 2018 (top k); Holtzman, Buys, Du, Forbes, Choi, "The curious case of neural text
-/// degeneration", 2019 (top p).
+/// degeneration", 2019 (top p); Nguyen et al., "Turning up the heat: min-p sampling", 2024. They apply in
+/// the order of the transformers library: temperature, top k, top p, min p.
 std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, std::int64_t position);
+
+/// Makes tokens that are in a text already less likely: each one's score, once, is divided by the penalty if
+/// it is positive, and else multiplied by it. Keskar et al., "CTRL", 2019.
+void penalize_repetition(std::span<float> logits, std::span<const std::int32_t> text, double penalty);
 
 /// ln softmax(logits)[token]: what the model itself gives to the token, whatever the options of the draw.
 double log_probability(std::span<const float> logits, std::int32_t token);

@@ -89,6 +89,9 @@ TEST(GenerateCommand, BadTextOptionsAreNamed) {
     const std::pair<std::string, std::string> inputs[] = {
         {"--prompt x --top-p 0", "--top-p: top-p must lie above 0 and be 1 (all) at most, got 0"},
         {"--prompt x --top-p 1.5", "--top-p: top-p must lie above 0 and be 1 (all) at most, got 1.5"},
+        {"--prompt x --min-p 2", "--min-p: min-p must lie between 0 (all) and 1, got 2"},
+        {"--prompt x --repetition-penalty 0",
+         "--repetition-penalty: the repetition penalty must be above 0, 1 for none, got 0"},
         {"--prompt x --prompts y", "--prompt and --prompts: give one of them"},
         {"--prompt x --batch 0", "--batch must be 1 text or more, got 0"},
         {"--prompt x --samples 0", "--samples must be 1 text or more, got 0"},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
@@ -160,6 +161,27 @@ TEST(Generate, TheTextFollowsFromTheSeed) {
     EXPECT_EQ(text_of(options), std::vector<std::int32_t>(text.begin(), text.begin() + 7));
     options.sampling.seed = 6;
     EXPECT_NE(text_of(options), std::vector<std::int32_t>(text.begin(), text.begin() + 7));
+}
+
+TEST(Generate, APenaltyKeepsTokensOfPromptAndTextFromComingAgain) {
+    Model model;
+    const std::vector<std::int32_t> prompt = some_tokens(6);
+    Generator generator(*model.device, nn::gpt2_language_model(config), std::ssize(prompt));
+    generator.allocate(*model.parameters);
+    const auto different = [&](double penalty) {
+        std::set<std::int32_t> tokens(prompt.begin(), prompt.end());
+        const Generated generated = generate(
+            generator, prompt, {.sampling = {.temperature = 0, .repetition_penalty = penalty}, .length = 12},
+            [&](std::int32_t token) {
+                tokens.insert(token);
+                return true;
+            });
+        EXPECT_EQ(generated.tokens.size(), 12U);
+        return tokens.size();
+    };
+    const std::size_t all = std::set<std::int32_t>(prompt.begin(), prompt.end()).size() + 12;
+    EXPECT_LT(different(1), all) << "the likeliest tokens repeat";
+    EXPECT_EQ(different(1e6), all);
 }
 
 TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
@@ -333,9 +355,29 @@ TEST(Sampling, DrawsWithTheProbabilitiesOfSoftmax) {
     expect({.top_p = 0.85}, {0, 2.0 / 9, 5.0 / 9, 2.0 / 9});
     expect({.top_k = 2, .top_p = 0.7}, {0, 0, 1, 0});  // of those: 5 / 7
     expect({.top_p = 0.99, .tokens = 3}, {1.0 / 8, 2.0 / 8, 5.0 / 8, 0});
+    expect({.min_p = 0.3}, {0, 2.0 / 9, 5.0 / 9, 2.0 / 9});
+    expect({.min_p = 0.41}, {0, 0, 1, 0});
+    expect({.min_p = 1}, {0, 0, 1, 0});
+    // The temperature comes first: 1, 4, 25, 4 of 34.
+    expect({.temperature = 0.5, .min_p = 0.1}, {0, 4.0 / 33, 25.0 / 33, 4.0 / 33});
+    // The nucleus is found among all, and then thinned.
+    expect({.top_p = 0.85, .min_p = 0.41}, {0, 0, 1, 0});
+}
+
+TEST(Sampling, APenaltyDividesPositiveScoresAndMultipliesOthersOnce) {
+    std::vector<float> scores{3, -2, 0, 1.5f, -4};
+    const std::vector<std::int32_t> text{0, 1, 1, 0, 2, 4};
+    penalize_repetition(scores, text, 1.25);
+    EXPECT_EQ(scores, (std::vector<float>{2.4f, -2.5f, 0, 1.5f, -5}));
+    penalize_repetition(scores, {}, 9);
+    EXPECT_EQ(scores[0], 2.4f);
 }
 
 TEST(Sampling, BadOptionsAndScoresAreRefused) {
+    for (const double bad : {-0.1, 1.1, static_cast<double>(NAN)})
+        EXPECT_THROW(validate(SamplingOptions{.min_p = bad}), UserError);
+    for (const double bad : {0.0, -1.0, static_cast<double>(NAN), static_cast<double>(INFINITY)})
+        EXPECT_THROW(validate(SamplingOptions{.repetition_penalty = bad}), UserError);
     EXPECT_THROW(validate(SamplingOptions{.temperature = -0.1}), UserError);
     EXPECT_THROW(validate(SamplingOptions{.temperature = NAN}), UserError);
     EXPECT_THROW(validate(SamplingOptions{.temperature = INFINITY}), UserError);
