@@ -36,6 +36,7 @@
 #include "cli/option_groups.h"
 #include "cli/output_file.h"
 #include "cli/peaks.h"
+#include "cli/predict.h"
 #include "cli/print_error.h"
 #include "cli/tokenize.h"
 #include "cli/train.h"
@@ -169,6 +170,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_ladder_command(app, typed);
     mantissa::cli::add_train_command(app, typed);
     mantissa::cli::add_generate_command(app);
+    mantissa::cli::add_predict_command(app);
     mantissa::cli::add_explain_command(app, typed);
     mantissa::cli::add_lint_command(app);
     mantissa::cli::add_peaks_command(app);

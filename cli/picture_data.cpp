@@ -177,6 +177,7 @@ std::unique_ptr<const PictureData> open_picture_data(const PictureDataOptions& o
     split = open_pictures(options.directory, {.hold_out = hold_out, .seed = run.seed});
     data->network = network_for(split, run, options.directory);
     PictureBatchOptions chosen = batch_options(options, split, data->network.sizes.image, batches);
+    data->cut = chosen.cut;
     try {
         data->training = std::make_unique<PictureBatches>(split.training, chosen);
     } catch (const UserError& error) {

@@ -41,6 +41,7 @@ struct PictureData {
     std::string description;  ///< for people
     PictureSplit split;       // what the batches are read from
     nn::ImageModel network;
+    PictureCut cut;
     std::unique_ptr<PictureBatches> training;
     std::unique_ptr<const PictureBatches> validation;  ///< validation null: nothing is kept for it
     int read_threads = 1;

@@ -9,6 +9,7 @@
 #include "cli/print_error.h"
 #include "cli/train_input.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/picture_cut_file.h"
 #include "mantissa/data/picture_reader.h"
 #include "mantissa/ranks/ranks.h"
 
@@ -73,6 +74,7 @@ class PictureInput final : public TrainInput {
 
     void add_to(RunRecord& record) const override {
         record.inputs["pictures"] = description_;
+        record.texts[picture_cut_file] = picture_cut_text(data_->cut);
         record.texts["classes.txt"] = fmt::format("{}\n", fmt::join(data_->split.training.classes, "\n"));
     }
 

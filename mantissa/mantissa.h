@@ -20,6 +20,7 @@
 #include "mantissa/nn/language_model.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/train/muon.h"
+#include "mantissa/train/predictor.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/sgd.h"
 #include "mantissa/train/trainer.h"

@@ -26,11 +26,6 @@ std::string lower_case(std::string text) {
     return text;
 }
 
-bool is_picture(const fs::path& path) {
-    const std::string extension = lower_case(path.extension().string());
-    return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
-}
-
 /// What was passed over, in words.
 struct LeftOut {
     std::uint64_t other_files = 0, beside = 0, hidden = 0;
@@ -74,7 +69,7 @@ PictureSet set_of(const fs::path& directory, std::vector<std::string> classes, L
         left_out.hidden += found.hidden;
         for (const fs::path& link : found.unfollowed) left_out.links.push_back(link.string());
         for (const fs::path& file : found.files) {
-            if (!is_picture(file)) {
+            if (!is_picture_file(file)) {
                 ++left_out.other_files;
                 continue;
             }
@@ -171,6 +166,11 @@ PictureSplit read_folders(const fs::path& directory) {
 }
 
 }  // namespace
+
+bool is_picture_file(const fs::path& path) {
+    const std::string extension = lower_case(path.extension().string());
+    return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
+}
 
 PictureSplit open_folders(const fs::path& directory) {
     try {

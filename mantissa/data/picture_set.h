@@ -13,10 +13,13 @@
 
 namespace mantissa::inline v0 {
 
+/// The label of a picture of which nobody says what is on it.
+inline constexpr std::int32_t unknown_class = -2;
+
 /// Which picture of a set, and what is on it.
 struct PictureEntry {
     std::uint32_t file = 0, record = 0;  ///< the record of a file of CIFAR-10; else 0
-    std::int32_t label = 0;              ///< an index of the classes
+    std::int32_t label = 0;              ///< an index of the classes, or unknown_class
 
     bool operator==(const PictureEntry&) const = default;
 };

@@ -1,0 +1,250 @@
+#include "cli/predict.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/output_file.h"
+#include "cli/print_error.h"
+#include "cli/run_options.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
+#include "mantissa/data/picture_reader.h"
+#include "mantissa/data/pictures_to_predict.h"
+#include "mantissa/train/picture_model_file.h"
+#include "mantissa/train/picture_scores.h"
+#include "mantissa/train/predictor.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+struct PredictCommand {
+    RunOptions run;  // device, threads, policy, json, quiet
+    std::string checkpoint, csv;
+    std::vector<std::string> pictures;
+    std::int64_t top = 5, batch = 32;
+};
+
+struct Guess {
+    std::size_t label = 0;
+    double probability = 0;
+};
+
+struct Predicted {
+    std::string picture;
+    std::int32_t label = unknown_class;
+    std::vector<Guess> guesses;  ///< the likeliest first
+};
+
+/// The likeliest classes by their softmax.
+std::vector<Guess> guesses_of(std::span<const double> logits, std::int64_t top) {
+    const double highest = *std::ranges::max_element(logits);
+    double sum = 0;
+    for (const double logit : logits) sum += std::exp(logit - highest);
+    std::vector<Guess> all(logits.size());
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = {i, std::exp(logits[i] - highest) / sum};
+    const auto few = std::min(all.size(), static_cast<std::size_t>(top));
+    // A score that is no number comes last, so that it hides nothing.
+    const auto is_before = [](const Guess& a, const Guess& b) {
+        if (std::isnan(a.probability) || std::isnan(b.probability)) return !std::isnan(a.probability);
+        return a.probability != b.probability ? a.probability > b.probability : a.label < b.label;
+    };
+    std::ranges::stable_sort(all, is_before);
+    all.resize(few);
+    return all;
+}
+
+void validate(const PredictCommand& options) {
+    if (options.checkpoint.empty())
+        throw UserError("--checkpoint DIR is missing: which network, trained by train --images?");
+    if (options.pictures.empty())
+        throw UserError("predict needs a picture, or a folder of them: predict --checkpoint DIR PICTURE");
+    if (options.top < 1) throw UserError(fmt::format("--top must be 1 class or more, got {}", options.top));
+    if (options.batch < 1)
+        throw UserError(fmt::format("--batch must be 1 picture or more, got {}", options.batch));
+}
+
+/// Reads pictures ahead, predicts them, and shows each as it comes.
+class Prediction {
+  public:
+    Prediction(const PredictCommand& options, const PictureModelFile& file, const PictureSet& set,
+               Predictor& predictor)
+        : options_(options), file_(file), set_(set), predictor_(predictor) {
+        for (const std::string& name : set.files) widest_ = std::max(widest_, name.size());
+    }
+
+    void run() {
+        const auto batch = static_cast<std::uint64_t>(
+            std::min<std::int64_t>(options_.batch, static_cast<std::int64_t>(set_.count())));
+        const PictureBatches batches(set_, {.batches = {.batch = static_cast<std::int64_t>(batch)},
+                                            .cut = file_.cut(),
+                                            .use = PictureBatchOptions::Use::validation,
+                                            .bad = BadPicture::skip});
+        PictureReader reader(batches, {.end = batches.steps_per_epoch()});
+        for (std::uint64_t first = 0; first < set_.count(); first += batch) {
+            const Batch read = reader.next();
+            add(read, first, std::min(batch, set_.count() - first));
+            for (const std::string& why : batches.take_skipped(first / batch + 1)) {
+                print_error(fmt::format("mantissa: warning: {}\n", why));
+                damaged_.push_back(why);
+            }
+        }
+    }
+
+    std::string summary() const {
+        if (scores_.pictures == 0) return "";
+        const bool has_more = file_.network().sizes.classes > 5;
+        return fmt::format("top-1 {:.2f} %{} of {} picture{} in folders named like classes\n",
+                           100 * scores_.top1_share(),
+                           has_more ? fmt::format(", top-5 {:.2f} %", 100 * scores_.top5_share()) : "",
+                           scores_.pictures, scores_.pictures == 1 ? "" : "s");
+    }
+
+    nlohmann::ordered_json json() const {
+        nlohmann::ordered_json all = nlohmann::ordered_json::array();
+        for (const Predicted& each : predicted_) {
+            nlohmann::ordered_json top = nlohmann::ordered_json::array();
+            for (const Guess& guess : each.guesses)
+                top.push_back({{"class", name_of(guess.label)},
+                               {"probability", std::isfinite(guess.probability)
+                                                   ? nlohmann::ordered_json(guess.probability)
+                                                   : nlohmann::ordered_json(nullptr)}});
+            all.push_back({{"picture", each.picture}, {"folder_class", folder_class(each)}, {"top", top}});
+        }
+        nlohmann::ordered_json json = {{"pictures", std::move(all)}, {"damaged", damaged_}};
+        if (scores_.pictures > 0)
+            json["scores"] = {{"pictures", scores_.pictures},
+                              {"top1", scores_.top1_share()},
+                              {"top5", scores_.top5_share()},
+                              {"loss", std::isfinite(scores_.loss()) ? nlohmann::ordered_json(scores_.loss())
+                                                                     : nlohmann::ordered_json(nullptr)}};
+        return json;
+    }
+
+    std::string csv() const {
+        const auto guesses = predicted_.empty() ? 0 : predicted_.front().guesses.size();
+        std::string text = "picture,folder_class";
+        for (std::size_t i = 1; i <= guesses; ++i) text += fmt::format(",class_{0},probability_{0}", i);
+        text += "\n";
+        for (const Predicted& each : predicted_) {
+            const auto label = folder_class(each);
+            text += field(each.picture) + "," + (label.is_null() ? "" : field(label.get<std::string>()));
+            for (const Guess& guess : each.guesses)
+                text += fmt::format(",{},{:.6g}", field(name_of(guess.label)), guess.probability);
+            text += "\n";
+        }
+        return text;
+    }
+
+    std::size_t damaged() const { return damaged_.size(); }
+
+  private:
+    const std::string& name_of(std::size_t label) const { return file_.classes()[label]; }
+    nlohmann::ordered_json folder_class(const Predicted& each) const {
+        return each.label < 0 ? nlohmann::ordered_json(nullptr)
+                              : nlohmann::ordered_json(name_of(static_cast<std::size_t>(each.label)));
+    }
+    /// A field of a CSV file (RFC 4180).
+    static std::string field(const std::string& text) {
+        if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+        std::string quoted = "\"";
+        for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+        return quoted + "\"";
+    }
+
+    void add(const Batch& read, std::uint64_t first, std::uint64_t count) {
+        const auto row = static_cast<std::size_t>(3 * file_.cut().image * file_.cut().image) * sizeof(float);
+        const std::vector<float> logits = predictor_.predict(
+            {HostValues(DType::f32, read.values()[0].bytes.first(static_cast<std::size_t>(count) * row))});
+        const auto* const labels = reinterpret_cast<const std::int32_t*>(read.values()[1].bytes.data());
+        const auto classes = static_cast<std::size_t>(predictor_.values_per_example());
+        for (std::size_t i = 0; i < count; ++i) {
+            if (labels[i] == PictureBatches::no_class) continue;  // it is damaged
+            const std::vector<double> scores(logits.begin() + static_cast<std::ptrdiff_t>(i * classes),
+                                             logits.begin() + static_cast<std::ptrdiff_t>((i + 1) * classes));
+            if (labels[i] >= 0) scores_.add(scores, labels[i]);
+            predicted_.push_back({set_.name(first + i), labels[i], guesses_of(scores, options_.top)});
+            show(predicted_.back());
+        }
+    }
+
+    void show(const Predicted& predicted) const {
+        std::string line = fmt::format("{:<{}}", printable(predicted.picture), widest_);
+        for (const Guess& guess : predicted.guesses)
+            line += fmt::format("  {} {:.2f} %", printable(name_of(guess.label)), 100 * guess.probability);
+        fmt::print("{}\n", line);
+    }
+
+    const PredictCommand& options_;
+    const PictureModelFile& file_;
+    const PictureSet& set_;
+    Predictor& predictor_;
+    std::size_t widest_ = 0;
+    std::vector<Predicted> predicted_;
+    std::vector<std::string> damaged_;
+    PictureScores scores_;
+};
+
+void run(const PredictCommand& options) {
+    validate(options);
+    const PictureModelFile file(options.checkpoint);
+    if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
+    const PictureSet set = pictures_to_predict(options.pictures, file.classes());
+    const auto device = open_device(options.run);
+    const Policy policy = policy_for(options.run, device->target());
+    const nn::Model& model = file.network().model;
+    Predictor predictor(*device, model, all_passes(*device, policy),
+                        std::min<std::int64_t>(options.batch, static_cast<std::int64_t>(set.count())));
+    StateBlock weights(*device, predictor.parameters());
+    file.load(weights);
+    predictor.bind(weights);
+    if (!options.run.quiet)
+        print_error(fmt::format("{}: {} of {} classes; policy {}; {}, {} threads\n", options.checkpoint,
+                                model.name, file.network().sizes.classes, policy.name, device->target().isa,
+                                device->target().threads));
+    Prediction prediction(options, file, set, predictor);
+    prediction.run();
+    fmt::print("{}", prediction.summary());
+    nlohmann::ordered_json report = {{"command", "predict"}, {"model", model.name}, {"policy", policy.name}};
+    report.update(prediction.json());
+    write_output(options.run.json,
+                 report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    write_output(options.csv, prediction.csv());
+    if (prediction.damaged() > 0)
+        throw UserError(fmt::format("{} of {} pictures could not be decoded; the others were predicted",
+                                    prediction.damaged(), set.count()));
+}
+
+}  // namespace
+
+void add_predict_command(CLI::App& app) {
+    const auto options = std::make_shared<PredictCommand>();
+    CLI::App* command =
+        app.add_subcommand("predict", "Say what is on pictures, with a network that train --images trained");
+    command
+        ->add_option("pictures", options->pictures, "JPEG or PNG files, or folders with all that they hold")
+        ->type_name("PICTURE|DIR");
+    command->add_option("--checkpoint", options->checkpoint, "The network: a directory that train wrote")
+        ->type_name("DIR");
+    command->add_option("--top", options->top, "Classes to name for each picture, the likeliest first")
+        ->capture_default_str();
+    command->add_option("--batch", options->batch, "Pictures that are computed at a time")
+        ->capture_default_str();
+    add_policy_option(*command, options->run, PolicyUse::training);
+    add_machine_options(*command, options->run);
+    add_output_file(*command, "--csv", options->csv,
+                    "Write a line a picture to this file: picture, folder_class, class_1, probability_1 ...");
+    command->add_flag("--quiet", options->run.quiet, "Print the predictions alone");
+    command->callback([options] { run(*options); });
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,64 @@
+#include "mantissa/data/pictures_to_predict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/folder_files.h"
+#include "mantissa/data/picture_folders.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::int32_t class_of(const fs::path& file, const std::vector<std::string>& classes) {
+    for (fs::path folder = file.parent_path(); !folder.filename().empty(); folder = folder.parent_path()) {
+        const auto found = std::ranges::find(classes, folder.filename().string());
+        if (found != classes.end()) return static_cast<std::int32_t>(found - classes.begin());
+    }
+    return unknown_class;
+}
+
+std::vector<fs::path> pictures_in(const fs::path& path) {
+    if (!fs::is_directory(path)) return {path};
+    std::vector<fs::path> pictures;
+    for (const fs::path& file : files_below(path).files)
+        if (is_picture_file(file)) pictures.push_back(file);
+    if (pictures.empty())
+        throw UserError(fmt::format("{}: holds no picture; expected files that end in .jpg, .jpeg or .png",
+                                    path.string()));
+    return pictures;
+}
+
+PictureSet cifar10_to_predict(const fs::path& directory, const std::vector<std::string>& classes) {
+    PictureSet set = open_cifar10(directory).validation;
+    if (set.classes != classes)
+        for (PictureEntry& picture : set.pictures) picture.label = unknown_class;
+    return set;
+}
+
+}  // namespace
+
+PictureSet pictures_to_predict(const std::vector<std::string>& paths,
+                               const std::vector<std::string>& classes) {
+    PictureSet set{.classes = classes};
+    for (const std::string& path : paths) {
+        if (!fs::exists(path)) throw UserError(path + ": does not exist");
+        if (fs::is_directory(path) && holds_cifar10(path)) {
+            if (paths.size() > 1)
+                throw UserError(fmt::format("{}: holds CIFAR-10's files; give it alone", path));
+            return cifar10_to_predict(path, classes);
+        }
+        for (const fs::path& file : pictures_in(path)) {
+            set.pictures.push_back(
+                {static_cast<std::uint32_t>(set.files.size()), 0, class_of(file, classes)});
+            set.files.push_back(file.string());
+        }
+    }
+    return set;
+}
+
+}  // namespace mantissa

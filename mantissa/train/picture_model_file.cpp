@@ -1,0 +1,99 @@
+#include "mantissa/train/picture_model_file.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/picture_cut_file.h"
+#include "mantissa/formats/strict_json.h"
+#include "mantissa/train/state_tensors.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+nn::ImageModel network_in(const nlohmann::json& state, const LoadedCheckpoint& checkpoint) {
+    const std::string source = (checkpoint.directory / "state.json").string();
+    const nlohmann::json& options = require_member(state, "options", source, "the state of the run");
+    const auto named = options.find("--model");
+    if (named == options.end() || !named->is_array() || named->size() != 1 || !named->front().is_string() ||
+        !nn::is_image_model(named->front().get<std::string>()))
+        throw UserError(
+            fmt::format("{}: its run trained no network for pictures; expected a checkpoint of "
+                        "train --images",
+                        checkpoint.directory.string()));
+    const nlohmann::json& model =
+        require_member(require_member(state, "configuration", source, "the state of the run"), "model",
+                       source, "configuration");
+    const auto size = [&](const char* name) {
+        return static_cast<std::int64_t>(
+            require_unsigned(require_member(model, name, source, "the model"), source, name));
+    };
+    return nn::image_model(named->front().get<std::string>(),
+                           {.classes = size("classes"), .image = size("image_size"), .width = size("width")});
+}
+
+std::vector<std::string> classes_in(const LoadedCheckpoint& checkpoint, std::int64_t count) {
+    std::vector<std::string> classes;
+    if (const auto text = checkpoint.texts.find("classes.txt"); text != checkpoint.texts.end()) {
+        std::istringstream lines(text->second);
+        for (std::string line; std::getline(lines, line);) classes.push_back(line);
+    }
+    if (std::ssize(classes) > count)
+        throw UserError(fmt::format("{}: has {} lines, but the network tells {} classes apart",
+                                    (checkpoint.directory / "classes.txt").string(), classes.size(), count));
+    while (std::ssize(classes) < count) classes.push_back(fmt::format("{}", classes.size()));
+    return classes;
+}
+
+/// How revisions that kept no file of it put the cut into words, among what a run follows from.
+std::optional<PictureCut> cut_in_words(const std::string& text, std::int64_t image) {
+    const std::size_t resized = text.find("resized to "), means = text.find("means ");
+    if (resized == std::string::npos || means == std::string::npos) return {};
+    PictureCut cut{.image = image};
+    long long resize = 0;
+    auto& [mean, deviation] = cut.pixels;
+    if (std::sscanf(text.c_str() + resized, "resized to %lld", &resize) != 1 ||
+        std::sscanf(text.c_str() + means, "means %f %f %f deviations %f %f %f", &mean[0], &mean[1], &mean[2],
+                    &deviation[0], &deviation[1], &deviation[2]) != 6)
+        return {};
+    cut.resize = resize;
+    return cut;
+}
+
+PictureCut cut_in(const nlohmann::json& state, const LoadedCheckpoint& checkpoint, std::int64_t image) {
+    if (const auto text = checkpoint.texts.find(picture_cut_file); text != checkpoint.texts.end())
+        return parse_picture_cut(text->second, (checkpoint.directory / picture_cut_file).string());
+    const nlohmann::json words =
+        state.value(nlohmann::json::json_pointer("/inputs/pictures"), nlohmann::json());
+    const std::optional<PictureCut> cut =
+        words.is_string() ? cut_in_words(words.get<std::string>(), image) : std::nullopt;
+    if (!cut)
+        throw UserError(fmt::format("{}: does not say how pictures are cut: {} is missing",
+                                    checkpoint.directory.string(), picture_cut_file));
+    return *cut;
+}
+
+}  // namespace
+
+PictureModelFile::PictureModelFile(const std::filesystem::path& directory)
+    : checkpoint_(load_checkpoint(directory)) {
+    const nlohmann::json state = parse_strict_json(checkpoint_.texts.at("state.json"),
+                                                   (checkpoint_.directory / "state.json").string());
+    network_ = network_in(state, checkpoint_);
+    classes_ = classes_in(checkpoint_, network_.sizes.classes);
+    cut_ = cut_in(state, checkpoint_, network_.sizes.image);
+}
+
+void PictureModelFile::load(StateBlock& state) const {
+    read_weights(
+        checkpoint_.model.views(), specs_of(state, is_weight), network_.model.files,
+        checkpoint_.model.path().string(),
+        [&](const TensorSpec& weight, std::span<const std::byte> value) { state.write(weight.name, value); });
+}
+
+}  // namespace mantissa

@@ -1,0 +1,40 @@
+// A network for pictures on disk, as `train --images` saves it: which one it is, its classes, how pictures
+// are cut for it, and its weights.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mantissa/data/picture_cut.h"
+#include "mantissa/nn/image_model.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/checkpoint.h"
+
+namespace mantissa::inline v0 {
+
+class PictureModelFile {
+  public:
+    /// A checkpoint, whose checksums are compared. Throws UserError that names the file if there is none, or
+    /// none of a network for pictures.
+    explicit PictureModelFile(const std::filesystem::path& directory);
+
+    const nn::ImageModel& network() const { return network_; }
+    /// Names by number. A network may have more classes than the pictures that it learned from: these are
+    /// called by their numbers.
+    const std::vector<std::string>& classes() const { return classes_; }
+    const PictureCut& cut() const { return cut_; }
+    /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken.
+    const std::string& warning() const { return checkpoint_.warning; }
+
+    /// Copies the weights and running statistics into those states.
+    void load(StateBlock& state) const;
+
+  private:
+    LoadedCheckpoint checkpoint_;
+    nn::ImageModel network_;
+    std::vector<std::string> classes_;
+    PictureCut cut_;
+};
+
+}  // namespace mantissa
