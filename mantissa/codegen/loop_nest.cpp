@@ -8,7 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_tail.h"
 
 namespace mantissa::inline v0::codegen {
 

@@ -9,7 +9,7 @@
 
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/printer.h"
-#include "mantissa/passes/nest.h"
+#include "mantissa/passes/analysis/nest.h"
 #include "mantissa/passes/simplify.h"
 
 namespace mantissa::inline v0::codegen {

@@ -11,8 +11,8 @@
 #include "mantissa/base/or_reason.h"
 #include "mantissa/graph/ignored_targets.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/rewriter.h"
-#include "mantissa/passes/uses.h"
 
 namespace mantissa::inline v0 {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa::inline v0 {

@@ -2,8 +2,8 @@
 
 #include <map>
 
+#include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/rewriter.h"
-#include "mantissa/passes/uses.h"
 
 namespace mantissa::inline v0 {
 

@@ -7,10 +7,10 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/passes/analysis/fuse_groups.h"
+#include "mantissa/passes/analysis/nest.h"
 #include "mantissa/passes/expand.h"
-#include "mantissa/passes/fuse_groups.h"
 #include "mantissa/passes/fuse_tails.h"
-#include "mantissa/passes/nest.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/recompute_in_nests.h"
 #include "mantissa/passes/rewriter.h"

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "mantissa/graph/printer.h"
-#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa::inline v0 {

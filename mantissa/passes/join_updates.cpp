@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/rewriter.h"
-#include "mantissa/passes/uses.h"
 
 namespace mantissa::inline v0 {
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/distribute.h"
 #include "mantissa/passes/rewriter.h"
-#include "mantissa/passes/uses.h"
 #include "mantissa/ranks/part.h"
 
 namespace mantissa::inline v0 {

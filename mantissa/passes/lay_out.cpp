@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
+#include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/rewriter.h"
-#include "mantissa/passes/uses.h"
 
 namespace mantissa::inline v0 {
 

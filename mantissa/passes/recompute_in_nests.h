@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "mantissa/passes/fuse_groups.h"
+#include "mantissa/passes/analysis/fuse_groups.h"
 
 namespace mantissa::inline v0 {
 

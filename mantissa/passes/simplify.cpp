@@ -9,10 +9,10 @@
 #include <tuple>
 
 #include "mantissa/graph/tensor.h"
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
+#include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/passes/rewriter.h"
-#include "mantissa/passes/uses.h"
 
 namespace mantissa::inline v0 {
 

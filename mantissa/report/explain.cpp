@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/report/explain_attention.h"
 
 namespace mantissa::inline v0 {

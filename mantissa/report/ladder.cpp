@@ -9,7 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/median.h"
 #include "mantissa/report/quantities.h"

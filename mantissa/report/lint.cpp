@@ -8,7 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/attention_layout.h"
-#include "mantissa/passes/uses.h"
+#include "mantissa/passes/analysis/uses.h"
 
 namespace mantissa::inline v0 {
 

@@ -66,7 +66,7 @@ struct LintFinding {
 };
 
 /// Sizes in the forward pass of a model that break a rule, in the order of the rules. Attention counts where
-/// it is one operation (passes/match_attention.h).
+/// it is one operation (passes/attention/match_attention.h).
 std::vector<LintFinding> lint(const Graph& graph, const Target& target);
 
 /// Times the work of a finding at both sizes in turns. Contractions with at most 512 rows, and convolutions

@@ -7,7 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/printer.h"
-#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/input_staging.h"
 

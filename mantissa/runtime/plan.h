@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mantissa/device/device.h"
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
 
 namespace mantissa::inline v0 {
 

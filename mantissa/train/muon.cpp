@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "mantissa/passes/uses.h"
+#include "mantissa/passes/analysis/uses.h"
 
 namespace mantissa::inline v0 {
 

@@ -8,7 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/printer.h"
-#include "mantissa/passes/match_attention.h"
+#include "mantissa/passes/attention/match_attention.h"
 
 namespace mantissa {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
 
 namespace mantissa {
 namespace {

@@ -12,8 +12,8 @@
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/passes/plan_memory.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/show_gradients.h"
 

@@ -10,7 +10,7 @@
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/pipeline.h"

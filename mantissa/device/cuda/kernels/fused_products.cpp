@@ -10,7 +10,7 @@
 
 #include "mantissa/device/cuda/kernels/products.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/simplify.h"
 

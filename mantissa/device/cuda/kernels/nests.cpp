@@ -9,9 +9,9 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/kernels/nest_kernels.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_tail.h"
+#include "mantissa/passes/analysis/nest.h"
 #include "mantissa/passes/expand.h"
-#include "mantissa/passes/nest.h"
 #include "mantissa/passes/simplify.h"
 
 namespace mantissa::inline v0::on_cuda {

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/passes/nest.h"
+#include "mantissa/passes/analysis/nest.h"
 
 namespace mantissa::inline v0 {
 

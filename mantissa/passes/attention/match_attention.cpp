@@ -1,4 +1,4 @@
-#include "mantissa/passes/match_attention.h"
+#include "mantissa/passes/attention/match_attention.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,7 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/passes/attention_form.h"
+#include "mantissa/passes/attention/attention_form.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa::inline v0 {

@@ -7,7 +7,7 @@
 
 #include <optional>
 
-#include "mantissa/passes/attention_form.h"
+#include "mantissa/passes/attention/attention_form.h"
 
 namespace mantissa::inline v0 {
 

@@ -1,4 +1,4 @@
-#include "mantissa/passes/fuse_groups.h"
+#include "mantissa/passes/analysis/fuse_groups.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <map>
 
 #include "mantissa/graph/printer.h"
-#include "mantissa/passes/nest.h"
+#include "mantissa/passes/analysis/nest.h"
 #include "mantissa/passes/recompute.h"
 
 namespace mantissa::inline v0 {

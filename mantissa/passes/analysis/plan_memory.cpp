@@ -1,4 +1,4 @@
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "mantissa/passes/nest.h"
+#include "mantissa/passes/analysis/nest.h"
 
 #include <fmt/format.h>
 

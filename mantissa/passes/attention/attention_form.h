@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "mantissa/base/or_reason.h"
-#include "mantissa/passes/axis_map.h"
-#include "mantissa/passes/pair_reader.h"
-#include "mantissa/passes/position_pattern.h"
-#include "mantissa/passes/softmax_algebra.h"
-#include "mantissa/passes/uses.h"
+#include "mantissa/passes/analysis/uses.h"
+#include "mantissa/passes/attention/axis_map.h"
+#include "mantissa/passes/attention/pair_reader.h"
+#include "mantissa/passes/attention/position_pattern.h"
+#include "mantissa/passes/attention/softmax_algebra.h"
 
 namespace mantissa::inline v0 {
 

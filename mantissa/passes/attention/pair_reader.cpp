@@ -1,4 +1,4 @@
-#include "mantissa/passes/pair_reader.h"
+#include "mantissa/passes/attention/pair_reader.h"
 
 #include <fmt/format.h>
 

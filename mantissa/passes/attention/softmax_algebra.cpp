@@ -1,4 +1,4 @@
-#include "mantissa/passes/softmax_algebra.h"
+#include "mantissa/passes/attention/softmax_algebra.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // The memory plan against lifetimes worked out by code of its own.
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/passes/axis_map.h"
+#include "mantissa/passes/attention/axis_map.h"
 
 namespace mantissa::inline v0 {
 

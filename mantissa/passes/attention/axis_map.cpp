@@ -1,4 +1,4 @@
-#include "mantissa/passes/axis_map.h"
+#include "mantissa/passes/attention/axis_map.h"
 
 namespace mantissa::inline v0 {
 

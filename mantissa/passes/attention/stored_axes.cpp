@@ -1,4 +1,4 @@
-#include "mantissa/passes/stored_axes.h"
+#include "mantissa/passes/attention/stored_axes.h"
 
 #include <fmt/format.h>
 

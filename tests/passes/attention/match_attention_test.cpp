@@ -1,6 +1,6 @@
 // Attention is found whatever it was spelled with, and what almost is attention stays as it was, with a
 // reason.
-#include "mantissa/passes/match_attention.h"
+#include "mantissa/passes/attention/match_attention.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Attention reads and writes heads where they lie, whatever brought them into order; what it cannot read
 // stays, with a reason; every value and gradient keeps its bits.
-#include "mantissa/passes/lay_out_attention.h"
+#include "mantissa/passes/attention/lay_out_attention.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/nn/models/gpt2.h"
-#include "mantissa/passes/match_attention.h"
+#include "mantissa/passes/analysis/plan_memory.h"
+#include "mantissa/passes/attention/match_attention.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/passes/plan_memory.h"
 #include "mantissa/passes/simplify.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/random_graph.h"

@@ -1,4 +1,4 @@
-#include "mantissa/passes/lay_out_attention.h"
+#include "mantissa/passes/attention/lay_out_attention.h"
 
 #include <fmt/format.h>
 
@@ -10,10 +10,10 @@
 
 #include "mantissa/graph/attention_layout.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
+#include "mantissa/passes/analysis/uses.h"
+#include "mantissa/passes/attention/stored_axes.h"
 #include "mantissa/passes/rewriter.h"
-#include "mantissa/passes/stored_axes.h"
-#include "mantissa/passes/uses.h"
 
 namespace mantissa::inline v0 {
 

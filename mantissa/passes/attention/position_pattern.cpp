@@ -1,4 +1,4 @@
-#include "mantissa/passes/position_pattern.h"
+#include "mantissa/passes/attention/position_pattern.h"
 
 #include <fmt/format.h>
 

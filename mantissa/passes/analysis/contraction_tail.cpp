@@ -1,4 +1,4 @@
-#include "mantissa/passes/contraction_tail.h"
+#include "mantissa/passes/analysis/contraction_tail.h"
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
-#include "mantissa/passes/uses.h"
+#include "mantissa/passes/analysis/uses.h"
 
-#include "mantissa/passes/plan_memory.h"
+#include "mantissa/passes/analysis/plan_memory.h"
 
 namespace mantissa::inline v0 {
 

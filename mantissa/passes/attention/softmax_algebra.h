@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "mantissa/base/or_reason.h"
-#include "mantissa/passes/pair_expression.h"
+#include "mantissa/passes/attention/pair_expression.h"
 
 namespace mantissa::inline v0 {
 

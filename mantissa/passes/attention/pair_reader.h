@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "mantissa/base/or_reason.h"
-#include "mantissa/passes/axis_map.h"
-#include "mantissa/passes/pair_expression.h"
+#include "mantissa/passes/attention/axis_map.h"
+#include "mantissa/passes/attention/pair_expression.h"
 
 namespace mantissa::inline v0 {
 

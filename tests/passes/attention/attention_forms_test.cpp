@@ -7,8 +7,8 @@
 #include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/passes/lay_out_attention.h"
-#include "mantissa/passes/match_attention.h"
+#include "mantissa/passes/attention/lay_out_attention.h"
+#include "mantissa/passes/attention/match_attention.h"
 #include "tests/support/attention_graphs.h"
 
 namespace mantissa {

@@ -1,4 +1,4 @@
-#include "mantissa/passes/attention_groups.h"
+#include "mantissa/passes/attention/attention_groups.h"
 
 namespace mantissa::inline v0 {
 

@@ -1,4 +1,4 @@
-#include "mantissa/passes/attention_form.h"
+#include "mantissa/passes/attention/attention_form.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <map>
 
-#include "mantissa/passes/attention_groups.h"
+#include "mantissa/passes/attention/attention_groups.h"
 
 namespace mantissa::inline v0 {
 

@@ -1,4 +1,4 @@
-#include "mantissa/passes/pair_expression.h"
+#include "mantissa/passes/attention/pair_expression.h"
 
 #include <algorithm>
 #include <bit>

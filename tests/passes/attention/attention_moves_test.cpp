@@ -5,7 +5,7 @@
 #include "mantissa/base/random.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
-#include "mantissa/passes/match_attention.h"
+#include "mantissa/passes/attention/match_attention.h"
 #include "tests/support/attention_graphs.h"
 
 namespace mantissa {
