@@ -95,9 +95,9 @@ inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_r
 /// Of them, those that a block of a GPU's threads needs in global memory: none where they fit the shared.
 std::int64_t global_scratch_floats(const LoopNest& nest);
 
-/// Lowers a fused node's body; of one that starts with a contraction, the tail (passes/analysis/contraction_tail.h),
-/// whose operands after the sums are those that `ContractionTail::operands` names. Throws InternalError if it
-/// is no nest.
+/// Lowers a fused node's body; of one that starts with a contraction, the tail
+/// (passes/analysis/contraction_tail.h), whose operands after the sums are those that
+/// `ContractionTail::operands` names. Throws InternalError if it is no nest.
 LoopNest lower(const Graph& body);
 
 /// As readable pseudo-code. Equal kernels have equal texts.

@@ -22,7 +22,7 @@ bool can_take_addend(const Graph& graph, const Uses& uses, Value value) {
 
 /// By additions; where both operands could take the other, the later one does.
 std::map<NodeId, Folding> foldings(const Graph& graph) {
-    const Uses uses(graph, {});
+    const Uses uses(graph);
     std::map<NodeId, Folding> found;
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const Node& node = graph.node(id);

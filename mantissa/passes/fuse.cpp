@@ -148,7 +148,7 @@ class Placing {
 
 Fusion fuse(const Graph& graph, const FuseOptions& options) {
     std::vector<PassRefusal> refused;
-    const Grouping before(graph, options, refused);
+    const Grouping before(graph, options.costs, refused);
     const NestRecomputation again = recompute_in_nests(graph, before, options.costs.instructions_per_byte);
     Fusion fusion;
     fusion.recomputed = again.values;
@@ -156,7 +156,7 @@ Fusion fuse(const Graph& graph, const FuseOptions& options) {
         fusion.refused = std::move(refused);
         fusion.graph = Placing(graph, before, fusion).run();
     } else {
-        const Grouping grouping(again.graph, options, fusion.refused);
+        const Grouping grouping(again.graph, options.costs, fusion.refused);
         fusion.graph = Placing(again.graph, grouping, fusion).run();
     }
     Fusion tails = fuse_tails(fusion.graph, options);

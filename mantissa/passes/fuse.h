@@ -5,7 +5,8 @@
 //   %2 = fused(%x, %y) {body = add, tanh}  %3 = matmul(%2, %w)
 //
 // A node joins the groups of its operands wherever that saves moving a value through memory and the whole is
-// still a nest (passes/analysis/nest.h). Values made of constants and counters alone are made again by each user.
+// still a nest (passes/analysis/nest.h). Values made of constants and counters alone are made again by each
+// user.
 #pragma once
 
 #include <functional>

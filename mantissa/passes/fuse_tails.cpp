@@ -7,6 +7,7 @@
 
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
+#include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa::inline v0 {
@@ -24,16 +25,7 @@ struct Tail {
 class TailFuser {
   public:
     TailFuser(const Graph& graph, const FuseOptions& options)
-        : graph_(graph),
-          options_(options),
-          rewriter_(graph),
-          users_(graph.size()),
-          used_outside_(graph.size()) {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
-            for (const Value& input : graph.node(id).inputs) users_[at(input.node)].push_back(id);
-        for (const Result& result : graph.results()) used_outside_[at(result.value.node)] = true;
-        for (const Update& update : graph.updates()) used_outside_[at(update.value.node)] = true;
-    }
+        : graph_(graph), options_(options), uses_(graph), rewriter_(graph) {}
 
     Fusion run() {
         for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) choose(id);
@@ -77,10 +69,9 @@ class TailFuser {
     }
 
     bool read_by_others(NodeId id, NodeId reader) const {
-        if (used_outside_[at(id)]) return true;
-        return std::any_of(users_[at(id)].begin(), users_[at(id)].end(), [&](NodeId user) {
+        return std::ranges::any_of(uses_.of(id), [&](NodeId user) {
             if (user == reader) return false;
-            return graph_.node(user).op->name != "reshape" || read_by_others(user, reader);
+            return user < 0 || graph_.node(user).op->name != "reshape" || read_by_others(user, reader);
         });
     }
 
@@ -212,10 +203,9 @@ class TailFuser {
 
     const Graph& graph_;
     const FuseOptions& options_;
+    const Uses uses_;
     Rewriter rewriter_;
     Fusion fusion_;
-    std::vector<std::vector<NodeId>> users_;  // by node
-    std::vector<bool> used_outside_;          // by node: a result or an update
     std::map<NodeId, Tail> by_fused_;
     std::map<NodeId, NodeId> by_contraction_;  // the fused node
 };

@@ -1,11 +1,11 @@
-// Puts element-wise work on the output of a contraction into the contraction's epilogue: a matmul and the
-// fused node that reads it become one fused node, whose body starts with the matmul.
+// Puts element-wise work on the output of a contraction into the contraction's epilogue: it and the fused
+// node that reads it become one fused node, whose body starts with the contraction.
 //
 //   %3 = matmul(%x, %w, %bias)  %4 = fused(%3) {body = gelu}
 // becomes
 //   %3 = fused(%x, %w, %bias) {body = matmul, gelu}
 //
-// What others read of the matmul, as a gradient does, is a second output. A tail that reduces along rows
+// What others read of the contraction, as a gradient does, is a second output. A tail that reduces along rows
 // stays by itself: an epilogue sees blocks of some rows and columns.
 #pragma once
 

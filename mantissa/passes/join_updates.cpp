@@ -33,7 +33,7 @@ std::string kind_of(const Graph& graph, const Node& node) {
 }
 
 Groups groups_of(const Graph& graph) {
-    const Uses uses(graph, {});
+    const Uses uses(graph);
     Groups groups;
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const Node& node = graph.node(id);

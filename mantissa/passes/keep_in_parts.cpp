@@ -37,7 +37,7 @@ struct Master {
 
 class PartsRecognition {
   public:
-    explicit PartsRecognition(const Graph& graph) : graph_(graph), uses_(graph, {}) {}
+    explicit PartsRecognition(const Graph& graph) : graph_(graph), uses_(graph) {}
 
     /// By index of the state.
     std::map<int, Master> run() const {
@@ -85,7 +85,7 @@ class InParts {
   public:
     InParts(const Graph& graph, std::map<int, Master> masters, int ranks)
         : source_(graph),
-          uses_(source_, {}),
+          uses_(source_),
           masters_(std::move(masters)),
           ranks_(ranks),
           rewriter_(source_, Rewriter::Types::may_change) {
@@ -193,7 +193,7 @@ KeptInParts keep_in_parts(const Graph& graph, const Graph& derive, int ranks) {
 
 Graph with_parts(const Graph& graph, const std::set<std::string>& names, int ranks) {
     Rewriter rewriter(graph);
-    const Uses uses(graph, {});
+    const Uses uses(graph);
     for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
         const int state = graph.state_of(id);
         if (state >= 0 && names.contains(graph.states()[static_cast<std::size_t>(state)].name)) {

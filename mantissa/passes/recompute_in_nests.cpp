@@ -25,14 +25,8 @@ class NestRecompute {
     NestRecompute(const Graph& graph, const Grouping& grouping, double instructions_per_byte)
         : graph_(graph),
           grouping_(grouping),
-          instructions_per_byte_(instructions_per_byte),
-          users_(graph.size()),
-          used_outside_(graph.size()) {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
-            for (const Value& input : graph.node(id).inputs) users_[at(input.node)].push_back(id);
-        for (const Result& result : graph.results()) used_outside_[at(result.value.node)] = true;
-        for (const Update& update : graph.updates()) used_outside_[at(update.value.node)] = true;
-    }
+          uses_(grouping.uses()),
+          instructions_per_byte_(instructions_per_byte) {}
 
     NestRecomputation run() {
         NestRecomputation done;
@@ -42,7 +36,6 @@ class NestRecompute {
     }
 
   private:
-    static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
     bool forward(NodeId id) const { return graph_.node(id).origin.stage == Stage::forward; }
     bool is_reshape(NodeId id) const { return graph_.node(id).op->name == "reshape"; }
     std::int64_t bytes(Value value) const { return graph_.type(value).bytes(); }
@@ -55,18 +48,17 @@ class NestRecompute {
 
     /// Who reads a value, as it is or reshaped.
     void add_readers(NodeId id, std::set<NodeId>& readers) const {
-        for (NodeId user : users_[at(id)]) {
-            if (is_reshape(user))
+        for (NodeId user : uses_.of(id)) {
+            if (user >= 0 && is_reshape(user))
                 add_readers(user, readers);
-            else
+            else if (user >= 0)
                 readers.insert(user);
         }
     }
 
     bool read_outside(NodeId id) const {
-        if (used_outside_[at(id)]) return true;
-        return std::any_of(users_[at(id)].begin(), users_[at(id)].end(),
-                           [&](NodeId user) { return is_reshape(user) && read_outside(user); });
+        return std::ranges::any_of(
+            uses_.of(id), [&](NodeId user) { return user < 0 || (is_reshape(user) && read_outside(user)); });
     }
 
     /// Groups of the backward pass that read the value. `elsewhere`: it is read by others, too, its own group
@@ -196,9 +188,8 @@ class NestRecompute {
 
     const Graph& graph_;
     const Grouping& grouping_;
+    const Uses& uses_;
     const double instructions_per_byte_;
-    std::vector<Nodes> users_;        // by node
-    std::vector<bool> used_outside_;  // by node: a result or an update
     std::set<NodeId> chosen_;         // what is computed again
     std::map<NodeId, Value> copies_;  // by node of the source
 };

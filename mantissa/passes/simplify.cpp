@@ -18,18 +18,6 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// By node: whether a result or an update depends on it.
-std::vector<bool> find_live(const Graph& graph) {
-    std::vector<bool> live(graph.size());
-    const auto mark = [&](Value value) { live[static_cast<std::size_t>(value.node)] = true; };
-    for (const Result& result : graph.results()) mark(result.value);
-    for (const Update& update : graph.updates()) mark(update.value);
-    for (std::size_t id = graph.size(); id-- > 0;)
-        if (live[id])
-            for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs) mark(input);
-    return live;
-}
-
 bool is_from_outside(const Node& node) { return node.op->name == "input" || node.op->name == "state"; }
 
 /// Whether the value lies in the memory of an input or a state.
@@ -52,7 +40,7 @@ class Simplifier {
         : source_(source), gives_(holds_what_a_run_gives(source)), rewriter_(source), merge_(merge) {}
 
     Graph run() {
-        const std::vector<bool> live = find_live(source_);
+        const std::vector<bool> live = live_nodes(source_);
         for (std::size_t i = 0; i < source_.size(); ++i) {
             const NodeId id = static_cast<NodeId>(i);
             if (is_from_outside(source_.node(id)))

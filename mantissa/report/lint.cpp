@@ -103,7 +103,7 @@ struct Sizes {
 
 class Reading {
   public:
-    explicit Reading(const Graph& graph) : graph_(graph), uses_(graph, {}) {}
+    explicit Reading(const Graph& graph) : graph_(graph), uses_(graph) {}
 
     Sizes run() {
         for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {

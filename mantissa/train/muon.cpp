@@ -61,7 +61,7 @@ Tensor update_matrix(Graph& graph, const UpdatedParameter& parameter, const Opti
 
 bool is_hidden_matrix(const Graph& graph, const State& parameter) {
     if (parameter.type.shape.rank() != 2) return false;
-    const Uses uses(graph, {});
+    const Uses uses(graph);
     bool multiplies = false;
     for (const NodeId reader : readers(graph, uses, {parameter.node, 0})) {
         const std::string_view op = graph.node(reader).op->name;

@@ -1,10 +1,10 @@
-// A contraction with its element-wise tail, as one node: a fused node whose body starts with a matmul. The
-// tail is what a contraction kernel does with each finished block of sums while that lies in a cache.
+// A contraction with its element-wise tail, as one node: a fused node whose body starts with the contraction.
+// The tail is what a contraction kernel does with each finished block of sums while that lies in a cache.
 //
 //   body: %3 = matmul(%in0, %in1, %in2)  %4 = gelu's primitives of %3  result %3, %4
 //   tail: %4 = cast(add(%sums, %in2))    %5 = gelu's primitives of %4  result %4, %5
 //
-// The sums are FP32; the bias and the rounding to the matmul's own type are part of the tail, so that it
+// The sums are FP32; the bias and the rounding to the contraction's own type are part of the tail, so that it
 // means what the body means.
 #pragma once
 
@@ -17,16 +17,16 @@
 namespace mantissa::inline v0 {
 
 struct ContractionTail {
-    NodeId contraction = -1;  ///< the matmul, in the body
-    Graph graph;              ///< its first input: the sums f32, shaped as the matmul's output
+    NodeId contraction = -1;  ///< in the body
+    Graph graph;              ///< its first input: the sums f32, shaped as its output
     /// For the inputs of `graph` after the first: which input of the body each is.
     std::vector<int> operands;
 };
 
-/// The matmul in a fused node's body, or -1.
+/// The contraction in a fused node's body, or -1.
 NodeId contraction_of(const Graph& body);
 
-/// Nothing if the body holds no matmul.
+/// Nothing if the body holds no contraction.
 std::optional<ContractionTail> contraction_tail(const Graph& body);
 
 /// The tail as a nest over the rows and columns of the sums, or the reason why it is none that a contraction

@@ -19,20 +19,14 @@ constexpr int most_source_operations = 4;
 
 }  // namespace
 
-Grouping::Grouping(const Graph& graph, const FuseOptions& options, std::vector<PassRefusal>& refused)
+Grouping::Grouping(const Graph& graph, const FusionCosts& costs, std::vector<PassRefusal>& refused)
     : graph_(graph),
-      options_(options),
+      costs_(costs),
       refused_(refused),
-      users_(graph.size()),
-      used_outside_(graph.size()),
+      uses_(graph),
       source_operations_(graph.size(), -1),
       group_of_(graph.size(), -1),
       stamp_(graph.size()) {
-    for (std::size_t id = 0; id < graph.size(); ++id)
-        for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs)
-            users_[at(input.node)].push_back(static_cast<NodeId>(id));
-    for (const Result& result : graph.results()) used_outside_[at(result.value.node)] = true;
-    for (const Update& update : graph.updates()) used_outside_[at(update.value.node)] = true;
     run();
 }
 
@@ -53,9 +47,7 @@ Border Grouping::border(const Nodes& group) const {
             if (!inside(input.node) && !from_source(input) &&
                 std::find(border.inputs.begin(), border.inputs.end(), input) == border.inputs.end())
                 border.inputs.push_back(input);
-        const bool read = used_outside_[at(id)] || std::any_of(users_[at(id)].begin(), users_[at(id)].end(),
-                                                               [&](NodeId user) { return !inside(user); });
-        if (!read) continue;
+        if (std::ranges::all_of(uses_.of(id), inside)) continue;
         NodeId root = id;
         if (graph_.node(id).op->name == "reshape") border.reshapes.push_back(id);
         while (graph_.node(root).op->name == "reshape") root = graph_.node(root).inputs[0].node;
@@ -143,15 +135,15 @@ bool Grouping::any_recomputed(const Nodes& group) const {
 std::set<int> Grouping::groups_of_another_stage(NodeId id) const {
     std::set<int> found;
     const auto note = [&](NodeId other) {
-        const int group = group_of_[at(other)];
-        if (group >= 0 && group != group_of_[at(id)] &&
+        const int group = group_of(other);
+        if (group >= 0 && group != group_of(id) &&
             graph_.node(other).origin.stage != graph_.node(id).origin.stage)
             found.insert(group);
     };
     for (const Value& input : graph_.node(id).inputs) {
         if (from_source(input)) continue;
         note(input.node);
-        for (NodeId user : users_[at(input.node)]) note(user);
+        for (NodeId user : uses_.of(input.node)) note(user);
     }
     return found;
 }
@@ -175,7 +167,7 @@ bool Grouping::note_source(NodeId id) {
 std::vector<int> Grouping::groups_beside(NodeId id) const {
     std::map<int, std::int64_t> bytes;
     const auto note = [&](NodeId other, std::int64_t saved) {
-        const int group = group_of_[at(other)];
+        const int group = group_of(other);
         if (group >= 0 && graph_.node(other).origin.stage == graph_.node(id).origin.stage)
             bytes[group] += saved;
     };
@@ -183,7 +175,7 @@ std::vector<int> Grouping::groups_beside(NodeId id) const {
         if (from_source(input)) continue;
         const std::int64_t saved = graph_.type(input).bytes();
         note(input.node, 2 * saved);
-        for (NodeId user : users_[at(input.node)])
+        for (NodeId user : uses_.of(input.node))
             if (user < id) note(user, saved);
     }
     std::vector<int> order;
@@ -223,10 +215,9 @@ std::string Grouping::refuse_group(const Nodes& group) {
         if (!row_sum && (varies == Varies::by_column || varies == Varies::not_at_all))
             return "a value without rows is read elsewhere, too";
     }
-    if (const std::size_t count = border.inputs.size() + border.outputs.size();
-        count > options_.costs.most_operands)
+    if (const std::size_t count = border.inputs.size() + border.outputs.size(); count > costs_.most_operands)
         return fmt::format("{} operands and outputs; up to {} have addresses in registers", count,
-                           options_.costs.most_operands);
+                           costs_.most_operands);
     return "";
 }
 
@@ -236,8 +227,8 @@ bool Grouping::depends_on_itself(const Nodes& group) {
     Nodes open;
     bool found = false;
     const auto leave = [&](NodeId from, bool from_inside) {
-        for (NodeId user : users_[at(from)]) {
-            if (user > last_grouped_ || stamp_[at(user)] == now_) continue;
+        for (NodeId user : uses_.of(from)) {
+            if (user < 0 || user > last_grouped_ || stamp_[at(user)] == now_) continue;
             if (inside(user)) {
                 found = found || !from_inside;
                 continue;
@@ -262,10 +253,10 @@ void Grouping::drop_unless_worth_it(Nodes& group) {
     if (group.empty()) return;
     const Border border = this->border(group);
     const std::int64_t saved = bytes_saved(group, border);
-    if (saved >= options_.costs.least_bytes_saved && !border.outputs.empty()) return;
+    if (saved >= costs_.least_bytes_saved && !border.outputs.empty()) return;
     refuse(group.back(),
            fmt::format("a kernel would save {} bytes, less than the {} that compiling it is worth", saved,
-                       options_.costs.least_bytes_saved));
+                       costs_.least_bytes_saved));
     for (NodeId member : group) group_of_[at(member)] = -1;
     group.clear();
 }

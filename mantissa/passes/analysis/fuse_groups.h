@@ -8,7 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/passes/fuse.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/graph/target.h"
+#include "mantissa/passes/analysis/uses.h"
+#include "mantissa/passes/pass_refusal.h"
 
 namespace mantissa::inline v0 {
 
@@ -23,12 +26,13 @@ struct Border {
 
 class Grouping {
   public:
-    Grouping(const Graph& graph, const FuseOptions& options, std::vector<PassRefusal>& refused);
+    Grouping(const Graph& graph, const FusionCosts& costs, std::vector<PassRefusal>& refused);
 
     /// Some are empty: they were joined with others, or were not worth a kernel.
     const std::vector<Nodes>& groups() const { return groups_; }
     /// -1: none.
-    int group_of(NodeId id) const { return group_of_[at(id)]; }
+    int group_of(NodeId id) const { return id < 0 ? -1 : group_of_[at(id)]; }
+    const Uses& uses() const { return uses_; }
     /// Made of constants and counters alone.
     bool from_source(Value value) const { return source_operations_[at(value.node)] >= 0; }
     Border border(const Nodes& group) const;
@@ -61,10 +65,9 @@ class Grouping {
     void drop_unless_worth_it(Nodes& group);
 
     const Graph& graph_;
-    const FuseOptions& options_;
+    const FusionCosts& costs_;
     std::vector<PassRefusal>& refused_;
-    std::vector<Nodes> users_;            // by node
-    std::vector<bool> used_outside_;      // by node: a result or an update
+    const Uses uses_;
     std::vector<int> source_operations_;  // by node; -1: it reads something
     std::vector<int> group_of_;           // by node; -1: none
     std::vector<Nodes> groups_;           // empty: joined with a later one

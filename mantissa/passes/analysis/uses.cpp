@@ -4,7 +4,7 @@
 
 namespace mantissa::inline v0 {
 
-Uses::Uses(const Graph& graph, std::span<const Value> kept) {
+Uses::Uses(const Graph& graph, std::span<const Value> kept) : uses_of_node_(graph.size()) {
     for (std::size_t id = 0; id < graph.size(); ++id) {
         const Node& node = graph.node(static_cast<NodeId>(id));
         uses_.emplace_back(node.outputs.size());
@@ -17,6 +17,7 @@ Uses::Uses(const Graph& graph, std::span<const Value> kept) {
 
 void Uses::add(Value value, NodeId user) {
     uses_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)].push_back(user);
+    uses_of_node_[static_cast<std::size_t>(value.node)].push_back(user);
 }
 
 std::vector<bool> live_nodes(const Graph& graph, std::span<const Value> kept) {

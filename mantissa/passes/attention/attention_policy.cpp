@@ -1,0 +1,133 @@
+#include "mantissa/passes/attention/attention_policy.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mantissa/graph/gradient.h"
+#include "mantissa/passes/autocast.h"
+#include "mantissa/passes/pipeline.h"
+
+namespace mantissa::inline v0 {
+
+namespace {
+
+/// By node: whether a parameter is behind it.
+std::vector<bool> behind_parameters(const Graph& graph) {
+    std::vector<bool> behind(graph.size());
+    for (const State& state : graph.states())
+        if (state.kind == State::Kind::parameter) behind[static_cast<std::size_t>(state.node)] = true;
+    for (std::size_t id = 0; id < graph.size(); ++id)
+        for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs)
+            if (behind[static_cast<std::size_t>(input.node)]) behind[id] = true;
+    return behind;
+}
+
+/// A graph of one attention, in the formats of a policy.
+struct LoneAttention {
+    Graph graph = {};
+    NodeId node = -1;
+
+    LoneAttention(const std::vector<Type>& types, const Attributes& attributes, const Policy& policy) {
+        std::vector<Tensor> operands;
+        for (std::size_t i = 0; i < types.size(); ++i)
+            operands.emplace_back(graph, graph.add_input(fmt::format("x{}", i), types[i]));
+        Value result = call(graph, "attention", operands, attributes)[0].value();
+        if (!policy.changes_nothing()) graph = autocast(graph, policy, result);
+        node = last_of("attention");
+    }
+
+    /// Adds its gradient by the operands that are wanted, as differentiation will; -1 if there is none.
+    NodeId add_gradient(const std::vector<bool>& wanted) {
+        std::vector<Tensor> outputs, by;
+        const std::vector<Value> inputs = graph.node(node).inputs;
+        for (std::int32_t output = 0; output < 2; ++output) outputs.emplace_back(graph, Value{node, output});
+        for (std::size_t i = 0; i < inputs.size(); ++i)
+            if (wanted[i] && is_floating(graph.type(inputs[i]).dtype)) by.emplace_back(graph, inputs[i]);
+        const std::vector<Tensor> cotangents{Tensor(graph, graph.add_input("do", outputs[0].type())),
+                                             Tensor{}};
+        backpropagate(graph, outputs, cotangents, by);
+        return last_of("attention_grad");
+    }
+
+  private:
+    NodeId last_of(std::string_view op) const {
+        for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;)
+            if (graph.node(id).op->name == op) return id;
+        return -1;
+    }
+};
+
+/// Estimates are right within a fifth: an attention must lose by more than they may be wrong.
+constexpr double least_loss = 1.25;
+
+/// Why attention is better left in its lines: they take less time, and the scores that they keep are no more
+/// memory than queries, keys, values and result, which are there either way. Longer texts want one operation
+/// whatever it takes. Empty if it is not, where the lines would not be fused, or where nobody measured.
+/// `gradient`: -1 if there is none.
+std::string why_it_loses(const LoneAttention& alone, NodeId gradient, const PipelineOptions& options) {
+    const Graph& graph = alone.graph;
+    const Node& node = graph.node(alone.node);
+    const Shape &q = graph.type(node.inputs[0]).shape, &k = graph.type(node.inputs[1]).shape;
+    const std::int64_t queries = q[2], keys = k[2], head_size = q[3];
+    if (!options.fuse || !options.simplify || queries * keys > 2 * (queries + keys) * head_size) return {};
+    std::optional<TimeBesideParts> time = options.time_beside_parts(graph, node);
+    if (!time) return {};
+    if (gradient >= 0) {
+        const auto of_gradient = options.time_beside_parts(graph, graph.node(gradient));
+        if (!of_gradient) return {};
+        time->whole += of_gradient->whole;
+        time->parts += of_gradient->parts;
+    }
+    if (time->whole <= least_loss * time->parts) return {};
+    return fmt::format(
+        "as one operation it takes {:.1f} times as long as its lines: about {:.1f} us of one thread beside "
+        "{:.1f} for {} x {} scores of heads of {}, {}, by {}",
+        time->whole / time->parts, time->whole / 1e3, time->parts / 1e3, queries, keys, head_size,
+        gradient >= 0 ? "forward and backward" : "forward", time->kernel);
+}
+
+/// Why the device does not run an attention in the policy's formats, or its gradient by the operands that are
+/// wanted, if any are, or would lose by it; empty if it does.
+std::string why_not_one(const Graph& graph, const Node& attention, const std::vector<bool>& wanted,
+                        const PipelineOptions& options) {
+    const bool plain = !attention.attributes.has("score");
+    LoneAttention alone(graph.input_types(attention), attention.attributes, options.policy);
+    const Node& node = alone.graph.node(alone.node);
+    const std::string of_what =
+        fmt::format("attention of {}{}", name_of(alone.graph.type(node.inputs[0]).dtype),
+                    plain ? "" : " and of such a score");
+    if (const std::string why = options.why_no_kernel(alone.graph, node); !why.empty())
+        return fmt::format("the device has no kernel for {}: {}", of_what, why);
+    const NodeId gradient = wanted.empty() ? -1 : alone.add_gradient(wanted);
+    if (gradient >= 0)
+        if (const std::string why = options.why_no_kernel(alone.graph, alone.graph.node(gradient));
+            !why.empty())
+            return fmt::format("the device has no kernel for the gradient of {}: {}", of_what, why);
+    return why_it_loses(alone, gradient, options);
+}
+
+}  // namespace
+
+AcceptAttention attention_policy(const PipelineOptions& options, Differentiated differentiated) {
+    // Layers are alike, and a kernel may have to be compiled.
+    return [&options, differentiated, known = std::map<std::string, std::string>()](
+               const Graph& graph, const Node& attention) mutable {
+        std::string what = attention.attributes.text();
+        std::vector<bool> wanted;
+        const std::vector<bool> behind = behind_parameters(graph);
+        for (const Value& input : attention.inputs) {
+            const bool asked = behind[static_cast<std::size_t>(input.node)];
+            what += (asked ? " by " : " ") + graph.type(input).text();
+            if (differentiated == Differentiated::yes) wanted.push_back(asked);
+        }
+        const auto [entry, is_new] = known.try_emplace(what);
+        if (is_new) entry->second = why_not_one(graph, attention, wanted, options);
+        return entry->second;
+    };
+}
+
+}  // namespace mantissa
