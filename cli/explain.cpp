@@ -130,7 +130,7 @@ std::unique_ptr<const BatchSource> some_batches(const RunOptions& options, const
 Peaks peaks_of(Device& device) {
     const std::int64_t bytes = std::min(copy_scratch_bytes(device.target()),
                                         std::max(std::int64_t{64} << 20, device.free_memory() / 4));
-    const auto scratch = device.allocate(static_cast<std::size_t>(bytes), "bandwidth measurement");
+    const auto scratch = device.allocate(bytes, "bandwidth measurement");
     Peaks measured = device.measure_peaks(*scratch);
     KeptPeaks kept(device, peaks_file());
     const bool beyond_caches = bytes == copy_scratch_bytes(device.target());

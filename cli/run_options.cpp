@@ -445,8 +445,8 @@ void dump_kernels_for(const std::string& architecture, const std::string& direct
     if (std::string reason = codegen::Compiler::refusal(); !reason.empty())
         throw UserError("--dump-target: " + reason);
     codegen::Compiler compiler(codegen::NvptxTarget{.architecture = architecture});
-    for (std::size_t id = 0; id < graph.size(); ++id)
-        if (const Node& node = graph.node(static_cast<NodeId>(id)); node.op->name == "fused")
+    for (NodeId id = 0; id < graph.end(); ++id)
+        if (const Node& node = graph.node(id); node.op->name == "fused")
             compiler.add(node.attributes.body("body").graph());
     for (const auto& kernel : compiler.kernels())
         write_output(fmt::format("{}/{}-{}.ptx", directory, kernel->name, architecture),

@@ -127,7 +127,7 @@ std::string TrainRanks::first_of(const std::string& mine) {
     if (!ranks_) return mine;
     const std::vector<std::string> all = ranks_->gather(mine);
     for (int rank = 0; rank < size(); ++rank)
-        if (const std::string& given = all[static_cast<std::size_t>(rank)]; !given.empty())
+        if (const std::string& given = all[rank]; !given.empty())
             return fmt::format("{}: {}", ranks_->name_of(rank), given);
     return "";
 }

@@ -148,7 +148,7 @@ void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes
         const ssize_t done = ::pwrite(fd_, bytes.data(), piece, static_cast<off_t>(offset));
         if (done < 0 && errno == EINTR) continue;
         if (done <= 0) fail("cannot write", done < 0 ? errno : EIO);
-        bytes = bytes.subspan(static_cast<std::size_t>(done));
+        bytes = bytes.subspan(done);
         offset += static_cast<std::uint64_t>(done);
     }
 }

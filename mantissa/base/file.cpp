@@ -131,7 +131,7 @@ void OpenFile::read(std::uint64_t offset, std::span<std::byte> bytes) const {
                 "{}: was cut short while it was read: it had {} bytes, of which those from {} on are gone",
                 path_.string(), size_, offset));
         offset += static_cast<std::uint64_t>(done);
-        bytes = bytes.subspan(static_cast<std::size_t>(done));
+        bytes = bytes.subspan(done);
     }
 }
 

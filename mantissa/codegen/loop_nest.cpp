@@ -36,19 +36,18 @@ Varies varies_with(const Access& access) {
 class Lowering {
   public:
     explicit Lowering(const Graph& body) : body_(body), step_of_(body.size(), -1), uses_(body.size()) {
-        for (std::size_t id = 0; id < body.size(); ++id)
-            if (body.node(static_cast<NodeId>(id)).op->name != "input")
-                nodes_.push_back(static_cast<NodeId>(id));
+        for (NodeId id = 0; id < body.end(); ++id)
+            if (body.node(id).op->name != "input") nodes_.push_back(id);
         for (std::size_t i = 0; i < body.inputs().size(); ++i) {
             operand_of_[body.inputs()[i]] = static_cast<int>(i);
             out_.inputs.push_back(body.node(body.inputs()[i]).outputs[0].dtype);
         }
         for (const Result& result : body.results()) {
             out_.outputs.push_back(body.type(result.value).dtype);
-            ++uses_[static_cast<std::size_t>(result.value.node)];
+            ++uses_[result.value.node];
         }
         for (NodeId id : nodes_)
-            for (const Value& input : body.node(id).inputs) ++uses_[static_cast<std::size_t>(input.node)];
+            for (const Value& input : body.node(id).inputs) ++uses_[input.node];
         for (NodeId id : nodes_) count_beside_one(id);
     }
 
@@ -67,8 +66,8 @@ class Lowering {
     }
 
   private:
-    Step& step(int index) { return out_.steps[static_cast<std::size_t>(index)]; }
-    int& level(int index) { return level_[static_cast<std::size_t>(index)]; }
+    Step& step(int index) { return out_.steps[index]; }
+    int& level(int index) { return level_[index]; }
     static bool in_walk(Varies varies) { return varies == Varies::by_both || varies == Varies::by_column; }
 
     /// A step after its arguments; varies and is known as they do.
@@ -102,13 +101,13 @@ class Lowering {
     int argument(NodeId id, std::size_t index) {
         const Value input = body_.node(id).inputs[index];
         const auto operand = operand_of_.find(input.node);
-        if (operand == operand_of_.end()) return step_of_[static_cast<std::size_t>(input.node)];
+        if (operand == operand_of_.end()) return step_of_[input.node];
         return load(operand->second, body_.type(input).dtype, nest_.reads.at({id, index}));
     }
 
     void add_node(NodeId id) {
         const Node& node = body_.node(id);
-        int& result = step_of_[static_cast<std::size_t>(id)];
+        int& result = step_of_[id];
         const DType dtype = node.outputs[0].dtype;
         if (node.op->name == "constant") {
             result = add({.op = "constant", .dtype = dtype, .constant = node.attributes.number("value")});
@@ -136,7 +135,7 @@ class Lowering {
     /// The node that makes an operand, if nothing else reads it.
     const Node* only_read_by(NodeId id, std::size_t index) const {
         const Value input = body_.node(id).inputs[index];
-        return uses_[static_cast<std::size_t>(input.node)] == 1 ? &body_.node(input.node) : nullptr;
+        return uses_[input.node] == 1 ? &body_.node(input.node) : nullptr;
     }
 
     bool is_one(Value value) const {
@@ -179,7 +178,7 @@ class Lowering {
     bool logistic(NodeId id) {
         const NodeId from = tanh_beside_one(id);
         if (from < 0) return false;
-        const int uses = uses_[static_cast<std::size_t>(from)];
+        const int uses = uses_[from];
         if (uses < 2 || beside_one_[from] != uses) return false;
         const auto [entry, is_new] = logistic_.try_emplace(from, -1);
         if (is_new)
@@ -187,7 +186,7 @@ class Lowering {
                 add({.op = "one_plus_tanh", .dtype = DType::f32, .arguments = {argument(from, 0)}});
         const int p = entry->second;
         const Node& node = body_.node(id);
-        int& result = step_of_[static_cast<std::size_t>(id)];
+        int& result = step_of_[id];
         result = p;
         if (node.inputs[0].node == from || node.inputs[1].node == from) return true;
         const int two = add({.op = "constant", .dtype = DType::f32, .constant = 2});
@@ -204,14 +203,13 @@ class Lowering {
             const Node* sum = only_read_by(id, i);
             if (!sum || sum->op->name != "add") continue;
             const NodeId before = node.inputs[i].node;
-            if (step(step_of_[static_cast<std::size_t>(before)]).op != "add") continue;
+            if (step(step_of_[before]).op != "add") continue;
             for (std::size_t j : {0u, 1u}) {
                 if (sum->inputs[j] != node.inputs[1 - i] || sum->inputs[0] == sum->inputs[1]) continue;
                 const int two = add({.op = "constant", .dtype = DType::f32, .constant = 2});
-                step_of_[static_cast<std::size_t>(id)] =
-                    add({.op = "fma",
-                         .dtype = DType::f32,
-                         .arguments = {argument(id, 1 - i), two, argument(before, 1 - j)}});
+                step_of_[id] = add({.op = "fma",
+                                    .dtype = DType::f32,
+                                    .arguments = {argument(id, 1 - i), two, argument(before, 1 - j)}});
                 return true;
             }
         }
@@ -237,7 +235,7 @@ class Lowering {
             } else {
                 continue;
             }
-            step_of_[static_cast<std::size_t>(id)] = add(std::move(contracted));
+            step_of_[id] = add(std::move(contracted));
             return true;
         }
         return false;
@@ -251,7 +249,7 @@ class Lowering {
             const auto shared = [made](const auto& entry) { return entry.second == made; };
             if (step(made).op != "one_plus_tanh" || std::ranges::any_of(logistic_, shared)) continue;
             const int x = step(made).arguments[0];
-            step_of_[static_cast<std::size_t>(id)] = add(
+            step_of_[id] = add(
                 {.op = "times_one_plus_tanh", .dtype = DType::f32, .arguments = {argument(id, 1 - i), x}});
             return true;
         }
@@ -261,7 +259,7 @@ class Lowering {
     Walk& walk(int index) {
         if (static_cast<int>(out_.walks.size()) <= index)
             out_.walks.resize(static_cast<std::size_t>(index) + 1);
-        return out_.walks[static_cast<std::size_t>(index)];
+        return out_.walks[index];
     }
 
     /// A reduction along the row gives a value a row; a sum over rows is an output, and adds up what its
@@ -297,7 +295,7 @@ class Lowering {
         for (std::size_t i = 0; i < body_.results().size(); ++i) {
             const Value value = body_.results()[i].value;
             const auto sum = sums_.find(value.node);
-            const int index = step_of_[static_cast<std::size_t>(value.node)];
+            const int index = step_of_[value.node];
             if (sum != sums_.end()) {
                 place_sum(sum->second, static_cast<int>(i));
                 continue;
@@ -354,16 +352,16 @@ class Lowering {
         present_.assign(out_.steps.size(), false);
         for (int value : needed) need(value, index);
         for (int value : now.steps) {
-            int& first = computed_in_[static_cast<std::size_t>(value)];
+            int& first = computed_in_[value];
             if (first < 0) first = index;
         }
     }
 
     /// Sees that a value is there in a walk: kept from an earlier one, or computed.
     void need(int value, int index) {
-        if (!in_walk(step(value).varies) || present_[static_cast<std::size_t>(value)]) return;
-        present_[static_cast<std::size_t>(value)] = true;
-        const int first = computed_in_[static_cast<std::size_t>(value)];
+        if (!in_walk(step(value).varies) || present_[value]) return;
+        present_[value] = true;
+        const int first = computed_in_[value];
         if (first >= 0 && tree_cost(value) > cheap) {
             const auto [entry, is_new] = kept_.try_emplace(value, out_.scratch_rows);
             if (is_new) {
@@ -395,8 +393,7 @@ class Lowering {
         for (const auto& [key, index] : loads_)
             if (step(index).varies == Varies::by_both) out_.bytes_per_row += bytes(step(index).dtype);
         for (const Walk& each : out_.walks)
-            for (const Store& store : each.stores)
-                out_.bytes_per_row += bytes(out_.outputs[static_cast<std::size_t>(store.output)]);
+            for (const Store& store : each.stores) out_.bytes_per_row += bytes(out_.outputs[store.output]);
     }
 
     const Graph& body_;
@@ -433,8 +430,8 @@ LoopNest lower(const Graph& body) {
         return lowering.run(nest_of_tail(tail->graph), true);
     }
     std::vector<NodeId> nodes;
-    for (std::size_t id = 0; id < body.size(); ++id)
-        if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < body.end(); ++id)
+        if (body.node(id).op->name != "input") nodes.push_back(id);
     return Lowering(body).run(
         make_nest(
             body, nodes, [](Value) { return false; }, Loops::one_if_possible, Doubles::single),

@@ -39,7 +39,7 @@ class Writer {
                  fmt::format(format, std::forward<Args>(args)...) + "\n";
     }
 
-    const Step& step(int index) const { return nest_.steps[static_cast<std::size_t>(index)]; }
+    const Step& step(int index) const { return nest_.steps[index]; }
 
     void header() {
         std::vector<std::string> parts;

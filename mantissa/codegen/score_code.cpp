@@ -37,8 +37,8 @@ class PairsMaker {
     OrReason<Graph> run() {
         if (domain_.rank() != 4)
             return NoValue{fmt::format("scores must be [B, H, T, S], got {}", domain_.text())};
-        for (std::size_t id = 0; id < body_.size(); ++id)
-            if (!place(static_cast<NodeId>(id))) return why_.none();
+        for (NodeId id = 0; id < body_.end(); ++id)
+            if (!place(id)) return why_.none();
         for (const Result& result : body_.results()) {
             Tensor value = placed_.at(result.value);
             if (value.shape() != domain_) value = broadcast_to(value, domain_);
@@ -83,7 +83,7 @@ class PairsMaker {
         const Type& type = body_.node(id).outputs[0];
         const auto extents = aligned(type.shape);
         for (int axis = 0; extents && axis < 4; ++axis) {
-            const std::int64_t extent = (*extents)[static_cast<std::size_t>(axis)];
+            const std::int64_t extent = (*extents)[axis];
             if (extent != 1 && extent != domain_[axis])
                 return why_.refuse(
                     fmt::format("{} does not go along the axes of scores {}", type.text(), domain_.text()));
@@ -165,8 +165,8 @@ class Variant {
   private:
     static Graph pairs_without_results(const Graph& pairs) {
         Graph graph;
-        for (std::size_t id = 0; id < pairs.size(); ++id) {
-            const Node& node = pairs.node(static_cast<NodeId>(id));
+        for (NodeId id = 0; id < pairs.end(); ++id) {
+            const Node& node = pairs.node(id);
             if (node.op->name == "input")
                 graph.add_input(fmt::format("x{}", graph.inputs().size()), node.outputs[0]);
             else

@@ -63,7 +63,7 @@ BatchBuffer::BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_
 }
 
 Batch BatchBuffer::fill(const BatchSource& source, std::uint64_t step) {
-    for (Input& input : inputs_) input.bytes.resize(static_cast<std::size_t>(accumulate_ * input.size));
+    for (Input& input : inputs_) input.bytes.resize(accumulate_ * input.size);
     for (std::int64_t micro_step = 0; micro_step < accumulate_; ++micro_step) {
         std::vector<std::span<std::byte>> parts;
         for (Input& input : inputs_) {

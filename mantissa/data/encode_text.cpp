@@ -48,8 +48,8 @@ void encode_text(const Tokenizer& tokenizer, std::string_view text, ThreadPool& 
         pool.for_each_block(static_cast<std::int64_t>(count), [&](std::int64_t block, int worker) {
             const std::size_t i = static_cast<std::size_t>(block);
             ids[i].clear();
-            encoders[static_cast<std::size_t>(worker)].encode(
-                parts[first + i], ids[i], {.specials = specials, .continues = first + i > 0});
+            encoders[worker].encode(parts[first + i], ids[i],
+                                    {.specials = specials, .continues = first + i > 0});
         });
         for (std::size_t i = 0; i < count; ++i) {
             bytes_done += parts[first + i].size();

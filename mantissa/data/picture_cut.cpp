@@ -88,13 +88,13 @@ void cut_picture(const Picture& picture, const PictureCut& cut, const CutPlace& 
         taps_along(picture.width, resized(picture.width), S, place.padding, place.right);
     const Rows rows = rows_read(down);
     const std::int64_t row_size = 3 * S;
-    std::vector<float> narrow(static_cast<std::size_t>((rows.end - rows.first) * row_size));
+    std::vector<float> narrow((rows.end - rows.first) * row_size);
     for (std::int64_t row = rows.first; row < rows.end; ++row)
         cut_row(picture.pixels.data() + row * picture.width * 3, right,
                 narrow.data() + (row - rows.first) * row_size);
-    std::vector<float> line(static_cast<std::size_t>(row_size));
+    std::vector<float> line(row_size);
     for (std::int64_t y = 0; y < S; ++y) {
-        const Taps& taps = down[static_cast<std::size_t>(y)];
+        const Taps& taps = down[y];
         std::fill(line.begin(), line.end(), 0.0f);
         const float* from = narrow.data() + (taps.first - rows.first) * row_size;
         for (const float weight : taps.weights)

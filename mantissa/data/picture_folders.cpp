@@ -123,13 +123,13 @@ struct Splits {
 /// Every class has a picture, and there are two classes or more.
 void require_classes(const PictureSet& set, const fs::path& directory) {
     std::vector<bool> has(set.classes.size());
-    for (const PictureEntry& picture : set.pictures) has[static_cast<std::size_t>(picture.label)] = true;
+    for (const PictureEntry& picture : set.pictures) has[picture.label] = true;
     if (set.pictures.empty())
         throw UserError(fmt::format("{}: no picture is there: {}", directory.string(), expected));
     if (const auto missing = std::find(has.begin(), has.end(), false); missing != has.end())
         throw UserError(fmt::format(
             "{}: a class without a picture (.jpg, .jpeg or .png); put some there, or remove the folder",
-            (directory / set.classes[static_cast<std::size_t>(missing - has.begin())]).string()));
+            (directory / set.classes[missing - has.begin()]).string()));
     if (set.classes.size() < 2)
         throw UserError(fmt::format("{}: only the class {} is there; two are the least to tell apart",
                                     directory.string(), set.classes[0]));

@@ -53,17 +53,17 @@ struct PictureReader::State {
         check(options.threads > 0 && options.ahead > 0 && options.kept > 0,
               "somebody reads, and has room for it");
         check(first_row + rows <= source.rows_per_step(), "rows that are read are those of a step");
-        slots.resize(static_cast<std::size_t>(options.ahead + options.kept));
+        slots.resize(options.ahead + options.kept);
         for (Slot& slot : slots) {
             slot.pixels.resize(static_cast<std::size_t>(rows) *
                                static_cast<std::size_t>(source.values_per_row()));
-            slot.labels.resize(static_cast<std::size_t>(rows));
+            slot.labels.resize(rows);
         }
         for (int i = 0; i < options.threads; ++i)
             threads.emplace_back([this](const std::stop_token& stop) { work(stop); });
     }
 
-    Slot& slot_of(std::uint64_t step) { return slots[static_cast<std::size_t>(step % slots.size())]; }
+    Slot& slot_of(std::uint64_t step) { return slots[step % slots.size()]; }
 
     /// The slots of the steps right before `taken` are the caller's.
     bool has_room() const { return next_row < end_row && next_row / rows + kept < taken + slots.size(); }

@@ -150,7 +150,7 @@ Tokenizer::Tokenizer(TokenizerParts parts) {
         if (!within(id, kept.tokens.size()))
             disagree(kept, fmt::format("texts begin with token {}, outside the vocabulary of {}", id,
                                        kept.tokens.size()));
-    for (const TokenId id : kept.byte_fallback) others[static_cast<std::size_t>(id)] = true;
+    for (const TokenId id : kept.byte_fallback) others[id] = true;
     tables->by_bytes = index_tokens(kept, others);
     tables->byte_tokens = find_byte_tokens(kept, tables->by_bytes);
     if (kept.split == Split::nowhere && !any_spans_a_space(tables->by_bytes))

@@ -46,13 +46,13 @@ PieceCounts count_pieces(std::span<const std::filesystem::path> texts, ThreadPoo
     std::uint64_t total = 0;
     for (const auto& path : texts) total += files.emplace_back(path).text().size();
 
-    std::vector<Counter> counters(static_cast<std::size_t>(pool.threads()));
+    std::vector<Counter> counters(pool.threads());
     std::atomic<std::uint64_t> done = 0;
     for (const TextFile& file : files) {
         const auto parts = cut_text(file.text(), part_bytes);
         pool.for_each_block(static_cast<std::int64_t>(parts.size()), [&](std::int64_t block, int worker) {
-            const std::string_view part = parts[static_cast<std::size_t>(block)];
-            count_part(part, counters[static_cast<std::size_t>(worker)]);
+            const std::string_view part = parts[block];
+            count_part(part, counters[worker]);
             const std::uint64_t bytes = done += part.size();
             if (worker == 0) observer({"counting", bytes, total});
         });

@@ -86,7 +86,7 @@ void require_order(const AxisOrder& order, std::size_t rank) {
 std::vector<std::int64_t> reordered(const AxisOrder& order, const std::vector<std::int64_t>& extents) {
     require_order(order, extents.size());
     std::vector<std::int64_t> result;
-    for (const int axis : order.axes) result.push_back(extents[static_cast<std::size_t>(axis)]);
+    for (const int axis : order.axes) result.push_back(extents[axis]);
     return result;
 }
 
@@ -102,8 +102,7 @@ std::vector<std::int64_t> shape_in_file(const AxisOrder& order, const std::vecto
 
 std::size_t OrderedTensor::row_bytes() const {
     std::size_t bytes = element;
-    for (std::size_t i = 1; i < axes.size(); ++i)
-        bytes *= static_cast<std::size_t>(extents[static_cast<std::size_t>(axes[i])]);
+    for (std::size_t i = 1; i < axes.size(); ++i) bytes *= static_cast<std::size_t>(extents[axes[i]]);
     return bytes;
 }
 
@@ -116,8 +115,7 @@ OrderedTensor out_of_file(const AxisOrder& order, const std::vector<std::int64_t
                           std::size_t element) {
     std::vector<int> back(order.axes.size());
     std::vector<std::int64_t> extents = reordered(order, seen(order, shape));
-    for (std::size_t i = 0; i < back.size(); ++i)
-        back[static_cast<std::size_t>(order.axes[i])] = static_cast<int>(i);
+    for (std::size_t i = 0; i < back.size(); ++i) back[order.axes[i]] = static_cast<int>(i);
     return {std::move(extents), std::move(back), element};
 }
 

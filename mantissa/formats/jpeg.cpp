@@ -81,7 +81,7 @@ class JpegFile {
     void take_memory() {
         picture_.height = info_.output_height;
         picture_.width = info_.output_width;
-        picture_.pixels.resize(static_cast<std::size_t>(picture_.height * picture_.width * 3));
+        picture_.pixels.resize(picture_.height * picture_.width * 3);
         if (info_.out_color_space == JCS_CMYK) row_.resize(static_cast<std::size_t>(picture_.width) * 4);
     }
 

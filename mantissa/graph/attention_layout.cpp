@@ -102,7 +102,7 @@ std::string axes_text(const AttentionTensor& tensor) {
 
 AttentionStrides strides_of(const std::string& axes, const Shape& stored, std::int64_t part) {
     const std::vector<std::int64_t> strides = stored.strides();
-    const auto along = [&](char letter) { return strides[static_cast<std::size_t>(axis_at(axes, letter))]; };
+    const auto along = [&](char letter) { return strides[axis_at(axes, letter)]; };
     return {.start = axes.find('p') == std::string::npos ? 0 : part * along('p'),
             .sequence = along('b'),
             .head = along('h'),

@@ -73,8 +73,8 @@ bool stretches_to(const Shape& shape, const Shape& all) {
 /// Whether each element of the results follows from those of the inputs at the same place, and from the
 /// place.
 void expect_elementwise(const Graph& body) {
-    for (std::size_t id = 0; id < body.size(); ++id) {
-        const Node& node = body.node(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < body.end(); ++id) {
+        const Node& node = body.node(id);
         const bool renames_a_number = node.op->name == "reshape" && node.outputs[0].shape.elements() == 1;
         expect_of_score(node.op->name == "input" || renames_a_number ||
                             (node.op->fuser == FuserClass::elementwise && !node.op->composite()),

@@ -32,11 +32,11 @@ class Backpropagation {
         std::set<Value> roots;
         for (const Tensor& x : wrt) {
             roots.insert(x.value());
-            depends_[static_cast<std::size_t>(x.value().node)] = true;
+            depends_[x.value().node] = true;
         }
-        for (std::size_t id = 0; id < graph.size(); ++id)
-            for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs)
-                if (depends_[static_cast<std::size_t>(input.node)]) depends_[id] = true;
+        for (NodeId id = 0; id < graph.end(); ++id)
+            for (const Value& input : graph.node(id).inputs)
+                if (depends_[input.node]) depends_[id] = true;
     }
 
     void add(Value value, Tensor cotangent) {
@@ -54,7 +54,7 @@ class Backpropagation {
 
     void run() {
         for (NodeId id = static_cast<NodeId>(depends_.size()) - 1; id >= 0; --id)
-            if (depends_[static_cast<std::size_t>(id)]) visit(id);
+            if (depends_[id]) visit(id);
     }
 
     Tensor gradient_of(Value value) const {
@@ -84,8 +84,7 @@ class Backpropagation {
         const OriginScope scope(graph_, std::move(origin));
         const std::vector<Tensor> inputs = input_tensors(graph_, node);
         std::vector<bool> wanted;
-        for (const Tensor& input : inputs)
-            wanted.push_back(depends_[static_cast<std::size_t>(input.value().node)]);
+        for (const Tensor& input : inputs) wanted.push_back(depends_[input.value().node]);
         const std::vector<Tensor> gradients =
             node.op->gradient({graph_, inputs, outputs, cotangents, node.attributes, wanted});
         check(gradients.size() == inputs.size(), "a gradient rule gives one gradient per operand");
@@ -133,8 +132,7 @@ std::vector<Tensor> differentiate_definition(const DefinitionGradient& gradient,
     // What was saved stands for what the definition would compute anew: for the gradient, and for what of the
     // definition the gradient needs.
     for (std::size_t i = 0; i < saved.size(); ++i)
-        alone.replace_uses(outputs[static_cast<std::size_t>(gradient.saved[i].first)].value(),
-                           saved[i].value(), 0);
+        alone.replace_uses(outputs[gradient.saved[i].first].value(), saved[i].value(), 0);
     for (const Tensor& of_leaf : gradients)
         if (of_leaf) alone.add_result("", of_leaf.value());
     const std::vector<Tensor> found = inline_body(graph, alone, given, Origins::of_body);

@@ -81,7 +81,7 @@ std::int64_t State::stored_bytes() const {
 
 Value Graph::add_state(State state) {
     if (const int first = find_state(state.name); first >= 0) {
-        const Origin& there = node(states_[static_cast<std::size_t>(first)].node).origin;
+        const Origin& there = node(states_[first].node).origin;
         throw UserError(
             fmt::format("there are two states named '{}': the first{}, the second{}; give the layers "
                         "different names, or an OriginScope around one",
@@ -104,7 +104,7 @@ void Graph::add_update(int state, Value value) {
     if (state < 0 || static_cast<std::size_t>(state) >= states_.size())
         refuse("update", origin,
                fmt::format("there is no state {}; the graph has {}", state, states_.size()));
-    const State& updated = states_[static_cast<std::size_t>(state)];
+    const State& updated = states_[state];
     if (type(value) != updated.type)
         refuse("update", origin,
                fmt::format("state '{}' is {}, its update is {}", updated.name, updated.type.text(),

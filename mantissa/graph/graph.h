@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/base/error.h"
 #include "mantissa/graph/op.h"
 
 namespace mantissa::inline v0 {
@@ -128,7 +129,12 @@ class Graph {
     void drop_update(int state);
 
     std::size_t size() const { return nodes_.size(); }
-    const Node& node(NodeId id) const { return nodes_[static_cast<std::size_t>(id)]; }
+    /// One past the last node's id.
+    NodeId end() const { return static_cast<NodeId>(nodes_.size()); }
+    const Node& node(NodeId id) const {
+        check(id >= 0 && id < end(), "the graph has a node of this id");
+        return nodes_[static_cast<std::size_t>(id)];
+    }
     const Type& type(Value value) const {
         return node(value.node).outputs[static_cast<std::size_t>(value.output)];
     }
@@ -136,6 +142,10 @@ class Graph {
 
     const std::vector<NodeId>& inputs() const { return inputs_; }
     const std::vector<State>& states() const { return states_; }
+    const State& state(int index) const {
+        check(index >= 0 && index < std::ssize(states_), "the graph has a state of this index");
+        return states_[static_cast<std::size_t>(index)];
+    }
     const std::vector<Update>& updates() const { return updates_; }
     const std::vector<Result>& results() const { return results_; }
     /// The index of the state read by a node, or -1.

@@ -8,14 +8,11 @@ std::vector<Tensor> inline_body(Graph& graph, const Graph& body, std::span<const
                                 Origins origins) {
     check(body.inputs().size() == inputs.size(), "a body is given a tensor for each of its inputs");
     std::vector<std::vector<Value>> placed(body.size());
-    for (std::size_t i = 0; i < inputs.size(); ++i)
-        placed[static_cast<std::size_t>(body.inputs()[i])] = {inputs[i].value()};
-    const auto map = [&](Value value) {
-        return placed[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
-    };
-    for (std::size_t i = 0; i < body.size(); ++i) {
+    for (std::size_t i = 0; i < inputs.size(); ++i) placed[body.inputs()[i]] = {inputs[i].value()};
+    const auto map = [&](Value value) { return placed[value.node][value.output]; };
+    for (NodeId i = 0; i < body.end(); ++i) {
         if (!placed[i].empty()) continue;
-        const Node& node = body.node(static_cast<NodeId>(i));
+        const Node& node = body.node(i);
         std::vector<Value> operands;
         for (const Value& input : node.inputs) operands.push_back(map(input));
         const OriginScope scope(graph, origins == Origins::of_body ? node.origin : graph.origin);

@@ -34,10 +34,10 @@ std::vector<PoolSpan> pool_spans(const Attributes& attributes, int axis, std::in
 }
 
 std::vector<PoolOutputs> pool_outputs(const std::vector<PoolSpan>& spans, std::int64_t extent) {
-    std::vector<PoolOutputs> outputs(static_cast<std::size_t>(extent));
+    std::vector<PoolOutputs> outputs(extent);
     for (std::size_t output = 0; output < spans.size(); ++output)
         for (std::int64_t i = spans[output].first; i < spans[output].last; ++i) {
-            PoolOutputs& own = outputs[static_cast<std::size_t>(i)];
+            PoolOutputs& own = outputs[i];
             if (own.first == own.last) own.first = static_cast<std::int64_t>(output);
             own.last = static_cast<std::int64_t>(output) + 1;
         }

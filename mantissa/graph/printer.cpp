@@ -41,16 +41,16 @@ std::string print(const Graph& graph, NodeId id) {
 
 std::string print(const Graph& graph) {
     std::string text;
-    for (std::size_t id = 0; id < graph.size(); ++id) {
-        const Node& node = graph.node(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < graph.end(); ++id) {
+        const Node& node = graph.node(id);
         const bool inlined = node.op->name == "constant" && node.outputs[0].shape.rank() == 0;
-        if (!inlined) text += print(graph, static_cast<NodeId>(id)) + "\n";
+        if (!inlined) text += print(graph, id) + "\n";
     }
     for (const Result& result : graph.results())
         text += fmt::format("result {} = {}\n", result.name, value_text(graph, result.value));
     for (const Update& update : graph.updates())
-        text += fmt::format("update {} = {}\n", graph.states()[static_cast<std::size_t>(update.state)].name,
-                            value_text(graph, update.value));
+        text +=
+            fmt::format("update {} = {}\n", graph.state(update.state).name, value_text(graph, update.value));
     return text;
 }
 

@@ -42,8 +42,8 @@ std::vector<ReferenceTensor> evaluate_composite(const Node& node,
 
 ReferenceRun::ReferenceRun(const Graph& graph, const ReferenceFeed& feed) : graph_(graph) {
     values_.reserve(graph.size());
-    for (std::size_t id = 0; id < graph.size(); ++id) {
-        const Node& node = graph.node(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < graph.end(); ++id) {
+        const Node& node = graph.node(id);
         std::vector<const ReferenceTensor*> inputs;
         for (const Value& input : node.inputs) inputs.push_back(&(*this)[input]);
         if (node.op->name == "input" || node.op->name == "state")
@@ -64,7 +64,7 @@ const ReferenceTensor& ReferenceRun::result(std::string_view name) const {
 ReferenceFeed ReferenceRun::next(const ReferenceFeed& feed) const {
     ReferenceFeed after = feed;
     for (const Update& update : graph_.updates())
-        after[graph_.states()[static_cast<std::size_t>(update.state)].name] = (*this)[update.value].values;
+        after[graph_.state(update.state).name] = (*this)[update.value].values;
     return after;
 }
 

@@ -32,7 +32,7 @@ void for_each_element(const Shape& shape, Body&& body) {
     for (std::int64_t position = 0; position < count; ++position) {
         body(static_cast<std::size_t>(position), index);
         for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-            std::int64_t& i = index[static_cast<std::size_t>(axis)];
+            std::int64_t& i = index[axis];
             if (++i < shape[axis]) break;
             i = 0;
         }
@@ -51,12 +51,11 @@ std::size_t broadcast_position(const Shape& operand, const Index& index) {
 
 std::size_t position_of(const Shape& shape, const Index& index) {
     std::int64_t position = 0;
-    for (int axis = 0; axis < shape.rank(); ++axis)
-        position = position * shape[axis] + index[static_cast<std::size_t>(axis)];
+    for (int axis = 0; axis < shape.rank(); ++axis) position = position * shape[axis] + index[axis];
     return static_cast<std::size_t>(position);
 }
 
-Values sized(const Type& type) { return Values(static_cast<std::size_t>(type.shape.elements())); }
+Values sized(const Type& type) { return Values(type.shape.elements()); }
 
 template <auto function>
 std::vector<Values> unary(const Node&, Inputs in) {
@@ -125,8 +124,7 @@ std::vector<Values> cast(const Node& node, Inputs in) {
 std::vector<Values> same(const Node&, Inputs in) { return {in[0]->values}; }
 
 std::vector<Values> constant(const Node& node, Inputs) {
-    return {
-        Values(static_cast<std::size_t>(node.outputs[0].shape.elements()), node.attributes.number("value"))};
+    return {Values(node.outputs[0].shape.elements(), node.attributes.number("value"))};
 }
 
 std::vector<Values> literal(const Node& node, Inputs) { return {node.attributes.numbers("values")}; }
@@ -154,8 +152,7 @@ std::vector<Values> transpose(const Node& node, Inputs in) {
     const auto& order = node.attributes.list("order");
     Index source(order.size());
     for_each_element(node.outputs[0].shape, [&](std::size_t position, const Index& index) {
-        for (std::size_t axis = 0; axis < order.size(); ++axis)
-            source[static_cast<std::size_t>(order[axis])] = index[axis];
+        for (std::size_t axis = 0; axis < order.size(); ++axis) source[order[axis]] = index[axis];
         y[position] = in[0]->values[position_of(in[0]->type.shape, source)];
     });
     return {y};
@@ -280,7 +277,7 @@ std::vector<Values> embedding_grad(const Node& node, Inputs in) {
 std::vector<Values> reduce(const Node& node, Inputs in, double start, double (*combine)(double, double)) {
     Shape kept = in[0]->type.shape;
     for (std::int64_t axis : node.attributes.list("axes")) kept[static_cast<int>(axis)] = 1;
-    Values y(static_cast<std::size_t>(kept.elements()), start);
+    Values y(kept.elements(), start);
     for_each_element(in[0]->type.shape, [&](std::size_t position, const Index& index) {
         double& target = y[broadcast_position(kept, index)];
         target = combine(target, in[0]->values[position]);
@@ -312,7 +309,7 @@ std::vector<Values> matmul(const Node& node, Inputs in) {
     for (std::int64_t batch = 0; batch < batches; ++batch)
         for (std::int64_t i = 0; i < m; ++i)
             for (std::int64_t j = 0; j < n; ++j) {
-                double total = in.size() == 3 ? in[2]->values[static_cast<std::size_t>(j)] : 0.0;
+                double total = in.size() == 3 ? in[2]->values[j] : 0.0;
                 for (std::int64_t x = 0; x < k; ++x)
                     total +=
                         in[0]->values[at(batch * m * k, 0, 1) + (ta ? at(x, i, a[-1]) : at(i, x, a[-1]))] *

@@ -43,7 +43,7 @@ void for_each_window(const Attributes& attributes, const Shape& image, Body&& bo
                 for (std::int64_t c = 0; c < image[3]; ++c) body(Window{row, column, output++, n, c});
 }
 
-Values zeros(const Type& type) { return Values(static_cast<std::size_t>(type.shape.elements())); }
+Values zeros(const Type& type) { return Values(type.shape.elements()); }
 
 /// Elements in a row of a window; of an adaptive pool nobody asks.
 std::int64_t width_of(const Attributes& attributes) {

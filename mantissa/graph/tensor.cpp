@@ -317,7 +317,7 @@ Tensor counted_cross_entropy(Tensor logits, Tensor targets, Tensor counted, Tens
     Graph& graph = graph_of("cross_entropy", {logits, targets}, at);
     const LineScope line(graph, at);
     if (!counted) {
-        std::vector<std::int64_t> axes(static_cast<std::size_t>(targets.rank()));
+        std::vector<std::int64_t> axes(targets.rank());
         std::iota(axes.begin(), axes.end(), std::int64_t{0});
         const Tensor counts = less_equal(constant(graph, 0.0, DType::i32), targets);
         counted = maximum(sum(cast(counts, DType::f32), axes), constant(graph, 1.0, DType::f32));

@@ -35,7 +35,7 @@ int Shape::index_of(int axis) const {
 }
 
 Shape broadcast_shape(const Shape& a, const Shape& b) {
-    std::vector<std::int64_t> extents(static_cast<std::size_t>(std::max(a.rank(), b.rank())));
+    std::vector<std::int64_t> extents(std::max(a.rank(), b.rank()));
     for (int back = 1; back <= static_cast<int>(extents.size()); ++back) {
         const std::int64_t from_a = back <= a.rank() ? a[-back] : 1;
         const std::int64_t from_b = back <= b.rank() ? b[-back] : 1;

@@ -16,7 +16,7 @@ class Verifier {
     Verifier(const Graph& graph, std::string_view after) : graph_(graph), after_(after) {}
 
     void run() const {
-        for (std::size_t id = 0; id < graph_.size(); ++id) node(static_cast<NodeId>(id));
+        for (NodeId id = 0; id < graph_.end(); ++id) node(id);
         for (const Result& result : graph_.results())
             require(exists(result.value, graph_.size()), "result '{}' names no value", result.name);
         std::set<int> updated;

@@ -70,14 +70,14 @@ PositionMask::Rule PositionMask::rule_of(const Node& node, const std::vector<Typ
 
 /// Appends the steps that give the node; false where it does not follow from positions.
 bool PositionMask::add(const Graph& body, NodeId id, std::vector<int>& places) {
-    int& place = places[static_cast<std::size_t>(id)];
+    int& place = places[id];
     if (place >= 0) return true;
     const Node& node = body.node(id);
     if (node.op->name == "input" || node.op->name == "random_uniform") return false;
     Step step{.node = node, .types = body.input_types(node)};
     for (const Value& input : node.inputs) {
         if (!add(body, input.node, places)) return false;
-        step.inputs.push_back(static_cast<std::size_t>(places[static_cast<std::size_t>(input.node)]));
+        step.inputs.push_back(static_cast<std::size_t>(places[input.node]));
     }
     step.rule = rule_of(node, step.types);
     if (node.op->name == "constant") step.value = node.attributes.number("value");
@@ -86,7 +86,7 @@ bool PositionMask::add(const Graph& body, NodeId id, std::vector<int>& places) {
         const Shape& shape = node.outputs[0].shape;
         if (shape[axis] > 1) {  // else it is 0 everywhere, whatever it is stretched to
             step.axis = axis + 4 - shape.rank();
-            reads_[static_cast<std::size_t>(step.axis)] = true;
+            reads_[step.axis] = true;
         }
     }
     place = static_cast<int>(steps_.size());

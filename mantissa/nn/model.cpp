@@ -126,8 +126,8 @@ ModelFacts facts_of(const Model& model, std::int64_t batch) {
         return facts;
     }
     differentiate(graph, loss);
-    for (std::size_t i = 0; i < graph.size(); ++i) {
-        const Node& node = graph.node(static_cast<NodeId>(i));
+    for (NodeId i = 0; i < graph.end(); ++i) {
+        const Node& node = graph.node(i);
         if (node.op->autocast != AutocastClass::lower || !node.op->flops) continue;
         facts.flops_per_example +=
             static_cast<double>(node.op->flops(graph.input_types(node), node.outputs, node.attributes));

@@ -42,7 +42,7 @@ double element_tolerance(const Tolerance& tolerance, DType type, double expected
             return tolerance.ulps * ulp_at(expected, type);
         case Tolerance::Class::bound: {
             const auto& all = tolerance.magnitudes;
-            const double magnitude = all.size() == 1 ? all[0] : all[static_cast<std::size_t>(index)];
+            const double magnitude = all.size() == 1 ? all[0] : all[index];
             return tolerance.factor * magnitude + 0.5 * ulp_at(expected, type);
         }
         case Tolerance::Class::low_precision:
@@ -83,7 +83,7 @@ Errors errors_of(std::int64_t count, std::span<const double> expected, Value val
     Errors errors;
     double squares = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-        const double difference = difference_of(value(i), expected[static_cast<std::size_t>(i)]);
+        const double difference = difference_of(value(i), expected[i]);
         squares += difference * difference;
         if (std::isnan(errors.greatest) || difference <= errors.greatest) continue;
         errors.greatest = difference;
@@ -99,8 +99,7 @@ Comparison compare_low_precision(const ComparedTensor& got, std::span<const doub
     check(tolerance.plain.size() == expected.size(), "compare: the plain version has another size");
     const auto value = [&](std::int64_t i) { return load_as_f64(got.data, got.type, i); };
     const Errors ours = errors_of(count, expected, value);
-    const Errors plain = errors_of(
-        count, expected, [&](std::int64_t i) { return tolerance.plain[static_cast<std::size_t>(i)]; });
+    const Errors plain = errors_of(count, expected, [&](std::int64_t i) { return tolerance.plain[i]; });
     const double greatest = tolerance.factor * plain.greatest;
     const double root_mean_square = tolerance.factor * plain.root_mean_square;
 
@@ -117,8 +116,7 @@ Comparison compare_low_precision(const ComparedTensor& got, std::span<const doub
         describe(tolerance, got.type), ours.greatest, greatest, ours.root_mean_square, root_mean_square);
     if (ours.where >= 0)
         result.message +=
-            "; " + element_text("worst", ours.where, expected[static_cast<std::size_t>(ours.where)],
-                                value(ours.where), greatest);
+            "; " + element_text("worst", ours.where, expected[ours.where], value(ours.where), greatest);
     return result;
 }
 
@@ -168,7 +166,7 @@ Comparison compare(const ComparedTensor& got, std::span<const double> expected,
               "compare: magnitudes must be one, or one for each element");
 
     for (std::int64_t i = 0; i < count; ++i) {
-        const double wants = expected[static_cast<std::size_t>(i)];
+        const double wants = expected[i];
         const double difference = difference_of(load_as_f64(got.data, got.type, i), wants);
         const double allowed = element_tolerance(tolerance, got.type, wants, i);
         const double ratio = ratio_of(difference, allowed);
@@ -181,7 +179,7 @@ Comparison compare(const ComparedTensor& got, std::span<const double> expected,
     result.ok = result.failures == 0;
     if (result.ok) return result;
     const auto text = [&](const char* which, std::int64_t i) {
-        const double wants = expected[static_cast<std::size_t>(i)];
+        const double wants = expected[i];
         return element_text(which, i, wants, load_as_f64(got.data, got.type, i),
                             element_tolerance(tolerance, got.type, wants, i));
     };

@@ -16,7 +16,7 @@ void ExponentHistogram::add(std::span<const float> values) {
             int exponent = 0;
             // A power of two is the greatest of its interval, not the least of the next.
             if (std::frexp(magnitude, &exponent) == 0.5f) --exponent;
-            ++counts_[static_cast<std::size_t>(exponent - lowest)];
+            ++counts_[exponent - lowest];
             greatest_ = std::max(greatest_, magnitude);
         }
     }

@@ -41,7 +41,7 @@ class Autocast {
         : source_(source), policy_(policy), rewriter_(source, Rewriter::Types::may_change) {}
 
     Graph run(Value& loss) {
-        for (std::size_t i = 0; i < source_.size(); ++i) visit(static_cast<NodeId>(i));
+        for (NodeId i = 0; i < source_.end(); ++i) visit(i);
         loss = rewriter_.map(loss);
         return rewriter_.finish();
     }

@@ -258,7 +258,7 @@ ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept) {
     ChunkedLoss chunked;
     std::map<NodeId, LossForm> forms;  // by the node of the loss
     std::set<NodeId> replaced;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         if (graph.node(id).op->name != "cross_entropy") continue;
         if (const OrReason<LossForm> form = LossRecognition(graph, uses, id).run()) {
             replaced.insert(form->replaced.begin(), form->replaced.end());
@@ -270,7 +270,7 @@ ChunkedLoss chunk_loss(const Graph& graph, std::span<Value> kept) {
     }
     chunked.matched = static_cast<int>(forms.size());
     Rewriter rewriter(graph);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const auto form = forms.find(id);
         if (form != forms.end())
             LossReplacement(graph, rewriter, form->second).run();

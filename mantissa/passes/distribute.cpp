@@ -26,14 +26,14 @@ bool is_beginning(const Node& node) {
 /// By node: whether it is a beginning, or does nothing but prepare one.
 std::vector<bool> moved_with_beginnings(const Graph& graph) {
     std::vector<bool> moved(graph.size());
-    for (auto id = static_cast<NodeId>(graph.size()); id-- > 0;) {
+    for (auto id = graph.end(); id-- > 0;) {
         const Node& node = graph.node(id);
-        if (is_beginning(node)) moved[static_cast<std::size_t>(id)] = true;
-        if (!moved[static_cast<std::size_t>(id)]) continue;
+        if (is_beginning(node)) moved[id] = true;
+        if (!moved[id]) continue;
         for (const Value& input : node.inputs) {
             const Node& operand = graph.node(input.node);
             if (operand.op->name == "tree_add" || operand.op->name == "concat" || is_view(graph, operand))
-                moved[static_cast<std::size_t>(input.node)] = true;
+                moved[input.node] = true;
         }
     }
     return moved;
@@ -44,13 +44,13 @@ class EarlyOrder {
   public:
     explicit EarlyOrder(const Graph& graph) : graph_(graph), rewriter_(graph) {
         const std::vector<bool> moved = moved_with_beginnings(graph);
-        for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
+        for (NodeId id = 0; id < graph.end(); ++id)
             if (is_source(graph.node(id))) rewriter_.copy(id);
-        for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
-            if (moved[static_cast<std::size_t>(id)]) waiting_.push_back(id);
+        for (NodeId id = 0; id < graph.end(); ++id)
+            if (moved[id]) waiting_.push_back(id);
         copy_what_may();
-        for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
-            if (moved[static_cast<std::size_t>(id)] || is_source(graph.node(id))) continue;
+        for (NodeId id = 0; id < graph.end(); ++id) {
+            if (moved[id] || is_source(graph.node(id))) continue;
             rewriter_.copy(id);
             copy_what_may();
         }
@@ -103,7 +103,7 @@ std::vector<Tensor> chosen(std::span<const Tensor> tensors, std::span<const std:
 /// A number that no exchange of the graph has.
 std::int64_t next_number(const Graph& graph) {
     std::int64_t next = 0;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id)
+    for (NodeId id = 0; id < graph.end(); ++id)
         if (is_beginning(graph.node(id))) next = std::max(next, graph.node(id).attributes.integer("sum") + 1);
     return next;
 }

@@ -11,8 +11,8 @@ namespace {
 /// One round; `replaced` counts the composites that went.
 Graph expand_once(const Graph& graph, FunctionRef<bool(const Graph&, const Node&)> wanted, int& replaced) {
     Rewriter rewriter(graph);
-    for (std::size_t i = 0; i < graph.size(); ++i) {
-        const NodeId id = static_cast<NodeId>(i);
+    for (NodeId i = 0; i < graph.end(); ++i) {
+        const NodeId id = i;
         const Node& node = graph.node(id);
         if (!node.op->composite() || !wanted(graph, node)) {
             rewriter.copy(id);

@@ -24,7 +24,7 @@ bool can_take_addend(const Graph& graph, const Uses& uses, Value value) {
 std::map<NodeId, Folding> foldings(const Graph& graph) {
     const Uses uses(graph);
     std::map<NodeId, Folding> found;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const Node& node = graph.node(id);
         if (node.op->name != "add") continue;
         for (const auto& [value, other] :
@@ -45,7 +45,7 @@ Graph fold_addends(const Graph& graph) {
     std::map<NodeId, NodeId> folded;  // gradients, and where they are added
     for (const auto& [id, folding] : found) folded[folding.gradient] = id;
     Rewriter rewriter(graph);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         if (folded.contains(id)) continue;
         const auto folding = found.find(id);
         if (folding == found.end()) {

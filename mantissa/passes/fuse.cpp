@@ -89,8 +89,8 @@ class Placing {
         : graph_(graph), grouping_(grouping), fusion_(fusion), rewriter_(graph) {}
 
     Graph run() {
-        for (std::size_t i = 0; i < graph_.size(); ++i) {
-            const NodeId id = static_cast<NodeId>(i);
+        for (NodeId i = 0; i < graph_.end(); ++i) {
+            const NodeId id = i;
             const int group = grouping_.group_of(id);
             if (group < 0 ? !made_inside(id) : members(group).back() == id) place(id);
         }
@@ -100,7 +100,7 @@ class Placing {
     }
 
   private:
-    const Nodes& members(int group) const { return grouping_.groups()[static_cast<std::size_t>(group)]; }
+    const Nodes& members(int group) const { return grouping_.groups()[group]; }
 
     /// A counter, or what is computed of counters: where a nest alone reads it, it need not be there.
     bool made_inside(NodeId id) const {
@@ -182,8 +182,8 @@ bool nest_can_hold(const Graph& graph, const Node& composite) {
                             definition.add_input(fmt::format("in{}", i), graph.type(composite.inputs[i])));
     composite.op->definition({definition, inputs, composite.attributes});
     const Graph expanded = expand(definition, [](const Graph&, const Node&) { return true; });
-    for (std::size_t id = 0; id < expanded.size(); ++id) {
-        const Node& node = expanded.node(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < expanded.end(); ++id) {
+        const Node& node = expanded.node(id);
         if (node.op->name != "input" && node.op->name != "stop_gradient" &&
             !refuse_in_nest(expanded, node).empty())
             return false;

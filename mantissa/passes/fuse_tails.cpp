@@ -28,9 +28,9 @@ class TailFuser {
         : graph_(graph), options_(options), uses_(graph), rewriter_(graph) {}
 
     Fusion run() {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) choose(id);
+        for (NodeId id = 0; id < graph_.end(); ++id) choose(id);
         // Contractions and their views are placed when something reads them.
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
+        for (NodeId id = 0; id < graph_.end(); ++id)
             if (!by_contraction_.contains(root({id, 0}).node)) place(id);
         for (const Result& result : graph_.results()) place(result.value.node);
         for (const Update& update : graph_.updates()) place(update.value.node);
@@ -39,8 +39,6 @@ class TailFuser {
     }
 
   private:
-    static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
-
     Value root(Value value) const {
         while (graph_.node(value.node).op->name == "reshape") value = graph_.node(value.node).inputs[0];
         return value;
@@ -125,8 +123,8 @@ class TailFuser {
             const NodeId now = open.back();
             open.pop_back();
             if (now == on) return true;
-            if (seen[at(now)]) continue;
-            seen[at(now)] = true;
+            if (seen[now]) continue;
+            seen[now] = true;
             for (const Value& input : graph_.node(now).inputs) open.push_back(input.node);
             if (const auto joined = by_contraction_.find(now); joined != by_contraction_.end())
                 open.push_back(joined->second);
@@ -153,23 +151,23 @@ class TailFuser {
         for (const Value& value : contraction.inputs) operands.push_back(input(value));
         std::vector<Value> placed(after.size());
         for (std::size_t i = 0; i < fused.inputs.size(); ++i)
-            if (i != tail.operand) placed[at(after.inputs()[i])] = input(fused.inputs[i]);
+            if (i != tail.operand) placed[after.inputs()[i]] = input(fused.inputs[i]);
         const auto add = [&](const Node& node, std::vector<Value> of) {
             const OriginScope scope(made.body, origin_in_body(node));
             return Value{made.body.add(node.op->name, std::move(of), node.attributes), 0};
         };
         const Value product = add(contraction, std::move(operands));
         const NodeId read_as = after.inputs()[tail.operand];
-        placed[at(read_as)] = reshaped(made.body, product, after.node(read_as).outputs[0].shape);
-        for (std::size_t id = 0; id < after.size(); ++id) {
-            const Node& node = after.node(static_cast<NodeId>(id));
+        placed[read_as] = reshaped(made.body, product, after.node(read_as).outputs[0].shape);
+        for (NodeId id = 0; id < after.end(); ++id) {
+            const Node& node = after.node(id);
             if (node.op->name == "input") continue;
             std::vector<Value> mapped;
-            for (const Value& value : node.inputs) mapped.push_back(placed[at(value.node)]);
+            for (const Value& value : node.inputs) mapped.push_back(placed[value.node]);
             placed[id] = add(node, std::move(mapped));
         }
         for (const Result& result : after.results())
-            made.body.add_result(result.name, placed[at(result.value.node)]);
+            made.body.add_result(result.name, placed[result.value.node]);
         if (tail.also_written) made.body.add_result(fmt::format("out{}", after.results().size()), product);
         return made;
     }

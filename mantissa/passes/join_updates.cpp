@@ -35,7 +35,7 @@ std::string kind_of(const Graph& graph, const Node& node) {
 Groups groups_of(const Graph& graph) {
     const Uses uses(graph);
     Groups groups;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const Node& node = graph.node(id);
         if (is_update(node) && !is_read(graph, uses, id)) groups[kind_of(graph, node)].push_back(id);
     }
@@ -76,7 +76,7 @@ Graph join_updates(const Graph& graph, FunctionRef<bool(const Graph&, const Node
     for (const auto& [kind, group] : groups)
         for (const NodeId id : group) group_of[id] = &group;
     Rewriter rewriter(graph);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const auto found = group_of.find(id);
         if (found == group_of.end()) {
             rewriter.copy(id);

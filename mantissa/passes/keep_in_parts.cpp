@@ -43,15 +43,13 @@ class PartsRecognition {
     std::map<int, Master> run() const {
         std::map<int, Master> masters;
         for (const Update& update : graph_.updates()) {
-            const State& state = graph_.states()[static_cast<std::size_t>(update.state)];
+            const State& state = graph_.state(update.state);
             if (state.kind != State::Kind::parameter ||
                 graph_.node(update.value.node).op->name != "all_gather_wait")
                 continue;
             Master master{.updated = {}, .gathered = {}, .arrived = update.value};
-            master.gathered =
-                graph_.node(master.arrived.node).inputs[static_cast<std::size_t>(master.arrived.output)];
-            master.updated =
-                graph_.node(master.gathered.node).inputs[static_cast<std::size_t>(master.gathered.output)];
+            master.gathered = graph_.node(master.arrived.node).inputs[master.arrived.output];
+            master.updated = graph_.node(master.gathered.node).inputs[master.gathered.output];
             master.copy = only_copy(master.arrived);
             if (master.copy >= 0 && is_read_in_parts(state)) masters[update.state] = master;
         }
@@ -97,7 +95,7 @@ class InParts {
     }
 
     Graph run() {
-        for (NodeId id = 0; id < static_cast<NodeId>(source_.size()); ++id) place(id);
+        for (NodeId id = 0; id < source_.end(); ++id) place(id);
         std::map<int, Value> updates;
         for (const auto& [state, master] : masters_) updates[state] = rewriter_.map(master.updated);
         Graph graph = rewriter_.finish();
@@ -114,8 +112,7 @@ class InParts {
             send_copies(id, sent->second);
         } else if (const int state = source_.state_of(id); masters_.contains(state)) {
             const OriginScope scope(rewriter_.target(), node.origin);
-            parts_[id] = rewriter_.target().add_state(
-                part_of_state(source_.states()[static_cast<std::size_t>(state)], ranks_));
+            parts_[id] = rewriter_.target().add_state(part_of_state(source_.state(state), ranks_));
         } else if (node.op->name == "own_part" && parts_.contains(node.inputs[0].node)) {
             rewriter_.place({id, 0}, parts_.at(node.inputs[0].node));
         } else if (std::ranges::all_of(node.inputs, [&](Value input) { return rewriter_.placed(input); })) {
@@ -132,7 +129,7 @@ class InParts {
         for (const auto& [output, copy] : copies) {
             const Node& cast = source_.node(copy);
             const OriginScope scope(rewriter_.target(), cast.origin);
-            Value& part = parts[static_cast<std::size_t>(output)];
+            Value& part = parts[output];
             part = {rewriter_.target().add("cast", {part}, cast.attributes), 0};
         }
         const OriginScope scope(rewriter_.target(), node.origin);
@@ -163,9 +160,9 @@ Graph derived_from_parts(const Graph& source, const std::set<std::string>& names
     for (const Update& update : source.updates()) {
         const Node& cast = source.node(update.value.node);
         const int from = source.state_of(cast.inputs[0].node);
-        const State& parameter = source.states()[static_cast<std::size_t>(from)];
+        const State& parameter = source.state(from);
         const OriginScope scope(graph, cast.origin);
-        const Value read{graph.states()[static_cast<std::size_t>(from)].node, 0};
+        const Value read{graph.state(from).node, 0};
         const Value made{graph.add(cast.op->name, {read}, cast.attributes), update.value.output};
         if (names.contains(parameter.name)) {
             parts.push_back({graph, made});
@@ -184,8 +181,7 @@ Graph derived_from_parts(const Graph& source, const std::set<std::string>& names
 KeptInParts keep_in_parts(const Graph& graph, const Graph& derive, int ranks) {
     const std::map<int, Master> masters = PartsRecognition(graph).run();
     KeptInParts kept;
-    for (const auto& [state, master] : masters)
-        kept.names.insert(graph.states()[static_cast<std::size_t>(state)].name);
+    for (const auto& [state, master] : masters) kept.names.insert(graph.state(state).name);
     kept.graph = InParts(graph, masters, ranks).run();
     kept.derive = derived_from_parts(derive, kept.names, ranks);
     return kept;
@@ -194,12 +190,11 @@ KeptInParts keep_in_parts(const Graph& graph, const Graph& derive, int ranks) {
 Graph with_parts(const Graph& graph, const std::set<std::string>& names, int ranks) {
     Rewriter rewriter(graph);
     const Uses uses(graph);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const int state = graph.state_of(id);
-        if (state >= 0 && names.contains(graph.states()[static_cast<std::size_t>(state)].name)) {
+        if (state >= 0 && names.contains(graph.state(state).name)) {
             const OriginScope scope(rewriter.target(), graph.node(id).origin);
-            rewriter.target().add_state(
-                part_of_state(graph.states()[static_cast<std::size_t>(state)], ranks));
+            rewriter.target().add_state(part_of_state(graph.state(state), ranks));
             continue;
         }
         const auto missing = std::ranges::find_if_not(graph.node(id).inputs,
@@ -209,8 +204,7 @@ Graph with_parts(const Graph& graph, const std::set<std::string>& names, int ran
             throw UserError(fmt::format(
                 "'{}' is read by {}, but ranks have parts of it, since a training step reads copies "
                 "alone: give --states whole",
-                graph.states()[static_cast<std::size_t>(graph.state_of(missing->node))].name,
-                graph.node(id).op->name));
+                graph.state(graph.state_of(missing->node)).name, graph.node(id).op->name));
         }
         rewriter.copy(id);
     }

@@ -20,10 +20,10 @@ class LayOut {
 
     LaidOut run() {
         copy_sources();
-        for (std::size_t i = 0; i < source_.size(); ++i)
-            if (is_derived(static_cast<NodeId>(i))) derive(static_cast<NodeId>(i));
-        for (std::size_t i = 0; i < source_.size(); ++i) {
-            const NodeId id = static_cast<NodeId>(i);
+        for (NodeId i = 0; i < source_.end(); ++i)
+            if (is_derived(i)) derive(i);
+        for (NodeId i = 0; i < source_.end(); ++i) {
+            const NodeId id = i;
             if (is_source(id) || is_derived(id)) continue;
             const int parameter = parameter_to_copy_in(id);
             if (parameter >= 0)
@@ -56,7 +56,7 @@ class LayOut {
         const Node& node = source_.node(id);
         if (node.op->name != "cast" && node.op->name != "quantize_weight") return false;
         // A result is read when the run is over, and the state has been replaced.
-        if (gives_[static_cast<std::size_t>(id)]) return false;
+        if (gives_[id]) return false;
         return parameter_under(node) >= 0;
     }
 
@@ -72,14 +72,14 @@ class LayOut {
         const Node* const padding = padding_under(node);
         if (padding && !is_view(source_, *padding)) return -1;
         const int state = source_.state_of(padding ? padding->inputs[0].node : node.inputs[0].node);
-        const auto kind_of = [this](int i) { return source_.states()[static_cast<std::size_t>(i)].kind; };
+        const auto kind_of = [this](int i) { return source_.state(i).kind; };
         return state >= 0 && kind_of(state) == State::Kind::parameter ? state : -1;
     }
 
     /// First all that has no operand, so that states keep their indices and new ones follow them.
     void copy_sources() {
-        for (std::size_t i = 0; i < source_.size(); ++i)
-            if (is_source(static_cast<NodeId>(i))) rewriter_.copy(static_cast<NodeId>(i));
+        for (NodeId i = 0; i < source_.end(); ++i)
+            if (is_source(i)) rewriter_.copy(i);
     }
 
     static std::string name_of_derived(const Node& node, std::size_t output, const std::string& parameter) {
@@ -91,7 +91,7 @@ class LayOut {
     void derive(NodeId id) {
         const Node& node = source_.node(id);
         const int parameter = parameter_under(node);
-        const State& from = source_.states()[static_cast<std::size_t>(parameter)];
+        const State& from = source_.state(parameter);
         Derivation made{.node = id,
                         .parameter = parameter,
                         .state = static_cast<int>(target().states().size()),
@@ -100,8 +100,7 @@ class LayOut {
         if (!known) {
             const OriginScope scope(derive_, node.origin);
             if (derive_.find_state(from.name) < 0) derive_.add_state(from);
-            const Value operand{
-                derive_.states()[static_cast<std::size_t>(derive_.find_state(from.name))].node, 0};
+            const Value operand{derive_.state(derive_.find_state(from.name)).node, 0};
             const NodeId maker = derive_.add(node.op->name, {operand}, node.attributes);
             const std::vector<Type> made_types = derive_.node(maker).outputs;
             for (std::size_t i = 0; i < node.outputs.size(); ++i) {
@@ -118,7 +117,7 @@ class LayOut {
         }
         for (std::size_t i = 0; i < node.outputs.size(); ++i) {
             const int state = target().find_state(name_of_derived(node, i, from.name));
-            Value made_before{target().states()[static_cast<std::size_t>(state)].node, 0};
+            Value made_before{target().state(state).node, 0};
             if (const Node* const padding = padding_under(node)) {
                 const OriginScope scope(target(), padding->origin);
                 made_before = {target().add("pad", {made_before}, padding->attributes), 0};
@@ -154,7 +153,7 @@ class LayOut {
         const Node& node = source_.node(id);
         Derivation& made = derivations_[copy];
         std::vector<Value> inputs = rewriter_.map(node.inputs);
-        inputs.push_back({target().states()[static_cast<std::size_t>(made.state)].node, 0});
+        inputs.push_back({target().state(made.state).node, 0});
         Origin origin = node.origin;
         origin.rule = "copy, " + source_.node(made.node).origin.rule;
         const OriginScope scope(target(), std::move(origin));

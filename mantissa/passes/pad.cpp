@@ -37,7 +37,7 @@ std::string name_of(const Node& node) {
 class PaddingRecognition {
   public:
     PaddingRecognition(const Graph& graph, int state, std::int64_t zero_rows) : graph_(graph) {
-        const State& parameter = graph.states()[static_cast<std::size_t>(state)];
+        const State& parameter = graph.state(state);
         form_ = {.rows = parameter.type.shape[0], .zero_rows = zero_rows};
         form_.states.insert(state);
         form_.axes[{parameter.node, 0}] = 0;
@@ -51,7 +51,7 @@ class PaddingRecognition {
 
   private:
     bool follow_zeros() {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
+        for (NodeId id = 0; id < graph_.end(); ++id)
             if (!visit(id)) return false;
         for (const Result& result : graph_.results())
             if (!require_view(result.value, "the run reads")) return false;
@@ -120,7 +120,7 @@ class PaddedCopy {
         : source_(source), rewriter_(source), form_(form) {}
 
     Graph run() {
-        for (NodeId id = 0; id < static_cast<NodeId>(source_.size()); ++id) {
+        for (NodeId id = 0; id < source_.end(); ++id) {
             const auto taken = form_.nodes.find(id);
             if (taken != form_.nodes.end())
                 lengthen(id, taken->second);
@@ -138,7 +138,7 @@ class PaddedCopy {
     Graph& target() { return rewriter_.target(); }
 
     void keep_zeros(int index) {
-        State state = source_.states()[static_cast<std::size_t>(index)];
+        State state = source_.state(index);
         const Value value{state.node, 0};
         const OriginScope scope(target(), source_.node(state.node).origin);
         state.zero_rows = form_.zero_rows;
@@ -209,8 +209,7 @@ OrReason<std::int64_t> zero_rows_for(const State& parameter, std::int64_t multip
 
 /// How that parameter can be padded, or why not.
 OrReason<PaddingForm> padding_of(const Graph& graph, int state, std::int64_t multiple) {
-    const OrReason<std::int64_t> zero_rows =
-        zero_rows_for(graph.states()[static_cast<std::size_t>(state)], multiple);
+    const OrReason<std::int64_t> zero_rows = zero_rows_for(graph.state(state), multiple);
     if (!zero_rows) return NoValue{zero_rows.reason()};
     return PaddingRecognition(graph, state, *zero_rows).run();
 }

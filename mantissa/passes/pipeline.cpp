@@ -84,8 +84,8 @@ class Pipeline {
 /// whatever the policy, and so the graph is better left as it was.
 bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::string& pass, std::string_view op,
                          const PipelineOptions& options) {
-    for (std::size_t id = 0; id < graph.size(); ++id) {
-        const Node& node = graph.node(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < graph.end(); ++id) {
+        const Node& node = graph.node(id);
         if (node.op->name != op) continue;
         const std::string why = options.why_no_kernel(graph, node);
         if (why.empty()) continue;

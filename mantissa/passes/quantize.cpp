@@ -13,8 +13,7 @@ bool is_linear(const Graph& graph, const Node& node, const std::string& format) 
     if (node.op->name != "matmul" || node.outputs[0].dtype != DType::f32 || node.origin.precision)
         return false;
     const int state = graph.state_of(node.inputs[1].node);
-    if (state < 0 || graph.states()[static_cast<std::size_t>(state)].kind != State::Kind::parameter)
-        return false;
+    if (state < 0 || graph.state(state).kind != State::Kind::parameter) return false;
     const Type& w = graph.type(node.inputs[1]);
     return w.dtype == DType::f32 && w.shape.rank() == 2 && node.attributes.flag("transpose_b") &&
            !node.attributes.flag("transpose_a") && (format == "s8" || w.shape[1] % 2 == 0);
@@ -24,8 +23,8 @@ bool is_linear(const Graph& graph, const Node& node, const std::string& format) 
 
 Graph quantize(const Graph& graph, const Policy& policy, std::span<Value> kept) {
     Rewriter rewriter(graph);
-    for (std::size_t i = 0; i < graph.size(); ++i) {
-        const NodeId id = static_cast<NodeId>(i);
+    for (NodeId i = 0; i < graph.end(); ++i) {
+        const NodeId id = i;
         const Node& node = graph.node(id);
         if (!is_linear(graph, node, policy.weights)) {
             rewriter.copy(id);

@@ -42,7 +42,7 @@ class Recompute {
     }
 
     Recomputation run() {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+        for (NodeId id = 0; id < graph_.end(); ++id) {
             const std::vector<Value>& inputs = graph_.node(id).inputs;
             if (forward(id) ||
                 std::none_of(inputs.begin(), inputs.end(), [&](Value input) { return chosen(input); })) {
@@ -57,9 +57,8 @@ class Recompute {
     }
 
   private:
-    static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
     bool forward(NodeId id) const { return graph_.node(id).origin.stage == Stage::forward; }
-    bool chosen(Value value) const { return chosen_[at(value.node)]; }
+    bool chosen(Value value) const { return chosen_[value.node]; }
     std::int32_t outputs(NodeId id) const {
         return static_cast<std::int32_t>(graph_.node(id).outputs.size());
     }
@@ -68,28 +67,28 @@ class Recompute {
 
     /// The operation's nodes, and element-wise work and casts on their outputs.
     void choose_outputs_of(std::string_view op) {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+        for (NodeId id = 0; id < graph_.end(); ++id) {
             const Node& node = graph_.node(id);
             if (!forward(id)) continue;
             const bool follows = (node.op->fuser == FuserClass::elementwise || node.op->name == "reshape") &&
                                  std::any_of(node.inputs.begin(), node.inputs.end(),
                                              [&](Value input) { return chosen(input); });
-            if (node.op->name == op || follows) chosen_[at(id)] = true;
+            if (node.op->name == op || follows) chosen_[id] = true;
         }
     }
 
     /// Everything inside a block but what is read outside it in the forward pass.
     void choose_blocks() {
         std::vector<bool> read_outside(graph_.size());
-        for (const Result& result : graph_.results()) read_outside[at(result.value.node)] = true;
-        for (const Update& update : graph_.updates()) read_outside[at(update.value.node)] = true;
+        for (const Result& result : graph_.results()) read_outside[result.value.node] = true;
+        for (const Update& update : graph_.updates()) read_outside[update.value.node] = true;
         const auto block = [&](NodeId id) { return block_of(graph_.node(id).origin.scope); };
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
+        for (NodeId id = 0; id < graph_.end(); ++id)
             for (const Value& input : graph_.node(id).inputs)
-                if (forward(id) && block(id) != block(input.node)) read_outside[at(input.node)] = true;
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id)
-            if (forward(id) && !is_source(graph_.node(id)) && !block(id).empty() && !read_outside[at(id)])
-                chosen_[at(id)] = true;
+                if (forward(id) && block(id) != block(input.node)) read_outside[input.node] = true;
+        for (NodeId id = 0; id < graph_.end(); ++id)
+            if (forward(id) && !is_source(graph_.node(id)) && !block(id).empty() && !read_outside[id])
+                chosen_[id] = true;
     }
 
     /// A node that reads what is computed again, which is placed before it.

@@ -30,7 +30,7 @@ class NestRecompute {
 
     NestRecomputation run() {
         NestRecomputation done;
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) consider(id, done);
+        for (NodeId id = 0; id < graph_.end(); ++id) consider(id, done);
         done.graph = done.values == 0 ? graph_ : simplify(rewrite(), MergeStages::no);
         return done;
     }
@@ -142,7 +142,7 @@ class NestRecompute {
     }
 
     bool reads(int group, Value value) const {
-        const Nodes& members = grouping_.groups()[static_cast<std::size_t>(group)];
+        const Nodes& members = grouping_.groups()[group];
         return std::any_of(members.begin(), members.end(), [&](NodeId member) {
             const std::vector<Value>& inputs = graph_.node(member).inputs;
             return std::any_of(inputs.begin(), inputs.end(),
@@ -152,7 +152,7 @@ class NestRecompute {
 
     Graph rewrite() {
         Rewriter rewriter(graph_);
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+        for (NodeId id = 0; id < graph_.end(); ++id) {
             const auto again = [&](Value input) { return chosen_.contains(root(input).node); };
             const Node& node = graph_.node(id);
             if (forward(id) || std::none_of(node.inputs.begin(), node.inputs.end(), again)) {

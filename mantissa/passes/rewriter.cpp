@@ -6,13 +6,12 @@ namespace mantissa::inline v0 {
 
 Rewriter::Rewriter(const Graph& source, Types types)
     : source_(source), types_(types), placed_(source.size()) {
-    for (std::size_t id = 0; id < source.size(); ++id)
-        placed_[id].resize(source.node(static_cast<NodeId>(id)).outputs.size());
+    for (NodeId id = 0; id < source.end(); ++id) placed_[id].resize(source.node(id).outputs.size());
 }
 
 Value Rewriter::map(Value value) const {
     check(placed(value), "a pass places a value before it is used");
-    return placed_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)];
+    return placed_[value.node][value.output];
 }
 
 std::vector<Value> Rewriter::map(const std::vector<Value>& values) const {
@@ -22,16 +21,14 @@ std::vector<Value> Rewriter::map(const std::vector<Value>& values) const {
     return mapped;
 }
 
-bool Rewriter::placed(Value value) const {
-    return placed_[static_cast<std::size_t>(value.node)][static_cast<std::size_t>(value.output)].node >= 0;
-}
+bool Rewriter::placed(Value value) const { return placed_[value.node][value.output].node >= 0; }
 
 void Rewriter::place(Value source, Value value) {
     check(target_.type(value).shape == source_.type(source).shape,
           "a rewrite keeps the shape of what it replaces");
     check(types_ == Types::may_change || target_.type(value) == source_.type(source),
           "a rewrite keeps the type of what it replaces");
-    placed_[static_cast<std::size_t>(source.node)][static_cast<std::size_t>(source.output)] = value;
+    placed_[source.node][source.output] = value;
 }
 
 void Rewriter::copy(NodeId id) {
@@ -41,7 +38,7 @@ void Rewriter::copy(NodeId id) {
     if (node.op->name == "input") {
         copied = target_.add_input(node.attributes.word("name"), node.outputs[0]).node;
     } else if (node.op->name == "state") {
-        copied = target_.add_state(source_.states()[static_cast<std::size_t>(source_.state_of(id))]).node;
+        copied = target_.add_state(source_.state(source_.state_of(id))).node;
     } else {
         copied = target_.add(node.op->name, map(node.inputs), node.attributes);
     }

@@ -41,8 +41,8 @@ class Simplifier {
 
     Graph run() {
         const std::vector<bool> live = live_nodes(source_);
-        for (std::size_t i = 0; i < source_.size(); ++i) {
-            const NodeId id = static_cast<NodeId>(i);
+        for (NodeId i = 0; i < source_.end(); ++i) {
+            const NodeId id = i;
             if (is_from_outside(source_.node(id)))
                 rewriter_.copy(id);
             else if (live[i])
@@ -59,7 +59,7 @@ class Simplifier {
         const std::vector<Value> inputs = rewriter_.map(node.inputs);
         // What a run gives is computed, even where that changes nothing: a state may be replaced by then, and
         // the body of a fused node is made of what it computes.
-        const bool may_be_given = !gives_[static_cast<std::size_t>(id)];
+        const bool may_be_given = !gives_[id];
         if (const auto value = shorter(node, inputs); value && (may_be_given || !is_given(target(), *value)))
             return rewriter_.place({id, 0}, *value);
         const auto [entry, is_new] =
@@ -110,8 +110,7 @@ class Simplifier {
         Value origin = input;
         if (const Node& inner = target().node(input.node); inner.op->name == "transpose") {
             origin = inner.inputs[0];
-            for (std::int64_t& axis : order)
-                axis = inner.attributes.list("order")[static_cast<std::size_t>(axis)];
+            for (std::int64_t& axis : order) axis = inner.attributes.list("order")[axis];
         }
         std::vector<std::int64_t> identity(order.size());
         std::iota(identity.begin(), identity.end(), 0);

@@ -18,7 +18,7 @@ class Simulation {
         : source_(source), format_(format), rewriter_(source) {}
 
     Graph run() {
-        for (std::size_t i = 0; i < source_.size(); ++i) visit(static_cast<NodeId>(i));
+        for (NodeId i = 0; i < source_.end(); ++i) visit(i);
         return rewriter_.finish();
     }
 

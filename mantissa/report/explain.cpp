@@ -101,7 +101,7 @@ bool is_part(const Node& node) {
 std::vector<ExplainedNode> parts_of(const Graph& body, NodeId contraction, const ExplainedNode& whole,
                                     DType sums) {
     std::vector<ExplainedNode> parts;
-    for (NodeId id = 0; id < static_cast<NodeId>(body.size()); ++id) {
+    for (NodeId id = 0; id < body.end(); ++id) {
         const Node& node = body.node(id);
         if (id == contraction || !is_part(node)) continue;
         ExplainedNode part = formats_of(body, node, sums);

@@ -106,7 +106,7 @@ class Reading {
     explicit Reading(const Graph& graph) : graph_(graph), uses_(graph) {}
 
     Sizes run() {
-        for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+        for (NodeId id = 0; id < graph_.end(); ++id) {
             const std::string_view op = graph_.node(id).op->name;
             if (op == "matmul" || op == "linear_cross_entropy") read_product(id);
             if (op == "conv2d") read_convolution(id);
@@ -121,7 +121,7 @@ class Reading {
         while (graph_.node(value.node).op->name == "cast") value = graph_.node(value.node).inputs[0];
         const int index = graph_.state_of(value.node);
         if (index < 0) return "";
-        const State& state = graph_.states()[static_cast<std::size_t>(index)];
+        const State& state = graph_.state(index);
         return state.kind == State::Kind::parameter ? state.name : "";
     }
 

@@ -26,8 +26,8 @@ ExponentHistogram histogram_of(const Execution& execution, Value value) {
 std::vector<bool> gradients_of(const Graph& graph) {
     std::vector<bool> scaled(graph.size(), false);
     bool found = false;
-    for (std::size_t i = 0; i < graph.size(); ++i) {
-        const Node& node = graph.node(static_cast<NodeId>(i));
+    for (NodeId i = 0; i < graph.end(); ++i) {
+        const Node& node = graph.node(i);
         const bool is_scale = node.op->name == "state" && node.attributes.word("name") == "loss_scale.scale";
         found = found || is_scale;
         scaled[i] = is_scale || std::ranges::any_of(node.inputs, [&](const Value& input) {

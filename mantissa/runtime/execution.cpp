@@ -16,7 +16,7 @@ namespace {
 
 template <class T>
 std::vector<std::byte> filled(const Type& type, T value) {
-    std::vector<T> values(static_cast<std::size_t>(type.shape.elements()), value);
+    std::vector<T> values(type.shape.elements(), value);
     std::vector<std::byte> bytes(values.size() * sizeof(T));
     std::memcpy(bytes.data(), values.data(), bytes.size());
     return bytes;
@@ -82,7 +82,7 @@ Execution::~Execution() {
 void Execution::place_inputs_and_constants() {
     const Graph& graph = plan_.graph();
     Device& device = plan_.device();
-    inputs_ = device.allocate(static_cast<std::size_t>(plan_.input_bytes()), "inputs");
+    inputs_ = device.allocate(plan_.input_bytes(), "inputs");
     std::byte* next = inputs_->data();
     std::vector<std::span<std::byte>> inputs;
     for (NodeId id : graph.inputs()) {
@@ -94,7 +94,7 @@ void Execution::place_inputs_and_constants() {
     if (device.target().overlaps_copies && !inputs.empty())
         staging_ = std::make_unique<InputStaging>(device, std::move(inputs),
                                                   std::span(next, inputs_->data() + inputs_->size()));
-    constants_ = device.allocate(static_cast<std::size_t>(plan_.constant_bytes()), "constants");
+    constants_ = device.allocate(plan_.constant_bytes(), "constants");
     next = constants_->data();
     for (NodeId id : plan_.memory().constants) {
         constant_addresses_.push_back(next);
@@ -146,22 +146,20 @@ BoundLaunch Execution::bound(const PlannedNode& planned) const {
     for (const Value& input : node.inputs) launch.inputs.emplace_back(memory_of(input));
     for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
         launch.outputs.push_back(memory_of({planned.node, i}));
-    if (const std::int64_t offset = plan_.memory().workspace[static_cast<std::size_t>(planned.node)];
-        offset >= 0)
+    if (const std::int64_t offset = plan_.memory().workspace[planned.node]; offset >= 0)
         launch.workspace = {arena_.data() + offset, static_cast<std::size_t>(planned.workspace)};
     return launch;
 }
 
 BoundCopy Execution::bound(const Update& update) const {
-    const State& state = plan_.graph().states()[static_cast<std::size_t>(update.state)];
+    const State& state = plan_.graph().state(update.state);
     return {.from = memory_of(update.value), .to = state_.address(state.name)};
 }
 
 void Execution::bind() {
     std::vector<BoundStep> steps;
     for (const PlannedNode& planned : plan_.nodes()) steps.emplace_back(bound(planned));
-    for (int index : plan_.memory().copied_updates)
-        steps.emplace_back(bound(plan_.graph().updates()[static_cast<std::size_t>(index)]));
+    for (int index : plan_.memory().copied_updates) steps.emplace_back(bound(plan_.graph().updates()[index]));
     program_ = plan_.device().bind(steps);
 }
 
@@ -279,7 +277,7 @@ bool Execution::read_in_pieces(
     std::vector<std::byte> bytes;
     for (std::int64_t first = 0; first < type.shape.elements(); first += most_elements) {
         const std::int64_t count = std::min(most_elements, type.shape.elements() - first);
-        bytes.resize(static_cast<std::size_t>(count * size));
+        bytes.resize(count * size);
         read_value(value, first * size, bytes);
         if (!piece(first, bytes)) return false;
     }
@@ -292,7 +290,7 @@ std::vector<std::byte> Execution::read_result(std::string_view name) const {
         if (results[i].name != name) continue;
         if (small_results_are_there_ && !small_results_[i].empty())
             return {small_results_[i].begin(), small_results_[i].end()};
-        std::vector<std::byte> value(static_cast<std::size_t>(plan_.graph().type(results[i].value).bytes()));
+        std::vector<std::byte> value(plan_.graph().type(results[i].value).bytes());
         plan_.device().copy_to_host(value, address(results[i].value));
         return value;
     }

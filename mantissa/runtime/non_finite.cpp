@@ -17,9 +17,9 @@ namespace mantissa::inline v0 {
 namespace {
 
 std::string element_text(const Shape& shape, std::int64_t element) {
-    std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()));
+    std::vector<std::int64_t> index(shape.rank());
     for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-        index[static_cast<std::size_t>(axis)] = element % shape[axis];
+        index[axis] = element % shape[axis];
         element /= shape[axis];
     }
     return fmt::format("[{}]", fmt::join(index, ", "));
@@ -32,7 +32,7 @@ void add_meant_infinities(const Graph& graph, std::set<Value>& meant) {
         const auto outputs = static_cast<std::int32_t>(graph.node(id).outputs.size());
         for (std::int32_t i = 0; i < outputs; ++i) meant.insert({id, i});
     };
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const Node& node = graph.node(id);
         if (node.op->name == "constant") {
             if (std::isinf(node.attributes.number("value"))) add_outputs(id);

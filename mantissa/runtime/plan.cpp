@@ -106,16 +106,15 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
     std::vector<std::int64_t> workspace(graph_.size());
     std::vector<std::vector<std::vector<int>>> may_write_over(graph_.size());
     std::vector<std::function<std::string()>> algorithms;  // by planned node
-    const auto at = [](NodeId id) { return static_cast<std::size_t>(id); };
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+    for (NodeId id = 0; id < graph_.end(); ++id) {
         const Node& node = graph_.node(id);
         if (!runs(graph_, node)) continue;
         const std::vector<Type> inputs = graph_.input_types(node);
         const Problem problem{*node.op, inputs, node.outputs, node.attributes};
         Choice choice = choose(device, problem);
         if (!choice.kernel) fail_without_kernel(graph_, device, id, choice);
-        workspace[at(id)] = choice.prepared.workspace;
-        may_write_over[at(id)] = std::move(choice.prepared.may_write_over);
+        workspace[id] = choice.prepared.workspace;
+        may_write_over[id] = std::move(choice.prepared.may_write_over);
         algorithms.push_back(std::move(choice.prepared.algorithm));
         nodes_.push_back(
             {.node = id,
@@ -123,15 +122,15 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
              .arithmetic = choice.kernel->arithmetic,
              .refused = std::move(choice.refused),
              .launch = std::move(choice.prepared.launch),
-             .workspace = workspace[at(id)],
+             .workspace = workspace[id],
              .launches = choice.prepared.launches,
              .cost = choice.prepared.cost.value_or(node.op->cost(inputs, node.outputs, node.attributes))});
     }
     device_.finish_kernels();
     for (std::size_t i = 0; i < nodes_.size(); ++i)
         if (algorithms[i]) nodes_[i].algorithm = algorithms[i]();
-    memory_ = plan_memory(graph_, {.workspace = [&](NodeId id) { return workspace[at(id)]; },
-                                   .may_write_over = [&](NodeId id) { return may_write_over[at(id)]; },
+    memory_ = plan_memory(graph_, {.workspace = [&](NodeId id) { return workspace[id]; },
+                                   .may_write_over = [&](NodeId id) { return may_write_over[id]; },
                                    .alignment = device_.target().alignment});
 }
 

@@ -108,7 +108,7 @@ void StateBlock::allocate(std::span<const State> states) {
         states_.push_back(state);
         bytes_ += aligned(state.stored_bytes());
     }
-    memory_ = device_.allocate_zeroed(static_cast<std::size_t>(bytes_), "model and optimizer state");
+    memory_ = device_.allocate_zeroed(bytes_, "model and optimizer state");
     std::byte* next = memory_->data();
     for (const State& state : states_) {
         check(!entries_.contains(state.name), "states have different names");
@@ -126,7 +126,7 @@ void StateBlock::initialize(std::uint64_t seed) {
     for (const State& state : states_) {
         if (state.kind == State::Kind::derived) continue;
         const Type whole{state.type.dtype, state.part_of.value_or(state.type.shape)};
-        std::vector<std::byte> value(static_cast<std::size_t>(whole.bytes()));
+        std::vector<std::byte> value(whole.bytes());
         fill(value, state.type.dtype, state.initializer,
              {.seed = seed, .step = 0, .operation = hash_of(state.name)});
         write(state.name, value);
@@ -152,7 +152,7 @@ const Type& StateBlock::type(const std::string& name) const { return entry(name)
 std::int64_t StateBlock::zero_rows(const std::string& name) const { return entry(name).zero_rows; }
 
 std::vector<std::byte> StateBlock::read(const std::string& name) const {
-    std::vector<std::byte> value(static_cast<std::size_t>(type(name).bytes()));
+    std::vector<std::byte> value(type(name).bytes());
     device_.copy_to_host(value, address(name));
     return value;
 }
@@ -170,8 +170,8 @@ void StateBlock::write(const std::string& name, std::span<const std::byte> value
     if (to.whole_elements > 0 && std::ssize(value) == to.whole_elements * size &&
         std::ssize(value) != to.type.bytes()) {
         const std::int64_t first = std::min(to.whole_elements, rank_ * to.type.shape.elements());
-        value = value.subspan(static_cast<std::size_t>(first * size));
-        part.resize(static_cast<std::size_t>(to.type.bytes()));
+        value = value.subspan(first * size);
+        part.resize(to.type.bytes());
         std::copy_n(value.begin(), std::min(value.size(), part.size()), part.begin());
         value = part;
     }

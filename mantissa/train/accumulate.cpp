@@ -35,7 +35,7 @@ Sums for_each_term(Graph& graph, Tensor loss, const std::vector<ParameterGradien
     };
     Sums all{added("loss", loss), {}};
     for (const ParameterGradient& parameter : gradients) {
-        const std::string name = graph.states()[static_cast<std::size_t>(parameter.state)].name;
+        const std::string name = graph.state(parameter.state).name;
         all.second.push_back({.state = parameter.state, .gradient = added(name, parameter.gradient)});
     }
     return all;
@@ -55,7 +55,7 @@ void reduce_over_ranks(Graph& graph, Sums& sums, Tensor loss, const std::vector<
     if (is_among_them) whole.push_back(loss_term);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
         ParameterGradient& sum = sums.second[i];
-        const State& parameter = graph.states()[static_cast<std::size_t>(sum.state)];
+        const State& parameter = graph.state(sum.state);
         sum.is_part = distribution.states == States::sharded &&
                       can_be_cut(parameter.type.shape.elements(), distribution.ranks) && may_be_cut &&
                       may_be_cut(graph, parameter);

@@ -58,7 +58,7 @@ void require_alike(Ranks& ranks, const RankFacts& facts) {
             throw AgreedError(fmt::format(
                 "ranks differ in {}: {} has {}, {} has {}; start the same program with the same options on "
                 "all of them",
-                name, ranks.name_of(other), all[static_cast<std::size_t>(other)], ranks.name_of(0), all[0]));
+                name, ranks.name_of(other), all[other], ranks.name_of(0), all[0]));
     }
 }
 
@@ -78,8 +78,7 @@ void require_same_states(Ranks& ranks, const StateBlock& state, std::int64_t ste
     const int other = first_other(all);
     if (other == 0) return;
     std::size_t first = 0;
-    while (all[0].compare(first * size, size, all[static_cast<std::size_t>(other)], first * size, size) == 0)
-        ++first;
+    while (all[0].compare(first * size, size, all[other], first * size, size) == 0) ++first;
     throw AgreedError(fmt::format(
         "after step {} {} has other numbers than {} in {}: ranks have drifted apart, by a fault of "
         "memory or of a network; resume from the last checkpoint",

@@ -18,7 +18,7 @@ struct NamedGradient {
 
 /// The first operation of the update reads every gradient, for their norm.
 NodeId norm_of(const Graph& graph) {
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         if (graph.node(id).op->name == "global_norm") return id;
         if (graph.node(id).op->name == "norm_of_parts")
             throw UserError(
@@ -31,7 +31,7 @@ NodeId norm_of(const Graph& graph) {
 /// Of the gradients, the one that a parameter's update reads. Two parameters may have one between them.
 const Value* gradient_of(const Graph& graph, const std::string& parameter,
                          const std::vector<Value>& gradients) {
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const Node& node = graph.node(id);
         if (node.origin.stage != Stage::update || node.origin.scope != parameter) continue;
         for (const Value& input : node.inputs) {

@@ -65,7 +65,7 @@ Tensor loss_scale(Graph& graph, const LossScaleOptions& options) {
             break;
     }
     if (const int known = graph.find_state(scale_name); known >= 0)
-        return {graph, {graph.states()[static_cast<std::size_t>(known)].node, 0}};
+        return {graph, {graph.state(known).node, 0}};
     return scalar_state(graph, scale_name, DType::f32, options.initial);
 }
 

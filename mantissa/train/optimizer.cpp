@@ -35,7 +35,7 @@ Tensor added_state(Graph& graph, State state) {
 }
 
 const State& state_of(const Graph& graph, const ParameterGradient& parameter) {
-    return graph.states()[static_cast<std::size_t>(parameter.state)];
+    return graph.state(parameter.state);
 }
 
 /// Norm of all gradients, and whether every element is finite.

@@ -20,9 +20,7 @@ struct Recorded {
     Attributes attributes;
 };
 
-const State& state_at(const Graph& graph, int index) {
-    return graph.states()[static_cast<std::size_t>(index)];
-}
+const State& state_at(const Graph& graph, int index) { return graph.state(index); }
 
 std::vector<Update> running_updates(const Graph& graph) {
     std::vector<Update> updates;

@@ -26,7 +26,7 @@ std::vector<std::int32_t> largest(std::span<const float> scores, std::size_t cou
     std::iota(ids.begin(), ids.end(), 0);
     count = std::min(count, ids.size());
     const auto before = [&](std::int32_t a, std::int32_t b) {
-        const float x = scores[static_cast<std::size_t>(a)], y = scores[static_cast<std::size_t>(b)];
+        const float x = scores[a], y = scores[b];
         return x != y ? x > y : a < b;
     };
     std::partial_sort(ids.begin(), ids.begin() + static_cast<std::ptrdiff_t>(count), ids.end(), before);
@@ -105,7 +105,7 @@ std::vector<std::int32_t> nucleus(std::span<const float> weights, double share) 
         std::vector<std::int32_t> ids = largest(weights, count);
         double sum = 0;
         for (std::size_t i = 0; i < ids.size(); ++i) {
-            sum += static_cast<double>(weights[static_cast<std::size_t>(ids[i])]);
+            sum += static_cast<double>(weights[ids[i]]);
             if (sum < wanted) continue;
             ids.resize(i + 1);
             return ids;
@@ -174,7 +174,7 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
     std::vector<float> scores(logits.begin(), logits.end());
     if (options.top_k > 0 && static_cast<std::size_t>(options.top_k) < logits.size()) {
         ids = largest(logits, static_cast<std::size_t>(options.top_k));
-        for (std::size_t i = 0; i < ids.size(); ++i) scores[i] = logits[static_cast<std::size_t>(ids[i])];
+        for (std::size_t i = 0; i < ids.size(); ++i) scores[i] = logits[ids[i]];
         scores.resize(ids.size());
     }
     std::vector<float> weights = weights_of(scores, highest, options.temperature);
@@ -183,8 +183,8 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
         std::vector<std::int32_t> kept_ids;
         std::vector<float> kept_weights;
         for (const std::int32_t at : kept) {
-            kept_ids.push_back(ids.empty() ? at : ids[static_cast<std::size_t>(at)]);
-            kept_weights.push_back(weights[static_cast<std::size_t>(at)]);
+            kept_ids.push_back(ids.empty() ? at : ids[at]);
+            kept_weights.push_back(weights[at]);
         }
         ids = kept_ids;
         weights = kept_weights;
@@ -200,8 +200,7 @@ std::int32_t sample(std::span<const float> logits, const SamplingOptions& option
 double log_probability(std::span<const float> logits, std::int32_t token) {
     check(token >= 0 && static_cast<std::size_t>(token) < logits.size(), "the token has a score");
     const float highest = highest_of(logits);
-    const double below =
-        static_cast<double>(logits[static_cast<std::size_t>(token)]) - static_cast<double>(highest);
+    const double below = static_cast<double>(logits[token]) - static_cast<double>(highest);
     // A piece at a time, since memory for all of them is taken from the system anew for every token.
     constexpr std::size_t at_once = 512;
     double sum = 0;

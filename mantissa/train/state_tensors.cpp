@@ -51,9 +51,7 @@ void read_together(const StateBlock& block, const TensorSpec& state, std::int64_
         const std::int64_t first = std::max(begin, part.first * size);
         const std::int64_t last = std::min(begin + std::ssize(to), (part.first + part.count) * size);
         std::span<std::byte> theirs;
-        if (first < last)
-            theirs =
-                to.subspan(static_cast<std::size_t>(first - begin), static_cast<std::size_t>(last - first));
+        if (first < last) theirs = to.subspan(first - begin, static_cast<std::size_t>(last - first));
         if (rank == ranks.rank() && !theirs.empty())
             block.read(state.name, first - part.first * size, theirs);
         by_rank.push_back({theirs});

@@ -56,8 +56,7 @@ std::shared_ptr<TrainingMemory> allocate_training_memory(std::span<const Trainin
     auto memory = std::make_shared<TrainingMemory>();
     const Ranks* const ranks = largest->options().ranks;
     memory->state = std::make_unique<StateBlock>(largest->device(), states, ranks ? ranks->rank() : 0);
-    memory->arena =
-        largest->device().allocate(static_cast<std::size_t>(use.arena), "activations and gradients");
+    memory->arena = largest->device().allocate(use.arena, "activations and gradients");
     return memory;
 }
 
@@ -91,7 +90,7 @@ void StepExecution::give_part(Execution& execution, const Batch& batch, std::int
 
 Execution& StepExecution::execution_of(std::int64_t index) const {
     if (index + 1 == plan_.options().accumulate) return *step_;
-    return *accumulate_[static_cast<std::size_t>(completed_levels(index))];
+    return *accumulate_[completed_levels(index)];
 }
 
 void StepExecution::bring(const Batch& batch, std::int64_t step) {

@@ -227,7 +227,7 @@ RankOf rank_of(const TrainingPlan& plan) {
 
 /// Gives a state its value, or its part of it with zeros where that is filled up.
 void write_saved(StateBlock& block, const SavedStates& saved, const TensorSpec& state, RankOf self) {
-    std::vector<std::byte> value(static_cast<std::size_t>(block.type(state.name).bytes()));
+    std::vector<std::byte> value(block.type(state.name).bytes());
     const std::int64_t elements = Shape(state.shape).elements();
     const bool is_part = block.type(state.name).shape.extents() != state.shape;
     const Part part = is_part ? part_of(elements, self.ranks, self.rank) : Part{0, elements};

@@ -14,12 +14,12 @@
 namespace mantissa {
 namespace {
 
-/// The text of the UserError that `body` throws.
-template <class Body>
+/// The text of the error that `body` throws.
+template <class Error = UserError, class Body>
 std::string error_of(Body&& body) {
     try {
         body();
-    } catch (const UserError& error) {
+    } catch (const Error& error) {
         return error.what();
     }
     return "no error";
@@ -307,6 +307,20 @@ TEST(Graph, StatesHaveOneNameAndOneUpdate) {
     EXPECT_EQ(error_of([&] { graph.add_update(0, (w * w).value()); }), "update: state 'w' is updated twice");
     EXPECT_EQ(error_of([&] { graph.add_update(0, sum(w, {0}).value()); }),
               "update: state 'w' is f32[2], its update is f32[]");
+}
+
+TEST(Graph, NodesAndStatesAreThoseThatThereAre) {
+    Graph graph;
+    graph.add_state({.name = "w", .type = {DType::f32, {2}}, .initializer = {}});
+    EXPECT_EQ(graph.end(), 1);
+    EXPECT_EQ(graph.node(0).op->name, "state");
+    EXPECT_EQ(graph.state(0).name, "w");
+    for (const int none : {-1, 1}) {
+        EXPECT_NE(error_of<InternalError>([&] { graph.node(none); }).find("a node of this id"),
+                  std::string::npos);
+        EXPECT_NE(error_of<InternalError>([&] { graph.state(none); }).find("a state of this index"),
+                  std::string::npos);
+    }
 }
 
 TEST(Verifier, NamesThePassAndTheNodeThatBrokeTheGraph) {

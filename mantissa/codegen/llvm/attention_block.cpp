@@ -80,9 +80,7 @@ AttentionBlock::Operand AttentionBlock::held(Value* tile) {
     Value* own = tile_row(tile, own_row_);
     for (int i = 0; i < rows_of_warp() / 16; ++i)
         for (int j = 0; j < head_size() / 16; ++j) all.push_back(fragment(own, 16 * i, 16 * j));
-    return [all, per_row = head_size() / 16](int i, int j) {
-        return all[static_cast<std::size_t>(i * per_row + j)];
-    };
+    return [all, per_row = head_size() / 16](int i, int j) { return all[i * per_row + j]; };
 }
 
 std::vector<AttentionBlock::ThreadRow> AttentionBlock::thread_rows(int columns_of_sums) const {

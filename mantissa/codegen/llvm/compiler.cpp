@@ -55,7 +55,7 @@ struct Compiler::State {
     template <class Kernel>
     std::unique_ptr<llvm::MemoryBuffer> compile(Kernel& kernel, int worker) {
         const Stopwatch watch;
-        std::unique_ptr<Machine>& machine = machines[static_cast<std::size_t>(worker)];
+        std::unique_ptr<Machine>& machine = machines[worker];
         if (!machine) machine = std::make_unique<Machine>(target);
         auto object = machine->compile(kernel);
         kernel.milliseconds = watch.milliseconds();
@@ -130,7 +130,7 @@ void Compiler::compile_pending(ThreadPool& pool) {
     const std::size_t count = fused.pending() + scores.pending();
     if (count == 0) return;
     check(std::holds_alternative<HostFeatures>(state_->target), "only the host's code is run");
-    state_->machines.resize(static_cast<std::size_t>(pool.threads()));
+    state_->machines.resize(pool.threads());
     std::vector<std::unique_ptr<llvm::MemoryBuffer>> objects(count);
     pool.for_each_block(static_cast<std::int64_t>(count), [&](std::int64_t block, int worker) {
         const auto index = static_cast<std::size_t>(block);

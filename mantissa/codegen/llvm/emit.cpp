@@ -43,7 +43,7 @@ class Emitter {
     }
 
   private:
-    const Step& step(int index) const { return nest_.steps[static_cast<std::size_t>(index)]; }
+    const Step& step(int index) const { return nest_.steps[index]; }
 
     void emit_row(Value* row) {
         values_.begin_row(row);
@@ -111,7 +111,7 @@ class Emitter {
     bool rounded(int index) const { return step(index).op == "cast" || step(index).op == "load"; }
 
     void store(const Store& store, const Columns& columns) {
-        const DType dtype = nest_.outputs[static_cast<std::size_t>(store.output)];
+        const DType dtype = nest_.outputs[store.output];
         Value* value = target_.lanes().stored(values_.lane_value(store.value), dtype, rounded(store.value));
         target_.store(value, control_.at(values_.output_row(store.output), columns.first, dtype),
                       store.output, columns);

@@ -50,14 +50,14 @@ class HostCode final : public TargetCode {
     }
 
     void store(Value* value, Value* address, int output, const Columns& columns) override {
-        const DType dtype = nest_.outputs[static_cast<std::size_t>(output)];
+        const DType dtype = nest_.outputs[output];
         const llvm::Align align(size_of(dtype));
         if (columns.mask) {
             b_.CreateMaskedStore(value, address, align, columns.mask);
             return;
         }
         control_.if_then(
-            streamed_[static_cast<std::size_t>(output)],
+            streamed_[output],
             [&] {
                 const std::uint64_t bytes = value->getType()->getPrimitiveSizeInBits() / 8;
                 llvm::StoreInst* past = b_.CreateAlignedStore(value, address, llvm::Align(bytes));

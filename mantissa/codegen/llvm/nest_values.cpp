@@ -27,7 +27,7 @@ Value* NestValues::row_of(const Access& access) {
 }
 
 Value* NestValues::row_base(const Step& now) {
-    Value* base = arguments_.inputs[static_cast<std::size_t>(now.operand)];
+    Value* base = arguments_.inputs[now.operand];
     if (arguments_.leading && now.operand == 0) {  // so that columns of the whole count in the block, too
         Value* rows = b_.CreateMul(b_.CreateSub(row_, arguments_.first), arguments_.leading);
         return control_.at(base, b_.CreateSub(rows, arguments_.first_column), now.dtype);
@@ -56,7 +56,7 @@ void NestValues::compute_single(int index) {
     const Step& now = step(index);
     if (now.op == "load") {
         Value* element = now.access.rows ? row_of(now.access) : control_.integer(0);
-        Value* base = arguments_.inputs[static_cast<std::size_t>(now.operand)];
+        Value* base = arguments_.inputs[now.operand];
         single(index) = one_.load(control_.at(base, element, now.dtype), now.dtype);
     } else if (now.op == "constant") {
         single(index) = one_.constant(now.constant, now.dtype);
@@ -76,7 +76,7 @@ Value* NestValues::lane_value(int index) {
 void NestValues::compute_lanes(int index, const Columns& columns) {
     const Step& now = step(index);
     if (now.op == "load") {
-        Value* base = row_bases_[static_cast<std::size_t>(index)];
+        Value* base = row_bases_[index];
         check(base != nullptr, "a row's addresses are made before its walks");
         Value* address = control_.at(base, columns.first, now.dtype);
         if (arguments_.leading && now.operand == 0) {

@@ -79,7 +79,7 @@ class NvptxCode final : public TargetCode {
 
     // LLVM 19 has no store past the caches for this target, whatever the hint.
     void store(Value* value, Value* address, int output, const Columns&) override {
-        const DType dtype = nest_.outputs[static_cast<std::size_t>(output)];
+        const DType dtype = nest_.outputs[output];
         b_.CreateAlignedStore(value, address, llvm::Align(size_of(dtype)));
     }
 

@@ -50,17 +50,17 @@ PairValues::Changes PairValues::own_changes(std::size_t id) const {
 }
 
 void PairValues::find_changes() {
-    for (std::size_t id = 0; id < graph_.size(); ++id) {
+    for (NodeId id = 0; id < graph_.end(); ++id) {
         Changes& now = changes_[id];
         now = own_changes(id);
-        for (const mantissa::Value& input : graph_.node(static_cast<NodeId>(id)).inputs) {
+        for (const mantissa::Value& input : graph_.node(id).inputs) {
             const auto at = static_cast<std::size_t>(input.node);
             now.queries = now.queries || changes_[at].queries;
             now.keys = now.keys || changes_[at].keys;
             ++uses_[at];
         }
     }
-    for (const Result& result : graph_.results()) ++uses_[static_cast<std::size_t>(result.value.node)];
+    for (const Result& result : graph_.results()) ++uses_[result.value.node];
 }
 
 Value* PairValues::result(std::size_t output, const Pair& pair) {

@@ -284,8 +284,8 @@ std::int64_t score_flops(const AttentionScore& score, const AttentionExtents& e,
     const Graph& body = score.body->graph();
     const std::int64_t all = e.sequences * e.heads * e.queries * e.keys;
     std::int64_t flops = 0;
-    for (std::size_t id = 0; id < body.size(); ++id) {
-        const Node& node = body.node(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < body.end(); ++id) {
+        const Node& node = body.node(id);
         flops += node.op->cost(body.input_types(node), node.outputs, node.attributes).flops;
     }
     return all == 0 ? 0 : flops / all * pairs;

@@ -31,8 +31,8 @@ std::vector<Tensor> fused_definition(const DefinitionCall& call) {
 std::int64_t fused_flops(std::span<const Type>, std::span<const Type>, const Attributes& attributes) {
     const Graph& body = attributes.body("body").graph();
     std::int64_t flops = 0;
-    for (std::size_t i = 0; i < body.size(); ++i) {
-        const Node& node = body.node(static_cast<NodeId>(i));
+    for (NodeId i = 0; i < body.end(); ++i) {
+        const Node& node = body.node(i);
         flops += node.op->cost(body.input_types(node), node.outputs, node.attributes).flops;
     }
     return flops;

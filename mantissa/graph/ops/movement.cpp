@@ -28,13 +28,13 @@ std::vector<Type> reshape_types(const OpCall& call) {
 std::vector<Type> transpose_types(const OpCall& call) {
     const Shape& shape = call.inputs[0].shape;
     const auto& order = call.attributes.list("order");
-    std::vector<bool> seen(static_cast<std::size_t>(shape.rank()));
+    std::vector<bool> seen(shape.rank());
     std::vector<std::int64_t> extents;
     for (std::int64_t axis : order) {
-        expect(axis >= 0 && axis < shape.rank() && !seen[static_cast<std::size_t>(axis)],
+        expect(axis >= 0 && axis < shape.rank() && !seen[axis],
                "the order must name each axis of {} once, got {}", call.inputs[0].text(),
                Shape(order).text());
-        seen[static_cast<std::size_t>(axis)] = true;
+        seen[axis] = true;
         extents.push_back(shape[static_cast<int>(axis)]);
     }
     expect(static_cast<int>(order.size()) == shape.rank(), "the order must name each axis of {} once, got {}",
@@ -143,8 +143,7 @@ std::vector<Tensor> reshape_gradient(const GradientCall& c) {
 std::vector<Tensor> transpose_gradient(const GradientCall& c) {
     const auto& order = c.attributes.list("order");
     std::vector<std::int64_t> inverse(order.size());
-    for (std::size_t i = 0; i < order.size(); ++i)
-        inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+    for (std::size_t i = 0; i < order.size(); ++i) inverse[order[i]] = static_cast<std::int64_t>(i);
     return {transpose(c.cotangents[0], inverse)};
 }
 
@@ -213,7 +212,7 @@ std::optional<std::int64_t> view_split(const Graph& graph, const Node& node, int
 std::optional<std::int64_t> view_pad(const Graph& graph, const Node& node, int) {
     const int state = graph.state_of(node.inputs[0].node);
     if (state < 0 || node.attributes.integer("axis") != 0 || node.attributes.integer("before") != 0 ||
-        node.attributes.integer("after") > graph.states()[static_cast<std::size_t>(state)].zero_rows)
+        node.attributes.integer("after") > graph.state(state).zero_rows)
         return std::nullopt;
     return 0;
 }

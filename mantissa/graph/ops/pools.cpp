@@ -82,7 +82,7 @@ Attributes with_image(const GradientCall& c) {
 Type image_of(const OpCall& call) {
     expect_image(call);
     Shape image = call.inputs[0].shape;
-    for (int axis : {0, 1}) image[axis + 1] = call.attributes.list("image")[static_cast<std::size_t>(axis)];
+    for (int axis : {0, 1}) image[axis + 1] = call.attributes.list("image")[axis];
     if (call.attributes.has("window"))
         expect_windows(call, image);
     else

@@ -18,8 +18,8 @@ class TailMaker {
     ContractionTail run() {
         const Node& contraction = body_.node(tail_.contraction);
         const Value sums = tail_.graph.add_input("sums", {DType::f32, contraction.outputs[0].shape});
-        for (std::size_t id = 0; id < body_.size(); ++id) {
-            const NodeId now = static_cast<NodeId>(id);
+        for (NodeId id = 0; id < body_.end(); ++id) {
+            const NodeId now = id;
             if (now == tail_.contraction)
                 placed_[{now, 0}] = finished(contraction, {tail_.graph, sums});
             else if (body_.node(now).op->name != "input")
@@ -84,9 +84,8 @@ std::string refuse_tail(const Graph& tail, const Nest& nest) {
 }  // namespace
 
 NodeId contraction_of(const Graph& body) {
-    for (std::size_t id = 0; id < body.size(); ++id)
-        if (body.node(static_cast<NodeId>(id)).op->fuser == FuserClass::contraction)
-            return static_cast<NodeId>(id);
+    for (NodeId id = 0; id < body.end(); ++id)
+        if (body.node(id).op->fuser == FuserClass::contraction) return id;
     return -1;
 }
 
@@ -98,8 +97,8 @@ std::optional<ContractionTail> contraction_tail(const Graph& body) {
 
 OrReason<Nest> nest_of_tail(const Graph& tail) {
     std::vector<NodeId> nodes;
-    for (std::size_t id = 0; id < tail.size(); ++id)
-        if (tail.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < tail.end(); ++id)
+        if (tail.node(id).op->name != "input") nodes.push_back(id);
     OrReason<Nest> nest = make_nest(
         tail, nodes, [](Value) { return false; }, Loops::rows_and_columns);
     if (!nest) return nest;

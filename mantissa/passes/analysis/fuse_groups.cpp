@@ -31,7 +31,7 @@ Grouping::Grouping(const Graph& graph, const FusionCosts& costs, std::vector<Pas
 }
 
 void Grouping::run() {
-    for (NodeId id = 0; id < static_cast<NodeId>(graph_.size()); ++id) {
+    for (NodeId id = 0; id < graph_.end(); ++id) {
         last_grouped_ = id;
         visit(id);
     }
@@ -93,7 +93,7 @@ void Grouping::visit(NodeId id) {
     if (!alone.empty()) return refuse_alone(id, std::move(alone));
     std::vector<int> joined;
     for (int candidate : groups_beside(id)) {
-        Nodes together = merged(group, groups_[static_cast<std::size_t>(candidate)]);
+        Nodes together = merged(group, groups_[candidate]);
         if (std::string reason = refuse_group(together); reason.empty()) {
             group = std::move(together);
             joined.push_back(candidate);
@@ -102,8 +102,8 @@ void Grouping::visit(NodeId id) {
         }
     }
     if (node.op->name == "reshape" && joined.empty()) return;
-    for (int other : joined) groups_[static_cast<std::size_t>(other)].clear();
-    for (NodeId member : group) group_of_[at(member)] = static_cast<int>(groups_.size());
+    for (int other : joined) groups_[other].clear();
+    for (NodeId member : group) group_of_[member] = static_cast<int>(groups_.size());
     groups_.push_back(std::move(group));
 }
 
@@ -117,12 +117,12 @@ void Grouping::join_stages() {
     for (std::size_t later = 0; later < groups_.size(); ++later)
         for (std::size_t i = 0; i < groups_[later].size(); ++i)
             for (int other : groups_of_another_stage(groups_[later][i])) {
-                Nodes& earlier = groups_[static_cast<std::size_t>(other)];
+                Nodes& earlier = groups_[other];
                 // Made together, what is computed again would be kept from one pass to the other after all.
                 if (any_recomputed(groups_[later]) || any_recomputed(earlier)) continue;
                 Nodes together = merged(groups_[later], earlier);
                 if (!refuse_group(together).empty()) continue;
-                for (NodeId member : earlier) group_of_[at(member)] = static_cast<int>(later);
+                for (NodeId member : earlier) group_of_[member] = static_cast<int>(later);
                 earlier.clear();
                 groups_[later] = std::move(together);
             }
@@ -150,14 +150,14 @@ std::set<int> Grouping::groups_of_another_stage(NodeId id) const {
 
 bool Grouping::note_source(NodeId id) {
     const Node& node = graph_.node(id);
-    int& operations = source_operations_[at(id)];
+    int& operations = source_operations_[id];
     if (node.op->name == "constant" || node.op->name == "iota") {
         operations = 0;
     } else if (node.op->fuser == FuserClass::elementwise && refuse_in_nest(graph_, node).empty()) {
         int total = 1;
         for (const Value& input : node.inputs) {
             if (!from_source(input)) return false;
-            total += source_operations_[at(input.node)];
+            total += source_operations_[input.node];
         }
         if (total <= most_source_operations) operations = total;
     }
@@ -228,12 +228,12 @@ bool Grouping::depends_on_itself(const Nodes& group) {
     bool found = false;
     const auto leave = [&](NodeId from, bool from_inside) {
         for (NodeId user : uses_.of(from)) {
-            if (user < 0 || user > last_grouped_ || stamp_[at(user)] == now_) continue;
+            if (user < 0 || user > last_grouped_ || stamp_[user] == now_) continue;
             if (inside(user)) {
                 found = found || !from_inside;
                 continue;
             }
-            stamp_[at(user)] = now_;
+            stamp_[user] = now_;
             open.push_back(user);
         }
     };
@@ -242,8 +242,8 @@ bool Grouping::depends_on_itself(const Nodes& group) {
         const NodeId id = open.back();
         open.pop_back();
         leave(id, false);
-        if (const int other = group_of_[at(id)]; other >= 0)
-            for (NodeId member : groups_[static_cast<std::size_t>(other)])
+        if (const int other = group_of_[id]; other >= 0)
+            for (NodeId member : groups_[other])
                 if (!inside(member)) leave(member, false);
     }
     return found;
@@ -257,7 +257,7 @@ void Grouping::drop_unless_worth_it(Nodes& group) {
     refuse(group.back(),
            fmt::format("a kernel would save {} bytes, less than the {} that compiling it is worth", saved,
                        costs_.least_bytes_saved));
-    for (NodeId member : group) group_of_[at(member)] = -1;
+    for (NodeId member : group) group_of_[member] = -1;
     group.clear();
 }
 

@@ -31,16 +31,15 @@ class Grouping {
     /// Some are empty: they were joined with others, or were not worth a kernel.
     const std::vector<Nodes>& groups() const { return groups_; }
     /// -1: none.
-    int group_of(NodeId id) const { return id < 0 ? -1 : group_of_[at(id)]; }
+    int group_of(NodeId id) const { return id < 0 ? -1 : group_of_[id]; }
     const Uses& uses() const { return uses_; }
     /// Made of constants and counters alone.
-    bool from_source(Value value) const { return source_operations_[at(value.node)] >= 0; }
+    bool from_source(Value value) const { return source_operations_[value.node] >= 0; }
     Border border(const Nodes& group) const;
     /// By running the group as one kernel instead of node by node.
     std::int64_t bytes_saved(const Nodes& group, const Border& border) const;
 
   private:
-    static std::size_t at(NodeId id) { return static_cast<std::size_t>(id); }
     void run();
     void refuse(NodeId id, std::string reason);
     void refuse_alone(NodeId id, std::string reason);

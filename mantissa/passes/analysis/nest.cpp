@@ -325,8 +325,8 @@ Access counted_by(const Shape& shape, int axis, Varies varies) {
     const bool rows_only = varies == Varies::by_row;
     if (axis == shape.rank() - 1 && !rows_only) return {.columns = true};
     Shape counter;  // the counter as an operand that has this axis only
-    std::vector<std::int64_t> extents(static_cast<std::size_t>(shape.rank()), 1);
-    extents[static_cast<std::size_t>(axis)] = shape[axis];
+    std::vector<std::int64_t> extents(shape.rank(), 1);
+    extents[axis] = shape[axis];
     const int row_axes = rows_only ? shape.rank() : shape.rank() - 1;
     const std::optional<Access> access = rows_of_operand(shape, Shape(extents), row_axes);
     check(access.has_value(), "one axis is one run of axes");

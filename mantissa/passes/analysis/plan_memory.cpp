@@ -44,22 +44,17 @@ class MemoryPlanner {
     }
 
   private:
-    static std::size_t index(NodeId id) { return static_cast<std::size_t>(id); }
     std::int64_t align_up(std::int64_t bytes) const { return rounded_up(bytes, kernels_.alignment); }
-    NodeId end() const { return static_cast<NodeId>(graph_.size()); }
-    NodeId& last_use(Value value) {
-        return last_use_[index(value.node)][static_cast<std::size_t>(value.output)];
-    }
-    Place& place(Value value) {
-        return plan_.places[index(value.node)][static_cast<std::size_t>(value.output)];
-    }
+    NodeId end() const { return graph_.end(); }
+    NodeId& last_use(Value value) { return last_use_[value.node][value.output]; }
+    Place& place(Value value) { return plan_.places[value.node][value.output]; }
     /// The value whose memory a value lies in.
-    Value root(Value value) const { return root_[index(value.node)][static_cast<std::size_t>(value.output)]; }
+    Value root(Value value) const { return root_[value.node][value.output]; }
 
     void place_sources() {
         for (NodeId id = 0; id < end(); ++id) {
             const Node& node = graph_.node(id);
-            plan_.places[index(id)].resize(node.outputs.size());
+            plan_.places[id].resize(node.outputs.size());
             if (node.op->name == "constant") {
                 place({id, 0}) = {Place::Kind::constant, static_cast<int>(plan_.constants.size()), 0};
                 plan_.constants.push_back(id);
@@ -78,8 +73,8 @@ class MemoryPlanner {
         for (NodeId id = 0; id < end(); ++id) {
             const Node& node = graph_.node(id);
             for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
-                root_[index(id)].push_back(is_view(graph_, node) ? root(node.inputs[0]) : Value{id, i});
-            last_use_[index(id)].assign(node.outputs.size(), id);
+                root_[id].push_back(is_view(graph_, node) ? root(node.inputs[0]) : Value{id, i});
+            last_use_[id].assign(node.outputs.size(), id);
         }
     }
 
@@ -102,8 +97,7 @@ class MemoryPlanner {
     bool may_overwrite(const Node& node, std::int32_t output, Value state) const {
         const int operand =
             node.op->written_over(node.attributes, node.inputs.size(), static_cast<std::size_t>(output));
-        return operand >= 0 && node.inputs[static_cast<std::size_t>(operand)] == state &&
-               reads_once(node, state);
+        return operand >= 0 && node.inputs[operand] == state && reads_once(node, state);
     }
 
     /// Lets a value that replaces a state be written straight into it, if that is safe: nobody reads the
@@ -111,7 +105,7 @@ class MemoryPlanner {
     bool write_in_place(const Update& update) {
         const NodeId maker = update.value.node;
         const Node& node = graph_.node(maker);
-        const Value state{graph_.states()[static_cast<std::size_t>(update.state)].node, 0};
+        const Value state{graph_.state(update.state).node, 0};
         // A value that replaces several states has its place in the first of them.
         if (lies_outside(node) || is_view(graph_, node) || place(update.value).kind != Place::Kind::none)
             return false;
@@ -126,7 +120,7 @@ class MemoryPlanner {
     /// What becomes the state's new value may be on its way there from the start, where nobody reads the old
     /// one meanwhile.
     void bring_in_place(Value arrived, Value state) {
-        const Value sent = graph_.node(arrived.node).inputs[static_cast<std::size_t>(arrived.output)];
+        const Value sent = graph_.node(arrived.node).inputs[arrived.output];
         const bool is_read = last_use(state) >= sent.node && last_use(state) != state.node;
         if (is_read || lies_outside(graph_.node(sent.node)) || root(sent) != sent ||
             last_use(sent) != arrived.node || place(sent).kind != Place::Kind::none)
@@ -138,7 +132,7 @@ class MemoryPlanner {
     void check_results() const {
         for (const Result& result : graph_.results())
             for (const Update& update : graph_.updates())
-                check(root(result.value).node != graph_.states()[static_cast<std::size_t>(update.state)].node,
+                check(root(result.value).node != graph_.state(update.state).node,
                       "a result is a computed value, not a state that the run replaces");
     }
 
@@ -159,7 +153,7 @@ class MemoryPlanner {
         for (NodeId id = 0; id < end(); ++id) {
             const Node& node = graph_.node(id);
             if (is_view(graph_, node)) {
-                for (Value& of_output : root_[index(id)]) of_output = root(node.inputs[0]);
+                for (Value& of_output : root_[id]) of_output = root(node.inputs[0]);
             } else if (kernels_.may_write_over && !lies_outside(node)) {
                 write_over_operands(id, kernels_.may_write_over(id));
             }
@@ -173,13 +167,13 @@ class MemoryPlanner {
             const Value output{id, static_cast<std::int32_t>(i)};
             if (place(output).kind != Place::Kind::none) continue;
             for (int operand : operands[i]) {
-                const Value input = node.inputs[static_cast<std::size_t>(operand)], owner = root(input);
+                const Value input = node.inputs[operand], owner = root(input);
                 if (!dies(node, id, input) || graph_.type(input).bytes() != node.outputs[i].bytes() ||
                     std::find(taken.begin(), taken.end(), owner) != taken.end())
                     continue;
                 taken.push_back(owner);
                 last_use(owner) = std::max(id, last_use(output));
-                root_[index(id)][i] = owner;
+                root_[id][i] = owner;
                 break;
             }
         }
@@ -212,11 +206,9 @@ class MemoryPlanner {
             if (lies_outside(node) || is_view(graph_, node)) continue;
             for (std::int32_t i = 0; i < static_cast<std::int32_t>(node.outputs.size()); ++i)
                 if (place({id, i}).kind == Place::Kind::none && root({id, i}) == Value{id, i} &&
-                    node.outputs[static_cast<std::size_t>(i)].bytes() > 0)
-                    plan_.allocations.push_back({{id, i},
-                                                 align_up(node.outputs[static_cast<std::size_t>(i)].bytes()),
-                                                 id,
-                                                 last_use({id, i})});
+                    node.outputs[i].bytes() > 0)
+                    plan_.allocations.push_back(
+                        {{id, i}, align_up(node.outputs[i].bytes()), id, last_use({id, i})});
             if (const std::int64_t bytes = kernels_.workspace ? kernels_.workspace(id) : 0; bytes > 0)
                 plan_.allocations.push_back({{id, -1}, align_up(bytes), id, id});
         }
@@ -281,7 +273,7 @@ class MemoryPlanner {
     void place_arena_values() {
         for (const Allocation& allocation : plan_.allocations) {
             if (allocation.value.output < 0)
-                plan_.workspace[index(allocation.value.node)] = allocation.offset;
+                plan_.workspace[allocation.value.node] = allocation.offset;
             else
                 place(allocation.value) = {Place::Kind::arena, -1, allocation.offset};
         }

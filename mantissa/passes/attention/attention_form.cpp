@@ -66,8 +66,7 @@ class AttentionRecognition {
     /// Who reads a value and is read, too.
     std::vector<NodeId> users_of(Value value) const {
         std::vector<NodeId> users = uses_.of(value);
-        std::erase_if(users,
-                      [&](NodeId user) { return user >= 0 && !live_[static_cast<std::size_t>(user)]; });
+        std::erase_if(users, [&](NodeId user) { return user >= 0 && !live_[user]; });
         return users;
     }
     std::int64_t extent(int axis) const { return axis < 0 ? 1 : form_.shape[axis]; }

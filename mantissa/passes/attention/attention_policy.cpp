@@ -19,10 +19,10 @@ namespace {
 std::vector<bool> behind_parameters(const Graph& graph) {
     std::vector<bool> behind(graph.size());
     for (const State& state : graph.states())
-        if (state.kind == State::Kind::parameter) behind[static_cast<std::size_t>(state.node)] = true;
-    for (std::size_t id = 0; id < graph.size(); ++id)
-        for (const Value& input : graph.node(static_cast<NodeId>(id)).inputs)
-            if (behind[static_cast<std::size_t>(input.node)]) behind[id] = true;
+        if (state.kind == State::Kind::parameter) behind[state.node] = true;
+    for (NodeId id = 0; id < graph.end(); ++id)
+        for (const Value& input : graph.node(id).inputs)
+            if (behind[input.node]) behind[id] = true;
     return behind;
 }
 
@@ -55,7 +55,7 @@ struct LoneAttention {
 
   private:
     NodeId last_of(std::string_view op) const {
-        for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;)
+        for (NodeId id = graph.end(); id-- > 0;)
             if (graph.node(id).op->name == op) return id;
         return -1;
     }
@@ -120,7 +120,7 @@ AcceptAttention attention_policy(const PipelineOptions& options, Differentiated 
         std::vector<bool> wanted;
         const std::vector<bool> behind = behind_parameters(graph);
         for (const Value& input : attention.inputs) {
-            const bool asked = behind[static_cast<std::size_t>(input.node)];
+            const bool asked = behind[input.node];
             what += (asked ? " by " : " ") + graph.type(input).text();
             if (differentiated == Differentiated::yes) wanted.push_back(asked);
         }

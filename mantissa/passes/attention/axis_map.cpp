@@ -61,13 +61,13 @@ bool AxisMap::reshape(const Shape& shape) {
 
 void AxisMap::transpose(std::span<const std::int64_t> order) {
     std::vector<AxisAtoms> axes;
-    for (const std::int64_t axis : order) axes.push_back(axes_[static_cast<std::size_t>(axis)]);
+    for (const std::int64_t axis : order) axes.push_back(axes_[axis]);
     axes_ = std::move(axes);
 }
 
 void AxisMap::undo_transpose(std::span<const std::int64_t> order) {
     std::vector<AxisAtoms> axes(axes_.size());
-    for (std::size_t i = 0; i < order.size(); ++i) axes[static_cast<std::size_t>(order[i])] = axes_[i];
+    for (std::size_t i = 0; i < order.size(); ++i) axes[order[i]] = axes_[i];
     axes_ = std::move(axes);
 }
 

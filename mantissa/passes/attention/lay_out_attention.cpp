@@ -143,7 +143,7 @@ class AttentionLayouts {
                 tensors.push_back(source.base);
                 found = layout.operands.end() - 1;
             }
-            found->holds[static_cast<std::size_t>(source.stored.index)] = one.name;
+            found->holds[source.stored.index] = one.name;
         }
         return layout;
     }
@@ -159,7 +159,7 @@ class AttentionLayouts {
         for (std::size_t i = 0; i < choice.tensors.size(); ++i) {
             const auto same = std::ranges::find(before.operands, choice.layout.operands[i]);
             if (same != before.operands.end())
-                choice.tensors[i] = node.inputs[static_cast<std::size_t>(same - before.operands.begin())];
+                choice.tensors[i] = node.inputs[same - before.operands.begin()];
         }
     }
 
@@ -233,7 +233,7 @@ std::set<NodeId> unread(const Graph& graph, std::span<const Value> kept,
         read.insert(inputs.begin() + static_cast<std::ptrdiff_t>(tensors), inputs.end());
     }
     std::set<NodeId> gone;
-    for (NodeId id = static_cast<NodeId>(graph.size()); id-- > 0;) {
+    for (NodeId id = graph.end(); id-- > 0;) {
         const Node& node = graph.node(id);
         if (!is_followed(node)) continue;
         bool lost = false, needed = false;
@@ -280,7 +280,7 @@ LaidOutAttention lay_out_attention(const Graph& graph, std::span<Value> kept) {
     AttentionLayouts layouts(graph, kept);
     std::map<NodeId, Choice> choices;
     std::set<NodeId> gone;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         if (graph.node(id).op->name != "attention") continue;
         if (auto choice = layouts.choose(id)) {
             for (const Value& value : choice->superseded) gone.insert(value.node);
@@ -290,7 +290,7 @@ LaidOutAttention lay_out_attention(const Graph& graph, std::span<Value> kept) {
     }
     gone.merge(unread(graph, kept, choices));
     Rewriter rewriter(graph);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         if (const auto choice = choices.find(id); choice != choices.end())
             replace(graph, rewriter, id, choice->second);
         else if (!gone.contains(id))

@@ -32,10 +32,10 @@ std::set<NodeId> unread_nodes(const Graph& graph, const Uses& uses, const std::v
         for (const PairOperand& operand : form.score->operands) operands.insert(operand.value);
         for (const PairRandom& random : form.score->randoms) operands.insert({random.seed, random.step});
     }
-    for (NodeId id = static_cast<NodeId>(graph.size()) - 1; id >= 0; --id) {
+    for (NodeId id = graph.end() - 1; id >= 0; --id) {
         const Node& node = graph.node(id);
         if (node.op->name == "input" || node.op->name == "state") continue;
-        if (!live[static_cast<std::size_t>(id)]) unread.insert(id);
+        if (!live[id]) unread.insert(id);
         bool read = false, lost = false;
         for (std::int32_t output = 0; output < static_cast<std::int32_t>(node.outputs.size()); ++output) {
             read = read || operands.contains({id, output});
@@ -63,7 +63,7 @@ std::vector<std::int64_t> sorted_places(const AxisAtoms& atoms, const std::vecto
     std::vector<std::int64_t> places(atoms.size());
     for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::int64_t>(i);
     const auto rank = [&](std::int64_t place) {
-        const AxisAtom& atom = atoms[static_cast<std::size_t>(place)];
+        const AxisAtom& atom = atoms[place];
         const auto at = std::find(order.begin(), order.end(), atom.axis) - order.begin();
         return std::pair(at, -atom.stride);
     };
@@ -73,7 +73,7 @@ std::vector<std::int64_t> sorted_places(const AxisAtoms& atoms, const std::vecto
 
 Shape extents_of(const AxisAtoms& atoms, const std::vector<std::int64_t>& places) {
     std::vector<std::int64_t> extents;
-    for (const std::int64_t place : places) extents.push_back(atoms[static_cast<std::size_t>(place)].extent);
+    for (const std::int64_t place : places) extents.push_back(atoms[place].extent);
     return Shape(extents);
 }
 
@@ -164,11 +164,11 @@ class AttentionReplacement {
             return Tensor(body, body.add_input(fmt::format("x{}", score.operands.size()), type));
         };
         for (const auto& [index, id] : leaves) {
-            const PairOperand& operand = form.operands[static_cast<std::size_t>(index)];
+            const PairOperand& operand = form.operands[index];
             made.emplace(id, widened(add(score_operand(operand), letters_of(operand))));
         }
         for (const auto& [index, id] : drawn) {
-            const PairRandom& random = form.randoms[static_cast<std::size_t>(index)];
+            const PairRandom& random = form.randoms[index];
             const Tensor seed = add(mapped(random.seed), ""), step = add(mapped(random.step), "");
             made.emplace(
                 id, widened(random_uniform(reshape(seed, {}), reshape(step, {}), random.operation, pairs())));
@@ -214,7 +214,7 @@ class AttentionReplacement {
         find_leaves(id, "operand", leaves);
         std::map<PairId, Tensor> made;
         for (const auto& [index, leaf] : leaves) {
-            const PairOperand& operand = form.operands[static_cast<std::size_t>(index)];
+            const PairOperand& operand = form.operands[index];
             made.emplace(leaf, widened(ordered(score_operand(operand), letters_of(operand))));
         }
         return form.expressions->emit(rewriter_.target(), id, made, floating(), extents_of_positions);
@@ -252,9 +252,8 @@ class AttentionReplacement {
             const int axis = axes[i];
             const bool of_heads = i > 0 && i + 2 < axes.size();
             std::int64_t left = axis < 0 ? 1 : form_.shape[axis];
-            for (; next < places.size() && atoms[static_cast<std::size_t>(places[next])].axis == axis;
-                 ++next) {
-                const AxisAtom& atom = atoms[static_cast<std::size_t>(places[next])];
+            for (; next < places.size() && atoms[places[next]].axis == axis; ++next) {
+                const AxisAtom& atom = atoms[places[next]];
                 if (const std::int64_t outer = left / atom.stride / atom.extent; outer > 1) {
                     own.push_back(1);
                     all.push_back(outer);
@@ -333,8 +332,7 @@ class AttentionReplacement {
         const AxisAtoms atoms = axes.flattened();
         const std::vector<std::int64_t> places = sorted_places(atoms, wanted_order(form_, form_.query_axis));
         std::vector<std::int64_t> back(places.size());
-        for (std::size_t i = 0; i < places.size(); ++i)
-            back[static_cast<std::size_t>(places[i])] = static_cast<std::int64_t>(i);
+        for (std::size_t i = 0; i < places.size(); ++i) back[places[i]] = static_cast<std::int64_t>(i);
         const Tensor parts = reshape(o, extents_of(atoms, places));
         return cast(reshape(transposed(parts, back), type.shape), type.dtype);
     }
@@ -376,9 +374,9 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const 
     Forms forms;
     std::vector<Core> left;
     std::set<NodeId> inside;
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const std::string_view op = graph.node(id).op->name;
-        if ((op != "softmax" && op != "exp") || !live[static_cast<std::size_t>(id)]) continue;
+        if ((op != "softmax" && op != "exp") || !live[id]) continue;
         const AttentionSearch search = attention_around({graph, uses, live, numbers}, patterns, id);
         if (!search.form) {
             if (search.is_softmax) left.push_back({id, search.product, search.form.reason()});
@@ -412,7 +410,7 @@ AttentionMatch match_attention(const Graph& graph, std::span<Value> kept, const 
     match.matched = static_cast<int>(forms.size());
     const std::set<NodeId> unread = unread_nodes(graph, uses, live, forms);
     Rewriter rewriter(graph);
-    for (NodeId id = 0; id < static_cast<NodeId>(graph.size()); ++id) {
+    for (NodeId id = 0; id < graph.end(); ++id) {
         const auto form = forms.find(id);
         if (form != forms.end())
             AttentionReplacement(graph, rewriter, form->second).run();

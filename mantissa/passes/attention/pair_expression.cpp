@@ -285,7 +285,7 @@ std::optional<PairExpressions::Linear> PairExpressions::linear(PairId id) const 
     if (term.op == "number") return Linear{.offset = term.value};
     if (term.op == "position") {
         Linear form;
-        form.weights[static_cast<std::size_t>(term.index)] = 1;
+        form.weights[term.index] = 1;
         return form;
     }
     if (term.op == "mul" && is_number(term.in[1])) {

@@ -38,8 +38,8 @@ std::vector<std::int64_t> extents_over_one(const Shape& shape) {
 
 ValueNumbers::ValueNumbers(const Graph& graph) {
     std::map<std::tuple<const Op*, std::vector<std::pair<int, int>>, std::string>, int> known;
-    for (std::size_t id = 0; id < graph.size(); ++id) {
-        const Node& node = graph.node(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < graph.end(); ++id) {
+        const Node& node = graph.node(id);
         std::vector<std::pair<int, int>> inputs;
         for (const Value& input : node.inputs) inputs.push_back(of(input));
         const auto key = std::tuple(node.op, std::move(inputs), node.attributes.text());
@@ -69,7 +69,7 @@ AxisAtoms PairFrame::heads() const {
 
 PairPlace PairPlace::whole(AxisMap axes) {
     PairPlace place{.axes = std::move(axes)};
-    place.start.assign(static_cast<std::size_t>(place.axes.rank()), 0);
+    place.start.assign(place.axes.rank(), 0);
     return place;
 }
 
@@ -108,7 +108,7 @@ PairPlace PairReader::beside(const Node& made, std::size_t input, const PairPlac
         const int at = axis + to.rank() - from.rank();
         const bool stretched = from[axis] != to[at];
         axes.push_back(stretched ? AxisAtoms{} : place.axes[at]);
-        result.start.push_back(stretched ? 0 : place.start[static_cast<std::size_t>(at)]);
+        result.start.push_back(stretched ? 0 : place.start[at]);
     }
     result.axes = AxisMap(std::move(axes));
     return result;
@@ -123,24 +123,22 @@ std::optional<PairPlace> PairReader::before(const Node& view, Value output, cons
     if (op == "transpose") {
         const auto& order = view.attributes.list("order");
         result.axes.undo_transpose(order);
-        for (std::size_t i = 0; i < order.size(); ++i)
-            result.start[static_cast<std::size_t>(order[i])] = place.start[i];
+        for (std::size_t i = 0; i < order.size(); ++i) result.start[order[i]] = place.start[i];
         return result;
     }
     if (op == "slice" || op == "split") {
         const auto axis = static_cast<int>(view.attributes.integer("axis"));
-        result.start[static_cast<std::size_t>(axis)] +=
-            op == "slice" ? view.attributes.integer("start") : output.output * to[axis];
+        result.start[axis] += op == "slice" ? view.attributes.integer("start") : output.output * to[axis];
         return result;
     }
     if (extents_over_one(from) == extents_over_one(to)) {
-        std::vector<AxisAtoms> axes(static_cast<std::size_t>(from.rank()));
-        result.start.assign(static_cast<std::size_t>(from.rank()), 0);
+        std::vector<AxisAtoms> axes(from.rank());
+        result.start.assign(from.rank(), 0);
         for (int i = 0, j = 0; i < from.rank(); ++i) {
             if (from[i] == 1) continue;
             while (to[j] == 1) ++j;
-            axes[static_cast<std::size_t>(i)] = place.axes[j];
-            result.start[static_cast<std::size_t>(i)] = place.start[static_cast<std::size_t>(j++)];
+            axes[i] = place.axes[j];
+            result.start[i] = place.start[j++];
         }
         result.axes = AxisMap(std::move(axes));
         return result;
@@ -156,8 +154,7 @@ bool PairReader::is_product(Value value, const PairPlace& place) const {
     const Shape& shape = graph_.type(value).shape;
     std::int64_t pairs = 1;
     for (int axis = 0; axis < shape.rank(); ++axis) {
-        if (place.start[static_cast<std::size_t>(axis)] != 0 || wanted(place, axis) != shape[axis])
-            return false;
+        if (place.start[axis] != 0 || wanted(place, axis) != shape[axis]) return false;
         pairs *= shape[axis];
     }
     AxisAtoms queries = shared_rows_;
@@ -217,10 +214,10 @@ bool PairReader::find_product(Value weights, const AxisMap& axes) {
         return false;
     }
     depends_.assign(graph_.size(), false);
-    for (const Value& value : products_) depends_[static_cast<std::size_t>(value.node)] = true;
-    for (std::size_t id = 0; id < graph_.size(); ++id)
-        for (const Value& input : graph_.node(static_cast<NodeId>(id)).inputs)
-            if (depends_[static_cast<std::size_t>(input.node)]) depends_[id] = true;
+    for (const Value& value : products_) depends_[value.node] = true;
+    for (NodeId id = 0; id < graph_.end(); ++id)
+        for (const Value& input : graph_.node(id).inputs)
+            if (depends_[input.node]) depends_[id] = true;
     return true;
 }
 
@@ -233,8 +230,7 @@ PairId PairReader::read(Value value, const PairPlace& place) {
             return atom.axis >= frame_.shape.rank();
         }))
         return refuse("what the result meets differs between the elements of a head");
-    return depends_[static_cast<std::size_t>(value.node)] ? read_dependent(value, place)
-                                                          : read_independent(value, place);
+    return depends_[value.node] ? read_dependent(value, place) : read_independent(value, place);
 }
 
 PairId PairReader::read_dependent(Value value, const PairPlace& place) {
@@ -287,7 +283,7 @@ PairId PairReader::read_composite(const Node& made, const PairPlace& place) {
     for (std::size_t id = inputs.size(); id < parts.size(); ++id) {
         const Node& part = parts.node(static_cast<NodeId>(id));
         std::vector<PairId> in;
-        for (const Value& input : part.inputs) in.push_back(of_node[static_cast<std::size_t>(input.node)]);
+        for (const Value& input : part.inputs) in.push_back(of_node[input.node]);
         if (part.op->name == "constant")
             of_node.push_back(
                 expressions_.cast(expressions_.number(part.attributes.number("value"), part.outputs[0].dtype),
@@ -302,13 +298,13 @@ PairId PairReader::read_composite(const Node& made, const PairPlace& place) {
             return refuse(fmt::format("'{}' stands between the softmax and a product of queries and keys",
                                       made.op->name));
     }
-    return of_node[static_cast<std::size_t>(result.value().node)];
+    return of_node[result.value().node];
 }
 
 PairId PairReader::read_concat(const Node& made, const PairPlace& place) {
     const auto axis = static_cast<int>(made.attributes.integer("axis"));
     PairPlace at = place;
-    std::int64_t& start = at.start[static_cast<std::size_t>(axis)];
+    std::int64_t& start = at.start[axis];
     for (const Value& part : made.inputs) {
         const std::int64_t extent = graph_.type(part).shape[axis];
         if (start < extent) {
@@ -350,11 +346,10 @@ PairId PairReader::sum_over_keys(Value value, int axis, const PairPlace& place) 
                 "the softmax does not run over the positions that the product with the values sums over");
         std::vector<AxisAtoms> axes;
         for (int i = 0; i < place.axes.rank(); ++i) axes.push_back(place.axes[i]);
-        axes[static_cast<std::size_t>(axis)].clear();
-        if (extent == keys && keys > 1)
-            axes[static_cast<std::size_t>(axis)] = {{.axis = frame_.key_axis, .stride = 1, .extent = keys}};
+        axes[axis].clear();
+        if (extent == keys && keys > 1) axes[axis] = {{.axis = frame_.key_axis, .stride = 1, .extent = keys}};
         PairPlace at{.axes = AxisMap(std::move(axes)), .start = place.start};
-        at.start[static_cast<std::size_t>(axis)] = start;
+        at.start[axis] = start;
         const PairId part = read(value, at);
         if (part < 0) return -1;
         const PairId term = extent == keys ? expressions_.sum(part) : part;
@@ -413,7 +408,7 @@ PairId PairReader::read_reduction(Value value, const PairPlace& place) {
         for (int i = 0, j = 0; i < from.rank(); ++i) {
             const bool is_summed = i == axis;
             before.push_back(is_summed ? AxisAtoms{} : place.axes[j]);
-            at.start.push_back(is_summed ? 0 : place.start[static_cast<std::size_t>(j)]);
+            at.start.push_back(is_summed ? 0 : place.start[j]);
             if (!is_summed || made.attributes.flag("keep")) ++j;
         }
         at.axes = AxisMap(std::move(before));
@@ -505,7 +500,7 @@ std::optional<PairId> PairReader::inlined(Value value, const PairPlace& place) {
 std::optional<PairId> PairReader::position(const Node& made, const PairPlace& place) {
     const auto along = static_cast<int>(made.attributes.integer("axis"));
     const DType dtype = is_floating(made.outputs[0].dtype) ? DType::f32 : made.outputs[0].dtype;
-    const auto offset = static_cast<double>(place.start[static_cast<std::size_t>(along)]);
+    const auto offset = static_cast<double>(place.start[along]);
     const AxisAtoms& atoms = place.axes[along];
     if (atoms.empty()) return expressions_.number(offset, dtype);
     const int axis = atoms[0].axis;
@@ -567,7 +562,7 @@ std::optional<PairId> PairReader::taken_by_distance(const Node& made, const Pair
 PairId PairReader::operand(Value value, const PairPlace& place) {
     const Shape& shape = graph_.type(value).shape;
     for (int axis = 0; axis < shape.rank(); ++axis)
-        if (place.start[static_cast<std::size_t>(axis)] != 0 || wanted(place, axis) != shape[axis])
+        if (place.start[axis] != 0 || wanted(place, axis) != shape[axis])
             return refuse(fmt::format("a part of '{}' is read that is not known", node(value).op->name));
     PairOperand found{.value = value, .axes = place.axes, .letters = {}};
     AxisAtoms heads;

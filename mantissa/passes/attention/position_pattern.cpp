@@ -74,7 +74,7 @@ namespace {
 Pattern without_unit_axes(Pattern p, const Shape& shape) {
     if (p.kind != Kind::linear && p.kind != Kind::split) return p;
     for (int axis = 0; axis < shape.rank(); ++axis)
-        if (shape[axis] == 1) p.weights[static_cast<std::size_t>(axis)] = 0;
+        if (shape[axis] == 1) p.weights[axis] = 0;
     if (p.kind == Kind::split) return with_canonical_border(p);
     return constant_form(p) ? uniform_pattern(p.value) : p;
 }
@@ -149,8 +149,8 @@ Pattern PatternReader::read(Value value) {
     if (op == "constant") return uniform_pattern(node.attributes.number("value"));
     if (op == "iota") {
         Pattern form{.kind = Kind::linear};
-        form.weights.resize(static_cast<std::size_t>(node.outputs[0].shape.rank()));
-        form.weights[static_cast<std::size_t>(node.attributes.integer("axis"))] = 1;
+        form.weights.resize(node.outputs[0].shape.rank());
+        form.weights[node.attributes.integer("axis")] = 1;
         return form;
     }
     if (node.op->fuser == FuserClass::movement && node.inputs.size() == 1) return moved(node, value);
@@ -166,7 +166,7 @@ Pattern PatternReader::moved(const Node& node, Value value) {
     if (p.kind != Kind::linear && p.kind != Kind::split) return p;
     const Shape &from = graph_.type(node.inputs[0]).shape, &to = graph_.type(value).shape;
     const auto shift = [&](std::int64_t axis, std::int64_t start) {
-        const double step = p.weights[static_cast<std::size_t>(axis)] * static_cast<double>(start);
+        const double step = p.weights[axis] * static_cast<double>(start);
         (p.kind == Kind::linear ? p.value : p.offset) += step;
     };
     const std::string_view op = node.op->name;
@@ -184,16 +184,16 @@ Pattern PatternReader::moved(const Node& node, Value value) {
     if (op == "transpose") {
         const std::vector<double> weights = p.weights;
         for (std::size_t i = 0; i < weights.size(); ++i)
-            p.weights[i] = weights[static_cast<std::size_t>(node.attributes.list("order")[i])];
+            p.weights[i] = weights[node.attributes.list("order")[i]];
         return p;
     }
     if (op != "reshape" || longer_than_one(from) != longer_than_one(to))
         return unknown_pattern(fmt::format("passes through '{}'", op));
-    std::vector<double> weights(static_cast<std::size_t>(to.rank()));
+    std::vector<double> weights(to.rank());
     for (int i = 0, j = 0; i < from.rank(); ++i) {
         if (from[i] == 1) continue;
         while (to[j] == 1) ++j;
-        weights[static_cast<std::size_t>(j++)] = p.weights[static_cast<std::size_t>(i)];
+        weights[j++] = p.weights[i];
     }
     p.weights = weights;
     return p;

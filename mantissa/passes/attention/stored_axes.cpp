@@ -96,7 +96,7 @@ void StoredAxesReader::follow(const Node& node, std::int32_t output) {
     if (op == "split")
         cut(static_cast<int>(node.attributes.integer("axis")), node.attributes.integer("parts"), output);
     if (op == "slice") slice(node);
-    shape_ = node.outputs[static_cast<std::size_t>(output)].shape;
+    shape_ = node.outputs[output].shape;
 }
 
 void StoredAxesReader::slice(const Node& node) {
@@ -113,7 +113,7 @@ void StoredAxesReader::cut(int axis, std::int64_t parts, std::int64_t index) {
     if (parts == 1) return;
     const std::int64_t rest = shape_[axis] / parts;
     std::vector<std::int64_t> extents = shape_.extents();
-    extents[static_cast<std::size_t>(axis)] = parts;
+    extents[axis] = parts;
     extents.insert(extents.begin() + axis + 1, rest);
     AxisMap map = map_;
     if (!map.reshape(Shape(extents)) || map[axis].size() != 1) {
@@ -137,8 +137,7 @@ StoredAxes StoredAxesReader::in_first(std::string_view letters, std::int64_t ind
     for (int axis = 0; axis < map_.rank(); ++axis) {
         std::int64_t stride = 1;
         for (auto atom = map_[axis].rbegin(); atom != map_[axis].rend(); ++atom) {
-            by_place[{atom->axis, -atom->stride}] = {letters[static_cast<std::size_t>(axis)], stride,
-                                                     atom->extent, 0};
+            by_place[{atom->axis, -atom->stride}] = {letters[axis], stride, atom->extent, 0};
             stride *= atom->extent;
         }
     }
@@ -153,7 +152,7 @@ StoredAxes StoredAxesReader::at_hand(std::string_view letters) const {
     if (!reason_.empty()) return {.axes = {}, .reason = reason_};
     std::vector<Piece> pieces;
     for (const AxisAtom& atom : map_.flattened())
-        pieces.push_back({letters[static_cast<std::size_t>(atom.axis)], atom.stride, atom.extent, 0});
+        pieces.push_back({letters[atom.axis], atom.stride, atom.extent, 0});
     return stored_as(pieces);
 }
 

@@ -79,7 +79,7 @@ void cut_segments(const AttentionSize& size, const BlockTable& table, std::int64
     const auto count = static_cast<std::int64_t>(segments.size());
     std::int64_t passed = 0, key = 0;
     for (std::int64_t i = 0; i < count; ++i) {
-        Segment& segment = segments[static_cast<std::size_t>(i)];
+        Segment& segment = segments[i];
         const std::int64_t rows = blocks_of(size.queries, table_positions);
         Range blocks{rows, 0};
         segment.keys = {key, key};

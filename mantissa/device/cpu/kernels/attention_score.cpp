@@ -46,7 +46,7 @@ void BoundScore::find_blocks(const ScoreProblem& problem, ThreadPool& pool) {
         table_bytes_ = in_lines(blocks_->bytes());
         return;
     }
-    fixed_.resize(static_cast<std::size_t>(blocks_->bytes()));
+    fixed_.resize(blocks_->bytes());
     blocks_->fill({}, fixed_.data(), pool);
     if (blocks_->sees_everything(fixed_.data()))
         fixed_.clear();

@@ -82,12 +82,11 @@ PreparedKernel prepare_reduce_scatter_start(const Problem& problem, AmongRanks a
                            wire = wire_of(problem)](const Operands& operands) {
         const std::vector<std::span<float>> numbers = copied_to_outputs(counts, operands);
         if (!among.ranks) return;
-        std::vector<std::vector<std::span<float>>> by_rank(static_cast<std::size_t>(among.size()));
+        std::vector<std::vector<std::span<float>>> by_rank(among.size());
         for (std::size_t rank = 0; rank < by_rank.size(); ++rank)
             for (std::size_t i = 0; i < counts.size(); ++i) {
                 const Part part = part_of(counts[i], among.size(), static_cast<std::int64_t>(rank));
-                by_rank[rank].push_back(numbers[i].subspan(static_cast<std::size_t>(part.first),
-                                                           static_cast<std::size_t>(part.count)));
+                by_rank[rank].push_back(numbers[i].subspan(part.first, static_cast<std::size_t>(part.count)));
             }
         among.ranks->start_sum_of_parts(sum, std::move(by_rank), wire);
     };
@@ -138,16 +137,16 @@ PreparedKernel prepare_all_gather_start(const Problem& problem, AmongRanks among
         tensors.push_back({type.shape.elements(), static_cast<std::int64_t>(size_of(type.dtype))});
     const Launch launch = [among, tensors = std::move(tensors),
                            sum = sum_of(problem)](const Operands& operands) {
-        std::vector<std::vector<std::span<std::byte>>> by_rank(static_cast<std::size_t>(among.size()));
+        std::vector<std::vector<std::span<std::byte>>> by_rank(among.size());
         for (std::size_t i = 0; i < tensors.size(); ++i) {
             const auto [elements, size] = tensors[i];
             std::byte* const whole = operands.output<std::byte>(i);
             for (std::int64_t rank = 0; rank < among.size(); ++rank) {
                 const Part part = part_of(elements, among.size(), rank);
-                by_rank[static_cast<std::size_t>(rank)].emplace_back(
-                    whole + part.first * size, static_cast<std::size_t>(part.count * size));
+                by_rank[rank].emplace_back(whole + part.first * size,
+                                           static_cast<std::size_t>(part.count * size));
             }
-            const std::span<std::byte> own = by_rank[static_cast<std::size_t>(among.rank())].back();
+            const std::span<std::byte> own = by_rank[among.rank()].back();
             if (!own.empty()) std::memcpy(own.data(), operands.inputs[i], own.size());
         }
         if (among.ranks) among.ranks->start_gather(sum, std::move(by_rank));
@@ -160,7 +159,7 @@ PreparedKernel prepare_all_gather_rows_start(const Problem& problem, AmongRanks 
     std::vector<std::size_t> bytes;  // of a rank
     for (const Type& type : problem.inputs) bytes.push_back(static_cast<std::size_t>(type.bytes()));
     const Launch launch = [among, bytes = std::move(bytes), sum = sum_of(problem)](const Operands& operands) {
-        std::vector<std::vector<std::span<std::byte>>> by_rank(static_cast<std::size_t>(among.size()));
+        std::vector<std::vector<std::span<std::byte>>> by_rank(among.size());
         for (std::size_t i = 0; i < bytes.size(); ++i)
             for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
                 std::byte* const theirs = operands.output<std::byte>(i) + rank * bytes[i];
@@ -190,7 +189,7 @@ struct NormedPart {
     /// Of those the ones that a rank has.
     std::span<double> of(double* sums, Part part) const {
         const std::int64_t begin = std::min(blocks(), part.first / norm_block);
-        return of_all(sums).subspan(static_cast<std::size_t>(begin),
+        return of_all(sums).subspan(begin,
                                     static_cast<std::size_t>((part.count + norm_block - 1) / norm_block));
     }
 };
@@ -210,7 +209,7 @@ PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, c
                            &kernels = row_kernels(context.isa)](const Operands& o) {
         auto* const sums = reinterpret_cast<double*>(o.workspace);
         std::fill_n(sums, blocks, 0.0);  // of the others there are none where a rank looks alone
-        std::vector<std::vector<std::span<std::byte>>> by_rank(static_cast<std::size_t>(among.size()));
+        std::vector<std::vector<std::span<std::byte>>> by_rank(among.size());
         for (std::size_t i = 0; i < parts.size(); ++i) {
             const NormedPart& each = parts[i];
             const Part own = each.whole ? Part{0, each.elements} : among.own(each.elements);
@@ -222,7 +221,7 @@ PreparedKernel prepare_norm_of_parts(const Problem& problem, AmongRanks among, c
                             pool);
             if (each.whole) continue;
             for (std::int64_t rank = 0; rank < among.size(); ++rank)
-                by_rank[static_cast<std::size_t>(rank)].push_back(
+                by_rank[rank].push_back(
                     std::as_writable_bytes(each.of(sums, part_of(each.elements, among.size(), rank))));
         }
         if (among.ranks) {

@@ -75,8 +75,7 @@ void DepthShares::run(const ContractionArguments& arguments, std::span<std::byte
     auto* const all_sums = reinterpret_cast<float*>(workspace.data());
     ContractionArguments of_shares = arguments;
     of_shares.out = all_sums;
-    contract(contraction_, of_shares,
-             workspace.subspan(static_cast<std::size_t>(in_lines(shares() * sums() * 4))), pool);
+    contract(contraction_, of_shares, workspace.subspan(in_lines(shares() * sums() * 4)), pool);
     const std::int64_t m = contraction_.problem.m, n = contraction_.problem.n;
     const auto element_bytes = static_cast<std::int64_t>(size_of(out_.dtype));
     pool.for_each_block(parts_of(m, rows_of_item), [&](std::int64_t item, int) {

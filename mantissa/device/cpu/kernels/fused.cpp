@@ -41,8 +41,8 @@ Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
 
 OrReason<Nest> nest_of(const Graph& body) {
     std::vector<NodeId> nodes;
-    for (std::size_t id = 0; id < body.size(); ++id)
-        if (body.node(static_cast<NodeId>(id)).op->name != "input") nodes.push_back(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < body.end(); ++id)
+        if (body.node(id).op->name != "input") nodes.push_back(id);
     return make_nest(body, nodes, [](Value) { return false; });
 }
 

@@ -140,11 +140,8 @@ void BoundTail::launch(const Operands& operands) const {
                   .outputs = operands.outputs.data(),
                   .streamed = streamed.of(operands),
                   .partial_sums = partial_sums};
-    for (int operand : tail_operands)
-        call.inputs.push_back(operands.inputs[static_cast<std::size_t>(operand)]);
-    const auto input = [&](std::size_t i) {
-        return operands.inputs[static_cast<std::size_t>(contraction_operands[i])];
-    };
+    for (int operand : tail_operands) call.inputs.push_back(operands.inputs[operand]);
+    const auto input = [&](std::size_t i) { return operands.inputs[contraction_operands[i]]; };
     for (const FusedPart& part : parts) {
         call.part = &part;
         contract(part.contraction,

@@ -18,11 +18,11 @@ std::vector<codegen::RowSum> sums_of(const codegen::LoopNest& nest) {
 void finish_sums(ThreadPool& pool, const codegen::LoopNest& nest, float* partials, std::int64_t blocks,
                  std::span<std::byte* const> outputs) {
     if (nest.partial_sums == 0) return;
-    std::vector<float> totals(static_cast<std::size_t>(nest.partial_sums));
+    std::vector<float> totals(nest.partial_sums);
     add_partial_sums(pool, partials, blocks, nest.partial_sums, totals.data(), Accumulate::replace);
     for (const codegen::RowSum& sum : sums_of(nest)) {
         const std::int64_t count = sum.columns ? nest.columns : 1;
-        std::memcpy(outputs[static_cast<std::size_t>(sum.output)], totals.data() + sum.offset,
+        std::memcpy(outputs[sum.output], totals.data() + sum.offset,
                     static_cast<std::size_t>(count) * sizeof(float));
     }
 }

@@ -65,15 +65,13 @@ Launch copy_pieces(std::vector<Piece> pieces, std::size_t element, const Context
 
 /// The part of `whole` that starts at `offset` along an axis, as offset in bytes.
 std::int64_t part_offset(const Type& whole, int axis, std::int64_t offset) {
-    return offset * whole.shape.strides()[static_cast<std::size_t>(axis)] *
-           static_cast<std::int64_t>(size_of(whole.dtype));
+    return offset * whole.shape.strides()[axis] * static_cast<std::int64_t>(size_of(whole.dtype));
 }
 
 Launch prepare_transpose(const Problem& problem, const Context& context) {
     const std::vector<std::int64_t> dense = problem.inputs[0].shape.strides();
     std::vector<std::int64_t> from;
-    for (std::int64_t axis : problem.attributes.list("order"))
-        from.push_back(dense[static_cast<std::size_t>(axis)]);
+    for (std::int64_t axis : problem.attributes.list("order")) from.push_back(dense[axis]);
     const Shape& shape = problem.outputs[0].shape;
     return copy_pieces({{.loops = StridedLoops(shape.extents(), {from, shape.strides()})}},
                        size_of(problem.inputs[0].dtype), context);

@@ -17,7 +17,7 @@ void for_each_uniform(const RandomStream& stream, std::int64_t count, ThreadPool
         for (std::int64_t i = index * block; i < last; i += 4) {
             const auto words = stream.block(static_cast<std::uint64_t>(i) / 4);
             for (std::int64_t lane = 0; lane < std::min<std::int64_t>(4, last - i); ++lane)
-                body(i + lane, uniform_from_bits(words[static_cast<std::size_t>(lane)]));
+                body(i + lane, uniform_from_bits(words[lane]));
         }
     });
 }

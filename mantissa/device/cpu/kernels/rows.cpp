@@ -321,7 +321,7 @@ Launch prepare_permute(const Problem& problem, const BoundRows& b) {
     fixed.element_size = static_cast<int>(size_of(problem.inputs[0].dtype));
     for (int axis = 0; axis < fixed.rank; ++axis) {
         fixed.extents[axis] = problem.inputs[0].shape[axis];
-        fixed.axes[axis] = static_cast<int>(problem.attributes.list("order")[static_cast<std::size_t>(axis)]);
+        fixed.axes[axis] = static_cast<int>(problem.attributes.list("order")[axis]);
     }
     return [b, fixed](const Operands& o) {
         Permute permutation = fixed;

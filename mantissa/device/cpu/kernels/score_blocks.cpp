@@ -276,19 +276,19 @@ std::optional<VisibleBlocks> VisibleBlocks::of(const Graph& body, const Attentio
     made.rows_ = parts_of(size.queries, table_positions);
     made.columns_ = parts_of(size.keys, table_positions);
     std::vector<bool> needed(body.size());
-    needed[static_cast<std::size_t>(visible->value.node)] = true;
-    for (std::size_t id = body.size(); id-- > 0;)
-        for (const Value& input : body.node(static_cast<NodeId>(id)).inputs)
-            if (needed[id]) needed[static_cast<std::size_t>(input.node)] = true;
+    needed[visible->value.node] = true;
+    for (NodeId id = body.end(); id-- > 0;)
+        for (const Value& input : body.node(id).inputs)
+            if (needed[id]) needed[input.node] = true;
     std::vector<std::size_t> places(body.size());
-    for (std::size_t id = 0; id < body.size(); ++id) {
-        const Node& node = body.node(static_cast<NodeId>(id));
+    for (NodeId id = 0; id < body.end(); ++id) {
+        const Node& node = body.node(id);
         if (!needed[id]) continue;
         const DType dtype = node.outputs[0].dtype;
         Step step{.boolean = dtype == DType::boolean, .floating = is_floating(dtype)};
         if (node.op->name == "input") {
-            const auto input = static_cast<std::size_t>(
-                std::ranges::find(body.inputs(), static_cast<NodeId>(id)) - body.inputs().begin());
+            const auto input =
+                static_cast<std::size_t>(std::ranges::find(body.inputs(), id) - body.inputs().begin());
             if (input > 0) {  // of the score nothing is known
                 step.rule = Rule::operand;
                 step.index = input - 1;
@@ -298,8 +298,7 @@ std::optional<VisibleBlocks> VisibleBlocks::of(const Graph& body, const Attentio
             }
         } else {
             step.rule = rule_of(node, node.inputs.empty() ? Type{} : body.type(node.inputs[0]));
-            for (const Value& input : node.inputs)
-                step.inputs.push_back(places[static_cast<std::size_t>(input.node)]);
+            for (const Value& input : node.inputs) step.inputs.push_back(places[input.node]);
             if (step.rule == Rule::constant) step.value = node.attributes.number("value");
             if (step.rule == Rule::counter) {
                 const auto axis = static_cast<int>(node.attributes.integer("axis"));
@@ -333,15 +332,15 @@ std::vector<VisibleBlocks::OperandBounds> VisibleBlocks::bounds_of(
         if ((s.query != 0) == (s.key != 0) || to.blocks > 0) continue;
         const std::int64_t positions = s.query != 0 ? size_.queries : size_.keys;
         to.blocks = parts_of(positions, table_positions);
-        to.low.resize(static_cast<std::size_t>(tables() * to.blocks));
+        to.low.resize(tables() * to.blocks);
         to.high.resize(to.low.size());
         for (std::int64_t i = 0; i < tables() * to.blocks; ++i) {
             const std::int64_t table = i / to.blocks, first = i % to.blocks * table_positions;
             const Range range{first, std::min(positions, first + table_positions)}, one{0, 1};
             const auto [low, high] = extremes(operand, table / heads * s.sequence + table % heads * s.head,
                                               s.query != 0 ? range : one, s.query != 0 ? one : range);
-            to.low[static_cast<std::size_t>(i)] = low;
-            to.high[static_cast<std::size_t>(i)] = high;
+            to.low[i] = low;
+            to.high[i] = high;
         }
     }
     return bounds;
@@ -376,8 +375,7 @@ void VisibleBlocks::fill(std::span<const ScoreOperand> operands, Sees* blocks, T
                 for (std::int64_t column = first; column < last; ++column)
                     to[row * columns_ + column] =
                         fine.empty() ? whole[part]
-                                     : fine[static_cast<std::size_t>((row - first_row) * (last - first) +
-                                                                     column - first)];
+                                     : fine[(row - first_row) * (last - first) + column - first];
         }
     });
 }

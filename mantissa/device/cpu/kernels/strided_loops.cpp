@@ -40,7 +40,7 @@ StridedLoops::Strides StridedLoops::row_start(std::int64_t row) const {
 
 std::vector<std::int64_t> broadcast_strides(const Shape& operand, const Shape& shape) {
     const std::vector<std::int64_t> dense = operand.strides();
-    std::vector<std::int64_t> strides(static_cast<std::size_t>(shape.rank()));
+    std::vector<std::int64_t> strides(shape.rank());
     for (int back = 1; back <= operand.rank(); ++back)
         if (operand[-back] != 1)
             strides[strides.size() - static_cast<std::size_t>(back)] =

@@ -95,16 +95,16 @@ Stores ProblemCheck::finish(Stores wanted) const {
     bool in_place = false;
     std::int64_t largest = 0;
     for (int i = 0; i < output_count_; ++i) {
-        const Extent& out = outputs_[static_cast<std::size_t>(i)];
+        const Extent& out = outputs_[i];
         largest = std::max(largest, out.bytes);
         const auto overlaps = [&](const Extent& other) {
             return out.begin < other.begin + other.bytes && other.begin < out.begin + out.bytes;
         };
         for (int j = 0; j < i; ++j)
-            if (const Extent& other = outputs_[static_cast<std::size_t>(j)]; overlaps(other))
+            if (const Extent& other = outputs_[j]; overlaps(other))
                 fail(fmt::format("outputs {} and {} overlap", other.name, out.name));
         for (int j = 0; j < input_count_; ++j) {
-            const Extent& in = inputs_[static_cast<std::size_t>(j)];
+            const Extent& in = inputs_[j];
             if (!overlaps(in)) continue;
             if (in.begin != out.begin || in.bytes != out.bytes)
                 fail(fmt::format("output {} overlaps input {} without being the same memory", out.name,
