@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/base/whole_units.h"
 #include "mantissa/passes/analysis/nest.h"
 
 namespace mantissa::inline v0::codegen {
@@ -87,7 +88,7 @@ struct LoopNest {
 /// FP32 numbers from one scratch row to the next: a row starts on a cache line and has room for whole
 /// vectors.
 inline std::int64_t scratch_stride(const LoopNest& nest) {
-    return (std::max<std::int64_t>(nest.columns, 1) + 15) / 16 * 16;
+    return rounded_up(std::max<std::int64_t>(nest.columns, 1), 16);
 }
 /// Numbers in all scratch rows of one thread, or of one block of a GPU's.
 inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_rows * scratch_stride(nest); }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "mantissa/base/whole_units.h"
+
 namespace mantissa::inline v0 {
 
 ReadingOrder::ReadingOrder(Options options)
@@ -29,7 +31,7 @@ std::string ReadingOrder::go_on_from(const DataPlace& place) {
     if (place.epoch.empty() || place.epoch == options_.epoch) return "";
     place_.per_step = options_.per_step;
     const std::uint64_t before = place.per_epoch > 0 ? place.per_epoch : options_.examples;
-    place_.examples = (place.examples + before - 1) / before * per_epoch();
+    place_.examples = parts_of(place.examples, before) * per_epoch();
     return fmt::format("an epoch was {} and is {} now, so a new one begins", place.epoch, options_.epoch);
 }
 

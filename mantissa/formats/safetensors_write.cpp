@@ -10,6 +10,7 @@
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/formats/safetensors.h"
 
 namespace mantissa::inline v0 {
@@ -66,7 +67,7 @@ SafetensorsLayout lay_out_safetensors(std::span<const TensorToWrite> tensors,
         position += bytes;
     }
     std::string text = dump(header, source);
-    text.resize((text.size() + 7) / 8 * 8, ' ');
+    text.resize(rounded_up(text.size(), 8), ' ');
     if (text.size() > safetensors_max_header)
         throw UserError(fmt::format("{}: header of {} bytes, the format allows {}", source, text.size(),
                                     safetensors_max_header));

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "mantissa/base/whole_units.h"
+
 namespace mantissa::inline v0 {
 
 namespace {
@@ -9,7 +11,7 @@ namespace {
 std::vector<PoolSpan> adaptive_spans(std::int64_t parts, std::int64_t extent) {
     std::vector<PoolSpan> spans;
     for (std::int64_t i = 0; i < parts; ++i) {
-        const std::int64_t first = i * extent / parts, last = ((i + 1) * extent + parts - 1) / parts;
+        const std::int64_t first = i * extent / parts, last = parts_of((i + 1) * extent, parts);
         spans.push_back({.start = first, .first = first, .last = last, .count = last - first});
     }
     return spans;

@@ -104,7 +104,7 @@ void Exchange::sum_piece(const Scattered<float>& numbers, std::int64_t from, std
     copy_from(numbers, from, sent);
     // Each rank's part is of whole cache lines, so the last may be shorter, or empty.
     const auto ranks = static_cast<std::int64_t>(ranks_);
-    const std::int64_t part = rounded_up((count + ranks - 1) / ranks, 16);
+    const std::int64_t part = rounded_up(parts_of(count, ranks), 16);
     const auto part_of = [&](auto all, std::size_t rank) {
         const std::int64_t first = std::min(count, part * static_cast<std::int64_t>(rank));
         return all.subspan(static_cast<std::size_t>(first),

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/version.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/report/converge.h"
 
 namespace mantissa::inline v0 {
@@ -28,7 +29,7 @@ std::string loss_lines(const ConvergeReport& report) {
     for (const ConvergedRun& run : report.runs) text += fmt::format(" {:>14}", run.policy);
     text += "\n";
     const auto steps = static_cast<std::size_t>(report.steps);
-    const std::size_t every = std::max<std::size_t>(1, (steps + 19) / 20);
+    const std::size_t every = std::max<std::size_t>(1, parts_of(steps, 20));
     for (std::size_t step = 0; step < steps; ++step) {
         if (step % every != 0 && step + 1 != steps) continue;
         text += fmt::format("{:>6}", step);

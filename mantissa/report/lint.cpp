@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/graph/attention_layout.h"
 #include "mantissa/passes/analysis/uses.h"
 
@@ -64,10 +65,6 @@ const LintRule& rule_of(std::string_view size) {
 /// The nearest multiple, the larger of two, and not zero.
 std::int64_t nearest_multiple(std::int64_t size, std::int64_t multiple) {
     return std::max(multiple, (size + multiple / 2) / multiple * multiple);
-}
-
-std::int64_t next_multiple(std::int64_t size, std::int64_t multiple) {
-    return (size + multiple - 1) / multiple * multiple;
 }
 
 /// A contraction of the model with a parameter: [M, K] times [N, K] transposed.
@@ -222,7 +219,7 @@ class Linter {
         const std::int64_t multiple = multiple_of(rule);
         if (product.n % multiple == 0) return;
         LintFinding& finding = found(rule, product.n, product.parameter);
-        finding.change_to = next_multiple(product.n, multiple);
+        finding.change_to = rounded_up(product.n, multiple);
         finding.ugly = finding.nice = product.probe();
         finding.nice.extents[1] = finding.change_to;
     }
@@ -351,7 +348,7 @@ class Linter {
         if (input[0] % step == 0) return;
         LintFinding& finding = found(rule, input[0], "every contraction with a parameter");
         finding.multiple = step;
-        finding.change_to = next_multiple(input[0], step);
+        finding.change_to = rounded_up(input[0], step);
         finding.note = fmt::format("with {} rows each, {} in all", rows, finding.change_to * rows);
         finding.ugly = finding.nice = product.probe();
         finding.nice.extents[0] = finding.change_to * rows;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/ranks/exchange.h"
 #include "mantissa/ranks/part.h"
 #include "mantissa/report/unit_peak.h"
@@ -39,22 +40,21 @@ std::int64_t part_bytes(std::span<const Type> wholes, std::int64_t ranks) {
 
 std::optional<Sent> sent_by(const Node& node) {
     const std::string_view op = node.op->name;
-    const auto pieces = [](std::int64_t bytes, std::int64_t of) { return (bytes + of - 1) / of; };
     // Terms in BF16 are half as long, and sums are as they were.
     const double terms = node.attributes.has("wire") ? 0.5 : 1;
     if (op == "all_reduce_start") {
         const std::int64_t bytes = bytes_of(node.outputs);
-        return Sent{.bytes = bytes, .rounds = 2 * pieces(bytes, Exchange::piece_bytes), .ways = terms + 1};
+        return Sent{.bytes = bytes, .rounds = 2 * parts_of(bytes, Exchange::piece_bytes), .ways = terms + 1};
     }
     if (op == "reduce_scatter_start" || op == "all_gather_start") {
         const std::int64_t ranks = node.attributes.integer("ranks");
         return Sent{.bytes = bytes_of(node.outputs),
-                    .rounds = pieces(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks),
+                    .rounds = parts_of(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks),
                     .ways = terms};
     }
     if (op == "all_gather_rows_start") {
         const std::int64_t bytes = bytes_of(node.outputs);
-        return Sent{.bytes = bytes, .rounds = pieces(bytes, Exchange::piece_bytes)};
+        return Sent{.bytes = bytes, .rounds = parts_of(bytes, Exchange::piece_bytes)};
     }
     if (op == "norm_of_parts") {
         std::int64_t elements = 0;

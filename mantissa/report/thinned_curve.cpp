@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0 {
 
@@ -89,7 +90,7 @@ std::vector<ThinnedCurve::Point> ThinnedCurve::points() const {
 }
 
 ThinnedCurve::Means ThinnedCurve::means(std::size_t most) const {
-    const std::size_t together = (parts_.size() + most - 1) / most;
+    const std::size_t together = parts_of(parts_.size(), most);
     Means means;
     means.each = width_ * static_cast<std::int64_t>(together);
     for (std::size_t begin = 0; begin < parts_.size(); begin += together) {

@@ -2,6 +2,7 @@
 // See body_products.h for how this file is used.
 #pragma once
 
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/attention/body_movement.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -28,7 +29,7 @@ struct SeenLine {
 };
 
 MANTISSA_LANES std::int64_t table_blocks(std::int64_t positions) {
-    return (positions + table_positions - 1) / table_positions;
+    return parts_of(positions, table_positions);
 }
 
 MANTISSA_LANES const Sees* table_of(const AttentionSize& s, const Score* score, std::int64_t head) {

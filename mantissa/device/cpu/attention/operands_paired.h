@@ -4,6 +4,7 @@
 // body_products.h for how this file is used.
 #pragma once
 
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/attention/body_movement.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -60,7 +61,7 @@ struct PairedOperands : VectorProducts {
     MANTISSA_LANES Rows summed(const HeadRows<const BF16>& x, const Rows& rows, std::int64_t width,
                                float* scratch, const TransposedRows&) {
         interleave_rows(x, rows.count, width, {scratch, width});
-        return {scratch, width, (rows.count + 1) / 2};
+        return {scratch, width, parts_of(rows.count, 2)};
     }
     /// exp(scale score - shift ln 2) as 2^floor(x) times 2^f, f between 0 and 1, by a polynomial: the minimax
     /// fit of relative error (Remez exchange), its coefficients rounded as in elementary_coefficients.h. NaN

@@ -4,6 +4,7 @@
 // for how this file is used.
 #pragma once
 
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/attention/operands_paired.h"
 
@@ -83,9 +84,7 @@ void multiply_whole_tiles(const TileProduct& whole, std::int64_t rows, std::int6
         }
 }
 
-constexpr std::int64_t whole_words(std::int64_t words) {
-    return (words + tile_rows - 1) / tile_rows * tile_rows;
-}
+constexpr std::int64_t whole_words(std::int64_t words) { return rounded_up(words, tile_rows); }
 
 /// Heads are a multiple of 32 elements.
 struct TiledOperands : PairedOperands {
@@ -120,16 +119,16 @@ struct TiledOperands : PairedOperands {
     MANTISSA_LANES Rows summed(const HeadRows<const BF16>&, const Rows& rows, std::int64_t, float*,
                                const TransposedRows& transposed) {
         return {reinterpret_cast<const float*>(transposed.data), transposed.stride / 2,
-                whole_words((rows.count + 1) / 2)};
+                whole_words(parts_of(rows.count, 2))};
     }
     MANTISSA_LANES void end_rows(const Block& p, std::int64_t rows) {
-        const std::int64_t pairs = (rows + 1) / 2;
+        const std::int64_t pairs = parts_of(rows, 2);
         fill(p.row(pairs), (whole_words(pairs) - pairs) * p.lanes, 0.0f);
     }
     MANTISSA_LANES void padded(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t width,
                                float factor, const Block& to) {
         PairedOperands::padded(x, count, width, factor, to);
-        const std::int64_t pairs = (count + 1) / 2;
+        const std::int64_t pairs = parts_of(count, 2);
         fill(to.row(pairs), (whole_words(pairs) - pairs) * to.lanes, 0.0f);
     }
 

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/contraction/row_product.h"
 #include "mantissa/device/cpu/isa.h"
@@ -165,9 +166,7 @@ struct ContractionKernels {
     void (*begin)() = nullptr;
     void (*end)() = nullptr;
 
-    std::int64_t padded(std::int64_t depth) const {
-        return (depth + depth_unit - 1) / depth_unit * depth_unit;
-    }
+    std::int64_t padded(std::int64_t depth) const { return rounded_up(depth, depth_unit); }
     /// How deep the panels of a chunk are.
     std::int64_t panel_depth(std::int64_t depth) const {
         return conversion.terms == 1 ? depth : padded(depth) * conversion.terms;

@@ -160,7 +160,7 @@ void OperandPanels::pack_compressed(const OperandSource& source, PanelRange line
         const std::int64_t in_panel = line % panel_size_;
         auto* const panel = reinterpret_cast<float*>(panels + (line - in_panel) * line_bytes) + in_panel;
         const std::uint8_t* const positions =
-            source.positions + (lines.begin + line) * ((k_ + 7) / 8) + depth.begin / 8;
+            source.positions + (lines.begin + line) * parts_of(k_, 8) + depth.begin / 8;
         for (std::int64_t k = 0; k < depth.size; k += slice_along) {
             const std::int64_t deep = std::min(slice_along, depth.size - k);
             float numbers[slice_along / 2];
@@ -181,7 +181,7 @@ void OperandPanels::stage_compressed(const OperandSource& source, std::int64_t l
     const auto* const values =
         static_cast<const std::byte*>(source.data) + at * static_cast<std::int64_t>(size_of(layout_.dtype));
     // Panels and their slices begin at multiples of 8, two pairs of positions to a byte.
-    const std::uint8_t* const positions = source.positions + line * ((k_ + 7) / 8) + depth.begin / 8;
+    const std::uint8_t* const positions = source.positions + line * parts_of(k_, 8) + depth.begin / 8;
     const SparseFormat format = sparse_format_of(layout_.dtype);
     if (!kernels_.conversion.convert) return decompress_row(format, values, positions, depth.size, parts[0]);
     alignas(64) std::byte dense[slice_along * sizeof(float)];

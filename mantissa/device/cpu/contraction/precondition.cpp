@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/packing.h"
 #include "mantissa/device/cpu/contraction/window.h"
 
@@ -223,7 +224,7 @@ ContractionMemory memory_of(const ContractionProblem& problem, const Contraction
     if (problem.a.two_of_four)
         memory.positions = {.name = "the positions of a",
                             .dtype = DType::u8,
-                            .bytes = static_cast<std::size_t>(problem.m * ((problem.k + 7) / 8))};
+                            .bytes = static_cast<std::size_t>(problem.m * parts_of(problem.k, 8))};
     if (problem.custom_epilogue) return memory;
     memory.out = memory_of(stored("the output", problem.out, problem.m, problem.n), problem);
     const StandardEpilogue& epilogue = problem.epilogue;

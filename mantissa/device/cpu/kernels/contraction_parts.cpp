@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/graph/convolution.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -96,7 +97,7 @@ ContractionPart filter_gradient_part(const Problem& problem, const Convolution& 
 /// the same elements of the filter.
 struct Phase {
     Phase(const ConvolutionAxis& axis, std::int64_t first_pixel) : first(first_pixel) {
-        pixels = (axis.image - first + axis.stride - 1) / axis.stride;
+        pixels = parts_of(axis.image - first, axis.stride);
         tap_step = axis.stride / std::gcd(axis.stride, axis.dilation);
         while (tap < tap_step && (first + axis.before - tap * axis.dilation) % axis.stride != 0) ++tap;
         if (tap < tap_step && tap < axis.filter) taps = (axis.filter - 1 - tap) / tap_step + 1;

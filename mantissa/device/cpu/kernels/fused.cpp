@@ -10,6 +10,8 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
 
+#include "mantissa/base/whole_units.h"
+
 namespace mantissa::inline v0::on_cpu {
 
 namespace {
@@ -33,8 +35,8 @@ Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
     partition.rows_per_block = nest.flat ? block_elements : rows_per_block(nest.bytes_per_row);
     if (nest.partial_sums > 0)
         partition.rows_per_block =
-            std::max(partition.rows_per_block, blocks_of(partition.rows, most_blocks_with_sums));
-    partition.blocks = blocks_of(partition.rows, partition.rows_per_block);
+            std::max(partition.rows_per_block, parts_of(partition.rows, most_blocks_with_sums));
+    partition.blocks = parts_of(partition.rows, partition.rows_per_block);
     partition.scratch_floats = codegen::scratch_floats(nest);
     return partition;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/loss/kernel_table.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/formats.h"
@@ -172,7 +173,7 @@ class Run {
                                  .scale = o_.seed / static_cast<float>(p_.rows),
                                  .totals = chunk.totals,
                                  .total_bases = chunk.total_bases};
-        const std::int64_t blocks = (chunk.tokens + tokens_of_block - 1) / tokens_of_block;
+        const std::int64_t blocks = parts_of(chunk.tokens, tokens_of_block);
         pool_.for_each_block(blocks, [&](std::int64_t block, int) {
             const Range tokens{block * tokens_of_block,
                                std::min(chunk.tokens, (block + 1) * tokens_of_block)};

@@ -30,10 +30,6 @@ inline constexpr std::int64_t float_bytes = sizeof(float);
 /// Bytes of an element.
 inline std::int64_t bytes_of(DType type) { return static_cast<std::int64_t>(size_of(type)); }
 
-inline std::int64_t blocks_of(std::int64_t total, std::int64_t per_block) {
-    return (total + per_block - 1) / per_block;
-}
-
 /// body(range, block) for each block of `per_block` in [0, total), on all threads.
 void for_each_range(ThreadPool& pool, std::int64_t total, std::int64_t per_block,
                     FunctionRef<void(Range range, std::int64_t block)> body);
