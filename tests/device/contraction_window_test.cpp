@@ -10,21 +10,19 @@
 namespace mantissa::on_cpu {
 namespace {
 
-using Axis = ImageWindow::Axis;
-
 struct Case {
     DType type;
     std::int64_t images, n, channels, pitch;
-    Axis vertical, horizontal;
+    ConvolutionAxis vertical, horizontal;
 };
 
 /// Images with gaps between pixels, whole numbers, and the matrix that their window is, stored densely.
 struct Gathered {
     explicit Gathered(const Case& c) {
         window = {.vertical = c.vertical, .horizontal = c.horizontal, .channels = c.channels};
-        window.horizontal.pitch = c.pitch;
-        window.vertical.pitch = c.horizontal.pixels * c.pitch;
-        window.image_pitch = c.vertical.pixels * window.vertical.pitch;
+        window.pixel_pitch = c.pitch;
+        window.row_pitch = c.horizontal.image * c.pitch;
+        window.image_pitch = c.vertical.image * window.row_pitch;
         rows = c.images * window.rows_of_image();
         Operand image(c.type, Transpose::no, 1, c.images * window.image_pitch, {1, 1}, 0);
         image.fill(Values::whole, 1);
@@ -37,15 +35,15 @@ struct Gathered {
     }
 
     double element(const Operand& image, std::int64_t row, std::int64_t column) const {
-        const std::int64_t j = row % window.horizontal.rows, i = row / window.horizontal.rows;
+        const std::int64_t j = row % window.horizontal.output, i = row / window.horizontal.output;
         const std::int64_t channel = column % window.channels, tap = column / window.channels;
         const std::int64_t h =
-            window.vertical.pixel(i % window.vertical.rows, tap / window.horizontal.columns);
-        const std::int64_t w = window.horizontal.pixel(j, tap % window.horizontal.columns);
-        if (h < 0 || h >= window.vertical.pixels || w < 0 || w >= window.horizontal.pixels) return 0;
-        const std::int64_t n = i / window.vertical.rows;
-        return image.get(
-            0, 0, n * window.image_pitch + h * window.vertical.pitch + w * window.horizontal.pitch + channel);
+            window.vertical.image_place(i % window.vertical.output, tap / window.horizontal.filter);
+        const std::int64_t w = window.horizontal.image_place(j, tap % window.horizontal.filter);
+        if (h < 0 || h >= window.vertical.image || w < 0 || w >= window.horizontal.image) return 0;
+        const std::int64_t n = i / window.vertical.output;
+        return image.get(0, 0,
+                         n * window.image_pitch + h * window.row_pitch + w * window.pixel_pitch + channel);
     }
 
     ImageWindow window;
@@ -81,9 +79,10 @@ void expect_exact(const Case& c, Transpose transpose, ThreadPool& pool, const Ho
 
 /// 3 x 3 with edges on all sides, backward steps, neighbours that are one run, few channels and many.
 std::vector<Case> cases(DType type) {
-    const Axis same{.rows = 6, .columns = 3, .begin = -1, .pixels = 6};
-    const Axis backward{.rows = 5, .columns = 3, .step = -1, .begin = 1, .pixels = 5};
-    const Axis strided{.rows = 3, .columns = 2, .stride = 2, .step = 3, .begin = -2, .pixels = 5};
+    const ConvolutionAxis same{.image = 6, .output = 6, .filter = 3, .before = 1};
+    const ConvolutionAxis backward{.image = 5, .output = 5, .filter = 3, .dilation = -1, .before = -1};
+    const ConvolutionAxis strided{
+        .image = 5, .output = 3, .filter = 2, .stride = 2, .dilation = 3, .before = 2};
     return {{type, 2, 33, 32, 32, same, same},
             {type, 2, 40, 64, 70, backward, same},
             {type, 1, 17, 3, 3, same, same},

@@ -68,19 +68,20 @@ struct RowsInPlace::Corner {
 };
 
 void RowsInPlace::find_corners(std::int64_t first, std::int64_t count, Corner* corners) const {
-    const ImageWindow::Axis &down = window_.vertical, &across = window_.horizontal;
+    const ConvolutionAxis &down = window_.vertical, &across = window_.horizontal;
     for (std::int64_t i = 0; i < height_; ++i) {
-        const std::int64_t row = first + i, h = down.pixel(row / across.rows % down.rows, 0);
-        const std::int64_t w = across.pixel(row % across.rows, 0);
+        const std::int64_t row = first + i, h = down.image_place(row / across.output % down.output, 0);
+        const std::int64_t w = across.image_place(row % across.output, 0);
         corners[i] = {h, w,
-                      row / window_.rows_of_image() * window_.image_pitch + h * down.pitch + w * across.pitch,
+                      row / window_.rows_of_image() * window_.image_pitch + h * window_.row_pitch +
+                          w * window_.pixel_pitch,
                       i < count};
     }
 }
 
 RowsInPlace::Runs RowsInPlace::write(const void* a, std::int64_t entry, PanelRange rows, PanelRange depth,
                                      std::byte* memory) const {
-    const ImageWindow::Axis &down = window_.vertical, &across = window_.horizontal;
+    const ConvolutionAxis &down = window_.vertical, &across = window_.horizontal;
     const auto* const images =
         static_cast<const std::byte*>(a) + layout_.offset_of(entry, inner_batch_) * element_bytes_;
     const std::int64_t tiles = parts_of(rows.size, height_), most = tiles * most_runs(depth.size);
@@ -91,17 +92,18 @@ RowsInPlace::Runs RowsInPlace::write(const void* a, std::int64_t entry, PanelRan
         find_corners(rows.begin + line, rows.size - line, corners);
         std::int64_t k = depth.begin, tap = k / window_.channels, channel = k % window_.channels;
         for (const std::int64_t end = depth.begin + depth.size; k < end; ++run, ++tap, channel = 0) {
-            const std::int64_t h = tap / across.columns * down.step, w = tap % across.columns * across.step;
+            const std::int64_t h = tap / across.filter * down.dilation,
+                               w = tap % across.filter * across.dilation;
             const std::int64_t length = std::min(window_.channels - channel, end - k);
             *new (run) RunInPlace = {.rows = address, .depth = length};
-            const std::int64_t from_corner = h * down.pitch + w * across.pitch + channel;
+            const std::int64_t from_corner = h * window_.row_pitch + w * window_.pixel_pitch + channel;
             for (std::int64_t i = 0; i < height_; ++i) {
                 const Corner& corner = corners[i];
                 const auto pixel_row = static_cast<std::uint64_t>(corner.row + h);
                 const auto pixel = static_cast<std::uint64_t>(corner.column + w);
                 // Negative ones are too large, too.
-                const bool inside = corner.exists && pixel_row < static_cast<std::uint64_t>(down.pixels) &&
-                                    pixel < static_cast<std::uint64_t>(across.pixels);
+                const bool inside = corner.exists && pixel_row < static_cast<std::uint64_t>(down.image) &&
+                                    pixel < static_cast<std::uint64_t>(across.image);
                 *address++ = inside ? images + (corner.element + from_corner) * element_bytes_ : zeros.data();
             }
             k += length;
@@ -124,24 +126,24 @@ std::size_t ChannelsInPlace::bytes(std::int64_t rows, std::int64_t depth) const 
 
 StepsInPlace ChannelsInPlace::steps_of(std::int64_t tap, std::int64_t output_row, std::int64_t first,
                                        std::int64_t count) const {
-    const ImageWindow::Axis &down = window_.vertical, &across = window_.horizontal;
-    const std::int64_t h = down.pixel(output_row % down.rows, tap / across.columns);
-    if (h < 0 || h >= down.pixels) return {};
+    const ConvolutionAxis &down = window_.vertical, &across = window_.horizontal;
+    const std::int64_t h = down.image_place(output_row % down.output, tap / across.filter);
+    if (h < 0 || h >= down.image) return {};
     // Pixel j stride + offset lies within the image from the first j on, and up to the last.
-    const std::int64_t offset = across.pixel(0, tap % across.columns);
+    const std::int64_t offset = across.image_place(0, tap % across.filter);
     const std::int64_t inside = offset < 0 ? parts_of(-offset, across.stride) : 0;
     const std::int64_t outside =
-        offset < across.pixels ? parts_of(across.pixels - offset, across.stride) : inside;
+        offset < across.image ? parts_of(across.image - offset, across.stride) : inside;
     const std::int64_t begin = std::max(first, inside), end = std::min(first + count, outside);
     if (begin >= end) return {};
-    const std::int64_t element = output_row / down.rows * window_.image_pitch + h * down.pitch +
-                                 (begin * across.stride + offset) * across.pitch;
+    const std::int64_t element = output_row / down.output * window_.image_pitch + h * window_.row_pitch +
+                                 (begin * across.stride + offset) * window_.pixel_pitch;
     return {.first = element * element_bytes_, .begin = begin - first, .count = end - begin};
 }
 
 ChannelsInPlace::Steps ChannelsInPlace::write(const void* a, std::int64_t entry, PanelRange rows,
                                               PanelRange depth, std::byte* memory) const {
-    const std::int64_t pixels = window_.horizontal.rows;
+    const std::int64_t pixels = window_.horizontal.output;
     auto* const first = reinterpret_cast<StepsInPlace*>(memory);
     StepsInPlace* next = first;
     const std::int64_t first_tap = rows.begin / window_.channels;
@@ -166,7 +168,7 @@ void ChannelsInPlace::place(const Steps& steps, std::int64_t row, Tile& tile) co
     const std::int64_t first_tap = steps.first_row / window_.channels, line = steps.first_row + row;
     tile.a = steps.images + line % window_.channels * element_bytes_;
     tile.steps = steps.first + (line / window_.channels - first_tap) * steps.count;
-    tile.step_bytes = window_.horizontal.stride * window_.horizontal.pitch * element_bytes_;
+    tile.step_bytes = window_.horizontal.stride * window_.pixel_pitch * element_bytes_;
     tile.run_count = steps.count;
 }
 

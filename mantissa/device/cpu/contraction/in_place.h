@@ -69,7 +69,7 @@ class ChannelsInPlace {
     void place(const Steps& steps, std::int64_t row, Tile& tile) const;
 
   private:
-    std::int64_t most_runs(std::int64_t depth) const { return depth / window_.horizontal.rows + 2; }
+    std::int64_t most_runs(std::int64_t depth) const { return depth / window_.horizontal.output + 2; }
     /// Of tap `tap`, pixels `first` to `first + count` of one row of the output.
     StepsInPlace steps_of(std::int64_t tap, std::int64_t output_row, std::int64_t first,
                           std::int64_t count) const;

@@ -94,10 +94,10 @@ bool is_known(DType dtype) { return dtype == DType::f32 || dtype == DType::bf16 
 std::string refusal_of_window(const NamedMatrix& matrix) {
     const ImageWindow& window = *matrix.layout.window;
     if (matrix.layout.mapped) return fmt::format("{} cannot be mapped and gathered at once", matrix.name);
-    const ImageWindow::Axis &down = window.vertical, &across = window.horizontal;
-    if (std::min({down.rows, across.rows, down.columns, across.columns, down.pixels, across.pixels,
+    const ConvolutionAxis &down = window.vertical, &across = window.horizontal;
+    if (std::min({down.output, across.output, down.filter, across.filter, down.image, across.image,
                   window.channels}) < 1 ||
-        std::min({down.pitch, across.pitch, window.image_pitch}) < 0)
+        std::min({window.row_pitch, window.pixel_pitch, window.image_pitch}) < 0)
         return fmt::format("the window of {} has an extent below 1 or a negative pitch", matrix.name);
     if (matrix.rows % window.rows_of_image() != 0 || matrix.cols != window.columns())
         return fmt::format("{} is stored as {} x {}; its window has {} columns, and {} rows an image",

@@ -10,6 +10,7 @@
 
 #include "mantissa/device/cpu/contraction/epilogue_kernels.h"
 #include "mantissa/device/cpu/isa.h"
+#include "mantissa/graph/convolution_axis.h"
 #include "mantissa/numerics/dtype.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -17,29 +18,16 @@ namespace mantissa::inline v0::on_cpu {
 enum class Transpose : std::uint8_t { no, yes };
 
 /// A matrix that is not in memory, but gathered from images where it is packed, as the operand of a
-/// convolution is: stored row (n, i, j) and column (r, s, c), each counted row-major, hold channel c of pixel
-/// (i stride + r step + begin, j stride + s step + begin) of image n, and 0 where that is outside of it.
+/// convolution is: stored row (n, i, j) and column (r, s, c), each counted row-major, hold channel c of the
+/// pixel of image n at the axes' image_place of i and r, and of j and s, and 0 where that is outside of it.
 struct ImageWindow {
-    /// Of one axis of the images.
-    struct Axis {
-        std::int64_t rows = 1;     ///< extent of i or j
-        std::int64_t columns = 1;  ///< extent of r or s
-        std::int64_t stride = 1;
-        std::int64_t step = 1;  ///< may be negative
-        std::int64_t begin = 0;
-        std::int64_t pixels = 1;  ///< of the image
-        std::int64_t pitch = 0;   ///< from one pixel to the next, in elements
-
-        std::int64_t pixel(std::int64_t row, std::int64_t column) const {
-            return row * stride + column * step + begin;
-        }
-    };
-    Axis vertical, horizontal;
+    ConvolutionAxis vertical, horizontal;
     std::int64_t channels = 0;
-    std::int64_t image_pitch = 0;  ///< in elements
+    // From one to the next, in elements.
+    std::int64_t row_pitch = 0, pixel_pitch = 0, image_pitch = 0;
 
-    std::int64_t rows_of_image() const { return vertical.rows * horizontal.rows; }
-    std::int64_t columns() const { return vertical.columns * horizontal.columns * channels; }
+    std::int64_t rows_of_image() const { return vertical.output * horizontal.output; }
+    std::int64_t columns() const { return vertical.filter * horizontal.filter * channels; }
 };
 
 /// How one operand lies in memory; counts are in elements, rows are contiguous.

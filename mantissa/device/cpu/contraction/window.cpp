@@ -17,15 +17,15 @@ struct Corner {
 
 /// Those of `count` rows from `first` on.
 void find_corners(const ImageWindow& window, std::int64_t first, std::int64_t count, Corner* corners) {
-    const ImageWindow::Axis &down = window.vertical, &across = window.horizontal;
-    std::int64_t j = first % across.rows, i = first / across.rows % down.rows;
+    const ConvolutionAxis &down = window.vertical, &across = window.horizontal;
+    std::int64_t j = first % across.output, i = first / across.output % down.output;
     std::int64_t image = first / window.rows_of_image() * window.image_pitch;
     for (std::int64_t row = 0; row < count; ++row) {
-        const std::int64_t h = down.pixel(i, 0), w = across.pixel(j, 0);
-        corners[row] = {h, w, image + h * down.pitch + w * across.pitch};
-        if (++j < across.rows) continue;
+        const std::int64_t h = down.image_place(i, 0), w = across.image_place(j, 0);
+        corners[row] = {h, w, image + h * window.row_pitch + w * window.pixel_pitch};
+        if (++j < across.output) continue;
         j = 0;
-        if (++i < down.rows) continue;
+        if (++i < down.output) continue;
         i = 0;
         image += window.image_pitch;
     }
@@ -55,15 +55,15 @@ class Gathering {
         : window_(window),
           images_(images),
           bytes_(element_bytes),
-          neighbours_(window.horizontal.step == 1 && window.horizontal.pitch == window.channels) {}
+          neighbours_(window.horizontal.dilation == 1 && window.pixel_pitch == window.channels) {}
 
     /// At most so many columns from `column` on that are one run.
     Run run_at(std::int64_t column, std::int64_t most) const {
-        const std::int64_t of_r = window_.horizontal.columns * window_.channels, in_r = column % of_r;
+        const std::int64_t of_r = window_.horizontal.filter * window_.channels, in_r = column % of_r;
         const std::int64_t s = in_r / window_.channels, element = in_r % window_.channels;
         const std::int64_t all = neighbours_ ? of_r - s * window_.channels : window_.channels;
-        return {.down = column / of_r * window_.vertical.step,
-                .across = s * window_.horizontal.step,
+        return {.down = column / of_r * window_.vertical.dilation,
+                .across = s * window_.horizontal.dilation,
                 .element = element,
                 .length = std::min(most, all - element)};
     }
@@ -71,15 +71,16 @@ class Gathering {
     /// The run of each row, rows `leading` elements apart.
     void write(const Run& run, const Corner* corners, std::int64_t rows, std::byte* to,
                std::int64_t leading) const {
-        const ImageWindow::Axis &down = window_.vertical, &across = window_.horizontal;
-        const std::int64_t from_corner = run.down * down.pitch + run.across * across.pitch + run.element;
+        const ConvolutionAxis &down = window_.vertical, &across = window_.horizontal;
+        const std::int64_t from_corner =
+            run.down * window_.row_pitch + run.across * window_.pixel_pitch + run.element;
         const std::int64_t last_pixel = neighbours_ ? (run.element + run.length - 1) / window_.channels : 0;
         for (std::int64_t row = 0; row < rows; ++row, to += leading * bytes_) {
             const std::int64_t pixel_row = corners[row].row + run.down;
             const std::int64_t pixel = corners[row].column + run.across;
-            if (pixel_row < 0 || pixel_row >= down.pixels)
+            if (pixel_row < 0 || pixel_row >= down.image)
                 clear(to, run.length * bytes_);
-            else if (pixel >= 0 && pixel + last_pixel < across.pixels)
+            else if (pixel >= 0 && pixel + last_pixel < across.image)
                 copy_bytes(to, images_ + (corners[row].element + from_corner) * bytes_, run.length * bytes_);
             else
                 write_beside_edge(run, pixel, corners[row].element + from_corner, to);
@@ -89,7 +90,7 @@ class Gathering {
   private:
     /// Of pixels of which some lie outside of the image, and all do where one run is one pixel.
     void write_beside_edge(const Run& run, std::int64_t pixel, std::int64_t element, std::byte* to) const {
-        const std::int64_t end = run.element + run.length, pixels = window_.horizontal.pixels;
+        const std::int64_t end = run.element + run.length, pixels = window_.horizontal.image;
         std::int64_t first = end, last = end;
         if (neighbours_) {
             first = std::clamp(-pixel * window_.channels, run.element, end);
@@ -111,8 +112,8 @@ class Gathering {
 
 std::int64_t elements_of(const ImageWindow& window, std::int64_t rows) {
     const std::int64_t images = rows / window.rows_of_image();
-    return (images - 1) * window.image_pitch + (window.vertical.pixels - 1) * window.vertical.pitch +
-           (window.horizontal.pixels - 1) * window.horizontal.pitch + window.channels;
+    return (images - 1) * window.image_pitch + (window.vertical.image - 1) * window.row_pitch +
+           (window.horizontal.image - 1) * window.pixel_pitch + window.channels;
 }
 
 void gather(const ImageWindow& window, const std::byte* images, std::int64_t element_bytes, PanelRange rows,

@@ -30,37 +30,27 @@ ContractionPart matmul_part(const Problem& problem) {
     return {.problem = contraction};
 }
 
-using Axis = ImageWindow::Axis;
-
 /// Rows of so many channels of images [N, H, W, `pitch`] that the axes' steps pick, as they lie or, where
 /// more than one pixel makes a row or pixels are left out, gathered.
-MatrixLayout image_layout(DType dtype, Axis vertical, Axis horizontal, std::int64_t channels,
-                          std::int64_t pitch) {
+MatrixLayout image_layout(DType dtype, const ConvolutionAxis& vertical, const ConvolutionAxis& horizontal,
+                          std::int64_t channels, std::int64_t pitch) {
     MatrixLayout layout{.dtype = dtype, .leading = pitch};
-    const auto is_whole = [](const Axis& axis) {
-        return axis.columns == 1 && axis.stride == 1 && axis.begin == 0 && axis.rows == axis.pixels;
+    const auto is_whole = [](const ConvolutionAxis& axis) {
+        return axis.filter == 1 && axis.stride == 1 && axis.before == 0 && axis.output == axis.image;
     };
     if (is_whole(vertical) && is_whole(horizontal)) return layout;
-    horizontal.pitch = pitch;
-    vertical.pitch = horizontal.pixels * pitch;
     layout.window = {.vertical = vertical,
                      .horizontal = horizontal,
                      .channels = channels,
-                     .image_pitch = vertical.pixels * vertical.pitch};
+                     .row_pitch = horizontal.image * pitch,
+                     .pixel_pitch = pitch,
+                     .image_pitch = vertical.image * horizontal.image * pitch};
     return layout;
 }
 
 /// x, as the outputs meet it.
 MatrixLayout x_layout(const Convolution& of, DType dtype) {
-    const auto axis = [](const ConvolutionAxis& along) {
-        return Axis{.rows = along.output,
-                    .columns = along.filter,
-                    .stride = along.stride,
-                    .step = along.dilation,
-                    .begin = -along.before,
-                    .pixels = along.image};
-    };
-    return image_layout(dtype, axis(of.vertical), axis(of.horizontal), of.group_channels(), of.channels);
+    return image_layout(dtype, of.vertical, of.horizontal, of.group_channels(), of.channels);
 }
 
 ContractionPart forward_part(const Problem& problem, const Convolution& of) {
@@ -114,11 +104,11 @@ struct Phase {
 /// dy, as the pixels of a phase meet it.
 MatrixLayout dy_layout(const Convolution& of, const Phase& down, const Phase& across, DType dtype) {
     const auto axis = [](const ConvolutionAxis& along, const Phase& phase) {
-        return Axis{.rows = phase.pixels,
-                    .columns = phase.taps,
-                    .step = phase.step,
-                    .begin = phase.begin,
-                    .pixels = along.output};
+        return ConvolutionAxis{.image = along.output,
+                               .output = phase.pixels,
+                               .filter = phase.taps,
+                               .dilation = phase.step,
+                               .before = -phase.begin};
     };
     return image_layout(dtype, axis(of.vertical, down), axis(of.horizontal, across), of.group_filters(),
                         of.filters);
@@ -128,17 +118,19 @@ MatrixLayout dy_layout(const Convolution& of, const Phase& down, const Phase& ac
 MatrixLayout filter_layout(const Convolution& of, const Phase& down, const Phase& across, DType dtype) {
     MatrixLayout layout{.dtype = dtype, .transpose = Transpose::yes, .leading = of.filters};
     if (of.vertical.filter == 1 && of.horizontal.filter == 1) return layout;
-    const auto axis = [](const ConvolutionAxis& along, const Phase& phase, std::int64_t pitch) {
-        return Axis{.columns = phase.taps,
-                    .step = phase.tap_step,
-                    .begin = phase.tap,
-                    .pixels = along.filter,
-                    .pitch = pitch};
+    const auto axis = [](const ConvolutionAxis& along, const Phase& phase) {
+        return ConvolutionAxis{.image = along.filter,
+                               .output = 1,
+                               .filter = phase.taps,
+                               .dilation = phase.tap_step,
+                               .before = -phase.tap};
     };
     const std::int64_t tap = of.group_channels() * of.filters;
-    layout.window = {.vertical = axis(of.vertical, down, of.horizontal.filter * tap),
-                     .horizontal = axis(of.horizontal, across, tap),
+    layout.window = {.vertical = axis(of.vertical, down),
+                     .horizontal = axis(of.horizontal, across),
                      .channels = of.group_filters(),
+                     .row_pitch = of.horizontal.filter * tap,
+                     .pixel_pitch = tap,
                      .image_pitch = of.filters};
     return layout;
 }
@@ -159,9 +151,12 @@ ContractionPart input_gradient_part(const Problem& problem, const Convolution& o
     part.problem.b = taps == 0 ? MatrixLayout{.dtype = dtype, .transpose = Transpose::yes}
                                : filter_layout(of, down, across, dtype);
     part.problem.out = {.dtype = problem.outputs[0].dtype, .leading = of.channels};
+    const auto pixels = [](const ConvolutionAxis& along, const Phase& phase) {
+        return ConvolutionAxis{
+            .image = along.image, .output = phase.pixels, .stride = along.stride, .before = -phase.first};
+    };
     if (of.vertical.stride > 1 || of.horizontal.stride > 1)
-        part.rows = {.vertical = {down.pixels, of.vertical.stride, down.first, of.vertical.image},
-                     .horizontal = {across.pixels, of.horizontal.stride, across.first, of.horizontal.image}};
+        part.rows = {.vertical = pixels(of.vertical, down), .horizontal = pixels(of.horizontal, across)};
     return part;
 }
 

@@ -11,20 +11,17 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Rows of a contraction that are every so many pixels of images: row (n, i, j) of [N, rows, columns] is
-/// pixel (i step + first, j step + first) of image n.
+/// Rows of a contraction that are every so many pixels of images: row (n, i, j) of [N, outputs, outputs] is
+/// the pixel of image n that element 0 of a filter meets there.
 struct PixelRows {
-    struct Axis {
-        std::int64_t rows = 1, step = 1, first = 0, pixels = 1;
-    };
-    Axis vertical, horizontal;
+    ConvolutionAxis vertical, horizontal;
 
     /// The row of the output, all pixels of all images, that a row is.
     std::int64_t of(std::int64_t row) const {
-        const std::int64_t j = row % horizontal.rows, i = row / horizontal.rows % vertical.rows;
-        const std::int64_t n = row / (vertical.rows * horizontal.rows);
-        return (n * vertical.pixels + i * vertical.step + vertical.first) * horizontal.pixels +
-               j * horizontal.step + horizontal.first;
+        const std::int64_t j = row % horizontal.output, i = row / horizontal.output % vertical.output;
+        const std::int64_t n = row / (vertical.output * horizontal.output);
+        return (n * vertical.image + vertical.image_place(i, 0)) * horizontal.image +
+               horizontal.image_place(j, 0);
     }
 };
 
