@@ -10,7 +10,6 @@
 
 #include "cli/command_line.h"
 #include "cli/output_file.h"
-#include "cli/planning_device.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
@@ -84,10 +83,7 @@ void require_counts(const BenchCommand& options) {
 /// Fewer images than the tutorial's, where their number was not given, and fewer batches, where theirs were
 /// not: a CPU would run for hours.
 void choose_size(const BenchCommand& options, Device& device, BenchOptions& bench) {
-    if (options.chooses_batch) {
-        PlanningDevice planning(device);
-        bench.size.batch = fitting_batch(planning, bench);
-    }
+    if (options.chooses_batch) bench.size.batch = fitting_batch(device, bench);
     bench.free = options.free;
     bench.settled = [&bench](const BenchSize& size, double seconds) {
         fmt::print(

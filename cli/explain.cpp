@@ -10,7 +10,6 @@
 #include "cli/command_line.h"
 #include "cli/explain_ranks.h"
 #include "cli/output_file.h"
-#include "cli/planning_device.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/clock.h"
@@ -47,13 +46,20 @@ TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const 
     return settings;
 }
 
+/// For a plan that is read and never run.
+TrainerOptions to_read(const RunOptions& options, const Policy& policy, const Target& target) {
+    TrainerOptions settings = in_policy(options, policy, target);
+    settings.make_kernels = MakeKernels::no;
+    return settings;
+}
+
 /// A forward pass to the loss under a policy, as generating and validating run it.
 Explanation explain_inference(const RunOptions& options, const Policy& policy, Device& device) {
     const nn::Model model = training_model(options);
     const TrainerOptions settings = in_policy(options, policy, device.target());
     const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
     const PipelineOptions pipeline = pipeline_on(device, {.policy = policy, .lay_out = true});
-    const Forward forward(device, trace, pipeline);
+    const Forward forward(device, trace, pipeline, "loss", MakeKernels::no);
     Explanation explanation = explain(forward.plan(), pipeline);
     explanation.refused = forward.refused();
     explanation.of = "a forward pass, for inference";
@@ -75,7 +81,7 @@ void print_what_would_fit(const ExplainCommand& options, const Policy& policy, c
         options.memory > 0 ? static_cast<std::int64_t>(options.memory * 1e9) : device.free_memory();
     if (memory.total() <= available) return;
     const TrainingPlan plan(device, training_model(options.run),
-                            in_policy(options.run, policy, device.target()));
+                            to_read(options.run, policy, device.target()));
     const auto at_length = nn::is_image_model(options.run.model)
                                ? std::function<nn::Model(std::int64_t)>()
                                : on_sequences_of(language_model(options.run), options.run);
@@ -86,7 +92,7 @@ void print_what_would_fit(const ExplainCommand& options, const Policy& policy, c
 Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
     if (!policy.weights.empty()) return explain_inference(options, policy, device);
     return explain_step(
-        TrainingPlan(device, training_model(options), in_policy(options, policy, device.target())));
+        TrainingPlan(device, training_model(options), to_read(options, policy, device.target())));
 }
 
 /// Tokens without a text: a roofline depends on sizes, not on what the words are. Of packed documents each
@@ -179,10 +185,9 @@ void print_on_paper(const ExplainCommand& options) {
     const cuda::EmulatedGpu gpu({.architecture = card.architecture});
     OrReason<std::unique_ptr<Device>> device = make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn()});
     if (!device) throw UserError(device.reason() + ", for --for");
-    PlanningDevice planning(**device);
-    const Policy policy = policy_for(options.run, planning.target());
-    const TrainingPlan plan(planning, training_model(options.run),
-                            in_policy(options.run, policy, planning.target()));
+    const Policy policy = policy_for(options.run, (*device)->target());
+    const TrainingPlan plan(**device, training_model(options.run),
+                            to_read(options.run, policy, (*device)->target()));
     fmt::print("{}\n{}", explain_step(plan).title(),
                paper_roofline_table(plan.step(), plan.flops_per_step(), card));
 }
@@ -222,13 +227,12 @@ void run(const ExplainCommand& options) {
     if (options.run.passes == "all" && !device->target().cannot_compile.empty())
         fmt::print("without fused kernels: {}\n", device->target().cannot_compile);
     if (options.difference.empty() && options.roofline) return run_roofline(options, *device);
-    PlanningDevice planning(*device);
-    if (!options.difference.empty()) return print_difference(options, planning);
+    if (!options.difference.empty()) return print_difference(options, *device);
     if (!options.trace.empty()) throw UserError("--trace shows times: it needs --roofline");
     const Policy policy = policy_for(options.run, device->target());
-    const Explanation explanation = explain_policy(options.run, policy, planning);
+    const Explanation explanation = explain_policy(options.run, policy, *device);
     fmt::print("{}", explain_table(explanation, options.nodes ? Detail::nodes : Detail::kinds));
-    print_what_would_fit(options, policy, explanation.memory, planning);
+    print_what_would_fit(options, policy, explanation.memory, *device);
     write_output(options.html, explain_html(explanation, nullptr, options.command));
     write_output(options.run.json, explain_json(explanation));
 }

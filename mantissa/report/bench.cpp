@@ -188,6 +188,7 @@ std::int64_t fitting_batch(Device& device, const BenchOptions& options) {
     const auto fits = [&](std::int64_t batch) {
         return std::ranges::all_of(options.precisions, [&](TrainerOptions trainer) {
             trainer.batch = batch;
+            trainer.make_kernels = MakeKernels::no;
             const TrainingPlan plan(device, options.model, std::move(trainer));
             return plan.memory().total() <= device.free_memory();
         });

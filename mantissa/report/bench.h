@@ -76,7 +76,7 @@ struct BenchReport {
 BenchReport run_bench(Device& device, const BatchSource& batches, const BenchOptions& options);
 
 /// The largest of 16, 8, 4, 2 and 1 images a batch whose step fits the memory that is available in every
-/// precision; 1 if none does. The device need not run it.
+/// precision; 1 if none does. Makes no kernels and runs nothing.
 std::int64_t fitting_batch(Device& device, const BenchOptions& options);
 
 /// Of the size as many batches an iteration, then as many iterations (3 at least), as take at most so many

@@ -102,7 +102,7 @@ PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
     return options;
 }
 
-Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(device) {
+Plan::Plan(Graph graph, Device& device, MakeKernels make) : graph_(std::move(graph)), device_(device) {
     std::vector<std::int64_t> workspace(graph_.size());
     std::vector<std::vector<std::vector<int>>> may_write_over(graph_.size());
     std::vector<std::function<std::string()>> algorithms;  // by planned node
@@ -126,7 +126,7 @@ Plan::Plan(Graph graph, Device& device) : graph_(std::move(graph)), device_(devi
              .launches = choice.prepared.launches,
              .cost = choice.prepared.cost.value_or(node.op->cost(inputs, node.outputs, node.attributes))});
     }
-    device_.finish_kernels();
+    if (make == MakeKernels::yes) device_.finish_kernels();
     for (std::size_t i = 0; i < nodes_.size(); ++i)
         if (algorithms[i]) nodes_[i].algorithm = algorithms[i]();
     memory_ = plan_memory(graph_, {.workspace = [&](NodeId id) { return workspace[id]; },

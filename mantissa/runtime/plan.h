@@ -31,10 +31,14 @@ struct PlannedNode {
     std::string algorithm = {};  ///< of a library, by which the kernel runs; empty: none was to choose
 };
 
+/// Whether kernels that are made in process are made, which is most of the time that a plan takes, or only
+/// named, in a plan that is read and never run.
+enum class MakeKernels : std::uint8_t { yes, no };
+
 class Plan {
   public:
     /// Chooses kernels and places values. Throws UserError, with every kernel's reason, if a node has none.
-    Plan(Graph graph, Device& device);
+    Plan(Graph graph, Device& device, MakeKernels make = MakeKernels::yes);
 
     const Graph& graph() const { return graph_; }
     const MemoryPlan& memory() const { return memory_; }

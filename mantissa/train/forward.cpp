@@ -10,13 +10,13 @@
 namespace mantissa::inline v0 {
 
 Forward::Forward(Device& device, const TraceModel& trace, const PipelineOptions& pipeline,
-                 const std::string& result)
-    : Forward(device, build_evaluation(trace, pipeline, result)) {}
+                 const std::string& result, MakeKernels make)
+    : Forward(device, build_evaluation(trace, pipeline, result), make) {}
 
-Forward::Forward(Device& device, BuiltGraph built)
-    : device_(device), plan_(std::move(built.graph), device), refused_(std::move(built.refused)) {
+Forward::Forward(Device& device, BuiltGraph built, MakeKernels make)
+    : device_(device), plan_(std::move(built.graph), device, make), refused_(std::move(built.refused)) {
     if (!built.derive.states().empty())
-        derive_plan_ = std::make_unique<Plan>(std::move(built.derive), device);
+        derive_plan_ = std::make_unique<Plan>(std::move(built.derive), device, make);
 }
 
 std::int64_t Forward::arena_bytes() const {

@@ -16,7 +16,7 @@ class Forward {
   public:
     /// Plans what `trace` records, and takes no memory. The traced tensor becomes the result of that name.
     Forward(Device& device, const TraceModel& trace, const PipelineOptions& pipeline,
-            const std::string& result = "loss");
+            const std::string& result = "loss", MakeKernels make = MakeKernels::yes);
 
     const Plan& plan() const { return plan_; }
     const std::vector<PassRefusal>& refused() const { return refused_; }
@@ -44,7 +44,7 @@ class Forward {
     StateBlock& state() { return *state_; }
 
   private:
-    Forward(Device& device, BuiltGraph built);
+    Forward(Device& device, BuiltGraph built, MakeKernels make);
 
     Device& device_;
     Plan plan_;

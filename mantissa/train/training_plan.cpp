@@ -73,7 +73,7 @@ std::unique_ptr<Plan> TrainingPlan::plan_scaled_up(const TraceUpdate& update) co
         return scale ? scale(graph) * far_above : constant(graph, far_above);
     };
     BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline);
-    return std::make_unique<Plan>(std::move(step.graph), *device_);
+    return std::make_unique<Plan>(std::move(step.graph), *device_, options_.make_kernels);
 }
 
 std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
@@ -86,9 +86,10 @@ std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const Pipel
         refused_ = std::move(step.refused);
         padded_ = std::move(step.padded);
         options_.pipeline.distribution.in_parts = std::move(step.in_parts);
-        if (!step.derive.states().empty()) derive_ = std::make_unique<Plan>(std::move(step.derive), *device_);
+        if (!step.derive.states().empty())
+            derive_ = std::make_unique<Plan>(std::move(step.derive), *device_, options_.make_kernels);
     }
-    auto plan = std::make_unique<Plan>(std::move(step.graph), *device_);
+    auto plan = std::make_unique<Plan>(std::move(step.graph), *device_, options_.make_kernels);
     pass_times_.push_back({"choose kernels, plan memory", planning.milliseconds(), plan->graph().size()});
     return plan;
 }

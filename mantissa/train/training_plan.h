@@ -23,6 +23,7 @@ struct TrainerOptions {
     std::uint64_t seed = 1337;
     LossScaleOptions loss_scale = {};
     PipelineOptions pipeline = {};  ///< what the device says is filled in
+    MakeKernels make_kernels = MakeKernels::yes;
     /// Those among which this trainer is one, each with N micro-steps of every step; its device must have
     /// been made with them, too. Null: it is the only one.
     Ranks* ranks = nullptr;
