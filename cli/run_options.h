@@ -45,9 +45,9 @@ struct RunOptions {
     bool quiet = false, pass_times = false;
 };
 
-/// Adds options to a command, with `options`' values as defaults: all of them, --policy and --passes apart.
-/// Models of which families --model takes.
+/// Models that --model takes.
 enum class ModelUse : std::uint8_t { any, language };
+/// Adds options to a command, with `options`' values as defaults: all of them, --policy and --passes apart.
 void add_run_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);
 // Parts of them, for commands that do not train.
 void add_model_options(CLI::App& command, RunOptions& options, ModelUse use = ModelUse::any);

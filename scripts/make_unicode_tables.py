@@ -58,8 +58,6 @@ def main():
 
 namespace mantissa {{
 
-const char* unicode_version() {{ return "{VERSION}"; }}
-
 namespace {{
 
 // clang-format off

@@ -13,9 +13,6 @@ namespace mantissa::inline v0 {
 /// that are not assigned and invalid UTF-8 included.
 enum class CharacterClass : std::uint8_t { other, letter, number, space };
 
-/// The version of Unicode that the tables were made from.
-const char* unicode_version();
-
 /// 4 * first code point + class of each maximal range of one class, in order, from code point 0 on.
 std::span<const std::uint32_t> unicode_class_starts();
 

@@ -5,8 +5,6 @@
 
 namespace mantissa::inline v0 {
 
-const char* unicode_version() { return "16.0.0"; }
-
 namespace {
 
 // clang-format off

@@ -182,7 +182,8 @@ std::vector<Values> broadcast(const Node& node, Inputs in) {
     return {y};
 }
 
-/// Copies `part` out of (`whole_is_input`) or into a larger tensor at an offset along one axis.
+/// Calls move(position in the part, position in the whole) for each element of a part that begins at an
+/// offset along one axis.
 void cut(const Shape& part, const Shape& whole, std::size_t axis, std::int64_t offset, auto&& move) {
     for_each_element(part, [&](std::size_t position, Index index) {
         index[axis] += offset;

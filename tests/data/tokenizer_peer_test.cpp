@@ -64,7 +64,7 @@ TEST(TokenizerPeer, ClassOfEveryUnicodeScalar) {
     std::uint64_t hash = fnv_start;
     for (char32_t c = 0; c < 0x110000; ++c)
         if (c < 0xD800 || c >= 0xE000) hash = fnv(hash, static_cast<std::uint8_t>(character_class(c)));
-    EXPECT_EQ(hexadecimal(hash), fixture()["classes_hash"]) << "tables of Unicode " << unicode_version();
+    EXPECT_EQ(hexadecimal(hash), fixture()["classes_hash"]);
 }
 
 TEST(TokenizerPeer, TrainerLearnsTheSameMerges) {

@@ -151,7 +151,7 @@ TEST(ImageModels, ResNetsDifferInWhereTheStrideIs) {
     for (const ResNetVersion version : {ResNetVersion::v1, ResNetVersion::v1_5}) {
         Graph graph;
         const Tensor images(graph, graph.add_input("images", {DType::f32, {2, 64, 64, 3}}));
-        resnet_logits({.version = version, .sizes = small}, images);
+        resnet_model({.version = version, .sizes = small}).logits(images, {});
         for (std::size_t i = 0; i < graph.size(); ++i) {
             const Node& node = graph.node(static_cast<NodeId>(i));
             if (node.op->name != "conv2d" || !node.origin.scope.starts_with("layer2.0.conv")) continue;

@@ -115,24 +115,6 @@ double measured_read_bandwidth(ThreadPool& pool, ReadLoop loop, std::int64_t byt
     return best;
 }
 
-double measured_memory_reading(ThreadPool& pool, ReadLoop loop, std::span<const std::byte> memory,
-                               double seconds) {
-    if (memory.size() < (1U << 20)) throw UserError("the bandwidth of reading needs 1 MiB or more");
-    constexpr std::int64_t block = 256 << 10;
-    const auto blocks = static_cast<std::int64_t>(memory.size()) / block;
-    double best = 0;
-    const Stopwatch total;
-    do {
-        const Stopwatch watch;
-        pool.for_each_block(blocks, [&](std::int64_t index, int) {
-            loop(reinterpret_cast<const float*>(memory.data() + index * block),
-                 block / static_cast<std::int64_t>(sizeof(float)), 1);
-        });
-        best = std::max(best, static_cast<double>(blocks * block) / watch.seconds());
-    } while (total.seconds() < seconds);
-    return best;
-}
-
 double measured_fma_peak(ThreadPool& pool, Isa isa, double seconds) {
     switch (isa) {
         case Isa::generic:

@@ -30,12 +30,6 @@ double measured_clock();
 /// multiple of 4 KiB. The best of rounds, as above.
 double measured_read_bandwidth(ThreadPool& pool, ReadLoop loop, std::int64_t bytes, double seconds);
 
-/// Bytes a second of reading `memory` once, in blocks that threads take as they are free: the best of rounds,
-/// as above. The memory should be several times the last level of cache, and touched before. Throws UserError
-/// below 1 MiB.
-double measured_memory_reading(ThreadPool& pool, ReadLoop loop, std::span<const std::byte> memory,
-                               double seconds = 0.1);
-
 /// Bytes per second, read and written counted.
 struct CopyBandwidth {
     double plain = 0;

@@ -85,11 +85,6 @@ void validate(const DenseNetConfig& config) {
 
 }  // namespace
 
-Tensor densenet_logits(const DenseNetConfig& config, Tensor images, const Mode& mode) {
-    validate(config);
-    return DenseNet(config, images.graph(), mode).logits(images);
-}
-
 ImageModel densenet_model(const DenseNetConfig& config) {
     validate(config);
     Configuration own;

@@ -26,7 +26,4 @@ struct DenseNetConfig {
 /// Throws UserError, naming the model, for sizes that make none.
 ImageModel densenet_model(const DenseNetConfig& config);
 
-/// images [B, H, W, 3] -> [B, classes].
-Tensor densenet_logits(const DenseNetConfig& config, Tensor images, const Mode& mode = {});
-
 }  // namespace mantissa::nn

@@ -126,11 +126,6 @@ void validate(const ResNetConfig& config) {
 
 }  // namespace
 
-Tensor resnet_logits(const ResNetConfig& config, Tensor images, const Mode& mode) {
-    validate(config);
-    return ResNet(config, images.graph(), mode).logits(images);
-}
-
 ImageModel resnet_model(const ResNetConfig& config) {
     validate(config);
     Configuration own = {{"version", std::string(name_of(config.version))}};

@@ -36,7 +36,4 @@ struct ResNetConfig {
 /// Throws UserError, naming the model, for sizes that make none.
 ImageModel resnet_model(const ResNetConfig& config);
 
-/// images [B, H, W, 3] -> [B, classes].
-Tensor resnet_logits(const ResNetConfig& config, Tensor images, const Mode& mode = {});
-
 }  // namespace mantissa::nn

@@ -59,11 +59,6 @@ void validate(const VggConfig& config) {
 
 }  // namespace
 
-Tensor vgg_logits(const VggConfig& config, Tensor images, const Mode& mode) {
-    validate(config);
-    return logits_of(config, images, mode);
-}
-
 ImageModel vgg_model(const VggConfig& config) {
     validate(config);
     Configuration own = {{"hidden", config.hidden}, {"dropout", config.dropout}};

@@ -27,7 +27,4 @@ struct VggConfig {
 /// Throws UserError, naming the model, for sizes that make none.
 ImageModel vgg_model(const VggConfig& config);
 
-/// images [B, H, W, 3] -> [B, classes].
-Tensor vgg_logits(const VggConfig& config, Tensor images, const Mode& mode = {});
-
 }  // namespace mantissa::nn
