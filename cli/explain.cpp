@@ -23,6 +23,7 @@
 #include "mantissa/report/paper_roofline.h"
 #include "mantissa/report/peaks_accelerators.h"
 #include "mantissa/report/roofline.h"
+#include "mantissa/train/forward.h"
 
 namespace mantissa::cli {
 
