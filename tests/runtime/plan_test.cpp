@@ -5,6 +5,7 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/tensor.h"
+#include "tests/support/fused_graph.h"
 
 namespace mantissa {
 namespace {
@@ -25,6 +26,21 @@ TEST(Plan, KnowsTheNamesOfOperations) {
         said = error.what();
     }
     EXPECT_NE(said.find("there is no operation 'matmull'"), std::string::npos) << said;
+}
+
+/// Compiling is most of the time that a plan takes.
+TEST(Plan, ThatIsOnlyReadMakesNoKernels) {
+    const auto device = make_cpu_device({.threads = 1});
+    if (!device->target().cannot_compile.empty()) GTEST_SKIP() << device->target().cannot_compile;
+    Graph graph;
+    const Tensor x(graph, graph.add_input("x", {DType::f32, {64, 64}}));
+    graph.add_result("y", tanh(exp(x) * x).value());
+    const Graph fused = testing::fused(graph);
+    const Plan read(fused, *device, MakeKernels::no);
+    EXPECT_TRUE(device->made_kernels().empty());
+    const Plan run(fused, *device);
+    EXPECT_EQ(device->made_kernels().size(), 1u);
+    EXPECT_EQ(read.text(), run.text());
 }
 
 }  // namespace

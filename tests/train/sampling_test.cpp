@@ -1,0 +1,115 @@
+// The choice of the next token: which are considered, how often each is drawn, and what decides the draw.
+#include "mantissa/train/sampling.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <vector>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa {
+namespace {
+
+template <class Body>
+std::string error_of(Body&& body) {
+    try {
+        body();
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "no error";
+}
+
+std::set<std::int32_t> drawn(std::span<const float> logits, const SamplingOptions& options) {
+    std::set<std::int32_t> tokens;
+    for (std::int64_t position = 0; position < 500; ++position)
+        tokens.insert(sample(logits, options, position));
+    return tokens;
+}
+
+TEST(Sampling, WithoutTemperatureTheLikeliestIsTakenTheLowestOfEqualOnes) {
+    const std::vector<float> logits{1, 3, -2, 3, 0};
+    EXPECT_EQ(drawn(logits, {.temperature = 0}), (std::set<std::int32_t>{1}));
+    EXPECT_EQ(drawn(logits, {.temperature = 0, .tokens = 1}), (std::set<std::int32_t>{0}));
+}
+
+TEST(Sampling, OnlyTheConsideredAreDrawn) {
+    const std::vector<float> logits{2, 1, 2.5f, 1.5f};
+    EXPECT_EQ(drawn(logits, {}), (std::set<std::int32_t>{0, 1, 2, 3}));
+    EXPECT_EQ(drawn(logits, {.top_k = 2}), (std::set<std::int32_t>{0, 2}));
+    EXPECT_EQ(drawn(logits, {.tokens = 2}), (std::set<std::int32_t>{0, 1}));
+    // Shares of the four: 0.28, 0.10, 0.46, 0.17.
+    EXPECT_EQ(drawn(logits, {.top_p = 0.4}), (std::set<std::int32_t>{2}));
+    EXPECT_EQ(drawn(logits, {.top_p = 0.7}), (std::set<std::int32_t>{0, 2}));
+    EXPECT_EQ(drawn(logits, {.top_k = 3, .top_p = 0.9}), (std::set<std::int32_t>{0, 2, 3}));
+}
+
+TEST(Sampling, TokensAreDrawnAsOftenAsTheirShareOfTheSoftmax) {
+    const std::vector<float> logits{0, std::log(2.0f), std::log(5.0f)};
+    for (const double temperature : {1.0, 0.5}) {
+        constexpr int draws = 20'000;
+        std::array<int, 3> counts = {};
+        for (int position = 0; position < draws; ++position)
+            ++counts[static_cast<std::size_t>(sample(logits, {.temperature = temperature}, position))];
+        double all = 0;
+        for (const float logit : logits) all += std::exp(logit / temperature);
+        for (std::size_t token = 0; token < 3; ++token) {
+            const double share = std::exp(logits[token] / temperature) / all;
+            // Four standard deviations of a binomial distribution.
+            EXPECT_NEAR(counts[token], share * draws, 4 * std::sqrt(draws * share * (1 - share))) << token;
+        }
+    }
+}
+
+TEST(Sampling, SeedAndPositionDecideTheDraw) {
+    const std::vector<float> logits(64, 0.0f);
+    const auto tokens = [&](std::uint64_t seed) {
+        std::vector<std::int32_t> all;
+        for (std::int64_t position = 0; position < 20; ++position)
+            all.push_back(sample(logits, {.seed = seed}, position));
+        return all;
+    };
+    EXPECT_EQ(tokens(1), tokens(1));
+    EXPECT_NE(tokens(1), tokens(2));
+    EXPECT_GT(drawn(logits, {}).size(), 48u) << "positions draw different tokens";
+}
+
+TEST(Sampling, TheModelsOwnProbabilityIsItsSoftmax) {
+    const std::vector<float> logits{0, std::log(2.0f), std::log(5.0f)};
+    EXPECT_NEAR(log_probability(logits, 1), std::log(2.0 / 8), 1e-6);
+    double all = 0;
+    for (std::int32_t token = 0; token < 3; ++token) all += std::exp(log_probability(logits, token));
+    EXPECT_NEAR(all, 1, 1e-6);
+}
+
+TEST(Sampling, AScoreThatIsNoNumberIsAnError) {
+    for (const std::size_t at : {0u, 17u, 39u}) {
+        std::vector<float> logits(40, 1.0f);
+        logits[at] = std::numeric_limits<float>::quiet_NaN();
+        const std::string said = error_of([&] { sample(logits, {}, 7); });
+        EXPECT_EQ(said.find("the model's score of token " + std::to_string(at) + " after 7 tokens is nan: "),
+                  0u)
+            << said;
+        EXPECT_EQ(error_of([&] { sample(logits, {.tokens = static_cast<std::int64_t>(at)}, 7); }),
+                  at == 0 ? said : "no error")
+            << "those that are not considered may be anything";
+    }
+}
+
+TEST(Sampling, OptionsThatAreNoneAreRefused) {
+    EXPECT_EQ(error_of([] { validate({}); }), "no error");
+    EXPECT_EQ(error_of([] { validate({.temperature = -1}); }),
+              "the temperature must be 0 (always the likeliest token) or more, got -1");
+    EXPECT_EQ(error_of([] { validate({.top_k = -1}); }), "top-k must be 0 (all) or more, got -1");
+    EXPECT_EQ(error_of([] { validate({.top_p = 0}); }),
+              "top-p must lie above 0 and be 1 (all) at most, got 0");
+    EXPECT_EQ(error_of([] { validate({.top_p = 1.5}); }),
+              "top-p must lie above 0 and be 1 (all) at most, got 1.5");
+}
+
+}  // namespace
+}  // namespace mantissa
