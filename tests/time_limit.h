@@ -1,5 +1,5 @@
 // A time limit for every test by itself, so that one which hangs is named: ctest ends the whole program,
-// which prints nothing before a test has ended.
+// which prints nothing before a test has ended. A test that crashes is named as well.
 #pragma once
 
 #include <string>

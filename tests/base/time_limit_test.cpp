@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <csignal>
+
 namespace mantissa {
 namespace {
 
@@ -24,6 +26,15 @@ TEST(TimeLimitDeathTest, ALimitThatIsTakenBackEndsNothing) {
             ::_exit(0);
         },
         ::testing::ExitedWithCode(0), "");
+}
+
+TEST(TimeLimitDeathTest, ATestThatCrashesIsNamed) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    GTEST_SKIP() << "a sanitizer handles the fault";
+#endif
+    EXPECT_EXIT(
+        *reinterpret_cast<volatile int*>(8) = 0, ::testing::KilledBySignal(SIGSEGV),
+        "TimeLimitDeathTest.ATestThatCrashesIsNamed ends the program; repeat it with --gtest_filter=");
 }
 
 TEST(TimeLimitDeathTest, EveryTestHasOne) {

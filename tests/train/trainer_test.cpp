@@ -13,7 +13,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/reference.h"
-#include "tests/support/discrete_device.h"
+#include "tests/support/far_device.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/recording.h"
 
@@ -46,23 +46,27 @@ struct Trained {
     friend bool operator==(const Trained&, const Trained&) = default;
 };
 
-Trained train(int threads, int steps, double dropout) {
-    const auto device = make_cpu_device({.threads = threads});
-    Trainer trainer = gpt2_trainer(
-        *device,
-        {.model = small_model(dropout), .batch = 3, .sequence = 23, .optimizer = clipped(adamw(), 1.0)});
+Trained train(Device& device, int steps, double dropout, std::int64_t accumulate = 1) {
+    Trainer trainer = gpt2_trainer(device, {.model = small_model(dropout),
+                                            .batch = 3,
+                                            .sequence = 23,
+                                            .accumulate = accumulate,
+                                            .optimizer = clipped(adamw(), 1.0)});
     const TokenStream stream(some_text(2000));
-    const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
-    std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
+    const TextWindows batches(stream, stream.all(), 23, {.batch = 3, .accumulate = accumulate});
+    BatchBuffer buffer(trainer.model(), 3, accumulate);
     Trained trained;
-    for (int i = 0; i < steps; ++i) {
-        batches.fill(static_cast<std::uint64_t>(i), 0, tokens, targets);
-        trained.losses.push_back(trainer.step({tokens, targets}, 1e-3).loss);
-    }
+    for (int i = 0; i < steps; ++i)
+        trained.losses.push_back(
+            trainer.step(buffer.fill(batches, static_cast<std::uint64_t>(i)), 1e-3).loss);
     for (const State& state : trainer.state().states())
         if (state.kind != State::Kind::gradient)  // what sums hold between steps means nothing
             trained.states.push_back(trainer.state().read(state.name));
     return trained;
+}
+
+Trained train(int threads, int steps, double dropout) {
+    return train(*make_cpu_device({.threads = threads}), steps, dropout);
 }
 
 TEST(Trainer, SameBitsOnAnyNumberOfThreadsAndOnEveryRun) {
@@ -107,9 +111,8 @@ Trained train_with_inputs_brought(Device& device, std::int64_t accumulate,
 
 TEST(Trainer, InputsThatAreBroughtWhileAStepWorksChangeNothing) {
     for (const std::int64_t accumulate : {1, 3}) {
-        std::vector<std::unique_ptr<Device>> devices;
+        std::vector<std::unique_ptr<Device>> devices = testing::far_devices();
         devices.push_back(make_cpu_device({.threads = 2}));
-        devices.push_back(testing::discrete_device(2));
         const auto nothing = [](Trainer&, const Batch&) {};
         const auto look = [](Trainer& trainer, const Batch& batch) {
             trainer.look_into(batch, [](Execution& e) {
@@ -119,11 +122,8 @@ TEST(Trainer, InputsThatAreBroughtWhileAStepWorksChangeNothing) {
         const auto evaluate = [](Trainer& trainer, const Batch& batch) {
             if (trainer.plan().options().accumulate == 1) trainer.evaluate(batch);
         };
-        const Trained expected = train_with_inputs_brought(*devices[0], accumulate, nothing);
-        if (accumulate == 1) {
-            EXPECT_EQ(expected, train(2, 5, 0.1));
-        }
         for (const auto& device : devices) {
+            const Trained expected = train(*device, 5, 0.1, accumulate);
             EXPECT_EQ(train_with_inputs_brought(*device, accumulate, nothing), expected);
             EXPECT_EQ(train_with_inputs_brought(*device, accumulate, look), expected);
             EXPECT_EQ(train_with_inputs_brought(*device, accumulate, evaluate), expected);

@@ -14,7 +14,6 @@
 #include "mantissa/device/cpu/measured_format_peaks.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/device/cpu/tile_emulator.h"
-#include "mantissa/device/discrete/discrete_device.h"
 #include "mantissa/device/launch_addresses.h"
 #include "mantissa/device/tf32_refusal.h"
 
@@ -242,10 +241,8 @@ class CpuDevice final : public Device {
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
     if (options.threads < 0)
         throw UserError(fmt::format("threads must be 1 or more, got {}", options.threads));
-    auto device = std::make_unique<CpuDevice>(options.threads == 0 ? default_thread_count() : options.threads,
-                                              options.ranks);
-    if (discrete_emulation_asked()) return make_discrete_device(std::move(device));
-    return device;
+    return std::make_unique<CpuDevice>(options.threads == 0 ? default_thread_count() : options.threads,
+                                       options.ranks);
 }
 
 Device& cpu() {

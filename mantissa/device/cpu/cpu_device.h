@@ -1,6 +1,4 @@
-// The CPU as a device: memory is the host's, programs run at once on the thread pool. With
-// MANTISSA_EMULATE_DISCRETE=1 it plays a device that is elsewhere and late
-// (device/discrete/discrete_device.h).
+// The CPU as a device: memory is the host's, programs run at once on the thread pool.
 #pragma once
 
 #include <memory>
