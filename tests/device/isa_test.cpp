@@ -70,6 +70,16 @@ TEST(Isa, EnvironmentForcesALevel) {
         ::unsetenv("MANTISSA_ISA");
 }
 
+TEST(Isa, ATestMaySetTheHighestLevel) {
+    const Isa before = best_isa();
+    set_best_isa(Isa::avx2);
+    EXPECT_EQ(best_isa(), Isa::avx2);
+    EXPECT_EQ(bf16_unit(Isa::avx512), Bf16Unit::none);
+    set_best_isa(Isa::amx);
+    EXPECT_EQ(bf16_unit(best_isa()), Bf16Unit::amx);
+    set_best_isa(before);
+}
+
 TEST(Isa, CachesGrowOutwards) {
     const CacheSizes sizes = cache_sizes();
     EXPECT_GE(sizes.l1d, 16 * 1024);

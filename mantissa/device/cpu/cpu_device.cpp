@@ -13,7 +13,6 @@
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/measured_format_peaks.h"
 #include "mantissa/device/cpu/peaks.h"
-#include "mantissa/device/cpu/tile_emulator.h"
 #include "mantissa/device/launch_addresses.h"
 #include "mantissa/device/tf32_refusal.h"
 
@@ -116,20 +115,19 @@ class CpuDevice final : public Device {
     CpuDevice(int threads, Ranks* ranks)
         : pool_(threads), isa_(on_cpu::chosen_isa()), compiler_(host_features(isa_)) {
         const on_cpu::CacheSizes caches = on_cpu::cache_sizes();
-        target_ = {
-            .device = "cpu",
-            .name = processor_name(),
-            .isa = std::string(name_of(isa_)) + (on_cpu::tile_emulation_asked() ? " (tiles emulated)" : ""),
-            .threads = threads,
-            .l1_bytes = caches.l1d,
-            .l2_bytes = caches.l2,
-            .l3_bytes = caches.l3,
-            .matrix_unit_bf16 = on_cpu::bf16_unit(isa_) != on_cpu::Bf16Unit::none,
-            .bf16_unit = std::string(name_of(on_cpu::bf16_unit(isa_))),
-            .cannot_compile = codegen::Compiler::refusal(),
-            .cannot_attach_tails = refusal_of_tails(isa_),
-            .tails_lose_at_16_bits = refusal_of_short_tails(isa_),
-            .cannot_multiply_tf32 = tf32_refusal()};
+        target_ = {.device = "cpu",
+                   .name = processor_name(),
+                   .isa = std::string(name_of(isa_)),
+                   .threads = threads,
+                   .l1_bytes = caches.l1d,
+                   .l2_bytes = caches.l2,
+                   .l3_bytes = caches.l3,
+                   .matrix_unit_bf16 = on_cpu::bf16_unit(isa_) != on_cpu::Bf16Unit::none,
+                   .bf16_unit = std::string(name_of(on_cpu::bf16_unit(isa_))),
+                   .cannot_compile = codegen::Compiler::refusal(),
+                   .cannot_attach_tails = refusal_of_tails(isa_),
+                   .tails_lose_at_16_bits = refusal_of_short_tails(isa_),
+                   .cannot_multiply_tf32 = tf32_refusal()};
         const on_cpu::Context context{pool_, isa_, ranks};
         on_cpu::add_contraction_kernels(kernels_, context);
         on_cpu::add_loss_kernels(kernels_, context);

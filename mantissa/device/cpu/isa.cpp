@@ -8,10 +8,10 @@
 #include <array>
 #include <cstdlib>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cpu/tile_emulator.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -69,15 +69,6 @@ Isa detect() {
     const unsigned avx512_f_dq_bw_vl = bit(16) | bit(17) | bit(30) | bit(31);
     if (!has(states, avx512_state) || !has(seven.ebx, avx512_f_dq_bw_vl)) return Isa::avx2;
     const unsigned amx_bf16_tile_int8 = bit(22) | bit(24) | bit(25);
-    if (tile_emulation_asked()) {
-        if (has(seven.edx, bit(24)) || !has(seven_one.eax, avx512_bf16_bit))
-            throw UserError(fmt::format("MANTISSA_EMULATE_TILES is 1, but this CPU {}; unset it",
-                                        has(seven.edx, bit(24))
-                                            ? "has tiles of its own"
-                                            : "lacks AVX512_BF16, which emulation needs"));
-        emulate_tiles();
-        return Isa::amx;
-    }
     const bool tiles =
         has(states, tile_state) && has(seven.edx, amx_bf16_tile_int8) && has(seven_one.eax, avx512_bf16_bit);
     return tiles && tile_state_granted() ? Isa::amx : Isa::avx512;
@@ -122,6 +113,8 @@ CacheSizes cache_sizes_from_sysfs() {
     return sizes;
 }
 
+constinit std::optional<Isa> best_by_order;
+
 constexpr std::array all_levels{Isa::generic, Isa::avx2, Isa::avx512, Isa::amx};
 
 }  // namespace
@@ -152,14 +145,6 @@ std::string_view name_of(Bf16Unit unit) {
     throw InternalError("a BF16 unit outside of its enumeration");
 }
 
-bool tile_emulation_asked() {
-    const char* const value = std::getenv("MANTISSA_EMULATE_TILES");
-    const std::string_view asked = value ? value : "";
-    if (asked.empty() || asked == "0") return false;
-    if (asked == "1") return true;
-    throw UserError(fmt::format("MANTISSA_EMULATE_TILES is '{}'; expected 0 or 1", asked));
-}
-
 bool has_bf16_dot() {
     static const bool dot = best_isa() >= Isa::avx512 && has(cpuid(7, 1).eax, avx512_bf16_bit);
     return dot;
@@ -174,9 +159,11 @@ bool has_avx512_vpopcntdq() { return best_isa() >= Isa::avx512 && has(extensions
 Bf16Unit bf16_unit(Isa isa) { return bf16_unit(isa, best_isa(), has_bf16_dot()); }
 
 Isa best_isa() {
-    static const Isa best = detect();
-    return best;
+    static const Isa detected = detect();
+    return best_by_order.value_or(detected);
 }
+
+void set_best_isa(Isa isa) { best_by_order = isa; }
 
 Isa isa_from_name(std::string_view name, Isa best) {
     for (const Isa isa : all_levels) {

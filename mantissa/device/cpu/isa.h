@@ -23,6 +23,10 @@ std::string_view name_of(Isa isa);
 /// register state, for which this process asks once, here.
 Isa best_isa();
 
+/// Makes a level the highest from now on: for tests, which run a level elsewhere, too. Who calls it answers
+/// for instructions that the CPU lacks.
+void set_best_isa(Isa isa);
+
 /// The level that `name` asks for on a CPU whose highest is `best`. Throws UserError for an unknown name and
 /// for a level above `best`, naming both.
 Isa isa_from_name(std::string_view name, Isa best);

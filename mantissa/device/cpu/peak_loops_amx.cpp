@@ -1,5 +1,4 @@
-// Products of AMX tiles of BF16 and of bytes. So far only emulated (tile_emulator.h): the machine they were
-// written on has no AMX.
+// Products of AMX tiles of BF16 and of bytes.
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/peak_loops.h"
 

@@ -1,5 +1,4 @@
-// Attention kernels for tensors of BF16 on AMX tiles. So far their tile instructions were only emulated
-// (tile_emulator.h): right, and never timed.
+// Attention kernels for tensors of BF16 on AMX tiles.
 
 // The vectors are for rows that fill no tile of the unit.
 #include "mantissa/device/cpu/attention/tile_paired.h"

@@ -1,5 +1,4 @@
-// Matrices of bytes on AMX tiles. So far their tile instructions were only emulated (tile_emulator.h): right,
-// and never timed.
+// Matrices of bytes on AMX tiles.
 #include "mantissa/device/cpu/amx_tiles.h"
 #include "mantissa/device/cpu/modes/mode_kernels.h"
 

@@ -1,19 +1,16 @@
 // The emulated tile instructions by themselves: every form of address, and what the hardware would refuse.
 // That whole kernels run on them is what the test `device_on_emulated_tiles` shows.
-#include "mantissa/device/cpu/tile_emulator.h"
+#include "tests/emulated_tiles/tile_emulator.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <csignal>
 #include <cstdint>
-#include <cstdlib>
-#include <string>
 
-#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/isa.h"
 
-namespace mantissa::on_cpu {
+namespace mantissa::testing {
 namespace {
 
 struct alignas(64) Configuration {
@@ -30,7 +27,7 @@ void configure(const Configuration& configuration) {
 class TileEmulator : public ::testing::Test {
   protected:
     void SetUp() override {
-        if (!has_bf16_dot()) GTEST_SKIP() << "emulated tiles need AVX512_BF16";
+        if (!on_cpu::has_bf16_dot()) GTEST_SKIP() << "emulated tiles need AVX512_BF16";
         if (__builtin_cpu_supports("amx-tile")) GTEST_SKIP() << "this CPU has tiles, so none fault";
         emulate_tiles();
     }
@@ -91,25 +88,5 @@ TEST_F(TileEmulatorDeathTest, RefusesWhatTheHardwareRefuses) {
     EXPECT_EXIT(asm volatile("ud2"), ::testing::KilledBySignal(SIGILL), "");
 }
 
-TEST(TileEmulation, IsAskedForBySomethingThatIsUnderstood) {
-    const char* const before = std::getenv("MANTISSA_EMULATE_TILES");
-    const std::string saved = before ? before : "";
-    ::setenv("MANTISSA_EMULATE_TILES", "1", 1);
-    EXPECT_TRUE(tile_emulation_asked());
-    ::setenv("MANTISSA_EMULATE_TILES", "", 1);
-    EXPECT_FALSE(tile_emulation_asked());
-    ::setenv("MANTISSA_EMULATE_TILES", "yes", 1);
-    try {
-        tile_emulation_asked();
-        ADD_FAILURE() << "'yes' was taken";
-    } catch (const UserError& error) {
-        EXPECT_STREQ(error.what(), "MANTISSA_EMULATE_TILES is 'yes'; expected 0 or 1");
-    }
-    if (before)
-        ::setenv("MANTISSA_EMULATE_TILES", saved.c_str(), 1);
-    else
-        ::unsetenv("MANTISSA_EMULATE_TILES");
-}
-
 }  // namespace
-}  // namespace mantissa::on_cpu
+}  // namespace mantissa::testing

@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-#include "mantissa/device/cpu/tile_emulator.h"
+#include "tests/emulated_tiles/tile_emulator.h"
 
-namespace mantissa::inline v0::on_cpu {
+namespace mantissa::testing {
 
 namespace {
 
@@ -219,4 +219,4 @@ void emulate_tiles() {
     sigaction(SIGILL, &action, nullptr);
 }
 
-}  // namespace mantissa::on_cpu
+}  // namespace mantissa::testing
