@@ -67,7 +67,7 @@ run_device() {
 # reference, outputs full of NaN before.
 limit_kernels=150
 run_kernels() {
-    "$here/gpu_checks" --gtest_brief=1 --gtest_filter="CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized.*$tests"
+    "$here/gpu_checks" --gtest_brief=1 --gtest_filter="CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized*$tests"
 }
 
 # GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again; micro-steps, a bad

@@ -6,7 +6,8 @@
 # shellcheck source=scripts/progress.sh
 . "$(dirname "${BASH_SOURCE[0]}")/progress.sh"
 
-# Configures PRESET into FOLDER where that was not done yet, or where the presets changed or the checkout moved.
+# Configures PRESET into FOLDER where that was not done yet, or where packages were installed, the presets changed or
+# the checkout moved.
 # configure PRESET FOLDER [cmake options]
 configure() {
     local preset=$1 folder=$2 cache=$2/CMakeCache.txt
@@ -14,7 +15,9 @@ configure() {
     if [ -f "$cache" ] && ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$cache"; then
         rm -rf "$cache" "$folder/CMakeFiles"
     fi
-    if [ -f "$folder/build.ninja" ] && [ "$cache" -nt CMakePresets.json ]; then return 0; fi
+    if [ -z "$newly_installed" ] && [ -f "$folder/build.ninja" ] && [ "$cache" -nt CMakePresets.json ]; then
+        return 0
+    fi
     echo "configuring in $folder" >&2
     # A warning is an error with the compiler that the project is written with; others warn about other things.
     [ "$("$CXX" -dumpversion | cut -d. -f1)" = "$MINIMUM_GCC" ] || set -- "$@" -DMANTISSA_WARNINGS_AS_ERRORS=OFF

@@ -24,6 +24,12 @@ HEADERS=(
 # Program -> its package: what only the caller wants. Tests that use such a program skip where it is not.
 TOOLS=()
 
+# Open MPI, whose plug-in is built where pkg-config finds it, and what starts ranks of it.
+OPEN_MPI=("pkg-config pkg-config" "mpicc.openmpi libopenmpi-dev" "mpirun.openmpi openmpi-bin")
+
+# Set where packages were installed: what was configured before did not see them.
+newly_installed=""
+
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Exports CXX: the caller's choice, or the first g++ that is new enough. Fails if there is none.
@@ -124,6 +130,7 @@ install_dependencies() {
             return 1
         fi
         hash -r
+        newly_installed=yes
     fi
     choose_compiler || { echo "no C++ compiler: g++ $MINIMUM_GCC or later is needed" >&2; return 1; }
     local version

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Sourced by ./test and .ci/run: runs ctest in build folders and fuzz targets, counts, and ends with one line over
-# all of them in ctest's own words.
+# Sourced by ./test and .ci/run: runs ctest in build folders and fuzz targets, counts, and ends with the skipped test
+# cases by reason and one line over all tests in ctest's own words.
 # shellcheck source=scripts/progress.sh
 . "$(dirname "${BASH_SOURCE[0]}")/progress.sh"
 
 tests_run=0
+tested_folders=()
 tests_failed=0
 not_run=""
+only_hardware=""  # .ci/run sets it: a test that is skipped for another reason fails
 
 # count_closing_line FILE: adds what ctest's closing line in FILE says.
 count_closing_line() {
@@ -35,6 +37,36 @@ tell_tests() {
     echo "testing in $folder: ${ended:-none ended}, running: ${running[*]}"
 }
 
+# Reasons that no package cures: what the machine's hardware lacks or has, and what runs in the build without
+# sanitizers.
+HARDWARE="no AVX-512|no AVX512_BF16|no AMX|AMX is here|a GPU is here|little memory|under a sanitizer"
+
+# Prints why each skipped test case was skipped, one a line, up to the first colon or semicolon: what GoogleTest wrote
+# of each program, and what ctest says of what is none.
+skip_reasons() {
+    local folder
+    for folder in "$@"; do
+        sed -nE 's/.*<skipped message="[^"&]*&#x0A;([^:;&"]*).*/\1/p' /dev/null "$folder"/test_results/*.xml 2>/dev/null
+        sed -nE 's/.* Test +#[0-9]+: ([^ ]+) \.*\*\*\*Skipped.*/the check \1 cannot run/p' "$folder/test.log" 2>/dev/null
+    done
+    return 0
+}
+
+# Prints how many test cases were skipped, by reason. Where only_hardware is set, counts other reasons as a failure.
+print_skipped() {
+    local reasons count
+    reasons=$(skip_reasons "${tested_folders[@]}")
+    count=$(grep -c . <<<"$reasons") || true
+    echo "$count test cases skipped"
+    [ "$count" -gt 0 ] || return 0
+    sort <<<"$reasons" | uniq -c | sort -rn
+    if [ -n "$only_hardware" ] && grep -vqxE "$HARDWARE" <<<"$reasons"; then
+        echo "skipped for more than this machine's hardware, counted as a failed test"
+        tests_failed=$((tests_failed + 1))
+        tests_run=$((tests_run + 1))
+    fi
+}
+
 # run_tests FOLDER [ctest options]
 run_tests() {
     local folder=$1 jobs ended="" running=()
@@ -42,6 +74,8 @@ run_tests() {
     # One more than half: tests that use two threads use them half of the time, and those of ranks wait.
     jobs=$((($(nproc) + 2) / 2))
     echo "== $folder: ctest $*"
+    rm -rf "$folder/test_results"
+    tested_folders+=("$folder")
     ctest --test-dir "$folder" --output-on-failure --no-tests=error -j "$jobs" "$@" </dev/null |
         with_progress note_test tell_tests | tee "$folder/test.log" || true
     count_closing_line "$folder/test.log"
@@ -89,9 +123,10 @@ run_fuzz_targets() {
 
 # The closing line; its status is that of the whole.
 print_total() {
-    local passed=$((tests_run - tests_failed))
     echo
     [ -z "$not_run" ] || echo "$not_run"
+    print_skipped
+    local passed=$((tests_run - tests_failed))
     echo "$((tests_run > 0 ? 100 * passed / tests_run : 0))% tests passed, $tests_failed tests failed out of $tests_run"
     [ "$tests_run" -gt 0 ] && [ "$tests_failed" -eq 0 ]
 }

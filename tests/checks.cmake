@@ -41,13 +41,16 @@ if(MANTISSA_QEMU)
            COMMAND ${MANTISSA_QEMU} -cpu Haswell $<TARGET_FILE:test_device> --gtest_brief=1
                    --gtest_filter=Isa.*:ContractionEpilogue.*:ContractionExact.Batches:ContractionExact.SingleRows:ContractionExact.SizesOfZero:ContractionExact.HeadsAreReadAndWrittenWhereTheyLie:SparseContraction.TakesAPackedSecondOperand:MatrixModes.OfFp16OverflowToInfinity)
   set_tests_properties(device_emulated_haswell PROPERTIES TIMEOUT 600)
+else()
+  add_test(NAME device_emulated_haswell COMMAND sh -c "echo 'qemu-user is not installed'; exit 77")
+  set_tests_properties(device_emulated_haswell PROPERTIES SKIP_RETURN_CODE 77)
 endif()
 
 # The tile kernels to their last instruction where the CPU has no tiles: each instruction faults and is emulated.
 file(STRINGS /proc/cpuinfo flags REGEX "^flags" LIMIT_COUNT 1)
 if(flags MATCHES " avx512_bf16" AND NOT flags MATCHES " amx_tile")
   function(mantissa_test_on_emulated_tiles room filter)
-    add_test(NAME ${room}_on_emulated_tiles COMMAND test_${room} --gtest_brief=1 --gtest_filter=${filter})
+    mantissa_test_of_room(${room}_on_emulated_tiles ${room} ${filter})
     set_tests_properties(${room}_on_emulated_tiles PROPERTIES TIMEOUT 600 ENVIRONMENT MANTISSA_TEST_TILES=1)
   endfunction()
   mantissa_test_on_emulated_tiles(device -*Slow*:*Peaks*:Rows*:Narrowing*)

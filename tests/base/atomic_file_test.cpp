@@ -85,7 +85,7 @@ TEST(AtomicFile, MoreThanTheDiskHasIsRefusedAtOnce) {
 TEST(AtomicFile, FullDiskKeepsTheOldFileAndNamesTheBytes) {
     constexpr std::size_t disk_size = 256 << 10;
     const SmallDisk disk(disk_size);
-    if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+    if (!disk.mounted()) GTEST_SKIP() << "no right to mount";
     const fs::path path = disk.path() / "a";
     std::ofstream(path) << "old";
     const std::string block(4096 * 3 + 5, 'x');

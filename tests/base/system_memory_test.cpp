@@ -73,9 +73,9 @@ void lower_the_limit_and_exit() {
 
 TEST(AvailableMemoryDeathTest, IsCutByTheLimitOfTheAddressSpace) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer takes terabytes of address space for itself";
+    GTEST_SKIP() << "under a sanitizer: it takes terabytes of address space";
 #endif
-    if (available_memory() < (std::int64_t{1} << 30)) GTEST_SKIP() << "less than 1 GB is free";
+    if (available_memory() < (std::int64_t{1} << 30)) GTEST_SKIP() << "little memory: less than 1 GB is free";
     EXPECT_EXIT(lower_the_limit_and_exit(), ::testing::ExitedWithCode(0), "");
 }
 

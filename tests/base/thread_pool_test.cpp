@@ -205,7 +205,7 @@ TEST(ThreadPool, SubnormalsAreFlushedInsideAndKeptOutside) {
 
 TEST(ThreadPool, ThreadsThatTheSystemRefusesAreAnErrorAndNoHang) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer's own memory is beyond any limit";
+    GTEST_SKIP() << "under a sanitizer: its own memory is beyond any limit";
 #endif
     const auto ask_for_too_many = [] {
         // Room for the stacks of some threads, not of a thousand.

@@ -14,7 +14,7 @@ namespace {
 
 TEST(BusError, NamesTheFileThatWasCutShort) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer has a handler of its own";
+    GTEST_SKIP() << "under a sanitizer: it has a handler of its own";
 #endif
     const TemporaryDirectory directory;
     const std::filesystem::path cut = directory / "cut.txt", whole = directory / "whole.txt";

@@ -666,7 +666,7 @@ double megabytes_after(const std::string& output, const std::string& label) {
 
 TEST(Commands, ResidentMemoryIsWithinFivePercentOfThePlan) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "sanitizers hold memory of their own";
+    GTEST_SKIP() << "under a sanitizer: it holds memory of its own";
 #endif
     const Ran ran = run("train --steps 2");
     ASSERT_EQ(ran.status, 0) << ran.output;

@@ -27,7 +27,7 @@ std::string train_on(const std::string& text) {
 }
 
 TEST(Progress, ATerminalIsShownABarAndTheTimeLeft) {
-    if (run_in_shell("command -v script").status != 0) GTEST_SKIP() << "no program named script";
+    if (run_in_shell("command -v script").status != 0) GTEST_SKIP() << "no script (package bsdutils)";
     const TemporaryDirectory directory;
     const std::string train =
         program + train_on((directory / "text").string()) + " --steps 30 --print-every 10";
@@ -112,7 +112,7 @@ TEST(Completion, AShellCompletesCommandsAndOptions) {
 // may not run where the level was not asked for, not even to make a table of it.
 TEST(OlderCpus, ATrainingStepRunsOnThem) {
     if (run_in_shell("command -v qemu-x86_64").status != 0)
-        GTEST_SKIP() << "no qemu-x86_64 (package qemu-user) to play an older CPU";
+        GTEST_SKIP() << "no qemu-x86_64 (package qemu-user)";
     const TemporaryDirectory directory;
     const std::string train = program + train_on((directory / "text").string()) + " --steps 1";
     for (const auto& [cpu, level] : {std::pair{"Haswell", "avx2"}, std::pair{"Nehalem", "generic"}}) {

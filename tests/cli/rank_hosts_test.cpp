@@ -25,12 +25,12 @@ class RankHosts : public ::testing::Test {
   protected:
     void SetUp() override {
         if (!std::filesystem::exists(MANTISSA_BINARY_DIR "/mantissa_openmpi.so"))
-            GTEST_SKIP() << "built without mantissa_openmpi.so";
+            GTEST_SKIP() << "no Open MPI: built without mantissa_openmpi.so";
         if (run_in_shell("command -v mpirun.openmpi").status != 0)
-            GTEST_SKIP() << "there is no mpirun.openmpi";
+            GTEST_SKIP() << "no Open MPI: there is no mpirun.openmpi";
         if (const Ran up = run_in_shell(hosts_ + "up 4"); up.status != 0) {
             down();
-            GTEST_SKIP() << "hosts need root, ip and network namespaces: " << up.output;
+            GTEST_SKIP() << "no network namespaces: " << up.output;
         }
         std::ofstream file(directory_ / "my.txt");
         for (int i = 0; i < 400; ++i) file << "the cat sat on the mat and saw the dog number " << i << "\n";

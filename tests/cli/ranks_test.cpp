@@ -22,18 +22,19 @@ using testing::run_in_shell;
 const std::string program = MANTISSA_BINARY_DIR "/mantissa";
 
 struct Mpi {
-    std::string name, plugin, mpirun, rank;
+    std::string title, name, plugin, mpirun, rank;
     friend std::ostream& operator<<(std::ostream& out, const Mpi& mpi) { return out << mpi.name; }
 };
-const Mpi open_mpi{"openmpi", "mantissa_openmpi.so", "mpirun.openmpi --allow-run-as-root --oversubscribe -n ",
-                   "OMPI_COMM_WORLD_RANK"};
-const Mpi mpich{"mpich", "mantissa_mpich.so", "mpirun.mpich -n ", "PMI_RANK"};
+const Mpi open_mpi{"Open MPI", "openmpi", "mantissa_openmpi.so",
+                   "mpirun.openmpi --allow-run-as-root --oversubscribe -n ", "OMPI_COMM_WORLD_RANK"};
+const Mpi mpich{"MPICH", "mpich", "mantissa_mpich.so", "mpirun.mpich -n ", "PMI_RANK"};
 
 /// Why it cannot be tested here; empty if it can.
 std::string lacking(const Mpi& mpi) {
     if (!std::filesystem::exists(std::string(MANTISSA_BINARY_DIR "/") + mpi.plugin))
-        return "built without " + mpi.plugin;
-    if (run_in_shell("command -v mpirun." + mpi.name).status != 0) return "there is no mpirun." + mpi.name;
+        return "no " + mpi.title + ": built without " + mpi.plugin;
+    if (run_in_shell("command -v mpirun." + mpi.name).status != 0)
+        return "no " + mpi.title + ": there is no mpirun." + mpi.name;
     return "";
 }
 
@@ -220,8 +221,9 @@ TEST_P(Ranks, OneThatHangsIsNamedAfterTheTimeout) {
     EXPECT_NE(ran.output.find(": no answer within 1.5 s"), std::string::npos) << ran.output;
 }
 
-INSTANTIATE_TEST_SUITE_P(Under, Ranks, ::testing::Values(open_mpi, mpich),
-                         [](const ::testing::TestParamInfo<Mpi>& mpi) { return mpi.param.name; });
+std::string name_of_mpi(const ::testing::TestParamInfo<Mpi>& mpi) { return mpi.param.name; }
+INSTANTIATE_TEST_SUITE_P(Under, Ranks, ::testing::Values(open_mpi), name_of_mpi);
+INSTANTIATE_TEST_SUITE_P(SlowUnder, Ranks, ::testing::Values(mpich), name_of_mpi);
 
 TEST(RanksWithout, TheProgramLinksNoMpi) {
     const Ran ran = run_in_shell("ldd " + program);

@@ -31,7 +31,7 @@ Ran hang_up_when_logged(const std::string& command, const std::string& log) {
 TEST(TrainKept, ASaveThatFailsOnTheWayEndsNoTraining) {
     // Room for one checkpoint of 10.7 MB, but not for a second beside it.
     const SmallDisk disk(16 << 20);
-    if (!disk.mounted()) GTEST_SKIP() << "no small file system: only root may mount";
+    if (!disk.mounted()) GTEST_SKIP() << "no right to mount";
     const std::string place = (disk.path() / "ck").string();
     const Ran ran = run(std::string(train) + "--save-every 1 --checkpoint " + place);
     EXPECT_EQ(ran.status, 1);  // nor can the last step be saved
@@ -99,7 +99,7 @@ double megabytes_of(int steps) {
 
 TEST(TrainKept, StepsThatNoReportAsksForAreNot) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "sanitizers hold memory of their own";
+    GTEST_SKIP() << "under a sanitizer: it holds memory of its own";
 #endif
     EXPECT_LE(megabytes_of(8000), megabytes_of(100) + 2) << "half a KB a step would be 4 MB";
 }

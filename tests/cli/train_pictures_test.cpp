@@ -199,7 +199,7 @@ TEST(TrainPictures, ABadPictureEndsTheRunOnceItIsSavedOrIsSkippedAndCounted) {
 TEST(TrainPictures, RanksCountAPictureThatTheySkipOnce) {
     if (!std::filesystem::exists(MANTISSA_BINARY_DIR "/mantissa_openmpi.so") ||
         testing::run_in_shell("command -v mpirun.openmpi").status != 0)
-        GTEST_SKIP() << "built without Open MPI";
+        GTEST_SKIP() << "no Open MPI";
     const TemporaryDirectory directory;
     const std::string set = folders(directory), bad = set + "/light/13.png";
     testing::write_file(bad, "GIF89a");

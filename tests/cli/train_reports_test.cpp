@@ -182,7 +182,7 @@ TEST(TrainReports, ARunGoesOnWithTheRecipeThatItBeganWith) {
 
 TEST(TrainReports, APageOnAFullDiskSaysWhatItNeeds) {
     const SmallDisk disk(16 << 10);
-    if (!disk.mounted()) GTEST_SKIP() << "no small file system: only root may mount";
+    if (!disk.mounted()) GTEST_SKIP() << "no right to mount";
     const std::string page = disk.path() / "p.html";
     std::ofstream(disk.path() / "full") << std::string(16 << 10, 'x');
     const Ran ran = run(std::string(train) + "--steps 1 --html " + page);

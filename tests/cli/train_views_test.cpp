@@ -164,7 +164,7 @@ TEST(TrainViews, PlacesThatCannotBeWrittenAreOneLineBeforeTheRun) {
 
 TEST(TrainViews, EventFilesOnAFullDiskLoseNoStep) {
     const SmallDisk disk(32 << 10);
-    if (!disk.mounted()) GTEST_SKIP() << "no small file system: only root may mount";
+    if (!disk.mounted()) GTEST_SKIP() << "no right to mount";
     const TemporaryDirectory directory;
     const std::string place = directory / "ck";
     const Ran ran = run(std::string(train) + "--steps 4 --tensorboard " + std::string(disk.path()) +

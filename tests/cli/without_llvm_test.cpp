@@ -76,7 +76,7 @@ TEST(WithoutLlvm, Explains) {
 }
 
 TEST(WithoutLlvm, PicturesThatNeedALibraryAreRefusedAndCifar10sAreNot) {
-    if (!codegen::Compiler::refusal().empty()) GTEST_SKIP() << "this build has no such program";
+    if (!codegen::Compiler::refusal().empty()) GTEST_SKIP() << codegen::Compiler::refusal();
     const TemporaryDirectory directory;
     for (int i = 0; i < 4; ++i)
         testing::write_file(directory / "set" / (i < 2 ? "a" : "b") / (std::to_string(i) + ".png"),

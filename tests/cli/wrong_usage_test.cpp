@@ -130,7 +130,7 @@ TEST(WrongUsage, HelpAndVersionMayBeAskedForInEachWay) {
 /// Memory that a limit refuses is an error with words, wherever it is asked for.
 TEST(WrongUsage, ALimitOfTheAddressSpaceIsNoCrash) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer takes terabytes of address space for itself";
+    GTEST_SKIP() << "under a sanitizer: it takes terabytes of address space";
 #endif
     const Ran ran =
         testing::run_in_shell("ulimit -v 300000; " MANTISSA_BINARY_DIR

@@ -54,7 +54,8 @@ std::vector<T> in_rows(std::vector<T> numbers) {
 }
 
 TEST(Conversions, WidenEveryFp16NumberToTheBit) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     std::vector<std::uint16_t> halves(65536);
     for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
     halves = in_rows(halves);
@@ -73,7 +74,8 @@ TEST(Conversions, WidenEveryFp16NumberToTheBit) {
 }
 
 TEST(Conversions, RoundToFp16ToTheBit) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     const std::vector<std::uint32_t> bits = in_rows(testing::telling_bits());
     Graph graph;
     const Tensor half = cast(rows_of(graph, bits.size(), DType::f32), DType::f16);
@@ -95,7 +97,8 @@ TEST(Conversions, RoundToFp16ToTheBit) {
 
 /// What a kernel has one of in a row is no vector.
 TEST(Conversions, OfSingleNumbersAreThose) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     const std::vector<std::uint32_t> bits = testing::telling_bits();
     const auto rows = static_cast<std::int64_t>(bits.size());
     Graph graph;

@@ -108,7 +108,8 @@ TEST(Fused, OfLayerNormSavesItsStatisticsAndTheGradientUsesThem) {
 
 /// The 16-bit formats: widened when loaded, rounded to nearest even when stored, and by `cast`.
 TEST(Fused, SixteenBitFormatsRoundAsTheReferenceDoes) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     for (const DType dtype : {DType::bf16, DType::f16}) {
         Graph graph;
         const Tensor x = given(graph, "x", {3, 21}), b = given(graph, "b", {21});
@@ -140,7 +141,8 @@ TEST(Fused, SixteenBitFormatsRoundAsTheReferenceDoes) {
 /// A cast of what lies in memory, or of a choice between such numbers, keeps subnormals at every level;
 /// arithmetic flushes them before any rounding, be it by an instruction that takes subnormals for zero.
 TEST(Fused, CastsToBf16KeepSubnormalsThatNoArithmeticMade) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     Graph graph;
     const Tensor x = given(graph, "x", {2, 40}), y = given(graph, "y", {2, 40});
     graph.add_result("cast", cast(x, DType::bf16).value());
@@ -167,7 +169,8 @@ TEST(Fused, CastsToBf16KeepSubnormalsThatNoArithmeticMade) {
 /// y + a + a is y + 2 a, rounded once. Rounded twice, 2^24 + 1.117 + 1.117 would be 2^24 + 4 and
 /// 2^25 + 2.32 + 2.32 would be 2^25 + 8.
 TEST(Fused, ATermAddedTwiceIsDoubled) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     Graph graph;
     const Tensor y = given(graph, "y", {2}), x = given(graph, "x", {2});
     const Tensor a = exp(x) - 1.0;
@@ -189,7 +192,8 @@ TEST(Fused, ATermAddedTwiceIsDoubled) {
 /// p = 1 + tanh(x) and 1 - tanh(x)^2 = p (2 - p) of one exponential. p errs as GELU's factor does (below), of
 /// which the product takes |2 - 2 p|; three roundings more. A tanh that something else reads stays.
 TEST(Fused, TanhAndItsDerivativeAreOneExponential) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     const auto graph_of = [](bool with_tanh) {
         Graph graph;
         const Tensor t = tanh(given(graph, "x", {4001}));
@@ -226,7 +230,8 @@ TEST(Fused, TanhAndItsDerivativeAreOneExponential) {
 /// the argument of tanh, has four roundings and its factor one more, each of which moves the exponential by
 /// up to 2 u of its own size; eight more for everything else.
 TEST(Fused, GeluKeepsItsDigitsAndNaN) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     Graph graph;
     const Tensor x = given(graph, "x", {4001});
     const Tensor u = (x + x * x * x * 0.044715) * 0.7978845608028654;
@@ -254,7 +259,8 @@ TEST(Fused, GeluKeepsItsDigitsAndNaN) {
 
 /// Large outputs go past the caches; each element is written all the same, at any alignment of the rows.
 TEST(Fused, StreamsLargeOutputsWhole) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     for (const std::int64_t columns : {1024, 1000, 1037}) {
         Graph graph;
         const Tensor x = given(graph, "x", {1100, columns}), b = given(graph, "b", {columns});
@@ -304,7 +310,8 @@ TEST(Fused, WhatTheBackwardPassAloneWouldReadIsComputedAgain) {
 
 /// Written over an operand that nobody reads later, and right all the same; not over one that is.
 TEST(Fused, MayBeWrittenOverAnOperand) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     Graph graph;
     const Tensor a = given(graph, "a", {37, 37}), b = given(graph, "b", {37, 37}),
                  bias = given(graph, "bias", {37});
@@ -343,7 +350,8 @@ void expect_exact(const Graph& graph, const ReferenceFeed& feed) {
 
 /// A counter that stands beside a row's sum counts rows, though its only axis is its last.
 TEST(Fused, ACounterBesideSumsOfRowsCountsRows) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     for (const Shape& shape : {Shape{33, 3}, Shape{2, 5, 3}, Shape{3, 3}, Shape{1, 17}, Shape{17, 1}}) {
         Graph graph;
         const Tensor x = given(graph, "x", shape), sums = sum(x, {-1});
@@ -356,7 +364,8 @@ TEST(Fused, ACounterBesideSumsOfRowsCountsRows) {
 
 /// A counter along an axis of one is 0; what is made of it keeps the axes that it alone has.
 TEST(Fused, ACounterOfOneKeepsItsAxes) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     for (const Shape& shape : {Shape{1, 1}, Shape{5, 1}, Shape{1, 5}}) {
         Graph graph;
         const Tensor x = given(graph, "x", {}), z = given(graph, "z", {1});
@@ -369,7 +378,8 @@ TEST(Fused, ACounterOfOneKeepsItsAxes) {
 
 /// A total of rows' sums is a sum over rows, too, and added up in FP32.
 TEST(Fused, ATotalInSixteenBitsIsNoPartOfANest) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     for (const DType dtype : {DType::f16, DType::bf16}) {
         Graph graph;
         const Tensor x = given(graph, "x", {4, 6}, dtype);
@@ -391,7 +401,8 @@ TEST(Fused, ATotalInSixteenBitsIsNoPartOfANest) {
 
 /// A nest's results are what it computes, even where that changes nothing.
 TEST(Fused, AResultThatEqualsAnOperandIsStillComputed) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     Graph graph;
     const Tensor x = given(graph, "x", {8, 6}), c = given(graph, "c", {8, 6});
     const Tensor s(

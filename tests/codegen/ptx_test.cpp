@@ -123,10 +123,12 @@ TEST_F(Ptx, IsThisToTheLetter) {
     FAIL() << "kernels for a GPU changed; if that was meant: cp " << written << " " << golden;
 }
 
+using PtxSlow = Ptx;
+
 /// NVIDIA's assembler takes it, where it is installed; it ignores the environment's architecture.
-TEST_F(Ptx, IsTakenByNvidiasAssembler) {
+TEST_F(PtxSlow, IsTakenByNvidiasAssembler) {
     if (std::system("command -v ptxas >/dev/null || command -v /usr/local/cuda/bin/ptxas >/dev/null") != 0)
-        GTEST_SKIP() << "no ptxas";
+        GTEST_SKIP() << "no ptxas: CUDA's toolkit is not installed";
     const TemporaryDirectory directory;
     for (const std::string& architecture : codegen::nvptx_architectures()) {
         int index = 0;

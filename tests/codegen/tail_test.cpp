@@ -172,7 +172,8 @@ void expect_exact(const Graph& graph, const std::string& what) {
 }
 
 TEST(Tail, ComputesWhatBothWouldApartAtEveryLevel) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16})
         for (Sizes sizes : awkward) {
             if (dtype == DType::bf16) sizes.k = std::min<std::int64_t>(sizes.k, 28);  // sums up to 256
@@ -183,7 +184,8 @@ TEST(Tail, ComputesWhatBothWouldApartAtEveryLevel) {
 }
 
 TEST(Tail, OfAConvolutionComputesWhatBothWouldApart) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     for (const DType dtype : {DType::f32, DType::f16})
         for (const std::int64_t stride : {1, 2})
             for (const Graph& graph : exact_convolution_tails(stride, dtype))
@@ -192,7 +194,8 @@ TEST(Tail, OfAConvolutionComputesWhatBothWouldApart) {
 
 /// 4 MiB of an output and more, of which a tile's columns are whole cache lines, or not.
 TEST(Tail, PastTheCachesComputesWhatBothWouldApart) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     for (const DType dtype : {DType::f32, DType::bf16})
         for (const std::int64_t n : {320, 336})
             expect_exact(exact_tail({1, dtype == DType::f32 ? 3300 : 6600, n, 2}, dtype, dtype == DType::f32),
@@ -210,7 +213,8 @@ TEST(Tail, NamesItsKernel) {
 
 /// Sums that are not exact, in an order that threads must not change.
 TEST(Tail, HasTheSameBitsForAnyNumberOfThreads) {
-    if (!device_at(levels().back())->target().cannot_compile.empty()) GTEST_SKIP() << "no compiler";
+    if (!device_at(levels().back())->target().cannot_compile.empty())
+        GTEST_SKIP() << "this build has no compiler for fused kernels";
     Graph graph;
     const Tensor y = tanh(matmul(given(graph, "a", {900, 70}), given(graph, "b", {70, 500})));
     graph.add_result("y", y.value());

@@ -201,7 +201,7 @@ class BadPicturesTest : public ::testing::Test {
 
     void SetUp() override {
 #ifndef MANTISSA_TEST_PNG
-        GTEST_SKIP() << "this build reads no PNG";
+        GTEST_SKIP() << "no libpng";
 #endif
     }
 

@@ -23,9 +23,9 @@ inline std::optional<std::filesystem::path> shared_data() {
     return std::nullopt;
 }
 
-#define MANTISSA_SKIP_WITHOUT_SHARED_DATA()                                                     \
-    if (!shared_data())                                                                         \
-    GTEST_SKIP() << "GPT-2's tokenizer files are absent: set MANTISSA_TEST_DATA to the folder " \
+#define MANTISSA_SKIP_WITHOUT_SHARED_DATA()                                                \
+    if (!shared_data())                                                                    \
+    GTEST_SKIP() << "no files of GPT-2's tokenizer: set MANTISSA_TEST_DATA to the folder " \
                     "that holds gpt2/ and tinyshakespeare.txt"
 
 inline Tokenizer load_gpt2() { return load_tokenizer(*shared_data() / "gpt2"); }

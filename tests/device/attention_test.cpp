@@ -277,7 +277,7 @@ TEST(Attention, ErrsAtMostTwiceAsMuchAsThePlainVersion) {
 }
 
 TEST(Attention, PairsOfBf16ErrAtMostTwiceAsMuchAsThePlainVersion) {
-    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     const AttentionKernels* const pairs = attention_kernels(Bf16Unit::avx512_bf16);
     for (const auto& [heads, queries, keys, head_size, causal] : {std::tuple{2, 200, 200, 64, true},
                                                                   {1, 150, 333, 80, false},
@@ -296,7 +296,7 @@ TEST(Attention, PairsOfBf16ErrAtMostTwiceAsMuchAsThePlainVersion) {
 }
 
 TEST(Attention, TilesErrAtMostTwiceAsMuchAsThePlainVersion) {
-    if (best_isa() < Isa::amx) GTEST_SKIP() << "this CPU has no AMX";
+    if (best_isa() < Isa::amx) GTEST_SKIP() << "no AMX";
     const AttentionKernels* const tiles = attention_kernels(Bf16Unit::amx);
     for (const auto& [heads, queries, keys, head_size, causal] : {std::tuple{2, 200, 200, 64, true},
                                                                   {1, 150, 333, 96, false},

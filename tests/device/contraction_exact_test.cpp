@@ -148,7 +148,7 @@ TEST(ContractionExact, EveryWayOfCuttingAProblem) {
 }
 
 TEST(ContractionExact, TilePackingWithAvx512) {
-    if (best_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512";
     ContractionKernels twin = contraction_kernels_tile_twin();
     twin.pack_a = tile_panels_a_avx512();
     twin.pack_b = tile_panels_b_avx512();
@@ -160,13 +160,13 @@ TEST(ContractionExact, DotProductsOnTheirTwin) {
 }
 
 TEST(ContractionExact, DotProducts) {
-    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     expect_twin_exact_at_all_sizes(contraction_kernels_avx512_bf16(PanelWidth::wide));
     expect_twin_exact_at_all_sizes(contraction_kernels_avx512_bf16(PanelWidth::narrow));
 }
 
 TEST(ContractionExact, PackingForDotProductsWithVectors) {
-    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     ContractionKernels twin = contraction_kernels_dot_twin();
     twin.pack_a = contraction_kernels_avx512_bf16().pack_a;
     twin.pack_b = contraction_kernels_avx512_bf16().pack_b;
@@ -175,7 +175,7 @@ TEST(ContractionExact, PackingForDotProductsWithVectors) {
 
 TEST(ContractionExact, Bf16WidenedOnAvx512) {
     // What the level does on CPUs without AVX512_BF16, and where one operand only is BF16.
-    if (best_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512";
     expect_twin_exact_at_all_sizes(contraction_kernels_avx512(PanelWidth::wide));
     expect_twin_exact_at_all_sizes(contraction_kernels_avx512(PanelWidth::narrow));
 }

@@ -100,7 +100,7 @@ TEST(ContractionPacked, SameBitsPastTheCaches) {
     // So large that panels are written past the caches; those of an odd depth begin inside of lines of cache.
     // The third is so large that a contraction writes the panels of its own b likewise.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "minutes under a sanitizer, of the loops that smaller sizes run, too";
+    GTEST_SKIP() << "under a sanitizer: minutes of the loops that smaller sizes run, too";
 #endif
     ThreadPool pool(2);
     for (const Isa isa : testable_levels())
@@ -146,7 +146,7 @@ void expect_same_panels(const ContractionKernels& plain, const ContractionKernel
 }
 
 TEST(ContractionPacked, VectorsPackTheBytesOfTheTwins) {
-    if (best_isa() < Isa::avx512) GTEST_SKIP() << "this CPU has no AVX-512";
+    if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512";
     ContractionKernels tiles = contraction_kernels_tile_twin();
     tiles.pack_a = tile_panels_a_avx512();
     tiles.pack_b = tile_panels_b_avx512();

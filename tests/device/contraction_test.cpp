@@ -82,7 +82,7 @@ TEST(Contraction, SameBitsForAnyNumberOfThreads) {
 }
 
 TEST(Contraction, DotProductsHaveTheBitsOfTheirTwin) {
-    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     ThreadPool pool(2);
     Operand a(DType::bf16, Transpose::no, 67, 1001, {1, 1}, 0);
     Operand b(DType::bf16, Transpose::yes, 1001, 131, {1, 1}, 0);
@@ -121,7 +121,7 @@ float dot(float c, std::array<float, 2> a, std::array<float, 2> b) {
 }
 
 TEST(Contraction, DotProductsRoundAsDocumented) {
-    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     const float tiny = 0x1p-12F;
     // Two sums, each rounded to nearest even: two halves of an epsilon one after the other are lost ...
     EXPECT_EQ(dot(1, {tiny, tiny}, {tiny, tiny}), 1);

@@ -256,10 +256,12 @@ TEST_F(CudaAttentionCode, TouchesOnlyWhatAWindowShows) {
     }
 }
 
-TEST_F(CudaAttentionCode, NvidiasAssemblerSpillsNothing) {
+using CudaAttentionCodeSlow = CudaAttentionCode;
+
+TEST_F(CudaAttentionCodeSlow, NvidiasAssemblerSpillsNothing) {
     const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";
     if (std::system((with_path + "sh -c 'command -v ptxas' >/dev/null").c_str()) != 0)
-        GTEST_SKIP() << "no ptxas";
+        GTEST_SKIP() << "no ptxas: CUDA's toolkit is not installed";
     const TemporaryDirectory directory;
     const std::string path = (directory.path() / "kernel.ptx").string(),
                       said = (directory.path() / "said").string();

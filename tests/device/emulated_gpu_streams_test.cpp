@@ -216,7 +216,7 @@ TEST_F(EmulatedStreams, AnUnknownStreamIsRefused) {
 using EmulatedGpuDeathTest = EmulatedStreams;
 TEST_F(EmulatedGpuDeathTest, TheHostCannotTouchItsMemory) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer handles the fault";
+    GTEST_SKIP() << "under a sanitizer: it handles the fault";
 #endif
     ASSERT_EQ(gpu.driver().memset_d8_async(memory, 0, 64, first), Result::success);
     ASSERT_EQ(gpu.driver().stream_synchronize(first), Result::success);

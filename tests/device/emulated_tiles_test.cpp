@@ -27,8 +27,8 @@ void configure(const Configuration& configuration) {
 class TileEmulator : public ::testing::Test {
   protected:
     void SetUp() override {
-        if (!on_cpu::has_bf16_dot()) GTEST_SKIP() << "emulated tiles need AVX512_BF16";
-        if (__builtin_cpu_supports("amx-tile")) GTEST_SKIP() << "this CPU has tiles, so none fault";
+        if (!on_cpu::has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16: emulated tiles need it";
+        if (__builtin_cpu_supports("amx-tile")) GTEST_SKIP() << "AMX is here: no tile faults";
         emulate_tiles();
     }
 };

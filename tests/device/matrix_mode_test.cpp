@@ -279,7 +279,7 @@ TEST(MatrixModes, AddToTheirOwnOutput) {
 TEST(MatrixModes, RunOnTheUnitsOfTheLevel) {
     EXPECT_EQ(mode_kernel(MatrixMode::s8, Isa::generic).row_shift, 0);
     EXPECT_EQ(mode_kernel(MatrixMode::s8, Isa::avx2).width, 16);
-    if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512 here";
+    if (best_isa() < Isa::avx512) GTEST_SKIP() << "no AVX-512";
     EXPECT_EQ(mode_kernel(MatrixMode::s8, Isa::avx512).row_shift, has_avx512_vnni() ? 128 : 0);
     EXPECT_EQ(mode_kernel(MatrixMode::f16, Isa::avx512).word_bytes, has_avx512_fp16() ? 2 : 4);
     EXPECT_EQ(mode_kernel(MatrixMode::b1_conjunction, Isa::avx512).width, has_avx512_vpopcntdq() ? 48 : 16);

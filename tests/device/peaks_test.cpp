@@ -66,7 +66,7 @@ TEST(Peaks, OfBf16NeedAUnit) {
 
 TEST(Peaks, OfBf16ExceedThatOfFp32WhereContractionsUseTheUnit) {
     const Bf16Unit unit = bf16_unit(best_isa());
-    if (unit == Bf16Unit::none) GTEST_SKIP() << "this CPU widens BF16";
+    if (unit == Bf16Unit::none) GTEST_SKIP() << "no AVX512_BF16: this CPU widens BF16";
     ThreadPool pool(1);
     // The unit does at least twice as many products in a cycle; half of that margin is for noise.
     EXPECT_GT(measured_bf16_peak(pool, unit, 0.02), 1.5 * measured_fma_peak(pool, best_isa(), 0.02));

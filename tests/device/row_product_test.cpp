@@ -78,7 +78,7 @@ struct Case {
 };
 
 TEST(RowsOfPairs, HaveTheBitsOfTheirTwin) {
-    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     for (const std::int64_t rows : {1, 2, 3, 4, 5, 7, 8})
         for (const std::int64_t cols : {1, 2, 3, 7, 16})
             for (const std::int64_t depth : {1, 2, 31, 32, 33, 63, 101, 768}) {
@@ -88,7 +88,7 @@ TEST(RowsOfPairs, HaveTheBitsOfTheirTwin) {
 }
 
 TEST(RowsOfPairs, TheirBitsBite) {
-    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     // A number one unit in its last place off, and two that change places, are seen.
     Case c{.rows = 8, .cols = 3, .depth = 101};
     const std::vector<float> twin = c.twin();
@@ -102,7 +102,7 @@ TEST(RowsOfPairs, TheirBitsBite) {
 }
 
 TEST(RowsOfPairs, SubnormalNumbersAreZero) {
-    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     Case c{.rows = 2, .cols = 3, .depth = 40};
     for (BF16& x : c.x) x = to_bf16(0x1p-130f);
     for (BF16& w : c.w) w = to_bf16(0x1p+20f);
@@ -112,7 +112,7 @@ TEST(RowsOfPairs, SubnormalNumbersAreZero) {
 }
 
 TEST(RowsOfPairs, InfinitiesAndNansStay) {
-    if (!has_bf16_dot()) GTEST_SKIP() << "this CPU has no AVX512_BF16";
+    if (!has_bf16_dot()) GTEST_SKIP() << "no AVX512_BF16";
     Case c{.rows = 4, .cols = 4, .depth = 70};
     c.x[69] = to_bf16(INFINITY);
     c.w[static_cast<std::size_t>(c.stride) + 3] = to_bf16(std::nanf(""));

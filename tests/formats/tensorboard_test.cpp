@@ -136,7 +136,7 @@ TEST(Tensorboard, APlaceThatIsNoneIsNamed) {
 
 TEST(Tensorboard, AFullDiskIsAnError) {
     const SmallDisk disk(64 << 10);
-    if (!disk.mounted()) GTEST_SKIP() << "no small file system: only root may mount";
+    if (!disk.mounted()) GTEST_SKIP() << "no right to mount";
     EventFile file(disk.path(), 0);
     file.add_text("sample", std::string(100 << 10, 'x'));
     EXPECT_EQ(error_of([&] { file.write(0); }),

@@ -207,13 +207,15 @@ int bytes_before(const std::string& words, const std::string& what) {
     return std::stoi(words.substr(words.find_last_of(' ', end - 1) + 1));
 }
 
+using CudaQuantizedSlow = CudaQuantized;
+
 /// Those of GPT-2 124M's products of one row, of eight and of a prompt. The assembler gives up one register,
 /// of 4 bytes, where a block more fits a multiprocessor for it.
-TEST_F(CudaQuantized, NvidiasAssemblerSpillsOneRegisterAtMost) {
+TEST_F(CudaQuantizedSlow, NvidiasAssemblerSpillsOneRegisterAtMost) {
     constexpr int most_spilled = 4;
     const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";
     if (std::system((with_path + "sh -c 'command -v ptxas' >/dev/null").c_str()) != 0)
-        GTEST_SKIP() << "no ptxas";
+        GTEST_SKIP() << "no ptxas: CUDA's toolkit is not installed";
     const testing::EmulatedDevice gpu;
     for (const std::string format : {"s8", "s4"})
         for (const std::int64_t rows : {1, 8, 64})

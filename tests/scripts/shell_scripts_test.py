@@ -10,7 +10,7 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TOOLS = ("bash", "cat", "cut", "dirname", "env", "grep", "head", "mkdir", "mktemp", "nproc", "rm", "sed", "sleep", "sort", "tail", "tee",
-         "touch", "flock", "basename")
+         "touch", "flock", "basename", "uniq")
 ALL_PACKAGES = "cmake ninja-build python3 g++ libfmt-dev nlohmann-json3-dev libcli11-dev libxxhash-dev libjpeg-dev libpng-dev llvm-19-dev libgtest-dev " \
                "libbenchmark-dev"
 
@@ -178,6 +178,42 @@ class ShellScripts(unittest.TestCase):
         self.stand_in("ctest", 'echo "99% tests passed, 1 tests failed out of 1000"; exit 8')
         status, said = self.run_shell(f"run_tests {self.folder}; print_total")
         self.assertEqual((status, said.splitlines()[-1]), (1, "99% tests passed, 1 tests failed out of 1000"))
+
+    def plant_results(self):
+        """A ctest that passes, with what GoogleTest writes of three skipped cases and one check that is skipped."""
+        results = self.folder / "test_results"
+        report = "".join(f'      <skipped message="a.cpp:7&#x0A;{reason}&#x0A;"><![CDATA[a.cpp:7]]></skipped>\n'
+                         for reason in ("no AVX512_BF16", "no Open MPI: built without it", "no AVX512_BF16: tiles need it"))
+        self.stand_in("ctest", f"mkdir -p {results}; cat > {results}/device.xml <<'X'\n{report}X\n"
+                               'echo " 1/2 Test #1: check_format .......***Skipped   0.02 sec"; '
+                               'echo "100% tests passed, 0 tests failed out of 7"')
+
+    def test_skipped_cases_are_counted_by_reason(self):
+        self.plant_results()
+        status, said = self.run_shell(f"run_tests {self.folder}; print_total")
+        self.assertEqual((status, said.splitlines()[-5:]),
+                         (0, ["4 test cases skipped", "      2 no AVX512_BF16", "      1 the check check_format cannot run",
+                              "      1 no Open MPI", "100% tests passed, 0 tests failed out of 7"]))
+
+    def test_continuous_integration_fails_where_more_than_hardware_is_missing(self):
+        self.plant_results()
+        status, said = self.run_shell(f"run_tests {self.folder}; only_hardware=yes; print_total")
+        self.assertEqual((status, said.splitlines()[-1]), (1, "87% tests passed, 1 tests failed out of 8"))
+        self.stand_in("ctest", f"mkdir -p {self.folder}/test_results; "
+                      f"echo '<skipped message=\"a.cpp:7&#x0A;under a sanitizer: slow\">' > {self.folder}/test_results/a.xml; "
+                      'echo "100% tests passed, 0 tests failed out of 7"')
+        status, said = self.run_shell(f"run_tests {self.folder}; only_hardware=yes; print_total")
+        self.assertEqual((status, said.splitlines()[-3:]),
+                         (0, ["1 test cases skipped", "      1 under a sanitizer", "100% tests passed, 0 tests failed out of 7"]))
+
+    def test_what_was_installed_meanwhile_is_found_by_configuring_again(self):
+        self.stand_in_for_tools()
+        (self.folder / "CMakeCache.txt").write_text(f"CMAKE_HOME_DIRECTORY:INTERNAL={ROOT}\n")
+        os.utime(self.folder / "CMakeCache.txt", (4e9, 4e9))
+        (self.folder / "build.ninja").touch()
+        self.assertEqual(self.run_shell(f"CXX=g++; configure release {self.folder}"), (0, ""))
+        self.assertEqual(self.run_shell(f"CXX=g++; newly_installed=yes; configure release {self.folder}"),
+                         (0, f"configuring in {self.folder}\n"))
 
     def test_usage(self):
         for arguments, status, text in ((["--help"], 0, "usage: ./test"), (["--wrong"], 2, "unknown option --wrong")):

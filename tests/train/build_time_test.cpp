@@ -12,7 +12,7 @@ namespace {
 
 TEST(BuildTimeSlow, EveryPassOverThe124MTakesLessThanHalfASecond) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer's time is not the program's";
+    GTEST_SKIP() << "under a sanitizer: its time is not the program's";
 #endif
     const auto plan = [](Device& device) {
         Gpt2Training options{.model = nn::gpt2_config("gpt2-124m"), .batch = 4, .sequence = 1024};

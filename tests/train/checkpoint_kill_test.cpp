@@ -120,7 +120,7 @@ TEST(CheckpointKill, BeforeEverySystemCall) {
     int newest = 2, replaced_at = -1, calls = 0;
     for (Ending ending = Ending::killed; ending == Ending::killed; ++calls) {
         ending = save_and_kill_before_call(path, newest + 1, calls);
-        if (ending == Ending::untraceable) GTEST_SKIP() << "this system does not let a test trace its child";
+        if (ending == Ending::untraceable) GTEST_SKIP() << "no ptrace";
         const LoadedCheckpoint loaded = load_checkpoint(path);
         ASSERT_EQ(loaded.warning, "") << "call " << calls;
         const int step = step_of(loaded);

@@ -218,7 +218,7 @@ TEST(Checkpoint, EveryMissingByteIsFound) {
 
 TEST(Checkpoint, FullDiskChangesNothing) {
     const SmallDisk disk(2 << 20);
-    if (!disk.mounted()) GTEST_SKIP() << "mounting a small disk needs root";
+    if (!disk.mounted()) GTEST_SKIP() << "no right to mount";
     const fs::path path = disk.path() / "ckpt";
     for (int step = 1; step <= 2; ++step) save_checkpoint(path, ExampleCheckpoint(step, 64).to_save());
     const std::regex expected(

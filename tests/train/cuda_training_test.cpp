@@ -149,11 +149,13 @@ TEST_F(CudaTraining, ProductsHaveTheLibrarysEpilogues) {
     }
 }
 
+using CudaTrainingSlow = CudaTraining;
+
 /// Every kernel of a step, eager and fused, where NVIDIA's assembler is installed.
-TEST_F(CudaTraining, KernelsAreTakenByNvidiasAssembler) {
+TEST_F(CudaTrainingSlow, KernelsAreTakenByNvidiasAssembler) {
     const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";
     if (std::system((with_path + "sh -c 'command -v ptxas' >/dev/null").c_str()) != 0)
-        GTEST_SKIP() << "no ptxas";
+        GTEST_SKIP() << "no ptxas: CUDA's toolkit is not installed";
     const TestedGpu gpu;
     for (const std::vector<std::string>& passes : rungs()) {
         Gpt2Training training = small_gpt2_training("fp16");

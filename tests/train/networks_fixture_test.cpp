@@ -262,7 +262,7 @@ TEST(NetworksAgainstPyTorchSlow, OfTheirOwnSizes) {
         expect_as_pytorch(fixture, Gradients::norm_of_all);
         ++compared;
     }
-    if (compared == 0) GTEST_SKIP() << "run bench/peers/networks_fixture.py --full first";
+    if (compared == 0) GTEST_SKIP() << "no PyTorch: bench/peers/networks_fixture.py --full was not run";
 }
 
 }  // namespace
