@@ -73,23 +73,24 @@ double worst_difference(const OpCase& test, double planted_factor = 1.0) {
 /// A hundred times the error of the difference quotient itself.
 constexpr double tolerance = 1e-8;
 
-TEST(Gradients, AgreeWithDifferencesForEveryOperation) {
-    for (const OpCase& test : testing::op_cases())
-        if (has_gradient(test)) {
-            EXPECT_LE(worst_difference(test), tolerance) << test.name;
-        }
+class AgreeWithDifferences : public ::testing::TestWithParam<OpCase> {};
+
+TEST_P(AgreeWithDifferences, Case) {
+    const OpCase& test = GetParam();
+    EXPECT_LE(worst_difference(test), tolerance);
+    // A case without a floating-point operand has no gradient to be wrong.
+    if (std::ranges::any_of(test.operands,
+                            [](const auto& operand) { return is_floating(operand.type.dtype); }))
+        EXPECT_GT(worst_difference(test, 1.0 + 1e-6), tolerance) << "an error of one part in a million";
 }
 
-TEST(Gradients, APlantedErrorOfOnePartInAMillionIsCaught) {
-    for (const OpCase& test : testing::op_cases()) {
-        // A case without a floating-point operand has no gradient to be wrong.
-        const bool any = std::any_of(test.operands.begin(), test.operands.end(),
-                                     [](const auto& operand) { return is_floating(operand.type.dtype); });
-        if (any && has_gradient(test)) {
-            EXPECT_GT(worst_difference(test, 1.0 + 1e-6), tolerance) << test.name;
-        }
-    }
+std::vector<OpCase> cases_with_gradients() {
+    std::vector<OpCase> all = testing::op_cases();
+    std::erase_if(all, [](const OpCase& test) { return !has_gradient(test); });
+    return all;
 }
+INSTANTIATE_TEST_SUITE_P(Gradients, AgreeWithDifferences, ::testing::ValuesIn(cases_with_gradients()),
+                         [](const auto& each) { return testing::test_name(each.param); });
 
 TEST(Gradients, EveryOperationIsTestedOrSaysWhyItHasNone) {
     std::set<std::string> tested;

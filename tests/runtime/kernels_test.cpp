@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 
@@ -28,16 +30,52 @@ using testing::runnable;
 using testing::stored_in;
 using testing::worst_ratio;
 
-TEST(Kernels, AgreeWithTheReferenceAtEveryLevel) {
-    for (const std::string& level : levels()) {
-        const auto device = device_at(level);
-        for (const OpCase& test : testing::op_cases()) {
-            const Recorded recorded(test);
-            EXPECT_LE(worst_ratio(test, recorded.graph, recorded.feed, *device), 1.0)
-                << test.name << " at " << level;
-        }
-    }
+/// A case of an operation at a level, or on the best one where it names none.
+struct CaseAtLevel {
+    OpCase test;
+    std::string name, level;
+    friend std::ostream& operator<<(std::ostream& out, const CaseAtLevel& each) { return out << each.name; }
+};
+
+/// The cases by `level`, each once for each level, under names such as softmax_rows_avx2.
+std::vector<CaseAtLevel> at_levels(const std::vector<OpCase>& cases) {
+    std::vector<CaseAtLevel> all;
+    for (const OpCase& test : cases)
+        for (const std::string& level : levels())
+            all.push_back({test, testing::test_name(test) + "_" + level, level});
+    return all;
 }
+
+std::vector<CaseAtLevel> on_best_level(const std::vector<OpCase>& cases) {
+    std::vector<CaseAtLevel> all;
+    for (const OpCase& test : cases) all.push_back({test, testing::test_name(test), levels().back()});
+    return all;
+}
+
+/// One device of each level serves all cases.
+Device& shared_device(const std::string& level) {
+    static std::map<std::string, std::unique_ptr<Device>> devices;
+    std::unique_ptr<Device>& device = devices[level];
+    if (!device) device = device_at(level);
+    return *device;
+}
+
+/// Tests with a case each; what is instantiated says how each case is altered.
+class KernelCase : public ::testing::TestWithParam<CaseAtLevel> {
+  protected:
+    static void expect_reference(const OpCase& test, const std::string& level) {
+        const Recorded recorded(test);
+        EXPECT_LE(worst_ratio(test, recorded.graph, recorded.feed, shared_device(level)), 1.0)
+            << test.name << " at " << level;
+    }
+};
+
+std::string name_of_case(const ::testing::TestParamInfo<CaseAtLevel>& each) { return each.param.name; }
+
+using AgreeWithTheReference = KernelCase;
+TEST_P(AgreeWithTheReference, Case) { expect_reference(GetParam().test, GetParam().level); }
+INSTANTIATE_TEST_SUITE_P(Kernels, AgreeWithTheReference, ::testing::ValuesIn(at_levels(testing::op_cases())),
+                         name_of_case);
 
 /// The case with one value, which nobody reads later, for all operands that are alike.
 OpCase with_equal_operands(const OpCase& test) {
@@ -57,53 +95,62 @@ OpCase with_equal_operands(const OpCase& test) {
     return equal;
 }
 
-TEST(Kernels, AgreeWithTheReferenceWhereOperandsAreOneValue) {
-    const auto device = device_at(levels().back());
-    for (const OpCase& test : testing::op_cases()) {
-        const OpCase equal = with_equal_operands(test);
-        const Recorded recorded(equal);
-        EXPECT_LE(worst_ratio(equal, recorded.graph, recorded.feed, *device), 1.0) << test.name;
-    }
+using AgreeWhereOperandsAreOneValue = KernelCase;
+TEST_P(AgreeWhereOperandsAreOneValue, Case) {
+    expect_reference(with_equal_operands(GetParam().test), GetParam().level);
 }
+INSTANTIATE_TEST_SUITE_P(Kernels, AgreeWhereOperandsAreOneValue,
+                         ::testing::ValuesIn(on_best_level(testing::op_cases())), name_of_case);
 
-TEST(Kernels, InSixteenBitsAgreeWithTheReferenceAtEveryLevel) {
-    // Scales of norms and tables of embeddings are FP32 under every policy, as is what the optimizer holds.
+/// The cases with FP32 stored in a shorter format. Scales of norms and tables of embeddings are FP32 under
+/// every policy, as is what the optimizer holds.
+std::vector<OpCase> cases_in(DType dtype) {
     const std::set<std::string> fp32_only = {
         "layer_norm", "layer_norm_grad", "embedding_grad", "muon", "adamw", "sgd", "joined_updates"};
-    for (const std::string& level : levels()) {
-        const auto device = device_at(level);
-        for (DType dtype : {DType::bf16, DType::f16}) {
-            std::set<std::string> ran;
-            for (const OpCase& original : testing::op_cases()) {
-                if (fp32_only.contains(original.op)) continue;
-                const std::optional<OpCase> test = stored_in(dtype, original);
-                if (!test) continue;
-                const Recorded recorded(*test);
-                EXPECT_LE(worst_ratio(*test, recorded.graph, recorded.feed, *device), 1.0)
-                    << test->name << " in " << name_of(dtype) << " at " << level;
-                ran.insert(test->op);
-            }
-            EXPECT_GE(ran.size(), 30u);
-        }
+    std::vector<OpCase> all;
+    for (const OpCase& original : testing::op_cases()) {
+        if (fp32_only.contains(original.op)) continue;
+        if (std::optional<OpCase> test = stored_in(dtype, original)) all.push_back(*std::move(test));
+    }
+    return all;
+}
+
+using AgreeInSixteenBits = KernelCase;
+TEST_P(AgreeInSixteenBits, Case) { expect_reference(GetParam().test, GetParam().level); }
+INSTANTIATE_TEST_SUITE_P(KernelsBf16, AgreeInSixteenBits,
+                         ::testing::ValuesIn(at_levels(cases_in(DType::bf16))), name_of_case);
+INSTANTIATE_TEST_SUITE_P(KernelsFp16, AgreeInSixteenBits,
+                         ::testing::ValuesIn(at_levels(cases_in(DType::f16))), name_of_case);
+
+TEST(Kernels, MostOperationsHaveCasesInSixteenBits) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+        std::set<std::string> ops;
+        for (const OpCase& test : cases_in(dtype)) ops.insert(test.op);
+        EXPECT_GE(ops.size(), 30u);
     }
 }
 
-TEST(Kernels, DefinitionsRunAsPrimitivesGiveTheSame) {
-    const auto device = device_at("generic");
-    for (const OpCase& test : testing::op_cases()) {
-        if (!find_op(test.op).composite()) continue;
-        const Recorded recorded(test);
-        const Graph expanded =
-            simplify(expand(recorded.graph, [](const Graph&, const Node&) { return true; }));
-        for (std::size_t id = 0; id < expanded.size(); ++id)
-            EXPECT_FALSE(expanded.node(static_cast<NodeId>(id)).op->composite());
-        // A chain of primitives rounds at each link.
-        OpCase chained = test;
-        chained.error.ulps += 16;
-        chained.error.sums += 16;
-        EXPECT_LE(worst_ratio(chained, expanded, recorded.feed, *device), 1.0) << test.name;
-    }
+std::vector<OpCase> composite_cases() {
+    std::vector<OpCase> all = testing::op_cases();
+    std::erase_if(all, [](const OpCase& test) { return !find_op(test.op).composite(); });
+    return all;
 }
+
+using DefinitionsRunAsPrimitives = KernelCase;
+TEST_P(DefinitionsRunAsPrimitives, Case) {
+    const OpCase& test = GetParam().test;
+    const Recorded recorded(test);
+    const Graph expanded = simplify(expand(recorded.graph, [](const Graph&, const Node&) { return true; }));
+    for (std::size_t id = 0; id < expanded.size(); ++id)
+        EXPECT_FALSE(expanded.node(static_cast<NodeId>(id)).op->composite());
+    // A chain of primitives rounds at each link.
+    OpCase chained = test;
+    chained.error.ulps += 16;
+    chained.error.sums += 16;
+    EXPECT_LE(worst_ratio(chained, expanded, recorded.feed, shared_device("generic")), 1.0) << test.name;
+}
+INSTANTIATE_TEST_SUITE_P(Kernels, DefinitionsRunAsPrimitives,
+                         ::testing::ValuesIn(on_best_level(composite_cases())), name_of_case);
 
 TEST(Kernels, TolerancesBite) {
     // An error of 64 ULP of the largest result, the size of a lost guard digit, fails every case that has a
@@ -128,18 +175,18 @@ TEST(Kernels, TolerancesBite) {
     }
 }
 
-TEST(Kernels, SameBitsForAnyNumberOfThreads) {
-    const auto one = device_at(levels().back(), 1);
-    for (int threads : {2, 3}) {
-        const auto many = device_at(levels().back(), threads);
-        for (const OpCase& test : testing::op_cases()) {
-            const Recorded recorded(test);
-            const Graph graph = runnable(recorded.graph, *one);
-            EXPECT_EQ(run(graph, recorded.feed, *one), run(graph, recorded.feed, *many))
-                << test.name << " on " << threads << " threads";
-        }
-    }
+using SameBitsForAnyNumberOfThreads = KernelCase;
+TEST_P(SameBitsForAnyNumberOfThreads, Case) {
+    static const auto one = device_at(GetParam().level, 1), two = device_at(GetParam().level, 2),
+                      three = device_at(GetParam().level, 3);
+    const Recorded recorded(GetParam().test);
+    const Graph graph = runnable(recorded.graph, *one);
+    const auto expected = run(graph, recorded.feed, *one);
+    EXPECT_EQ(run(graph, recorded.feed, *two), expected) << "on 2 threads";
+    EXPECT_EQ(run(graph, recorded.feed, *three), expected) << "on 3 threads";
 }
+INSTANTIATE_TEST_SUITE_P(Kernels, SameBitsForAnyNumberOfThreads,
+                         ::testing::ValuesIn(on_best_level(testing::op_cases())), name_of_case);
 
 TEST(Kernels, AnIdOutsideTheTableIsNamed) {
     const auto device = device_at(levels().back());

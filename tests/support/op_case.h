@@ -3,8 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <cmath>
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -42,7 +44,20 @@ struct OpCase {
     std::vector<Operand> operands;
     std::function<std::vector<Tensor>(Graph&, const std::vector<Tensor>&)> build;
     Error error = {};
+
+    friend std::ostream& operator<<(std::ostream& out, const OpCase& test) { return out << test.name; }
 };
+
+/// The name of a case in those of tests, which have letters, digits and "_" alone: softmax_rows.
+inline std::string test_name(const OpCase& test) {
+    std::string name;
+    for (const char c : test.name) {
+        const bool plain = std::isalnum(static_cast<unsigned char>(c)) != 0;
+        if (plain || (!name.empty() && name.back() != '_')) name += plain ? c : '_';
+    }
+    if (name.ends_with('_')) name.pop_back();
+    return name;
+}
 
 inline Operand f32(Shape shape, Values values = Values::normal) {
     return {{DType::f32, std::move(shape)}, values};
