@@ -13,6 +13,7 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/adamw.h"
+#include "tests/support/random_draws.h"
 
 namespace mantissa {
 namespace {
@@ -282,12 +283,13 @@ struct RandomStates {
 
 TEST(LayOut, KeepsEveryBitOfRandomGraphsAndIsIdempotent) {
     std::size_t derived = 0;
-    for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    const auto draws = static_cast<std::uint64_t>(testing::random_draws(1000));
+    for (std::uint64_t seed = 0; seed < draws; ++seed) {
         const RandomStates random(seed);
         expect_same_meaning(random.graph, feed_of(random.graph), "seed " + std::to_string(seed));
         derived += lay_out(random.graph).derive.updates().size();
     }
-    EXPECT_GT(derived, 1000u);
+    EXPECT_GT(derived, draws);
 }
 
 }  // namespace

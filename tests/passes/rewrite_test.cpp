@@ -12,12 +12,13 @@
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/adamw.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"
 
 namespace mantissa {
 namespace {
 
-constexpr int random_graphs = 1000;
+const int random_graphs = testing::random_draws(1000);
 
 std::vector<std::vector<double>> results(const Graph& graph, const ReferenceFeed& feed) {
     const ReferenceRun run(graph, feed);

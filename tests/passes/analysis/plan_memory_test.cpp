@@ -10,6 +10,7 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/train/adamw.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"
 
 namespace mantissa {
@@ -68,7 +69,7 @@ TEST(MemoryPlan, ArenaIsWithinFivePercentOfTheLargestLiveSum) {
 }
 
 TEST(MemoryPlan, RandomGraphsNeverShareMemoryWhileBothLive) {
-    for (int seed = 0; seed < 300; ++seed) {
+    for (int seed = 0, draws = testing::random_draws(300); seed < draws; ++seed) {
         const testing::RandomGraph random(static_cast<std::uint64_t>(seed));
         const MemoryPlan plan =
             plan_memory(random.graph, {.workspace = [](NodeId id) { return id % 3 == 0 ? 100 : 0; }});

@@ -17,6 +17,7 @@
 #include "mantissa/passes/simplify.h"
 #include "tests/support/attention_graphs.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"
 
 namespace mantissa {
@@ -623,7 +624,7 @@ TEST(MatchAttention, ShowsWhatItDoes) {
 
 TEST(MatchAttention, KeepsMeaningOfRandomGraphs) {
     // They hold softmaxes and products, hardly attention: nothing may change.
-    for (int seed = 0; seed < 300; ++seed) {
+    for (int seed = 0, draws = testing::random_draws(300); seed < draws; ++seed) {
         const testing::RandomGraph random(static_cast<std::uint64_t>(seed));
         const AttentionMatch match = match_attention(random.graph);
         verify(match.graph, "match_attention");
