@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -179,10 +181,16 @@ TEST_F(PictureBatchesTest, WhatIsKeptStaysAsItIsWhileMoreIsTaken) {
 
 TEST_F(PictureBatchesTest, AReaderStopsWhereItIsLeft) {
     const PictureBatches batches(set_, options());
+    const auto threads = [] {
+        return std::distance(std::filesystem::directory_iterator("/proc/self/task"), {});
+    };
+    const auto before = threads();
     for (int i = 0; i < 20; ++i) {
         PictureReader reader(batches, {.threads = 3});
+        EXPECT_EQ(threads(), before + 3);
         if (i % 2 == 0) reader.next();
     }
+    EXPECT_EQ(threads(), before);
 }
 
 /// 11 pictures in two classes, of which b/3.png and b/4.png are damaged.

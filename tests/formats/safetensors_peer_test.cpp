@@ -1,6 +1,5 @@
-// Our half of bench/peers/check_safetensors.py, which compares with the reference implementation: writes a
-// file for it, and reads the files that it leaves under peers/ in the build folder. Without them the reading
-// tests are skipped.
+// Our half of bench/peers/check_safetensors.py, which compares with the reference implementation: it has read
+// ours.safetensors, and made the other files.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -10,13 +9,14 @@
 #include "mantissa/base/file.h"
 #include "mantissa/formats/safetensors.h"
 #include "mantissa/formats/safetensors_write.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path folder = fs::path(MANTISSA_BINARY_DIR) / "peers";
+const fs::path folder = fs::path(MANTISSA_SOURCE_DIR) / "tests/fixtures/safetensors";
 
 /// The byte at `i` of every tensor, on both sides.
 std::byte pattern(std::size_t i) { return static_cast<std::byte>(i * 37 % 251 % 2); }
@@ -41,16 +41,16 @@ std::vector<std::byte> pattern_bytes() {
     return data;
 }
 
-TEST(SafetensorsPeer, WritesAFileForThem) {
+TEST(SafetensorsPeer, WritesTheFileThatTheyRead) {
+    const TemporaryDirectory directory;
+    const fs::path written = directory / "ours.safetensors";
     const std::vector<std::byte> data = pattern_bytes();
-    fs::create_directories(folder);
-    write_safetensors(folder / "ours.safetensors", pattern_tensors(data),
-                      {{"format", "pt"}, {"made by", "us"}});
+    write_safetensors(written, pattern_tensors(data), {{"format", "pt"}, {"made by", "us"}});
+    EXPECT_TRUE(read_file(written) == read_file(folder / "ours.safetensors"))
+        << "if that was meant, have bench/peers/check_safetensors.py read the new file";
 }
 
 TEST(SafetensorsPeer, ReadsTheirFile) {
-    if (!fs::exists(folder / "theirs.safetensors"))
-        GTEST_SKIP() << "run bench/peers/check_safetensors.py first";
     const SafetensorsFile file(folder / "theirs.safetensors");
     const std::vector<std::byte> data = pattern_bytes();
     const std::vector<TensorView> expected = pattern_tensors(data);
@@ -67,9 +67,8 @@ TEST(SafetensorsPeer, ReadsTheirFile) {
 
 /// mutants.bin: for each, u32 length, u8 their verdict (1: accepted), the bytes.
 TEST(SafetensorsPeer, AgreesOnTheirVerdicts) {
-    if (!fs::exists(folder / "mutants.bin")) GTEST_SKIP() << "run bench/peers/check_safetensors.py first";
     const std::string all = read_file(folder / "mutants.bin");
-    int accepted = 0, refused = 0, duplicates = 0;
+    int accepted = 0, refused = 0;
     for (std::size_t at = 0; at < all.size();) {
         std::uint32_t length;
         std::memcpy(&length, &all[at], 4);
@@ -84,14 +83,11 @@ TEST(SafetensorsPeer, AgreesOnTheirVerdicts) {
         }
         // The format disallows duplicate keys; the reference's parser keeps the last one and may not notice.
         const bool repeated = reason.find("appears twice") != reason.npos;
-        duplicates += theirs && repeated;
         EXPECT_TRUE(repeated || (reason == "accepted") == theirs) << reason << "\n" << file.substr(8);
         (theirs ? accepted : refused)++;
     }
-    EXPECT_GT(accepted, 100);
-    EXPECT_GT(refused, 100);
-    std::printf("%d accepted and %d refused alike; %d with duplicate keys accepted by them only\n",
-                accepted - duplicates, refused, duplicates);
+    EXPECT_GT(accepted, 15);
+    EXPECT_GT(refused, 500);
 }
 
 }  // namespace
