@@ -19,10 +19,13 @@ foreach(check IN ITEMS includes style documents environment format)
   mantissa_python_test(check_${check} scripts/check_${check}.py)
   mantissa_python_test(check_${check}_test tests/scripts/check_${check}_test.py)
 endforeach()
+mantissa_python_test(check_tidy_test tests/scripts/check_tidy_test.py)
 mantissa_python_test(check_symbols_test tests/scripts/check_symbols_test.py ${CMAKE_CXX_COMPILER})
 if(CMAKE_BUILD_TYPE STREQUAL "Release")
   # Without optimisation every inline function is written down, so only what is shipped is looked at.
   mantissa_python_test(check_symbols scripts/check_symbols.py ${CMAKE_BINARY_DIR})
+  mantissa_python_test(check_tidy scripts/check_tidy.py ${CMAKE_BINARY_DIR})
+  set_tests_properties(check_tidy PROPERTIES TIMEOUT 7200 LABELS slow)
 endif()
 mantissa_python_test(shell_scripts tests/scripts/shell_scripts_test.py)
 
