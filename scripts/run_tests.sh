@@ -37,9 +37,10 @@ tell_tests() {
     echo "testing in $folder: ${ended:-none ended}, running: ${running[*]}"
 }
 
-# Reasons that no package cures: what the machine's hardware lacks or has, and what runs in the build without
-# sanitizers.
-HARDWARE="no AVX-512|no AVX512_BF16|no AMX|AMX is here|a GPU is here|little memory|under a sanitizer"
+# Reasons that no package of Debian's cures: what the machine's hardware lacks or has, what a container forbids, what
+# NVIDIA's toolkit has, and what runs in the build without sanitizers.
+HARDWARE="no AVX-512|no AVX512_BF16|no AMX|AMX is here|a GPU is here|little memory|no right to mount"
+HARDWARE+="|no network namespaces|no ptrace|no ptxas|under a sanitizer|a sanitizer handles the fault"
 
 # Prints why each skipped test case was skipped, one a line, up to the first colon or semicolon: what GoogleTest wrote
 # of each program, and what ctest says of what is none.

@@ -111,7 +111,7 @@ TEST(TokenizerFiles, AllFormsGiveTheSameTokens) {
     EXPECT_EQ(ranks.special("<|endoftext|>"), 261);
 }
 
-TEST(TokenizerFiles, Gpt2AsTiktokenAndAsTokenizerJson) {
+TEST(TokenizerFilesSlow, Gpt2AsTiktokenAndAsTokenizerJson) {
     MANTISSA_SKIP_WITHOUT_SHARED_DATA();
     const Tokenizer gpt2 = load_gpt2();
     EXPECT_EQ(gpt2.vocabulary(), 50257);

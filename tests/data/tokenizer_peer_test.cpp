@@ -25,12 +25,12 @@ std::string string_number(std::uint64_t number) { return awkward_string(fixture(
 
 }  // namespace
 
-TEST(TokenizerPeer, HelloWorld) {
+TEST(TokenizerPeerSlow, HelloWorld) {
     MANTISSA_SKIP_WITHOUT_SHARED_DATA();
     EXPECT_EQ(load_gpt2().encode("Hello world"), (std::vector<TokenId>{15496, 995}));
 }
 
-TEST(TokenizerPeer, TenThousandRandomAndAwkwardStrings) {
+TEST(TokenizerPeerSlow, TenThousandRandomAndAwkwardStrings) {
     MANTISSA_SKIP_WITHOUT_SHARED_DATA();
     const Tokenizer tokenizer = load_gpt2();
     Encoder encoder(tokenizer);
@@ -52,7 +52,7 @@ TEST(TokenizerPeer, TenThousandRandomAndAwkwardStrings) {
     EXPECT_NE(hexadecimal(hash_of_ids(ids)).substr(0, 8), hashes.substr(0, 8));
 }
 
-TEST(TokenizerPeer, WholeText) {
+TEST(TokenizerPeerSlow, WholeText) {
     MANTISSA_SKIP_WITHOUT_SHARED_DATA();
     const TextFile text(*shared_data() / "tinyshakespeare.txt");
     const auto ids = load_gpt2().encode(text.text());
@@ -67,7 +67,7 @@ TEST(TokenizerPeer, ClassOfEveryUnicodeScalar) {
     EXPECT_EQ(hexadecimal(hash), fixture()["classes_hash"]);
 }
 
-TEST(TokenizerPeer, TrainerLearnsTheSameMerges) {
+TEST(TokenizerPeerSlow, TrainerLearnsTheSameMerges) {
     MANTISSA_SKIP_WITHOUT_SHARED_DATA();
     ThreadPool pool(2);
     const std::vector<std::filesystem::path> texts = {*shared_data() / "tinyshakespeare.txt"};
