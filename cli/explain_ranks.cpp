@@ -56,6 +56,10 @@ class RankAnswers {
         link_ = {.bytes_per_second = question.link * 1e9,
                  .latency = question.latency * 1e-6,
                  .local_bytes_per_second = peaks_.copy};
+        if (question.on.empty()) {
+            link_.core_seconds_per_byte = RankLink::core_seconds_per_byte_of_tcp;
+            link_.threads = device_->target().threads;
+        }
     }
 
     void print() {

@@ -11,7 +11,7 @@ namespace mantissa::inline v0 {
 namespace {
 
 /// Numbers that travel at a time, of all ranks together.
-constexpr std::int64_t piece = Exchange::piece_bytes / static_cast<std::int64_t>(sizeof(float));
+constexpr std::int64_t piece_numbers = Exchange::piece_bytes / static_cast<std::int64_t>(sizeof(float));
 
 template <class T>
 constexpr bool is_rounded = sizeof(T) < sizeof(float);
@@ -30,6 +30,10 @@ std::int64_t longest(const ByRank<T>& parts) {
     return std::ranges::max(parts, {}, &Scattered<T>::count).count();
 }
 
+/// Numbers that are copied or added between two looks at what travels: some 50 microseconds' work, in which a
+/// link of 100 Gb/s brings what a socket's buffer holds.
+constexpr std::int64_t numbers_a_look = std::int64_t{1} << 16;
+
 template <class T>
 void copy_from(const Scattered<T>& part, std::int64_t from, std::span<T> to) {
     part.for_each(from, static_cast<std::int64_t>(to.size()), [&](std::span<T> there, std::int64_t at) {
@@ -45,10 +49,8 @@ void copy_from(const Scattered<float>& part, std::int64_t from, std::span<BF16> 
 }
 
 template <class T>
-void copy_to(const Scattered<T>& part, std::int64_t from, std::span<T> what) {
-    part.for_each(from, static_cast<std::int64_t>(what.size()), [&](std::span<T> there, std::int64_t at) {
-        std::copy_n(what.begin() + at, there.size(), there.begin());
-    });
+std::span<T> slice(std::span<T> all, std::int64_t from, std::int64_t count) {
+    return all.subspan(static_cast<std::size_t>(from), static_cast<std::size_t>(count));
 }
 
 }  // namespace
@@ -56,16 +58,115 @@ void copy_to(const Scattered<T>& part, std::int64_t from, std::span<T> what) {
 Exchange::Exchange(Transport& transport)
     : transport_(transport),
       ranks_(static_cast<std::size_t>(transport.ranks())),
-      self_(static_cast<std::size_t>(transport.rank())),
-      staged_(static_cast<std::size_t>(piece)),
-      // A part is filled up to a whole cache line.
-      received_(static_cast<std::size_t>(piece) + 32 * ranks_) {
-    check(ranks_ >= 1 && static_cast<std::int64_t>(ranks_) <= piece / 16,
+      self_(static_cast<std::size_t>(transport.rank())) {
+    check(ranks_ >= 1 && static_cast<std::int64_t>(ranks_) <= piece_numbers / 16,
           "there are ranks, each with a part of a piece");
+    for (std::int64_t i = 0; i < pieces_under_way; ++i)
+        // A part is filled up to a whole cache line.
+        rooms_.push_back(
+            {.staged = std::vector<float>(static_cast<std::size_t>(piece_numbers)),
+             .received = std::vector<float>(static_cast<std::size_t>(piece_numbers) + 32 * ranks_)});
+    for (Room& room : rooms_) free_.push_back(&room);
+}
+
+void Exchange::begin(Work work) {
+    if (work.count == 0) {
+        work.done();
+        return;
+    }
+    work.unsent = work.has_sums_to_send ? parts_of(work.count, work.step) : 0;
+    under_way_.push_back(std::move(work));
+}
+
+/// Begins the next piece, if there is one whose turn it is.
+bool Exchange::start_next() {
+    if (free_.empty()) return false;
+    for (std::size_t i = 0; i < under_way_.size(); ++i) {
+        Work& work = under_way_[i];
+        if (work.next < work.count) {
+            const Piece piece{.of = completed_ + i, .from = work.next, .room = free_.back()};
+            free_.pop_back();
+            work.start(piece);
+            work.next += work.step;
+            ++work.unfinished;
+            travelling_.push_back(piece);
+            return true;
+        }
+        if (work.unsent > 0) return false;
+    }
+    return false;
+}
+
+void Exchange::go_on(const WaitingFor& waiting) {
+    while (start_next()) {
+    }
+    if (!has_arrived_) {
+        has_arrived_ = transport_.wait_for_oldest(waiting);
+        return;
+    }
+    has_arrived_ = false;
+    const Piece piece = travelling_.front();
+    travelling_.pop_front();
+    complete(piece);
+}
+
+void Exchange::complete(Piece piece) {
+    Work& work = work_of(piece);
+    if (work.complete(piece)) {
+        piece.has_sums = true;
+        --work.unsent;
+        travelling_.push_back(piece);
+        return;
+    }
+    free_.push_back(piece.room);
+    if (--work.unfinished > 0 || work.next < work.count) return;
+    const Done done = std::move(work.done);
+    under_way_.pop_front();
+    ++completed_;
+    done();
+}
+
+void Exchange::drop() {
+    under_way_.clear();
+    travelling_.clear();
+}
+
+/// Calls act(from, how many) for [0, count), and lets what travels go on between.
+template <class Do>
+void Exchange::in_steps(std::int64_t count, const Do& act) {
+    for (std::int64_t from = 0; from < count; from += numbers_a_look) {
+        act(from, std::min(numbers_a_look, count - from));
+        transport_.advance();
+    }
+}
+
+template <class From, class T>
+void Exchange::stage(const From& part, std::int64_t from, std::span<T> to) {
+    in_steps(static_cast<std::int64_t>(to.size()),
+             [&](std::int64_t at, std::int64_t count) { copy_from(part, from + at, slice(to, at, count)); });
+}
+
+template <class T>
+void Exchange::put_back(const Scattered<T>& part, std::int64_t from, std::span<T> what) {
+    in_steps(static_cast<std::int64_t>(what.size()), [&](std::int64_t begin, std::int64_t count) {
+        part.for_each(from + begin, count, [&](std::span<T> there, std::int64_t at) {
+            std::copy_n(what.begin() + begin + at, there.size(), there.begin());
+        });
+    });
+}
+
+template <class T>
+void Exchange::add_up(const std::vector<const T*>& terms, std::span<float> sums) {
+    in_steps(static_cast<std::int64_t>(sums.size()), [&](std::int64_t at, std::int64_t count) {
+        std::vector<const T*> here;
+        for (const T* term : terms) here.push_back(term + at);
+        tree_sum(here, count, sums.data() + at);
+    });
 }
 
 /// In two exchanges: sizes, then texts.
 std::vector<std::string> Exchange::gather(const std::string& mine) {
+    while (is_busy()) go_on({.is_called = [] { return false; }, .is_urgent = [] { return true; }});
     std::vector<std::uint64_t> sizes(ranks_, mine.size());
     const std::uint64_t size = mine.size();
     ToSend send(ranks_, std::as_bytes(std::span(&size, 1)));
@@ -87,53 +188,90 @@ std::vector<std::string> Exchange::gather(const std::string& mine) {
     return all;
 }
 
-void Exchange::sum(const Scattered<float>& numbers, Wire wire) {
-    for (std::int64_t from = 0; from < numbers.count(); from += piece) {
-        const std::int64_t count = std::min(piece, numbers.count() - from);
-        wire == Wire::bf16 ? sum_piece<BF16>(numbers, from, count) : sum_piece<float>(numbers, from, count);
+/// A piece of a sum: terms in `staged`, or, where they are rounded, behind those that are received; sums in
+/// `staged`.
+template <class T>
+struct Exchange::SumPiece {
+    SumPiece(const Exchange& exchange, const Piece& piece, std::int64_t all)
+        : self(exchange.self_), count(std::min(piece_numbers, all - piece.from)) {
+        // Each rank's part is of whole cache lines, so the last may be shorter, or empty.
+        const auto ranks = static_cast<std::int64_t>(exchange.ranks_);
+        part = rounded_up(parts_of(count, ranks), 16);
+        std::vector<float>&staged = piece.room->staged, &received = piece.room->received;
+        const auto size = static_cast<std::size_t>(count);
+        sent = {is_rounded<T> ? numbers_at<T>(received.data() + received.size() / 2)
+                              : numbers_at<T>(staged.data()),
+                size};
+        sums = std::span(staged).first(size);
+        mine = of_rank(sums, self);
+        for (std::size_t rank = 0; rank < exchange.ranks_; ++rank) {
+            terms.emplace_back(numbers_at<T>(received.data()) + rank * mine.size(), mine.size());
+            if (rank == self) terms.back() = of_rank(sent, self);
+        }
     }
+
+    template <class U>
+    std::span<U> of_rank(std::span<U> all, std::size_t rank) const {
+        const std::int64_t first = std::min(count, part * static_cast<std::int64_t>(rank));
+        return slice(all, first, std::min(part, count - first));
+    }
+
+    std::size_t self;
+    std::int64_t count, part = 0;  // numbers of all ranks, and of one
+    std::span<T> sent;
+    std::span<float> sums, mine;
+    std::vector<std::span<T>> terms;  // of this rank's part, by rank
+};
+
+void Exchange::start_sum(Scattered<float> numbers, Wire wire, Done done) {
+    wire == Wire::bf16 ? start_sum_in<BF16>(std::move(numbers), std::move(done))
+                       : start_sum_in<float>(std::move(numbers), std::move(done));
 }
 
-/// Terms in `staged`, or, where they are rounded, behind those that are received; sums in `staged`.
 template <class T>
-void Exchange::sum_piece(const Scattered<float>& numbers, std::int64_t from, std::int64_t count) {
-    const auto size = static_cast<std::size_t>(count);
-    const std::span<T> sent(is_rounded<T> ? numbers_at<T>(received_.data() + received_.size() / 2)
-                                          : numbers_at<T>(staged_.data()),
-                            size);
-    copy_from(numbers, from, sent);
-    // Each rank's part is of whole cache lines, so the last may be shorter, or empty.
-    const auto ranks = static_cast<std::int64_t>(ranks_);
-    const std::int64_t part = rounded_up(parts_of(count, ranks), 16);
-    const auto part_of = [&](auto all, std::size_t rank) {
-        const std::int64_t first = std::min(count, part * static_cast<std::int64_t>(rank));
-        return all.subspan(static_cast<std::size_t>(first),
-                           static_cast<std::size_t>(std::min(part, count - first)));
+void Exchange::start_sum_in(Scattered<float> numbers, Done done) {
+    const std::int64_t count = numbers.count();
+    const auto start = [=, this](const Piece& piece) {
+        const SumPiece<T> all(*this, piece, count);
+        stage(numbers, piece.from, all.sent);
+        ToSend send(ranks_);
+        ToReceive receive(ranks_);
+        for (std::size_t rank = 0; rank < ranks_; ++rank) {
+            if (rank == self_) continue;
+            send[rank] = std::as_bytes(all.of_rank(all.sent, rank));
+            receive[rank] = std::as_writable_bytes(all.terms[rank]);
+        }
+        transport_.start(send, receive);
     };
-    const std::span<float> sums = std::span(staged_).first(size), mine = part_of(sums, self_);
-    ToSend send(ranks_);
-    ToReceive receive(ranks_);
-    std::vector<const T*> terms(ranks_);
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-        const std::span<T> theirs(numbers_at<T>(received_.data()) + rank * mine.size(), mine.size());
-        terms[rank] = rank == self_ ? part_of(sent, self_).data() : theirs.data();
-        if (rank == self_) continue;
-        send[rank] = std::as_bytes(part_of(sent, rank));
-        receive[rank] = std::as_writable_bytes(theirs);
-    }
-    transport_.exchange(send, receive);
-    tree_sum(terms, static_cast<std::int64_t>(mine.size()), mine.data());
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-        if (rank == self_) continue;
-        send[rank] = std::as_bytes(mine);
-        receive[rank] = std::as_writable_bytes(part_of(sums, rank));
-    }
-    transport_.exchange(send, receive);
-    copy_to(numbers, from, sums);
+    const auto complete = [=, this](const Piece& piece) {
+        const SumPiece<T> all(*this, piece, count);
+        if (piece.has_sums) {
+            put_back(numbers, piece.from, all.sums);
+            return false;
+        }
+        std::vector<const T*> terms;
+        for (const std::span<T>& each : all.terms) terms.push_back(each.data());
+        add_up(terms, all.mine);
+        ToSend send(ranks_);
+        ToReceive receive(ranks_);
+        for (std::size_t rank = 0; rank < ranks_; ++rank) {
+            if (rank == self_) continue;
+            send[rank] = std::as_bytes(all.mine);
+            receive[rank] = std::as_writable_bytes(all.of_rank(all.sums, rank));
+        }
+        transport_.start(send, receive);
+        return true;
+    };
+    begin({.count = count,
+           .step = piece_numbers,
+           .start = start,
+           .complete = complete,
+           .has_sums_to_send = true,
+           .done = std::move(done)});
 }
 
 /// Room for a share of a piece for each rank: of `buffer`, from where that of a rank begins.
-std::int64_t Exchange::share() const { return piece / static_cast<std::int64_t>(ranks_) / 16 * 16; }
+std::int64_t Exchange::share() const { return piece_numbers / static_cast<std::int64_t>(ranks_) / 16 * 16; }
 
 template <class T>
 std::span<T> Exchange::share_of(std::size_t rank, std::vector<float>& buffer, std::int64_t count) const {
@@ -141,48 +279,68 @@ std::span<T> Exchange::share_of(std::size_t rank, std::vector<float>& buffer, st
     return {reinterpret_cast<T*>(begin), static_cast<std::size_t>(count)};
 }
 
-void Exchange::sum_parts(const ByRank<float>& parts, Wire wire) {
-    for (std::int64_t from = 0; from < longest(parts); from += share())
-        wire == Wire::bf16 ? sum_shares<BF16>(parts, from) : sum_shares<float>(parts, from);
+void Exchange::start_sum_of_parts(ByRank<float> parts, Wire wire, Done done) {
+    wire == Wire::bf16 ? start_sum_of_parts_in<BF16>(std::move(parts), std::move(done))
+                       : start_sum_of_parts_in<float>(std::move(parts), std::move(done));
 }
 
-/// Of each rank's part as much as a share holds, from `from` on. No rank's own term is received, so its sums
-/// have that place.
+/// A piece is of each rank's part as much as a share holds. No rank's own term is received, so its sums have
+/// that place.
 template <class T>
-void Exchange::sum_shares(const ByRank<float>& parts, std::int64_t from) {
-    const std::int64_t own = parts[self_].left(from, share());
-    ToSend send(ranks_);
-    ToReceive receive(ranks_);
-    std::vector<const T*> terms(ranks_);
-    for (std::size_t rank = 0; rank < ranks_; ++rank) {
-        const auto theirs = share_of<T>(rank, staged_, parts[rank].left(from, share()));
-        copy_from(parts[rank], from, theirs);
-        const auto term = share_of<T>(rank, received_, own);
-        terms[rank] = rank == self_ ? theirs.data() : term.data();
-        if (rank == self_) continue;
-        send[rank] = std::as_bytes(theirs);
-        receive[rank] = std::as_writable_bytes(term);
-    }
-    transport_.exchange(send, receive);
-    const auto sums = share_of<float>(self_, received_, own);
-    tree_sum(terms, own, sums.data());
-    copy_to(parts[self_], from, sums);
+void Exchange::start_sum_of_parts_in(ByRank<float> parts, Done done) {
+    const std::int64_t count = longest(parts);
+    const auto own_of = [=, this, own = parts[self_].count()](std::int64_t from) {
+        return std::clamp<std::int64_t>(own - from, 0, share());
+    };
+    const auto start = [=, this, parts = parts](const Piece& piece) {
+        ToSend send(ranks_);
+        ToReceive receive(ranks_);
+        for (std::size_t rank = 0; rank < ranks_; ++rank) {
+            const auto theirs = share_of<T>(rank, piece.room->staged, parts[rank].left(piece.from, share()));
+            stage(parts[rank], piece.from, theirs);
+            if (rank == self_) continue;
+            send[rank] = std::as_bytes(theirs);
+            receive[rank] =
+                std::as_writable_bytes(share_of<T>(rank, piece.room->received, own_of(piece.from)));
+        }
+        transport_.start(send, receive);
+    };
+    const auto complete = [=, this, own = parts[self_]](const Piece& piece) {
+        std::vector<const T*> terms;
+        for (std::size_t rank = 0; rank < ranks_; ++rank)
+            terms.push_back(
+                share_of<T>(rank, rank == self_ ? piece.room->staged : piece.room->received, 0).data());
+        const auto sums = share_of<float>(self_, piece.room->received, own_of(piece.from));
+        add_up(terms, sums);
+        put_back(own, piece.from, sums);
+        return false;
+    };
+    begin({.count = count, .step = share(), .start = start, .complete = complete, .done = std::move(done)});
 }
 
-void Exchange::gather_parts(const ByRank<std::byte>& parts) {
-    const std::int64_t most = share() * static_cast<std::int64_t>(sizeof(float));
-    for (std::int64_t from = 0; from < longest(parts); from += most) {
-        const auto own = share_of<std::byte>(self_, staged_, parts[self_].left(from, most));
-        copy_from(parts[self_], from, own);
-        ToSend send(ranks_, own);
+void Exchange::start_gather(ByRank<std::byte> parts, Done done) {
+    const std::int64_t count = longest(parts), most = share() * static_cast<std::int64_t>(sizeof(float));
+    const auto received = [=, this, parts = parts](const Piece& piece) {
         ToReceive receive(ranks_);
         for (std::size_t rank = 0; rank < ranks_; ++rank)
             if (rank != self_)
-                receive[rank] = share_of<std::byte>(rank, received_, parts[rank].left(from, most));
+                receive[rank] =
+                    share_of<std::byte>(rank, piece.room->received, parts[rank].left(piece.from, most));
+        return receive;
+    };
+    const auto start = [=, this, part = parts[self_]](const Piece& piece) {
+        const auto own = share_of<std::byte>(self_, piece.room->staged, part.left(piece.from, most));
+        stage(part, piece.from, own);
+        ToSend send(ranks_, own);
         send[self_] = {};
-        transport_.exchange(send, receive);
-        for (std::size_t rank = 0; rank < ranks_; ++rank) copy_to(parts[rank], from, receive[rank]);
-    }
+        transport_.start(send, received(piece));
+    };
+    const auto complete = [=, this, parts = parts](const Piece& piece) {
+        const ToReceive receive = received(piece);
+        for (std::size_t rank = 0; rank < ranks_; ++rank) put_back(parts[rank], piece.from, receive[rank]);
+        return false;
+    };
+    begin({.count = count, .step = most, .start = start, .complete = complete, .done = std::move(done)});
 }
 
 }  // namespace mantissa

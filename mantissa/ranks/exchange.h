@@ -1,9 +1,11 @@
-// Sums and gathers of numbers that lie in many places, over a transport, a piece at a time: what Ranks does
-// on its thread.
+// Sums and gathers of numbers that lie in many places, over a transport, in pieces: while one piece is added
+// up and put back, others travel. What Ranks does on its thread.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -60,40 +62,102 @@ ByRank<T> scattered(std::vector<std::vector<std::span<T>>> by_rank) {
     return parts;
 }
 
-/// All ranks call the same functions, on as many numbers, in the same order. All throw LostRank.
+/// All ranks begin the same sums and gathers, of as many numbers, in the same order. All throw LostRank.
+///
+/// A sum or gather is begun, and goes on with each call of `go_on`, also while later ones are begun; `done`
+/// is called when it is complete. Its numbers stay where they are, and are left alone, until then. The
+/// exchanges of all pieces begin in an order that does not depend on time, so that they meet their like on
+/// every rank: a sum or gather begins its first piece when the one before has begun its last exchange.
 class Exchange {
   public:
-    /// Bytes that travel at a time, of all ranks together: they pay for the latency of two exchanges on a
-    /// network of 10 Gb/s, and stay in a cache between the copies.
-    static constexpr std::int64_t piece_bytes = std::int64_t{4} << 20;
+    /// Bytes of a piece, of all ranks together: some hundred times those that a network of 10 Gb/s carries in
+    /// the time that an exchange takes to begin, and few enough to stay in a cache between the copies.
+    static constexpr std::int64_t piece_bytes = std::int64_t{2} << 20;
+    /// Pieces under way at a time: one that is added up here, one that arrives, and one that has begun when
+    /// that has arrived.
+    static constexpr std::int64_t pieces_under_way = 3;
+    using Done = std::function<void()>;
 
     explicit Exchange(Transport& transport);
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
 
-    /// What every rank gives, by rank.
+    /// What every rank gives, by rank. Completes all that is under way first.
     std::vector<std::string> gather(const std::string& mine);
     /// The numbers become their sums over all ranks. With BF16 on the wire each term is rounded once, a
     /// rank's own as those of the others; they are added in FP32, and sums travel in FP32.
-    void sum(const Scattered<float>& numbers, Wire wire);
+    void start_sum(Scattered<float> numbers, Wire wire, Done done);
     /// Those of this rank's part become their sums; of the others' they are only read.
-    void sum_parts(const ByRank<float>& parts, Wire wire);
+    void start_sum_of_parts(ByRank<float> parts, Wire wire, Done done);
     /// Every rank's part is brought to all.
-    void gather_parts(const ByRank<std::byte>& parts);
+    void start_gather(ByRank<std::byte> parts, Done done);
 
-    /// Memory that it holds.
-    static constexpr std::int64_t bytes() { return 2 * piece_bytes; }
+    /// Whether something was begun and is not complete.
+    bool is_busy() const { return !under_way_.empty(); }
+    /// Begins what has room, then completes the oldest piece if that has arrived, else waits for it: between
+    /// the two there is time to begin something that travels meanwhile.
+    void go_on(const WaitingFor& waiting);
+    /// Forgets all that is under way, whose numbers are not touched any more: after an error.
+    void drop();
+
+    /// Memory that it holds: terms or sums of each piece, and what is received for them.
+    static constexpr std::int64_t bytes() { return pieces_under_way * 2 * piece_bytes; }
 
   private:
+    /// Memory of a piece.
+    struct Room {
+        std::vector<float> staged, received;  // a piece; a part of it from each rank
+    };
+    /// A piece under way.
+    struct Piece {
+        std::size_t of = 0;     // number of the sum or gather
+        std::int64_t from = 0;  // where it begins
+        Room* room = nullptr;
+        bool has_sums = false;  // it is added up, and the sums travel
+    };
+    /// A sum or gather under way.
+    struct Work {
+        std::int64_t count = 0, step = 0;  // all of it, and of a piece
+        std::function<void(const Piece&)> start;
+        /// Returns whether sums were sent, which are awaited.
+        std::function<bool(const Piece&)> complete;
+        bool has_sums_to_send = false;  // of each piece
+        Done done;
+        std::int64_t next = 0;                    // where the next piece begins
+        std::int64_t unfinished = 0, unsent = 0;  // pieces that were begun; those whose sums were not sent
+    };
+
+    void begin(Work work);
+    Work& work_of(const Piece& piece) { return under_way_[piece.of - completed_]; }
+    bool start_next();
+    void complete(Piece piece);
+    template <class Do>
+    void in_steps(std::int64_t count, const Do& act);
+    template <class From, class T>
+    void stage(const From& part, std::int64_t from, std::span<T> to);
+    template <class T>
+    void put_back(const Scattered<T>& part, std::int64_t from, std::span<T> what);
+    template <class T>
+    void add_up(const std::vector<const T*>& terms, std::span<float> sums);
+
     std::int64_t share() const;
     template <class T>
     std::span<T> share_of(std::size_t rank, std::vector<float>& buffer, std::int64_t count) const;
     template <class T>
-    void sum_piece(const Scattered<float>& numbers, std::int64_t from, std::int64_t count);
+    struct SumPiece;
     template <class T>
-    void sum_shares(const ByRank<float>& parts, std::int64_t from);
+    void start_sum_in(Scattered<float> numbers, Done done);
+    template <class T>
+    void start_sum_of_parts_in(ByRank<float> parts, Done done);
 
     Transport& transport_;
     const std::size_t ranks_, self_;
-    std::vector<float> staged_, received_;  // a piece; a part of it from each rank
+    std::vector<Room> rooms_;
+    std::vector<Room*> free_;
+    std::deque<Work> under_way_;    // the oldest first
+    std::size_t completed_ = 0;     // sums and gathers before those
+    std::deque<Piece> travelling_;  // the oldest first
+    bool has_arrived_ = false;      // the oldest
 };
 
 }  // namespace mantissa

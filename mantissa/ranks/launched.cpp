@@ -39,22 +39,20 @@ std::filesystem::path place_of(const std::string& plugin) {
 class MpiTransport final : public Transport {
   public:
     MpiTransport(const MantissaMpi& mpi, double seconds)
-        : mpi_(mpi), seconds_(seconds), uncaught_(std::uncaught_exceptions()) {}
+        : Transport(seconds), mpi_(mpi), uncaught_(std::uncaught_exceptions()) {}
     /// Where an error ends this rank, the others must not wait for it to take part in the end.
     ~MpiTransport() override {
         if (std::uncaught_exceptions() > uncaught_)
             mpi_.abort();
         else
-            mpi_.finish();
+            mpi_.end();
     }
-    MpiTransport(const MpiTransport&) = delete;
-    MpiTransport& operator=(const MpiTransport&) = delete;
 
     int rank() const override { return mpi_.rank; }
     int ranks() const override { return mpi_.ranks; }
 
-    void exchange(std::span<const std::span<const std::byte>> send,
-                  std::span<const std::span<std::byte>> receive) override {
+    void start(std::span<const std::span<const std::byte>> send,
+               std::span<const std::span<std::byte>> receive) override {
         const auto count = static_cast<std::size_t>(mpi_.ranks);
         check(send.size() == count && receive.size() == count, "a span a rank");
         std::vector<const void*> from;
@@ -66,17 +64,29 @@ class MpiTransport final : public Transport {
             to.push_back(receive[rank].data());
             to_bytes.push_back(receive[rank].size());
         }
-        std::array<char, 1024> why{};
-        const int lost = mpi_.exchange(from.data(), from_bytes.data(), to.data(), to_bytes.data(), seconds_,
-                                       why.data(), why.size());
-        if (lost >= 0) throw LostRank(lost, why.data());
+        or_lost([&](char* why, std::size_t size) {
+            return mpi_.start(from.data(), from_bytes.data(), to.data(), to_bytes.data(), why, size);
+        });
+    }
+    void advance() override {
+        or_lost([&](char* why, std::size_t size) { return mpi_.advance(why, size); });
+    }
+    int finish_oldest() override {
+        int late = -1;
+        or_lost([&](char* why, std::size_t size) { return mpi_.finish_oldest(&late, why, size); });
+        return late;
     }
 
     void abort() noexcept override { mpi_.abort(); }
 
   private:
+    template <class Call>
+    static void or_lost(const Call& call) {
+        std::array<char, 1024> why{};
+        if (const int lost = call(why.data(), why.size()); lost >= 0) throw LostRank(lost, why.data());
+    }
+
     const MantissaMpi& mpi_;
-    double seconds_;
     int uncaught_;
 };
 

@@ -9,12 +9,14 @@ extern "C" {
 
 struct MantissaMpi {
     int rank, ranks;
-    /* As Transport::exchange, with arrays of `ranks` entries. Returns -1; or the rank that is lost, and
-       writes what is known of the cause into `why`, `why_size` bytes. */
-    int (*exchange)(const void* const* send, const std::size_t* send_bytes, void* const* receive,
-                    const std::size_t* receive_bytes, double seconds, char* why, std::size_t why_size);
+    /* As Transport's, with arrays of `ranks` entries. They return -1; or the rank that is lost, and write
+       what is known of the cause into `why`, `why_size` bytes. */
+    int (*start)(const void* const* send, const std::size_t* send_bytes, void* const* receive,
+                 const std::size_t* receive_bytes, char* why, std::size_t why_size);
+    int (*advance)(char* why, std::size_t why_size);
+    int (*finish_oldest)(int* late, char* why, std::size_t why_size);
     void (*abort)(void);
-    void (*finish)(void);
+    void (*end)(void);
 };
 
 /* Begins MPI. Null where that failed, with the reason in `why`. The result lives as long as the plug-in. */
@@ -22,4 +24,4 @@ typedef const MantissaMpi* (*MantissaOpenMpi)(char* why, std::size_t why_size);
 }
 
 /* The name of that function in the plug-in, and a number that changes with all of the above. */
-#define MANTISSA_OPEN_MPI mantissa_open_mpi_1
+#define MANTISSA_OPEN_MPI mantissa_open_mpi_2

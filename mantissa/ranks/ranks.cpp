@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -24,6 +26,9 @@ std::string host_name() {
     return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown host";
 }
 
+/// As many as there are, whichever of them this process may use.
+std::int64_t host_cores() { return ::sysconf(_SC_NPROCESSORS_ONLN); }
+
 }  // namespace
 
 struct Ranks::State {
@@ -34,51 +39,79 @@ struct Ranks::State {
 
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<std::function<void()>> jobs;
+    std::deque<std::function<void()>> jobs;  // each begins something, or does all of it
     bool stopping = false, working = false;
-    std::exception_ptr failure;  // the first, after which nothing travels
-    std::map<int, bool> sums;    // those that are under way; true: done
+    std::exception_ptr failure;          // the first, after which nothing travels
+    std::map<int, bool> sums;            // those that are under way; true: done
+    std::atomic<bool> is_called{false};  // something was added, or this ends
+    std::atomic<int> waiting{0};         // calls of `wait_until`
     Time time;
-    std::thread thread;  // the last: it works on the others
+    Stopwatch travelling;  // since something travels, or a sum was done
+    std::thread thread;    // the last: it works on the others
 
     void work() {
         std::unique_lock lock(mutex);
         for (;;) {
-            changed.wait(lock, [&] { return stopping || !jobs.empty(); });
+            changed.wait(lock, [&] { return stopping || working || !jobs.empty(); });
             if (stopping) return;
-            const std::function<void()> job = std::move(jobs.front());
-            jobs.pop_front();
+            if (!working) travelling = {};
             working = true;
+            is_called = false;
+            const std::deque<std::function<void()>> begun = std::exchange(jobs, {});
+            const bool had_failed = failure != nullptr;
             lock.unlock();
             std::exception_ptr wrong;
             try {
-                if (!failed()) job();
+                if (!had_failed) go_on(begun);
             } catch (...) {
                 wrong = std::current_exception();
+                exchange.drop();
             }
             lock.lock();
-            working = false;
-            if (wrong && !failure) failure = wrong;
-            changed.notify_all();
+            working = exchange.is_busy();
+            if (wrong) failure = wrong;
+            if (!working) changed.notify_all();
         }
     }
 
-    bool failed() {
+    void go_on(const std::deque<std::function<void()>>& begun) {
+        for (const std::function<void()>& job : begun) job();
+        if (exchange.is_busy())
+            exchange.go_on({.is_called = [&] { return is_called.load(); },
+                            .is_urgent = [&] { return waiting.load() > 0; }});
+    }
+
+    void has_done(int sum) {
         const std::lock_guard lock(mutex);
-        return failure != nullptr;
+        time.travelled += travelling.seconds();
+        travelling = {};
+        sums[sum] = true;
+        changed.notify_all();
     }
 
     void add(std::function<void()> job) {
         const std::lock_guard lock(mutex);
         jobs.push_back(std::move(job));
+        is_called = true;
         changed.notify_all();
+    }
+
+    void stop() {
+        {
+            const std::lock_guard lock(mutex);
+            stopping = is_called = true;
+            changed.notify_all();
+        }
+        thread.join();
     }
 
     /// Waits until `done`, under the lock, or something failed.
     template <class Done>
     void wait_until(Done&& done) {
         std::unique_lock lock(mutex);
+        ++waiting;
         changed.wait(lock, [&] { return failure || done(); });
+        --waiting;
         if (failure) std::rethrow_exception(failure);
     }
 };
@@ -91,25 +124,16 @@ Ranks::Ranks(std::unique_ptr<Transport> transport)
     state_->thread = std::thread([state = state_.get()] { state->work(); });
     try {
         hosts_ = gather(host_name());
+        state_->transport->set_shares_core(on_this_host() > host_cores());
     } catch (...) {
-        {
-            const std::lock_guard lock(state_->mutex);
-            state_->stopping = true;
-            state_->changed.notify_all();
-        }
-        state_->thread.join();
+        state_->stop();
         throw;
     }
 }
 
-Ranks::~Ranks() {
-    {
-        const std::lock_guard lock(state_->mutex);
-        state_->stopping = true;
-        state_->changed.notify_all();
-    }
-    state_->thread.join();
-}
+Ranks::~Ranks() { state_->stop(); }
+
+int Ranks::on_this_host() const { return static_cast<int>(std::ranges::count(hosts_, host_of(rank_))); }
 
 std::string Ranks::name_of(int rank) const { return fmt::format("rank {} on {}", rank, host_of(rank)); }
 
@@ -119,6 +143,7 @@ void Ranks::run(const std::function<void()>& job) {
         job();
         const std::lock_guard lock(state->mutex);
         done = true;
+        state->changed.notify_all();
     });
     state_->wait_until([&] { return done; });
 }
@@ -142,38 +167,36 @@ std::vector<std::string> Ranks::gather(const std::string& mine) {
     return all;
 }
 
-void Ranks::start(int sum, std::function<void()> job) {
+/// `begin` is called on the thread that works, with what is to be called when the sum is done.
+void Ranks::start(int sum, std::function<void(std::function<void()>)> begin) {
     if (alone_ > 0 || size_ == 1) return;
     {
         const std::lock_guard lock(state_->mutex);
         check(state_->sums.emplace(sum, false).second, "a sum is waited for before it begins again");
     }
-    state_->add([sum, state = state_.get(), job = std::move(job)] {
-        const Stopwatch watch;
-        job();
-        const std::lock_guard lock(state->mutex);
-        state->time.travelled += watch.seconds();
-        state->sums[sum] = true;
+    state_->add([sum, state = state_.get(), begin = std::move(begin)] {
+        begin([sum, state] { state->has_done(sum); });
     });
 }
 
 void Ranks::start_sum(int sum, std::vector<std::span<float>> numbers, Wire wire) {
-    start(sum, [=, state = state_.get(), all = Scattered<float>(std::move(numbers))] {
-        state->exchange.sum(all, wire);
+    start(sum, [=, &exchange = state_->exchange, all = Scattered<float>(std::move(numbers))](auto done) {
+        exchange.start_sum(all, wire, std::move(done));
     });
 }
 
 void Ranks::start_sum_of_parts(int sum, std::vector<std::vector<std::span<float>>> by_rank, Wire wire) {
     check(std::ssize(by_rank) == size_, "each rank has a part");
-    start(sum, [=, state = state_.get(), all = scattered(std::move(by_rank))] {
-        state->exchange.sum_parts(all, wire);
+    start(sum, [=, &exchange = state_->exchange, all = scattered(std::move(by_rank))](auto done) {
+        exchange.start_sum_of_parts(all, wire, std::move(done));
     });
 }
 
 void Ranks::start_gather(int sum, std::vector<std::vector<std::span<std::byte>>> by_rank) {
     check(std::ssize(by_rank) == size_, "each rank has a part");
-    start(sum,
-          [state = state_.get(), all = scattered(std::move(by_rank))] { state->exchange.gather_parts(all); });
+    start(sum, [&exchange = state_->exchange, all = scattered(std::move(by_rank))](auto done) {
+        exchange.start_gather(all, std::move(done));
+    });
 }
 
 void Ranks::wait(int sum) {

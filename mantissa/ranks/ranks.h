@@ -33,6 +33,8 @@ class Ranks {
     /// As in "rank 1 on host-b".
     std::string name_of(int rank) const;
     const std::string& host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+    /// Ranks on the host of this one, itself included.
+    int on_this_host() const;
 
     /// What each rank gives, by rank. All must call it, between sums. These and all that follow throw
     /// LostRank, whose text names rank, host and cause.
@@ -92,7 +94,7 @@ class Ranks {
   private:
     struct State;
     void run(const std::function<void()>& job);
-    void start(int sum, std::function<void()> job);
+    void start(int sum, std::function<void(std::function<void()>)> begin);
 
     std::unique_ptr<State> state_;
     int rank_, size_, alone_ = 0;

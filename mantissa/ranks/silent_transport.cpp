@@ -7,11 +7,12 @@ namespace {
 
 class SilentTransport final : public Transport {
   public:
-    explicit SilentTransport(int ranks) : ranks_(ranks) {}
+    explicit SilentTransport(int ranks) : Transport(0), ranks_(ranks) {}
     int rank() const override { return 0; }
     int ranks() const override { return ranks_; }
-    void exchange(std::span<const std::span<const std::byte>>,
-                  std::span<const std::span<std::byte>>) override {}
+    void start(std::span<const std::span<const std::byte>>, std::span<const std::span<std::byte>>) override {}
+    void advance() override {}
+    int finish_oldest() override { return -1; }
     void abort() noexcept override {}
 
   private:

@@ -1,6 +1,5 @@
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -8,7 +7,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <deque>
 #include <utility>
 
 #include "mantissa/base/clock.h"
@@ -22,35 +23,38 @@ class SocketTransport final : public Transport {
   public:
     /// A socket a rank, -1 for itself; they are closed with it.
     SocketTransport(int rank, std::vector<int> sockets, double seconds)
-        : rank_(rank), sockets_(std::move(sockets)), seconds_(seconds) {}
+        : Transport(seconds), rank_(rank), sockets_(std::move(sockets)), ways_(sockets_.size()) {}
     ~SocketTransport() override { close_all(); }
-    SocketTransport(const SocketTransport&) = delete;
-    SocketTransport& operator=(const SocketTransport&) = delete;
 
     int rank() const override { return rank_; }
     int ranks() const override { return static_cast<int>(sockets_.size()); }
 
-    void exchange(std::span<const std::span<const std::byte>> send,
-                  std::span<const std::span<std::byte>> receive) override {
-        check(send.size() == sockets_.size() && receive.size() == sockets_.size(), "a span a rank");
-        std::vector<std::span<const std::byte>> to(send.begin(), send.end());
-        std::vector<std::span<std::byte>> from(receive.begin(), receive.end());
-        Stopwatch silence;
-        for (std::vector<pollfd> waiting; !(waiting = unfinished(to, from)).empty();) {
-            constexpr int milliseconds = 100;
-            const int ready = ::poll(waiting.data(), waiting.size(), milliseconds);
-            if (ready < 0 && errno != EINTR) throw_lost(rank_, "poll", errno);
-            bool moved = false;
-            for (const pollfd& each : waiting) {
-                const std::size_t rank = rank_of(each.fd);
-                if (each.revents & (POLLIN | POLLHUP | POLLERR)) moved |= take(rank, from[rank]);
-                if (each.revents & (POLLOUT | POLLERR)) moved |= give(rank, to[rank]);
-            }
-            if (moved) silence = {};
-            if (silence.seconds() > seconds_)
-                throw LostRank(static_cast<int>(rank_of(waiting[0].fd)),
-                               fmt::format("no answer within {:g} s", seconds_));
+    void start(std::span<const std::span<const std::byte>> send,
+               std::span<const std::span<std::byte>> receive) override {
+        check(send.size() == ways_.size() && receive.size() == ways_.size(), "a span a rank");
+        for (std::size_t rank = 0; rank < ways_.size(); ++rank) {
+            if (!send[rank].empty()) ways_[rank].to.push_back({started_, send[rank]});
+            if (!receive[rank].empty()) ways_[rank].from.push_back({started_, receive[rank]});
         }
+        ++started_;
+        advance();
+    }
+
+    void advance() override {
+        for (std::size_t rank = 0; rank < ways_.size(); ++rank) {
+            while (take(rank)) {
+            }
+            while (give(rank)) {
+            }
+        }
+    }
+
+    int finish_oldest() override {
+        advance();
+        const auto late = std::ranges::find_if(ways_, [&](const Way& way) { return is_unfinished(way); });
+        if (late != ways_.end()) return static_cast<int>(late - ways_.begin());
+        ++finished_;
+        return -1;
     }
 
     void abort() noexcept override { close_all(); }
@@ -63,50 +67,63 @@ class SocketTransport final : public Transport {
         }
     }
 
-    std::vector<pollfd> unfinished(const std::vector<std::span<const std::byte>>& to,
-                                   const std::vector<std::span<std::byte>>& from) const {
-        std::vector<pollfd> waiting;
-        for (std::size_t rank = 0; rank < sockets_.size(); ++rank) {
-            const int events = (to[rank].empty() ? 0 : POLLOUT) | (from[rank].empty() ? 0 : POLLIN);
-            if (events != 0)
-                waiting.push_back({.fd = sockets_[rank], .events = static_cast<short>(events), .revents = 0});
-        }
-        return waiting;
-    }
+    /// Part of an exchange, by its number: what is left of it.
+    template <class Byte>
+    struct Passing {
+        std::uint64_t exchange = 0;
+        std::span<Byte> bytes;
+    };
+    /// What is on its way to a rank and from it, in the order of the exchanges.
+    struct Way {
+        std::deque<Passing<const std::byte>> to;
+        std::deque<Passing<std::byte>> from;
+    };
 
-    std::size_t rank_of(int socket) const {
-        std::size_t rank = 0;
-        while (sockets_[rank] != socket) ++rank;
-        return rank;
+    template <class Byte>
+    bool is_of_oldest(const std::deque<Passing<Byte>>& way) const {
+        return !way.empty() && way.front().exchange == finished_;
     }
+    bool is_unfinished(const Way& way) const { return is_of_oldest(way.to) || is_of_oldest(way.from); }
 
     [[noreturn]] static void throw_lost(int rank, const char* call, int error) {
         throw LostRank(rank, fmt::format("{}: {}", call, std::strerror(error)));
     }
 
-    bool take(std::size_t rank, std::span<std::byte>& bytes) const {
-        if (bytes.empty()) return false;
+    /// Both return whether something moved.
+    bool take(std::size_t rank) {
+        auto& from = ways_[rank].from;
+        if (from.empty()) return false;
+        std::span<std::byte>& bytes = from.front().bytes;
         const ::ssize_t got = ::recv(sockets_[rank], bytes.data(), bytes.size(), MSG_DONTWAIT);
         if (got == 0) throw LostRank(static_cast<int>(rank), "it has ended");
         if (got < 0 && errno != EAGAIN && errno != EINTR)
             throw_lost(static_cast<int>(rank), "it has ended: recv", errno);
-        if (got > 0) bytes = bytes.subspan(static_cast<std::size_t>(got));
-        return got > 0;
+        return got > 0 && passed(from, got);
     }
 
-    bool give(std::size_t rank, std::span<const std::byte>& bytes) const {
-        if (bytes.empty()) return false;
+    bool give(std::size_t rank) {
+        auto& to = ways_[rank].to;
+        if (to.empty()) return false;
+        const std::span<const std::byte>& bytes = to.front().bytes;
         const ::ssize_t sent =
             ::send(sockets_[rank], bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && errno != EAGAIN && errno != EINTR)
             throw_lost(static_cast<int>(rank), "it has ended: send", errno);
-        if (sent > 0) bytes = bytes.subspan(static_cast<std::size_t>(sent));
-        return sent > 0;
+        return sent > 0 && passed(to, sent);
+    }
+
+    template <class Byte>
+    static bool passed(std::deque<Passing<Byte>>& way, ::ssize_t count) {
+        std::span<Byte>& bytes = way.front().bytes;
+        bytes = bytes.subspan(static_cast<std::size_t>(count));
+        if (bytes.empty()) way.pop_front();
+        return true;
     }
 
     int rank_;
     std::vector<int> sockets_;
-    double seconds_;
+    std::vector<Way> ways_;                     // by rank
+    std::uint64_t started_ = 0, finished_ = 0;  // exchanges
 };
 
 /// A socket that is closed unless it is taken.

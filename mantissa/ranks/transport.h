@@ -1,5 +1,5 @@
-// What carries bytes between ranks, the processes that train one model together: one exchange, from which
-// everything else is made (ranks.h), so that a network is a matter of one function.
+// What carries bytes between ranks, the processes that train one model together: exchanges, several of which
+// may be under way, and from which everything else is made (ranks.h).
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/function_ref.h"
 
 namespace mantissa::inline v0 {
 
@@ -19,20 +20,55 @@ class LostRank : public UserError {
     int rank;
 };
 
+/// What is asked again and again while an exchange is waited for.
+struct WaitingFor {
+    /// Whether there is something else to do: then the wait ends early.
+    FunctionRef<bool()> is_called;
+    /// Whether a step waits, so that a core is free to look without a pause.
+    FunctionRef<bool()> is_urgent;
+};
+
 class Transport {
   public:
+    /// Ranks wait for one another for so many seconds.
+    explicit Transport(double seconds) : seconds_(seconds) {}
     virtual ~Transport() = default;
+    Transport(const Transport&) = delete;
+    Transport& operator=(const Transport&) = delete;
 
     virtual int rank() const = 0;
     virtual int ranks() const = 0;
-    /// Sends send[r] to rank r and fills receive[r] with what r sends, for all r at a time; where a span is
-    /// empty, nothing passes. What a rank would send itself must be empty. Both ends must agree on the sizes.
-    /// Returns when all that this rank sends and receives has passed. Throws LostRank if a rank is gone, or
-    /// nothing passed for as long as ranks are waited for.
-    virtual void exchange(std::span<const std::span<const std::byte>> send,
-                          std::span<const std::span<std::byte>> receive) = 0;
+    /// Begins to send send[r] to rank r and to fill receive[r] with what r sends, for all r at a time, behind
+    /// the exchanges that were begun before; where a span is empty, nothing passes. What a rank would send
+    /// itself must be empty. All ranks begin the same exchanges in the same order, and agree on the sizes.
+    /// What is sent or filled is left alone until the exchange is finished. This and what follows throw
+    /// LostRank if a rank is gone.
+    virtual void start(std::span<const std::span<const std::byte>> send,
+                       std::span<const std::span<std::byte>> receive) = 0;
+    /// Lets all exchanges that are under way go on, and returns at once. To be called by who does something
+    /// else meanwhile.
+    virtual void advance() = 0;
+    /// The same; and if all that this rank sends and receives in the oldest exchange has passed, that one is
+    /// finished. Returns -1 then, else the first rank that it waits for.
+    virtual int finish_oldest() = 0;
     /// Ends the run on every rank, where the network can; else returns, and the others find this one gone.
     virtual void abort() noexcept = 0;
+
+    /// Waits until the oldest exchange is finished. Returns false where it was called away. Throws LostRank
+    /// where that takes longer than ranks are waited for.
+    bool wait_for_oldest(const WaitingFor& waiting);
+    /// An exchange with no other under way.
+    void exchange(std::span<const std::span<const std::byte>> send,
+                  std::span<const std::span<std::byte>> receive);
+
+    /// Where more ranks than cores are on a host, one that waits leaves its core to the others at once.
+    void set_shares_core(bool shares_core) { shares_core_ = shares_core; }
+
+  private:
+    void pause(double waited, bool is_urgent) const;
+
+    double seconds_;
+    bool shares_core_ = false;
 };
 
 /// Ranks that are connected in pairs by sockets of this machine: for threads of one process, or for processes

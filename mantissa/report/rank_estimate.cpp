@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 
@@ -18,9 +19,11 @@ namespace {
 
 /// What a node puts on the way.
 struct Sent {
+    enum class What { sum, sum_of_parts, gather };
+    What what = What::gather;
     std::int64_t bytes = 0;   ///< of the tensors, whole
-    std::int64_t rounds = 0;  ///< exchanges, one after another
-    double ways = 1;          ///< how often a rank sends and gets its share of the bytes
+    std::int64_t pieces = 0;  ///< in which they travel
+    double terms = 1;         ///< bytes of a term on the wire over those of a number
     bool is_awaited = false;  ///< in the node itself
 };
 
@@ -44,35 +47,175 @@ std::optional<Sent> sent_by(const Node& node) {
     const double terms = node.attributes.has("wire") ? 0.5 : 1;
     if (op == "all_reduce_start") {
         const std::int64_t bytes = bytes_of(node.outputs);
-        return Sent{.bytes = bytes, .rounds = 2 * parts_of(bytes, Exchange::piece_bytes), .ways = terms + 1};
+        return Sent{.what = Sent::What::sum,
+                    .bytes = bytes,
+                    .pieces = parts_of(bytes, Exchange::piece_bytes),
+                    .terms = terms};
     }
     if (op == "reduce_scatter_start" || op == "all_gather_start") {
         const std::int64_t ranks = node.attributes.integer("ranks");
-        return Sent{.bytes = bytes_of(node.outputs),
-                    .rounds = parts_of(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks),
-                    .ways = terms};
+        return Sent{.what = op == "all_gather_start" ? Sent::What::gather : Sent::What::sum_of_parts,
+                    .bytes = bytes_of(node.outputs),
+                    .pieces = parts_of(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks),
+                    .terms = terms};
     }
     if (op == "all_gather_rows_start") {
         const std::int64_t bytes = bytes_of(node.outputs);
-        return Sent{.bytes = bytes, .rounds = parts_of(bytes, Exchange::piece_bytes)};
+        return Sent{.bytes = bytes, .pieces = parts_of(bytes, Exchange::piece_bytes)};
     }
     if (op == "norm_of_parts") {
         std::int64_t elements = 0;
         for (std::int64_t of : node.attributes.list("elements")) elements += of;
         const auto size = static_cast<std::int64_t>(sizeof(double));
-        return Sent{.bytes = elements / part_block * size, .rounds = 1, .is_awaited = true};
+        return Sent{.bytes = elements / part_block * size, .pieces = 1, .is_awaited = true};
     }
     return std::nullopt;
 }
 
-double seconds_of(const Sent& sent, std::int64_t ranks, const RankLink& link) {
-    const double others = static_cast<double>(ranks - 1) / static_cast<double>(ranks);
-    const auto bytes = static_cast<double>(sent.bytes);
-    // Read and written where they are brought together, and where they are put back.
-    const double local = link.local_bytes_per_second > 0 ? 4 * bytes / link.local_bytes_per_second : 0;
-    return sent.ways * others * bytes / link.bytes_per_second +
-           static_cast<double>(sent.rounds) * link.latency + local;
+/// Seconds that a piece takes on its way through Exchange (ranks/exchange.h).
+struct PieceSeconds {
+    double stage = 0, put_back = 0;  ///< of the thread, before it travels and at the end
+    double terms = 0;                ///< of the link
+    double add_up = 0, sums = 0;     ///< of the thread; of the link: where sums travel, too
+};
+
+PieceSeconds piece_seconds(const Sent& sent, double ranks, const RankLink& link) {
+    const double bytes = static_cast<double>(sent.bytes) / static_cast<double>(sent.pieces);
+    const double way = bytes * (ranks - 1) / ranks / link.bytes_per_second;
+    // What is copied is read and written; what is added up is read, and each rank's part of it written.
+    const double copy = link.local_bytes_per_second > 0 ? 2 * bytes / link.local_bytes_per_second : 0;
+    const double add = copy * (1 + 1 / ranks) / 2;
+    switch (sent.what) {
+        case Sent::What::sum:
+            return {.stage = copy, .put_back = copy, .terms = sent.terms * way, .add_up = add, .sums = way};
+        case Sent::What::sum_of_parts:
+            return {.stage = copy, .put_back = add + copy / ranks, .terms = sent.terms * way};
+        case Sent::What::gather:
+            return {.stage = copy / ranks, .put_back = copy * (ranks - 1) / ranks, .terms = way};
+    }
+    throw InternalError("a sum or a gather");
 }
+
+/// Exchange as it goes on beside a step, by its own rules: its thread does one thing at a time, the link
+/// carries one piece after another, and latency passes for several pieces at a time.
+class Traffic {
+  public:
+    explicit Traffic(const RankLink& link) : link_(link) {}
+
+    void send(std::int64_t id, const Sent& sent, double ranks, double time) {
+        while (!travelling_.empty() && arrival_of_oldest() <= time) go_on();
+        if (under_way_.empty()) since_ = std::max(now_, time);
+        now_ = std::max(now_, time);
+        if (sent.pieces == 0) {
+            done_[id] = now_;
+            return;
+        }
+        const bool sums = sent.what == Sent::What::sum;
+        slow_down(sent, ranks, time);
+        under_way_.push_back({.id = id,
+                              .seconds = piece_seconds(sent, ranks, link_),
+                              .left = sent.pieces,
+                              .unfinished = sent.pieces,
+                              .unsent = sums ? sent.pieces : 0});
+        while (start_next()) {
+        }
+    }
+
+    /// When launches end that begin at a time and take so long where nothing travels.
+    double end_of_launches(double begin, double seconds) const {
+        const double slowed = std::max(0.0, slowed_until_ - begin), done_in_it = slowed * (1 - lost_share_);
+        return seconds < done_in_it ? begin + seconds / (1 - lost_share_)
+                                    : begin + slowed + seconds - done_in_it;
+    }
+
+    /// When that is done.
+    double done(std::int64_t id) {
+        while (!done_.contains(id)) go_on();
+        const double time = done_.at(id);
+        done_.erase(id);
+        return time;
+    }
+
+    /// Seconds in which something was on its way, of what is done.
+    double travelled() const { return travelled_; }
+
+  private:
+    struct Work {
+        std::int64_t id = 0;
+        PieceSeconds seconds;
+        std::int64_t left = 0, unfinished = 0, unsent = 0;  // pieces
+    };
+    struct Piece {
+        Work* work = nullptr;
+        bool has_sums = false;
+        double arrival = 0;
+    };
+
+    /// While something travels, launches lose what cores do for it.
+    void slow_down(const Sent& sent, double ranks, double time) {
+        if (link_.threads == 0) return;
+        const PieceSeconds piece = piece_seconds(sent, ranks, link_);
+        const double way = piece.terms + piece.sums;
+        const double core = piece.stage + piece.add_up + piece.put_back +
+                            2 * way * link_.bytes_per_second * link_.core_seconds_per_byte;
+        lost_share_ = std::min(0.9, core / way / link_.threads);
+        slowed_until_ = std::max(slowed_until_, time) + static_cast<double>(sent.pieces) * way;
+    }
+
+    double arrival_of_oldest() const { return std::max(now_, travelling_.front().arrival); }
+
+    void put_on_the_link(Piece piece, double seconds) {
+        link_is_free_ = std::max(link_is_free_, now_) + seconds;
+        piece.arrival = link_is_free_ + link_.latency;
+        travelling_.push_back(piece);
+    }
+
+    bool start_next() {
+        if (std::ssize(travelling_) >= Exchange::pieces_under_way) return false;
+        for (Work& work : under_way_) {
+            if (work.left > 0) {
+                --work.left;
+                now_ += work.seconds.stage;
+                put_on_the_link({.work = &work}, work.seconds.terms);
+                return true;
+            }
+            if (work.unsent > 0) return false;
+        }
+        return false;
+    }
+
+    /// Completes the oldest.
+    void go_on() {
+        now_ = arrival_of_oldest();
+        Piece piece = travelling_.front();
+        travelling_.pop_front();
+        Work& work = *piece.work;
+        if (work.unsent > 0 && !piece.has_sums) {
+            now_ += work.seconds.add_up;
+            --work.unsent;
+            piece.has_sums = true;
+            put_on_the_link(piece, work.seconds.sums);
+        } else {
+            now_ += work.seconds.put_back;
+            if (--work.unfinished == 0) {
+                done_[work.id] = now_;
+                travelled_ += now_ - since_;
+                since_ = now_;
+                under_way_.pop_front();
+            }
+        }
+        while (start_next()) {
+        }
+    }
+
+    const RankLink link_;
+    double now_ = 0, link_is_free_ = 0;  // the thread's time; when the link has carried all that it has
+    double since_ = 0, travelled_ = 0;
+    double slowed_until_ = 0, lost_share_ = 0;  // of launches, while something travels
+    std::deque<Work> under_way_;
+    std::deque<Piece> travelling_;
+    std::map<std::int64_t, double> done_;  // until it is asked for
+};
 
 bool awaits(const Node& node) {
     return node.op->name == "all_reduce_wait" || node.op->name == "reduce_scatter_wait" ||
@@ -85,26 +228,25 @@ RankEstimate estimate_step(const Plan& step, std::span<const double> node_second
                            const RankLink& link) {
     check(node_seconds.size() == step.nodes().size(), "each planned node takes its time");
     RankEstimate estimate;
-    double now = before, link_is_free = 0;
-    std::map<std::int64_t, double> arrivals;  // by the number of an exchange
-    const auto wait_until = [&](double arrival) {
+    double now = before;
+    Traffic traffic(link);
+    const auto wait_for = [&](std::int64_t sum) {
+        const double arrival = traffic.done(sum);
         estimate.waiting += std::max(0.0, arrival - now);
         now = std::max(now, arrival);
     };
+    constexpr std::int64_t awaited = -1;
     for (std::size_t i = 0; i < node_seconds.size(); ++i) {
         const Node& node = step.graph().node(step.nodes()[i].node);
-        if (awaits(node)) wait_until(arrivals.at(node.attributes.integer("sum")));
-        now += node_seconds[i];
+        if (awaits(node)) wait_for(node.attributes.integer("sum"));
+        now = traffic.end_of_launches(now, node_seconds[i]);
         const std::optional<Sent> sent = sent_by(node);
         if (!sent) continue;
-        const double seconds = seconds_of(*sent, node.attributes.integer("ranks"), link);
-        link_is_free = std::max(link_is_free, now) + seconds;
-        estimate.travelling += seconds;
-        if (sent->is_awaited)
-            wait_until(link_is_free);
-        else
-            arrivals[node.attributes.integer("sum")] = link_is_free;
+        const std::int64_t sum = sent->is_awaited ? awaited : node.attributes.integer("sum");
+        traffic.send(sum, *sent, static_cast<double>(node.attributes.integer("ranks")), now);
+        if (sent->is_awaited) wait_for(awaited);
     }
+    estimate.travelling = traffic.travelled();
     estimate.seconds = now;
     return estimate;
 }

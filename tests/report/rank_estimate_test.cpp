@@ -42,21 +42,39 @@ TEST(RankEstimate, IsTheLongerOfLaunchesAndTheLinkBetweenAwaitedOnes) {
         order += std::string(op) + " ";
     }
     ASSERT_TRUE(order.starts_with("exp all_reduce_start sqrt all_reduce_start all_reduce_wait ")) << order;
-    // 4 MB are a piece, exchanged twice; of two ranks each sends half of it each time.
-    const double bytes = 4 << 20;
+    // 4 MB are two pieces, exchanged twice, of which each of two ranks sends half: in 1/16 s. The second
+    // piece's terms travel in the latency of the first's, and its sums are the last to arrive.
+    const double bytes = 4 << 20, latency = 0.1;
     const RankEstimate first_hidden =
-        estimate_step(plan, seconds, 3, {.bytes_per_second = bytes / 0.25, .latency = 0.1});
-    EXPECT_DOUBLE_EQ(first_hidden.travelling, 2 * (0.25 + 0.2));
-    EXPECT_DOUBLE_EQ(first_hidden.waiting, 0.45);  // for the second: the first was there before sqrt was done
-    EXPECT_DOUBLE_EQ(first_hidden.seconds, 3 + 1 + 1 + 0.45 + 0.5);
-    EXPECT_DOUBLE_EQ(first_hidden.hidden(), 0.5);
-    // The second leaves when the first has arrived.
+        estimate_step(plan, seconds, 3, {.bytes_per_second = bytes / 0.25, .latency = latency});
+    const double sum = 3 * 0.0625 + 2 * latency;
+    EXPECT_NEAR(first_hidden.travelling, 2 * sum, 1e-12);
+    EXPECT_NEAR(first_hidden.waiting, sum,
+                1e-12);  // for the second: the first was there before sqrt was done
+    EXPECT_NEAR(first_hidden.seconds, 3 + 1 + 1 + sum + 0.5, 1e-12);
+    EXPECT_NEAR(first_hidden.hidden(), 0.5, 1e-12);
+    // The second leaves when the first has left.
     const RankEstimate slow = estimate_step(plan, seconds, 0, {.bytes_per_second = bytes / 2, .latency = 0});
     EXPECT_DOUBLE_EQ(slow.seconds, 1 + 2 + 2 + 0.5);
-    // Bytes that are moved here, four times, take their time, too.
+    // Bytes are copied and added while others travel: the link waits for the first piece to be copied (1/4
+    // s), and the end for the last one to be put back.
     const RankEstimate local = estimate_step(
         plan, seconds, 0, {.bytes_per_second = bytes / 2, .latency = 0, .local_bytes_per_second = 4 * bytes});
-    EXPECT_DOUBLE_EQ(local.seconds, 1 + 3 + 3 + 0.5);
+    EXPECT_DOUBLE_EQ(local.seconds, 1 + 0.25 + 2 + 2 + 0.25 + 0.5);
+    // A core is busy a fourth of the time with what is sent and received. So sqrt, while the first sum
+    // travels, takes 4/3 s on that core alone, and 8/7 s where two threads share the loss. The link ends when
+    // it did.
+    RankLink busy{
+        .bytes_per_second = bytes / 2, .latency = 0, .core_seconds_per_byte = 0.25 / bytes, .threads = 1};
+    EXPECT_NEAR(estimate_step(plan, seconds, 0, busy).waiting, slow.waiting - 1.0 / 3, 1e-12);
+    EXPECT_NEAR(estimate_step(plan, seconds, 0, busy).seconds, slow.seconds, 1e-12);
+    busy.threads = 2;
+    EXPECT_NEAR(estimate_step(plan, seconds, 0, busy).waiting, slow.waiting - 1.0 / 7, 1e-12);
+    // Beside a wide link only the part of sqrt beside it is slower: a core is always busy for the first 1/4
+    // s.
+    const RankLink wide{
+        .bytes_per_second = 4 * bytes, .latency = 0, .core_seconds_per_byte = 0.1 / bytes, .threads = 1};
+    EXPECT_NEAR(estimate_step(plan, seconds, 0, wide).seconds, 1 + 1 + 0.25 * 0.8 + 0.25 + 0.5, 1e-12);
 }
 
 /// Seconds of a step over a link: predicted from launches without one, and as it runs.
