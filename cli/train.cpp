@@ -22,6 +22,7 @@
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
+#include "mantissa/base/numa.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/profile_table.h"
@@ -213,6 +214,9 @@ class Run {
                        : "",
                    target.isa, target.threads);
         if (ranks_.get()) fmt::print("{}\n", ranks_.shares());
+        if (const std::string nodes = numa_advice(numa_nodes(), usable_cores(), ranks_.on_this_host());
+            !nodes.empty())
+            fmt::print("{}\n", nodes);
         if (!policy_.simulate.empty())
             fmt::print(
                 "operands of contractions are rounded to {} and multiplied in FP32: its numbers, not its "

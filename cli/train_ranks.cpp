@@ -15,6 +15,7 @@
 
 #include "cli/interrupted.h"
 #include "cli/print_error.h"
+#include "mantissa/base/numa.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/ranks/launched.h"
 #include "mantissa/train/agreement.h"
@@ -22,16 +23,6 @@
 namespace mantissa::cli {
 
 namespace {
-
-std::vector<int> cores_of_this_process() {
-    std::vector<int> cores;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    if (::sched_getaffinity(0, sizeof set, &set) != 0) return cores;
-    for (int core = 0; core < CPU_SETSIZE; ++core)
-        if (CPU_ISSET(core, &set)) cores.push_back(core);
-    return cores;
-}
 
 void keep_to(const std::vector<int>& cores) {
     cpu_set_t set;
@@ -61,7 +52,7 @@ TrainRanks::TrainRanks(double seconds) {
 
 int TrainRanks::share_cores(int asked) {
     if (!ranks_) return asked;
-    const std::vector<int> cores = cores_of_this_process();
+    const std::vector<int> cores = usable_cores();
     std::string mine = ranks_->host_of(ranks_->rank());
     for (int core : cores) mine += fmt::format(" {}", core);
     const std::vector<std::string> all = ranks_->gather(mine);

@@ -21,6 +21,7 @@ class TrainRanks {
     /// Null where this process is alone.
     Ranks* get() const { return ranks_.get(); }
     int size() const { return ranks_ ? ranks_->size() : 1; }
+    int on_this_host() const { return ranks_ ? ranks_->on_this_host() : 1; }
     bool is_first() const { return !ranks_ || ranks_->rank() == 0; }
 
     /// Threads for this rank where none were asked for; its threads from now on keep to their cores. 0: as

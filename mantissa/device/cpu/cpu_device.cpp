@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -161,8 +162,20 @@ class CpuDevice final : public Device {
 
     std::int64_t free_memory() const override { return available_memory(); }
 
+    /// What is large is copied by all threads: where memory has several nodes, a page is put near the thread
+    /// that writes it first. So parameters lie on all nodes, as does what kernels write first.
     void copy_to_device(std::byte* to, std::span<const std::byte> from) override {
-        if (!from.empty()) std::memcpy(to, from.data(), from.size());
+        constexpr std::size_t block = std::size_t{2} << 20;  // a huge page
+        if (from.empty()) return;
+        if (from.size() <= block) {
+            std::memcpy(to, from.data(), from.size());
+            return;
+        }
+        const auto blocks = static_cast<std::int64_t>((from.size() + block - 1) / block);
+        pool_.for_each_block(blocks, [&](std::int64_t index, int) {
+            const std::size_t begin = static_cast<std::size_t>(index) * block;
+            std::memcpy(to + begin, from.data() + begin, std::min(block, from.size() - begin));
+        });
     }
     void copy_to_host(std::span<std::byte> to, const std::byte* from) override {
         if (!to.empty()) std::memcpy(to.data(), from, to.size());
