@@ -14,7 +14,7 @@ struct ManifestFile {
     /// For safetensors files: bytes and checksum of the header, checksums of the tensors by name. Together
     /// they cover every byte, so that damage has a name.
     std::uint64_t header_bytes = 0, header_checksum = 0;
-    std::map<std::string, std::uint64_t> tensors;
+    std::map<std::string, std::uint64_t> tensors = {};
 
     bool is_safetensors() const { return header_bytes > 0; }
     bool operator==(const ManifestFile&) const = default;

@@ -39,8 +39,8 @@ Generator::Generator(Device& device, const nn::LanguageModel& model,
                      std::span<const std::int64_t> prompt_tokens, const Policy& policy, std::int64_t texts)
     : device_(device), model_(model) {
     if (texts < 1) throw UserError(fmt::format("one text or more go on at once, got {}", texts));
-    lengths_.resize(static_cast<std::size_t>(texts));
-    has_prompt_.resize(static_cast<std::size_t>(texts));
+    lengths_.resize(texts);
+    has_prompt_.resize(texts);
     for (const std::int64_t tokens : prompt_tokens) require_fit(model, tokens);
     for (const std::int64_t tokens : prompt_tokens)
         if (!prompts_.contains(tokens)) prompts_[tokens] = forward_of(device, model, 1, tokens, policy);
@@ -78,7 +78,7 @@ void Generator::allocate(const StateBlock& parameters) {
     const Forward::Memory memory{
         fmt::format("to continue a prompt of {} tokens {}", prompts_.rbegin()->first, model_.name)};
     Forward::require_memory(device_, memory, bytes());
-    arena_ = device_.allocate(static_cast<std::size_t>(arena_bytes()), "activations");
+    arena_ = device_.allocate(arena_bytes(), "activations");
     // All read the same derived states.
     token_->bind(parameters, memory, arena_.get());
     for (std::int64_t text = 0; text < texts(); ++text)
@@ -90,10 +90,10 @@ void Generator::allocate(const StateBlock& parameters) {
 std::vector<float> Generator::prompt(std::span<const std::int32_t> tokens, std::int64_t text) {
     const auto forward = prompts_.find(static_cast<std::int64_t>(tokens.size()));
     check(forward != prompts_.end(), "the prompt has a length announced");
-    Execution execution(forward->second->plan(), *state_of_text_[static_cast<std::size_t>(text)], *arena_);
+    Execution execution(forward->second->plan(), *state_of_text_[text], *arena_);
     const std::int64_t first = 0;
-    lengths_[static_cast<std::size_t>(text)] = static_cast<std::int64_t>(tokens.size());
-    has_prompt_[static_cast<std::size_t>(text)] = true;
+    lengths_[text] = static_cast<std::int64_t>(tokens.size());
+    has_prompt_[text] = true;
     return run(execution, tokens, {&first, 1}, nullptr);
 }
 

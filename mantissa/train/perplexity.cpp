@@ -30,11 +30,10 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
     Perplexity result;
     const Stopwatch watch;
     double total = 0;
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(window)), targets(tokens.size());
+    std::vector<std::int32_t> tokens(window), targets(tokens.size());
     for (std::int64_t first = 0; first + 1 < size; first += window) {
         const std::int64_t counted = std::min(window, size - 1 - first);  // the last window may lack some
-        const std::span<const std::int32_t> part =
-            text.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(counted) + 1);
+        const std::span<const std::int32_t> part = text.subspan(first, static_cast<std::size_t>(counted) + 1);
         std::ranges::fill(tokens, 0);
         std::ranges::fill(targets, -1);
         std::ranges::copy(part.first(part.size() - 1), tokens.begin());

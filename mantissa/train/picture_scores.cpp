@@ -58,12 +58,11 @@ void PictureScorer::add(const Batch& batch, PictureScores& scores) {
     const Graph& graph = forward_->plan().graph();
     const Type& type = graph.type(graph.results().front().value);
     const std::int64_t classes = type.shape[-1];
-    std::vector<double> row(static_cast<std::size_t>(classes));
+    std::vector<double> row(classes);
     for (std::size_t i = 0; i < labels.size(); ++i) {
         if (labels[i] == PictureBatches::no_class) continue;
         for (std::int64_t c = 0; c < classes; ++c)
-            row[static_cast<std::size_t>(c)] =
-                load_as_f64(logits.data(), type.dtype, static_cast<std::int64_t>(i) * classes + c);
+            row[c] = load_as_f64(logits.data(), type.dtype, static_cast<std::int64_t>(i) * classes + c);
         scores.add(row, labels[i]);
     }
 }

@@ -149,8 +149,6 @@ TEST_F(CudaTraining, ProductsHaveTheLibrarysEpilogues) {
     }
 }
 
-using CudaTrainingSlow = CudaTraining;
-
 /// Every kernel of a step, eager and fused, where NVIDIA's assembler is installed.
 TEST_F(CudaTrainingSlow, KernelsAreTakenByNvidiasAssembler) {
     const std::string with_path = "PATH=$PATH:/usr/local/cuda/bin ";
