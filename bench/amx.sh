@@ -81,7 +81,7 @@ part_packing() {
     else benchmark 300 packing; fi
 }
 part_modes() {
-    if small; then BENCH_CALLS=1 benchmark 120 modes --benchmark_filter='bf16'
+    if small; then BENCH_CALLS=1 benchmark 120 modes
     else benchmark 300 modes; fi
 }
 

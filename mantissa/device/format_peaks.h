@@ -15,7 +15,7 @@ struct MatrixPeak {
     std::optional<double> dense = {};   ///< theoretical
     std::optional<double> sparse = {};  ///< theoretical, of A with at most two of every four values in a row
     std::optional<double> measured = {};  ///< operands in registers
-    /// Measured on whole matrices in memory, a dense A and one that is 2:4 sparse; zeros count as if they
+    /// Measured on whole matrices in memory; and with an A that is 2:4 sparse, whose zeros count as if they
     /// were multiplied.
     std::optional<double> whole = {}, whole_sparse = {};
     std::string by = {};  ///< which instruction does it, and how many a cycle

@@ -98,7 +98,7 @@ TEST(ContractionMapped, IsRefusedWhereItCannotBe) {
     EXPECT_EQ(refusal(problem, Isa::generic), "only a can be mapped");
     problem = plain;
     problem.a.mapped = problem.a.packed = true;
-    EXPECT_EQ(refusal(problem, Isa::generic), "a mapped a is neither packed nor 2:4 sparse");
+    EXPECT_EQ(refusal(problem, Isa::generic), "a mapped a is not packed");
     problem = plain;
     problem.a.mapped = true;
     problem.batch = {1, 2};

@@ -15,6 +15,7 @@ constexpr FormatUnits generic_units{
     .s8 = {s8_loop_generic, 32, 40, "SSE2 without dot products"},
     .b1 = {b1_loop_generic, 256, 18, "SSE2 without counts of ones"},
     .f16_as_f32 = {f16_loop_generic, 8, 150, "SSE2, each sum rounded to FP16"},
+    .sparse = sparse_loop_generic,
     .read = read_loop_generic,
 };
 
@@ -26,6 +27,7 @@ constexpr FormatUnits avx2_units{
     .s8 = {s8_loop_avx2, 64, 4, "vpmaddwd and vpaddd of each half, 256 bits"},
     .b1 = {b1_loop_avx2, 512, 10, "vpxor, vpshufb and sums, 256 bits"},
     .f16_as_f32 = {f16_loop_avx2, 16, 18, "FP32, each sum rounded to FP16, 256 bits"},
+    .sparse = sparse_loop_avx2,
     .read = read_loop_avx2,
 };
 
@@ -38,6 +40,7 @@ FormatUnits avx512_units() {
         .s8 = avx2_units.s8,
         .b1 = avx2_units.b1,
         .f16_as_f32 = {f16_loop_avx512, 32, 6, "FP32, each sum rounded to FP16, 512 bits"},
+        .sparse = sparse_loop_avx512,
         .read = read_loop_avx512,
     };
     if (has_avx512_fp16()) units.f16 = {f16_loop_avx512_fp16, 64, 1, "FMA of FP16, 512 bits"};

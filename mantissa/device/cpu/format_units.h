@@ -18,6 +18,7 @@ struct FormatUnits {
     FormatUnit f64, f32, f16, s32, s8, b1;
     FormatUnit bf16 = {};        ///< without widening
     FormatUnit f16_as_f32 = {};  ///< every sum rounded to FP16
+    PeakLoop sparse = nullptr;   ///< of FP32 that skips zeros
     ReadLoop read = nullptr;
 };
 

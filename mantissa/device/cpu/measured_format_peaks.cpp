@@ -102,14 +102,11 @@ double copy_bandwidth(ThreadPool& pool, double seconds) {
     return measured_copy_bandwidth(pool, memory.as<std::byte>(), seconds).best();
 }
 
-/// Each mode on matrices whose product would take some 10 ms at its peak.
+/// The modes that models run in, on matrices whose product would take some 10 ms at its peak.
 void add_whole_rates(FormatPeaks& peaks, ThreadPool& pool, Isa isa) {
-    for (MatrixPeak& peak : peaks.matrix) {
-        if (!peak.measured) continue;
-        const WholeRates rates = whole_rates(peak.inputs, peak.accumulator, 0.01 * *peak.measured, pool, isa);
-        peak.whole = rates.dense;
-        peak.whole_sparse = rates.sparse;
-    }
+    for (MatrixPeak& peak : peaks.matrix)
+        if (peak.measured)
+            peak.whole = whole_rate(peak.inputs, peak.accumulator, 0.01 * *peak.measured, pool, isa);
 }
 
 /// Half of a cache, in whole pages: what is read stays there.
@@ -147,6 +144,10 @@ FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa, const MeasuringTime
     peaks.matrix.push_back(matrix_peak("b1", "s32", bench.of(units.b1)));
     peaks.vector = {vector_peak("f64", f64), vector_peak("f32", f32), vector_peak("bf16", {}),
                     vector_peak("f16", f16), vector_peak("s32", s32)};
+    // Where FP32 lanes multiply what sums in FP32, zeros can be skipped.
+    const double sparse = measured_rate(pool, units.sparse, std::min(0.1, most.unit));
+    for (MatrixPeak& peak : peaks.matrix)
+        if (peak.accumulator == "f32" && peak.measured == f32.measured) peak.whole_sparse = sparse;
     add_whole_rates(peaks, pool, isa);
     const CacheSizes caches = cache_sizes();
     peaks.memory_measured = copy_bandwidth(pool, most.memory);
@@ -161,9 +162,11 @@ FormatPeaks measured_format_peaks(ThreadPool& pool, Isa isa, const MeasuringTime
         "measured: the best of all threads together, operands in registers; a share far below 100 % says "
         "that the cores were busy with something else, or are shared",
         "whole: the best of some multiplications of matrices in memory, packing and storing included, 1,024 "
-        "columns, 768 deep; 2:4: the first one sparse and compressed, its zeros counted. No CPU has a unit "
-        "for that: FP32 multiply-adds skip the zeros, other units get a filled up operand and a dense one's "
-        "speed",
+        "columns, 768 deep, of the modes that models run in; 2:4: the first one sparse, its zeros counted, "
+        "its "
+        "numbers and what they meet in L1. No CPU has a unit for that: FP32 multiply-adds skip the zeros, "
+        "other "
+        "units have a dense one's speed",
         "a program cannot see how wide the memory is, so its theoretical bandwidth is left out"};
     return peaks;
 }

@@ -12,6 +12,10 @@ using PeakLoop = double (*)(std::int64_t rounds);
 double fma_loop_generic(std::int64_t rounds);
 double fma_loop_avx2(std::int64_t rounds);
 double fma_loop_avx512(std::int64_t rounds);
+/// FP32 with a 2:4 sparse first operand: zeros are skipped, and counted.
+double sparse_loop_generic(std::int64_t rounds);
+double sparse_loop_avx2(std::int64_t rounds);
+double sparse_loop_avx512(std::int64_t rounds);
 /// FP64.
 double f64_loop_generic(std::int64_t rounds);
 double f64_loop_avx2(std::int64_t rounds);

@@ -18,6 +18,7 @@ struct S32Lanes : Avx512IntegerLanes {
 }  // namespace
 
 double fma_loop_avx512(std::int64_t rounds) { return multiply_add_loop<Avx512Lanes, 16>(rounds, 1.0F); }
+double sparse_loop_avx512(std::int64_t rounds) { return sparse_multiply_add_loop<Avx512Lanes, 4, 6>(rounds); }
 double f64_loop_avx512(std::int64_t rounds) { return multiply_add_loop<Avx512F64Lanes, 16>(rounds, 1.0); }
 double f16_loop_avx512(std::int64_t rounds) { return multiply_add_loop<Avx512F16Lanes, 16>(rounds, 1.0F); }
 double s32_loop_avx512(std::int64_t rounds) { return multiply_add_loop<S32Lanes, 16>(rounds, 1); }

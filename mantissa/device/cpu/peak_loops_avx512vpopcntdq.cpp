@@ -6,7 +6,7 @@
 namespace mantissa::inline v0::on_cpu {
 
 double b1_loop_avx512_vpopcntdq(std::int64_t rounds) {
-    return multiply_add_loop<Avx512B1Lanes<BitProduct::exclusive_or>, 16>(rounds, 1);
+    return multiply_add_loop<Avx512B1Lanes, 16>(rounds, 1);
 }
 
 }  // namespace mantissa::on_cpu

@@ -19,15 +19,14 @@ PanelWidth width_for(const ContractionProblem& problem) {
 
 /// Kernels for FP32 vectors: two operands of FP32, or BF16 ones widened.
 ContractionKernels vector_kernels(const ContractionProblem& problem, Isa isa) {
-    const bool sparse = problem.a.two_of_four;
     switch (isa) {
         case Isa::generic:
-            return sparse ? sparse_kernels_generic() : contraction_kernels_generic();
+            return contraction_kernels_generic();
         case Isa::avx2:
-            return sparse ? sparse_kernels_avx2() : contraction_kernels_avx2();
+            return contraction_kernels_avx2();
         case Isa::avx512:
         case Isa::amx:
-            return sparse ? sparse_kernels_avx512() : contraction_kernels_avx512(width_for(problem));
+            return contraction_kernels_avx512(width_for(problem));
     }
     throw InternalError("an instruction-set level outside of its enumeration");
 }

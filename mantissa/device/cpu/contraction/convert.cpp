@@ -57,8 +57,7 @@ ContractionKernels converted(ContractionKernels base, Products products, const C
     base.whole_depth = base.whole_depth / base.conversion.terms / unit * unit;
     base.multiply_row = {};
     const std::size_t part = base.conversion.part == DType::bf16 ? 1 : 0;
-    check((base.skips_zeros || base.pack_a[0][part]) && base.pack_b[0][part],
-          "the kernels pack the parts of converted operands");
+    check(base.pack_a[0][part] && base.pack_b[0][part], "the kernels pack the parts of converted operands");
     return base;
 }
 

@@ -156,8 +156,6 @@ struct ContractionKernels {
     /// Panels of a are blocks of so much depth, one after another, each its lines as they are: `height` rows
     /// of this many elements. 0: they are otherwise.
     std::int64_t depth_of_blocks = 0;
-    /// Panels of a are those of sparse_panel_kernels.h, made of a compressed a.
-    bool skips_zeros = false;
     /// For a few rows; null where the panels do that too.
     RowProductKernels multiply_row = {};
     /// For several rows of BF16 as they lie; null: they are widened for multiply_row.
@@ -184,10 +182,6 @@ ContractionKernels contraction_kernels_generic();
 ContractionKernels contraction_kernels_avx2();
 /// 48 columns, or 32.
 ContractionKernels contraction_kernels_avx512(PanelWidth width = PanelWidth::wide);
-/// For a compressed a: FP32, or what is converted or widened to it.
-ContractionKernels sparse_kernels_generic();
-ContractionKernels sparse_kernels_avx2();
-ContractionKernels sparse_kernels_avx512();
 /// BF16 operands on dot products of pairs; 48 columns, or 32.
 ContractionKernels contraction_kernels_avx512_bf16(PanelWidth width = PanelWidth::wide);
 /// What contraction_kernels_avx512_bf16() does, in plain C++ with every access checked: for tests on any CPU.

@@ -2,7 +2,6 @@
 #include "mantissa/device/cpu/contraction/lanes_avx2.h"
 #include "mantissa/device/cpu/contraction/pack_ymm.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
-#include "mantissa/device/cpu/contraction/sparse_panel_kernels.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -21,11 +20,6 @@ using Product = PanelProduct<Avx2Lanes, height, 2>;
 constexpr std::int64_t depth_in_l1 = 320;
 constexpr std::int64_t block_bytes_in_l2 = 192 << 10;
 
-// 12 sums as well, and a row of a. Two rows of 6 vectors would read less from L1, and a half more from L2:
-// the lines that the rows of a tile meet come from there, and the more rows, the more of them are the same.
-constexpr int sparse_height = 3;
-using SparseProduct = SparsePanelProduct<Avx2Lanes, sparse_height, 4>;
-
 }  // namespace
 
 ContractionKernels contraction_kernels_avx2() {
@@ -39,16 +33,6 @@ ContractionKernels contraction_kernels_avx2() {
             .multiply_across = Product::multiply_across<>,
             .pack_a = widened_panels_ymm<height>(),
             .pack_b = widened_panels_ymm<Product::width>(),
-            .multiply_row = row_product_avx2()};
-}
-
-ContractionKernels sparse_kernels_avx2() {
-    return {.height = sparse_height,
-            .width = SparseProduct::width,
-            .finish = finish_block_avx2,
-            .multiply = SparseProduct::multiply<>,
-            .pack_b = widened_panels_ymm<SparseProduct::width>(),
-            .skips_zeros = true,
             .multiply_row = row_product_avx2()};
 }
 

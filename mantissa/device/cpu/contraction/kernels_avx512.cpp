@@ -2,7 +2,6 @@
 #include "mantissa/device/cpu/contraction/lanes_avx512.h"
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
-#include "mantissa/device/cpu/contraction/sparse_panel_kernels.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -11,10 +10,6 @@ namespace {
 // 32 registers: 8 x 3 of sums, three of b, one of a. A step along the depth is 24 multiply-adds, 12 cycles on
 // two units; 24 sums in flight cover the latency of 4 cycles three times.
 constexpr int height = 8;
-
-// 24 sums as well, and a row of a.
-constexpr int sparse_height = 4;
-using SparseProduct = SparsePanelProduct<Avx512Lanes, sparse_height, 6>;
 
 template <int Vectors>
 ContractionKernels kernels() {
@@ -34,16 +29,6 @@ ContractionKernels kernels() {
 
 ContractionKernels contraction_kernels_avx512(PanelWidth width) {
     return width == PanelWidth::narrow ? kernels<2>() : kernels<3>();
-}
-
-ContractionKernels sparse_kernels_avx512() {
-    return {.height = sparse_height,
-            .width = SparseProduct::width,
-            .finish = finish_block_avx512,
-            .multiply = SparseProduct::multiply<>,
-            .pack_b = widened_panels_avx512<SparseProduct::width>(),
-            .skips_zeros = true,
-            .multiply_row = row_product_avx512()};
 }
 
 }  // namespace mantissa::on_cpu

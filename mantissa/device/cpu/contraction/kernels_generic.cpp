@@ -2,7 +2,6 @@
 #include "mantissa/device/cpu/contraction/lanes_generic.h"
 #include "mantissa/device/cpu/contraction/pack_plain.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
-#include "mantissa/device/cpu/contraction/sparse_panel_kernels.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -11,9 +10,6 @@ namespace {
 // Sixteen SSE registers: 4 x 2 of four sums each, two of b, and room for a.
 constexpr int height = 4;
 using Product = PanelProduct<GenericLanes, height, 2>;
-
-constexpr int sparse_height = 3;
-using SparseProduct = SparsePanelProduct<GenericLanes, sparse_height, 4>;
 
 template <int Size>
 constexpr PanelKernels panels() {
@@ -34,16 +30,6 @@ ContractionKernels contraction_kernels_generic() {
             .multiply_across = Product::multiply_across<>,
             .pack_a = panels<height>(),
             .pack_b = panels<Product::width>(),
-            .multiply_row = row_product_generic()};
-}
-
-ContractionKernels sparse_kernels_generic() {
-    return {.height = sparse_height,
-            .width = SparseProduct::width,
-            .finish = finish_block_generic,
-            .multiply = SparseProduct::multiply<>,
-            .pack_b = panels<SparseProduct::width>(),
-            .skips_zeros = true,
             .multiply_row = row_product_generic()};
 }
 

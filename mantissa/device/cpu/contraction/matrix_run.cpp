@@ -116,7 +116,7 @@ const std::byte* MatrixRun::panels_of_a(std::int64_t chunk, std::int64_t inner, 
 
 OperandSource MatrixRun::source_of_a() const {
     const ContractionArguments& arguments = c_.arguments;
-    return {arguments.a, arguments.a_positions, arguments.map_a, arguments.map_a_args};
+    return {arguments.a, arguments.map_a, arguments.map_a_args};
 }
 
 void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {

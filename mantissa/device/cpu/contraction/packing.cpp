@@ -10,7 +10,6 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/blocking.h"
 #include "mantissa/device/cpu/contraction/window.h"
-#include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -77,7 +76,6 @@ const std::byte* OperandPanels::element(const void* source, std::int64_t entry, 
 
 void OperandPanels::pack(const OperandSource& source, std::int64_t entry, PanelRange lines,
                          const PanelChunk& chunk) const {
-    if (layout_.two_of_four && kernels_.skips_zeros) return pack_compressed(source, lines, chunk);
     pack_part(source, entry, lines, chunk.depth, chunk);
 }
 
@@ -86,7 +84,7 @@ void OperandPanels::pack_part(const OperandSource& source, std::int64_t entry, P
     if (lines.size == 0 || depth.size == 0) return;
     if (gathers_blocks() && depth.begin == chunk.depth.begin && depth.size == chunk.depth.size)
         return pack_blocks(source, entry, lines, depth, chunk);
-    if (kernels_.conversion.convert || layout_.two_of_four || layout_.mapped || layout_.window)
+    if (kernels_.conversion.convert || layout_.mapped || layout_.window)
         return pack_staged(source, entry, lines, depth, chunk);
     const bool along = form_ == PanelSource::along_depth;
     const std::int64_t before = (depth.begin - chunk.depth.begin) * panel_size_ * kernels_.element_bytes;
@@ -132,61 +130,6 @@ void OperandPanels::pack_stored(const void* source, PanelRange rows, std::byte* 
     for (std::int64_t line = rows.begin; line < end; line += panel_size_)
         for (std::int64_t k = 0; k < k_; k += deep)
             pack({.data = source}, 0, {line, std::min(panel_size_, end - line)}, chunk_of(k, line));
-}
-
-void OperandPanels::kept_numbers(const void* data, std::int64_t line, PanelRange depth,
-                                 float* numbers) const {
-    const std::int64_t first = line * (k_ / 2) + depth.begin / 2, count = depth.size / 2;
-    const auto* const values =
-        static_cast<const std::byte*>(data) + first * static_cast<std::int64_t>(size_of(layout_.dtype));
-    void* const part = numbers;
-    if (kernels_.conversion.convert)
-        kernels_.conversion.convert(values, count, &part);
-    else if (layout_.dtype == DType::bf16)
-        for (std::int64_t i = 0; i < count; ++i)
-            numbers[i] = to_f32(reinterpret_cast<const BF16*>(values)[i]);
-    else
-        std::memcpy(numbers, values, static_cast<std::size_t>(count) * sizeof(float));
-}
-
-void OperandPanels::pack_compressed(const OperandSource& source, PanelRange lines,
-                                    const PanelChunk& chunk) const {
-    const PanelRange depth = chunk.depth;
-    std::byte* const panels = chunk.panels;
-    const std::int64_t line_bytes = kernels_.line_bytes(depth.size);
-    const std::int64_t word_row = kernels_.width * kernels_.element_bytes;  // of a panel of b
-    std::memset(panels, 0, static_cast<std::size_t>(rounded_up(lines.size, panel_size_) * line_bytes));
-    for (std::int64_t line = 0; line < lines.size; ++line) {
-        const std::int64_t in_panel = line % panel_size_;
-        auto* const panel = reinterpret_cast<float*>(panels + (line - in_panel) * line_bytes) + in_panel;
-        const std::uint8_t* const positions =
-            source.positions + (lines.begin + line) * parts_of(k_, 8) + depth.begin / 8;
-        for (std::int64_t k = 0; k < depth.size; k += slice_along) {
-            const std::int64_t deep = std::min(slice_along, depth.size - k);
-            float numbers[slice_along / 2];
-            kept_numbers(source.data, lines.begin + line, {depth.begin + k, deep}, numbers);
-            for (std::int64_t i = 0; i < deep / 2; ++i) {
-                const std::int64_t at = k + i / 2 * 4 + position_of(positions + k / 8, i);
-                float* const to = panel + (k / 2 + i) * 2 * panel_size_;
-                to[0] = numbers[i];
-                to[panel_size_] = std::bit_cast<float>(static_cast<std::uint32_t>(at * word_row));
-            }
-        }
-    }
-}
-
-void OperandPanels::stage_compressed(const OperandSource& source, std::int64_t line, PanelRange depth,
-                                     void* const* parts) const {
-    const std::int64_t at = line * (k_ / 2) + depth.begin / 2;
-    const auto* const values =
-        static_cast<const std::byte*>(source.data) + at * static_cast<std::int64_t>(size_of(layout_.dtype));
-    // Panels and their slices begin at multiples of 8, two pairs of positions to a byte.
-    const std::uint8_t* const positions = source.positions + line * parts_of(k_, 8) + depth.begin / 8;
-    const SparseFormat format = sparse_format_of(layout_.dtype);
-    if (!kernels_.conversion.convert) return decompress_row(format, values, positions, depth.size, parts[0]);
-    alignas(64) std::byte dense[slice_along * sizeof(float)];
-    decompress_row(format, values, positions, depth.size, dense);
-    kernels_.conversion.convert(dense, depth.size, parts);
 }
 
 void OperandPanels::make(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
@@ -256,10 +199,7 @@ void OperandPanels::stage(const OperandSource& source, std::int64_t entry, Panel
             is_made ? made + row * staging.stride * static_cast<std::int64_t>(size_of(layout_.dtype))
                     : element(source.data, entry, lines.begin + (along ? row : 0),
                               depth.begin + (along ? 0 : row));
-        if (layout_.two_of_four)
-            stage_compressed(source, lines.begin + row, depth, rows);
-        else
-            conversion.convert(stored, along ? depth.size : lines.size, rows);
+        conversion.convert(stored, along ? depth.size : lines.size, rows);
     }
 }
 
@@ -308,7 +248,7 @@ void OperandPanels::pack_terms(const PanelCopy& first, std::int64_t part_bytes,
 
 void OperandPanels::prefetch(const void* source, std::int64_t entry, PanelRange lines, PanelRange depth,
                              std::int64_t share, std::int64_t shares) const {
-    if (layout_.two_of_four || layout_.window) return;  // which lie elsewhere
+    if (layout_.window) return;  // which lies elsewhere
     const bool along = form_ == PanelSource::along_depth;
     const std::int64_t rows = along ? lines.size : depth.size;
     const std::int64_t row_bytes =

@@ -23,8 +23,7 @@ PanelRange part_of(std::int64_t whole, std::int64_t part, std::int64_t index);
 /// An operand where it lies in memory.
 struct OperandSource {
     const void* data = nullptr;
-    const std::uint8_t* positions = nullptr;  ///< of a compressed one
-    MapFunction map = nullptr;                ///< of a mapped one
+    MapFunction map = nullptr;  ///< of a mapped one
     const void* map_args = nullptr;
 };
 
@@ -81,7 +80,7 @@ class OperandPanels {
     /// Of `lines`, as much of the depth of the chunk as `depth` is.
     void pack_part(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                    const PanelChunk& chunk) const;
-    /// pack_part() for operands that are mapped, gathered, converted or filled up: a few stored rows at a
+    /// pack_part() for operands that are mapped, gathered or converted: a few stored rows at a
     /// time by way of their parts.
     void pack_staged(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth,
                      const PanelChunk& chunk) const;
@@ -101,13 +100,6 @@ class OperandPanels {
     /// What becomes of `lines` x `depth` of a mapped operand, stored rows `stride` elements apart.
     void map(const OperandSource& source, std::int64_t entry, PanelRange lines, PanelRange depth, void* to,
              std::int64_t stride) const;
-    /// pack() of a compressed operand for kernels that skip zeros.
-    void pack_compressed(const OperandSource& source, PanelRange lines, const PanelChunk& chunk) const;
-    /// What a compressed line keeps of so much depth, in FP32.
-    void kept_numbers(const void* data, std::int64_t line, PanelRange depth, float* numbers) const;
-    /// Part of a line as its parts, or as it is where nothing is converted.
-    void stage_compressed(const OperandSource& source, std::int64_t line, PanelRange depth,
-                          void* const* parts) const;
     /// A copy of each term: of part i of the source, `part_bytes` apart, into panels `term_bytes` apart.
     void pack_terms(const PanelCopy& first, std::int64_t part_bytes, std::int64_t term_bytes) const;
     const std::byte* element(const void* source, std::int64_t entry, std::int64_t line,

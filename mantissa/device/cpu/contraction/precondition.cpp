@@ -48,9 +48,6 @@ OperandMemory memory_of(const ContractionProblem& problem, Side side, const Cont
     OperandMemory memory = memory_of(matrix, problem);
     memory.packed = matrix.layout.packed;
     if (memory.packed) memory.bytes = OperandPanels(problem, side, kernels).bytes();
-    // Rows of k / 2 values without gaps.
-    if (matrix.layout.two_of_four)
-        memory.bytes = static_cast<std::size_t>(matrix.rows * matrix.cols / 2) * size_of(memory.dtype);
     return memory;
 }
 
@@ -109,7 +106,6 @@ std::string refusal_of_layout(const NamedMatrix& matrix) {
     const MatrixLayout& layout = matrix.layout;
     if (!is_known(layout.dtype))
         return fmt::format("{} is {}; expected f32, bf16 or f16", matrix.name, name_of(layout.dtype));
-    if (layout.two_of_four) return fmt::format("{} cannot be 2:4 sparse, only a can", matrix.name);
     if (layout.window) {
         if (std::string reason = refusal_of_window(matrix); !reason.empty()) return reason;
     } else if (matrix.rows > 1 && layout.leading < matrix.cols)
@@ -117,19 +113,6 @@ std::string refusal_of_layout(const NamedMatrix& matrix) {
                            matrix.cols, layout.leading);
     if (layout.leading < 0 || layout.batch_stride[0] < 0 || layout.batch_stride[1] < 0)
         return fmt::format("{} has a negative stride", matrix.name);
-    return {};
-}
-
-std::string refusal_of_compressed(const ContractionProblem& problem) {
-    if (!is_known(problem.a.dtype))
-        return fmt::format("a is {}; expected f32, bf16 or f16", name_of(problem.a.dtype));
-    if (problem.k % 4 != 0)
-        return fmt::format("a is 2:4 sparse: K must be a multiple of 4, got {}", problem.k);
-    if (problem.a.packed || problem.a.window || problem.a.transpose == Transpose::yes)
-        return "a 2:4 sparse a is neither packed, gathered nor stored transposed";
-    if (problem.batch != std::array<std::int64_t, 2>{1, 1})
-        return fmt::format("a is 2:4 sparse, which only a single matrix can be; the batch is {} x {}",
-                           problem.batch[0], problem.batch[1]);
     return {};
 }
 
@@ -177,7 +160,7 @@ std::string refusal_of_map(const ContractionProblem& problem) {
     if (problem.b.mapped || problem.out.mapped || problem.epilogue.residual_layout.mapped)
         return "only a can be mapped";
     if (!problem.a.mapped) return {};
-    if (problem.a.packed || problem.a.two_of_four) return "a mapped a is neither packed nor 2:4 sparse";
+    if (problem.a.packed) return "a mapped a is not packed";
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         return fmt::format("a is mapped, which only a single matrix can be; the batch is {} x {}",
                            problem.batch[0], problem.batch[1]);
@@ -204,8 +187,7 @@ std::string refusal(const ContractionProblem& problem, Isa isa) {
     if (std::min({problem.m, problem.n, problem.k, problem.batch[0], problem.batch[1]}) < 0)
         return fmt::format("sizes must not be negative: batch {} x {}, m {}, n {}, k {}", problem.batch[0],
                            problem.batch[1], problem.m, problem.n, problem.k);
-    std::string reason = problem.a.two_of_four ? refusal_of_compressed(problem)
-                                               : refusal_of_operand(stored(problem, Side::a), problem);
+    std::string reason = refusal_of_operand(stored(problem, Side::a), problem);
     if (reason.empty()) reason = refusal_of_operand(stored(problem, Side::b), problem);
     if (reason.empty()) reason = refusal_of_map(problem);
     if (reason.empty()) reason = refusal_of_multiply(problem, isa);
@@ -221,10 +203,6 @@ ContractionMemory memory_of(const ContractionProblem& problem, const Contraction
     ContractionMemory memory;
     memory.a = memory_of(problem, Side::a, kernels);
     memory.b = memory_of(problem, Side::b, kernels);
-    if (problem.a.two_of_four)
-        memory.positions = {.name = "the positions of a",
-                            .dtype = DType::u8,
-                            .bytes = static_cast<std::size_t>(problem.m * parts_of(problem.k, 8))};
     if (problem.custom_epilogue) return memory;
     memory.out = memory_of(stored("the output", problem.out, problem.m, problem.n), problem);
     const StandardEpilogue& epilogue = problem.epilogue;
@@ -243,8 +221,6 @@ void check_arguments(const ContractionProblem& problem, const ContractionMemory&
                      std::size_t workspace_needed) {
     const ByteRange read_a = checked(memory.a, arguments.a, arguments.packed_a_bytes);
     const ByteRange read_b = checked(memory.b, arguments.b, arguments.packed_b_bytes);
-    if (memory.positions.bytes > 0 && !arguments.a_positions) fail("the positions of a are missing");
-    const ByteRange positions = checked(memory.positions, arguments.a_positions);
     if (problem.a.mapped && !arguments.map_a) fail("the function that maps a is missing");
     if (workspace.size() < workspace_needed)
         fail(fmt::format("the workspace has {} bytes; {} are needed", workspace.size(), workspace_needed));
@@ -260,7 +236,6 @@ void check_arguments(const ContractionProblem& problem, const ContractionMemory&
     if (overlap(written, checked(memory.residual, arguments.residual)))
         fail("the output overlaps the residual");
     if (overlap(written, read_a)) fail("the output overlaps a");
-    if (overlap(written, positions)) fail("the output overlaps the positions of a");
     if (overlap(written, read_b)) fail("the output overlaps b");
     if (overlap(written, range_of(workspace.data(), workspace.size())))
         fail("the output overlaps the workspace");
@@ -270,12 +245,11 @@ void check_packing(const ContractionProblem& problem, Side side, const void* sou
                    std::span<const std::byte> packed, std::size_t needed) {
     const NamedMatrix matrix = stored(problem, side);
     const MatrixLayout& layout = matrix.layout;
-    if (layout.packed || layout.two_of_four || layout.mapped || layout.window)
+    if (layout.packed || layout.mapped || layout.window)
         fail(fmt::format("{} is to be packed, but its layout says that it is {}", matrix.name,
                          layout.packed   ? "already"
                          : layout.mapped ? "mapped"
-                         : layout.window ? "gathered"
-                                         : "2:4 sparse"));
+                                         : "gathered"));
     if (problem.batch != std::array<std::int64_t, 2>{1, 1})
         fail(fmt::format("only a single matrix can be packed; the batch is {} x {}", problem.batch[0],
                          problem.batch[1]));

@@ -40,8 +40,7 @@ bool is_large(const ContractionProblem& problem, const ContractionKernels& kerne
 /// Whether b is read as it lies, and the kernels have functions for that.
 bool are_few_rows(const ContractionProblem& problem, const ContractionKernels& kernels) {
     const MatrixLayout &a = problem.a, &b = problem.b;
-    const std::int64_t most = a.two_of_four ? 1 : most_rows_in_place;
-    return problem.m <= most && !a.packed && !a.mapped && !a.window && !b.packed && !b.window &&
+    return problem.m <= most_rows_in_place && !a.packed && !a.mapped && !a.window && !b.packed && !b.window &&
            kernels.multiply_row[0][0] != nullptr;
 }
 

@@ -41,9 +41,6 @@ struct MatrixLayout {
     std::array<std::int64_t, 2> batch_stride = {0, 0};
     /// The operand was written by pack(); the other members but `dtype` mean nothing.
     bool packed = false;
-    /// a only: 2:4 sparse and compressed (mantissa/device/cpu/sparse.h), one row after another without gaps;
-    /// `leading` means nothing.
-    bool two_of_four = false;
     /// a only: its elements become others as they are packed, by ContractionArguments::map_a.
     bool mapped = false;
     /// a and b: what is stored is gathered from images; `leading` means nothing.
@@ -102,8 +99,7 @@ enum class Multiply : std::uint8_t {
 /// and FP16 operands are widened, which is exact, unless both are BF16 and the level has a unit for them
 /// (bf16_unit), which flushes subnormal operands and sums to zero. With up to eight rows b is not packed; dot
 /// products of pairs take two rows or more, with both operands along the depth, and all else is widened
-/// there, too. A compressed a gives the bits of the dense one, but that zeros which it leaves out may be
-/// skipped even where b is infinite or a NaN. Sizes may be 0: with k = 0 all sums are 0.
+/// there, too. Sizes may be 0: with k = 0 all sums are 0.
 struct ContractionProblem {
     std::array<std::int64_t, 2> batch = {1, 1};
     std::int64_t m = 0;
@@ -135,9 +131,8 @@ struct ContractionArguments {
     const void* epilogue_args = nullptr;
     MapFunction map_a = nullptr;  ///< of a mapped a
     const void* map_a_args = nullptr;
-    const std::uint8_t* a_positions = nullptr;  ///< of a compressed a
-    std::size_t packed_a_bytes = 0;             ///< of the memory at a, if it is packed
-    std::size_t packed_b_bytes = 0;             ///< of the memory at b, if it is packed
+    std::size_t packed_a_bytes = 0;  ///< of the memory at a, if it is packed
+    std::size_t packed_b_bytes = 0;  ///< of the memory at b, if it is packed
 };
 
 enum class Side : std::uint8_t { a, b };

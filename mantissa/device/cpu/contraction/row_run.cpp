@@ -3,31 +3,11 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "mantissa/device/cpu/sparse.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0::on_cpu {
 
 namespace {
-
-float element_at(DType type, const void* data, std::int64_t index) {
-    return type == DType::bf16 ? to_f32(static_cast<const BF16*>(data)[index])
-                               : static_cast<const float*>(data)[index];
-}
-
-/// The row from its 2:4 compressed form, as many numbers at a time as a byte of positions is for.
-void read_compressed_row(const ContractionProblem& problem, const ContractionArguments& arguments,
-                         float* row) {
-    const DType type = problem.a.dtype;
-    const auto* const values = static_cast<const std::byte*>(arguments.a);
-    for (std::int64_t k = 0; k < problem.k; k += 8) {
-        const std::int64_t count = std::min<std::int64_t>(8, problem.k - k);
-        alignas(8) std::byte some[8 * sizeof(float)];
-        decompress_row(sparse_format_of(type), values + k / 2 * static_cast<std::int64_t>(size_of(type)),
-                       arguments.a_positions + k / 8, count, some);
-        for (std::int64_t i = 0; i < count; ++i) row[k + i] = element_at(type, some, i);
-    }
-}
 
 template <class Element>
 void read_row(const Element* from, std::int64_t step, std::int64_t count, float* row) {
@@ -58,11 +38,8 @@ void read_row(const ContractionProblem& problem, const void* a, std::int64_t ent
 
 /// The rows of an entry, in FP32.
 void read_rows(const RowCall& call, std::int64_t entry, float* rows) {
-    if (call.problem.a.two_of_four)
-        read_compressed_row(call.problem, call.arguments, rows);
-    else
-        for (std::int64_t i = 0; i < call.problem.m; ++i)
-            read_row(call.problem, call.arguments.a, entry, i, rows + i * call.rows.row_stride);
+    for (std::int64_t i = 0; i < call.problem.m; ++i)
+        read_row(call.problem, call.arguments.a, entry, i, rows + i * call.rows.row_stride);
 }
 
 const void* rows_where_they_lie(const RowCall& call, std::int64_t entry) {

@@ -20,8 +20,7 @@ bool only_sums(const ContractionProblem& problem) {
     const bool epilogue = problem.epilogue.bias || problem.epilogue.residual ||
                           problem.epilogue.activation != Activation::none || problem.custom_epilogue;
     return problem.entries() == 1 && problem.store == Store::overwrite && !epilogue && !a.packed &&
-           !b.packed && !a.mapped && !a.two_of_four && !b.window &&
-           (!a.window || a.transpose == Transpose::yes);
+           !b.packed && !a.mapped && !b.window && (!a.window || a.transpose == Transpose::yes);
 }
 
 /// Steps of the depth that stay together: those of an image, where a is gathered from images.

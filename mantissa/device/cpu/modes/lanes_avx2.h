@@ -1,4 +1,4 @@
-// Lanes of the matrix modes for AVX2 and FMA: the twins of those in lanes_generic.h.
+// Lanes for AVX2 and FMA: the twins of those in lanes_generic.h.
 #pragma once
 
 #include <immintrin.h>
@@ -6,28 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mantissa/device/cpu/modes/modes.h"
-#include "mantissa/numerics/sixteen_bit.h"
-
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
 
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
 struct Avx2F64Lanes {
-    static constexpr int width = 4, depth_of_word = 1, word_bytes = 8;
-    static constexpr int height = 4, vectors = 3;  // 12 sums, 3 columns and a row: all 16 registers
-    using Sum = double;
+    static constexpr int width = 4, depth_of_word = 1;
     using Sums = __m256d;
     using Words = __m256d;
 
     MANTISSA_MODE_LANES Sums zero() { return _mm256_setzero_pd(); }
-    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return _mm256_add_pd(a, b); }
-    MANTISSA_MODE_LANES Sums load(const Sum* from) { return _mm256_loadu_pd(from); }
-    MANTISSA_MODE_LANES void store(Sum* to, Sums sums) { _mm256_storeu_pd(to, sums); }
-    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) {
-        return _mm256_loadu_pd(reinterpret_cast<const double*>(panel));
-    }
     MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
         return _mm256_broadcast_sd(reinterpret_cast<const double*>(word));
     }
@@ -39,23 +28,11 @@ struct Avx2F64Lanes {
 
 /// FP16 numbers as FP32; how their sums are rounded once, GenericF16Lanes says.
 struct Avx2F16Lanes {
-    static constexpr int width = 8, depth_of_word = 1, word_bytes = 4;
-    static constexpr int height = 4, vectors = 2;  // 8 sums, 2 columns, a row, and 5 to work with
-    using Sum = FP16;
+    static constexpr int width = 8, depth_of_word = 1;
     using Sums = __m256;
     using Words = __m256;
 
     MANTISSA_MODE_LANES Sums zero() { return _mm256_setzero_ps(); }
-    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return rounded(_mm256_add_ps(a, b)); }
-    MANTISSA_MODE_LANES Sums load(const Sum* from) {
-        return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
-    }
-    MANTISSA_MODE_LANES void store(Sum* to, Sums sums) {
-        _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(sums, nearest));
-    }
-    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) {
-        return _mm256_loadu_ps(reinterpret_cast<const float*>(panel));
-    }
     MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
         return _mm256_broadcast_ss(reinterpret_cast<const float*>(word));
     }
@@ -85,7 +62,6 @@ struct Avx2IntegerSums {
     using Sums = __m256i;
 
     MANTISSA_MODE_LANES Sums zero() { return _mm256_setzero_si256(); }
-    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return _mm256_add_epi32(a, b); }
     MANTISSA_MODE_LANES Sums load(const void* from) {
         return _mm256_loadu_si256(static_cast<const __m256i*>(from));
     }
@@ -127,17 +103,13 @@ struct Avx2S8Lanes : Avx2IntegerSums {
 };
 
 /// Ones are counted by looking up each half of a byte.
-template <BitProduct Product>
 struct Avx2B1Lanes : Avx2IntegerSums {
     static constexpr int depth_of_word = 32;
-    static constexpr int height = 4, vectors = 2;
     using Words = __m256i;
 
-    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) { return load(panel); }
     MANTISSA_MODE_LANES Words broadcast(const std::byte* word) { return broadcast_word(word); }
     MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) {
-        const __m256i bits = Product == BitProduct::exclusive_or ? _mm256_xor_si256(row, column)
-                                                                 : _mm256_and_si256(row, column);
+        const __m256i bits = _mm256_xor_si256(row, column);
         const __m256i half = _mm256_set1_epi8(0x0f);
         const __m256i ones_of =
             _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4));

@@ -1,5 +1,5 @@
-// Lanes of the matrix modes for AVX-512: FP64, FP16 as FP32, and what the integer modes of lanes_avx512vnni.h
-// and lanes_avx512vpopcntdq.h have in common. Twins of those in lanes_generic.h.
+// Lanes for AVX-512: FP64, FP16 as FP32, and what the whole numbers of lanes_avx512vnni.h and
+// lanes_avx512vpopcntdq.h have in common. Twins of those in lanes_generic.h.
 #pragma once
 
 // GCC 12 takes the undefined operand inside its own intrinsics for a mistake of ours.
@@ -12,29 +12,17 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mantissa/numerics/sixteen_bit.h"
-
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
 
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-/// 24 sums, 3 columns and a row of 32 registers.
-struct Avx512Block {
-    static constexpr int height = 8, vectors = 3;
-};
-
-struct Avx512F64Lanes : Avx512Block {
-    static constexpr int width = 8, depth_of_word = 1, word_bytes = 8;
-    using Sum = double;
+struct Avx512F64Lanes {
+    static constexpr int width = 8, depth_of_word = 1;
     using Sums = __m512d;
     using Words = __m512d;
 
     MANTISSA_MODE_LANES Sums zero() { return _mm512_setzero_pd(); }
-    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return _mm512_add_pd(a, b); }
-    MANTISSA_MODE_LANES Sums load(const Sum* from) { return _mm512_loadu_pd(from); }
-    MANTISSA_MODE_LANES void store(Sum* to, Sums sums) { _mm512_storeu_pd(to, sums); }
-    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) { return _mm512_loadu_pd(panel); }
     MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
         return _mm512_set1_pd(*reinterpret_cast<const double*>(word));
     }
@@ -47,21 +35,11 @@ struct Avx512F64Lanes : Avx512Block {
 /// FP16 numbers as FP32. GenericF16Lanes says why an inexact sum is made odd before it is rounded to FP16; of
 /// the sum rounded down and rounded up, one is.
 struct Avx512F16Lanes {
-    static constexpr int width = 16, depth_of_word = 1, word_bytes = 4;
-    static constexpr int height = 8, vectors = 2;
-    using Sum = FP16;
+    static constexpr int width = 16, depth_of_word = 1;
     using Sums = __m512;
     using Words = __m512;
 
     MANTISSA_MODE_LANES Sums zero() { return _mm512_setzero_ps(); }
-    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return rounded(_mm512_add_ps(a, b)); }
-    MANTISSA_MODE_LANES Sums load(const Sum* from) {
-        return widened(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)));
-    }
-    MANTISSA_MODE_LANES void store(Sum* to, Sums sums) {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), halves(sums));
-    }
-    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) { return _mm512_loadu_ps(panel); }
     MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
         return _mm512_set1_ps(*reinterpret_cast<const float*>(word));
     }
@@ -83,14 +61,14 @@ struct Avx512F16Lanes {
     MANTISSA_MODE_LANES Sums rounded(Sums a) { return widened(halves(a)); }
 };
 
-struct Avx512IntegerLanes : Avx512Block {
+struct Avx512IntegerLanes {
+    static constexpr int height = 8, vectors = 3;  // 24 sums, 3 columns and a row of 32 registers
     static constexpr int width = 16, word_bytes = 4;
     using Sum = std::uint32_t;
     using Sums = __m512i;
     using Words = __m512i;
 
     MANTISSA_MODE_LANES Sums zero() { return _mm512_setzero_si512(); }
-    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return _mm512_add_epi32(a, b); }
     MANTISSA_MODE_LANES Sums load(const void* from) { return _mm512_loadu_si512(from); }
     MANTISSA_MODE_LANES void store(void* to, Sums sums) { _mm512_storeu_si512(to, sums); }
     MANTISSA_MODE_LANES Words load_words(const std::byte* panel) { return load(panel); }

@@ -7,17 +7,12 @@
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-struct Avx512F16NativeLanes : Avx512Block {
-    static constexpr int width = 32, depth_of_word = 1, word_bytes = 2;
-    using Sum = FP16;
+struct Avx512F16NativeLanes {
+    static constexpr int width = 32, depth_of_word = 1;
     using Sums = __m512h;
     using Words = __m512h;
 
     MANTISSA_MODE_LANES Sums zero() { return _mm512_setzero_ph(); }
-    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return _mm512_add_ph(a, b); }
-    MANTISSA_MODE_LANES Sums load(const void* from) { return _mm512_loadu_ph(from); }
-    MANTISSA_MODE_LANES void store(void* to, Sums sums) { _mm512_storeu_ph(to, sums); }
-    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) { return load(panel); }
     MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
         std::int16_t bits;
         __builtin_memcpy(&bits, word, sizeof bits);

@@ -2,18 +2,14 @@
 #pragma once
 
 #include "mantissa/device/cpu/modes/lanes_avx512.h"
-#include "mantissa/device/cpu/modes/modes.h"
 
 namespace mantissa::inline v0::on_cpu {
 namespace {
 
-template <BitProduct Product>
 struct Avx512B1Lanes : Avx512IntegerLanes {
     static constexpr int depth_of_word = 32;
     MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) {
-        const __m512i bits = Product == BitProduct::exclusive_or ? _mm512_xor_si512(row, column)
-                                                                 : _mm512_and_si512(row, column);
-        return _mm512_add_epi32(sums, _mm512_popcnt_epi32(bits));
+        return _mm512_add_epi32(sums, _mm512_popcnt_epi32(_mm512_xor_si512(row, column)));
     }
 };
 

@@ -1,13 +1,12 @@
-// Lanes of the matrix modes in plain C++ (vector types that GCC and Clang lower to any machine), as
-// mode_body.h wants them: FP64, FP16, bytes, bits. The twins for AVX2, AVX-512, VNNI and VPOPCNTDQ have the
-// same members. In an anonymous namespace, so that each source keeps its own copy, compiled for its own
-// level.
+// Lanes in plain C++ (vector types that GCC and Clang lower to any machine): FP64, FP16 and bits, as
+// peak_body.h wants them, and bytes, as byte_body.h does. The twins for AVX2, AVX-512, VNNI and VPOPCNTDQ
+// have the same members. In an anonymous namespace, so that each source keeps its own copy, compiled for its
+// own level.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "mantissa/device/cpu/modes/modes.h"
 #include "mantissa/numerics/formats.h"
 
 #define MANTISSA_MODE_LANES [[gnu::always_inline]] static inline
@@ -27,7 +26,6 @@ struct GenericModeLanes {
     using Words = Vector;
 
     MANTISSA_MODE_LANES Sums zero() { return Sums{}; }
-    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return a + b; }
     MANTISSA_MODE_LANES Sums load(const Sum* from) {
         Sums sums;
         __builtin_memcpy(&sums, from, sizeof sums);
@@ -61,27 +59,12 @@ struct GenericF64Lanes : GenericModeLanes<double, GenericDoubles> {
 /// in its last place where it is not exact, so that rounding it to FP16 once more is as if there had been one
 /// rounding: FP32 has 13 places more than FP16, and two are enough.
 struct GenericF16Lanes {
-    static constexpr int width = 4, depth_of_word = 1, word_bytes = 4;
-    static constexpr int height = 4, vectors = 2;
-    using Sum = FP16;
+    static constexpr int width = 4, depth_of_word = 1;
     using Sums = float __attribute__((vector_size(16)));
     using Words = Sums;
     using Bits = std::int32_t __attribute__((vector_size(16)));
 
     MANTISSA_MODE_LANES Sums zero() { return Sums{}; }
-    /// One rounding: the sum of two FP16 numbers, rounded to FP32, lies beside no tie of FP16 that it is not.
-    MANTISSA_MODE_LANES Sums add(Sums a, Sums b) { return rounded(a + b); }
-    MANTISSA_MODE_LANES Sums load(const Sum* from) {
-        return Sums{to_f32(from[0]), to_f32(from[1]), to_f32(from[2]), to_f32(from[3])};
-    }
-    MANTISSA_MODE_LANES void store(Sum* to, Sums sums) {
-        for (int i = 0; i < width; ++i) to[i] = to_fp16(sums[i]);
-    }
-    MANTISSA_MODE_LANES Words load_words(const std::byte* panel) {
-        Words words;
-        __builtin_memcpy(&words, panel, sizeof words);
-        return words;
-    }
     MANTISSA_MODE_LANES Words broadcast(const std::byte* word) {
         float value;
         __builtin_memcpy(&value, word, sizeof value);
@@ -128,11 +111,10 @@ struct GenericS8Lanes : GenericModeLanes<std::uint32_t, GenericIntegers> {
     }
 };
 
-template <BitProduct Product>
 struct GenericB1Lanes : GenericModeLanes<std::uint32_t, GenericIntegers> {
     static constexpr int depth_of_word = 32;
     MANTISSA_MODE_LANES Sums multiply_add(Words row, Words column, Sums sums) {
-        Words x = Product == BitProduct::exclusive_or ? row ^ column : row & column;
+        Words x = row ^ column;
         x -= (x >> 1) & 0x55555555u;  // counts of 2 bits, of 4, of 8, and their sum
         x = (x & 0x33333333u) + ((x >> 2) & 0x33333333u);
         x = (x + (x >> 4)) & 0x0f0f0f0fu;

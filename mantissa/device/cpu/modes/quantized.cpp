@@ -5,7 +5,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
-#include "mantissa/device/cpu/modes/matrix_mode.h"
+#include "mantissa/device/cpu/modes/byte_product.h"
 #include "mantissa/device/cpu/modes/narrowing.h"
 #include "mantissa/device/cpu/modes/row_mode.h"
 #include "mantissa/device/cpu/modes/row_scales.h"
@@ -89,8 +89,8 @@ void multiply_single_rows(const QuantizedProduct& p, ThreadPool& pool, Isa isa) 
     });
 }
 
-ModeProblem mode_problem(const QuantizedProduct& p) {
-    return {.mode = MatrixMode::s8, .m = p.m, .n = p.n, .k = p.k};
+ByteProduct byte_product(const QuantizedProduct& p) {
+    return {.m = p.m, .n = p.n, .k = p.k, .a = nullptr, .b = p.w, .d = p.y};
 }
 
 /// Where the parts of the workspace begin.
@@ -102,7 +102,7 @@ struct MatrixWorkspace {
         scales = in_lines(p.m * p.k);
         quantize = scales + in_lines(4 * p.m);
         multiply = quantize + in_lines(quantize_rows_workspace(p.k, threads));
-        end = multiply + static_cast<std::int64_t>(workspace_bytes(mode_problem(p), isa, threads));
+        end = multiply + static_cast<std::int64_t>(byte_product_workspace(byte_product(p), isa, threads));
     }
 };
 
@@ -117,8 +117,10 @@ void multiply_matrices(const QuantizedProduct& p, ThreadPool& pool, Isa isa) {
                    .scales = scales,
                    .workspace = reinterpret_cast<float*>(p.workspace + at.quantize)},
                   pool, isa);
-    multiply(mode_problem(p), {.a = numbers, .b = p.w, .d = p.y},
-             {p.workspace + at.multiply, static_cast<std::size_t>(at.end - at.multiply)}, pool, isa);
+    ByteProduct product = byte_product(p);
+    product.a = numbers;
+    multiply_bytes(product, {p.workspace + at.multiply, static_cast<std::size_t>(at.end - at.multiply)}, pool,
+                   isa);
     pool.for_each_block(p.m, [&](std::int64_t row, int) { scale_sums(p, row, scales[row], 0, p.n); });
 }
 
@@ -150,7 +152,7 @@ std::int64_t quantized_product_workspace(const QuantizedProduct& p, Isa isa, int
 }
 
 void quantized_product(const QuantizedProduct& p, ThreadPool& pool, Isa isa) {
-    if (const std::string reason = refusal(mode_problem(p)); !reason.empty()) throw UserError(reason);
+    if (const std::string reason = refusal(byte_product(p)); !reason.empty()) throw UserError(reason);
     if (p.m <= most_single_rows)
         multiply_single_rows(p, pool, isa);
     else

@@ -1,6 +1,6 @@
 // Matrices of bytes on AMX tiles.
 #include "mantissa/device/cpu/amx_tiles.h"
-#include "mantissa/device/cpu/modes/mode_kernels.h"
+#include "mantissa/device/cpu/modes/byte_kernels.h"
 
 namespace mantissa::inline v0::on_cpu {
 
@@ -9,19 +9,15 @@ namespace {
 constexpr std::int64_t tile_lines = 16;         // and words of a row
 constexpr std::int64_t panel = 2 * tile_lines;  // 2 x 2 tiles of sums: four products for four loads
 
-void store_sums(const ModeTile& tile, const std::int32_t (&sums)[4][tile_lines][tile_lines]) {
-    const auto* const c = static_cast<const std::int32_t*>(tile.c);
+void store_sums(const ByteTile& tile, const std::int32_t (&sums)[4][tile_lines][tile_lines]) {
     auto* const d = static_cast<std::int32_t*>(tile.d);
     for (std::int64_t i = 0; i < tile.rows; ++i)
-        for (std::int64_t j = 0; j < tile.cols; ++j) {
-            const std::int64_t at = i * tile.leading + j;
-            const std::int32_t sum =
+        for (std::int64_t j = 0; j < tile.cols; ++j)
+            d[i * tile.leading + j] =
                 sums[i / tile_lines * 2 + j / tile_lines][i % tile_lines][j % tile_lines];
-            d[at] = c ? c[at] + sum : sum;
-        }
 }
 
-void multiply_bytes(const ModeTile& tile) {
+void multiply_on_tiles(const ByteTile& tile) {
     const std::int64_t a_stride = tile.words * 4;
     const std::byte* const b = tile.b + panel * 4;  // behind what sums start from, which is 0
     zero_tile<0>();
@@ -49,8 +45,8 @@ void multiply_bytes(const ModeTile& tile) {
 
 }  // namespace
 
-ModeKernel mode_kernel_amx_s8() {
-    return {.multiply = multiply_bytes,
+ByteKernel byte_kernel_amx() {
+    return {.multiply = multiply_on_tiles,
             .begin = configure_tiles,
             .end = release_tiles,
             .height = panel,
