@@ -100,7 +100,7 @@ TEST(Gradients, EveryOperationIsTestedOrSaysWhyItHasNone) {
     tested.insert("state");  // as an input, but kept
     for (const Op* op : op_table()) {
         EXPECT_TRUE(tested.contains(std::string(op->name)))
-            << op->name << " has no case in tests/support/op_cases.h";
+            << op->name << " has no case in tests/support/op_cases.cpp";
         EXPECT_NE(op->gradient == nullptr, op->no_gradient.empty()) << op->name;
     }
 }

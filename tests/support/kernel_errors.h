@@ -1,4 +1,5 @@
-// How far what a device computes for the cases of op_cases.h may lie from the reference, and how far it does.
+// How far what a device computes for the cases of op_cases.cpp may lie from the reference, and how far it
+// does.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,9 +17,9 @@
 namespace mantissa::testing {
 
 /// The error allowed to each element: ULPs of the element, and rounding errors of a sum of absolute values.
-/// The counts are those of tests/support/op_cases.h. 2^-24 is FP32's unit roundoff; the magnitude of a sum is
-/// bounded by the number of its terms times the largest of them, here taken from the largest result. What is
-/// stored in 16 bits is rounded once more, to 8 or 11 significant bits; FP16 has subnormals of 2^-24.
+/// The counts are those of tests/support/op_cases.cpp. 2^-24 is FP32's unit roundoff; the magnitude of a sum
+/// is bounded by the number of its terms times the largest of them, here taken from the largest result. What
+/// is stored in 16 bits is rounded once more, to 8 or 11 significant bits; FP16 has subnormals of 2^-24.
 inline double allowed(const OpCase& test, DType stored, double expected, double largest) {
     constexpr double roundoff = 0x1p-24;
     const double computed =
