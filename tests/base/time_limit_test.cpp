@@ -30,7 +30,7 @@ TEST(TimeLimitDeathTest, ALimitThatIsTakenBackEndsNothing) {
 
 TEST(TimeLimitDeathTest, ATestThatCrashesIsNamed) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    GTEST_SKIP() << "a sanitizer handles the fault";
+    GTEST_SKIP() << "under a sanitizer: it handles the fault";
 #endif
     EXPECT_EXIT(
         *reinterpret_cast<volatile int*>(8) = 0, ::testing::KilledBySignal(SIGSEGV),

@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <set>
+#include <thread>
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/picture_reader.h"
@@ -187,9 +189,12 @@ TEST_F(PictureBatchesTest, AReaderStopsWhereItIsLeft) {
     const auto before = threads();
     for (int i = 0; i < 20; ++i) {
         PictureReader reader(batches, {.threads = 3});
-        EXPECT_EQ(threads(), before + 3);
+        EXPECT_GE(threads(), before + 3);
         if (i % 2 == 0) reader.next();
     }
+    // The system lists a thread for a moment after it has ended.
+    for (int i = 0; i < 1000 && threads() > before; ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_EQ(threads(), before);
 }
 
