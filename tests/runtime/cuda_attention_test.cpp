@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/codegen/compiler.h"
+#include "tests/support/attention_cases.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/tested_gpu.h"
 
