@@ -26,6 +26,7 @@
 #include "mantissa/base/contention.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/float_environment.h"
+#include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0 {
 
@@ -243,7 +244,7 @@ struct ThreadPool::State {
         std::uint64_t word = tickets.load();
         const Body* run = body.load();
         const std::int64_t count = blocks.load(), share = blocks_a_ticket.load();
-        const std::int64_t all = (count + share - 1) / share;
+        const std::int64_t all = parts_of(count, share);
         const bool recorded = recording.load();
         Work own{worker, 0, recorded ? Clock::now() : Clock::time_point{}, {}};
         std::uint32_t finished = 0;
@@ -313,7 +314,7 @@ struct ThreadPool::State {
     /// Hands the blocks of a loop out to the caller and `others`, and returns when all are done.
     void share_out(std::int64_t count, const Body& run, int others) {
         const std::int64_t share = std::max<std::int64_t>(1, count / (tickets_a_thread * threads));
-        const auto all = static_cast<std::uint32_t>((count + share - 1) / share);
+        const auto all = static_cast<std::uint32_t>(parts_of(count, share));
         failure = nullptr;
         body.store(&run);
         blocks.store(count);

@@ -11,6 +11,7 @@
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
 #include "mantissa/device/cpu/measured_format_peaks.h"
 #include "mantissa/device/cpu/peaks.h"
@@ -171,7 +172,7 @@ class CpuDevice final : public Device {
             std::memcpy(to, from.data(), from.size());
             return;
         }
-        const auto blocks = static_cast<std::int64_t>((from.size() + block - 1) / block);
+        const auto blocks = parts_of(std::ssize(from), block);
         pool_.for_each_block(blocks, [&](std::int64_t index, int) {
             const std::size_t begin = static_cast<std::size_t>(index) * block;
             std::memcpy(to + begin, from.data() + begin, std::min(block, from.size() - begin));
