@@ -55,7 +55,8 @@ class RankAnswers {
                                      : in_option("--on", [&] { return published_peaks(question.on); })) {
         link_ = {.bytes_per_second = question.link * 1e9,
                  .latency = question.latency * 1e-6,
-                 .local_bytes_per_second = peaks_.copy};
+                 .local_bytes_per_second = peaks_.copy,
+                 .in_pieces = question.on.empty()};
         if (question.on.empty()) {
             link_.core_seconds_per_byte = RankLink::core_seconds_per_byte_of_tcp;
             link_.threads = device_->target().threads;

@@ -102,7 +102,8 @@ class Traffic {
   public:
     explicit Traffic(const RankLink& link) : link_(link) {}
 
-    void send(std::int64_t id, const Sent& sent, double ranks, double time) {
+    void send(std::int64_t id, Sent sent, double ranks, double time) {
+        if (!link_.in_pieces) sent.pieces = std::min<std::int64_t>(sent.pieces, 1);
         while (!travelling_.empty() && arrival_of_oldest() <= time) go_on();
         if (under_way_.empty()) since_ = std::max(now_, time);
         now_ = std::max(now_, time);
@@ -171,7 +172,7 @@ class Traffic {
     }
 
     bool start_next() {
-        if (std::ssize(travelling_) >= Exchange::pieces_under_way) return false;
+        if (std::ssize(travelling_) >= (link_.in_pieces ? Exchange::pieces_under_way : 1)) return false;
         for (Work& work : under_way_) {
             if (work.left > 0) {
                 --work.left;

@@ -19,6 +19,9 @@ struct RankLink {
                                   ///< at a time
     /// At which exchanged bytes are brought together, added up and put back, while others travel. 0: at once.
     double local_bytes_per_second = 0;
+    /// Whether sums travel in pieces, several at a time, as on CPUs; else whole and one after another, as on
+    /// GPUs.
+    bool in_pieces = true;
     /// What a core does for each byte that is sent, and for each that is received.
     double core_seconds_per_byte = 0;
     /// Threads of a rank, on as many cores: they lose what a core does for exchanges. 0: that is done

@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "mantissa/base/clock.h"
 #include "mantissa/base/random.h"
 #include "tests/support/delayed_transport.h"
 #include "tests/support/rank_threads.h"
@@ -125,9 +126,9 @@ TEST(Exchange, HoldsTheMemoryThatItSays) {
     EXPECT_LE(held() - before, static_cast<std::size_t>(Exchange::bytes()) + 100'000);
 }
 
-TEST(Exchange, LatenciesOfPiecesPassAtATime) {
-    constexpr int pieces = 9;
-    constexpr double latency = 0.04;
+/// Seconds that a sum of so many pieces takes two ranks over a link of so much latency and as many bytes as
+/// they like.
+double seconds_over(double latency, int pieces) {
     std::vector<std::unique_ptr<Transport>> transports = connected_ranks(2, 60);
     std::vector<double> seconds(2);
     std::vector<std::thread> threads;
@@ -135,19 +136,26 @@ TEST(Exchange, LatenciesOfPiecesPassAtATime) {
         threads.emplace_back([&, rank] {
             Ranks ranks(
                 std::make_unique<testing::DelayedTransport>(std::move(transports[rank]), latency, 1e12));
-            std::vector<float> numbers(pieces * piece_numbers, 1.0F);
+            std::vector<float> numbers(static_cast<std::size_t>(pieces * piece_numbers), 1.0F);
             ranks.meet();
-            const auto begin = std::chrono::steady_clock::now();
+            const Stopwatch watch;
             ranks.start_sum_of_parts(0, halves(numbers));
             ranks.wait(0);
-            seconds[rank] = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+            seconds[rank] = watch.seconds();
         });
     for (std::thread& thread : threads) thread.join();
-    // One after another they would take pieces * latency.
-    for (const double each : seconds) {
-        EXPECT_GE(each, pieces / Exchange::pieces_under_way * latency);
-        EXPECT_LT(each, 0.8 * pieces * latency);
-    }
+    return std::ranges::max(seconds);
+}
+
+TEST(Exchange, LatenciesOfPiecesPassAtATime) {
+    constexpr int pieces = 9;
+    constexpr double latency = 0.04;
+    // One after another they would always take pieces * latency; a busy machine may take longer once.
+    double least = seconds_over(latency, pieces);
+    for (int i = 0; i < 20 && least >= 0.8 * pieces * latency; ++i)
+        least = std::min(least, seconds_over(latency, pieces));
+    EXPECT_GE(least, pieces / Exchange::pieces_under_way * latency);
+    EXPECT_LT(least, 0.8 * pieces * latency);
 }
 
 /// Sums and gathers of all kinds and sizes that come when they come: here at once, there late.

@@ -61,6 +61,14 @@ TEST(RankEstimate, IsTheLongerOfLaunchesAndTheLinkBetweenAwaitedOnes) {
     const RankEstimate local = estimate_step(
         plan, seconds, 0, {.bytes_per_second = bytes / 2, .latency = 0, .local_bytes_per_second = 4 * bytes});
     EXPECT_DOUBLE_EQ(local.seconds, 1 + 0.25 + 2 + 2 + 0.25 + 0.5);
+    // Whole, each sum is copied, travels, is added up, travels, and is put back, and the next one waits for
+    // that.
+    const RankEstimate whole = estimate_step(plan, seconds, 0,
+                                             {.bytes_per_second = bytes / 2,
+                                              .latency = 0,
+                                              .local_bytes_per_second = 4 * bytes,
+                                              .in_pieces = false});
+    EXPECT_DOUBLE_EQ(whole.seconds, 1 + 2 * (0.5 + 1 + 0.375 + 1 + 0.5) + 0.5);
     // A core is busy a fourth of the time with what is sent and received. So sqrt, while the first sum
     // travels, takes 4/3 s on that core alone, and 8/7 s where two threads share the loss. The link ends when
     // it did.
