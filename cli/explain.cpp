@@ -9,16 +9,16 @@
 
 #include "cli/command_line.h"
 #include "cli/explain_ranks.h"
+#include "cli/explain_steps.h"
+#include "cli/explain_threads.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
-#include "mantissa/data/synthetic_images.h"
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/device/cuda/emulator/emulated_gpu.h"
 #include "mantissa/report/explain.h"
-#include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/memory_fit.h"
 #include "mantissa/report/paper_roofline.h"
 #include "mantissa/report/peaks_accelerators.h"
@@ -35,17 +35,10 @@ struct ExplainCommand {
     std::string html, trace, command;
     bool nodes = false, roofline = false;
     RankQuestion ranks;
+    ThreadQuestion threads;
     std::string card;   ///< a GPU that need not be there; empty: this machine
     double memory = 0;  ///< GB to fit into; 0: what is available
 };
-
-TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const Target& target) {
-    TrainerOptions settings = trainer_options(options);
-    settings.pipeline.policy = policy;
-    choose_passes(options, target, settings.pipeline);
-    settings.loss_scale = default_loss_scale(policy);
-    return settings;
-}
 
 /// For a plan that is read and never run.
 TrainerOptions to_read(const RunOptions& options, const Policy& policy, const Target& target) {
@@ -68,13 +61,6 @@ Explanation explain_inference(const RunOptions& options, const Policy& policy, D
     return explanation;
 }
 
-Explanation explain_step(const TrainingPlan& plan) {
-    Explanation explanation = explain(plan.step(), plan.options().pipeline);
-    explanation.refused = plan.refused();
-    explanation.model = reported(plan.model(), plan.facts(), plan.options().batch);
-    return explanation;
-}
-
 /// Where the step takes more memory than there is, what would take less.
 void print_what_would_fit(const ExplainCommand& options, const Policy& policy, const MemoryAtPeak& memory,
                           Device& device) {
@@ -94,55 +80,6 @@ Explanation explain_policy(const RunOptions& options, const Policy& policy, Devi
     if (!policy.weights.empty()) return explain_inference(options, policy, device);
     return explain_step(
         TrainingPlan(device, training_model(options), to_read(options, policy, device.target())));
-}
-
-/// Tokens without a text: a roofline depends on sizes, not on what the words are. Of packed documents each
-/// sequence is one, which sees the most.
-class SomeTokens final : public BatchSource {
-  public:
-    SomeTokens(std::int64_t vocabulary, std::int64_t sequence)
-        : vocabulary_(vocabulary), sequence_(sequence) {}
-
-    void fill(std::uint64_t, std::int64_t, std::span<const std::span<std::byte>> inputs) const override {
-        for (const std::span<std::byte> bytes : inputs.first(2)) {
-            const std::span tokens(reinterpret_cast<std::int32_t*>(bytes.data()), bytes.size() / 4);
-            for (std::size_t i = 0; i < tokens.size(); ++i)
-                tokens[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) * 7919 % vocabulary_);
-        }
-        if (inputs.size() == 2) return;
-        const std::span documents(reinterpret_cast<std::int32_t*>(inputs[2].data()), inputs[2].size() / 4),
-            positions(reinterpret_cast<std::int32_t*>(inputs[3].data()), inputs[3].size() / 4);
-        std::ranges::fill(documents, 0);
-        for (std::size_t i = 0; i < positions.size(); ++i)
-            positions[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % sequence_);
-        const std::span counted(reinterpret_cast<float*>(inputs[4].data()), inputs[4].size() / 4);
-        std::ranges::fill(counted, static_cast<float>(positions.size()));
-    }
-    std::uint64_t steps_per_epoch() const override { return 1; }
-    std::string description() const override { return "tokens without a text"; }
-
-  private:
-    std::int64_t vocabulary_, sequence_;
-};
-
-std::unique_ptr<const BatchSource> some_batches(const RunOptions& options, const nn::Model& model) {
-    if (nn::is_image_model(options.model))
-        return std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.pictures),
-                                                 options.seed);
-    return std::make_unique<SomeTokens>(language_model(options).vocabulary, model.units_per_example);
-}
-
-/// The largest peaks, measured here and kept from earlier. Copying where there is memory for it beyond the
-/// caches, else in what there is.
-Peaks peaks_of(Device& device) {
-    const std::int64_t bytes = std::min(copy_scratch_bytes(device.target()),
-                                        std::max(std::int64_t{64} << 20, device.free_memory() / 4));
-    const auto scratch = device.allocate(bytes, "bandwidth measurement");
-    Peaks measured = device.measure_peaks(*scratch);
-    KeptPeaks kept(device, peaks_file());
-    const bool beyond_caches = bytes == copy_scratch_bytes(device.target());
-    if (beyond_caches) kept.raise(measured);
-    return larger_of(kept.peaks(), measured);
 }
 
 /// Runs a step again and again: two that allocate and warm up, then some, of whose times a launch's is the
@@ -224,6 +161,15 @@ void run(const ExplainCommand& options) {
         return explain_ranks(options.run, question, [](Device& device) { return peaks_of(device); });
     }
     if (!options.card.empty()) return print_on_paper(options);
+    if (options.run.threads != 0 && !options.roofline && options.difference.empty()) {
+        if (!options.html.empty() || !options.trace.empty() || options.nodes || options.memory > 0)
+            throw UserError(
+                "--threads predicts a step and prints tables: no --nodes, --html, --trace or --memory; with "
+                "--roofline, --ranks and --diff it is the threads that are used");
+        return explain_threads(options.run, options.threads);
+    }
+    if (options.threads.memory_rate != 0)
+        throw UserError("--memory-rate is for predicting a step: it needs --threads, without --roofline");
     const auto device = open_device(options.run);
     if (options.run.passes == "all" && !device->target().cannot_compile.empty())
         fmt::print("without fused kernels: {}\n", device->target().cannot_compile);
@@ -318,6 +264,16 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
         ->type_name("GB");
     command->add_flag("--nodes", options->nodes, "A line for each node rather than for each kind");
     add_rank_question(*command, options->ranks);
+    CLI::Option* const threads = command->get_option("--threads");
+    threads->description(
+        "Predict how long a step takes on 1, 2, 4 ... N threads, and which launches do not scale; with "
+        "--roofline, --ranks or --diff: threads to use (default: all that may be)");
+    command
+        ->add_option("--memory-rate", options->threads.memory_rate,
+                     "With --threads: what all threads together copy at most, reads and writes counted "
+                     "(default: what they do here)")
+        ->needs(threads)
+        ->type_name("GB/s");
     const CLI::Option* passes = command->get_option("--passes");
     command->callback([options, command, passes] {
         take_model_of_files(*command, options->run);

@@ -26,6 +26,7 @@
 #include "mantissa/base/contention.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/float_environment.h"
+#include "mantissa/base/loop_recorder.h"
 #include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0 {
@@ -307,13 +308,16 @@ struct ThreadPool::State {
     void run_alone(std::int64_t count, const Body& run) {
         Work own{0, count, recording.load() ? Clock::now() : Clock::time_point{}, {}};
         const InsideALoop inside;
-        for (std::int64_t block = 0; block < count; ++block) run(block, 0);
+        if (LoopRecorder* const recorder = LoopRecorder::of_this_thread())
+            recorder->run(count, run);
+        else
+            for (std::int64_t block = 0; block < count; ++block) run(block, 0);
         if (recording.load()) add_to_record(own);
     }
 
     /// Hands the blocks of a loop out to the caller and `others`, and returns when all are done.
     void share_out(std::int64_t count, const Body& run, int others) {
-        const std::int64_t share = std::max<std::int64_t>(1, count / (tickets_a_thread * threads));
+        const std::int64_t share = ThreadPool::blocks_a_ticket(count, threads);
         const auto all = static_cast<std::uint32_t>(parts_of(count, share));
         failure = nullptr;
         body.store(&run);
@@ -376,6 +380,10 @@ ThreadPool::ThreadPool(int threads, int cores) {
 ThreadPool::~ThreadPool() { state_->stop(); }
 
 int ThreadPool::threads() const { return state_->threads; }
+
+std::int64_t ThreadPool::blocks_a_ticket(std::int64_t blocks, int threads) {
+    return std::max<std::int64_t>(1, blocks / (tickets_a_thread * threads));
+}
 
 void ThreadPool::for_each_block(std::int64_t blocks, Body body) {
     if (blocks <= 0) return;

@@ -40,6 +40,9 @@ class ThreadPool {
     /// on its own thread.
     void for_each_block(std::int64_t blocks, Body body);
 
+    /// How many blocks a thread takes at a time of a loop that so many threads share.
+    static std::int64_t blocks_a_ticket(std::int64_t blocks, int threads);
+
     /// One thread's part of one loop, from its first block to the end of its last.
     struct Work {
         int worker = 0;

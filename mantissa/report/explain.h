@@ -10,6 +10,7 @@
 #include "mantissa/report/memory.h"
 #include "mantissa/report/reported_model.h"
 #include "mantissa/report/roofline.h"
+#include "mantissa/report/thread_estimate.h"
 #include "mantissa/runtime/plan.h"
 
 namespace mantissa::inline v0 {
@@ -80,8 +81,9 @@ std::string explain_table(const Explanation& explanation, Detail detail);
 std::string explain_html(const Explanation& explanation, const Roofline* roofline,
                          const std::string& command);
 
-/// docs/json.md describes every member.
-std::string explain_json(const Explanation& explanation);
+/// docs/json.md describes every member. `threads`: what the step would take on more of them; null: that was
+/// not asked.
+std::string explain_json(const Explanation& explanation, const ThreadReport* threads = nullptr);
 
 /// Where two policies treat the same operation of the same model differently, the operations that one of them
 /// has alone, and how many casts. Operations are the same by pass, name and scope, in their order.

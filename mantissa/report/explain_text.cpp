@@ -147,7 +147,7 @@ std::string explain_table(const Explanation& explanation, Detail detail) {
            totals(explanation) + "\n" + refusal_lines(explanation.refused) + memory_table(explanation.memory);
 }
 
-std::string explain_json(const Explanation& explanation) {
+std::string explain_json(const Explanation& explanation, const ThreadReport* threads) {
     nlohmann::ordered_json json = {{"command", "explain"},
                                    {"version", version()},
                                    {"commit", commit()},
@@ -185,6 +185,7 @@ std::string explain_json(const Explanation& explanation) {
                                    {"place", or_null(refusal.place)},
                                    {"reason", refusal.reason}});
     json["memory"] = memory_json(explanation.memory);
+    if (threads) json["threads"] = thread_json(*threads);
     return json.dump(2) + "\n";
 }
 

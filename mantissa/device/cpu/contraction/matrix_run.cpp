@@ -7,6 +7,7 @@
 #include <cstring>
 #include <thread>
 
+#include "mantissa/base/loop_recorder.h"
 #include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0::on_cpu {
@@ -30,6 +31,11 @@ class Begun {
 };
 
 std::atomic_ref<std::int64_t> atomic(std::int64_t& counter) { return std::atomic_ref<std::int64_t>(counter); }
+
+/// Says to who records loops that a counter has come to a value.
+void record_reached(const std::int64_t& counter, std::int64_t value) {
+    if (LoopRecorder* const recorder = LoopRecorder::of_this_thread()) recorder->reached(&counter, value);
+}
 
 }  // namespace
 
@@ -61,6 +67,7 @@ void MatrixRun::run_item(std::int64_t item, std::byte* worker_memory) {
 void MatrixRun::abandon() { atomic(counter(failed_counter)).store(1); }
 
 void MatrixRun::wait(std::int64_t& what, std::int64_t least) {
+    if (LoopRecorder* const recorder = LoopRecorder::of_this_thread()) recorder->awaits(&what, least);
     for (int round = 0; atomic(what).load(std::memory_order_acquire) < least; ++round) {
         if (atomic(counter(failed_counter)).load(std::memory_order_relaxed)) return;
         if (round < 1000)
@@ -129,7 +136,7 @@ void MatrixRun::pack(std::int64_t chunk, std::int64_t group) {
     else
         pack_rows(chunk, inner, part - blocking_.b_groups);
     _mm_sfence();  // as in multiply()
-    atomic(packed(chunk)).fetch_add(1, std::memory_order_release);
+    record_reached(packed(chunk), atomic(packed(chunk)).fetch_add(1, std::memory_order_release) + 1);
 }
 
 void MatrixRun::pack_columns(std::int64_t chunk, std::int64_t inner, std::int64_t group) const {
@@ -163,6 +170,7 @@ void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* work
     }
     _mm_sfence();  // what went past the caches is visible before the counter is
     atomic(done(block)).store(chunk + 1, std::memory_order_release);
+    record_reached(done(block), chunk + 1);
 }
 
 void MatrixRun::prefetch_next_rows(std::int64_t chunk, std::int64_t block, std::int64_t share,

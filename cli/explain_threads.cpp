@@ -1,0 +1,119 @@
+#include "cli/explain_threads.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/explain_steps.h"
+#include "cli/output_file.h"
+#include "cli/progress_line.h"
+#include "mantissa/base/clock.h"
+#include "mantissa/base/error.h"
+#include "mantissa/report/roofline.h"
+#include "mantissa/report/thread_estimate.h"
+
+namespace mantissa::cli {
+
+namespace {
+
+constexpr int most_threads = 1024;
+
+void validate(const RunOptions& run, const ThreadQuestion& question) {
+    if (run.device != "cpu") refuse_value("--device", "a step on more threads is predicted of the CPU alone");
+    if (run.threads < 1 || run.threads > most_threads)
+        refuse_value("--threads", fmt::format("must be from 1 to {} to predict a step, got {}", most_threads,
+                                              run.threads));
+    if (!(question.memory_rate >= 0))
+        refuse_value("--memory-rate",
+                     fmt::format("must be more than 0 GB/s, got {:g}", question.memory_rate));
+}
+
+RunOptions on_threads(RunOptions run, int threads) {
+    run.threads = threads;
+    return run;
+}
+
+TrainingPlan plan_on(const RunOptions& run, Device& device) {
+    return {device, training_model(run), in_policy(run, policy_for(run, device.target()), device.target())};
+}
+
+/// The memory of a step on so many threads.
+std::int64_t planned_bytes(const RunOptions& run, int threads) {
+    const auto device = open_device(on_threads(run, threads));
+    TrainerOptions to_read = in_policy(run, policy_for(run, device->target()), device->target());
+    to_read.make_kernels = MakeKernels::no;
+    return TrainingPlan(*device, training_model(run), std::move(to_read)).memory().total();
+}
+
+PlannedMachine machine_of(const RunOptions& run, const ThreadQuestion& question, Device& one_thread) {
+    PlannedMachine machine{.pool = measured_pool_costs(), .memory = {.one = peaks_of(one_thread).copy}};
+    const auto all_threads = open_device(on_threads(run, available_cores()));
+    const double given = question.memory_rate * 1e9;
+    machine.memory.all = given > 0 ? given : std::max(machine.memory.one, peaks_of(*all_threads).copy);
+    return machine;
+}
+
+/// A step whose loops are recorded block by block.
+RecordedStep recorded_step(Trainer& trainer, const Batch& batch) {
+    RecordedStep step;
+    LoopRecorder recorder;
+    const auto run = [&](Execution& execution, bool) {
+        Stopwatch watch;
+        execution.run_while(
+            [&](NodeId) {
+                watch.restart();
+                return true;
+            },
+            [&](NodeId) {
+                const double seconds = watch.seconds();
+                step.launches.push_back({.seconds = seconds, .loops = recorder.take()});
+                return true;
+            });
+    };
+    step.seconds = trainer.step_run_by(batch, 1e-4, run).seconds;
+    return step;
+}
+
+/// Runs steps on one thread: one that warms up, then in turns some that are timed and some that are recorded;
+/// fewer where they are long.
+RecordedStep measured_step(Trainer& trainer, const RunOptions& run) {
+    constexpr int least = 3, most = 15;
+    constexpr double enough_seconds = 10;
+    BatchBuffer buffer(trainer.model(), trainer.plan().options().batch);
+    const Batch batch = buffer.fill(*some_batches(run, trainer.model()), 0);
+    ProgressLine progress(run.quiet);
+    progress.show("a step to warm up");
+    trainer.step(batch, 1e-4);
+    std::vector<ProfiledStep> undisturbed;
+    std::vector<RecordedStep> recorded;
+    const Stopwatch watch;
+    for (int turn = 0; turn < least || (turn < most && watch.seconds() < enough_seconds); ++turn) {
+        progress.show(fmt::format("turn {} of at most {}", turn + 1, most));
+        Profile profile;
+        const StepResult result = trainer.step(batch, 1e-4, &profile);
+        undisturbed.push_back({std::move(profile), result.seconds});
+        recorded.push_back(recorded_step(trainer, batch));
+    }
+    progress.clear();
+    return typical_step(recorded, median_step(undisturbed));
+}
+
+}  // namespace
+
+void explain_threads(const RunOptions& run, const ThreadQuestion& question) {
+    validate(run, question);
+    const RunOptions on_one = on_threads(run, 1);
+    const auto device = open_device(on_one);
+    const PlannedMachine machine = machine_of(run, question, *device);
+    Trainer trainer(plan_on(on_one, *device));
+    const RecordedStep step = measured_step(trainer, on_one);
+    const Explanation explanation = explain_step(trainer.plan());
+    ThreadReport report = estimate_threads(trainer.plan().step(), step, thread_counts(run.threads), machine);
+    report.title = fmt::format("{}\n{}", explanation.title(), explanation.passes_text());
+    for (ThreadEstimate& each : report.estimates) each.planned_bytes = planned_bytes(run, each.threads);
+    fmt::print("{}", thread_table(report));
+    write_output(run.json, explain_json(explanation, &report));
+}
+
+}  // namespace mantissa::cli

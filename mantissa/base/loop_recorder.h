@@ -1,0 +1,58 @@
+// Records loops block by block while one thread runs them: how long each block takes, and which earlier
+// blocks it waits for. From that follows what the loops would take on more threads.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "mantissa/base/function_ref.h"
+
+namespace mantissa::inline v0 {
+
+/// A loop as one thread ran it.
+struct RecordedLoop {
+    struct Wait {
+        std::int64_t block = 0, awaited = 0;  ///< the second comes before the first
+    };
+
+    double seconds = 0;          ///< from before the first block to behind the last
+    std::vector<double> blocks;  ///< seconds of each
+    std::vector<Wait> waits;     ///< in the order of the blocks that wait
+};
+
+/// Records, as long as it exists, every loop that the thread which made it runs alone. One at a time a
+/// thread.
+class LoopRecorder {
+  public:
+    LoopRecorder();
+    ~LoopRecorder();
+    LoopRecorder(const LoopRecorder&) = delete;
+    LoopRecorder& operator=(const LoopRecorder&) = delete;
+
+    /// The one that records the calling thread; null: none does.
+    static LoopRecorder* of_this_thread();
+
+    /// The loops since the last call.
+    std::vector<RecordedLoop> take();
+
+    /// Runs and records a loop, for the pool.
+    void run(std::int64_t blocks, FunctionRef<void(std::int64_t block, int worker)> body);
+
+    /// To be called by blocks that wait for one another: a counter has reached a value, which it had not; and
+    /// the block goes on once a counter has at least a value. A counter that falls begins anew.
+    void reached(const void* counter, std::int64_t value);
+    void awaits(const void* counter, std::int64_t least);
+
+  private:
+    struct Reached {
+        std::int64_t value = 0, block = 0;
+    };
+
+    std::vector<RecordedLoop> loops_;
+    std::map<const void*, std::vector<Reached>> counters_;  // of the loop that runs
+    std::int64_t block_ = 0;                                // that runs
+    RecordedLoop loop_;                                     // that runs
+};
+
+}  // namespace mantissa

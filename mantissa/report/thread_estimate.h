@@ -1,0 +1,125 @@
+// How long a training step takes on more threads than there are cores here: the blocks of each loop, as one
+// thread ran them, handed out to N threads as the pool does, and beside that what threads cost and what
+// memory allows.
+#pragma once
+
+#include <algorithm>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/loop_recorder.h"
+#include "mantissa/report/roofline.h"
+#include "mantissa/runtime/plan.h"
+
+namespace mantissa::inline v0 {
+
+/// A launch as one thread ran it.
+struct RecordedLaunch {
+    double seconds = 0;  ///< loops and what lies between them
+    std::vector<RecordedLoop> loops;
+};
+
+/// A step as one thread ran it.
+struct RecordedStep {
+    double seconds = 0;                    ///< launches and what lies between them
+    std::vector<RecordedLaunch> launches;  ///< one a planned node
+};
+
+/// Of several runs of one plan, the least time of each block. `undisturbed`: the seconds of each planned node
+/// while nothing was recorded, to which its blocks are scaled, and of a whole step.
+RecordedStep typical_step(const std::vector<RecordedStep>& recorded, const ProfiledStep& undisturbed);
+
+/// What a pool's threads cost a loop.
+struct PoolCosts {
+    double meeting = 0;  ///< seconds that a loop on two threads takes beside its blocks
+    double ticket = 0;   ///< seconds to take blocks from the word that all threads take them from
+};
+
+/// Measured with two threads; zeros where there is one core.
+PoolCosts measured_pool_costs();
+
+/// Bytes a second, reads and writes counted: what one thread copies, and all that the memory gives. Up to
+/// that it grows with the threads.
+struct MemoryRates {
+    double one = 0, all = 0;
+
+    double of(int threads) const { return std::min(threads * one, all); }
+};
+
+/// The machine whose step is predicted.
+struct PlannedMachine {
+    PoolCosts pool;
+    MemoryRates memory;
+};
+
+/// Seconds of a launch on so many threads.
+struct LaunchEstimate {
+    double computing = 0;  ///< blocks as they were handed out, and what no loop is
+    double barriers = 0;   ///< what the pool's threads cost beside that
+    double memory = 0;     ///< in which memory is waited for beside that
+};
+
+/// Why a launch takes more than its share of one thread's time: the greatest cause.
+enum class Hindrance : std::uint8_t { none, serial, few_blocks, long_block, waits };
+
+/// Seconds that are computed beyond the share of one thread's time, by cause.
+struct LostTime {
+    double serial = 0, few_blocks = 0, long_block = 0, waits = 0;
+
+    double all() const { return serial + few_blocks + long_block + waits; }
+    Hindrance greatest() const;
+};
+
+LaunchEstimate estimate_launch(const RecordedLaunch& launch, std::int64_t bytes, int threads,
+                               const PlannedMachine& machine);
+LostTime lost_time(const RecordedLaunch& launch, int threads);
+
+/// Seconds that a loop takes on so many threads, which take blocks in order as they are free, several at once
+/// as the pool does. `ticket`: seconds to take them. `heeds_waits`: whether a block waits for others.
+double seconds_on(const RecordedLoop& loop, int threads, double ticket, bool heeds_waits = true);
+
+struct ThreadEstimate {
+    int threads = 1;
+    double computing = 0, barriers = 0, memory = 0;  ///< of all launches
+    double outside = 0;                              ///< between launches
+    std::int64_t planned_bytes = 0;                  ///< memory of the step, as planned
+
+    double seconds() const { return computing + barriers + memory + outside; }
+};
+
+/// Launches of one operation and kernel that take more than their share.
+struct UnscaledLaunches {
+    std::string op, stage, kernel;
+    int launches = 0;
+    double seconds = 0;       ///< on one thread
+    double computing = 0;     ///< on the most threads
+    std::int64_t blocks = 0;  ///< of the greatest loop
+    LostTime lost;
+};
+
+struct ThreadReport {
+    std::string title;
+    PlannedMachine machine;
+    std::vector<ThreadEstimate> estimates;   ///< from one thread on
+    std::vector<UnscaledLaunches> unscaled;  ///< at the most threads, the worst first
+
+    /// The share of the threads' time that computing needs: 1 where it scales.
+    double efficiency(const ThreadEstimate& estimate) const {
+        return estimates.front().computing / (estimate.threads * estimate.computing);
+    }
+};
+
+/// `threads`: what to predict, from 1 on. `planned_bytes` are left to the caller.
+ThreadReport estimate_threads(const Plan& plan, const RecordedStep& step, const std::vector<int>& threads,
+                              const PlannedMachine& machine);
+
+/// 1, 2, 4, 8 ... and `most`.
+std::vector<int> thread_counts(int most);
+
+/// The machine and what is assumed of it, a line a number of threads, and what does not scale to the most.
+std::string thread_table(const ThreadReport& report);
+/// docs/json.md describes every member.
+nlohmann::ordered_json thread_json(const ThreadReport& report);
+
+}  // namespace mantissa
