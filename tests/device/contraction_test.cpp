@@ -68,8 +68,8 @@ TEST(Contraction, SameBitsForAnyNumberOfThreads) {
             a.fill(Values::normal, 1);
             b.fill(Values::normal, 2);
             std::vector<float> first;
-            for (const int threads : {1, 2, 3, 7}) {
-                ThreadPool pool(threads);
+            for (const int threads : {1, 2, 3, 7, 64}) {
+                ThreadPool pool(threads, threads);  // all at once, though there are fewer cores
                 std::vector<float> out(static_cast<std::size_t>(m * n), NAN);
                 contract_in_new_workspace(
                     {.m = m, .n = n, .k = k, .a = a.layout(), .b = b.layout(), .out = {.leading = n}},

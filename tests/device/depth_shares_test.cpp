@@ -30,7 +30,7 @@ struct Operands {
 
 /// The output with what lies between its rows, which is NaN before.
 Operand run(Operands& operands, Isa isa, int threads) {
-    ThreadPool pool(threads);
+    ThreadPool pool(threads, threads);
     const auto shares = DepthShares::of(prepare_contraction(operands.problem, isa));
     Operand out(operands.problem.out.dtype, Transpose::no, m, n, {1, 1}, 5);
     if (!shares) {
@@ -66,9 +66,12 @@ TEST(DepthShares, AreExactOnWholeNumbersAtEveryLevel) {
 TEST(DepthShares, HaveTheSameBitsForAnyNumberOfThreads) {
     for (const Isa isa : testable_levels()) {
         Operands operands({DType::f32, DType::f32, Transpose::yes, Transpose::no}, Values::normal);
-        const Operand one = run(operands, isa, 1), three = run(operands, isa, 3);
-        for (std::int64_t i = 0; i < m; ++i)
-            for (std::int64_t j = 0; j < n; ++j) ASSERT_EQ(one.get(0, i, j), three.get(0, i, j));
+        const Operand one = run(operands, isa, 1);
+        for (const int threads : {3, 64}) {
+            const Operand many = run(operands, isa, threads);
+            for (std::int64_t i = 0; i < m; ++i)
+                for (std::int64_t j = 0; j < n; ++j) ASSERT_EQ(one.get(0, i, j), many.get(0, i, j));
+        }
     }
 }
 

@@ -278,10 +278,12 @@ class GradRun {
     void run() {
         cut();
         sums_.begin(pool_);
-        // The first keys are seen by the most queries.
-        pool_.for_each_block(order_.pieces(s_) * count_, [&](std::int64_t item, int worker) {
-            order_.for_each_head(s_, item / count_, [&](std::int64_t key_head) {
-                differentiate(key_head, item % count_, worker);
+        // The first keys are seen by the most queries: of all heads they come first, so that what ends last
+        // is short.
+        const std::int64_t pieces = order_.pieces(s_);
+        pool_.for_each_block(pieces * count_, [&](std::int64_t item, int worker) {
+            order_.for_each_head(s_, item % pieces, [&](std::int64_t key_head) {
+                differentiate(key_head, item / pieces, worker);
             });
         });
         sums_.finish(p_.workspace + at_.sums);

@@ -31,10 +31,21 @@ constexpr std::int64_t most_packed_bytes = 32 << 20;
 // A b so deep and 1,024 columns wide is more than that in BF16: each chunk is a pass over sums in memory.
 constexpr std::int64_t very_deep = 16384;
 constexpr std::int64_t enough_entries = 8;
+// So few entries leave many threads idle; their chunks together stay in L3.
+constexpr std::int64_t most_entries_at_once = 16;
 constexpr std::int64_t most_pack_lines = 192;
 
+// Six blocks for each of 64 threads, so that the last ones cost little. A panel of b that passes 64 rows is
+// read at 2 GB/s from behind L2, and one of a that passes 96 columns at less; tiles of AMX, twenty times as
+// fast, would wait for both.
+constexpr std::int64_t blocks_of_many_threads = 384;
+constexpr std::int64_t least_rows_of_many = 64, least_columns_of_many = 96;
+constexpr std::int64_t pack_lines_of_many = 96;
+
 /// Lines of an operand that are packed as one item, in whole panels.
-constexpr std::int64_t pack_lines(std::int64_t panel_size) { return rounded_up(most_pack_lines, panel_size); }
+std::int64_t pack_lines(std::int64_t panel_size, const ContractionKernels& kernels) {
+    return rounded_up(kernels.interleaves() ? most_pack_lines : pack_lines_of_many, panel_size);
+}
 
 /// Whether blocks go through the whole of k, one after another. Sums that are added to what there is stay in
 /// `out`.
@@ -45,6 +56,24 @@ bool keeps_sums(const ContractionProblem& problem, const ContractionKernels& ker
     return blocking.depth_chunks > 1 && !blocking.entry_per_thread && problem.store == Store::overwrite &&
            packed * std::min<std::int64_t>(blocking.column_chunks, 2) <= most_packed_bytes &&
            blocking.rows * kernels.width * 4 <= kernels.most_partial_bytes;
+}
+
+/// Cuts blocks finer where they are few for many threads: rows first, then columns where that packs no row
+/// twice. Each sum is made as before: whoever finishes the sums adds some of them up a block of rows, so such
+/// rows stay together.
+void cut_for_many_threads(const ContractionProblem& problem, const ContractionKernels& kernels,
+                          bool packs_rows_once, Blocking& blocking) {
+    const std::int64_t splits = parts_of(blocking.columns, blocking.split_columns);
+    const std::int64_t wanted = parts_of(blocks_of_many_threads, blocking.entries_at_once);
+    const std::int64_t wanted_rows = parts_of(problem.m, parts_of(wanted, splits));
+    const std::int64_t rows = even_part(problem.m, std::max(least_rows_of_many, wanted_rows), kernels.height);
+    if (!problem.custom_epilogue) blocking.rows = std::min(blocking.rows, rows);
+    if (!packs_rows_once) return;
+    const std::int64_t row_blocks = std::max<std::int64_t>(1, parts_of(problem.m, blocking.rows));
+    const std::int64_t wanted_columns = parts_of(blocking.columns, parts_of(wanted, row_blocks));
+    const std::int64_t columns =
+        even_part(blocking.columns, std::max(least_columns_of_many, wanted_columns), kernels.width);
+    blocking.split_columns = std::min(blocking.split_columns, columns);
 }
 
 }  // namespace
@@ -58,13 +87,16 @@ std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels) 
 
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels) {
     Blocking out;
-    out.entry_per_thread = problem.batch[0] * problem.batch[1] >= enough_entries;
+    const std::int64_t entries = problem.entries();
+    if (entries >= enough_entries && entries <= most_entries_at_once && !kernels.interleaves())
+        out.entries_at_once = entries;
+    out.entry_per_thread = entries >= enough_entries && out.entries_at_once == 1;
     out.depth = depth_of_chunks(problem.k, kernels);
     out.depth_chunks = std::max<std::int64_t>(1, parts_of(problem.k, out.depth));
     out.columns =
         even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);
     out.column_chunks = parts_of(problem.n, out.columns);
-    out.pack_columns = std::min(out.columns, pack_lines(kernels.width));
+    out.pack_columns = std::min(out.columns, pack_lines(kernels.width, kernels));
     out.b_groups = problem.b.packed ? 0 : parts_of(out.columns, out.pack_columns);
 
     const std::int64_t line_bytes = kernels.line_bytes(out.depth);
@@ -97,11 +129,14 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
         cut_columns();
     }
     out.a_in_place = reads_a_in_place(problem, kernels) || reads_a_across(problem, kernels);
+    out.few_blocks = parts_of(problem.m, out.rows) * parts_of(out.columns, out.split_columns);
+    if (!out.entry_per_thread && !kernels.interleaves())
+        cut_for_many_threads(problem, kernels, problem.a.packed || out.a_in_place || !too_many, out);
     out.row_blocks = parts_of(problem.m, out.rows);
     out.column_splits = parts_of(out.columns, out.split_columns);
     // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
     const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
-    out.pack_rows = pack_lines(kernels.height);
+    out.pack_rows = pack_lines(kernels.height, kernels);
     if (read_again && !problem.a.packed && !out.a_in_place && !too_many)
         out.a_groups = parts_of(problem.m, out.pack_rows);
     out.partial_sums = !out.depth_inside && out.depth_chunks > 1 &&

@@ -32,8 +32,13 @@ struct Blocking {
     std::int64_t row_blocks = 0;
     std::int64_t split_columns = 0;
     std::int64_t column_splits = 0;
+    /// Blocks that a few threads have enough of: by how many there are it is decided whether the depth is
+    /// shared out, which decides the order of sums. There are as many, or more.
+    std::int64_t few_blocks = 0;
     /// Many entries of a batch: each is done by one thread, from beginning to end.
     bool entry_per_thread = false;
+    /// Entries whose items are handed out together, each with memory of its own; 1: one after another.
+    std::int64_t entries_at_once = 1;
     /// Sums of an unfinished k live in the workspace, not in `out`.
     bool partial_sums = false;
     /// A block goes through the whole of k before the next, so that its partial sums stay in L2.

@@ -4,6 +4,8 @@
 
 #include <immintrin.h>
 
+#include <vector>
+
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/contraction/choice.h"
 #include "mantissa/device/cpu/contraction/matrix_run.h"
@@ -23,11 +25,20 @@ constexpr std::size_t packed_past_caches_from = std::size_t{2} << 20;
 // each begins. Half of it lost five points of a copy in the middle, a quarter nine.
 constexpr std::int64_t packing_item_bytes = 512 << 10;
 
-void run_guarded(MatrixRun& run, std::int64_t item, std::byte* worker_memory) {
+/// Runs an item of one of the entries that are handed out together: in the order of matrix_run.h, each round
+/// of all entries before the next.
+void run_item_of(std::span<MatrixRun> runs, const Blocking& blocking, std::int64_t item,
+                 std::byte* worker_memory) {
+    const auto entries = std::ssize(runs);
+    const std::int64_t first = blocking.pack_groups(), round = first + blocking.blocks();
+    const std::int64_t behind = item - entries * first;
+    const std::int64_t entry = behind < 0 ? item / first : behind % (entries * round) / round;
+    const std::int64_t of_entry =
+        behind < 0 ? item % first : first + behind / (entries * round) * round + behind % round;
     try {
-        run.run_item(item, worker_memory);
+        runs[static_cast<std::size_t>(entry)].run_item(of_entry, worker_memory);
     } catch (...) {
-        run.abandon();
+        for (MatrixRun& run : runs) run.abandon();
         throw;
     }
 }
@@ -47,10 +58,12 @@ void run_matrices(const MatrixCall& call, std::span<std::byte> workspace, Thread
         });
         return;
     }
-    for (std::int64_t entry = 0; entry < entries; ++entry) {
-        MatrixRun run(call, entry, matrices);
-        pool.for_each_block(items, [&](std::int64_t item, int worker) {
-            run_guarded(run, item, workers + static_cast<std::size_t>(worker) * per_worker);
+    for (std::int64_t entry = 0; entry < entries;) {
+        std::vector<MatrixRun> runs;
+        for (std::int64_t i = 0; i < blocking.entries_at_once; ++i, ++entry)
+            runs.emplace_back(call, entry, matrices + static_cast<std::size_t>(i) * per_matrix);
+        pool.for_each_block(std::ssize(runs) * items, [&](std::int64_t item, int worker) {
+            run_item_of(runs, blocking, item, workers + static_cast<std::size_t>(worker) * per_worker);
         });
     }
 }

@@ -99,7 +99,9 @@ PreparedMatrices::PreparedMatrices(const ContractionProblem& problem, const Cont
 
 std::size_t PreparedMatrices::workspace_bytes(int threads) const {
     const auto workers = static_cast<std::size_t>(threads);
-    return workers * layout.per_worker() + (blocking.entry_per_thread ? workers : 1) * layout.per_matrix();
+    const auto matrices =
+        blocking.entry_per_thread ? workers : static_cast<std::size_t>(blocking.entries_at_once);
+    return workers * layout.per_worker() + matrices * layout.per_matrix();
 }
 
 PreparedRows::PreparedRows(const ContractionProblem& problem, const ContractionKernels& kernels) {

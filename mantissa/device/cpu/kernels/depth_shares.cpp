@@ -30,7 +30,7 @@ std::int64_t unit_of_depth(const ContractionProblem& problem) {
 
 /// 0: it stays whole.
 std::int64_t shares_of(const ContractionProblem& problem, const Blocking& blocking) {
-    if (!only_sums(problem) || blocking.blocks() >= enough_blocks) return 0;
+    if (!only_sums(problem) || blocking.few_blocks >= enough_blocks) return 0;
     const std::int64_t units = problem.k / unit_of_depth(problem);
     for (std::int64_t shares = least_shares; shares <= most_shares; ++shares)
         if (units % shares == 0 && problem.k / shares >= least_depth &&
