@@ -59,14 +59,14 @@ RecordedStep recorded_step(Trainer& trainer, const Batch& batch) {
     RecordedStep step;
     LoopRecorder recorder;
     const auto run = [&](Execution& execution, bool) {
-        Stopwatch watch;
+        double begin = 0;
         execution.run_while(
             [&](NodeId) {
-                watch.restart();
+                begin = LoopRecorder::seconds_on_core();
                 return true;
             },
             [&](NodeId) {
-                const double seconds = watch.seconds();
+                const double seconds = LoopRecorder::seconds_on_core() - begin;
                 step.launches.push_back({.seconds = seconds, .loops = recorder.take()});
                 return true;
             });

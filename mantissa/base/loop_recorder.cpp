@@ -1,7 +1,9 @@
 #include "mantissa/base/loop_recorder.h"
 
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
+#include <map>
 #include <utility>
 
 #include "mantissa/base/error.h"
@@ -23,39 +25,56 @@ LoopRecorder::~LoopRecorder() { recorder = nullptr; }
 
 LoopRecorder* LoopRecorder::of_this_thread() { return recorder; }
 
-std::vector<RecordedLoop> LoopRecorder::take() { return std::exchange(loops_, {}); }
+std::vector<RecordedLoop> LoopRecorder::take() {
+    for (std::size_t i = 0; i < loops_.size(); ++i) loops_[i].waits = waits_in(said_[i]);
+    said_.clear();
+    return std::exchange(loops_, {});
+}
+
+std::vector<RecordedLoop::Wait> LoopRecorder::waits_in(const std::vector<Said>& said) {
+    std::vector<RecordedLoop::Wait> waits;
+    std::map<const void*, std::vector<Said>> counters;
+    for (const Said& each : said) {
+        std::vector<Said>& reached = counters[each.counter];
+        if (!each.awaits) {
+            if (!reached.empty() && reached.back().value >= each.value) reached.clear();
+            reached.push_back(each);
+            continue;
+        }
+        const auto found = std::ranges::lower_bound(reached, each.value, {}, &Said::value);
+        if (found == reached.end() || found->block == each.block) continue;
+        if (waits.empty() || waits.back().block != each.block || waits.back().awaited != found->block)
+            waits.push_back({each.block, found->block});
+    }
+    return waits;
+}
+
+double LoopRecorder::seconds_on_core() {
+    timespec time{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 void LoopRecorder::run(std::int64_t blocks, FunctionRef<void(std::int64_t, int)> body) {
-    using Clock = std::chrono::steady_clock;
-    const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
-    counters_.clear();
-    loop_ = {};
-    loop_.blocks.reserve(static_cast<std::size_t>(blocks));
-    const auto begin = Clock::now();
-    auto last = begin;
+    RecordedLoop& loop = loops_.emplace_back();
+    said_.emplace_back();
+    loop.blocks.reserve(static_cast<std::size_t>(blocks));
+    const double begin = seconds_on_core();
+    double last = begin;
     for (block_ = 0; block_ < blocks; ++block_) {
         body(block_, 0);
-        const auto now = Clock::now();
-        loop_.blocks.push_back(seconds(now - std::exchange(last, now)));
+        const double now = seconds_on_core();
+        loop.blocks.push_back(now - std::exchange(last, now));
     }
-    loop_.seconds = seconds(last - begin);
-    loops_.push_back(std::move(loop_));
+    loop.seconds = last - begin;
 }
 
 void LoopRecorder::reached(const void* counter, std::int64_t value) {
-    std::vector<Reached>& values = counters_[counter];
-    if (!values.empty() && values.back().value >= value) values.clear();
-    values.push_back({value, block_});
+    if (!said_.empty()) said_.back().push_back({counter, value, block_, false});
 }
 
 void LoopRecorder::awaits(const void* counter, std::int64_t least) {
-    const std::vector<Reached>& values = counters_[counter];
-    const auto found = std::ranges::lower_bound(values, least, {}, &Reached::value);
-    if (found == values.end() || found->block == block_) return;
-    if (!loop_.waits.empty() && loop_.waits.back().block == block_ &&
-        loop_.waits.back().awaited == found->block)
-        return;
-    loop_.waits.push_back({block_, found->block});
+    if (!said_.empty()) said_.back().push_back({counter, least, block_, true});
 }
 
 }  // namespace mantissa

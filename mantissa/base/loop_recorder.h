@@ -3,14 +3,14 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <vector>
 
 #include "mantissa/base/function_ref.h"
 
 namespace mantissa::inline v0 {
 
-/// A loop as one thread ran it.
+/// A loop as one thread ran it. Seconds are those in which it had a core, so that other programs do not
+/// count.
 struct RecordedLoop {
     struct Wait {
         std::int64_t block = 0, awaited = 0;  ///< the second comes before the first
@@ -33,6 +33,9 @@ class LoopRecorder {
     /// The one that records the calling thread; null: none does.
     static LoopRecorder* of_this_thread();
 
+    /// Seconds in which the calling thread had a core so far.
+    static double seconds_on_core();
+
     /// The loops since the last call.
     std::vector<RecordedLoop> take();
 
@@ -45,14 +48,17 @@ class LoopRecorder {
     void awaits(const void* counter, std::int64_t least);
 
   private:
-    struct Reached {
+    /// What a block said: kept as it is until the loop is over, so that blocks take no longer.
+    struct Said {
+        const void* counter = nullptr;
         std::int64_t value = 0, block = 0;
+        bool awaits = false;
     };
+    static std::vector<RecordedLoop::Wait> waits_in(const std::vector<Said>& said);
 
     std::vector<RecordedLoop> loops_;
-    std::map<const void*, std::vector<Reached>> counters_;  // of the loop that runs
-    std::int64_t block_ = 0;                                // that runs
-    RecordedLoop loop_;                                     // that runs
+    std::vector<std::vector<Said>> said_;  // by loop
+    std::int64_t block_ = 0;               // that runs
 };
 
 }  // namespace mantissa

@@ -2,24 +2,21 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-
 #include "mantissa/base/thread_pool.h"
 
 namespace mantissa {
 namespace {
 
-void work_for(std::chrono::microseconds time) {
-    for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {
+void work_for(double seconds) {
+    for (const double end = LoopRecorder::seconds_on_core() + seconds;
+         LoopRecorder::seconds_on_core() < end;) {
     }
 }
 
 TEST(LoopRecorder, HasTheTimeOfEachBlockOfTheLoopsWhileItExists) {
     ThreadPool pool(1);
     const auto loop = [&](std::int64_t blocks) {
-        pool.for_each_block(blocks, [](std::int64_t block, int) {
-            work_for(std::chrono::microseconds(block == 1 ? 3000 : 100));
-        });
+        pool.for_each_block(blocks, [](std::int64_t block, int) { work_for(block == 1 ? 3e-3 : 1e-4); });
     };
     loop(2);
     std::vector<RecordedLoop> loops;
