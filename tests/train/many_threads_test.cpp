@@ -1,0 +1,116 @@
+// Steps on many more threads than there are cores: the bits of one thread, also while another process holds a
+// core, and memory that hardly grows.
+#include <gtest/gtest.h>
+#include <immintrin.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "mantissa/data/synthetic_images.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/train/sgd.h"
+#include "tests/support/gpt2_training.h"
+
+namespace mantissa {
+namespace {
+
+struct Trained {
+    std::vector<float> losses;
+    std::vector<std::vector<std::byte>> states;
+    friend bool operator==(const Trained&, const Trained&) = default;
+};
+
+Trained trained(Trainer& trainer, const Batch& batch) {
+    Trained result;
+    for (int step = 0; step < 2; ++step) result.losses.push_back(trainer.step(batch, 1e-3).loss);
+    for (const State& state : trainer.state().states())
+        if (state.kind != State::Kind::gradient)  // what sums hold between steps means nothing
+            result.states.push_back(trainer.state().read(state.name));
+    return result;
+}
+
+nn::ImageModel network() { return nn::image_model("ResNet20", {.classes = 10, .image = 32, .width = 4}); }
+
+TrainingPlan plan_of_text(Device& device) {
+    return gpt2_plan(device, {.model = nn::gpt2_config("gpt2-tiny"),
+                              .batch = 2,
+                              .sequence = 128,
+                              .pipeline = all_passes(device, find_policy("bf16"))});
+}
+
+TrainingPlan plan_of_pictures(Device& device) {
+    return {device,
+            network().model,
+            {.optimizer = sgd(), .batch = 4, .pipeline = all_passes(device, find_policy("fp32"))}};
+}
+
+Trained train_on_text(int threads) {
+    const auto device = make_cpu_device({.threads = threads});
+    Trainer trainer(plan_of_text(*device));
+    std::vector<std::int32_t> tokens(256);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 37 % 251);
+    return trained(trainer, {tokens, tokens});
+}
+
+Trained train_on_pictures(int threads) {
+    const auto device = make_cpu_device({.threads = threads});
+    Trainer trainer(plan_of_pictures(*device));
+    BatchBuffer buffer(trainer.model(), 4);
+    return trained(trainer, buffer.fill(SyntheticImages(network().sizes, 1), 0));
+}
+
+/// A process that computes as long as this exists.
+class BusyProcess {
+  public:
+    BusyProcess() : id_(::fork()) {
+        if (id_ != 0) return;
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;) _mm_pause();
+    }
+    ~BusyProcess() {
+        ::kill(id_, SIGKILL);
+        ::waitpid(id_, nullptr, 0);
+    }
+    BusyProcess(const BusyProcess&) = delete;
+    BusyProcess& operator=(const BusyProcess&) = delete;
+
+  private:
+    pid_t id_;
+};
+
+TEST(ManyThreads, TrainToTheBitsOfOne) {
+    const Trained text = train_on_text(1), pictures = train_on_pictures(1);
+    for (const int threads : {16, 64}) {
+        EXPECT_EQ(train_on_text(threads), text) << threads;
+        EXPECT_EQ(train_on_pictures(threads), pictures) << threads;
+    }
+}
+
+TEST(ManyThreads, TrainToTheBitsOfOneWhileAnotherProcessHoldsACore) {
+    const Trained text = train_on_text(1), pictures = train_on_pictures(1);
+    const BusyProcess busy;
+    for (const int threads : {2, 16}) {
+        EXPECT_EQ(train_on_text(threads), text) << threads;
+        EXPECT_EQ(train_on_pictures(threads), pictures) << threads;
+    }
+}
+
+/// What each thread beyond the first adds to the planned memory of a step.
+std::int64_t bytes_of_a_thread(TrainingPlan (*plan)(Device&)) {
+    const auto bytes = [&](int threads) {
+        const auto device = make_cpu_device({.threads = threads});
+        return plan(*device).memory().total();
+    };
+    return (bytes(64) - bytes(1)) / 63;
+}
+
+TEST(ManyThreads, AddLittleMemoryEach) {
+    constexpr std::int64_t most = 1 << 20;
+    EXPECT_LE(bytes_of_a_thread(plan_of_text), most);
+    EXPECT_LE(bytes_of_a_thread(plan_of_pictures), most);
+}
+
+}  // namespace
+}  // namespace mantissa
