@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "mantissa/base/error.h"
@@ -82,23 +83,75 @@ TEST(ThreadPool, RandomLoopsOnManyThreads) {
     }
 }
 
-/// Loops behind pauses, and with last blocks, of about the time that a thread looks before it sleeps: so
-/// threads fall asleep just as a loop begins or ends. A lost wake-up hangs.
+void wait_for(std::chrono::nanoseconds time) {
+    for (const auto end = std::chrono::steady_clock::now() + time; std::chrono::steady_clock::now() < end;) {
+    }
+}
+
+/// About the time that a thread looks before it sleeps.
+std::chrono::nanoseconds edge_of_sleep(std::mt19937& random) {
+    return std::chrono::nanoseconds(198'000 + random() % 6'000);
+}
+
+/// Loops of as many blocks as threads run at once, each of which waits for all others: so threads must come.
+/// They just fall asleep as a loop begins: those beyond the cores at once, else behind a pause.
+struct Rendezvous {
+    int threads, at_once;
+    bool pauses;
+};
+
+/// In how many loops a thread did not come. A pool is left before it judges whether it is disturbed, and then
+/// uses fewer threads.
+int loops_that_a_thread_missed(const Rendezvous& of, int loops) {
+    using Clock = std::chrono::steady_clock;
+    std::mt19937 random(5);
+    int missed = 0;
+    for (int loop = 0; loop < loops && missed == 0;) {
+        ThreadPool pool(of.threads, of.at_once);
+        for (Clock::duration in_loops{0};
+             in_loops < std::chrono::milliseconds(30) && loop < loops && missed == 0; ++loop) {
+            if (of.pauses) wait_for(edge_of_sleep(random));
+            std::atomic<int> there{0};
+            std::atomic<bool> all{true};
+            const auto begin = Clock::now();
+            pool.for_each_block(of.at_once, [&](std::int64_t, int) {
+                ++there;
+                while (there.load() < of.at_once && all.load()) {
+                    std::this_thread::yield();
+                    if (Clock::now() - begin > std::chrono::seconds(5)) all = false;
+                }
+            });
+            in_loops += Clock::now() - begin;
+            missed += !all.load();
+        }
+    }
+    return missed;
+}
+
+constexpr Rendezvous rendezvous[] = {{2, 2, true}, {4, 4, true}, {3, 2, false}, {8, 2, false}};
+
+TEST(ThreadPool, NoWakeUpIsLostAsThreadsFallAsleep) {
+    for (const Rendezvous& of : rendezvous)
+        EXPECT_EQ(loops_that_a_thread_missed(of, of.pauses ? 1000 : 20'000), 0)
+            << of.threads << " threads, " << of.at_once << " at once";
+}
+
+TEST(ThreadPoolSlow, NoWakeUpIsLostAsThreadsFallAsleep) {
+    for (const Rendezvous& of : rendezvous)
+        EXPECT_EQ(loops_that_a_thread_missed(of, of.pauses ? 50'000 : 1'000'000), 0)
+            << of.threads << " threads, " << of.at_once << " at once";
+}
+
+/// Loops whose last block, another thread's, ends just as the caller falls asleep. A lost wake-up hangs.
 void run_loops_at_the_edge_of_sleep(int loops) {
     ThreadPool pool(2, 2);
     std::mt19937 random(5);
-    const auto wait = [](std::chrono::nanoseconds time) {
-        for (const auto end = std::chrono::steady_clock::now() + time;
-             std::chrono::steady_clock::now() < end;) {
-        }
-    };
     std::atomic<int> done{0};
     for (int loop = 0; loop < loops; ++loop) {
-        const auto edge = [&] { return std::chrono::nanoseconds(195'000 + random() % 10'000); };
-        const auto pause = edge(), last = edge();
-        wait(pause);
+        const auto pause = edge_of_sleep(random), last = edge_of_sleep(random);
+        wait_for(pause);
         pool.for_each_block(2, [&](std::int64_t, int worker) {
-            if (worker != 0) wait(last);
+            if (worker != 0) wait_for(last);
             ++done;
         });
     }
@@ -108,6 +161,23 @@ void run_loops_at_the_edge_of_sleep(int loops) {
 TEST(ThreadPool, ThreadsFallAsleepAsLoopsBeginAndEnd) { run_loops_at_the_edge_of_sleep(500); }
 
 TEST(ThreadPoolSlow, ThreadsFallAsleepAsLoopsBeginAndEnd) { run_loops_at_the_edge_of_sleep(50'000); }
+
+/// Loops of two blocks and of one in turns: a thread that comes late to the first must not find the second.
+TEST(ThreadPool, ALoopOfOneBlockIsTheCallersAlone) {
+    ThreadPool pool(4, 4);
+    for (int loop = 0; loop < 20'000; ++loop) {
+        pool.for_each_block(2, [](std::int64_t, int) {});
+        std::atomic<int> runs{0};
+        std::atomic<int> worker{-1};
+        pool.for_each_block(1, [&](std::int64_t, int by) {
+            ++runs;
+            worker = by;
+            for (int i = 0; i < 50; ++i) _mm_pause();
+        });
+        ASSERT_EQ(runs.load(), 1) << "loop " << loop;
+        ASSERT_EQ(worker.load(), 0) << "loop " << loop;
+    }
+}
 
 TEST(ThreadPoolSlow, AMillionRandomLoops) {
     for (const int threads : {2, 3, 16}) {
