@@ -31,12 +31,13 @@ constexpr Case cases[] = {
     {"chunks of the depth, partial sums", {1, 1}, 70, 59, 1000, Ends::plain, DType::bf16, DType::bf16},
     {"a packed for all blocks", {1, 1}, 130, 900, 50},
     {"an entry at a time", {2, 1}, 33, 70, 65},
-    {"an entry a thread", {3, 3}, 33, 70, 65, Ends::bias_and_gelu},
+    {"an entry a thread", {3, 6}, 33, 70, 65, Ends::bias_and_gelu},
     {"a single row", {1, 1}, 1, 700, 300},
     {"single rows, with an epilogue", {2, 2}, 1, 300, 70, Ends::bias_and_gelu},
     {"the standard epilogue", {1, 1}, 53, 101, 800, Ends::bias_and_gelu, DType::bf16, DType::bf16},
     {"a custom epilogue", {1, 1}, 70, 59, 1000, Ends::custom},
     {"converted", {1, 1}, 40, 70, 500, Ends::plain, DType::f32, DType::f32, Multiply::tf32},
+    {"entries at once, of chunks of the depth", {3, 3}, 150, 230, 1000, Ends::bias_and_gelu},
 };
 
 /// What a custom epilogue is given.
@@ -158,6 +159,7 @@ TEST(PreparedContraction, SaysWhatItDecided) {
     EXPECT_GT(std::get<PreparedMatrices>(way_of(3)).blocking.a_groups, 0);
     EXPECT_FALSE(std::get<PreparedMatrices>(way_of(4)).blocking.entry_per_thread);
     EXPECT_TRUE(std::get<PreparedMatrices>(way_of(5)).blocking.entry_per_thread);
+    EXPECT_EQ(std::get<PreparedMatrices>(way_of(11)).blocking.entries_at_once, 9);
     EXPECT_TRUE(std::holds_alternative<PreparedRows>(way_of(6)));
     EXPECT_TRUE(std::holds_alternative<PreparedRows>(way_of(7)));
     EXPECT_EQ(prepared(cases[0]).finish, Finish::none);
