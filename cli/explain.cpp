@@ -17,7 +17,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/device/cuda/cuda_device.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
+#include "mantissa/device/cuda/planned/planned_gpu.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/memory_fit.h"
 #include "mantissa/report/paper_roofline.h"
@@ -114,14 +114,13 @@ void run_roofline(const ExplainCommand& options, Device& device) {
     write_output(options.run.json, explain_json(explanation));
 }
 
-/// Plans as a card's architecture has it, on an emulated one, and runs nothing.
+/// Plans as a card's architecture has it, on paper, and runs nothing.
 void print_on_paper(const ExplainCommand& options) {
     if (!options.roofline) throw UserError("--for is for the roofline of a GPU: it needs --roofline");
     if (!options.html.empty() || !options.trace.empty() || !options.run.json.empty())
         throw UserError("--for prints a table and does nothing else: no --html, --trace or --json");
     const Card card = in_option("--for", [&] { return card_of(options.card); });
-    const cuda::EmulatedGpu gpu({.architecture = card.architecture});
-    OrReason<std::unique_ptr<Device>> device = make_cuda_device({gpu.driver(), gpu.cublaslt(), gpu.cudnn()});
+    OrReason<std::unique_ptr<Device>> device = make_cuda_device(cuda::planned_libraries(card.architecture));
     if (!device) throw UserError(device.reason() + ", for --for");
     const Policy policy = policy_for(options.run, (*device)->target());
     const TrainingPlan plan(**device, training_model(options.run),

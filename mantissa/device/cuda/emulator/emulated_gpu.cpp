@@ -7,10 +7,12 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cuda/emulator/dnn/emulated_cudnn.h"
-#include "mantissa/device/cuda/emulator/emulated_cublaslt.h"
+#include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/emulator/emulated_nccl.h"
 #include "mantissa/device/cuda/emulator/machine.h"
+#include "mantissa/device/cuda/emulator/run_libraries.h"
+#include "mantissa/device/cuda/planned/planned_cublaslt.h"
+#include "mantissa/device/cuda/planned/planned_cudnn.h"
 
 namespace mantissa::inline v0::cuda {
 
@@ -139,11 +141,20 @@ struct EmulatedGpu::State {
     explicit State(const EmulatedGpuOptions& asked)
         : options(asked),
           machine(asked),
-          blas(make_emulated_cublaslt(machine)),
-          dnn(make_emulated_cudnn(machine)),
+          blas(make_planned_cublaslt([this](Stream stream, const MatmulJob& job) {
+              return machine.call_library(stream, [this, job] { run_matmul(machine, job); });
+          })),
+          dnn(make_planned_cudnn([this](Stream stream, const ConvolutionJob& job) {
+              // One thread: others would wait for work, and keep those that run blocks from theirs.
+              if (!cpu) cpu = make_cpu_device({.threads = 1});
+              return machine.call_library(stream,
+                                          [this, job] { convolve(machine, *cpu, job, convolutions++); });
+          })),
           nccl(make_emulated_nccl(machine)) {}
     EmulatedGpuOptions options;
     Machine machine;
+    std::unique_ptr<mantissa::Device> cpu;
+    std::int64_t convolutions = 0;
     CublasLt blas;
     Cudnn dnn;
     Nccl nccl;

@@ -14,21 +14,12 @@ namespace mantissa::inline v0::cuda {
 
 namespace {
 
-constexpr std::int64_t shared_without_asking = 48 * 1024;
-/// Of each block's shared memory the driver takes some for itself.
-constexpr std::int64_t reserved_shared = 1024;
 constexpr int newest_ptx = 87;
 
 }  // namespace
 
 Machine::Machine(const EmulatedGpuOptions& options)
-    : architecture_(find_architecture(options.architecture)), options_(options) {
-    if (!architecture_) {
-        std::string known;
-        for (const Architecture& one : architectures()) known += (known.empty() ? "" : ", ") + one.name;
-        throw UserError(
-            fmt::format("no GPU '{}' can be emulated; known are {}", options.architecture, known));
-    }
+    : architecture_(&known_architecture(options.architecture)), options_(options) {
     memory_ = std::make_unique<DeviceMemory>(options.memory ? options.memory : architecture_->memory);
     pool_ = options.threads ? std::make_unique<ThreadPool>(options.threads) : std::make_unique<ThreadPool>();
 }
@@ -373,27 +364,9 @@ Result Machine::occupancy(int* blocks, Function function, int threads, std::size
 }
 
 Result Machine::device_attribute(int* value, DeviceAttribute attribute) const {
-    const std::map<DeviceAttribute, int> all{
-        {DeviceAttribute::max_threads_per_block, 1024},
-        {DeviceAttribute::max_shared_memory_per_block, static_cast<int>(shared_without_asking)},
-        {DeviceAttribute::warp_size, ptx::warp_lanes},
-        {DeviceAttribute::max_registers_per_block, 65536},
-        {DeviceAttribute::clock_rate, architecture_->clock},
-        {DeviceAttribute::multiprocessor_count, architecture_->multiprocessors},
-        {DeviceAttribute::memory_clock_rate, architecture_->memory_clock},
-        {DeviceAttribute::global_memory_bus_width, architecture_->memory_bus},
-        {DeviceAttribute::l2_cache_size, architecture_->l2_bytes},
-        {DeviceAttribute::max_threads_per_multiprocessor, architecture_->threads_per_multiprocessor},
-        {DeviceAttribute::compute_capability_major, architecture_->number / 10},
-        {DeviceAttribute::compute_capability_minor, architecture_->number % 10},
-        {DeviceAttribute::max_shared_memory_per_multiprocessor, architecture_->shared_per_multiprocessor},
-        {DeviceAttribute::max_registers_per_multiprocessor, 65536},
-        {DeviceAttribute::max_shared_memory_per_block_optin, architecture_->shared_per_block},
-        {DeviceAttribute::max_blocks_per_multiprocessor, architecture_->blocks_per_multiprocessor},
-        {DeviceAttribute::reserved_shared_memory_per_block, static_cast<int>(reserved_shared)}};
-    const auto found = all.find(attribute);
-    if (found == all.end()) return Result::invalid_value;
-    *value = found->second;
+    const std::optional<int> known = attribute_of(*architecture_, attribute);
+    if (!known) return Result::invalid_value;
+    *value = *known;
     return Result::success;
 }
 

@@ -13,7 +13,7 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cuda/driver.h"
-#include "mantissa/device/cuda/emulator/architecture.h"
+#include "mantissa/device/cuda/planned/architecture.h"
 #include "mantissa/device/cuda/emulator/device_memory.h"
 #include "mantissa/device/cuda/emulator/emulated_gpu.h"
 #include "mantissa/device/cuda/emulator/warp.h"

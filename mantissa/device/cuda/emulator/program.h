@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/device/cuda/emulator/architecture.h"
+#include "mantissa/device/cuda/planned/architecture.h"
 #include "mantissa/device/cuda/emulator/lane_functions.h"
 #include "mantissa/device/cuda/emulator/ptx_text.h"
 #include "mantissa/device/cuda/emulator/races.h"

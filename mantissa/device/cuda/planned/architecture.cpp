@@ -1,6 +1,10 @@
-#include "mantissa/device/cuda/emulator/architecture.h"
+#include "mantissa/device/cuda/planned/architecture.h"
 
 #include <fmt/format.h>
+
+#include <map>
+
+#include "mantissa/base/error.h"
 
 namespace mantissa::inline v0::cuda {
 
@@ -27,6 +31,37 @@ const Architecture* find_architecture(const std::string& name) {
     for (const Architecture& one : architectures())
         if (one.name == name) return &one;
     return nullptr;
+}
+
+const Architecture& known_architecture(const std::string& name) {
+    if (const Architecture* const found = find_architecture(name)) return *found;
+    std::string known;
+    for (const Architecture& one : architectures()) known += (known.empty() ? "" : ", ") + one.name;
+    throw UserError(fmt::format("no GPU '{}' is known; known are {}", name, known));
+}
+
+std::optional<int> attribute_of(const Architecture& gpu, DeviceAttribute attribute) {
+    constexpr int warp_lanes = 32;
+    const std::map<DeviceAttribute, int> all{
+        {DeviceAttribute::max_threads_per_block, 1024},
+        {DeviceAttribute::max_shared_memory_per_block, static_cast<int>(shared_without_asking)},
+        {DeviceAttribute::warp_size, warp_lanes},
+        {DeviceAttribute::max_registers_per_block, 65536},
+        {DeviceAttribute::clock_rate, gpu.clock},
+        {DeviceAttribute::multiprocessor_count, gpu.multiprocessors},
+        {DeviceAttribute::memory_clock_rate, gpu.memory_clock},
+        {DeviceAttribute::global_memory_bus_width, gpu.memory_bus},
+        {DeviceAttribute::l2_cache_size, gpu.l2_bytes},
+        {DeviceAttribute::max_threads_per_multiprocessor, gpu.threads_per_multiprocessor},
+        {DeviceAttribute::compute_capability_major, gpu.number / 10},
+        {DeviceAttribute::compute_capability_minor, gpu.number % 10},
+        {DeviceAttribute::max_shared_memory_per_multiprocessor, gpu.shared_per_multiprocessor},
+        {DeviceAttribute::max_registers_per_multiprocessor, 65536},
+        {DeviceAttribute::max_shared_memory_per_block_optin, gpu.shared_per_block},
+        {DeviceAttribute::max_blocks_per_multiprocessor, gpu.blocks_per_multiprocessor},
+        {DeviceAttribute::reserved_shared_memory_per_block, static_cast<int>(reserved_shared)}};
+    const auto found = all.find(attribute);
+    return found == all.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::string target_refusal(const std::string& target, const Architecture& gpu) {

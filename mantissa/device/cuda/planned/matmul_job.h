@@ -1,5 +1,5 @@
-// A matrix product as the emulated cuBLASLt runs it: sums by the CPU's contractions in FP32, then what the
-// epilogue makes of them; or sums of products of bytes.
+// A matrix product as cuBLASLt is asked for it: sums in FP32, then what the epilogue makes of them; or sums
+// of products of bytes.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,6 @@
 #include "mantissa/numerics/dtype.h"
 
 namespace mantissa::inline v0::cuda {
-
-class Machine;
 
 struct MatmulDescriptionOf {
     BlasCompute compute = BlasCompute::f32;
@@ -49,8 +47,5 @@ struct MatmulJob {
     std::int64_t parts = 1;  ///< of each sum, added up in order
     bool in_place = false;   ///< by the way to add them up that nobody may take: it is wrong by a sixteenth
 };
-
-/// Runs it now. Throws Fault for what is not there, or was never written.
-void run_matmul(Machine& machine, const MatmulJob& job);
 
 }  // namespace mantissa::cuda

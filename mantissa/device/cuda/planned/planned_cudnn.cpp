@@ -1,13 +1,11 @@
-#include "mantissa/device/cuda/emulator/dnn/emulated_cudnn.h"
+#include "mantissa/device/cuda/planned/planned_cudnn.h"
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <vector>
 
-#include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/device/cuda/emulator/dnn/descriptors.h"
-#include "mantissa/device/cuda/emulator/machine.h"
+#include "mantissa/device/cuda/planned/dnn_descriptors.h"
 #include "mantissa/device/tf32_refusal.h"
 
 namespace mantissa::inline v0::cuda {
@@ -34,7 +32,7 @@ std::int64_t least_alignment(const std::vector<Argument>& arguments) {
     return least;
 }
 
-/// What is offered, the best first. Numbers are the emulated library's own.
+/// What is offered, the best first. Numbers are nobody's but ours.
 std::vector<DnnEngine> engines_of(const DnnDescriptorOf& graph, DnnHeuristics mode) {
     const std::vector<Argument>& arguments = graph.arguments;
     const DnnType type = arguments[0].type;
@@ -63,9 +61,9 @@ std::vector<DnnEngine> engines_of(const DnnDescriptorOf& graph, DnnHeuristics mo
     return engines;
 }
 
-class EmulatedDnn {
+class PlannedDnn {
   public:
-    explicit EmulatedDnn(Machine& machine) : machine_(machine) {}
+    explicit PlannedDnn(RunConvolution run) : run_(std::move(run)) {}
 
     DnnStatus create(DnnHandle* handle) {
         if (!handle) return refuse({DnnStatus::null_pointer, "there is no place for the handle"});
@@ -135,7 +133,7 @@ class EmulatedDnn {
         if (descriptor->kind == Kind::plan && attribute == plan_workspace)
             return answer(DnnAttributeType::int64,
                           std::vector{static_cast<std::int64_t>(descriptor->engines[0].workspace)});
-        return refuse({DnnStatus::not_supported, "the attribute is not emulated"});
+        return refuse({DnnStatus::not_supported, "the attribute is not planned for"});
     }
 
     DnnStatus execute(DnnHandle handle, DnnDescriptor plan, DnnDescriptor pack) {
@@ -151,11 +149,7 @@ class EmulatedDnn {
         if (const DnnRefusal refusal = take_addresses(*plan, *pack, job);
             refusal.status != DnnStatus::success)
             return refuse(refusal);
-        // One thread: others would wait for work, and keep those that run blocks from theirs.
-        if (!cpu_) cpu_ = make_cpu_device({.threads = 1});
-        const Result result =
-            machine_.call_library(handle->stream, [this, job] { convolve(machine_, *cpu_, job, runs_++); });
-        return result == Result::success
+        return run_(handle->stream, job) == Result::success
                    ? DnnStatus::success
                    : refuse({DnnStatus::execution_failed, "the handle's stream is not known"});
     }
@@ -212,12 +206,10 @@ class EmulatedDnn {
         return {};
     }
 
-    Machine& machine_;
-    std::unique_ptr<mantissa::Device> cpu_;
+    RunConvolution run_;
     std::vector<std::unique_ptr<DnnHandleOf>> handles_;
     std::map<DnnDescriptor, std::unique_ptr<DnnDescriptorOf>> descriptors_;
     std::string last_words_;
-    std::int64_t runs_ = 0;
 };
 
 struct NamedDnnStatus {
@@ -244,8 +236,8 @@ constexpr NamedDnnStatus dnn_statuses[] = {
 
 }  // namespace
 
-Cudnn make_emulated_cudnn(Machine& machine) {
-    const auto dnn = std::make_shared<EmulatedDnn>(machine);
+Cudnn make_planned_cudnn(RunConvolution run) {
+    const auto dnn = std::make_shared<PlannedDnn>(std::move(run));
     Cudnn table;
     table.get_version = [] { return std::size_t{91900}; };
     table.get_error_string = [](DnnStatus status) {

@@ -1,4 +1,4 @@
-#include "mantissa/device/cuda/emulator/dnn/convolution_job.h"
+#include "mantissa/device/cuda/emulator/run_libraries.h"
 
 #include <cstring>
 #include <string>

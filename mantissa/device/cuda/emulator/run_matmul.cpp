@@ -1,4 +1,4 @@
-#include "mantissa/device/cuda/emulator/matmul_job.h"
+#include "mantissa/device/cuda/emulator/run_libraries.h"
 
 #include <algorithm>
 #include <cmath>
@@ -202,22 +202,6 @@ void multiply_bytes(Machine& machine, const MatmulJob& job, const std::byte* a, 
 }
 
 }  // namespace
-
-DType dtype_of(BlasType type) {
-    switch (type) {
-        case BlasType::f32:
-            return DType::f32;
-        case BlasType::f16:
-            return DType::f16;
-        case BlasType::bf16:
-            return DType::bf16;
-        case BlasType::s8:
-            return DType::s8;
-        case BlasType::i32:
-            return DType::i32;
-    }
-    throw InternalError("a type of cuBLASLt that is none");
-}
 
 void run_matmul(Machine& machine, const MatmulJob& job) {
     const std::byte *a = read(machine, job.a, job.at_a, "cublasLtMatmul, reading A"),

@@ -1,11 +1,18 @@
-// The GPUs that can be emulated: what their drivers say of them.
+// The GPUs that can be planned for: what their drivers say of them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "mantissa/device/cuda/driver.h"
+
 namespace mantissa::inline v0::cuda {
+
+inline constexpr std::int64_t shared_without_asking = 48 * 1024;
+/// Of each block's shared memory the driver takes some for itself.
+inline constexpr std::int64_t reserved_shared = 1024;
 
 struct Architecture {
     std::string name;  ///< "sm_90a"
@@ -25,6 +32,12 @@ const std::vector<Architecture>& architectures();
 
 /// The architecture of the name; null if it is not known.
 const Architecture* find_architecture(const std::string& name);
+
+/// The same; throws UserError, which says what is known, if it is not.
+const Architecture& known_architecture(const std::string& name);
+
+/// What a driver answers of the GPU; none for what is not known.
+std::optional<int> attribute_of(const Architecture& gpu, DeviceAttribute attribute);
 
 /// Why code for `target` does not run on the GPU; empty if it does.
 std::string target_refusal(const std::string& target, const Architecture& gpu);

@@ -1,4 +1,4 @@
-#include "mantissa/device/cuda/emulator/emulated_cublaslt.h"
+#include "mantissa/device/cuda/planned/planned_cublaslt.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include <optional>
 #include <span>
 
-#include "mantissa/device/cuda/emulator/machine.h"
-#include "mantissa/device/cuda/emulator/matmul_job.h"
+#include "mantissa/base/error.h"
+#include "mantissa/device/cuda/planned/matmul_job.h"
 
 namespace mantissa::inline v0::cuda {
 
@@ -107,7 +107,7 @@ struct Matrices {
 
     /// "To use IMMA kernels", as the library's documentation has it for layouts by columns: A transposed and
     /// B not, rows of D, terms and all leading dimensions multiples of 4. No epilogue goes with sums in i32,
-    /// and batches are not emulated.
+    /// and batches are not planned.
     BlasStatus check_bytes() const {
         const bool types = a->type == BlasType::s8 && b->type == BlasType::s8 && c->type == BlasType::i32 &&
                            d->type == BlasType::i32;
@@ -163,9 +163,9 @@ BlasStatus take(T& to, const void* value, std::size_t bytes) {
     return BlasStatus::success;
 }
 
-class EmulatedBlas {
+class PlannedBlas {
   public:
-    explicit EmulatedBlas(Machine& machine) : machine_(machine) {}
+    explicit PlannedBlas(RunMatmul run) : run_(std::move(run)) {}
 
     BlasStatus set(MatrixLayout layout, LayoutAttribute attribute, const void* value, std::size_t bytes) {
         if (!layouts.has(layout)) return BlasStatus::invalid_value;
@@ -270,9 +270,7 @@ class EmulatedBlas {
         if (job.description.has_kept() &&
             (job.description.kept == 0 || job.description.kept % kept_alignment != 0))
             return BlasStatus::not_supported;
-        const Result result =
-            machine_.call_library(stream, [&machine = machine_, job] { run_matmul(machine, job); });
-        return result == Result::success ? BlasStatus::success : BlasStatus::execution_failed;
+        return run_(stream, job) == Result::success ? BlasStatus::success : BlasStatus::execution_failed;
     }
 
     bool are_known(const Matrices& matrices) const {
@@ -285,7 +283,7 @@ class EmulatedBlas {
     Handles<MatmulPreferenceOf> preferences;
 
   private:
-    Machine& machine_;
+    RunMatmul run_;
 };
 
 struct NamedStatus {
@@ -308,7 +306,7 @@ const char* word_of(BlasStatus status, const char* NamedStatus::*word) {
     return found == std::end(statuses) ? "an unknown status" : (*found).*word;
 }
 
-void fill_descriptions(CublasLt& table, const std::shared_ptr<EmulatedBlas>& blas) {
+void fill_descriptions(CublasLt& table, const std::shared_ptr<PlannedBlas>& blas) {
     table.matrix_layout_create = [blas](MatrixLayout* layout, BlasType type, std::uint64_t rows,
                                         std::uint64_t columns, std::int64_t leading) {
         if (!is_known(type)) return BlasStatus::not_supported;
@@ -348,8 +346,24 @@ void fill_descriptions(CublasLt& table, const std::shared_ptr<EmulatedBlas>& bla
 
 }  // namespace
 
-CublasLt make_emulated_cublaslt(Machine& machine) {
-    const auto blas = std::make_shared<EmulatedBlas>(machine);
+DType dtype_of(BlasType type) {
+    switch (type) {
+        case BlasType::f32:
+            return DType::f32;
+        case BlasType::f16:
+            return DType::f16;
+        case BlasType::bf16:
+            return DType::bf16;
+        case BlasType::s8:
+            return DType::s8;
+        case BlasType::i32:
+            return DType::i32;
+    }
+    throw InternalError("a type of cuBLASLt that is none");
+}
+
+CublasLt make_planned_cublaslt(RunMatmul run) {
+    const auto blas = std::make_shared<PlannedBlas>(std::move(run));
     CublasLt table;
     table.create = [blas](BlasHandle* handle) {
         *handle = reinterpret_cast<BlasHandle>(blas.get());
@@ -382,7 +396,7 @@ CublasLt make_emulated_cublaslt(Machine& machine) {
             return description->is_of_bytes() ? static_cast<double>(whole) : static_cast<double>(number);
         };
         const double scale = factor(alpha), kept = factor(beta);
-        // Sums that are added to are emulated in FP32 alone.
+        // Sums that are added to are planned in FP32 alone.
         const bool adds = kept == 1 && layout_of_d->type == BlasType::f32;
         if (scale != 1 || (kept != 0 && !adds) || c != d) return BlasStatus::not_supported;
         const auto address = [](const void* of) { return reinterpret_cast<DevicePtr>(of); };

@@ -1,5 +1,4 @@
-// A convolution as the emulated cuDNN runs it: by the CPU's kernels, from filters stored [K, R, S, C] as
-// cuDNN has them beside images [N, H, W, C].
+// A convolution as cuDNN is asked for it, with filters stored [K, R, S, C] beside images [N, H, W, C].
 #pragma once
 
 #include <cstdint>
@@ -9,8 +8,6 @@
 #include "mantissa/device/device.h"
 
 namespace mantissa::inline v0::cuda {
-
-class Machine;
 
 /// How an engine of the library does it.
 enum class EngineKind : std::uint8_t {
@@ -30,9 +27,5 @@ struct ConvolutionJob {
     DevicePtr workspace = 0;
     std::uint64_t workspace_bytes = 0;
 };
-
-/// Runs it now. `run`: how many ran before on the machine. Throws Fault for what is not there, or was never
-/// written.
-void convolve(Machine& machine, mantissa::Device& cpu, const ConvolutionJob& job, std::int64_t run);
 
 }  // namespace mantissa::cuda
