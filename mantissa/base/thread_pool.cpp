@@ -81,7 +81,12 @@ class Bell {
 
     /// Changes the word, and wakes up to `sleepers` threads.
     void ring(int sleepers) {
-        count_.fetch_add(1);
+        change();
+        wake(sleepers);
+    }
+    /// The two apart: who falls asleep meanwhile sees the change, or is seen by whoever counts sleepers then.
+    void change() { count_.fetch_add(1); }
+    void wake(int sleepers) {
         if (sleepers > 0) futex(FUTEX_WAKE_PRIVATE, static_cast<std::uint32_t>(sleepers));
     }
     /// Sleeps while the word is `seen`, and sometimes returns earlier.
@@ -325,7 +330,8 @@ struct ThreadPool::State {
         blocks_a_ticket.store(share);
         unfinished.store(all);
         tickets.store((loop_of(tickets.load()) + 1) << 32 | all);
-        called.ring(others - (threads - 1 - sleeping.load()));
+        called.change();
+        called.wake(others - (threads - 1 - sleeping.load()));
         work(0);
         const auto done = [&] { return unfinished.load() == 0; };
         if (!spin_until(done)) {
