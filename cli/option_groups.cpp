@@ -40,7 +40,7 @@ const std::vector<Section>& sections() {
          {"--json", "--log", "--html", "--tensorboard", "--histogram-every", "--trace", "--print-every",
           "--quiet", "--profile", "--pass-times", "--dump", "--dump-target", "--diff", "--roofline",
           "--memory", "--nodes", "--rungs", "--repeats", "--no-measure"}},
-        {"Machine", {"--device", "--threads", "--for", "--config"}},
+        {"Machine", {"--device", "--threads", "--memory-rate", "--for", "--config"}},
         {"Ranks",
          {"--ranks", "--link", "--latency", "--on", "--states", "--reduce-dtype", "--bucket",
           "--rank-timeout", "--compare-every"}},

@@ -74,7 +74,7 @@ TEST(Commands, BadInputGetsOneClearLine) {
         {"train --betas 0.9 0.99999999999", 2, "betas must lie in [0, 1), got 0.99999999999"},
         {"train --accumulate 0", 2, "--accumulate must be 1 or more micro-steps"},
         {"frobnicate", 2,
-         "there is no command 'frobnicate'; there are: ladder, train, generate, explain, "
+         "there is no command 'frobnicate'; there are: ladder, train, generate, predict, explain, "
          "lint, peaks, numerics, bench, tokenize"},
         {"lint --model gpt3", 2, "there is no model 'gpt3'; there are gpt2-tiny"},
         {"lint --batch 0", 2, "--batch must be 1 or more, got 0"},

@@ -114,7 +114,6 @@ TEST_P(TraceOfAStep, EachThreadWorksWithinTheLaunchThatItWorksFor) {
         }
     }
     EXPECT_GT(track(trace_, "thread 0").size(), launches_ / 2);
-    EXPECT_FALSE(track(trace_, "thread 1").empty() && track(trace_, "thread 2").empty());
     for (const auto& [launch, done] : blocks) EXPECT_GT(done, 0) << launch;
 }
 
