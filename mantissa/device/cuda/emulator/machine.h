@@ -13,10 +13,10 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cuda/driver.h"
-#include "mantissa/device/cuda/planned/architecture.h"
 #include "mantissa/device/cuda/emulator/device_memory.h"
 #include "mantissa/device/cuda/emulator/emulated_gpu.h"
 #include "mantissa/device/cuda/emulator/warp.h"
+#include "mantissa/device/cuda/planned/architecture.h"
 
 namespace mantissa::inline v0::cuda {
 

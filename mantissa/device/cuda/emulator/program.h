@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/device/cuda/planned/architecture.h"
 #include "mantissa/device/cuda/emulator/lane_functions.h"
 #include "mantissa/device/cuda/emulator/ptx_text.h"
 #include "mantissa/device/cuda/emulator/races.h"
+#include "mantissa/device/cuda/planned/architecture.h"
 
 namespace mantissa::inline v0::cuda::ptx {
 
