@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/train/forward.h"
 
 namespace mantissa::inline v0 {
 
@@ -32,6 +33,9 @@ Predictor::Predictor(Device& device, const nn::Model& model, const PipelineOptio
     many_ = forward_of(batch);
     model_.inputs.resize(model.output.inputs);
 }
+
+Predictor::~Predictor() = default;
+Predictor::Predictor(Predictor&&) noexcept = default;
 
 std::unique_ptr<Forward> Predictor::forward_of(std::int64_t examples) const {
     const auto trace = [&](Graph& graph) { return nn::trace_output(model_, graph, examples); };

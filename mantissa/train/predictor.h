@@ -5,10 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "mantissa/train/forward.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
+
+class Forward;
 
 class Predictor {
   public:
@@ -19,6 +20,8 @@ class Predictor {
     /// the model has no output.
     Predictor(Device& device, const nn::Model& model, const PipelineOptions& pipeline,
               std::int64_t batch = 32);
+    ~Predictor();
+    Predictor(Predictor&&) noexcept;
 
     /// The states that must be there: what the model learned, and what it saw.
     std::vector<State> parameters() const;

@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/train/accumulate.h"
+#include "mantissa/train/forward.h"
 
 namespace mantissa::inline v0 {
 
@@ -69,6 +70,9 @@ StepExecution::StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> 
     for (const std::unique_ptr<Plan>& before : plan_.accumulate()) accumulate_.push_back(bound(before.get()));
     derive_ = bound(plan_.derive());
 }
+
+StepExecution::~StepExecution() = default;
+StepExecution::StepExecution(StepExecution&&) noexcept = default;
 
 void StepExecution::derive() {
     const void* const self = step_.get();  // which stays where it is when this is moved

@@ -8,10 +8,12 @@
 #include <span>
 
 #include "mantissa/data/batch.h"
-#include "mantissa/train/forward.h"
+#include "mantissa/runtime/execution.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
+
+class Forward;
 
 /// What steps of one model may share: their states, and an arena for the largest of them.
 struct TrainingMemory {
@@ -35,6 +37,8 @@ class StepExecution {
   public:
     /// The plan must be among those that the memory was made for.
     StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory);
+    ~StepExecution();
+    StepExecution(StepExecution&&) noexcept;
 
     const TrainingPlan& plan() const { return plan_; }
     StateBlock& state() const { return *memory_->state; }
