@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/picture_reader.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/train/forward.h"
 
 namespace mantissa::inline v0 {
 
@@ -47,6 +48,8 @@ PictureScorer::PictureScorer(const Trainer& trainer) {
     forward_ = std::make_unique<Forward>(training.device(), trace, pipeline, "logits");
     forward_->bind(trainer.state(), {"validation", "lower the batch"});
 }
+
+PictureScorer::~PictureScorer() = default;
 
 void PictureScorer::add(const Batch& batch, PictureScores& scores) {
     Execution& execution = forward_->execution();

@@ -31,6 +31,7 @@ class PictureScorer {
     /// `trainer`, of a network for pictures, must outlive this. Throws UserError if the memory does not
     /// suffice.
     explicit PictureScorer(const Trainer& trainer);
+    ~PictureScorer();
 
     /// Of all pictures, or of those of the first steps; what was skipped does not count. Read on so many
     /// threads; `made` hears of batches that are done, of how many. Throws UserError for a picture that
