@@ -9,7 +9,7 @@ rounds. The machine must be idle otherwise. `busy` holds core 0 with a process t
 import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile
 
 IMAGES = 32
-# What 248ad45 and later revisions take by default differs: a clipped update waits for all gradients.
+# One recipe for both programs: defaults differ from 248ad45 on, and a clipped update waits for all gradients.
 RECIPE = ["--policy", "bf16", "--passes", "all", "--clip", "1", "--warmup", "20"]
 NETWORK = ["--model", "gpt2-tiny", *RECIPE]
 

@@ -1,4 +1,4 @@
-// What `explain` runs steps with: options in a policy, batches without data, and the machine's peaks.
+// Parts of the steps that `explain` runs: options in a policy, batches without data, and the machine's peaks.
 #pragma once
 
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace mantissa::cli {
 
-/// What the options say of a trainer on a device, under a policy.
+/// Settings of a trainer under a policy, as the options have them.
 TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const Target& target);
 
 Explanation explain_step(const TrainingPlan& plan);

@@ -48,7 +48,7 @@ class LoopRecorder {
     void awaits(const void* counter, std::int64_t least);
 
   private:
-    /// What a block said: kept as it is until the loop is over, so that blocks take no longer.
+    /// Remarks of a block, kept as they are until the loop is over, so that blocks take no longer.
     struct Said {
         const void* counter = nullptr;
         std::int64_t value = 0, block = 0;

@@ -18,8 +18,8 @@ std::vector<int> usable_cores();
 /// Nodes that have cores, by number, as the system tells of them in a folder. None where it does not.
 std::vector<NumaNode> numa_nodes(const std::filesystem::path& root = "/sys/devices/system/node");
 
-/// What was found and what is best for training, in a line; empty on one node. `usable`: cores that this
-/// process may use. `ranks`: processes that train together on this machine, this one included.
+/// A line that says which nodes there are and what is best for training; empty on one node. `usable`: cores
+/// that this process may use. `ranks`: processes that train together on this machine, this one included.
 std::string numa_advice(const std::vector<NumaNode>& nodes, const std::vector<int>& usable, int ranks);
 
 }  // namespace mantissa
