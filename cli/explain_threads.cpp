@@ -10,6 +10,7 @@
 #include "cli/progress_line.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/report/thread_estimate.h"
 
@@ -104,7 +105,7 @@ RecordedStep measured_step(Trainer& trainer, const RunOptions& run) {
 void explain_threads(const RunOptions& run, const ThreadQuestion& question) {
     validate(run, question);
     const RunOptions on_one = on_threads(run, 1);
-    const auto device = open_device(on_one);
+    const auto device = make_cpu_device({.threads = 1, .threads_to_cut_for = run.threads});
     const PlannedMachine machine = machine_of(run, question, *device);
     Trainer trainer(plan_on(on_one, *device));
     const RecordedStep step = measured_step(trainer, on_one);

@@ -36,15 +36,19 @@ std::vector<RecordedLoop::Wait> LoopRecorder::waits_in(const std::vector<Said>& 
     std::map<const void*, std::vector<Said>> counters;
     for (const Said& each : said) {
         std::vector<Said>& reached = counters[each.counter];
-        if (!each.awaits) {
+        if (each.steps == 0) {
             if (!reached.empty() && reached.back().value >= each.value) reached.clear();
             reached.push_back(each);
             continue;
         }
         const auto found = std::ranges::lower_bound(reached, each.value, {}, &Said::value);
-        if (found == reached.end() || found->block == each.block) continue;
-        if (waits.empty() || waits.back().block != each.block || waits.back().awaited != found->block)
-            waits.push_back({each.block, found->block});
+        if (found == reached.end()) continue;
+        const auto first = found - std::min<std::int64_t>(found - reached.begin(), each.steps - 1);
+        for (auto step = first; step <= found; ++step) {
+            const bool said_before =
+                !waits.empty() && waits.back().block == each.block && waits.back().awaited == step->block;
+            if (step->block != each.block && !said_before) waits.push_back({each.block, step->block});
+        }
     }
     return waits;
 }
@@ -70,11 +74,11 @@ void LoopRecorder::run(std::int64_t blocks, FunctionRef<void(std::int64_t, int)>
 }
 
 void LoopRecorder::reached(const void* counter, std::int64_t value) {
-    if (!said_.empty()) said_.back().push_back({counter, value, block_, false});
+    if (!said_.empty()) said_.back().push_back({counter, value, block_, 0});
 }
 
-void LoopRecorder::awaits(const void* counter, std::int64_t least) {
-    if (!said_.empty()) said_.back().push_back({counter, least, block_, true});
+void LoopRecorder::awaits(const void* counter, std::int64_t least, std::int64_t steps) {
+    if (least > 0 && !said_.empty()) said_.back().push_back({counter, least, block_, steps});
 }
 
 }  // namespace mantissa

@@ -43,16 +43,17 @@ class LoopRecorder {
     void run(std::int64_t blocks, FunctionRef<void(std::int64_t block, int worker)> body);
 
     /// To be called by blocks that wait for one another: a counter has reached a value, which it had not; and
-    /// the block goes on once a counter has at least a value. A counter that falls begins anew.
+    /// the block goes on once a counter has at least a value, whose last `steps` steps others may make
+    /// in another order. Counters begin at 0, which nobody waits for; one that falls begins anew.
     void reached(const void* counter, std::int64_t value);
-    void awaits(const void* counter, std::int64_t least);
+    void awaits(const void* counter, std::int64_t least, std::int64_t steps = 1);
 
   private:
     /// Remarks of a block, kept as they are until the loop is over, so that blocks take no longer.
     struct Said {
         const void* counter = nullptr;
         std::int64_t value = 0, block = 0;
-        bool awaits = false;
+        std::int64_t steps = 0;  ///< that are awaited; 0: it is reached
     };
     static std::vector<RecordedLoop::Wait> waits_in(const std::vector<Said>& said);
 

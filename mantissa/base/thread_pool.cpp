@@ -27,6 +27,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/float_environment.h"
 #include "mantissa/base/loop_recorder.h"
+#include "mantissa/base/thread_clock.h"
 #include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0 {
@@ -117,42 +118,6 @@ class InsideALoop {
 
 using Clock = std::chrono::steady_clock;
 
-/// Nanoseconds of a thread: those that it slept of its own accord, and those that it had a core.
-class ThreadClock {
-  public:
-    /// To be called before the thread goes to sleep, and after.
-    void sleeps() { asleep_since_.store(now()); }
-    void wakes() { slept_ += now() - asleep_since_.exchange(0); }
-    /// Called by the thread itself: from now on it is the one that is looked at.
-    void begin() {
-        owner_ = std::this_thread::get_id();
-        known_.store(::pthread_getcpuclockid(::pthread_self(), &cpu_) == 0);
-    }
-    std::thread::id owner() const { return owner_; }
-
-    /// Since the last call: the part of `wall` in which the thread neither slept nor had a core.
-    std::int64_t take_missing(std::int64_t wall) {
-        if (!known_.load()) return 0;
-        const std::int64_t since = asleep_since_.load();
-        const std::int64_t slept = slept_.load() + (since == 0 ? 0 : now() - since);
-        timespec time{};
-        ::clock_gettime(cpu_, &time);
-        const std::int64_t used = slept + time.tv_sec * std::int64_t{1'000'000'000} + time.tv_nsec;
-        return std::max<std::int64_t>(0, wall - (used - std::exchange(seen_, used)));
-    }
-
-    static std::int64_t now() {
-        return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count();
-    }
-
-  private:
-    std::thread::id owner_;
-    clockid_t cpu_{};
-    std::atomic<bool> known_{false};
-    std::atomic<std::int64_t> slept_{0}, asleep_since_{0};
-    std::int64_t seen_ = 0;
-};
-
 /// Periods in which control group v2 stopped this process for its quota; 0 where there is none.
 std::int64_t throttled_periods() {
     std::ifstream file("/sys/fs/cgroup/cpu.stat");
@@ -212,8 +177,7 @@ struct ThreadPool::State {
     Contention contention;
     std::atomic<int> active;  ///< threads that run at once, the caller's included; the others sleep
     std::vector<ThreadClock> clocks;
-    std::int64_t judged = 0,
-                 throttled = 0;  ///< when contention was judged, and the control group's count then
+    std::int64_t throttled = 0;  ///< the control group's count when contention was judged
 
     // Switched between loops only. Each thread adds to its own part before its tickets count as finished.
     std::atomic<bool> recording{false};
@@ -346,25 +310,22 @@ struct ThreadPool::State {
     /// of a thread that calls for the first time nothing is known.
     std::int64_t missing_of_caller() {
         ThreadClock& clock = clocks[0];
-        const bool known = clock.owner() == std::this_thread::get_id();
-        if (!known) clock.begin();
-        const std::int64_t missing = clock.take_missing(contention.since().count());
-        return known ? missing : 0;
+        if (clock.owner() == std::this_thread::get_id())
+            return clock.take_missing(contention.since().count());
+        clock.begin();
+        return 0;
     }
 
     /// To be called behind each loop with its time: chooses anew, now and then, how many threads run at once.
     void choose_active(Clock::duration loop) {
         if (!contention.is_due(loop)) return;
-        const std::int64_t now = ThreadClock::now(), wall = now - judged;
         std::int64_t taken = missing_of_caller();
-        for (std::size_t worker = 1; worker < clocks.size(); ++worker)
-            taken += clocks[worker].take_missing(wall);
+        for (std::size_t worker = 1; worker < clocks.size(); ++worker) taken += clocks[worker].take_missing();
         // A quota stops every thread at once, however many there are.
         const std::int64_t periods = throttled_periods();
         contention.judge(std::chrono::nanoseconds(periods == throttled ? taken : 0));
         active.store(contention.threads());
         throttled = periods;
-        judged = now;
     }
 };
 

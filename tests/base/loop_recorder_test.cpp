@@ -42,7 +42,7 @@ TEST(LoopRecorder, KnowsForWhichBlockAnotherWaits) {
     ThreadPool pool(1);
     LoopRecorder recorder;
     int counter = 0, other = 0;
-    pool.for_each_block(5, [&](std::int64_t block, int) {
+    pool.for_each_block(6, [&](std::int64_t block, int) {
         LoopRecorder& of_this = *LoopRecorder::of_this_thread();
         if (block < 2) of_this.reached(&counter, block + 1);
         if (block == 2) of_this.awaits(&counter, 1);
@@ -54,14 +54,21 @@ TEST(LoopRecorder, KnowsForWhichBlockAnotherWaits) {
             of_this.reached(&counter, 1);  // begins anew
             of_this.awaits(&counter, 1);
         }
+        if (block == 5) {
+            of_this.awaits(&counter, 0);  // holds from the beginning, whoever counted before
+            of_this.reached(&counter, 2);
+            of_this.awaits(&counter, 2, 2);  // both steps, of which one is its own
+        }
     });
     const std::vector<RecordedLoop> loops = recorder.take();
     ASSERT_EQ(loops.size(), 1u);
-    ASSERT_EQ(loops[0].waits.size(), 2u);
+    ASSERT_EQ(loops[0].waits.size(), 3u);
     EXPECT_EQ(loops[0].waits[0].block, 2);
     EXPECT_EQ(loops[0].waits[0].awaited, 0);
     EXPECT_EQ(loops[0].waits[1].block, 3);
     EXPECT_EQ(loops[0].waits[1].awaited, 1);
+    EXPECT_EQ(loops[0].waits[2].block, 5);
+    EXPECT_EQ(loops[0].waits[2].awaited, 4);
 }
 
 }  // namespace

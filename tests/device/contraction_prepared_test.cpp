@@ -1,5 +1,6 @@
 // A contraction prepared once and run many times: with other addresses, other threads and another epilogue's
-// arguments it has the bits of one prepared for the call, in the workspace that it says and not a byte more.
+// arguments, cut for one thread or for many, it has the bits of one prepared for the call, in the workspace
+// that it says and not a byte more.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -114,8 +115,9 @@ class Call {
 
 /// A value that was copied, and outlives the problem and the value that it was copied from.
 template <class How>
-PreparedContraction prepared_elsewhere(const Case& c, const How& how) {
+PreparedContraction prepared_elsewhere(const Case& c, const How& how, int threads) {
     auto problem = std::make_unique<ContractionProblem>(Call(c, 0).problem());
+    problem->threads = threads;
     auto first = std::make_unique<PreparedContraction>(prepare_contraction(*problem, how));
     PreparedContraction copy = *first;
     *problem = {};
@@ -125,7 +127,8 @@ PreparedContraction prepared_elsewhere(const Case& c, const How& how) {
 
 template <class How>
 void expect_the_same(const Case& c, const How& how, const std::string& level) {
-    const PreparedContraction prepared = prepared_elsewhere(c, how);
+    const PreparedContraction for_one = prepared_elsewhere(c, how, 1),
+                              for_many = prepared_elsewhere(c, how, 64);
     std::vector<std::vector<double>> seen;
     for (const std::uint32_t set : {1, 2, 3}) {
         Call fresh(c, set);
@@ -133,9 +136,12 @@ void expect_the_same(const Case& c, const How& how, const std::string& level) {
         seen.push_back(fresh.run(prepare_contraction(fresh.problem(), how), one));
         for (const int threads : {1, 2, 3}) {
             ThreadPool pool(threads);
-            Call again(c, set);
-            EXPECT_EQ(again.run(prepared, pool), seen.back())
-                << c.name << " at " << level << ", set " << set << ", " << threads << " threads";
+            for (const PreparedContraction* prepared : {&for_one, &for_many}) {
+                Call again(c, set);
+                EXPECT_EQ(again.run(*prepared, pool), seen.back())
+                    << c.name << " at " << level << ", set " << set << ", " << threads << " threads, cut for "
+                    << prepared->problem.threads;
+            }
         }
     }
     EXPECT_NE(seen[0], seen[1]) << c.name << " at " << level;
@@ -152,14 +158,19 @@ TEST(PreparedContraction, RunsManyTimesWithTheBitsOfOnePreparedForTheCall) {
 }
 
 TEST(PreparedContraction, SaysWhatItDecided) {
-    const auto prepared = [](const Case& c) { return prepare_contraction(Call(c, 0).problem(), best_isa()); };
+    const auto prepared = [](const Case& c, int threads = 1) {
+        ContractionProblem problem = Call(c, 0).problem();
+        problem.threads = threads;
+        return prepare_contraction(problem, best_isa());
+    };
     const auto way_of = [&](std::size_t i) { return prepared(cases[i]).way; };
     EXPECT_TRUE(std::holds_alternative<PreparedMatrices>(way_of(0)));
     EXPECT_GT(std::get<PreparedMatrices>(way_of(1)).blocking.depth_chunks, 1);
     EXPECT_GT(std::get<PreparedMatrices>(way_of(3)).blocking.a_groups, 0);
     EXPECT_FALSE(std::get<PreparedMatrices>(way_of(4)).blocking.entry_per_thread);
     EXPECT_TRUE(std::get<PreparedMatrices>(way_of(5)).blocking.entry_per_thread);
-    EXPECT_EQ(std::get<PreparedMatrices>(way_of(11)).blocking.entries_at_once, 9);
+    EXPECT_EQ(std::get<PreparedMatrices>(prepared(cases[11], 64).way).blocking.entries_at_once, 9);
+    EXPECT_EQ(std::get<PreparedMatrices>(way_of(11)).blocking.entries_at_once, 1);
     EXPECT_TRUE(std::holds_alternative<PreparedRows>(way_of(6)));
     EXPECT_TRUE(std::holds_alternative<PreparedRows>(way_of(7)));
     EXPECT_EQ(prepared(cases[0]).finish, Finish::none);

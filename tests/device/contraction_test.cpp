@@ -71,9 +71,14 @@ TEST(Contraction, SameBitsForAnyNumberOfThreads) {
             for (const int threads : {1, 2, 3, 7, 64}) {
                 ThreadPool pool(threads, threads);  // all at once, though there are fewer cores
                 std::vector<float> out(static_cast<std::size_t>(m * n), NAN);
-                contract_in_new_workspace(
-                    {.m = m, .n = n, .k = k, .a = a.layout(), .b = b.layout(), .out = {.leading = n}},
-                    {.a = a.data(), .b = b.data(), .out = out.data()}, pool, isa);
+                contract_in_new_workspace({.m = m,
+                                           .n = n,
+                                           .k = k,
+                                           .a = a.layout(),
+                                           .b = b.layout(),
+                                           .out = {.leading = n},
+                                           .threads = threads},
+                                          {.a = a.data(), .b = b.data(), .out = out.data()}, pool, isa);
                 if (first.empty()) first = out;
                 EXPECT_EQ(std::memcmp(first.data(), out.data(), out.size() * sizeof(float)), 0)
                     << name_of(isa) << " with " << threads << " threads";

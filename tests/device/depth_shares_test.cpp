@@ -31,6 +31,7 @@ struct Operands {
 /// The output with what lies between its rows, which is NaN before.
 Operand run(Operands& operands, Isa isa, int threads) {
     ThreadPool pool(threads, threads);
+    operands.problem.threads = threads;
     const auto shares = DepthShares::of(prepare_contraction(operands.problem, isa));
     Operand out(operands.problem.out.dtype, Transpose::no, m, n, {1, 1}, 5);
     if (!shares) {

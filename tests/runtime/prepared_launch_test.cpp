@@ -141,7 +141,7 @@ TEST(PreparedLaunch, AsksForTheWorkspaceThatThePreparedContractionSays) {
     for (const OpCase& test : {layer(70, 59, 1000), layer(1, 300, 70), layer(300, 900, 40)}) {
         const Recorded recorded(test);
         const Chosen chosen(recorded.graph, "matmul", *device);
-        const auto units = on_cpu::contraction_units(on_cpu::best_isa());
+        const auto units = on_cpu::contraction_units(on_cpu::best_isa(), 1);
         const auto unit = std::ranges::find(units, chosen.kernel->name, &on_cpu::ContractionUnit::name);
         ASSERT_NE(unit, units.end());
         const on_cpu::PreparedContraction prepared =

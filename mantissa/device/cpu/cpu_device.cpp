@@ -114,7 +114,7 @@ std::string refusal_of_short_tails(on_cpu::Isa isa) {
 
 class CpuDevice final : public Device {
   public:
-    CpuDevice(int threads, Ranks* ranks)
+    CpuDevice(int threads, Ranks* ranks, int threads_to_cut_for)
         : pool_(threads), isa_(on_cpu::chosen_isa()), compiler_(host_features(isa_)) {
         const on_cpu::CacheSizes caches = on_cpu::cache_sizes();
         target_ = {.device = "cpu",
@@ -130,7 +130,7 @@ class CpuDevice final : public Device {
                    .cannot_attach_tails = refusal_of_tails(isa_),
                    .tails_lose_at_16_bits = refusal_of_short_tails(isa_),
                    .cannot_multiply_tf32 = tf32_refusal()};
-        const on_cpu::Context context{pool_, isa_, ranks};
+        const on_cpu::Context context{pool_, isa_, ranks, threads_to_cut_for};
         on_cpu::add_contraction_kernels(kernels_, context);
         on_cpu::add_loss_kernels(kernels_, context);
         on_cpu::add_attention_kernels(kernels_, context, compiler_);
@@ -253,8 +253,9 @@ class CpuDevice final : public Device {
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
     if (options.threads < 0)
         throw UserError(fmt::format("threads must be 1 or more, got {}", options.threads));
-    return std::make_unique<CpuDevice>(options.threads == 0 ? default_thread_count() : options.threads,
-                                       options.ranks);
+    const int threads = options.threads == 0 ? default_thread_count() : options.threads;
+    return std::make_unique<CpuDevice>(
+        threads, options.ranks, options.threads_to_cut_for == 0 ? threads : options.threads_to_cut_for);
 }
 
 Device& cpu() {

@@ -13,6 +13,8 @@ struct CpuOptions {
     int threads = 0;  ///< 0: as many as the affinity mask, the CPU quota and OMP_NUM_THREADS allow
     /// Those among which it is one, which must outlive it: over them it sums. Null: it is the only one.
     Ranks* ranks = nullptr;
+    /// Threads that contractions are cut for; 0: as many as there are. Another number is for a prediction.
+    int threads_to_cut_for = 0;
 };
 
 /// Uses the instruction set that MANTISSA_ISA names, else the best that the CPU has. Throws UserError if it

@@ -35,16 +35,22 @@ constexpr std::int64_t enough_entries = 8;
 constexpr std::int64_t most_entries_at_once = 16;
 constexpr std::int64_t most_pack_lines = 192;
 
-// Six blocks for each of 64 threads, so that the last ones cost little. A panel of b that passes 64 rows is
+// Six blocks for each of many threads, so that the last ones cost little. A panel of b that passes 64 rows is
 // read at 2 GB/s from behind L2, and one of a that passes 96 columns at less; tiles of AMX, twenty times as
-// fast, would wait for both.
-constexpr std::int64_t blocks_of_many_threads = 384;
+// fast, would wait for both. A few threads lose by it: while memory is slow, finer blocks cost two of them
+// 15 % of a step.
+constexpr int many_threads = 9;
+constexpr std::int64_t blocks_of_thread = 6;
 constexpr std::int64_t least_rows_of_many = 64, least_columns_of_many = 96;
 constexpr std::int64_t pack_lines_of_many = 96;
 
+bool has_many_threads(const ContractionProblem& problem, const ContractionKernels& kernels) {
+    return problem.threads >= many_threads && !kernels.interleaves();
+}
+
 /// Lines of an operand that are packed as one item, in whole panels.
-std::int64_t pack_lines(std::int64_t panel_size, const ContractionKernels& kernels) {
-    return rounded_up(kernels.interleaves() ? most_pack_lines : pack_lines_of_many, panel_size);
+std::int64_t pack_lines(std::int64_t panel_size, bool many) {
+    return rounded_up(many ? pack_lines_of_many : most_pack_lines, panel_size);
 }
 
 /// Whether blocks go through the whole of k, one after another. Sums that are added to what there is stay in
@@ -64,7 +70,7 @@ bool keeps_sums(const ContractionProblem& problem, const ContractionKernels& ker
 void cut_for_many_threads(const ContractionProblem& problem, const ContractionKernels& kernels,
                           bool packs_rows_once, Blocking& blocking) {
     const std::int64_t splits = parts_of(blocking.columns, blocking.split_columns);
-    const std::int64_t wanted = parts_of(blocks_of_many_threads, blocking.entries_at_once);
+    const std::int64_t wanted = parts_of(blocks_of_thread * problem.threads, blocking.entries_at_once);
     const std::int64_t wanted_rows = parts_of(problem.m, parts_of(wanted, splits));
     const std::int64_t rows = even_part(problem.m, std::max(least_rows_of_many, wanted_rows), kernels.height);
     if (!problem.custom_epilogue) blocking.rows = std::min(blocking.rows, rows);
@@ -88,15 +94,15 @@ std::int64_t depth_of_chunks(std::int64_t k, const ContractionKernels& kernels) 
 Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels& kernels) {
     Blocking out;
     const std::int64_t entries = problem.entries();
-    if (entries >= enough_entries && entries <= most_entries_at_once && !kernels.interleaves())
-        out.entries_at_once = entries;
+    const bool many = has_many_threads(problem, kernels);
+    if (entries >= enough_entries && entries <= most_entries_at_once && many) out.entries_at_once = entries;
     out.entry_per_thread = entries >= enough_entries && out.entries_at_once == 1;
     out.depth = depth_of_chunks(problem.k, kernels);
     out.depth_chunks = std::max<std::int64_t>(1, parts_of(problem.k, out.depth));
     out.columns =
         even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);
     out.column_chunks = parts_of(problem.n, out.columns);
-    out.pack_columns = std::min(out.columns, pack_lines(kernels.width, kernels));
+    out.pack_columns = std::min(out.columns, pack_lines(kernels.width, many));
     out.b_groups = problem.b.packed ? 0 : parts_of(out.columns, out.pack_columns);
 
     const std::int64_t line_bytes = kernels.line_bytes(out.depth);
@@ -130,13 +136,13 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     }
     out.a_in_place = reads_a_in_place(problem, kernels) || reads_a_across(problem, kernels);
     out.few_blocks = parts_of(problem.m, out.rows) * parts_of(out.columns, out.split_columns);
-    if (!out.entry_per_thread && !kernels.interleaves())
+    if (!out.entry_per_thread && many)
         cut_for_many_threads(problem, kernels, problem.a.packed || out.a_in_place || !too_many, out);
     out.row_blocks = parts_of(problem.m, out.rows);
     out.column_splits = parts_of(out.columns, out.split_columns);
     // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
     const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
-    out.pack_rows = pack_lines(kernels.height, kernels);
+    out.pack_rows = pack_lines(kernels.height, many);
     if (read_again && !problem.a.packed && !out.a_in_place && !too_many)
         out.a_groups = parts_of(problem.m, out.pack_rows);
     out.partial_sums = !out.depth_inside && out.depth_chunks > 1 &&

@@ -1,5 +1,5 @@
-// How a contraction is cut into blocks: from the problem's sizes only, never from the number of threads, so
-// that the result has the same bits for any number of threads.
+// How a contraction is cut into blocks. The order of sums follows from the problem's sizes alone, so that the
+// result has the same bits for any number of threads; many threads get finer blocks of the same sums.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +32,8 @@ struct Blocking {
     std::int64_t row_blocks = 0;
     std::int64_t split_columns = 0;
     std::int64_t column_splits = 0;
-    /// Blocks that a few threads have enough of: by how many there are it is decided whether the depth is
-    /// shared out, which decides the order of sums. There are as many, or more.
+    /// Blocks before they are cut for many threads: by how many there are it is decided whether the depth is
+    /// shared out, which decides the order of sums.
     std::int64_t few_blocks = 0;
     /// Many entries of a batch: each is done by one thread, from beginning to end.
     bool entry_per_thread = false;

@@ -66,8 +66,8 @@ void MatrixRun::run_item(std::int64_t item, std::byte* worker_memory) {
 
 void MatrixRun::abandon() { atomic(counter(failed_counter)).store(1); }
 
-void MatrixRun::wait(std::int64_t& what, std::int64_t least) {
-    if (LoopRecorder* const recorder = LoopRecorder::of_this_thread()) recorder->awaits(&what, least);
+void MatrixRun::wait(std::int64_t& what, std::int64_t least, std::int64_t steps) {
+    if (LoopRecorder* const recorder = LoopRecorder::of_this_thread()) recorder->awaits(&what, least, steps);
     for (int round = 0; atomic(what).load(std::memory_order_acquire) < least; ++round) {
         if (atomic(counter(failed_counter)).load(std::memory_order_relaxed)) return;
         if (round < 1000)
@@ -154,7 +154,8 @@ void MatrixRun::pack_rows(std::int64_t chunk, std::int64_t inner, std::int64_t g
 }
 
 void MatrixRun::multiply(std::int64_t chunk, std::int64_t block, std::byte* worker_memory) {
-    wait(packed(chunk), blocking_.pack_groups() * (chunk / 2 + 1));
+    const std::int64_t groups = blocking_.pack_groups();
+    if (groups > 0) wait(packed(chunk), groups * (chunk / 2 + 1), groups);
     wait(done(block), chunk);
     const PanelRange columns =
         part_of(columns_of(chunk).size, blocking_.split_columns, block / blocking_.row_blocks);

@@ -43,7 +43,8 @@ class MatrixRun {
     std::int64_t& packed(std::int64_t chunk) { return counter(1 + chunk % 2); }
     // The block counters count chunks done.
     std::int64_t& done(std::int64_t block) { return counter(first_block_counter + block); }
-    void wait(std::int64_t& what, std::int64_t least);
+    /// Until a counter has a value, whose last `steps` steps several items make.
+    void wait(std::int64_t& what, std::int64_t least, std::int64_t steps = 1);
 
     /// Which of all chunks of the depth the part `inner` of a chunk is.
     std::int64_t depth_index(std::int64_t chunk, std::int64_t inner) const;

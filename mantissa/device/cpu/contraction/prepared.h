@@ -1,6 +1,6 @@
 // A contraction of which everything is decided but the addresses: the kernels that it runs on, how it is cut,
 // how its operands are packed, where the parts of its workspace lie, what memory it demands. All of that
-// follows from the problem and the level, never from the number of threads.
+// follows from the problem and the level, finer for many threads.
 #pragma once
 
 #include <cstddef>

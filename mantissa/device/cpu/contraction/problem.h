@@ -114,6 +114,8 @@ struct ContractionProblem {
     /// The sums go to an EpilogueFunction of the caller's; `out`, `store` and `epilogue` stay at their
     /// defaults.
     bool custom_epilogue = false;
+    /// Threads that are to be kept busy: many get finer blocks, which moves no bit. Any number may run it.
+    int threads = 1;
 
     std::int64_t entries() const { return batch[0] * batch[1]; }
     /// Elements of the output.

@@ -120,7 +120,10 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
 
 std::vector<ContractionPart> ContractionUnit::parts(const Problem& problem) const {
     std::vector<ContractionPart> parts = contraction_parts(problem);
-    for (ContractionPart& part : parts) part.problem.multiply = multiply;
+    for (ContractionPart& part : parts) {
+        part.problem.multiply = multiply;
+        part.problem.threads = threads;
+    }
     return parts;
 }
 
@@ -137,7 +140,7 @@ std::string ContractionUnit::refusal(const Problem& problem) const {
     return as_tf32 ? tf32_refusal() : "";
 }
 
-std::vector<ContractionUnit> contraction_units(Isa best) {
+std::vector<ContractionUnit> contraction_units(Isa best, int threads) {
     // Levels from the CPU's best to plain C++: the plan shows the first that can, and why those before it
     // cannot.
     std::vector<ContractionUnit> units;
@@ -152,7 +155,8 @@ std::vector<ContractionUnit> contraction_units(Isa best) {
                              operands,
                              multiply,
                              "gemm " + std::move(name),
-                             {.multiply = format, .unit = std::string(on_unit ? unit : name_of(isa))}});
+                             {.multiply = format, .unit = std::string(on_unit ? unit : name_of(isa))},
+                             threads});
         };
         if (!tiles) add(DType::f32, Multiply::as_stored, fmt::format("f32*f32+f32 {}", name_of(isa)));
         add(DType::f32, Multiply::tf32,
@@ -167,7 +171,7 @@ std::vector<ContractionUnit> contraction_units(Isa best) {
 }
 
 void add_contraction_kernels(KernelTable& table, const Context& context) {
-    for (const ContractionUnit& unit : contraction_units(context.isa))
+    for (const ContractionUnit& unit : contraction_units(context.isa, context.threads))
         for (const char* op : {"matmul", "conv2d", "conv2d_input_gradient", "conv2d_filter_gradient"})
             table[op].push_back(make_kernel(context, unit));
 }

@@ -192,7 +192,7 @@ Kernel fused_contraction_kernel(const Context& context, const ContractionUnit& u
 }  // namespace
 
 void add_fused_contraction_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler) {
-    for (const ContractionUnit& unit : contraction_units(context.isa))
+    for (const ContractionUnit& unit : contraction_units(context.isa, context.threads))
         table["fused"].push_back(fused_contraction_kernel(context, unit, compiler));
 }
 

@@ -22,6 +22,7 @@ struct Context {
     ThreadPool& pool;
     Isa isa;
     Ranks* ranks = nullptr;  ///< null: it is the only one
+    int threads = 1;         ///< that contractions are cut for
 };
 
 /// What multiplies matrices: a level, with operands of one type, as they are stored or as another format.
@@ -31,6 +32,7 @@ struct ContractionUnit {
     Multiply multiply;
     std::string name;  ///< as in "gemm bf16*bf16+f32 amx"
     Arithmetic arithmetic;
+    int threads = 1;  ///< that its contractions are cut for
 
     /// Why it cannot multiply a problem's tensors, whatever their shapes; empty if it can.
     std::string refusal(const Problem& problem) const;
@@ -39,7 +41,7 @@ struct ContractionUnit {
 };
 
 /// Those of this level and below, in order of preference.
-std::vector<ContractionUnit> contraction_units(Isa best);
+std::vector<ContractionUnit> contraction_units(Isa best, int threads);
 
 /// A kernel without workspace, that writes over no operand. `refuse` says why it cannot do a problem; empty:
 /// it can.

@@ -20,7 +20,8 @@ LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) 
             .dtype = x.dtype,
             .multiply = unit.multiply,
             .gradients = problem.inputs.size() == 4,
-            .ignore_negative = ignores_negative(problem.attributes)};
+            .ignore_negative = ignores_negative(problem.attributes),
+            .threads = unit.threads};
 }
 
 Kernel joint_loss_kernel(const Context& context, const ContractionUnit& unit) {
@@ -52,7 +53,7 @@ Kernel joint_loss_kernel(const Context& context, const ContractionUnit& unit) {
 }  // namespace
 
 void add_loss_kernels(KernelTable& table, const Context& context) {
-    for (const ContractionUnit& unit : contraction_units(context.isa))
+    for (const ContractionUnit& unit : contraction_units(context.isa, context.threads))
         table["linear_cross_entropy"].push_back(joint_loss_kernel(context, unit));
 }
 

@@ -38,6 +38,7 @@ struct LinearCrossEntropy {
     std::int64_t most_rows_of_chunk = rows_of_loss_chunk;
     bool gradients = false;        ///< else dx, dw and the seed mean nothing
     bool ignore_negative = false;  ///< rows with a target below 0 have no loss and no gradient
+    int threads = 1;               ///< that its products are cut for
 
     std::int64_t rows_of_w() const { return columns == 0 ? classes : columns; }
     std::int64_t element_bytes() const { return static_cast<std::int64_t>(size_of(dtype)); }

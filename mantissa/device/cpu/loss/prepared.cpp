@@ -46,12 +46,15 @@ struct Products {
               .b = x,
               .out = {.leading = p.channels}};
         logits.multiply = dx.multiply = dw.multiply = p.multiply;
+        logits.threads = dx.threads = dw.threads = p.threads;
     }
 };
 
 /// How many classes one product makes.
-std::int64_t classes_of_product(const LinearCrossEntropy& p, const ContractionProblem& logits, Isa isa) {
-    // A product that keeps sums of an unfinished depth keeps them of all its classes.
+std::int64_t classes_of_product(const LinearCrossEntropy& p, ContractionProblem logits, Isa isa) {
+    // A product that keeps sums of an unfinished depth keeps them of all its classes. Bases of exponentials
+    // follow from the answer, so it must not follow from the number of threads.
+    logits.threads = 1;
     const std::int64_t chunk = p.rows_of_w() * stride_of(logits.n) * p.element_bytes();
     const auto bytes = static_cast<std::int64_t>(prepare_contraction(logits, isa).workspace_bytes(1));
     return bytes > chunk / 8 ? std::min(p.rows_of_w(), most_classes) : p.rows_of_w();
