@@ -19,6 +19,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/language_model.h"
 #include "mantissa/nn/layers.h"
+#include "mantissa/nn/losses.h"
 #include "mantissa/train/muon.h"
 #include "mantissa/train/predictor.h"
 #include "mantissa/train/schedule.h"

@@ -79,6 +79,13 @@ Attributes reduction_attributes(std::string_view op, const Tensor& x, std::vecto
     return {{"axes", std::move(axes)}, {"keep", keep == KeepAxes::yes}};
 }
 
+std::vector<std::int64_t> all_axes(std::string_view op, const Tensor& x, Tensor::Where at) {
+    graph_of(op, {x}, at);
+    std::vector<std::int64_t> axes(static_cast<std::size_t>(x.rank()));
+    std::iota(axes.begin(), axes.end(), 0);
+    return axes;
+}
+
 /// A number as a scalar of the tensor's own type, so that it changes no type.
 Tensor like(std::string_view op, const Operand& x, double value) {
     Graph& graph = graph_of(op, {x.tensor}, x.at);  // refuses an empty one, which has no type
@@ -114,9 +121,23 @@ Tensor operator+(Operand a, double b) { return a + like("add", a, b); }
 Tensor operator-(Operand a, double b) { return a - like("sub", a, b); }
 Tensor operator*(Operand a, double b) { return a * like("mul", a, b); }
 Tensor operator/(Operand a, double b) { return a / like("div", a, b); }
+Tensor operator+(double a, Operand b) { return Operand(like("add", b, a), b.at) + b.tensor; }
+Tensor operator-(double a, Operand b) { return Operand(like("sub", b, a), b.at) - b.tensor; }
+Tensor operator*(double a, Operand b) { return Operand(like("mul", b, a), b.at) * b.tensor; }
+Tensor operator/(double a, Operand b) { return Operand(like("div", b, a), b.at) / b.tensor; }
+Tensor& operator+=(Tensor& a, Operand b) { return a = Operand(a, b.at) + b.tensor; }
+Tensor& operator-=(Tensor& a, Operand b) { return a = Operand(a, b.at) - b.tensor; }
+Tensor& operator*=(Tensor& a, Operand b) { return a = Operand(a, b.at) * b.tensor; }
+Tensor& operator/=(Tensor& a, Operand b) { return a = Operand(a, b.at) / b.tensor; }
+Tensor& operator+=(Tensor& a, Number b) { return a = Operand(a, b.at) + b.value; }
+Tensor& operator-=(Tensor& a, Number b) { return a = Operand(a, b.at) - b.value; }
+Tensor& operator*=(Tensor& a, Number b) { return a = Operand(a, b.at) * b.value; }
+Tensor& operator/=(Tensor& a, Number b) { return a = Operand(a, b.at) / b.value; }
 Tensor operator-(Operand a) { return call1("neg", {a.tensor}, {}, a.at); }
 Tensor maximum(Tensor a, Tensor b, Tensor::Where at) { return call1("maximum", {a, b}, {}, at); }
 Tensor minimum(Tensor a, Tensor b, Tensor::Where at) { return call1("minimum", {a, b}, {}, at); }
+Tensor maximum(Tensor a, double b, Tensor::Where at) { return maximum(a, like("maximum", {a, at}, b), at); }
+Tensor minimum(Tensor a, double b, Tensor::Where at) { return minimum(a, like("minimum", {a, at}, b), at); }
 Tensor less(Tensor a, Tensor b, Tensor::Where at) { return call1("less", {a, b}, {}, at); }
 Tensor less_equal(Tensor a, Tensor b, Tensor::Where at) { return call1("less_equal", {a, b}, {}, at); }
 Tensor equal(Tensor a, Tensor b, Tensor::Where at) { return call1("equal", {a, b}, {}, at); }
@@ -132,6 +153,35 @@ Tensor sin(Tensor x, Tensor::Where at) { return call1("sin", {x}, {}, at); }
 Tensor cos(Tensor x, Tensor::Where at) { return call1("cos", {x}, {}, at); }
 Tensor sqrt(Tensor x, Tensor::Where at) { return call1("sqrt", {x}, {}, at); }
 Tensor rsqrt(Tensor x, Tensor::Where at) { return call1("rsqrt", {x}, {}, at); }
+Tensor abs(Tensor x, Tensor::Where at) {
+    const LineScope line(graph_of("abs", {x}, at), at);
+    return maximum(x, -x);
+}
+
+namespace {
+
+/// x^exponent, by squaring.
+Tensor whole_power(Tensor x, int exponent) {
+    Tensor power;
+    for (;; x = x * x) {
+        if (exponent % 2 == 1) power = power ? power * x : x;
+        exponent /= 2;
+        if (exponent == 0) return power;
+    }
+}
+
+}  // namespace
+
+Tensor pow(Tensor x, double exponent, Tensor::Where at) {
+    constexpr double most_multiplied_out = 64;
+    const LineScope line(graph_of("pow", {x}, at), at);
+    const double size = std::abs(exponent);
+    if (size > most_multiplied_out || size != std::floor(size)) return exp(log(x) * exponent);
+    if (size == 0) return broadcast_to(like("pow", {x, at}, 1), x.shape());
+    const Tensor power = whole_power(x, static_cast<int>(size));
+    return exponent < 0 ? 1.0 / power : power;
+}
+
 Tensor is_finite(Tensor x, Tensor::Where at) { return call1("is_finite", {x}, {}, at); }
 Tensor cast(Tensor x, DType dtype, Tensor::Where at) {
     graph_of("cast", {x}, at);
@@ -196,6 +246,10 @@ Tensor embedding(Tensor table, Tensor ids, Tensor::Where at) {
 Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Where at) {
     return call1("sum", {x}, reduction_attributes("sum", x, std::move(axes), keep, at), at);
 }
+
+Tensor sum(Tensor x, Tensor::Where at) { return sum(x, all_axes("sum", x, at), KeepAxes::no, at); }
+Tensor max(Tensor x, Tensor::Where at) { return max(x, all_axes("max", x, at), KeepAxes::no, at); }
+Tensor mean(Tensor x, Tensor::Where at) { return mean(x, all_axes("mean", x, at), KeepAxes::no, at); }
 
 Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes, Tensor::Where at) {
     Attributes attributes = reduction_attributes("sum", x, std::move(axes), KeepAxes::no, at);

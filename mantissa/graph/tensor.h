@@ -53,6 +53,15 @@ struct Operand {
     Operand(Tensor x, Tensor::Where line = Tensor::Where::current()) : tensor(x), at(line) {}
 };
 
+/// A number and the line that names it, likewise.
+struct Number {
+    double value;
+    Tensor::Where at;
+
+    // NOLINTNEXTLINE(google-explicit-constructor): operators convert to it
+    Number(double number, Tensor::Where line = Tensor::Where::current()) : value(number), at(line) {}
+};
+
 /// Adds an operation by name; the functions below are what models use.
 std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
                          Attributes attributes = {}, Tensor::Where at = {});
@@ -82,11 +91,26 @@ Tensor operator+(Operand a, double b);
 Tensor operator-(Operand a, double b);
 Tensor operator*(Operand a, double b);
 Tensor operator/(Operand a, double b);
+Tensor operator+(double a, Operand b);
+Tensor operator-(double a, Operand b);
+Tensor operator*(double a, Operand b);
+Tensor operator/(double a, Operand b);
 Tensor operator-(Operand a);
+// `a` names another tensor then; tensors are values, and what was recorded of the old one stays.
+Tensor& operator+=(Tensor& a, Operand b);
+Tensor& operator-=(Tensor& a, Operand b);
+Tensor& operator*=(Tensor& a, Operand b);
+Tensor& operator/=(Tensor& a, Operand b);
+Tensor& operator+=(Tensor& a, Number b);
+Tensor& operator-=(Tensor& a, Number b);
+Tensor& operator*=(Tensor& a, Number b);
+Tensor& operator/=(Tensor& a, Number b);
 Tensor maximum(Tensor a, Tensor b,
                Tensor::Where at = Tensor::Where::current());  ///< at a tie the gradient is shared in halves
 Tensor minimum(Tensor a, Tensor b,
                Tensor::Where at = Tensor::Where::current());  ///< at a tie the gradient is shared in halves
+Tensor maximum(Tensor a, double b, Tensor::Where at = Tensor::Where::current());
+Tensor minimum(Tensor a, double b, Tensor::Where at = Tensor::Where::current());
 Tensor less(Tensor a, Tensor b, Tensor::Where at = Tensor::Where::current());
 Tensor less_equal(Tensor a, Tensor b, Tensor::Where at = Tensor::Where::current());
 Tensor equal(Tensor a, Tensor b, Tensor::Where at = Tensor::Where::current());
@@ -103,6 +127,10 @@ Tensor cos(Tensor x,
            Tensor::Where at = Tensor::Where::current());  ///< of radians; on the CPU NaN from 2^20 on
 Tensor sqrt(Tensor x, Tensor::Where at = Tensor::Where::current());
 Tensor rsqrt(Tensor x, Tensor::Where at = Tensor::Where::current());
+Tensor abs(Tensor x, Tensor::Where at = Tensor::Where::current());  ///< its gradient at 0 is 0
+/// x to the power of a number. Up to 64, a whole one is multiplied out; of others x must be 0 or more, else
+/// the result is NaN.
+Tensor pow(Tensor x, double exponent, Tensor::Where at = Tensor::Where::current());
 Tensor is_finite(Tensor x, Tensor::Where at = Tensor::Where::current());
 Tensor cast(Tensor x, DType dtype, Tensor::Where at = Tensor::Where::current());
 /// x itself; no gradient flows back.
@@ -132,9 +160,11 @@ Tensor write_slice(Tensor x, Tensor part, Tensor start, int axis,
 Tensor embedding(Tensor table, Tensor ids, Tensor::Where at = Tensor::Where::current());
 
 // Reductions. The reduced axes stay with extent 1 if `keep`.
+// Without axes: over all of them.
 enum class KeepAxes : bool { no, yes };
 Tensor sum(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no,
            Tensor::Where at = Tensor::Where::current());
+Tensor sum(Tensor x, Tensor::Where at = Tensor::Where::current());
 /// The sum written in a wider type than its terms have.
 Tensor sum_as(DType output, Tensor x, std::vector<std::int64_t> axes,
               Tensor::Where at = Tensor::Where::current());
@@ -142,6 +172,8 @@ Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::n
            Tensor::Where at = Tensor::Where::current());
 Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep = KeepAxes::no,
             Tensor::Where at = Tensor::Where::current());
+Tensor max(Tensor x, Tensor::Where at = Tensor::Where::current());
+Tensor mean(Tensor x, Tensor::Where at = Tensor::Where::current());
 
 // Contractions.
 struct MatmulOptions {

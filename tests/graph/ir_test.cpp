@@ -128,12 +128,53 @@ TEST(Ir, XPlusZeroIsNotX) {
     expect_same(r.values(x * 1.0), {-0.0});
 }
 
+TEST(Ir, NumbersStandOnEitherSideAndAssignmentsNameANewTensor) {
+    Recording r;
+    const Tensor x = r.given({1, 2, 4});
+    expect_same(r.values(1.0 - x), {0, -1, -3});
+    expect_same(r.values(2.0 / x + 3.0 * x + (1.0 + x)), {2 + 3 + 2, 1 + 6 + 3, 0.5 + 12 + 5});
+    Tensor y = x;
+    y += x;
+    y *= 3;
+    y -= 1.0;
+    y /= x;
+    expect_same(r.values(y), {5, 5.5, 5.75});
+    expect_same(r.values(x), {1, 2, 4});
+    EXPECT_EQ((1.0 - r.given({1.0}, DType::bf16)).dtype(), DType::bf16);
+}
+
+TEST(Ir, PowersAndSizes) {
+    Recording r;
+    const Tensor x = r.given({-2, 0.0, 4});
+    EXPECT_EQ(r.values(abs(x)), (Numbers{2, 0, 4}));  // the zero's sign is either
+    expect_same(r.gradient(abs(x), x), {-1, 0, 1});
+    expect_same(r.values(pow(x, 3)), {-8, 0, 64});
+    expect_same(r.gradient(pow(x, 3), x), {12, 0, 48});
+    expect_same(r.values(pow(x, -2)), {0.25, infinity, 0.0625});
+    expect_same(r.values(pow(r.given({infinity, nan}), 0)), {1, 1});
+    expect_same(r.values(pow(r.given({1, -1}), 0.5)), {1, nan});
+    for (const double exponent : {5.0, 6.0, 64.0})
+        EXPECT_EQ(r.values(pow(x, exponent))[0], std::pow(-2, exponent));
+    EXPECT_NEAR(r.values(pow(x, 1.5))[2], 8, 1e-14);
+    expect_same(r.values(maximum(x, 0.0)), {0, 0, 4});
+    expect_same(r.values(minimum(x, 0.0)), {-2, 0, 0});
+}
+
+TEST(Ir, ReductionsWithoutAxesGoOverAll) {
+    Recording r;
+    const Tensor x = r.given({2, 2}, {1, 2, 3, 6});
+    expect_same(r.values(sum(x)), {12});
+    expect_same(r.values(mean(x)), {3});
+    expect_same(r.values(max(x)), {6});
+    EXPECT_EQ(mean(x).shape(), Shape());
+}
+
 TEST(Ir, ReductionsOfNothing) {
     Recording r;
     const Tensor none = r.given({2, 0}, Numbers()), x = r.given({2}, {1, 2});
     expect_same(r.values(sum(none, {1})), {0, 0});
     expect_same(r.values(max(none, {1})), {-infinity, -infinity});
-    expect_same(r.values(sum(x, {})), {1, 2});
+    expect_same(r.values(sum(x, std::vector<std::int64_t>())), {1, 2});
     EXPECT_EQ(sum(r.given({2, 3}, Numbers(6)), {0, 1}, KeepAxes::yes).shape(), (Shape{1, 1}));
 }
 

@@ -109,6 +109,14 @@ std::vector<Function> elements_and_movement() {
         [](Tensor a, Tensor b, Tensor) { a + b; },
         [](Tensor a, Tensor b, Tensor) { a / b; },
         [](Tensor a, Tensor, Tensor) { a * 2.0; },
+        [](Tensor a, Tensor, Tensor) { 1.0 - a; },
+        [](Tensor a, Tensor b, Tensor) { a /= b; },
+        [](Tensor a, Tensor, Tensor) { a += 1; },
+        [](Tensor a, Tensor, Tensor) { maximum(a, 0.0); },
+        [](Tensor a, Tensor, Tensor) { abs(a); },
+        [](Tensor a, Tensor, Tensor) { pow(a, 2.5); },
+        [](Tensor a, Tensor, Tensor) { pow(a, 0); },
+        [](Tensor a, Tensor, Tensor) { mean(a); },
         [](Tensor a, Tensor, Tensor) { -a; },
         [](Tensor a, Tensor b, Tensor) { maximum(a, b); },
         [](Tensor a, Tensor b, Tensor) { less(a, b); },
@@ -141,7 +149,7 @@ std::vector<Function> elements_and_movement() {
         },
         [](Tensor a, Tensor b, Tensor c) { write_slice(a, b, c, 1); },
         [](Tensor a, Tensor b, Tensor) { embedding(a, b); },
-        [](Tensor a, Tensor, Tensor) { sum(a, {}); },
+        [](Tensor a, Tensor, Tensor) { sum(a, std::vector<std::int64_t>()); },
         [](Tensor a, Tensor, Tensor) { sum_as(DType::i32, a, {0}); },
         [](Tensor a, Tensor, Tensor) {
             max(a, {-1, 1});

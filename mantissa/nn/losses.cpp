@@ -1,0 +1,50 @@
+#include "mantissa/nn/losses.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::inline v0::nn {
+
+namespace {
+
+void expect_one_shape(std::string_view loss, const Tensor& prediction, const Tensor& target,
+                      Tensor::Where at) {
+    if (prediction.shape() == target.shape()) return;
+    throw UserError(
+        fmt::format("{} at {}:{}: the prediction is {}, the target {}; expected one shape, reshape one "
+                    "of them",
+                    loss, at.file_name(), at.line(), prediction.type().text(), target.type().text()));
+}
+
+}  // namespace
+
+Tensor mse_loss(Tensor prediction, Tensor target, Tensor::Where at) {
+    expect_one_shape("mse_loss", prediction, target, at);
+    const Tensor error = Operand(prediction, at) - target;
+    return mean(Operand(error, at) * error, at);
+}
+
+Tensor l1_loss(Tensor prediction, Tensor target, Tensor::Where at) {
+    expect_one_shape("l1_loss", prediction, target, at);
+    return mean(abs(Operand(prediction, at) - target, at), at);
+}
+
+Tensor huber_loss(Tensor prediction, Tensor target, double delta, Tensor::Where at) {
+    expect_one_shape("huber_loss", prediction, target, at);
+    if (!(delta > 0))
+        throw UserError(fmt::format("huber_loss at {}:{}: delta must be above 0, got {}", at.file_name(),
+                                    at.line(), delta));
+    const Tensor error = abs(Operand(prediction, at) - target, at);
+    const Tensor inner = minimum(error, delta, at);
+    return mean(Operand(inner, at) * (Operand(error, at) - Operand(inner, at) * 0.5), at);
+}
+
+Tensor binary_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
+    expect_one_shape("binary_cross_entropy", logits, targets, at);
+    return mean(Operand(softplus(logits, at), at) - Operand(targets, at) * logits, at);
+}
+
+}  // namespace mantissa::nn

@@ -1,0 +1,27 @@
+// Losses of regression and of yes-or-no questions: means over all elements. Those of classes are
+// cross_entropy and counted_cross_entropy (graph/tensor.h).
+//
+// Prediction and target have one shape; where they have two, broadcasting would silently compare every row
+// with every other, so a UserError names both.
+#pragma once
+
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa::inline v0::nn {
+
+/// The mean of (prediction - target)^2.
+Tensor mse_loss(Tensor prediction, Tensor target, Tensor::Where at = Tensor::Where::current());
+
+/// The mean of |prediction - target|; the gradient where they are equal is 0.
+Tensor l1_loss(Tensor prediction, Tensor target, Tensor::Where at = Tensor::Where::current());
+
+/// The mean of e^2 / 2 where e = |prediction - target| is at most `delta`, else of delta (e - delta / 2).
+/// Huber 1964. Throws UserError unless delta is above 0.
+Tensor huber_loss(Tensor prediction, Tensor target, double delta = 1.0,
+                  Tensor::Where at = Tensor::Where::current());
+
+/// The mean of -(t log p + (1 - t) log(1 - p)) with p = sigmoid(logits), as softplus(logits) - t logits,
+/// which stays finite; targets in [0, 1].
+Tensor binary_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at = Tensor::Where::current());
+
+}  // namespace mantissa::nn

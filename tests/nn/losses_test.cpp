@@ -1,0 +1,63 @@
+#include "mantissa/nn/losses.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "tests/support/recording.h"
+
+namespace mantissa::nn {
+namespace {
+
+using testing::error_of;
+using testing::Numbers;
+using testing::Recording;
+
+constexpr double digits = 1e-15;  // FP64, some operations
+
+void expect_near(const Numbers& got, const Numbers& expected) {
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], digits) << i;
+}
+
+TEST(Losses, OfNumbersAreMeansOverAllElements) {
+    Recording r;
+    const Tensor x = r.given({2, 2}, {1, -2, 0.5, 4}), t = r.given({2, 2}, {0, -2, 1, 1});
+    // Errors: 1, 0, -1/2, 3.
+    expect_near(r.values(mse_loss(x, t)), {(1 + 0.25 + 9) / 4});
+    expect_near(r.gradient(mse_loss(x, t), x), {2.0 / 4, 0, -1.0 / 4, 6.0 / 4});
+    expect_near(r.values(l1_loss(x, t)), {4.5 / 4});
+    expect_near(r.gradient(l1_loss(x, t), x), {0.25, 0, -0.25, 0.25});
+    expect_near(r.values(huber_loss(x, t)), {(0.5 + 0.125 + 2.5) / 4});
+    expect_near(r.gradient(huber_loss(x, t), x), {0.25, 0, -0.125, 0.25});
+    expect_near(r.values(huber_loss(x, t, 2)), {(0.5 + 0.125 + 2 * 2) / 4});
+}
+
+TEST(Losses, OfYesAndNoStayFiniteForLargeLogits) {
+    Recording r;
+    const Tensor z = r.given({4}, {0, 2, -800, 800}), t = r.given({4}, {1, 0.25, 0, 0});
+    const double p = 1 / (1 + std::exp(-2.0));
+    const double second = -(0.25 * std::log(p) + 0.75 * std::log(1 - p));
+    EXPECT_NEAR(r.values(binary_cross_entropy(z, t))[0], (std::log(2.0) + second + 0 + 800) / 4, 1e-12);
+    expect_near(r.gradient(binary_cross_entropy(z, t), z), {-0.5 / 4, (p - 0.25) / 4, 0, 0.25});
+}
+
+TEST(Losses, RefuseShapesThatWouldBeBroadcast) {
+    Recording r;
+    const Tensor x = r.given({2, 1}, {1, 2}), t = r.given({2}, {1, 2});
+    for (const auto& loss :
+         {+[](Tensor a, Tensor b) { mse_loss(a, b); }, +[](Tensor a, Tensor b) { l1_loss(a, b); },
+          +[](Tensor a, Tensor b) { huber_loss(a, b); },
+          +[](Tensor a, Tensor b) { binary_cross_entropy(a, b); }}) {
+        const std::string said = error_of<UserError>([&] { loss(x, t); });
+        EXPECT_NE(said.find("the prediction is f32[2, 1], the target f32[2]; expected one shape"), said.npos)
+            << said;
+        EXPECT_NE(said.find("losses_test.cpp:"), said.npos) << said;
+    }
+    const std::string said = error_of<UserError>([&] { huber_loss(x, x, 0); });
+    EXPECT_NE(said.find("delta must be above 0, got 0"), said.npos) << said;
+}
+
+}  // namespace
+}  // namespace mantissa::nn
