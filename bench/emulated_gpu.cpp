@@ -9,7 +9,7 @@
 #include <string>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
+#include "tests/emulated_gpu/emulated_gpu.h"
 
 namespace {
 

@@ -17,10 +17,11 @@ PARTS="device kernels training step ladder attention contraction peaks torch san
 carry() {
     local to=$1 root
     root=$(cd "$here/.." && pwd)
-    (cd "$root" && cmake --preset release >/dev/null && cmake --build build --target mantissa_portable gpu_checks) ||
-        exit 1
+    (cd "$root" && cmake --preset release >/dev/null && cmake --build build --target mantissa_portable gpu_checks \
+        emulated_gpu_stand_in) || exit 1
     mkdir -p "$to/peers" &&
         cp "$root/build/mantissa_portable" "$to/mantissa" && cp "$root/build/gpu_checks" "$here/gpu.sh" "$to" &&
+        cp -R "$root/build/emulated_gpu" "$to" &&
         cp "$root"/bench/peers/gpt2_plain.py "$root"/bench/peers/gpt2_cuda.py "$to/peers" &&
         cat "$root"/docs/*.md >"$to/text.txt" || exit 1
     echo "$to: $(tar -C "$to" -cz . | wc -c) bytes compressed"
@@ -46,7 +47,7 @@ mkdir -p "$logs" || exit 1
 
 sizes=(--model gpt2-124m --batch 16 --sequence 1024) steps=5 repeats=5 small="" torch_sizes=() tests=":-*Assembler*"
 if [ $rehearse = 1 ]; then
-    export MANTISSA_EMULATE_GPU=${MANTISSA_EMULATE_GPU:-sm_80}
+    export LD_LIBRARY_PATH=$here/emulated_gpu
     sizes=(--model gpt2-tiny --layers 1 --heads 2 --channels 32 --vocabulary 512 --batch 1 --sequence 16)
     steps=2 repeats=1 small=--small torch_sizes=(--rehearse) tests+=":*InSixteen*:*LossesAre*:*Crosses*"
 else

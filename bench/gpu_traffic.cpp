@@ -21,9 +21,9 @@
 #include "bench/measure.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cuda/cuda_device.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/train/trainer.h"
+#include "tests/emulated_gpu/emulated_gpu.h"
 
 namespace mantissa {
 namespace {

@@ -27,7 +27,9 @@ def dump(program, folder, policy, architecture):
     """(name, PTX) of each kernel, in the order in which they were made."""
     command = [program, "train", "--device", "cuda", "--model", "gpt2-124m", "--batch", "16", "--sequence", "1024",
                "--policy", policy, "--steps", "1", "--quiet", "--dump", str(folder)]
-    done = subprocess.run(command, env=dict(os.environ, MANTISSA_EMULATE_GPU=f"{architecture},memory=500M"),
+    libraries = pathlib.Path(program).resolve().parent / "emulated_gpu"
+    done = subprocess.run(command, env=dict(os.environ, LD_LIBRARY_PATH=str(libraries),
+                                            EMULATED_GPU=f"{architecture},memory=500M"),
                           capture_output=True, text=True, check=False)
     if "GB are available" not in done.stderr:
         raise SystemExit(f"{' '.join(command)} was not refused behind its plan:\n{done.stderr}")

@@ -186,11 +186,9 @@ GenerateOptions generate_options(const GenerateCommand& options, const Model& mo
 
 void announce(const GenerateCommand& options, const Model& model, const Policy& policy) {
     if (options.run.quiet) return;
-    const Target& target = model.device.target();
-    print_error(fmt::format("{}: {}, {} parameters; {}, {} tokens; policy {}; {}, {} threads\n",
-                            options.checkpoint, model.config().name, model.config().parameters,
-                            model.tokenizer.parts().source, model.tokenizer.vocabulary(), policy.name,
-                            target.isa, target.threads));
+    print_error(fmt::format("{}: {}, {} parameters; {}, {} tokens; policy {}; {}\n", options.checkpoint,
+                            model.config().name, model.config().parameters, model.tokenizer.parts().source,
+                            model.tokenizer.vocabulary(), policy.name, device_text(model.device.target())));
 }
 
 /// For so many of the texts at once.

@@ -208,9 +208,8 @@ void run(const PredictCommand& options) {
     file.load(weights);
     predictor.bind(weights);
     if (!options.run.quiet)
-        print_error(fmt::format("{}: {} of {} classes; policy {}; {}, {} threads\n", options.checkpoint,
-                                model.name, file.network().sizes.classes, policy.name, device->target().isa,
-                                device->target().threads));
+        print_error(fmt::format("{}: {} of {} classes; policy {}; {}\n", options.checkpoint, model.name,
+                                file.network().sizes.classes, policy.name, device_text(device->target())));
     Prediction prediction(options, file, set, predictor);
     prediction.run();
     fmt::print("{}", prediction.summary());

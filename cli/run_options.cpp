@@ -429,6 +429,11 @@ Policy policy_for(const RunOptions& options, const Target& target) {
     return find_policy(target.matrix_unit_bf16 ? "bf16" : "fp32");
 }
 
+std::string device_text(const Target& target) {
+    const std::string name = target.device == "cpu" ? "" : target.name + ", ";
+    return fmt::format("{}{}, {} threads", name, target.isa, target.threads);
+}
+
 namespace {
 
 /// Each fused kernel as pseudo-code (.txt), LLVM IR (.ll) and assembly (.s).

@@ -118,6 +118,9 @@ TrainerOptions trainer_options(const RunOptions& options);
 /// not. Throws UserError for a simulation under another policy than fp32.
 Policy policy_for(const RunOptions& options, const Target& target);
 
+/// "avx512, 2 threads"; for a GPU its name first.
+std::string device_text(const Target& target);
+
 /// Switches on the passes of --passes; all: those that the machine can run.
 void choose_passes(const RunOptions& options, const Target& target, PipelineOptions& pipeline);
 

@@ -206,13 +206,12 @@ class Run {
         fmt::print("{}\n", input_->description());
         const std::string micro_steps =
             settings_.micro_steps() == 1 ? "" : fmt::format("{} x ", settings_.micro_steps());
-        fmt::print("{}, {} parameters, {}{} a step, {}{}, {}, {} threads\n", model_.name,
-                   plan.facts().parameters, micro_steps, nn::batch_text(model_, settings_.batch),
-                   policy_.name,
+        fmt::print("{}, {} parameters, {}{} a step, {}{}, {}\n", model_.name, plan.facts().parameters,
+                   micro_steps, nn::batch_text(model_, settings_.batch), policy_.name,
                    options_.run.policy.empty() && policy_.simulate.empty()
                        ? " (chosen for this machine; see --policy)"
                        : "",
-                   target.isa, target.threads);
+                   device_text(target));
         if (ranks_.get()) fmt::print("{}\n", ranks_.shares());
         if (const std::string nodes = numa_advice(numa_nodes(), usable_cores(), ranks_.on_this_host());
             !nodes.empty())

@@ -14,14 +14,14 @@ namespace {
 
 using testing::Ran;
 using testing::run;
+using testing::with_emulated_gpu;
 
 constexpr const char* small_model =
     "--device cuda --layers 1 --heads 2 --channels 32 --batch 1 --sequence 16 --steps 2 --quiet";
 
-/// A small training with MANTISSA_EMULATE_GPU.
+/// A small training on an emulated GPU.
 Ran train_on(const std::string& gpu) {
-    return testing::run_in_shell("MANTISSA_EMULATE_GPU=" + gpu + " " MANTISSA_BINARY_DIR "/mantissa train " +
-                                 small_model);
+    return testing::run_in_shell(with_emulated_gpu(gpu) + "train " + small_model);
 }
 
 class CudaCommands : public ::testing::Test {
@@ -45,7 +45,8 @@ TEST_F(CudaCommands, WithoutADriverIsOneLine) {
 TEST_F(CudaCommands, TrainsOnTheEmulatedGpuAndSaysSo) {
     const Ran ran = train_on("sm_80");
     EXPECT_EQ(ran.status, 0) << ran.output;
-    EXPECT_NE(ran.output.find("bf16 (chosen for this machine; see --policy), sm_80, emulated GPU sm_80"),
+    EXPECT_NE(ran.output.find("bf16 (chosen for this machine; see --policy), emulated GPU sm_80 (as A100), "
+                              "sm_80, NVIDIA driver of CUDA 12.8, 108 threads"),
               std::string::npos)
         << ran.output;
 }
@@ -53,7 +54,7 @@ TEST_F(CudaCommands, TrainsOnTheEmulatedGpuAndSaysSo) {
 /// One after the other, as a user would: micro-steps and validation, a text from the checkpoint, numbers.
 TEST_F(CudaCommands, ValidatesGeneratesAndCountsNumbersOnTheEmulatedGpu) {
     const TemporaryDirectory directory;
-    const std::string on_gpu = "MANTISSA_EMULATE_GPU=sm_80 " MANTISSA_BINARY_DIR "/mantissa ",
+    const std::string on_gpu = with_emulated_gpu("sm_80"),
                       checkpoint = " --checkpoint " + (directory.path() / "run").string();
     const Ran train = testing::run_in_shell(on_gpu + "train " + small_model + checkpoint +
                                             " --accumulate 2 --validate-every 1 --validate-batches 2");
@@ -62,7 +63,8 @@ TEST_F(CudaCommands, ValidatesGeneratesAndCountsNumbersOnTheEmulatedGpu) {
     const Ran text =
         testing::run_in_shell(on_gpu + "generate --device cuda --length 8 --prompt The" + checkpoint);
     EXPECT_EQ(text.status, 0) << text.output;
-    EXPECT_NE(text.output.find("emulated GPU sm_80"), std::string::npos) << text.output;
+    EXPECT_NE(text.output.find("emulated GPU sm_80 (as A100), sm_80, NVIDIA driver"), std::string::npos)
+        << text.output;
     EXPECT_NE(text.output.find("bf16: 8 tokens at "), std::string::npos) << text.output;
     for (const std::string policy : {"int8", "int4"}) {
         const Ran quantised =
@@ -82,9 +84,8 @@ TEST_F(CudaCommands, ValidatesGeneratesAndCountsNumbersOnTheEmulatedGpu) {
 TEST_F(CudaCommands, KernelsAreKeptInTheCacheFolder) {
     const TemporaryDirectory directory;
     const auto train = [&] {
-        const Ran ran = testing::run_in_shell(
-            "XDG_CACHE_HOME=" + directory.path().string() +
-            " MANTISSA_EMULATE_GPU=sm_80 " MANTISSA_BINARY_DIR "/mantissa train " + small_model);
+        const Ran ran = testing::run_in_shell("XDG_CACHE_HOME=" + directory.path().string() + " " +
+                                              with_emulated_gpu("sm_80") + "train " + small_model);
         EXPECT_EQ(ran.status, 0) << ran.output;
     };
     const auto kept = [&] {
@@ -98,22 +99,21 @@ TEST_F(CudaCommands, KernelsAreKeptInTheCacheFolder) {
     const auto files = kept();
     EXPECT_GT(files.size(), 20U);
     EXPECT_FALSE(std::filesystem::exists(directory.path() / "mantissa/algorithms"))
-        << "an emulated GPU has times that mean nothing";
+        << "an emulated GPU's times mean nothing";
     train();
     EXPECT_TRUE(kept() == files) << "nothing was written again";
 }
 
 /// The states of gpt2-tiny alone take 10.7 MB.
 TEST_F(CudaCommands, MemoryThatIsTooSmallIsRefusedWithWhatFits) {
-    const Ran ran = testing::run_in_shell("MANTISSA_EMULATE_GPU=sm_80,memory=8M " MANTISSA_BINARY_DIR
-                                          "/mantissa train --device cuda --batch 1 --sequence 16 --steps 1");
+    const Ran ran = testing::run_in_shell(with_emulated_gpu("sm_80,memory=8M") +
+                                          "train --device cuda --batch 1 --sequence 16 --steps 1");
     EXPECT_EQ(ran.status, 1);
     EXPECT_NE(ran.output.find("GB are available; use a smaller --batch"), std::string::npos) << ran.output;
 }
 
 TEST_F(CudaCommands, PeaksAreThoseOfTheMatrixUnits) {
-    const Ran ran = testing::run_in_shell("MANTISSA_EMULATE_GPU=sm_80 " MANTISSA_BINARY_DIR
-                                          "/mantissa peaks --device cuda");
+    const Ran ran = testing::run_in_shell(with_emulated_gpu("sm_80") + "peaks --device cuda");
     EXPECT_EQ(ran.status, 0) << ran.output;
     // 108 multiprocessors at 1.41 GHz: NVIDIA's 312 TFLOP/s.
     for (const char* const words : {"bf16", "f64", "s8", "311.", "mma.sync"})
@@ -149,6 +149,15 @@ TEST_F(CudaCommands, RanksArePredictedFromTheCpusPlan) {
         ran.output,
         "mantissa: --device: a step among ranks is predicted from the CPU's plan, with --on at the published "
         "peaks of an accelerator: leave it out\n");
+}
+
+TEST_F(CudaCommands, ADriverThatDoesNotStartSaysWhy) {
+    const Ran ran = train_on("sm_1");
+    EXPECT_EQ(ran.status, 1);
+    EXPECT_NE(ran.output.find("the NVIDIA driver does not start: CUDA_ERROR_INVALID_VALUE (1): EMULATED_GPU "
+                              "is 'sm_1': the architecture 'sm_1' is not known"),
+              std::string::npos)
+        << ran.output;
 }
 
 TEST_F(CudaCommands, ADriverErrorIsToldInItsWords) {

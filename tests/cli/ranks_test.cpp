@@ -45,8 +45,8 @@ Ran run_as(const Mpi& mpi, int ranks, const std::string& arguments) {
 
 /// The same, each rank on an emulated GPU of its own.
 Ran run_on_gpus(const Mpi& mpi, int ranks, const std::string& arguments) {
-    return run_in_shell("MANTISSA_EMULATE_GPU=sm_80 " + mpi.mpirun + std::to_string(ranks) + " " + program +
-                        " " + arguments + " --device cuda");
+    return run_in_shell(testing::emulated_gpu_variables("sm_80") + mpi.mpirun + std::to_string(ranks) + " " +
+                        program + " " + arguments + " --device cuda");
 }
 
 class Ranks : public ::testing::TestWithParam<Mpi> {

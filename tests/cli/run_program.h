@@ -47,6 +47,15 @@ inline Ran run(const std::string& arguments) {
     return run_in_shell(MANTISSA_BINARY_DIR "/mantissa " + arguments);
 }
 
+/// A shell's words before a program that is to find the emulated GPU with these options.
+inline std::string emulated_gpu_variables(const std::string& options) {
+    return "LD_LIBRARY_PATH=" MANTISSA_BINARY_DIR "/emulated_gpu EMULATED_GPU=" + options + " ";
+}
+/// The program's name behind them.
+inline std::string with_emulated_gpu(const std::string& options) {
+    return emulated_gpu_variables(options) + MANTISSA_BINARY_DIR "/mantissa ";
+}
+
 /// The last line of what was printed.
 inline std::string last_line(const std::string& output) {
     const std::string text = output.substr(0, output.find_last_not_of('\n') + 1);

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "mantissa/codegen/compiler.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
+#include "tests/emulated_gpu/emulated_gpu.h"
 
 namespace mantissa::testing {
 

@@ -105,7 +105,7 @@ class EmulatedCublasLt : public ::testing::Test {
         return sums;
     }
 
-    GpuUnderTest gpu;
+    GpuUnderTest gpu{{.threads = 1, .algorithms = 3}};
     cuda::CublasLt blas;
     cuda::BlasHandle handle = nullptr;
     cuda::MatmulDescription product = nullptr;

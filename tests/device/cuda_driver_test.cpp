@@ -9,8 +9,8 @@
 #include <set>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
 #include "mantissa/device/cuda/libraries.h"
+#include "tests/emulated_gpu/emulated_gpu.h"
 
 #if __has_include(<cuda.h>)
 #include <cuda.h>
@@ -54,7 +54,6 @@ TEST(CudaDriver, AWholeLibraryIsLoaded) {
     const auto driver = cuda::load_driver(MANTISSA_FAKE_DRIVER);
     ASSERT_TRUE(driver) << driver.reason();
     EXPECT_EQ(driver->name, "NVIDIA driver of CUDA 12.4");
-    EXPECT_EQ(driver->explain(), "");
     cuda::DevicePtr address = 0;
     EXPECT_EQ(driver->mem_alloc(&address, 4711), cuda::Result::success);
     EXPECT_EQ(address, 4711u);
@@ -72,25 +71,30 @@ TEST(CudaDriver, WhatIsMissingIsOneLine) {
               "the NVIDIA driver does not start: CUDA_ERROR_OF_THE_FAKE (3): a made up error");
 }
 
-/// The emulated one where it is asked for, said in its name and the device's.
-TEST(CudaDriver, TheEnvironmentChoosesTheEmulatedOne) {
-    ::setenv("MANTISSA_EMULATE_GPU", "sm_90a,memory=1G", 1);
-    const auto libraries = cuda::find_libraries();
-    ::unsetenv("MANTISSA_EMULATE_GPU");
-    ASSERT_TRUE(libraries) << libraries.reason();
-    const cuda::Driver* const driver = &libraries->driver;
-    EXPECT_EQ(libraries->blas.name, "emulated cuBLASLt on sm_90a");
-    EXPECT_EQ(driver->name, "emulated GPU sm_90a");
+/// The emulated GPU, by the files that are looked for where NVIDIA's would be.
+TEST(CudaDriver, TheEmulatedGpuStandsInForNvidiasLibraries) {
+    const std::string folder = MANTISSA_BINARY_DIR "/emulated_gpu/";
+    ::setenv("EMULATED_GPU", "sm_90a,memory=1G", 1);
+    const auto driver = cuda::load_driver(folder + "libcuda.so.1");
+    ::unsetenv("EMULATED_GPU");
+    ASSERT_TRUE(driver) << driver.reason();
+    EXPECT_EQ(driver->name, "NVIDIA driver of CUDA 12.8");
+    const auto blas = cuda::load_cublaslt(folder + "libcublasLt.so.13");
+    const auto dnn = cuda::load_cudnn(folder + "libcudnn.so.9");
+    const auto nccl = cuda::load_nccl(folder + "libnccl.so.2");
+    ASSERT_TRUE(blas && dnn && nccl) << blas.reason() << dnn.reason() << nccl.reason();
     char name[100] = {};
     ASSERT_EQ(driver->device_get_name(name, sizeof name, 0), cuda::Result::success);
     EXPECT_STREQ(name, "emulated GPU sm_90a (as H100)");
-    int major = 0;
-    ASSERT_EQ(driver->device_get_attribute(&major, cuda::DeviceAttribute::compute_capability_major, 0),
-              cuda::Result::success);
-    EXPECT_EQ(major, 9);
-    ::setenv("MANTISSA_EMULATE_GPU", "sm_1", 1);
-    EXPECT_THROW(cuda::find_libraries(), UserError);
-    ::unsetenv("MANTISSA_EMULATE_GPU");
+    std::size_t bytes = 0;
+    ASSERT_EQ(driver->device_total_mem(&bytes, 0), cuda::Result::success);
+    EXPECT_EQ(bytes, std::size_t{1} << 30);
+    // All four have one GPU: a library's work runs on the driver's stream.
+    cuda::Stream stream = nullptr;
+    cuda::DnnHandle handle = nullptr;
+    ASSERT_EQ(driver->stream_create(&stream, 0), cuda::Result::success);
+    ASSERT_EQ(dnn->create(&handle), cuda::DnnStatus::success);
+    EXPECT_EQ(dnn->set_stream(handle, stream), cuda::DnnStatus::success);
 }
 
 TEST(CudaDriver, WordsNameTheError) {

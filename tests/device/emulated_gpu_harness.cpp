@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "mantissa/device/cuda/emulator/ptx_text.h"
+#include "tests/emulated_gpu/ptx_text.h"
 
 namespace mantissa::testing {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
+#include "tests/emulated_gpu/emulated_gpu.h"
 
 namespace mantissa::inline v0::cuda {
 

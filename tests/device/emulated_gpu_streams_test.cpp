@@ -246,7 +246,7 @@ TEST(EmulatedGpuOptions, AreRefusedWithWhatIsKnown) {
         return "";
     };
     EXPECT_EQ(words("sm_12"),
-              "MANTISSA_EMULATE_GPU is 'sm_12': the architecture 'sm_12' is not known; known are sm_80, "
+              "EMULATED_GPU is 'sm_12': the architecture 'sm_12' is not known; known are sm_80, "
               "sm_86, sm_89, "
               "sm_90, sm_90a, sm_100; expected an architecture and options, as in "
               "sm_80,memory=2G,races=off,threads=1,fail=cuLaunchKernel:100");

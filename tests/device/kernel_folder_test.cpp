@@ -7,8 +7,8 @@
 #include "mantissa/base/file.h"
 #include "mantissa/base/version.h"
 #include "mantissa/codegen/compiler.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
 #include "mantissa/device/cuda/kernel_modules.h"
+#include "tests/emulated_gpu/emulated_gpu.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {

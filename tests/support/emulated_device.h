@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "mantissa/device/cuda/cuda_device.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
+#include "tests/emulated_gpu/emulated_gpu.h"
 
 namespace mantissa::testing {
 

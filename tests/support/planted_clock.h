@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "mantissa/device/cuda/cuda_device.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
+#include "tests/emulated_gpu/emulated_gpu.h"
 
 namespace mantissa::testing {
 
@@ -17,10 +17,9 @@ class PlantedClock {
   public:
     /// `milliseconds`: of the first, the second and the third algorithm offered; 0: it does not run.
     explicit PlantedClock(std::vector<double> milliseconds, const cuda::EmulatedGpuOptions& options = {})
-        : gpu_(options), state_(std::make_shared<State>()) {
+        : gpu_(with_three_algorithms(options)), state_(std::make_shared<State>()) {
         state_->milliseconds = std::move(milliseconds);
         libraries = {gpu_.driver(), gpu_.cublaslt(), gpu_.cudnn()};
-        libraries.driver.measures_time = true;
         plant_events();
         plant_algorithms();
     }
@@ -45,6 +44,11 @@ class PlantedClock {
         std::map<cuda::Event, double> recorded;
         std::map<std::array<std::uint64_t, 8>, std::size_t> place;
     };
+
+    static cuda::EmulatedGpuOptions with_three_algorithms(cuda::EmulatedGpuOptions options) {
+        options.algorithms = 3;
+        return options;
+    }
 
     void plant_events() {
         cuda::Driver& driver = libraries.driver;

@@ -13,8 +13,8 @@
 #include "mantissa/data/examples.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/cuda_device.h"
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "tests/emulated_gpu/emulated_gpu.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/rank_threads.h"
 

@@ -1,6 +1,5 @@
-// The functions of cuBLASLt that multiply matrices, as one table, filled when the program runs: from NVIDIA's
-// library, or by the emulated one (emulator/). Declared here from the documented interface, as the driver's
-// are.
+// The functions of cuBLASLt that multiply matrices, as one table, filled from NVIDIA's library
+// when the program runs. Declared here from the documented interface, as the driver's are.
 #pragma once
 
 #include <array>
@@ -141,7 +140,7 @@ struct CublasLt {
                     Stream stream)>
         matmul;
 
-    /// How reports call it: "cuBLASLt 12.4.5", or that it is emulated.
+    /// How reports call it: "cuBLASLt 12.4.5".
     std::string name;
     /// Keeps what the functions need.
     std::shared_ptr<void> kept;

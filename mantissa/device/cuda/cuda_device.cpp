@@ -157,9 +157,9 @@ Target target_of(const Facts& facts, const Driver& driver) {
 }
 
 /// Ranks must all multiply alike, to the bit, so none goes by its own clock.
-on_cuda::ProductAlgorithms::Choose choice_of(const Driver& driver, const CudaOptions& options) {
+on_cuda::ProductAlgorithms::Choose choice_of(const CudaOptions& options) {
     using enum on_cuda::ProductAlgorithms::Choose;
-    return driver.measures_time && !options.ranks ? the_quickest : the_first;
+    return options.ranks ? the_first : the_quickest;
 }
 
 class CudaDevice final : public Device {
@@ -171,7 +171,7 @@ class CudaDevice final : public Device {
           target_(target_of(facts, driver())),
           modules_(driver(), {.architecture = architecture_of(facts.capability)},
                    on_cuda::KernelFolder(options.kernels)),
-          algorithms_(choice_of(driver(), options),
+          algorithms_(choice_of(options),
                       fmt::format("{}, cuBLASLt {}: ", facts.name, libraries_.blas.get_version()),
                       on_cuda::AlgorithmFile(options.algorithms)),
           context_{.driver = driver(),

@@ -22,7 +22,7 @@ struct CudaOptions {
     Ranks* ranks = nullptr;
 };
 
-/// The first GPU, of ranks that share a host each its own; emulated where MANTISSA_EMULATE_GPU asks for it.
+/// The first GPU, of ranks that share a host each its own.
 /// Or one line that says what is missing: the driver, cuBLASLt, NCCL, a version, an architecture, the
 /// compiler. Throws UserError where the driver fails. Kernels that it compiles are kept in the folder kernels
 /// of `cache_folder()`, and which of cuBLASLt's algorithms it timed as the quickest in the file algorithms

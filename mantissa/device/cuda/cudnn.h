@@ -1,6 +1,6 @@
-// The functions of cuDNN that convolve, as one table, filled when the program runs: from NVIDIA's library, or
-// by the emulated one (emulator/). Declared here from the documented interface, as the driver's are: that of
-// descriptors with attributes, of which cuDNN makes graphs of operations and plans that run them.
+// The functions of cuDNN that convolve, as one table, filled from NVIDIA's library when the program
+// runs. Declared here from the documented interface, as the driver's are: that of descriptors with
+// attributes, of which cuDNN makes graphs of operations and plans that run them.
 #pragma once
 
 #include <cstddef>
@@ -159,7 +159,7 @@ struct Cudnn {
         get_attribute;
     Call<DnnStatus(DnnHandle handle, DnnDescriptor plan, DnnDescriptor variant_pack)> execute;
 
-    /// How reports call it: "cuDNN 9.19.0", or that it is emulated.
+    /// How reports call it: "cuDNN 9.19.0".
     std::string name;
     /// Keeps what the functions need.
     std::shared_ptr<void> kept;

@@ -53,10 +53,8 @@ std::string words_of(const Driver& driver, Result result) {
     const char *name = nullptr, *text = nullptr;
     if (driver.get_error_name(result, &name) != Result::success) name = nullptr;
     if (driver.get_error_string(result, &text) != Result::success) text = nullptr;
-    std::string words = fmt::format("{} ({}): {}", name ? name : "an error without a name",
-                                    static_cast<int>(result), text ? text : "the driver says no more");
-    if (const std::string details = driver.explain(); !details.empty()) words += "; " + details;
-    return words;
+    return fmt::format("{} ({}): {}", name ? name : "an error without a name", static_cast<int>(result),
+                       text ? text : "the driver says no more");
 }
 
 void require(const Driver& driver, Result result, const std::string& what) {

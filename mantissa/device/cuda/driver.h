@@ -1,6 +1,6 @@
-// The CUDA driver's functions as one table, filled when the program runs: from the driver's library, or by
-// the emulated GPU (emulator/). Declared here from the documented interface, since no toolkit is needed to
-// build: one binary serves machines with a GPU and without.
+// The CUDA driver's functions as one table, filled from the driver's library when the program runs. Declared
+// here from the documented interface, since no toolkit is needed to build: one binary serves machines with a
+// GPU and without.
 #pragma once
 
 #include <cstddef>
@@ -159,13 +159,9 @@ struct Driver {
     Call<Result(Result error, const char** name)> get_error_name;
     Call<Result(Result error, const char** text)> get_error_string;
 
-    /// What went wrong in detail, where somebody watched (the emulated GPU); empty otherwise.
-    std::function<std::string()> explain = [] { return std::string(); };
-    /// Whether times between events say how long a GPU would take.
-    bool measures_time = true;
-    /// How reports call it: "NVIDIA driver 12.4", or that it is emulated.
+    /// How reports call it: "NVIDIA driver of CUDA 12.4".
     std::string name;
-    /// Keeps what the functions need: the library, the emulated machine.
+    /// Keeps what the functions need: the library.
     std::shared_ptr<void> kept;
 };
 
@@ -228,7 +224,7 @@ constexpr int least_driver_version = 12000;
 /// it, the version, a device.
 OrReason<Driver> load_driver(const std::string& library = "libcuda.so.1");
 
-/// "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered", and what `explain` adds.
+/// "CUDA_ERROR_ILLEGAL_ADDRESS (700): an illegal memory access was encountered".
 std::string words_of(const Driver& driver, Result result);
 
 /// Throws UserError unless the result is success: what was tried, and the driver's words.

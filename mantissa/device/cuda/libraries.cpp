@@ -1,14 +1,8 @@
 #include "mantissa/device/cuda/libraries.h"
 
-#include "mantissa/device/cuda/emulator/emulated_gpu.h"
-
 namespace mantissa::inline v0::cuda {
 
 OrReason<Libraries> find_libraries(Alone alone) {
-    if (const auto asked = emulated_gpu_asked()) {
-        const EmulatedGpu gpu(*asked);
-        return Libraries{gpu.driver(), gpu.cublaslt(), gpu.cudnn(), gpu.nccl()};
-    }
     OrReason<Driver> driver = load_driver();
     if (!driver) return NoValue{driver.reason()};
     OrReason<CublasLt> blas = load_cublaslt("libcublasLt.so.13");

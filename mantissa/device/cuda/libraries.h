@@ -21,8 +21,7 @@ struct Libraries {
 
 enum class Alone : bool { no, yes };
 
-/// All emulated where MANTISSA_EMULATE_GPU asks for it (UserError if that is not understood), else the
-/// machine's; or one line that says what is missing. NCCL is looked for where the program is not alone.
+/// The machine's, or one line that says what is missing. NCCL is looked for where the program is not alone.
 OrReason<Libraries> find_libraries(Alone alone = Alone::yes);
 
 }  // namespace mantissa::cuda

@@ -1,5 +1,5 @@
 // The functions that we use of NVIDIA's NCCL, which carries bytes between GPUs: one table, declared by
-// ourselves and filled when the program runs, from the library or by the emulated GPU.
+// ourselves and filled from the library when the program runs.
 #pragma once
 
 #include <cstddef>

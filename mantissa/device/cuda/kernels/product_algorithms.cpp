@@ -181,7 +181,8 @@ bool ProductAlgorithms::take_if_known(ChosenAlgorithm& chosen) const {
             if (one.algorithm == known) chosen.taken = &one;
         return chosen.taken != nullptr;
     };
-    if (choose_ == Choose::the_first) return take(chosen.offered.front().algorithm);
+    if (choose_ == Choose::the_first || chosen.offered.size() == 1)
+        return take(chosen.offered.front().algorithm);
     const auto before = taken_.find(chosen.product);
     if (before != taken_.end()) {
         chosen.without_memory = before->second.without_memory;

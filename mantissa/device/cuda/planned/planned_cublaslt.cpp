@@ -59,7 +59,7 @@ struct Chosen {
 constexpr DevicePtr kept_alignment = 16;
 /// Of which extents of bytes, and addresses, are multiples.
 constexpr std::int64_t bytes_unit = 4;
-/// As many ways to add up a sum as are offered: at once, and in two and three parts.
+/// As many ways there are to add up a sum: at once, and in two and three parts.
 constexpr std::int64_t most_parts = 3;
 /// Parts of long sums are kept in memory and added up: where a real one would cut the sum, too, since the
 /// results alone would keep few of its multiprocessors busy.
@@ -165,7 +165,7 @@ BlasStatus take(T& to, const void* value, std::size_t bytes) {
 
 class PlannedBlas {
   public:
-    explicit PlannedBlas(RunMatmul run) : run_(std::move(run)) {}
+    PlannedBlas(RunMatmul run, int most_offered) : run_(std::move(run)), most_offered_(most_offered) {}
 
     BlasStatus set(MatrixLayout layout, LayoutAttribute attribute, const void* value, std::size_t bytes) {
         if (!layouts.has(layout)) return BlasStatus::invalid_value;
@@ -234,7 +234,7 @@ class PlannedBlas {
         for (; chosen.parts <= std::min(most_parts, matrices.terms()); ++chosen.parts) {
             chosen.workspace = workspace_of(*matrices.d, matrices.terms(), chosen.parts);
             if (chosen.workspace > preference->most_workspace) continue;
-            if (static_cast<std::size_t>(*found) == results.size()) break;
+            if (*found == most_offered_ || static_cast<std::size_t>(*found) == results.size()) break;
             results[static_cast<std::size_t>((*found)++)] = {.algorithm = chosen.packed(),
                                                              .workspace = chosen.workspace};
         }
@@ -284,6 +284,7 @@ class PlannedBlas {
 
   private:
     RunMatmul run_;
+    int most_offered_;
 };
 
 struct NamedStatus {
@@ -362,8 +363,8 @@ DType dtype_of(BlasType type) {
     throw InternalError("a type of cuBLASLt that is none");
 }
 
-CublasLt make_planned_cublaslt(RunMatmul run) {
-    const auto blas = std::make_shared<PlannedBlas>(std::move(run));
+CublasLt make_planned_cublaslt(RunMatmul run, int most_offered) {
+    const auto blas = std::make_shared<PlannedBlas>(std::move(run), most_offered);
     CublasLt table;
     table.create = [blas](BlasHandle* handle) {
         *handle = reinterpret_cast<BlasHandle>(blas.get());

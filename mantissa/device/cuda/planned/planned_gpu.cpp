@@ -52,7 +52,6 @@ Libraries planned_libraries(const std::string& architecture) {
         member = [runs](auto&&...) { return runs ? Result::no_device : Result::success; };
     });
     fill_answers(made.driver, gpu);
-    made.driver.measures_time = false;
     made.driver.name = "on paper";
     made.blas.name = "cuBLASLt on paper";
     (*made.dnn).name = "cuDNN on paper";

@@ -1,7 +1,0 @@
-#include "mantissa/device/cuda/emulator/lane_functions_body.h"
-
-namespace mantissa::inline v0::cuda::ptx {
-
-void list_lane_functions_avx2(const LaneSink& sink) { list_all(sink); }
-
-}  // namespace mantissa::cuda::ptx
