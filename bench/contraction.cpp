@@ -1,7 +1,7 @@
 // The contraction at the shapes of GPT-2 124M and 4,096 tokens: forward, gradient of the input, gradient of
 // the weight, and the products of attention; a small one, where what a call does besides multiplying shows;
 // FP32 on each level this CPU has, and BF16 on the unit for it. On tiles also what is made of several BF16
-// products, from plain operands: TF32 (bf16x3), FP32 (bf16x6) and FP16; `share` then counts one product.
+// products, from plain operands: TF32 (bf16x3) and FP16; `share` then counts one product.
 //
 // Each measurement is one call between two measurements of the peak of one thread on the unit that the call
 // runs on; its share is of the larger one times the threads, since a disturbed peak would flatter. Operands
@@ -79,7 +79,6 @@ struct Unit {
     }
     std::string format() const {
         if (multiply == Multiply::tf32) return "bf16x3";
-        if (multiply == Multiply::bf16x6) return "bf16x6";
         return std::string(mantissa::name_of(operands));
     }
     /// The peak of one thread.
@@ -278,9 +277,8 @@ int main(int argc, char** argv) {
         add_rows(unit, calls);
     }
     if (bf16_unit(best_isa()) == Bf16Unit::amx)
-        for (const Unit unit : {Unit{best_isa(), mantissa::DType::f32, Multiply::tf32},
-                                Unit{best_isa(), mantissa::DType::f32, Multiply::bf16x6},
-                                Unit{best_isa(), mantissa::DType::f16}})
+        for (const Unit unit :
+             {Unit{best_isa(), mantissa::DType::f32, Multiply::tf32}, Unit{best_isa(), mantissa::DType::f16}})
             add_linears(unit, calls);
     benchmark::Initialize(&argc, argv);
     benchmark::RunSpecifiedBenchmarks();

@@ -21,7 +21,7 @@ struct NamedKernels {
 };
 
 bool needs_bf16_kernels(Products products) {
-    return products == Products::bf16x3 || products == Products::bf16x6 || products == Products::fp16x4;
+    return products == Products::bf16x3 || products == Products::fp16x4;
 }
 
 /// Every set of kernels of this CPU, and the twins, made to multiply in a way.
@@ -102,12 +102,11 @@ TEST(ContractionConverted, ErrorsAreThoseOfTheFormat) {
         std::int64_t k;
         double most, least;
     };
-    // TF32 rounds each operand to 11 bits: 2.9e-4. Two BF16 parts hold 16 bits of FP32's 24, three all of
-    // them. The lower bounds show that the way asked for ran.
+    // TF32 rounds each operand to 11 bits: 2.9e-4. Two BF16 parts hold 16 bits of FP32's 24. The lower bounds
+    // show that the way asked for ran.
     for (const Bound& bound :
          {Bound{Products::tf32_rounded, 768, 4e-4, 1e-4}, Bound{Products::bf16x3, 768, 1e-5, 1e-6},
-          Bound{Products::bf16x3, 3072, 1e-5, 1e-6}, Bound{Products::bf16x6, 768, 4e-7, 1e-9},
-          Bound{Products::bf16x6, 3072, 6e-7, 1e-9}})
+          Bound{Products::bf16x3, 3072, 1e-5, 1e-6}})
         for (const NamedKernels& named : kernels_for(bound.products)) {
             const double rms = relative_rms(bound.products, named.kernels, bound.k);
             EXPECT_LT(rms, bound.most) << named.name << ", k " << bound.k;
@@ -119,8 +118,8 @@ TEST(ContractionConverted, IsExactOnWholeNumbersAtAwkwardSizes) {
     struct Sizes {
         std::int64_t m, n, k;
     };
-    for (const Products products : {Products::tf32_rounded, Products::fp16_widened, Products::bf16x3,
-                                    Products::bf16x6, Products::fp16x4})
+    for (const Products products :
+         {Products::tf32_rounded, Products::fp16_widened, Products::bf16x3, Products::fp16x4})
         for (const NamedKernels& named : kernels_for(products))
             for (const Sizes& s : {Sizes{1, 1, 1}, {7, 49, 33}, {33, 17, 259}, {2, 65, 1031}}) {
                 std::vector<float> a, b;
@@ -147,7 +146,7 @@ TEST(ContractionConverted, Fp16ProductsAreExact) {
 }
 
 TEST(ContractionConverted, InfinitiesNanAndTheLargestNumberGiveWhatFp32Gives) {
-    for (const Products products : {Products::tf32_rounded, Products::bf16x3, Products::bf16x6})
+    for (const Products products : {Products::tf32_rounded, Products::bf16x3})
         for (const NamedKernels& named : kernels_for(products)) {
             const auto once = [&](float x, float y) {
                 return product({x}, {y}, 1, 1, 1, products, named.kernels)[0];
@@ -169,8 +168,7 @@ TEST(ContractionConverted, SizesOfOperandsMustAgreeInKind) {
                         .a = {.dtype = a, .leading = 1},
                         .b = {.dtype = b, .leading = 1},
                         .out = {.leading = 1},
-                        .multiply = multiply},
-                       best_isa());
+                        .multiply = multiply});
     };
     EXPECT_EQ(refused(DType::f16, DType::f16, Multiply::as_stored), "");
     EXPECT_EQ(refused(DType::f16, DType::f32, Multiply::as_stored),
@@ -219,18 +217,14 @@ TEST(Conversions, SplitsOfFp32AreAsCloseAsTheirBitsAllow) {
     const auto count = static_cast<std::int64_t>(x.size());
     std::vector<std::vector<BF16>> first;
     for (const ConvertKernels* table : tables()) {
-        std::vector<std::vector<BF16>> parts(7, std::vector<BF16>(x.size()));
-        void* two[] = {parts[0].data(), parts[1].data(), parts[5].data()};
-        void* three[] = {parts[2].data(), parts[3].data(), parts[4].data(), parts[6].data()};
-        table->split_two(x.data(), count, two);
-        table->split_three(x.data(), count, three);
+        std::vector<std::vector<BF16>> parts(3, std::vector<BF16>(x.size()));
+        void* two[] = {parts[0].data(), parts[1].data(), parts[2].data()};
+        table->split_fp32(x.data(), count, two);
         for (std::size_t i = 0; i < x.size(); ++i) {
             const auto part = [&](std::size_t p) { return static_cast<double>(to_f32(parts[p][i])); };
             const double exact = static_cast<double>(x[i]);
-            // Each part rounds to 8 bits what the one before left; at the end of the range the first is cut,
-            // not rounded.
+            // Lo rounds to 8 bits what hi left; at the end of the range hi is cut, not rounded.
             ASSERT_LE(std::abs(part(0) + part(1) - exact), 0x1p-16 * std::abs(exact)) << x[i];
-            ASSERT_LE(std::abs(part(2) + part(3) + part(4) - exact), 0x1p-24 * std::abs(exact)) << x[i];
         }
         if (first.empty()) first = parts;
         for (std::size_t p = 0; p < parts.size(); ++p)

@@ -67,7 +67,7 @@ void expect_exact(const Shape& shape, const std::vector<double>& sums, const For
                                      .out = out.layout(),
                                      .store = form.store};
     SCOPED_TRACE(described(shape, problem, run.isa));
-    ASSERT_EQ(refusal(problem, run.isa), "");
+    ASSERT_EQ(refusal(problem), "");
     const ContractionArguments arguments{.a = a.data(), .b = b.data(), .out = out.data()};
     if (run.kernels)
         contract_in_new_workspace(problem, arguments, run.pool, *run.kernels);

@@ -95,16 +95,15 @@ TEST(ContractionMapped, IsRefusedWhereItCannotBe) {
         .m = 4, .n = 4, .k = 4, .a = {.leading = 4}, .b = {.leading = 4}, .out = {.leading = 4}};
     ContractionProblem problem = plain;
     problem.b.mapped = true;
-    EXPECT_EQ(refusal(problem, Isa::generic), "only a can be mapped");
+    EXPECT_EQ(refusal(problem), "only a can be mapped");
     problem = plain;
     problem.a.mapped = problem.a.packed = true;
-    EXPECT_EQ(refusal(problem, Isa::generic), "a mapped a is not packed");
+    EXPECT_EQ(refusal(problem), "a mapped a is not packed");
     problem = plain;
     problem.a.mapped = true;
     problem.batch = {1, 2};
     problem.out.batch_stride = {0, 16};
-    EXPECT_EQ(refusal(problem, Isa::generic),
-              "a is mapped, which only a single matrix can be; the batch is 1 x 2");
+    EXPECT_EQ(refusal(problem), "a is mapped, which only a single matrix can be; the batch is 1 x 2");
     problem = plain;
     problem.a.mapped = true;
     ThreadPool pool(1);

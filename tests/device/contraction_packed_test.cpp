@@ -240,12 +240,12 @@ TEST_F(ContractionPackedErrors, OfContracting) {
     expect_message("b is missing", [&] { run(problem_, nullptr, needed); });
     ContractionProblem batched = problem_;
     batched.batch = {3, 1};
-    EXPECT_EQ(refusal(batched, isa_), "b is packed, which only a single matrix can be; the batch is 3 x 1");
+    EXPECT_EQ(refusal(batched), "b is packed, which only a single matrix can be; the batch is 3 x 1");
     ContractionProblem output = problem_;
     output.out.packed = true;
-    EXPECT_EQ(refusal(output, isa_), "only a and b can be packed, not the output or the residual");
+    EXPECT_EQ(refusal(output), "only a and b can be packed, not the output or the residual");
     problem_.b.dtype = DType::i32;
-    EXPECT_EQ(refusal(problem_, isa_), "b is i32; expected f32, bf16 or f16");
+    EXPECT_EQ(refusal(problem_), "b is i32; expected f32, bf16 or f16");
 }
 
 }  // namespace

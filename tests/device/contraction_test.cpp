@@ -170,7 +170,7 @@ void expect_epilogue(const EpilogueCase& c, std::int64_t k, Isa isa) {
                                .out = out.layout(),
                                .epilogue = c.epilogue};
     problem.epilogue.residual_layout = residual.layout();
-    ASSERT_EQ(refusal(problem, isa), "");
+    ASSERT_EQ(refusal(problem), "");
     contract_in_new_workspace(
         problem,
         {.a = a.data(), .b = b.data(), .out = out.data(), .bias = bias.data(), .residual = residual.data()},
@@ -363,7 +363,7 @@ TEST_F(ContractionErrors, RefusalsGiveTheReason) {
     const auto reason = [&](auto change) {
         ContractionProblem problem = problem_;
         change(problem);
-        return refusal(problem, Isa::generic);
+        return refusal(problem);
     };
     EXPECT_EQ(reason([](auto&) {}), "");
     EXPECT_EQ(reason([](auto& p) { p.a.dtype = DType::i32; }), "a is i32; expected f32, bf16 or f16");

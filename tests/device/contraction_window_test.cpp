@@ -150,7 +150,7 @@ TEST(ContractionWindow, RefusalsGiveTheReason) {
     const auto refused = [](auto change) {
         ContractionProblem problem = problem_of(cases(DType::f32)[0]);
         change(problem);
-        return refusal(problem, Isa::generic);
+        return refusal(problem);
     };
     EXPECT_EQ(refused([](ContractionProblem&) {}), "");
     EXPECT_NE(refused([](ContractionProblem& p) { p.k = 7; }).find("its window has 288 columns"),

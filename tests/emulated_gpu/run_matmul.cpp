@@ -47,13 +47,6 @@ on_cpu::ContractionProblem problem_of(const MatmulJob& job, std::int64_t terms) 
     return problem;
 }
 
-on_cpu::PreparedContraction prepared(const on_cpu::ContractionProblem& problem) {
-    for (int level = static_cast<int>(on_cpu::chosen_isa()); level > 0; --level)
-        if (on_cpu::refusal(problem, static_cast<on_cpu::Isa>(level)).empty())
-            return on_cpu::prepare_contraction(problem, static_cast<on_cpu::Isa>(level));
-    return on_cpu::prepare_contraction(problem, on_cpu::Isa::generic);
-}
-
 /// Adds up a part of each sum.
 void add_part(Machine& machine, const MatmulJob& job, std::int64_t part, const std::byte* a,
               const std::byte* b, float* sums) {
@@ -64,7 +57,8 @@ void add_part(Machine& machine, const MatmulJob& job, std::int64_t part, const s
     const std::int64_t step_of_a = job.description.a == BlasOperation::transposed ? 1 : job.a.leading;
     const std::int64_t step_of_b = job.description.b == BlasOperation::transposed ? job.b.leading : 1;
     const auto size = static_cast<std::int64_t>(size_of(dtype_of(job.a.type)));
-    const on_cpu::PreparedContraction contraction = prepared(problem);
+    const on_cpu::PreparedContraction contraction =
+        on_cpu::prepare_contraction(problem, on_cpu::chosen_isa());
     std::vector<std::byte> scratch(contraction.workspace_bytes(machine.pool().threads()) + 64);
     void* aligned = scratch.data();
     std::size_t room = scratch.size();

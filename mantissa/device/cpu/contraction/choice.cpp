@@ -46,8 +46,6 @@ bool splitting_pays(Bf16Unit unit) { return unit == Bf16Unit::amx; }
 ContractionKernels kernels_of(const ContractionProblem& problem, Isa isa) {
     const Bf16Unit unit = bf16_unit(isa);
     const bool fp16 = problem.a.dtype == DType::f16;
-    if (problem.multiply == Multiply::bf16x6)
-        return converted(unit_kernels(problem, unit), Products::bf16x6, convert_kernels(isa));
     if (problem.multiply == Multiply::tf32 || fp16) {
         if (splitting_pays(unit))
             return converted(unit_kernels(problem, unit), fp16 ? Products::fp16x4 : Products::bf16x3,

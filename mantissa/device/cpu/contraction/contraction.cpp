@@ -104,7 +104,7 @@ std::size_t packed_bytes(const ContractionProblem& problem, Side side, const Con
 
 void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
           ThreadPool& pool, Isa isa) {
-    require_accepted(problem, isa);
+    require_accepted(problem);
     pack(problem, side, source, packed, pool, kernels_of(problem, isa));
 }
 

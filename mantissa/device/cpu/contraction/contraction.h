@@ -32,7 +32,7 @@ std::size_t packed_bytes(const ContractionProblem& problem, Side side, Isa isa);
 
 /// Packs one operand, which lies in memory as its layout says, for calls whose layout says that it is packed.
 /// An operand that stays the same over several calls is so packed once. `packed` is aligned to 64 bytes.
-/// Throws InternalError like contract(), where the level refuses the problem, and where it has a batch.
+/// Throws InternalError like contract(), where the problem is refused, and where it has a batch.
 void pack(const ContractionProblem& problem, Side side, const void* source, std::span<std::byte> packed,
           ThreadPool& pool, Isa isa);
 

@@ -18,19 +18,12 @@ Conversion conversion_of(Products products, const ConvertKernels& convert) {
         case Products::fp16_widened:
             return {.convert = convert.widen_fp16, .source = DType::f16};
         case Products::bf16x3:
-            return {.convert = convert.split_two,
+            return {.convert = convert.split_fp32,
                     .part = DType::bf16,
                     .parts = 3,
                     .terms = 3,
                     .a = {1, 2, 0},
                     .b = {2, 1, 0}};
-        case Products::bf16x6:
-            return {.convert = convert.split_three,
-                    .part = DType::bf16,
-                    .parts = 4,
-                    .terms = 6,
-                    .a = {2, 3, 1, 1, 3, 0},
-                    .b = {3, 2, 1, 3, 1, 0}};
         case Products::fp16x4:
             return {.convert = convert.split_fp16,
                     .source = DType::f16,

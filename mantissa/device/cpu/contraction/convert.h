@@ -1,8 +1,7 @@
 // Conversions of operands while they are packed: one table a level of instructions, all with the same bits.
 //
 // A number split into hi and lo keeps FP32's range. The first part is rounded to nearest, toward zero where
-// that would overflow; where it is infinite or NaN the other parts are zero, so that products give what FP32
-// would.
+// that would overflow; where it is infinite or NaN the other is zero, so that products give what FP32 would.
 #pragma once
 
 #include "mantissa/device/cpu/contraction/kernels.h"
@@ -10,11 +9,10 @@
 namespace mantissa::inline v0::on_cpu {
 
 struct ConvertKernels {
-    ConvertKernel tf32;         ///< FP32 -> FP32 with TF32's 10 bits of fraction
-    ConvertKernel widen_fp16;   ///< FP16 -> FP32
-    ConvertKernel split_two;    ///< FP32 -> two BF16, and the first where it is finite
-    ConvertKernel split_three;  ///< FP32 -> three BF16, and the first where it is finite
-    ConvertKernel split_fp16;   ///< FP16 -> two BF16, exactly, and the first where it is finite
+    ConvertKernel tf32;        ///< FP32 -> FP32 with TF32's 10 bits of fraction
+    ConvertKernel widen_fp16;  ///< FP16 -> FP32
+    ConvertKernel split_fp32;  ///< FP32 -> two BF16, and the first where it is finite
+    ConvertKernel split_fp16;  ///< FP16 -> two BF16, exactly, and the first where it is finite
 };
 
 /// Those of a level.
@@ -29,7 +27,6 @@ enum class Products : std::uint8_t {
     tf32_rounded,  ///< one product of FP32 kernels
     fp16_widened,  ///< one product of FP32 kernels
     bf16x3,        ///< hi hi + hi lo + lo hi, on BF16 kernels
-    bf16x6,        ///< all products of three parts but the three smallest, on BF16 kernels
     fp16x4         ///< all products of FP16's two parts, on BF16 kernels: exact
 };
 

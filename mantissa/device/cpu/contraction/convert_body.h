@@ -42,25 +42,19 @@ inline float widened(std::uint16_t half) {
     return from_bits((magnitude < 0x0400u ? subnormal : chosen) | sign);
 }
 
-/// A number in three parts of BF16: part 0 and what is left of it, cut again. Where part 0 had to be rounded
-/// toward zero, the others are too, or their sum could overflow. Nothing is left of an infinity or a NaN.
+/// A number in two parts of BF16: hi, and lo, which is left of it. Where hi had to be rounded toward zero, lo
+/// is too, or their sum could overflow. Nothing is left of an infinity or a NaN.
 struct Split {
-    std::uint16_t part[3];
-    std::uint16_t finite;  ///< part 0, or zero where it is infinite or a NaN
+    std::uint16_t hi, lo;
+    std::uint16_t finite;  ///< hi, or zero where it is infinite or a NaN
 };
 inline Split split(float x) {
     const std::uint32_t bits = bits_of(x), hi = shortened<16>(bits);
     const bool finite = is_finite_bits(hi);
     const bool toward_zero = (hi & magnitude_mask) == 0x7f7f0000u;  // the largest BF16
-    const auto next = [&](float rest) {
-        const std::uint32_t rest_bits = bits_of(rest);
-        return toward_zero ? rest_bits & 0xffff0000u : shortened<16>(rest_bits);
-    };
-    const float first_rest = finite ? x - from_bits(hi) : 0.0f;
-    const std::uint32_t middle = next(first_rest);
-    const std::uint32_t lo = next(first_rest - from_bits(middle));
-    return {{static_cast<std::uint16_t>(hi >> 16), static_cast<std::uint16_t>(middle >> 16),
-             static_cast<std::uint16_t>(lo >> 16)},
+    const std::uint32_t rest = bits_of(finite ? x - from_bits(hi) : 0.0f);
+    const std::uint32_t lo = toward_zero ? rest & 0xffff0000u : shortened<16>(rest);
+    return {static_cast<std::uint16_t>(hi >> 16), static_cast<std::uint16_t>(lo >> 16),
             static_cast<std::uint16_t>(finite ? hi >> 16 : 0)};
 }
 
@@ -92,50 +86,32 @@ inline std::uint32_t first_part(std::uint32_t bits) {
     return (bits + 0x7fffu + ((bits >> 16) & 1)) & 0xffff0000u;
 }
 
-/// What split() gives, for rows of ordinary numbers, which nearly all are: a third of the work. Null: not
-/// wanted.
+/// What split() gives, for rows of ordinary numbers, which nearly all are: a third of the work.
 inline void split_ordinary(const float* __restrict x, std::int64_t count, std::uint16_t* __restrict hi,
-                           std::uint16_t* __restrict middle, std::uint16_t* __restrict lo,
-                           std::uint16_t* __restrict finite) {
+                           std::uint16_t* __restrict lo, std::uint16_t* __restrict finite) {
     for (std::int64_t i = 0; i < count; ++i) {
         const std::uint32_t first = first_part(bits_of(x[i]));
         hi[i] = finite[i] = static_cast<std::uint16_t>(first >> 16);
-        middle[i] = static_cast<std::uint16_t>(first_part(bits_of(x[i] - from_bits(first))) >> 16);
-    }
-    if (!lo) return;
-    for (std::int64_t i = 0; i < count; ++i) {
-        const float left = x[i] - from_bits(std::uint32_t{hi[i]} << 16);
-        lo[i] = static_cast<std::uint16_t>(
-            first_part(bits_of(left - from_bits(std::uint32_t{middle[i]} << 16))) >> 16);
+        lo[i] = static_cast<std::uint16_t>(first_part(bits_of(x[i] - from_bits(first))) >> 16);
     }
 }
 
-/// Parts: hi, the next one or two, and hi where it is finite.
-template <int Parts>
-inline void split_row(const float* x, std::int64_t count, void* const* parts) {
+/// Parts: hi, lo, and hi where it is finite.
+inline void split_fp32(const void* from, std::int64_t count, void* const* parts) {
+    const auto* const x = static_cast<const float*>(from);
     auto* const hi = static_cast<std::uint16_t*>(parts[0]);
-    auto* const middle = static_cast<std::uint16_t*>(parts[1]);
-    auto* const lo = Parts == 3 ? static_cast<std::uint16_t*>(parts[2]) : nullptr;
-    auto* const finite = static_cast<std::uint16_t*>(parts[Parts]);
-    if (all_ordinary(x, count)) return split_ordinary(x, count, hi, middle, lo, finite);
+    auto* const lo = static_cast<std::uint16_t*>(parts[1]);
+    auto* const finite = static_cast<std::uint16_t*>(parts[2]);
+    if (all_ordinary(x, count)) return split_ordinary(x, count, hi, lo, finite);
     for (std::int64_t i = 0; i < count; ++i) {
         const Split s = split(x[i]);
-        hi[i] = s.part[0];
-        middle[i] = s.part[1];
-        if (lo) lo[i] = s.part[2];
+        hi[i] = s.hi;
+        lo[i] = s.lo;
         finite[i] = s.finite;
     }
 }
 
-inline void split_two(const void* from, std::int64_t count, void* const* parts) {
-    split_row<2>(static_cast<const float*>(from), count, parts);
-}
-
-inline void split_three(const void* from, std::int64_t count, void* const* parts) {
-    split_row<3>(static_cast<const float*>(from), count, parts);
-}
-
-/// As split_two; FP16 has 11 bits, which two parts of 8 hold.
+/// As split_fp32; FP16 has 11 bits, which two parts of 8 hold.
 inline void split_fp16(const void* from, std::int64_t count, void* const* parts) {
     const auto* const x = static_cast<const std::uint16_t*>(from);
     auto* const hi = static_cast<std::uint16_t*>(parts[0]);
@@ -147,11 +123,11 @@ inline void split_fp16(const void* from, std::int64_t count, void* const* parts)
         const std::int64_t n = count - i < piece ? count - i : piece;
         for (std::int64_t j = 0; j < n; ++j) wide[j] = widened(x[i + j]);
         void* const rows[] = {hi + i, lo + i, finite + i};
-        split_row<2>(wide, n, rows);
+        split_fp32(wide, n, rows);
     }
 }
 
-constexpr ConvertKernels convert_table = {to_tf32, widen_fp16, split_two, split_three, split_fp16};
+constexpr ConvertKernels convert_table = {to_tf32, widen_fp16, split_fp32, split_fp16};
 
 }  // namespace
 

@@ -114,8 +114,8 @@ struct Conversion {
     DType part = DType::f32;  ///< FP32 or BF16, as PanelKernels takes them
     int parts = 1;
     int terms = 1;
-    std::array<std::uint8_t, 6> a = {};
-    std::array<std::uint8_t, 6> b = {};
+    std::array<std::uint8_t, 4> a = {};
+    std::array<std::uint8_t, 4> b = {};
 };
 
 struct ContractionKernels {

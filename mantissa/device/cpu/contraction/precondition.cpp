@@ -168,7 +168,7 @@ std::string refusal_of_map(const ContractionProblem& problem) {
 }
 
 /// FP16 is converted on both sides or on none, and so is what is not multiplied as it is stored.
-std::string refusal_of_multiply(const ContractionProblem& problem, Isa isa) {
+std::string refusal_of_multiply(const ContractionProblem& problem) {
     const DType a = problem.a.dtype, b = problem.b.dtype;
     if ((a == DType::f16) != (b == DType::f16))
         return fmt::format("a is {} and b is {}; f16 is multiplied by f16 only", name_of(a), name_of(b));
@@ -176,27 +176,25 @@ std::string refusal_of_multiply(const ContractionProblem& problem, Isa isa) {
     if (a != DType::f32 || b != DType::f32)
         return fmt::format("a is {} and b is {}; only f32 is multiplied as another format", name_of(a),
                            name_of(b));
-    if (problem.multiply == Multiply::bf16x6 && bf16_unit(isa) == Bf16Unit::none)
-        return "six products of BF16 parts need a BF16 unit";
     return {};
 }
 
 }  // namespace
 
-std::string refusal(const ContractionProblem& problem, Isa isa) {
+std::string refusal(const ContractionProblem& problem) {
     if (std::min({problem.m, problem.n, problem.k, problem.batch[0], problem.batch[1]}) < 0)
         return fmt::format("sizes must not be negative: batch {} x {}, m {}, n {}, k {}", problem.batch[0],
                            problem.batch[1], problem.m, problem.n, problem.k);
     std::string reason = refusal_of_operand(stored(problem, Side::a), problem);
     if (reason.empty()) reason = refusal_of_operand(stored(problem, Side::b), problem);
     if (reason.empty()) reason = refusal_of_map(problem);
-    if (reason.empty()) reason = refusal_of_multiply(problem, isa);
+    if (reason.empty()) reason = refusal_of_multiply(problem);
     if (reason.empty()) reason = refusal_of_output(problem);
     return reason;
 }
 
-void require_accepted(const ContractionProblem& problem, Isa isa) {
-    if (const std::string refused = refusal(problem, isa); !refused.empty()) fail(refused);
+void require_accepted(const ContractionProblem& problem) {
+    if (const std::string refused = refusal(problem); !refused.empty()) fail(refused);
 }
 
 ContractionMemory memory_of(const ContractionProblem& problem, const ContractionKernels& kernels) {

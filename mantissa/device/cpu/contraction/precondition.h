@@ -9,8 +9,8 @@
 
 namespace mantissa::inline v0::on_cpu {
 
-/// Throws InternalError, with the reason, where the level refuses the problem.
-void require_accepted(const ContractionProblem& problem, Isa isa);
+/// Throws InternalError, with the reason, where the problem is refused.
+void require_accepted(const ContractionProblem& problem);
 
 /// The memory of one operand, wherever it is.
 struct OperandMemory {

@@ -155,7 +155,7 @@ PreparedContraction prepare_contraction(const ContractionProblem& problem,
 }
 
 PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa isa) {
-    require_accepted(problem, isa);
+    require_accepted(problem);
     return prepare_contraction(problem, kernels_of(problem, isa));
 }
 

@@ -97,7 +97,7 @@ struct PreparedContraction {
     bool streaming = false;
 };
 
-/// Throws InternalError, with the reason, where the level refuses the problem.
+/// Throws InternalError, with the reason, where the problem is refused.
 PreparedContraction prepare_contraction(const ContractionProblem& problem, Isa isa);
 
 /// On a given set of inner kernels, whatever CPU they were made for: what the level's choice ends in, and

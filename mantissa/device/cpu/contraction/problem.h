@@ -91,8 +91,6 @@ enum class Multiply : std::uint8_t {
     /// FP32 operands with TF32's 11 significant bits and FP32's range, or better: three products of BF16
     /// parts on a tile unit, operands rounded to TF32 elsewhere.
     tf32,
-    /// FP32 operands in three BF16 parts, six products: about FP32's own error. On a BF16 unit only.
-    bf16x6,
 };
 
 /// op(a) [m, k] times op(b) [k, n] for each of batch[0] * batch[1] entries. Products and sums are FP32; BF16
@@ -139,7 +137,7 @@ struct ContractionArguments {
 
 enum class Side : std::uint8_t { a, b };
 
-/// Why this level cannot do the problem; empty if it can.
-std::string refusal(const ContractionProblem& problem, Isa isa);
+/// Why the problem cannot be done; empty if it can.
+std::string refusal(const ContractionProblem& problem);
 
 }  // namespace mantissa::on_cpu

@@ -100,7 +100,7 @@ Kernel make_kernel(const Context& context, const ContractionUnit& unit) {
         std::string reason = unit.refusal(problem);
         if (!reason.empty()) return reason;
         for (const ContractionPart& part : unit.parts(problem))
-            if (reason = refusal(part.problem, unit.isa); !reason.empty()) break;
+            if (reason = refusal(part.problem); !reason.empty()) break;
         return reason;
     };
     const auto prepare = [=, &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {

@@ -158,7 +158,7 @@ std::string refuse(const Problem& problem, const ContractionUnit& unit) {
     if (std::string reason = unit.refusal(inner.problem()); !reason.empty()) return reason;
     for (const ContractionPart& part : contraction_parts(inner, unit)) {
         if (part.repeats > 1) return "a tail goes over all columns, groups of filters have some";
-        if (std::string reason = refusal(part.problem, unit.isa); !reason.empty()) return reason;
+        if (std::string reason = refusal(part.problem); !reason.empty()) return reason;
     }
     return nest_of_tail(contraction_tail(inner.body)->graph).reason();
 }

@@ -27,7 +27,7 @@ LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) 
 Kernel joint_loss_kernel(const Context& context, const ContractionUnit& unit) {
     const auto refuse = [unit](const Problem& problem) {
         const std::string reason = unit.refusal(problem);
-        return reason.empty() ? refusal(loss_of(problem, unit), unit.isa) : reason;
+        return reason.empty() ? refusal(loss_of(problem, unit)) : reason;
     };
     const auto prepare = [=, &pool = context.pool](const Problem& problem) -> OrReason<PreparedKernel> {
         if (std::string reason = refuse(problem); !reason.empty()) return NoValue{reason};

@@ -55,8 +55,8 @@ struct LinearCrossEntropyArguments {
     float* dw = nullptr;    // [columns, C]
 };
 
-/// Why this level cannot do the problem; empty if it can.
-std::string refusal(const LinearCrossEntropy& problem, Isa isa);
+/// Why the problem cannot be done; empty if it can.
+std::string refusal(const LinearCrossEntropy& problem);
 
 /// How classes are cut: into those that one product makes, and these into groups whose exponentials have
 /// bases of their own, those that reach the epilogue in order, on one thread.
@@ -123,7 +123,7 @@ struct PreparedLinearCrossEntropy {
     std::optional<PreparedLossChunk> last_chunk;  ///< where fewer tokens are left for it
 };
 
-/// Throws InternalError, with the reason, where the level refuses the problem.
+/// Throws InternalError, with the reason, where the problem is refused.
 PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy& problem, Isa isa);
 
 /// `workspace` is aligned to 64 bytes. The same bits for any number of threads: chunks follow from the shape,

@@ -125,19 +125,19 @@ LossWorkspace PreparedLinearCrossEntropy::workspace(int threads) const {
     return at;
 }
 
-std::string refusal(const LinearCrossEntropy& p, Isa isa) {
+std::string refusal(const LinearCrossEntropy& p) {
     if (p.rows < 1 || p.channels < 1 || p.classes < 1) return "it needs one element or more";
     if (p.rows_of_w() < p.classes)
         return fmt::format("{} classes do not lie in {} columns", p.classes, p.columns);
     const Products products(p, rows_of_chunk(p));
     for (const ContractionProblem* product : {&products.logits, &products.dx, &products.dw})
-        if (std::string reason = refusal(*product, isa); !reason.empty()) return reason;
+        if (std::string reason = refusal(*product); !reason.empty()) return reason;
     return "";
 }
 
 PreparedLinearCrossEntropy prepare_linear_cross_entropy(const LinearCrossEntropy& problem, Isa isa) {
     check(problem.most_rows_of_chunk >= 1, "a chunk of logits has one row or more");
-    if (const std::string reason = refusal(problem, isa); !reason.empty())
+    if (const std::string reason = refusal(problem); !reason.empty())
         throw InternalError("linear_cross_entropy: " + reason);
     const std::int64_t tokens = rows_of_chunk(problem), last = problem.rows % tokens;
     PreparedLinearCrossEntropy prepared{.problem = problem,
