@@ -16,6 +16,7 @@
 #include "bench/measure.h"
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/random.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/rows/image_kernels.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/graph/pooling.h"
@@ -47,7 +48,7 @@ class Arena {
         }
     }
     void* take(std::int64_t bytes) {
-        bytes = (bytes + 4095) / 4096 * 4096;
+        bytes = align_up(bytes, 4096);
         if (next_ + bytes > arena_bytes) next_ = 0;
         next_ += bytes;
         return buffer_.data() + next_ - bytes;
@@ -207,7 +208,7 @@ void measure(benchmark::State& state, const Kernel& kernel, Isa isa, int threads
     ThreadPool& pool = threads == 1 ? one : two;
     std::vector<float> small(1 << 20, 0.5f);
     const Run run = {image_kernels(isa), pool, arena, small};
-    const std::int64_t calls = (least_bytes + kernel.bytes - 1) / kernel.bytes;
+    const std::int64_t calls = ceil_div(least_bytes, kernel.bytes);
     const auto copy_once = [&] {
         const std::int64_t bytes = kernel.bytes / 2;
         const void* from = arena.take(bytes);

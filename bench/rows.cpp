@@ -18,6 +18,7 @@
 #include "bench/measure.h"
 #include "mantissa/base/buffer.h"
 #include "mantissa/base/random.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/rows/rows.h"
 #include "mantissa/numerics/formats.h"
 
@@ -42,7 +43,7 @@ class Arena {
     }
     template <class T = float>
     T* take(std::int64_t count) {
-        const std::int64_t bytes = (count * static_cast<std::int64_t>(sizeof(T)) + 4095) / 4096 * 4096;
+        const std::int64_t bytes = align_up(count * static_cast<std::int64_t>(sizeof(T)), 4096);
         if (next_ + bytes > arena_bytes) next_ = 0;
         T* slice = reinterpret_cast<T*>(buffer_.data() + next_);
         next_ += bytes;
@@ -408,7 +409,7 @@ void measure(benchmark::State& state, const Kernel& kernel, const RowKernels& le
     ThreadPool& pool = threads == 1 ? one : two;
     const Run run = {level, pool, memory};
     constexpr std::int64_t block = 256 << 10;
-    const std::int64_t calls = (least_bytes + kernel.bytes - 1) / kernel.bytes;
+    const std::int64_t calls = ceil_div(least_bytes, kernel.bytes);
     const std::int64_t bytes = std::min(kernel.bytes, 2 * least_bytes) / (2 * block) * (2 * block);
     const auto copy_once = [&](Stores stores) {
         const Copy problem = {.bytes = bytes / 2,

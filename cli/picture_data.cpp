@@ -113,7 +113,7 @@ std::string description_of(const PictureData& data, const PictureBatchOptions& o
 
 int read_threads_of(const PictureDataOptions& options, const RunOptions& run) {
     const int threads = run.threads > 0 ? run.threads : default_thread_count();
-    const std::int64_t chosen = options.read_threads.value_or(parts_of(threads, threads_per_reader));
+    const std::int64_t chosen = options.read_threads.value_or(ceil_div(threads, threads_per_reader));
     if (chosen < 1 || chosen > most_read_threads)
         throw UserError(fmt::format("--read-threads must be 1 or more, and at most {}, got {}",
                                     most_read_threads, chosen));

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mantissa/base/version.h"
+#include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0 {
 
@@ -37,7 +38,7 @@ std::string digits_of(std::string_view bytes) {
 
 /// Of notes, each a header, a name and its content, both filled up to whole words: the one of GNU's build ID.
 std::string build_id_in(std::string_view notes) {
-    const auto filled = [](std::size_t bytes) { return (bytes + 3) / 4 * 4; };
+    const auto filled = [](std::size_t bytes) { return static_cast<std::size_t>(align_up(bytes, 4)); };
     while (notes.size() >= sizeof(ElfW(Nhdr))) {
         ElfW(Nhdr) note;
         std::memcpy(&note, notes.data(), sizeof note);

@@ -214,7 +214,7 @@ struct ThreadPool::State {
         std::uint64_t word = tickets.load();
         const Body* run = body.load();
         const std::int64_t count = blocks.load(), share = blocks_a_ticket.load();
-        const std::int64_t all = parts_of(count, share);
+        const std::int64_t all = ceil_div(count, share);
         const bool recorded = recording.load();
         Work own{worker, 0, recorded ? Clock::now() : Clock::time_point{}, {}};
         std::uint32_t finished = 0;
@@ -287,7 +287,7 @@ struct ThreadPool::State {
     /// Hands the blocks of a loop out to the caller and `others`, and returns when all are done.
     void share_out(std::int64_t count, const Body& run, int others) {
         const std::int64_t share = ThreadPool::blocks_a_ticket(count, threads);
-        const auto all = static_cast<std::uint32_t>(parts_of(count, share));
+        const auto all = static_cast<std::uint32_t>(ceil_div(count, share));
         failure = nullptr;
         body.store(&run);
         blocks.store(count);

@@ -6,15 +6,13 @@
 
 namespace mantissa::inline v0 {
 
-/// How many parts of `part` hold `size`; the last may be short.
-constexpr std::int64_t parts_of(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
+/// How many parts of `part` hold `size`: the quotient, rounded up.
+constexpr std::int64_t ceil_div(std::int64_t size, std::int64_t part) { return (size + part - 1) / part; }
 
 /// `size`, filled up to a whole unit.
-constexpr std::int64_t rounded_up(std::int64_t size, std::int64_t unit) {
-    return parts_of(size, unit) * unit;
-}
+constexpr std::int64_t align_up(std::int64_t size, std::int64_t unit) { return ceil_div(size, unit) * unit; }
 
 /// Bytes, filled up to whole cache lines: what begins behind them shares none with them.
-constexpr std::int64_t in_lines(std::int64_t bytes) { return rounded_up(bytes, 64); }
+constexpr std::int64_t in_lines(std::int64_t bytes) { return align_up(bytes, 64); }
 
 }  // namespace mantissa

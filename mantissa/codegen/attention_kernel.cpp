@@ -60,9 +60,9 @@ bool PairScore::makes(ScoreCode::Makes what) const {
 /// operand D / 4, products with `columns` columns half of these. Shared memory holds two tiles of `columns`
 /// rows twice over, as one pair is read while the next is on its way, in 48 KB.
 AttentionTiles tiles_of(const AttentionKernel& kernel) {
-    AttentionTiles tiles{.head_size = static_cast<int>(rounded_up(kernel.head_size, matrix_rows))};
+    AttentionTiles tiles{.head_size = static_cast<int>(align_up(kernel.head_size, matrix_rows))};
     const bool is_large = tiles.head_size > 64;
-    const std::int64_t rows = rounded_up(rows_of(kernel), matrix_rows);
+    const std::int64_t rows = align_up(rows_of(kernel), matrix_rows);
     tiles.warps = static_cast<int>(std::min<std::int64_t>(4, rows / matrix_rows));
     // Multipliers, and slopes backward, are numbers of each pair as scores and their gradients are.
     const PairScore* const score = kernel.score.get();
@@ -77,7 +77,7 @@ AttentionTiles tiles_of(const AttentionKernel& kernel) {
                                                        : 64;
     tiles.columns =
         static_cast<int>(std::min(is_crowded && !is_forward ? std::max(matrix_rows, most / 2) : most,
-                                  rounded_up(columns_of(kernel), matrix_rows)));
+                                  align_up(columns_of(kernel), matrix_rows)));
     tiles.keeps_both = !is_large;
     return tiles;
 }
@@ -108,7 +108,7 @@ bool moves_whole_rows(const AttentionKernel& kernel) {
 
 std::int64_t blocks_of(const AttentionKernel& kernel) {
     const std::int64_t heads = of_key_gradients(kernel) ? kernel.heads / kernel.group : kernel.heads;
-    return kernel.sequences * heads * parts_of(rows_of(kernel), std::int64_t{tiles_of(kernel).rows()});
+    return kernel.sequences * heads * ceil_div(rows_of(kernel), std::int64_t{tiles_of(kernel).rows()});
 }
 
 std::string text_of(const AttentionKernel& kernel) {
@@ -128,10 +128,10 @@ std::int64_t SeenTilesKernel::tables() const {
     return (of.score->mask_by_sequence ? of.sequences : 1) * (of.score->mask_by_head ? of.heads : 1);
 }
 std::int64_t SeenTilesKernel::row_tiles() const {
-    return parts_of(rows_of(of), std::int64_t{tiles_of(of).rows()});
+    return ceil_div(rows_of(of), std::int64_t{tiles_of(of).rows()});
 }
 std::int64_t SeenTilesKernel::column_tiles() const {
-    return parts_of(columns_of(of), std::int64_t{tiles_of(of).columns});
+    return ceil_div(columns_of(of), std::int64_t{tiles_of(of).columns});
 }
 
 std::vector<std::size_t> score_gradients_of(const AttentionKernel& kernel) {

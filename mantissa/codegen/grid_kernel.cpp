@@ -115,8 +115,8 @@ std::string body_of(const PeakKernel& kernel) {
 
 std::int64_t parts_of_launch(std::int64_t parts, std::int64_t words, std::int64_t further_parameters) {
     const auto most = parameter_bytes / static_cast<std::int64_t>(sizeof(std::uint64_t)) - further_parameters;
-    const std::int64_t launches = parts_of(parts, most / words);
-    return parts_of(parts, launches);
+    const std::int64_t launches = ceil_div(parts, most / words);
+    return ceil_div(parts, launches);
 }
 
 int block_threads(const GridKernel& kernel) {
@@ -126,7 +126,7 @@ int block_threads(const GridKernel& kernel) {
 
 std::int64_t blocks_of(const GridKernel& kernel) {
     const std::int64_t threads = std::visit([](const auto& code) { return threads_of(code); }, kernel.code);
-    return parts_of(threads, std::int64_t{block_threads(kernel)});
+    return ceil_div(threads, std::int64_t{block_threads(kernel)});
 }
 
 std::string text_of(const GridKernel& kernel) {

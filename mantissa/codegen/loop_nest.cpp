@@ -316,7 +316,7 @@ class Lowering {
         sum.output = output;
         sum.offset = out_.partial_sums;
         // A block's sums of columns start on a cache line of their own.
-        out_.partial_sums += sum.columns ? rounded_up(out_.columns, 16) : 16;
+        out_.partial_sums += sum.columns ? align_up(out_.columns, 16) : 16;
         if (sum.columns)
             walk(level(sum.value)).sums.push_back(sum);
         else

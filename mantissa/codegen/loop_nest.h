@@ -88,7 +88,7 @@ struct LoopNest {
 /// FP32 numbers from one scratch row to the next: a row starts on a cache line and has room for whole
 /// vectors.
 inline std::int64_t scratch_stride(const LoopNest& nest) {
-    return rounded_up(std::max<std::int64_t>(nest.columns, 1), 16);
+    return align_up(std::max<std::int64_t>(nest.columns, 1), 16);
 }
 /// Numbers in all scratch rows of one thread, or of one block of a GPU's.
 inline std::int64_t scratch_floats(const LoopNest& nest) { return nest.scratch_rows * scratch_stride(nest); }

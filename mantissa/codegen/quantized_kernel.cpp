@@ -32,7 +32,7 @@ std::int64_t QuantizedRowsKernel::rows_of_warp() const { return std::min(rows, m
 
 std::int64_t QuantizedRowsKernel::columns_of_warp() const {
     if (!is_aligned()) return 1;
-    const std::int64_t chunks = parts_of(rows, rows_of_warp());
+    const std::int64_t chunks = ceil_div(rows, rows_of_warp());
     for (std::int64_t many = most_columns_of_warp; many > 1; many /= 2)
         if (many <= columns && columns * chunks / many >= least_warps &&
             many * rows_of_warp() <= (four_bits ? most_sums_of_groups : most_sums))
@@ -41,7 +41,7 @@ std::int64_t QuantizedRowsKernel::columns_of_warp() const {
 }
 
 std::int64_t QuantizedRowsKernel::warps() const {
-    return parts_of(rows, rows_of_warp()) * parts_of(columns, columns_of_warp());
+    return ceil_div(rows, rows_of_warp()) * ceil_div(columns, columns_of_warp());
 }
 
 std::string text_of(const QuantizeKernel& kernel) {

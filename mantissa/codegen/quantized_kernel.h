@@ -23,7 +23,7 @@ struct QuantizeKernel {
     bool by_groups = false;
     std::int64_t pitch = 0;  ///< at least `depth`; zeros behind it; of groups as they are long
 
-    std::int64_t groups() const { return by_groups ? parts_of(depth, weights_of_group) : 1; }
+    std::int64_t groups() const { return by_groups ? ceil_div(depth, weights_of_group) : 1; }
 };
 
 /// Weights in four bits (numerics/weight_groups.h), a thread a group. Parameters: w [rows, depth], numbers s4
@@ -33,7 +33,7 @@ struct WeightGroupsKernel {
     std::int64_t rows = 0;
     std::int64_t depth = 0;  ///< even
 
-    std::int64_t groups() const { return parts_of(depth, weights_of_group); }
+    std::int64_t groups() const { return ceil_div(depth, weights_of_group); }
 };
 
 /// y = x w^T, a warp some rows of x and some of w, whose bytes are read where they lie: once for up to eight
@@ -46,7 +46,7 @@ struct QuantizedRowsKernel {
     std::int64_t leading = 0;  ///< elements from one row of y to the next
     bool bias = false;
 
-    std::int64_t groups() const { return parts_of(depth, weights_of_group); }
+    std::int64_t groups() const { return ceil_div(depth, weights_of_group); }
     std::int64_t bytes_of_row() const { return four_bits ? depth / 2 : depth; }
     /// Bytes of w that a lane takes at a time: of four bits a group.
     std::int64_t bytes_at_once() const;

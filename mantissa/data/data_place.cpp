@@ -31,7 +31,7 @@ std::string ReadingOrder::go_on_from(const DataPlace& place) {
     if (place.epoch.empty() || place.epoch == options_.epoch) return "";
     place_.per_step = options_.per_step;
     const std::uint64_t before = place.per_epoch > 0 ? place.per_epoch : options_.examples;
-    place_.examples = parts_of(place.examples, before) * per_epoch();
+    place_.examples = ceil_div(place.examples, before) * per_epoch();
     return fmt::format("an epoch was {} and is {} now, so a new one begins", place.epoch, options_.epoch);
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 std::uint64_t rounded_up_parts(std::uint64_t size, std::uint64_t part) {
     return static_cast<std::uint64_t>(
-        parts_of(static_cast<std::int64_t>(size), static_cast<std::int64_t>(part)));
+        ceil_div(static_cast<std::int64_t>(size), static_cast<std::int64_t>(part)));
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ SafetensorsLayout lay_out_safetensors(std::span<const TensorToWrite> tensors,
         position += bytes;
     }
     std::string text = dump(header, source);
-    text.resize(rounded_up(text.size(), 8), ' ');
+    text.resize(align_up(text.size(), 8), ' ');
     if (text.size() > safetensors_max_header)
         throw UserError(fmt::format("{}: header of {} bytes, the format allows {}", source, text.size(),
                                     safetensors_max_header));

@@ -11,7 +11,7 @@ namespace {
 std::vector<PoolSpan> adaptive_spans(std::int64_t parts, std::int64_t extent) {
     std::vector<PoolSpan> spans;
     for (std::int64_t i = 0; i < parts; ++i) {
-        const std::int64_t first = i * extent / parts, last = parts_of((i + 1) * extent, parts);
+        const std::int64_t first = i * extent / parts, last = ceil_div((i + 1) * extent, parts);
         spans.push_back({.start = first, .first = first, .last = last, .count = last - first});
     }
     return spans;

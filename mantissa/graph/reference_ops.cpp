@@ -427,7 +427,7 @@ std::vector<Values> quantized_matmul(const Node& node, Inputs in) {
                N = static_cast<std::size_t>(in[1]->type.shape[0]);
     const std::size_t group =
         node.attributes.word("multiply") == "s4" ? weights_of_group : std::max<std::size_t>(K, 1);
-    const std::size_t groups = parts_of(K, group);
+    const std::size_t groups = ceil_div(K, group);
     Values y;
     for (std::size_t at = 0; at < in[0]->values.size(); at += K) {
         std::vector<QuantizedRow> x;

@@ -41,7 +41,7 @@ const IntegerLimits& limits_of(IntegerFormat format) {
 std::size_t packed_bytes(IntegerFormat format, std::int64_t count) {
     check(count >= 0, "packed_bytes: a count below 0");
     const int in_byte = 8 / limits_of(format).bits;
-    return static_cast<std::size_t>(parts_of(count, in_byte));
+    return static_cast<std::size_t>(ceil_div(count, in_byte));
 }
 
 std::int8_t to_s8(float value) { return nearest_within(value, s8_limits); }

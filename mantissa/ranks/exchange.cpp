@@ -74,7 +74,7 @@ void Exchange::begin(Work work) {
         work.done();
         return;
     }
-    work.unsent = work.has_sums_to_send ? parts_of(work.count, work.step) : 0;
+    work.unsent = work.has_sums_to_send ? ceil_div(work.count, work.step) : 0;
     under_way_.push_back(std::move(work));
 }
 
@@ -196,7 +196,7 @@ struct Exchange::SumPiece {
         : self(exchange.self_), count(std::min(piece_numbers, all - piece.from)) {
         // Each rank's part is of whole cache lines, so the last may be shorter, or empty.
         const auto ranks = static_cast<std::int64_t>(exchange.ranks_);
-        part = rounded_up(parts_of(count, ranks), 16);
+        part = align_up(ceil_div(count, ranks), 16);
         std::vector<float>&staged = piece.room->staged, &received = piece.room->received;
         const auto size = static_cast<std::size_t>(count);
         sent = {is_rounded<T> ? numbers_at<T>(received.data() + received.size() / 2)

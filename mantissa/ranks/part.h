@@ -15,7 +15,7 @@ inline constexpr std::int64_t part_block = 1024;
 
 /// Elements of a rank's part of a tensor of so many, zeros behind them included.
 inline std::int64_t part_elements(std::int64_t elements, std::int64_t ranks) {
-    return rounded_up(parts_of(elements, ranks), part_block);
+    return align_up(ceil_div(elements, ranks), part_block);
 }
 
 /// Where a part lies in the tensor: [first, first + count), of which there may be none.

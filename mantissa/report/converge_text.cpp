@@ -29,7 +29,7 @@ std::string loss_lines(const ConvergeReport& report) {
     for (const ConvergedRun& run : report.runs) text += fmt::format(" {:>14}", run.policy);
     text += "\n";
     const auto steps = static_cast<std::size_t>(report.steps);
-    const std::size_t every = std::max<std::size_t>(1, parts_of(steps, 20));
+    const std::size_t every = std::max<std::size_t>(1, ceil_div(steps, 20));
     for (std::size_t step = 0; step < steps; ++step) {
         if (step % every != 0 && step + 1 != steps) continue;
         text += fmt::format("{:>6}", step);

@@ -219,7 +219,7 @@ class Linter {
         const std::int64_t multiple = multiple_of(rule);
         if (product.n % multiple == 0) return;
         LintFinding& finding = found(rule, product.n, product.parameter);
-        finding.change_to = rounded_up(product.n, multiple);
+        finding.change_to = align_up(product.n, multiple);
         finding.ugly = finding.nice = product.probe();
         finding.nice.extents[1] = finding.change_to;
     }
@@ -348,7 +348,7 @@ class Linter {
         if (input[0] % step == 0) return;
         LintFinding& finding = found(rule, input[0], "every contraction with a parameter");
         finding.multiple = step;
-        finding.change_to = rounded_up(input[0], step);
+        finding.change_to = align_up(input[0], step);
         finding.note = fmt::format("with {} rows each, {} in all", rows, finding.change_to * rows);
         finding.ugly = finding.nice = product.probe();
         finding.nice.extents[0] = finding.change_to * rows;

@@ -49,19 +49,19 @@ std::optional<Sent> sent_by(const Node& node) {
         const std::int64_t bytes = bytes_of(node.outputs);
         return Sent{.what = Sent::What::sum,
                     .bytes = bytes,
-                    .pieces = parts_of(bytes, Exchange::piece_bytes),
+                    .pieces = ceil_div(bytes, Exchange::piece_bytes),
                     .terms = terms};
     }
     if (op == "reduce_scatter_start" || op == "all_gather_start") {
         const std::int64_t ranks = node.attributes.integer("ranks");
         return Sent{.what = op == "all_gather_start" ? Sent::What::gather : Sent::What::sum_of_parts,
                     .bytes = bytes_of(node.outputs),
-                    .pieces = parts_of(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks),
+                    .pieces = ceil_div(part_bytes(node.outputs, ranks), Exchange::piece_bytes / ranks),
                     .terms = terms};
     }
     if (op == "all_gather_rows_start") {
         const std::int64_t bytes = bytes_of(node.outputs);
-        return Sent{.bytes = bytes, .pieces = parts_of(bytes, Exchange::piece_bytes)};
+        return Sent{.bytes = bytes, .pieces = ceil_div(bytes, Exchange::piece_bytes)};
     }
     if (op == "norm_of_parts") {
         std::int64_t elements = 0;

@@ -90,7 +90,7 @@ std::vector<ThinnedCurve::Point> ThinnedCurve::points() const {
 }
 
 ThinnedCurve::Means ThinnedCurve::means(std::size_t most) const {
-    const std::size_t together = parts_of(parts_.size(), most);
+    const std::size_t together = ceil_div(parts_.size(), most);
     Means means;
     means.each = width_ * static_cast<std::int64_t>(together);
     for (std::size_t begin = 0; begin < parts_.size(); begin += together) {

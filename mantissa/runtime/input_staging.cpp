@@ -13,7 +13,7 @@ InputStaging::InputStaging(Device& device, std::vector<std::span<std::byte>> inp
     : device_(device), host_(device.allocate_on_host(memory.size(), "inputs")), given_(inputs.size()) {
     const auto step = [&](std::span<std::byte> input) {
         return static_cast<std::size_t>(
-            rounded_up(static_cast<std::int64_t>(input.size()), device.target().alignment));
+            align_up(static_cast<std::int64_t>(input.size()), device.target().alignment));
     };
     std::size_t at = 0;
     for (Slot& slot : slots_) {

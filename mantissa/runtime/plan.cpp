@@ -150,7 +150,7 @@ std::vector<std::string> Plan::kernels_of(std::string_view op) const {
     return names;
 }
 
-std::int64_t Plan::aligned(std::int64_t bytes) const { return rounded_up(bytes, device_.target().alignment); }
+std::int64_t Plan::aligned(std::int64_t bytes) const { return align_up(bytes, device_.target().alignment); }
 
 std::int64_t Plan::input_bytes() const {
     std::int64_t bytes = 0;

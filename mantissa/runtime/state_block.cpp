@@ -95,7 +95,7 @@ StateBlock::StateBlock(Device& device, std::span<const State> states, const Stat
 
 void StateBlock::allocate(std::span<const State> states) {
     const auto aligned = [alignment = device_.target().alignment](std::int64_t bytes) {
-        return rounded_up(bytes, alignment);
+        return align_up(bytes, alignment);
     };
     for (const State& state : states) {
         if (shared_ && shared_->has(state.name)) {

@@ -12,6 +12,7 @@
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/train/checkpoint_manifest.h"
@@ -67,9 +68,9 @@ Manifest expected_manifest(std::span<const TensorsFile> files, const CheckpointT
 
 /// What the files will take on a disk that hands out blocks of 4 KiB, with two for the directory.
 std::uint64_t disk_bytes(const Manifest& manifest) {
-    const auto in_blocks = [](std::uint64_t bytes) { return (bytes + 4095) / 4096 * 4096; };
-    std::uint64_t total = 2 * 4096 + in_blocks(manifest_text(manifest).size());
-    for (const auto& [name, file] : manifest) total += in_blocks(file.bytes);
+    constexpr std::int64_t block = 4096;
+    std::uint64_t total = 2 * block + align_up(manifest_text(manifest).size(), block);
+    for (const auto& [name, file] : manifest) total += align_up(file.bytes, block);
     return total;
 }
 

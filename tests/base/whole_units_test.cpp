@@ -6,13 +6,13 @@ namespace mantissa {
 namespace {
 
 TEST(WholeUnits, HoldTheSize) {
-    EXPECT_EQ(rounded_up(0, 16), 0);
-    EXPECT_EQ(rounded_up(1, 16), 16);
-    EXPECT_EQ(rounded_up(16, 16), 16);
-    EXPECT_EQ(rounded_up(17, 16), 32);
-    EXPECT_EQ(rounded_up(7, 1), 7);
-    EXPECT_EQ(parts_of(0, 16), 0);
-    EXPECT_EQ(parts_of(17, 16), 2);
+    EXPECT_EQ(align_up(0, 16), 0);
+    EXPECT_EQ(align_up(1, 16), 16);
+    EXPECT_EQ(align_up(16, 16), 16);
+    EXPECT_EQ(align_up(17, 16), 32);
+    EXPECT_EQ(align_up(7, 1), 7);
+    EXPECT_EQ(ceil_div(0, 16), 0);
+    EXPECT_EQ(ceil_div(17, 16), 2);
     EXPECT_EQ(in_lines(65), 128);
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/base/whole_units.h"
 #include "mantissa/codegen/compiler.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
 
@@ -25,7 +26,7 @@ class PtxKernel {
     struct Rows {
         std::int64_t count = 0;  ///< elements where the nest is flat
         std::int64_t per_block = 1;
-        std::int64_t blocks() const { return (count + per_block - 1) / per_block; }
+        std::int64_t blocks() const { return ceil_div(count, per_block); }
     };
     /// Copies to the device, runs, and copies back the outputs that are no sums over rows: of these it gives
     /// the partial sums, those of each block after the other. Throws UserError with the words of what was

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include "mantissa/base/whole_units.h"
 #include "tests/emulated_gpu/ptx_text.h"
 
 namespace mantissa::testing {
@@ -105,7 +106,7 @@ std::vector<std::uint64_t> evaluate_all(GpuUnderTest& gpu, const std::string& in
     const DevicePtr in = gpu.upload(all), out = gpu.upload(std::vector<std::uint64_t>(count));
     const Result result =
         gpu.run(kernel_text(body, 2, target, version), "k",
-                {.blocks = static_cast<unsigned>((count + 255) / 256), .threads = 256}, {in, out});
+                {.blocks = static_cast<unsigned>(ceil_div(count, 256)), .threads = 256}, {in, out});
     EXPECT_EQ(result, Result::success) << instruction << ": " << gpu.report();
     if (result != Result::success) return std::vector<std::uint64_t>(count, 0xdeaddeaddeaddead);
     auto results = gpu.download<std::uint64_t>(out, count);

@@ -32,7 +32,7 @@ struct Grouped {
 
     Grouped(const std::vector<float>& w, std::int64_t rows, std::int64_t depth, int threads = 2)
         : numbers(static_cast<std::size_t>(rows * depth / 2)),
-          scales(static_cast<std::size_t>(rows * parts_of(depth, weights_of_group))) {
+          scales(static_cast<std::size_t>(rows * ceil_div(depth, weights_of_group))) {
         ThreadPool pool(threads);
         Buffer workspace(static_cast<std::size_t>(quantize_groups_workspace(depth, threads)));
         quantize_groups({.rows = rows,
@@ -44,7 +44,7 @@ struct Grouped {
                         pool);
     }
     double weight(std::int64_t row, std::int64_t k, std::int64_t depth) const {
-        const std::int64_t groups = parts_of(depth, weights_of_group);
+        const std::int64_t groups = ceil_div(depth, weights_of_group);
         return s4_at(numbers.data(), row * depth + k) *
                static_cast<double>(
                    to_f32(scales[static_cast<std::size_t>(row * groups + k / weights_of_group)]));
@@ -96,7 +96,7 @@ double worst_ratio(const std::vector<float>& y, const std::vector<float>& x, con
                 size += std::abs(term);
             }
             const double terms =
-                m <= 8 ? static_cast<double>(parts_of(k, weights_of_group) + 4) : static_cast<double>(k + 4);
+                m <= 8 ? static_cast<double>(ceil_div(k, weights_of_group) + 4) : static_cast<double>(k + 4);
             const double error = std::abs(static_cast<double>(y[static_cast<std::size_t>(i * n + j)]) - sum);
             const double ratio = error / (0x1p-24 * terms * size);
             worst = !(ratio <= worst) ? ratio : worst;

@@ -1,5 +1,6 @@
 // Vector versions of the conversions to few bits: the same bits as one number at a time.
 #include "mantissa/device/cpu/modes/narrowing.h"
+#include "mantissa/base/whole_units.h"
 
 #include <gtest/gtest.h>
 
@@ -20,8 +21,8 @@ struct Narrowed {
 Narrowed narrow(const NarrowingKernels& kernels, const std::vector<float>& from, float factor) {
     const auto count = static_cast<std::int64_t>(from.size());
     Narrowed to{.s8 = std::vector<std::int8_t>(from.size(), 99),
-                .s4 = std::vector<std::uint8_t>((from.size() + 1) / 2, 99),
-                .b1 = std::vector<std::uint8_t>((from.size() + 7) / 8, 99)};
+                .s4 = std::vector<std::uint8_t>(ceil_div(count, 2), 99),
+                .b1 = std::vector<std::uint8_t>(ceil_div(count, 8), 99)};
     kernels.to_s8(from.data(), factor, to.s8.data(), count);
     kernels.to_s4(from.data(), factor, to.s4.data(), count);
     kernels.to_b1(from.data(), to.b1.data(), count);

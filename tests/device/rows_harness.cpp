@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "mantissa/base/random.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::on_cpu {
@@ -24,7 +25,7 @@ std::string Setting::text() const {
 
 Guarded::Guarded(const Setting& setting, DType type, std::int64_t count) : type_(type), count_(count) {
     const std::int64_t bytes = count * static_cast<std::int64_t>(size_of(type));
-    const std::int64_t inside = (bytes + page - 1) / page * page;
+    const std::int64_t inside = align_up(bytes, page);
     mapped_ = inside + 2 * page;
     void* memory = ::mmap(nullptr, static_cast<std::size_t>(mapped_), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

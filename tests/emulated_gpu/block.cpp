@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/whole_units.h"
 #include "tests/emulated_gpu/warp.h"
 
 namespace mantissa::inline v0::cuda::ptx {
@@ -20,7 +21,7 @@ void Block::run(const LaunchedKernel& launched, std::uint32_t its_index) {
     sectors = {};
     const std::uint64_t last = launched.grid.count() - 1;
     counted = launched.counted && (index == 0 || index == last / 2 || index == last);
-    const auto count = static_cast<std::size_t>((launched.block.count() + warp_lanes - 1) / warp_lanes);
+    const auto count = static_cast<std::size_t>(ceil_div(launched.block.count(), warp_lanes));
     while (warps.size() < count) warps.push_back(std::make_unique<Warp>());
     warps.resize(count);
     for (std::size_t i = 0; i < count; ++i) warps[i]->begin(*this, static_cast<int>(i));

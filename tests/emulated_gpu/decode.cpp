@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/whole_units.h"
 #include "tests/emulated_gpu/availability.h"
 #include "tests/emulated_gpu/decoder.h"
 #include "tests/emulated_gpu/run_warp.h"
@@ -16,7 +17,7 @@ namespace {
 constexpr int newest_version = 87;
 
 std::int64_t aligned(std::int64_t offset, std::int64_t to) {
-    return to > 1 ? (offset + to - 1) / to * to : offset;
+    return align_up(offset, std::max<std::int64_t>(to, 1));
 }
 
 std::string version_text(int version) { return fmt::format("{}.{}", version / 10, version % 10); }

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 
 namespace mantissa::inline v0::cuda {
 
@@ -18,7 +19,7 @@ constexpr std::int64_t granule = 256;
 /// Of addresses at a time. They are not used twice, so that what was freed is known.
 constexpr std::int64_t range_bytes = std::int64_t{1} << 36;
 
-std::int64_t rounded_up(std::int64_t bytes) { return (bytes + granule - 1) / granule * granule; }
+std::int64_t in_granules(std::int64_t bytes) { return align_up(bytes, granule); }
 
 }  // namespace
 
@@ -55,7 +56,7 @@ void DeviceMemory::reserve(std::int64_t bytes) {
 }
 
 std::uint64_t DeviceMemory::allocate(std::int64_t bytes, const std::string& purpose) {
-    const std::int64_t taken = rounded_up(bytes);
+    const std::int64_t taken = in_granules(bytes);
     if (taken > total_ - used_) return 0;
     if (next_ + static_cast<std::uint64_t>(taken + granule) > end_) reserve(taken + granule);
     auto made = std::make_unique<Allocation>();
@@ -80,7 +81,7 @@ bool DeviceMemory::free(std::uint64_t address) {
     auto* const found = const_cast<Allocation*>(at_or_before(address));
     if (!found || found->address != address || !found->live) return false;
     found->live = false;
-    used_ -= rounded_up(found->size);
+    used_ -= in_granules(found->size);
     for (Pages* pages : {&found->stored, &found->marks, &found->accesses}) *pages = Pages();
     return true;
 }
@@ -94,7 +95,7 @@ const Allocation* DeviceMemory::at_or_before(std::uint64_t address) const {
 
 std::string DeviceMemory::fault(std::uint64_t address, std::int64_t bytes) const {
     const Allocation* const near = at_or_before(address);
-    if (!near || address - near->address >= static_cast<std::uint64_t>(rounded_up(near->size) + granule))
+    if (!near || address - near->address >= static_cast<std::uint64_t>(in_granules(near->size) + granule))
         return "in no allocation";
     const auto offset = static_cast<std::int64_t>(address - near->address);
     if (!near->live) return fmt::format("at byte {} of {}, which was freed", offset, name_of(*near));

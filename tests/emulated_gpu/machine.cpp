@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "tests/emulated_gpu/launch.h"
 #include "tests/emulated_gpu/machine_handles.h"
 
@@ -351,11 +352,10 @@ Result Machine::occupancy(int* blocks, Function function, int threads, std::size
     *blocks = 0;
     const auto dynamic = static_cast<std::int64_t>(dynamic_shared);
     if (occupied(function, threads, dynamic) != Result::success) return Result::success;
-    const int warps = (threads + ptx::warp_lanes - 1) / ptx::warp_lanes;
+    const std::int64_t warps = ceil_div(threads, ptx::warp_lanes);
     const std::int64_t shared = function->kernel->static_shared + dynamic + reserved_shared;
     const std::int64_t registers =
-        std::int64_t{std::clamp((function->kernel->registers + 7) / 8 * 8, 16, 255)} * warps *
-        ptx::warp_lanes;
+        std::clamp<std::int64_t>(align_up(function->kernel->registers, 8), 16, 255) * warps * ptx::warp_lanes;
     const std::int64_t all[] = {architecture_->blocks_per_multiprocessor,
                                 architecture_->threads_per_multiprocessor / (warps * ptx::warp_lanes),
                                 architecture_->shared_per_multiprocessor / shared, 65536 / registers};

@@ -1,6 +1,7 @@
 // The reference implementation's accept and reject tables (docs/formats.md), vector by vector, and the round
 // trip.
 #include "mantissa/formats/safetensors.h"
+#include "mantissa/base/whole_units.h"
 
 #include <gtest/gtest.h>
 
@@ -327,7 +328,7 @@ TEST(SafetensorsWriter, WritesTheReferenceLayout) {
     std::string header = R"({"a":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},)"
                          R"("z":{"dtype":"F32","shape":[1],"data_offsets":[4,8]},)"
                          R"("b":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]}})";
-    header.resize((header.size() + 7) / 8 * 8, ' ');
+    header.resize(align_up(header.size(), 8), ' ');
     EXPECT_EQ(text_of(directory / "m"), little_endian(header.size()) + header + std::string(10, '\0'));
     write_safetensors(directory / "none", std::span<const TensorView>());
     EXPECT_EQ(text_of(directory / "none"), little_endian(8) + "{}      ");

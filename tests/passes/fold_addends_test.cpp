@@ -136,7 +136,7 @@ TEST(FoldAddends, TheSumLiesWhereTheAddendLay) {
                         return adds ? std::vector<std::vector<int>>{{2}} : std::vector<std::vector<int>>{};
                     }});
     EXPECT_EQ(plan.allocations.size(), 1u);
-    EXPECT_EQ(plan.arena_bytes, rounded_up((V + 2) * C * 4, 64));
+    EXPECT_EQ(plan.arena_bytes, align_up((V + 2) * C * 4, 64));
     // A state that it updates is written over, too.
     Graph accumulating;
     const int state = 0;

@@ -48,7 +48,7 @@ OpCase product_case(const std::string& format, const Extents& of, bool weights) 
         return y;
     };
     // As in op_cases.cpp: groups are added up one after the other, in lanes.
-    const double groups = format == "s8" ? 0 : static_cast<double>(parts_of(of.depth, 32) + 1);
+    const double groups = format == "s8" ? 0 : static_cast<double>(ceil_div(of.depth, 32) + 1);
     return {"quantized_matmul", of.text(), operands, build, {4, (of.bias ? 4 : 0) + groups}};
 }
 

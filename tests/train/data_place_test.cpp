@@ -6,6 +6,7 @@
 #include <numeric>
 #include <vector>
 
+#include "mantissa/base/whole_units.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -58,7 +59,7 @@ TEST(DataPlace, StepsOfOtherSizesReadEveryWindowOnceInTheOrderOfOneRun) {
         const BatchOptions options{.batch = 4, .order = order, .seed = 9};
         const TextWindows one(stream, stream.all(), T, options);
         std::vector<std::uint64_t> expected;
-        read_on(one, options, 0, (read.size() + 3) / 4, expected);
+        read_on(one, options, 0, ceil_div(read.size(), 4), expected);
         expected.resize(read.size());
         EXPECT_EQ(read, expected);
         const std::size_t of_epoch = order == BatchOrder::random ? 49 : 48;

@@ -38,7 +38,7 @@ AttentionBlock::AttentionBlock(llvm::Module& module, const std::string& name, co
 double AttentionBlock::to_binary() const { return scale_left() * std::numbers::log2e; }
 
 void AttentionBlock::take_rows(std::int64_t all, std::int64_t heads, bool last_first) {
-    const std::int64_t tiles = parts_of(all, std::int64_t{tiles_.rows()});
+    const std::int64_t tiles = ceil_div(all, std::int64_t{tiles_.rows()});
     const std::int64_t all_heads = kernel_.sequences * heads;
     Value* tile = b_.CreateUDiv(block_, integer(all_heads));
     if (last_first) tile = b_.CreateSub(integer(tiles - 1), tile);

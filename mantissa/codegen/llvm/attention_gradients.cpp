@@ -194,7 +194,7 @@ class KeyGradientsCode : AttentionBlock {
             first = b_.CreateUDiv(larger(b_.CreateSub(first_, integer(keys_before())), integer(0)),
                                   integer(columns()));
         first_tile_ = first;
-        tiles_of_head_ = b_.CreateSub(integer(parts_of(kernel_.queries, std::int64_t{columns()})), first);
+        tiles_of_head_ = b_.CreateSub(integer(ceil_div(kernel_.queries, std::int64_t{columns()})), first);
     }
 
     /// The heads of a group follow one another.

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/codegen/llvm/grid_thread.h"
 
@@ -266,7 +267,7 @@ class QuantizedRowsCode : QuantizedCode {
 
     /// Warps next to one another have the same rows of w and others of x.
     void multiply() {
-        const std::int64_t chunks = (kernel_.rows + kernel_.rows_of_warp() - 1) / kernel_.rows_of_warp();
+        const std::int64_t chunks = ceil_div(kernel_.rows, kernel_.rows_of_warp());
         Value* const warp = b_.CreateUDiv(number_, integer(lanes_of_warp));
         Value* const first_row =
             b_.CreateMul(b_.CreateURem(warp, integer(chunks)), integer(kernel_.rows_of_warp()));
@@ -286,8 +287,7 @@ class QuantizedRowsCode : QuantizedCode {
         rows_ = from(moved(first_row, kernel_.rows - kernel_.rows_of_warp()), rows());
         columns_ = from(moved(first_column, kernel_.columns - kernel_.columns_of_warp()), columns());
         Value* const nothing = kernel_.four_bits ? number(0) : word(0);
-        const std::int64_t pieces =
-            (kernel_.bytes_of_row() + kernel_.bytes_at_once() - 1) / kernel_.bytes_at_once();
+        const std::int64_t pieces = ceil_div(kernel_.bytes_of_row(), kernel_.bytes_at_once());
         Values sums = control_.loop(
             "pieces", lane(), integer(pieces), integer(lanes_of_warp), Values(rows() * columns(), nothing),
             [&](Value* piece, const Values& before) { return with_piece(piece, before); });

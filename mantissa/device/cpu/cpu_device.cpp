@@ -172,7 +172,7 @@ class CpuDevice final : public Device {
             std::memcpy(to, from.data(), from.size());
             return;
         }
-        const auto blocks = parts_of(std::ssize(from), block);
+        const auto blocks = ceil_div(std::ssize(from), block);
         pool_.for_each_block(blocks, [&](std::int64_t index, int) {
             const std::size_t begin = static_cast<std::size_t>(index) * block;
             std::memcpy(to + begin, from.data() + begin, std::min(block, from.size() - begin));

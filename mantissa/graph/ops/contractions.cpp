@@ -87,7 +87,7 @@ Layout layout_of(const std::string& format) {
 Type scales_type(const Type& numbers) {
     const std::int64_t N = numbers.shape[0], K = numbers.shape[1];
     if (numbers.layout == Layout::row_major) return {DType::f32, {N}};
-    return {DType::bf16, {N, parts_of(K, weights_of_group)}};
+    return {DType::bf16, {N, ceil_div(K, weights_of_group)}};
 }
 
 /// w [N, K] -> whole numbers [N, K], their scales.

@@ -147,7 +147,7 @@ namespace {
 
 /// In proportion to the channels, up to a multiple of 32 as llama2.c rounds it.
 std::int64_t hidden_of(const LlamaSizes& sizes, std::int64_t channels) {
-    return rounded_up(sizes.hidden * channels / sizes.channels, std::int64_t{32});
+    return align_up(sizes.hidden * channels / sizes.channels, std::int64_t{32});
 }
 
 }  // namespace

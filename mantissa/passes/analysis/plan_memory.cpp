@@ -44,7 +44,7 @@ class MemoryPlanner {
     }
 
   private:
-    std::int64_t align_up(std::int64_t bytes) const { return rounded_up(bytes, kernels_.alignment); }
+    std::int64_t aligned(std::int64_t bytes) const { return align_up(bytes, kernels_.alignment); }
     NodeId end() const { return graph_.end(); }
     NodeId& last_use(Value value) { return last_use_[value.node][value.output]; }
     Place& place(Value value) { return plan_.places[value.node][value.output]; }
@@ -58,14 +58,14 @@ class MemoryPlanner {
             if (node.op->name == "constant") {
                 place({id, 0}) = {Place::Kind::constant, static_cast<int>(plan_.constants.size()), 0};
                 plan_.constants.push_back(id);
-                plan_.state_bytes += align_up(node.outputs[0].bytes());
+                plan_.state_bytes += aligned(node.outputs[0].bytes());
             }
         }
         for (std::size_t i = 0; i < graph_.inputs().size(); ++i)
             place({graph_.inputs()[i], 0}) = {Place::Kind::input, static_cast<int>(i), 0};
         for (std::size_t i = 0; i < graph_.states().size(); ++i) {
             place({graph_.states()[i].node, 0}) = {Place::Kind::state, static_cast<int>(i), 0};
-            plan_.state_bytes += align_up(graph_.states()[i].stored_bytes());
+            plan_.state_bytes += aligned(graph_.states()[i].stored_bytes());
         }
     }
 
@@ -208,9 +208,9 @@ class MemoryPlanner {
                 if (place({id, i}).kind == Place::Kind::none && root({id, i}) == Value{id, i} &&
                     node.outputs[i].bytes() > 0)
                     plan_.allocations.push_back(
-                        {{id, i}, align_up(node.outputs[i].bytes()), id, last_use({id, i})});
+                        {{id, i}, aligned(node.outputs[i].bytes()), id, last_use({id, i})});
             if (const std::int64_t bytes = kernels_.workspace ? kernels_.workspace(id) : 0; bytes > 0)
-                plan_.allocations.push_back({{id, -1}, align_up(bytes), id, id});
+                plan_.allocations.push_back({{id, -1}, aligned(bytes), id, id});
         }
     }
 

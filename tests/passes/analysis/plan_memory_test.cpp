@@ -41,7 +41,7 @@ std::int64_t largest_live_sum(const Graph& graph, const MemoryPlan& plan) {
             if (plan.place(value).kind != Place::Kind::arena) continue;
             const NodeId until = last.contains(value) ? last[value] : id;
             for (NodeId at = id; at <= std::min(until, end); ++at)
-                live[static_cast<std::size_t>(at)] += rounded_up(graph.type(value).bytes(), 64);
+                live[static_cast<std::size_t>(at)] += align_up(graph.type(value).bytes(), 64);
         }
     }
     return *std::max_element(live.begin(), live.end());
@@ -178,7 +178,7 @@ TEST(MemoryPlan, AnOutputTakesThePlaceOfAnOperandThatNobodyReadsLater) {
     graph.add_result("y", (c + 1.0).value());
     const MemoryPlan plan = plan_memory(graph, first_operand);
     EXPECT_EQ(plan.allocations.size(), 1u);  // x itself is the caller's
-    EXPECT_EQ(plan.arena_bytes, rounded_up(4 * 6 * 4, 64));
+    EXPECT_EQ(plan.arena_bytes, align_up(4 * 6 * 4, 64));
     EXPECT_EQ(plan.place(graph.results()[0].value).kind, Place::Kind::arena);
     EXPECT_EQ(plan_memory(graph).allocations.size(), 4u);
 }

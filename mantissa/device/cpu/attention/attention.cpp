@@ -30,15 +30,15 @@ std::int64_t all_key_heads(const AttentionSize& size) { return all_heads(size) /
 
 std::int64_t segment_keys(const AttentionSize& size, const Score* score) {
     const std::int64_t pieces = ScoreOrder(size, score).pieces(size);
-    const std::int64_t wanted = std::clamp<std::int64_t>(parts_of(least_pieces, pieces), 1, most_segments);
-    return rounded_up(parts_of(size.keys, wanted), key_lanes);
+    const std::int64_t wanted = std::clamp<std::int64_t>(ceil_div(least_pieces, pieces), 1, most_segments);
+    return align_up(ceil_div(size.keys, wanted), key_lanes);
 }
 
 /// Queries whose sums of do * o are one piece of work: 64 KB of each, of heads of 64 in 16 bits.
 constexpr std::int64_t delta_rows = 512;
 
 std::int64_t segments_of(const AttentionSize& size, const Score* score) {
-    return parts_of(size.keys, segment_keys(size, score));
+    return ceil_div(size.keys, segment_keys(size, score));
 }
 
 std::int64_t dq_floats(const AttentionSize& size) { return size.queries * padded_head(size.head_size); }
@@ -63,7 +63,7 @@ struct GradWorkspace {
         transposed_do = transposed_floats(kernels, size, all_heads(size), size.queries);
         delta = 2 * transposed_do;
         each_scratch = backward_scratch(size.head_size) + (score ? backward_score_scratch(*score) : 0);
-        scratch = delta + rounded_up(all_heads(size) * size.queries, 16);
+        scratch = delta + align_up(all_heads(size) * size.queries, 16);
         segments = scratch + threads * each_scratch;
         sums = segments + all_key_heads(size) * count * floats_of_segment;
         dq = sums + ScoreSums(size, score, count).floats();
@@ -93,7 +93,7 @@ void check_score(ProblemCheck& check, const AttentionSize& size, const Score* sc
     for (std::int64_t i = 0; i < score->operand_count; ++i)
         check.that(score->operands[i].data != nullptr, "an operand of the scores is a null pointer");
     const std::int64_t blocks =
-        parts_of(size.queries, table_positions) * parts_of(size.keys, table_positions);
+        ceil_div(size.queries, table_positions) * ceil_div(size.keys, table_positions);
     if (score->table.blocks) check.input("the table of blocks", score->table.blocks, blocks);
 }
 
@@ -180,7 +180,7 @@ void transpose(const AttentionKernels& kernels, const AttentionSize& size, const
                ThreadPool& pool) {
     if (!kernels.transpose) return;
     constexpr std::int64_t piece = 128;
-    const std::int64_t pieces = parts_of(operand.count, piece);
+    const std::int64_t pieces = ceil_div(operand.count, piece);
     pool.for_each_block(size.sequences * operand.heads * pieces, [&](std::int64_t item, int) {
         const std::int64_t first = item % pieces * piece;
         kernels.transpose(size, operand, item / pieces, {first, std::min(operand.count, first + piece)});
@@ -247,7 +247,7 @@ void attention(const AttentionKernels& kernels, const Attention& p, ThreadPool& 
     const std::int64_t each = each_forward_scratch(s, p.score);
     // One head after another, so that its keys and values stay in L2; of each the last queries first, which
     // see the most.
-    const std::int64_t blocks = parts_of(s.queries, query_lanes);
+    const std::int64_t blocks = ceil_div(s.queries, query_lanes);
     pool.for_each_block(all_heads(s) * blocks, [&](std::int64_t item, int worker) {
         const std::int64_t first = (blocks - 1 - item % blocks) * query_lanes;
         kernels.forward(p, item / blocks, {first, std::min(s.queries, first + query_lanes)},
@@ -327,7 +327,7 @@ class GradRun {
     }
 
     void sum_dq() {
-        const std::int64_t blocks = parts_of(s_.queries, query_rows);
+        const std::int64_t blocks = ceil_div(s_.queries, query_rows);
         pool_.for_each_block(all_heads(s_) * blocks, [&](std::int64_t item, int) {
             const std::int64_t head = item / blocks, first = item % blocks * query_rows;
             kernels_.sum_dq(p_, head, {first, std::min(s_.queries, first + query_rows)},
@@ -379,7 +379,7 @@ void attention_grad(const AttentionKernels& kernels, const AttentionGrad& p, Thr
     transpose(kernels, s, {.x = p.q, .heads = s.heads, .count = s.queries, .to = p.workspace}, pool);
     transpose(kernels, s,
               {.x = p.d_o, .heads = s.heads, .count = s.queries, .to = p.workspace + at.transposed_do}, pool);
-    const std::int64_t pieces = parts_of(s.queries, delta_rows);
+    const std::int64_t pieces = ceil_div(s.queries, delta_rows);
     pool.for_each_block(all_heads(s) * pieces, [&](std::int64_t item, int) {
         const std::int64_t first = item % pieces * delta_rows;
         kernels.delta(p, item / pieces, {first, std::min(s.queries, first + delta_rows)}, delta);

@@ -202,7 +202,7 @@ void differentiate_queries(const AttentionGrad& p, std::int64_t head, Range keys
         else
             weights_and_gradients<false, Without, Without>(block, weights, scale, {});
         Operands::spread(Operands::across(block.ds, rows, block.across), block.rows_of_k,
-                         parts_of(count, Operands::word), {dq.row(row), dq.lanes});
+                         ceil_div(count, Operands::word), {dq.row(row), dq.lanes});
         const TransposedRows q_across = transposed_head(p.workspace, head, D, s.queries, row);
         const TransposedRows do_across = transposed_head(do_start, head, D, s.queries, row);
         Operands::gather(Operands::summed(d_o.from(row), of_do, D, block.wide_do, do_across), block.p, D,

@@ -29,7 +29,7 @@ struct SeenLine {
 };
 
 MANTISSA_LANES std::int64_t table_blocks(std::int64_t positions) {
-    return parts_of(positions, table_positions);
+    return ceil_div(positions, table_positions);
 }
 
 MANTISSA_LANES const Sees* table_of(const AttentionSize& s, const Score* score, std::int64_t head) {

@@ -22,7 +22,7 @@ RowProductKernels row_products(Isa isa) {
     return isa == Isa::avx2 ? row_product_avx2() : row_product_avx512();
 }
 
-std::int64_t floats_in_lines(std::int64_t floats) { return rounded_up(floats, 16); }
+std::int64_t floats_in_lines(std::int64_t floats) { return align_up(floats, 16); }
 
 /// A worker's memory in floats: of each head of queries the query or the result, and the scores; and a part
 /// of a result.

@@ -26,7 +26,7 @@ inline constexpr std::int64_t key_lanes = 64;
 inline constexpr std::int64_t query_rows = 64;
 
 /// Elements of a head, padded to whole vectors.
-constexpr std::int64_t padded_head(std::int64_t head_size) { return rounded_up(head_size, 16); }
+constexpr std::int64_t padded_head(std::int64_t head_size) { return align_up(head_size, 16); }
 
 /// An operand with the positions along the rows, as products that sum over positions want it.
 struct TransposedOperand {
@@ -81,18 +81,18 @@ struct AttentionKernels {
 };
 
 /// Elements of a transposed row: whole tiles of 32, and one more, since a block starts anywhere.
-constexpr std::int64_t transposed_row(std::int64_t count) { return rounded_up(count, 32) + 32; }
+constexpr std::int64_t transposed_row(std::int64_t count) { return align_up(count, 32) + 32; }
 
 /// Floats that one worker needs.
 constexpr std::int64_t forward_scratch(std::int64_t head_size) {
     const std::int64_t keys = 2 * key_rows * head_size;                       // widened k and v
     const std::int64_t lanes = (2 * head_size + key_rows + 4) * query_lanes;  // q, o, scores, m, l
-    return rounded_up(keys + lanes, 16);
+    return align_up(keys + lanes, 16);
 }
 constexpr std::int64_t backward_scratch(std::int64_t head_size) {
     const std::int64_t lanes = (4 * head_size + 2 * query_rows) * key_lanes;  // k, v, dk, dv, scores
     const std::int64_t rows = 2 * query_rows * head_size + key_lanes * padded_head(head_size);
-    return rounded_up(lanes + rows + query_rows * key_lanes / 2, 16);
+    return align_up(lanes + rows + query_rows * key_lanes / 2, 16);
 }
 
 /// And for a score function: its blocks, and operands whose lanes are no neighbours.

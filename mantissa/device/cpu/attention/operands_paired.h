@@ -61,7 +61,7 @@ struct PairedOperands : VectorProducts {
     MANTISSA_LANES Rows summed(const HeadRows<const BF16>& x, const Rows& rows, std::int64_t width,
                                float* scratch, const TransposedRows&) {
         interleave_rows(x, rows.count, width, {scratch, width});
-        return {scratch, width, parts_of(rows.count, 2)};
+        return {scratch, width, ceil_div(rows.count, 2)};
     }
     /// exp(scale score - shift ln 2) as 2^floor(x) times 2^f, f between 0 and 1, by a polynomial: the minimax
     /// fit of relative error (Remez exchange), its coefficients rounded as in elementary_coefficients.h. NaN

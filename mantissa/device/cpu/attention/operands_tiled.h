@@ -84,7 +84,7 @@ void multiply_whole_tiles(const TileProduct& whole, std::int64_t rows, std::int6
         }
 }
 
-constexpr std::int64_t whole_words(std::int64_t words) { return rounded_up(words, tile_rows); }
+constexpr std::int64_t whole_words(std::int64_t words) { return align_up(words, tile_rows); }
 
 /// Heads are a multiple of 32 elements.
 struct TiledOperands : PairedOperands {
@@ -119,16 +119,16 @@ struct TiledOperands : PairedOperands {
     MANTISSA_LANES Rows summed(const HeadRows<const BF16>&, const Rows& rows, std::int64_t, float*,
                                const TransposedRows& transposed) {
         return {reinterpret_cast<const float*>(transposed.data), transposed.stride / 2,
-                whole_words(parts_of(rows.count, 2))};
+                whole_words(ceil_div(rows.count, 2))};
     }
     MANTISSA_LANES void end_rows(const Block& p, std::int64_t rows) {
-        const std::int64_t pairs = parts_of(rows, 2);
+        const std::int64_t pairs = ceil_div(rows, 2);
         fill(p.row(pairs), (whole_words(pairs) - pairs) * p.lanes, 0.0f);
     }
     MANTISSA_LANES void padded(const HeadRows<const BF16>& x, std::int64_t count, std::int64_t width,
                                float factor, const Block& to) {
         PairedOperands::padded(x, count, width, factor, to);
-        const std::int64_t pairs = parts_of(count, 2);
+        const std::int64_t pairs = ceil_div(count, 2);
         fill(to.row(pairs), (whole_words(pairs) - pairs) * to.lanes, 0.0f);
     }
 

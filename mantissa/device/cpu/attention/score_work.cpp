@@ -21,8 +21,8 @@ class TableOfHeads {
         : size_(size), table_(table), first_head_(key_head * size.group) {}
 
     SeenColumn column(std::int64_t first_key) const {
-        const std::int64_t rows = parts_of(size_.queries, table_positions);
-        const std::int64_t columns = parts_of(size_.keys, table_positions);
+        const std::int64_t rows = ceil_div(size_.queries, table_positions);
+        const std::int64_t columns = ceil_div(size_.keys, table_positions);
         const std::int64_t first = first_key / table_positions;
         const std::int64_t last = std::min(columns, first + key_lanes / table_positions);
         SeenColumn seen{.blocks = {rows, 0}};
@@ -43,7 +43,7 @@ class TableOfHeads {
     }
     std::int64_t seen_in(std::int64_t row, Range columns) const {
         if (!table_.blocks) return columns.last - columns.first;
-        const std::int64_t width = parts_of(size_.keys, table_positions);
+        const std::int64_t width = ceil_div(size_.keys, table_positions);
         std::int64_t count = 0;
         for (std::int64_t i = 0; i < size_.group; ++i) {
             const std::int64_t head = first_head_ + i;
@@ -81,7 +81,7 @@ void cut_segments(const AttentionSize& size, const BlockTable& table, std::int64
     std::int64_t passed = 0, key = 0;
     for (std::int64_t i = 0; i < count; ++i) {
         Segment& segment = segments[i];
-        const std::int64_t rows = parts_of(size.queries, table_positions);
+        const std::int64_t rows = ceil_div(size.queries, table_positions);
         Range blocks{rows, 0};
         segment.keys = {key, key};
         while (key < size.keys && (i + 1 == count || passed * count < total * (i + 1))) {
@@ -140,7 +140,7 @@ std::int64_t ScoreSums::inner(const ScoreGradient& gradient) const {
 std::int64_t ScoreSums::own(const ScoreGradient& gradient) const {
     if (is_dense(gradient)) return 0;
     // Cache lines of their own: neighbours are other threads'.
-    return rounded_up((gradient.strides.head != 0 ? size_.group : 1) * inner(gradient), 16);
+    return align_up((gradient.strides.head != 0 ? size_.group : 1) * inner(gradient), 16);
 }
 
 void ScoreSums::begin(ThreadPool& pool) const {
@@ -148,7 +148,7 @@ void ScoreSums::begin(ThreadPool& pool) const {
     constexpr std::int64_t piece = 1 << 16;
     for (std::int64_t i = 0; i < score_->gradient_count; ++i) {
         const ScoreGradient& gradient = score_->gradients[i];
-        pool.for_each_block(parts_of(gradient.count, piece), [&](std::int64_t block, int) {
+        pool.for_each_block(ceil_div(gradient.count, piece), [&](std::int64_t block, int) {
             const std::int64_t first = block * piece;
             std::fill_n(gradient.data + first, std::min(piece, gradient.count - first), 0.0f);
         });

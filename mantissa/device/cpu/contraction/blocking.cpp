@@ -11,8 +11,8 @@ namespace {
 
 /// The size of `size` cut into as few equal parts as keep each at most `most`, in whole units.
 constexpr std::int64_t even_part(std::int64_t size, std::int64_t most, std::int64_t unit) {
-    const std::int64_t count = std::max<std::int64_t>(1, parts_of(size, most));
-    return std::max(unit, rounded_up(parts_of(size, count), unit));
+    const std::int64_t count = std::max<std::int64_t>(1, ceil_div(size, most));
+    return std::max(unit, align_up(ceil_div(size, count), unit));
 }
 
 // Packed chunks of b, 384 x 3072 x 4 bytes, are read once per 256 rows: from L3 or memory, under the
@@ -50,7 +50,7 @@ bool has_many_threads(const ContractionProblem& problem, const ContractionKernel
 
 /// Lines of an operand that are packed as one item, in whole panels.
 std::int64_t pack_lines(std::int64_t panel_size, bool many) {
-    return rounded_up(many ? pack_lines_of_many : most_pack_lines, panel_size);
+    return align_up(many ? pack_lines_of_many : most_pack_lines, panel_size);
 }
 
 /// Whether blocks go through the whole of k, one after another. Sums that are added to what there is stay in
@@ -69,14 +69,14 @@ bool keeps_sums(const ContractionProblem& problem, const ContractionKernels& ker
 /// rows stay together.
 void cut_for_many_threads(const ContractionProblem& problem, const ContractionKernels& kernels,
                           bool packs_rows_once, Blocking& blocking) {
-    const std::int64_t splits = parts_of(blocking.columns, blocking.split_columns);
-    const std::int64_t wanted = parts_of(blocks_of_thread * problem.threads, blocking.entries_at_once);
-    const std::int64_t wanted_rows = parts_of(problem.m, parts_of(wanted, splits));
+    const std::int64_t splits = ceil_div(blocking.columns, blocking.split_columns);
+    const std::int64_t wanted = ceil_div(blocks_of_thread * problem.threads, blocking.entries_at_once);
+    const std::int64_t wanted_rows = ceil_div(problem.m, ceil_div(wanted, splits));
     const std::int64_t rows = even_part(problem.m, std::max(least_rows_of_many, wanted_rows), kernels.height);
     if (!problem.custom_epilogue) blocking.rows = std::min(blocking.rows, rows);
     if (!packs_rows_once) return;
-    const std::int64_t row_blocks = std::max<std::int64_t>(1, parts_of(problem.m, blocking.rows));
-    const std::int64_t wanted_columns = parts_of(blocking.columns, parts_of(wanted, row_blocks));
+    const std::int64_t row_blocks = std::max<std::int64_t>(1, ceil_div(problem.m, blocking.rows));
+    const std::int64_t wanted_columns = ceil_div(blocking.columns, ceil_div(wanted, row_blocks));
     const std::int64_t columns =
         even_part(blocking.columns, std::max(least_columns_of_many, wanted_columns), kernels.width);
     blocking.split_columns = std::min(blocking.split_columns, columns);
@@ -98,12 +98,12 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     if (entries >= enough_entries && entries <= most_entries_at_once && many) out.entries_at_once = entries;
     out.entry_per_thread = entries >= enough_entries && out.entries_at_once == 1;
     out.depth = depth_of_chunks(problem.k, kernels);
-    out.depth_chunks = std::max<std::int64_t>(1, parts_of(problem.k, out.depth));
+    out.depth_chunks = std::max<std::int64_t>(1, ceil_div(problem.k, out.depth));
     out.columns =
         even_part(problem.n, out.entry_per_thread ? most_columns_of_entry : most_columns, kernels.width);
-    out.column_chunks = parts_of(problem.n, out.columns);
+    out.column_chunks = ceil_div(problem.n, out.columns);
     out.pack_columns = std::min(out.columns, pack_lines(kernels.width, many));
-    out.b_groups = problem.b.packed ? 0 : parts_of(out.columns, out.pack_columns);
+    out.b_groups = problem.b.packed ? 0 : ceil_div(out.columns, out.pack_columns);
 
     const std::int64_t line_bytes = kernels.line_bytes(out.depth);
     const std::int64_t most_rows_of_block = std::clamp(
@@ -112,13 +112,13 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     out.depth_inside = keeps_sums(problem, kernels, out);
     out.split_columns = out.columns;
     const auto cut_columns = [&] {
-        const std::int64_t row_blocks = std::max<std::int64_t>(1, parts_of(problem.m, out.rows));
-        const std::int64_t splits = std::min(parts_of(enough_blocks, row_blocks),
+        const std::int64_t row_blocks = std::max<std::int64_t>(1, ceil_div(problem.m, out.rows));
+        const std::int64_t splits = std::min(ceil_div(enough_blocks, row_blocks),
                                              std::max<std::int64_t>(1, out.columns / least_columns));
-        std::int64_t most = parts_of(out.columns, splits);
+        std::int64_t most = ceil_div(out.columns, splits);
         if (out.depth_inside) most = std::min(most, kernels.most_partial_bytes / 4 / out.rows);
         out.split_columns = even_part(out.columns, most, kernels.width);
-        return row_blocks * parts_of(out.columns, out.split_columns);
+        return row_blocks * ceil_div(out.columns, out.split_columns);
     };
     if (!out.entry_per_thread && cut_columns() < enough_blocks) {
         out.rows = even_part(problem.m, std::min(most_rows_of_block, most_rows / 2), kernels.height);
@@ -128,23 +128,23 @@ Blocking blocking_of(const ContractionProblem& problem, const ContractionKernels
     // another, and not for each split of the columns.
     const bool too_many = problem.m * line_bytes * out.depths_of_chunk() > most_shared_bytes;
     const std::int64_t rows_of_enough =
-        even_part(problem.m, parts_of(problem.m, enough_blocks), kernels.height);
+        even_part(problem.m, ceil_div(problem.m, enough_blocks), kernels.height);
     if (!out.entry_per_thread && !problem.a.packed && too_many && out.split_columns < out.columns &&
         rows_of_enough >= most_rows / 2 && rows_of_enough < out.rows) {
         out.rows = rows_of_enough;
         cut_columns();
     }
     out.a_in_place = reads_a_in_place(problem, kernels) || reads_a_across(problem, kernels);
-    out.few_blocks = parts_of(problem.m, out.rows) * parts_of(out.columns, out.split_columns);
+    out.few_blocks = ceil_div(problem.m, out.rows) * ceil_div(out.columns, out.split_columns);
     if (!out.entry_per_thread && many)
         cut_for_many_threads(problem, kernels, problem.a.packed || out.a_in_place || !too_many, out);
-    out.row_blocks = parts_of(problem.m, out.rows);
-    out.column_splits = parts_of(out.columns, out.split_columns);
+    out.row_blocks = ceil_div(problem.m, out.rows);
+    out.column_splits = ceil_div(out.columns, out.split_columns);
     // Column chunks are many passes over a, too, and where k is one chunk they all read the same.
     const bool read_again = out.column_splits > 1 || (out.column_chunks > 1 && out.rows_once());
     out.pack_rows = pack_lines(kernels.height, many);
     if (read_again && !problem.a.packed && !out.a_in_place && !too_many)
-        out.a_groups = parts_of(problem.m, out.pack_rows);
+        out.a_groups = ceil_div(problem.m, out.pack_rows);
     out.partial_sums = !out.depth_inside && out.depth_chunks > 1 &&
                        (problem.custom_epilogue || problem.out.dtype != DType::f32);
     return out;

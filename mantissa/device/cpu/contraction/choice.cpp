@@ -12,7 +12,7 @@ namespace {
 /// third of 48. Where that is the same, narrow ones for an output of BF16, whose rows of 32 are whole lines
 /// and may go past the caches, and wide ones for FP32.
 PanelWidth width_for(const ContractionProblem& problem) {
-    const auto padded = [n = problem.n](std::int64_t width) { return rounded_up(n, width); };
+    const auto padded = [n = problem.n](std::int64_t width) { return align_up(n, width); };
     const bool narrow = problem.out.dtype == DType::bf16 ? padded(32) <= padded(48) : padded(32) < padded(48);
     return narrow ? PanelWidth::narrow : PanelWidth::wide;
 }

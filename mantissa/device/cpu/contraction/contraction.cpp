@@ -116,7 +116,7 @@ void pack(const ContractionProblem& problem, Side side, const void* source, std:
     const OperandPanels panels(problem, side, kernels,
                                streaming ? PanelStores::streaming : PanelStores::plain);
     const std::int64_t rows = panels.stored_rows(), part = panels.stored_rows_of(packing_item_bytes);
-    pool.for_each_block(parts_of(rows, part), [&](std::int64_t item, int) {
+    pool.for_each_block(ceil_div(rows, part), [&](std::int64_t item, int) {
         panels.pack_stored(source, part_of(rows, part, item), packed.data());
         if (streaming) _mm_sfence();
     });

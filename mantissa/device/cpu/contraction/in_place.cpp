@@ -58,7 +58,7 @@ RowsInPlace::RowsInPlace(const ContractionProblem& problem, const ContractionKer
 
 std::size_t RowsInPlace::bytes(std::int64_t rows, std::int64_t depth) const {
     const std::int64_t run = static_cast<std::int64_t>(sizeof(RunInPlace)) + height_ * 8;
-    return static_cast<std::size_t>(parts_of(rows, height_) * most_runs(depth) * run);
+    return static_cast<std::size_t>(ceil_div(rows, height_) * most_runs(depth) * run);
 }
 
 /// Where the window of a row begins: a pixel, perhaps outside of the image, and its place.
@@ -84,7 +84,7 @@ RowsInPlace::Runs RowsInPlace::write(const void* a, std::int64_t entry, PanelRan
     const ConvolutionAxis &down = window_.vertical, &across = window_.horizontal;
     const auto* const images =
         static_cast<const std::byte*>(a) + layout_.offset_of(entry, inner_batch_) * element_bytes_;
-    const std::int64_t tiles = parts_of(rows.size, height_), most = tiles * most_runs(depth.size);
+    const std::int64_t tiles = ceil_div(rows.size, height_), most = tiles * most_runs(depth.size);
     auto* run = reinterpret_cast<RunInPlace*>(memory);
     auto* address = reinterpret_cast<const std::byte**>(run + most);
     Corner corners[most_height];
@@ -131,9 +131,9 @@ StepsInPlace ChannelsInPlace::steps_of(std::int64_t tap, std::int64_t output_row
     if (h < 0 || h >= down.image) return {};
     // Pixel j stride + offset lies within the image from the first j on, and up to the last.
     const std::int64_t offset = across.image_place(0, tap % across.filter);
-    const std::int64_t inside = offset < 0 ? parts_of(-offset, across.stride) : 0;
+    const std::int64_t inside = offset < 0 ? ceil_div(-offset, across.stride) : 0;
     const std::int64_t outside =
-        offset < across.image ? parts_of(across.image - offset, across.stride) : inside;
+        offset < across.image ? ceil_div(across.image - offset, across.stride) : inside;
     const std::int64_t begin = std::max(first, inside), end = std::min(first + count, outside);
     if (begin >= end) return {};
     const std::int64_t element = output_row / down.output * window_.image_pitch + h * window_.row_pitch +

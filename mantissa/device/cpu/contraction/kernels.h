@@ -164,7 +164,7 @@ struct ContractionKernels {
     void (*begin)() = nullptr;
     void (*end)() = nullptr;
 
-    std::int64_t padded(std::int64_t depth) const { return rounded_up(depth, depth_unit); }
+    std::int64_t padded(std::int64_t depth) const { return align_up(depth, depth_unit); }
     /// How deep the panels of a chunk are.
     std::int64_t panel_depth(std::int64_t depth) const {
         return conversion.terms == 1 ? depth : padded(depth) * conversion.terms;

@@ -250,7 +250,7 @@ void MatrixRun::multiply_panels(std::int64_t chunk, std::int64_t inner, std::int
     const bool first = depth_index(chunk, inner) == 0;
     const bool last = depth_index(chunk, inner) + 1 == blocking_.depth_chunks;
     const bool foresees = blocking_.entry_per_thread && blocking_.a_groups == 0;
-    const std::int64_t tiles = parts_of(rows.size, height) * parts_of(columns.size, width);
+    const std::int64_t tiles = ceil_div(rows.size, height) * ceil_div(columns.size, width);
     const std::int64_t lines_ahead = std::max<std::int64_t>(4, width * height / rows.size);
     std::int64_t tile_index = 0;
     for (std::int64_t j = columns.begin; j < columns.begin + columns.size; j += width)

@@ -81,9 +81,9 @@ void MatrixRun::multiply_strips(std::int64_t chunk, std::int64_t inner, std::int
     float* const sums_of_strip = tiles + 2 * height * width;
 
     const std::int64_t whole = kernels_.panel_depth(depth.size);
-    const std::int64_t strips = std::max<std::int64_t>(1, parts_of(whole, kernels_.strip_depth));
-    const std::int64_t strip = rounded_up(parts_of(whole, strips), kernels_.depth_unit);
-    const std::int64_t all_tiles = parts_of(rows.size, height) * parts_of(columns.size, width) * strips;
+    const std::int64_t strips = std::max<std::int64_t>(1, ceil_div(whole, kernels_.strip_depth));
+    const std::int64_t strip = align_up(ceil_div(whole, strips), kernels_.depth_unit);
+    const std::int64_t all_tiles = ceil_div(rows.size, height) * ceil_div(columns.size, width) * strips;
     const std::int64_t lines_ahead = std::max<std::int64_t>(4, width * height / rows.size);
     std::int64_t index = 0;
     Tile tile{.ldc = width, .lines_ahead = lines_ahead, .behind = &behind};

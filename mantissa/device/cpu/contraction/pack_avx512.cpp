@@ -85,7 +85,7 @@ inline void pack_block(const Place<Words>& place) {
     else
         load_words<Words, Whole>(place, block);
     if constexpr ((Panel::rows == Rows::lines) != along) transpose(block);
-    const std::int64_t words = parts_of(place.depth, Words::depth);
+    const std::int64_t words = ceil_div(place.depth, Words::depth);
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i)
         if (Whole || Panel::filled_up || i < words)
@@ -110,7 +110,7 @@ inline void pack_eight_along(const Place<Words>& place) {
                        ? Words::template along<Whole>(place.source + i * place.stride, place.depth)
                        : _mm512_setzero_si512();
     transpose_eight(block);
-    const std::int64_t words = Whole ? 16 : parts_of(place.depth, Words::depth);
+    const std::int64_t words = Whole ? 16 : ceil_div(place.depth, Words::depth);
 #pragma GCC unroll 8
     for (int i = 0; i < 8; ++i) store_eight<Streaming>(place.to + 64 * i, block[i], words - 2 * i);
 }
@@ -153,7 +153,7 @@ inline Place<Words> place_in(const PanelCopy& copy, std::int64_t line, std::int6
 
 template <class Panel>
 inline std::int64_t padded_lines(const PanelCopy& copy) {
-    return rounded_up(copy.lines, Panel::size);
+    return align_up(copy.lines, Panel::size);
 }
 
 /// Asks for stored rows, or parts of them, line of cache by line in the order of memory: that is what
@@ -164,7 +164,7 @@ class Ahead {
     Ahead(const Element* first, std::int64_t stride, std::int64_t columns)
         : row_(reinterpret_cast<const std::byte*>(first)),
           stride_(stride * static_cast<std::int64_t>(sizeof(Element))),
-          row_bytes_(rounded_up(columns * static_cast<std::int64_t>(sizeof(Element)), 64)) {}
+          row_bytes_(align_up(columns * static_cast<std::int64_t>(sizeof(Element)), 64)) {}
 
     void skip(std::int64_t lines_of_cache) {
         row_ += lines_of_cache * 64 / row_bytes_ * stride_;
@@ -251,7 +251,7 @@ inline void pack_words_across(const PanelCopy& copy, std::int64_t line, std::int
                                                        place.depth - from, place.lines)
                        : _mm512_setzero_si512();
     }
-    const std::int64_t there = Whole || Panel::filled_up ? Count : parts_of(place.depth, Words::depth);
+    const std::int64_t there = Whole || Panel::filled_up ? Count : ceil_div(place.depth, Words::depth);
     if constexpr (Panel::size == 8) {
         store_eight<Streaming>(place.to, _mm512_shuffle_i64x2(words[0], words[1], 0x44), there);
         if (Whole || place.lines > 8)
@@ -275,7 +275,7 @@ inline void pack_rows_across(const PanelCopy& copy) {
     const std::int64_t row_bytes = copy.lines * static_cast<std::int64_t>(sizeof(Element));
     const std::int64_t distance = (4096 / (rows * row_bytes) + 1) * rows;
     constexpr std::int64_t deep = 16 * Words::depth;
-    const std::int64_t depth = Panel::filled_up ? rounded_up(copy.depth, deep) : copy.depth;
+    const std::int64_t depth = Panel::filled_up ? align_up(copy.depth, deep) : copy.depth;
     for (std::int64_t k = 0; k < depth; k += rows) {
         const bool more = k + distance < copy.depth + copy.rows_ahead;
         const Element* const next = static_cast<const Element*>(copy.source) + (k + distance) * copy.stride;

@@ -28,7 +28,7 @@ void pack_plainly(const PanelCopy& copy) {
     const auto* const source = static_cast<const Element*>(copy.source);
     const std::int64_t line_step = Source == PanelSource::along_depth ? copy.stride : 1;
     const std::int64_t depth_step = Source == PanelSource::along_depth ? 1 : copy.stride;
-    const std::int64_t padded = rounded_up(copy.depth, DepthOfWord);
+    const std::int64_t padded = align_up(copy.depth, DepthOfWord);
     auto* first = static_cast<std::byte*>(copy.panel);
     for (std::int64_t begin = 0; begin < copy.lines; begin += Size, first += copy.panel_bytes) {
         auto* const panel = reinterpret_cast<Packed*>(first);

@@ -168,7 +168,7 @@ template <PanelKernel One, class Element, int Size, PanelSource Source>
 void pack_panels(const PanelCopy& copy) {
     constexpr bool along = Source == PanelSource::along_depth;
     const std::int64_t slice = along ? copy.depth : rows_across;
-    const std::int64_t panels = parts_of(copy.lines, Size);
+    const std::int64_t panels = ceil_div(copy.lines, Size);
     const auto* const source = static_cast<const Element*>(copy.source);
     for (std::int64_t k = 0; k < copy.depth; k += slice)
         for (std::int64_t panel = 0; panel < panels; ++panel) {

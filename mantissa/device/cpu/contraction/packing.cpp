@@ -53,7 +53,7 @@ OperandPanels::OperandPanels(const ContractionProblem& problem, Side side, const
     kernel_ = all[static_cast<std::size_t>(form_)][packed == DType::bf16 ? 1 : 0];
 }
 
-std::int64_t OperandPanels::padded_lines() const { return rounded_up(lines_, panel_size_); }
+std::int64_t OperandPanels::padded_lines() const { return align_up(lines_, panel_size_); }
 
 std::size_t OperandPanels::bytes() const {
     const std::int64_t last = k_ % chunk_depth_;

@@ -108,7 +108,7 @@ struct PanelProduct {
         const auto* b = static_cast<const std::byte*>(tile.b);
         const auto* ahead = static_cast<const std::byte*>(tile.ahead);
         constexpr std::int64_t a_step = Height * word_bytes, b_step = width * word_bytes;
-        const std::int64_t steps = parts_of(tile.depth, Lanes::depth_of_word);
+        const std::int64_t steps = ceil_div(tile.depth, Lanes::depth_of_word);
         std::int64_t k = 0;
         for (; k + 4 <= steps; k += 4, a += 4 * a_step, b += 4 * b_step, ahead += 64) {
             __builtin_prefetch(ahead, 0, 2);

@@ -68,7 +68,7 @@ WorkspaceLayout::WorkspaceLayout(const ContractionProblem& problem, const Blocki
     counters = whole_lines((4 + blocking.blocks()) * 8);
     packed_b = problem.b.packed ? 0 : whole_lines(chunk_bytes * blocking.columns);
     const bool shares_a = blocking.a_groups > 0;
-    packed_a = shares_a ? whole_lines(chunk_bytes * rounded_up(problem.m, kernels.height)) : 0;
+    packed_a = shares_a ? whole_lines(chunk_bytes * align_up(problem.m, kernels.height)) : 0;
     partial = blocking.partial_sums ? whole_lines(problem.m * blocking.columns * 4) : 0;
     block_of_a = problem.a.packed || shares_a ? 0 : whole_lines(line_bytes * blocking.rows);
     if (blocking.a_in_place) {
@@ -111,7 +111,7 @@ PreparedRows::PreparedRows(const ContractionProblem& problem, const ContractionK
     multiply = rows_in_place ? kernels.multiply_rows_of_pairs
                              : kernels.multiply_row[form][problem.b.dtype == DType::bf16 ? 1 : 0];
     columns = columns_of_block(problem);
-    blocks = parts_of(problem.n, columns);
+    blocks = ceil_div(problem.n, columns);
     next_column = along ? problem.b.leading : 1;
     row_stride = rows_in_place ? problem.a.leading : in_lines(problem.k * 4) / 4;
     rows_bytes = rows_in_place ? 0 : whole_lines(problem.m * row_stride * 4);

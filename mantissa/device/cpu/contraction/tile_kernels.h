@@ -45,7 +45,7 @@ void pack_tiles(const PanelCopy& copy) {
     const auto* const source = static_cast<const std::uint16_t*>(copy.source);
     const std::int64_t line_step = Source == PanelSource::along_depth ? copy.stride : 1;
     const std::int64_t depth_step = Source == PanelSource::along_depth ? 1 : copy.stride;
-    const std::int64_t padded = rounded_up(copy.depth, tile_depth);
+    const std::int64_t padded = align_up(copy.depth, tile_depth);
     auto* first = static_cast<std::byte*>(copy.panel);
     for (std::int64_t begin = 0; begin < copy.lines; begin += tile_panel, first += copy.panel_bytes) {
         auto* const panel = reinterpret_cast<std::uint16_t*>(first);

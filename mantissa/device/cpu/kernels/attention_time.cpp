@@ -42,15 +42,15 @@ constexpr LevelTimes measured[] = {
 bool is_seen(const AttentionSize& s, const BlockTable& table, std::int64_t row, std::int64_t column) {
     const std::int64_t last_query = std::min(s.queries, (row + 1) * table_positions) - 1;
     if (s.causal && column * table_positions > last_query + s.keys - s.queries) return false;
-    return !table.blocks || table.blocks[row * parts_of(s.keys, table_positions) + column] != Sees::nothing;
+    return !table.blocks || table.blocks[row * ceil_div(s.keys, table_positions) + column] != Sees::nothing;
 }
 
 /// Pairs of a head that blocks of queries, all their lanes, and of keys have.
 double forward_pairs(const AttentionSize& s, const BlockTable& table) {
     static_assert(query_lanes == table_positions);
     double pairs = 0;
-    for (std::int64_t row = 0; row < parts_of(s.queries, table_positions); ++row)
-        for (std::int64_t column = 0; column < parts_of(s.keys, table_positions); ++column)
+    for (std::int64_t row = 0; row < ceil_div(s.queries, table_positions); ++row)
+        for (std::int64_t column = 0; column < ceil_div(s.keys, table_positions); ++column)
             if (is_seen(s, table, row, column))
                 pairs += static_cast<double>(query_lanes *
                                              std::min(table_positions, s.keys - column * table_positions));
@@ -61,11 +61,11 @@ double forward_pairs(const AttentionSize& s, const BlockTable& table) {
 double backward_pairs(const AttentionSize& s, const BlockTable& table) {
     constexpr std::int64_t columns = key_lanes / table_positions;
     double pairs = 0;
-    for (std::int64_t first = 0; first < parts_of(s.keys, table_positions); first += columns)
-        for (std::int64_t row = 0; row < parts_of(s.queries, table_positions); ++row) {
+    for (std::int64_t first = 0; first < ceil_div(s.keys, table_positions); first += columns)
+        for (std::int64_t row = 0; row < ceil_div(s.queries, table_positions); ++row) {
             bool seen = false;
             for (std::int64_t column = first;
-                 column < std::min(first + columns, parts_of(s.keys, table_positions)); ++column)
+                 column < std::min(first + columns, ceil_div(s.keys, table_positions)); ++column)
                 seen = seen || is_seen(s, table, row, column);
             if (seen)
                 pairs += static_cast<double>(key_lanes *

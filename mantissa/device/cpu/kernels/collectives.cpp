@@ -22,7 +22,7 @@ PreparedKernel prepare_tree_add(const Problem& problem, ThreadPool& pool) {
         constexpr std::int64_t block = std::int64_t{1} << 16;
         const float *a = operands.input<float>(0), *b = operands.input<float>(1);
         float* sum = operands.output<float>(0);
-        pool.for_each_block(parts_of(count, block), [&](std::int64_t index, int) {
+        pool.for_each_block(ceil_div(count, block), [&](std::int64_t index, int) {
             const std::int64_t last = std::min(count, (index + 1) * block);
             for (std::int64_t i = index * block; i < last; ++i) sum[i] = a[i] + b[i];
         });
@@ -183,14 +183,14 @@ constexpr int norms = -2;
 struct NormedPart {
     std::int64_t elements = 0, first = 0;
     bool whole = true;
-    std::int64_t blocks() const { return parts_of(elements, norm_block); }
+    std::int64_t blocks() const { return ceil_div(elements, norm_block); }
     std::span<double> of_all(double* sums) const {
         return {sums + first, static_cast<std::size_t>(blocks())};
     }
     /// Of those the ones that a rank has.
     std::span<double> of(double* sums, Part part) const {
         const std::int64_t begin = std::min(blocks(), part.first / norm_block);
-        return of_all(sums).subspan(begin, static_cast<std::size_t>(parts_of(part.count, norm_block)));
+        return of_all(sums).subspan(begin, static_cast<std::size_t>(ceil_div(part.count, norm_block)));
     }
 };
 

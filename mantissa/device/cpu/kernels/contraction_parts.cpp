@@ -87,7 +87,7 @@ ContractionPart filter_gradient_part(const Problem& problem, const Convolution& 
 /// the same elements of the filter.
 struct Phase {
     Phase(const ConvolutionAxis& axis, std::int64_t first_pixel) : first(first_pixel) {
-        pixels = parts_of(axis.image - first, axis.stride);
+        pixels = ceil_div(axis.image - first, axis.stride);
         tap_step = axis.stride / std::gcd(axis.stride, axis.dilation);
         while (tap < tap_step && (first + axis.before - tap * axis.dilation) % axis.stride != 0) ++tap;
         if (tap < tap_step && tap < axis.filter) taps = (axis.filter - 1 - tap) / tap_step + 1;

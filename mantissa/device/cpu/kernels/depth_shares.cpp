@@ -77,7 +77,7 @@ void DepthShares::run(const ContractionArguments& arguments, std::span<std::byte
     contract(contraction_, of_shares, workspace.subspan(in_lines(shares() * sums() * 4)), pool);
     const std::int64_t m = contraction_.problem.m, n = contraction_.problem.n;
     const auto element_bytes = static_cast<std::int64_t>(size_of(out_.dtype));
-    pool.for_each_block(parts_of(m, rows_of_item), [&](std::int64_t item, int) {
+    pool.for_each_block(ceil_div(m, rows_of_item), [&](std::int64_t item, int) {
         const PanelRange rows = part_of(m, rows_of_item, item);
         add(all_sums + rows.begin * n, rows.size,
             static_cast<std::byte*>(arguments.out) + rows.begin * out_.leading * element_bytes);

@@ -35,8 +35,8 @@ Partition partition_of(const codegen::LoopNest& nest, std::int64_t elements) {
     partition.rows_per_block = nest.flat ? block_elements : rows_per_block(nest.bytes_per_row);
     if (nest.partial_sums > 0)
         partition.rows_per_block =
-            std::max(partition.rows_per_block, parts_of(partition.rows, most_blocks_with_sums));
-    partition.blocks = parts_of(partition.rows, partition.rows_per_block);
+            std::max(partition.rows_per_block, ceil_div(partition.rows, most_blocks_with_sums));
+    partition.blocks = ceil_div(partition.rows, partition.rows_per_block);
     partition.scratch_floats = codegen::scratch_floats(nest);
     return partition;
 }

@@ -53,7 +53,7 @@ struct FusedPart {
         : contraction(prepare_contraction(part.problem, isa)),
           pixels(part.rows),
           rows(contraction.rows_of_item()),
-          blocks_of_entry(parts_of(part.problem.m, rows)) {}
+          blocks_of_entry(ceil_div(part.problem.m, rows)) {}
 
     std::int64_t blocks() const { return contraction.problem.entries() * blocks_of_entry; }
 

@@ -260,7 +260,7 @@ std::string refuse_unless_pixels(const Problem& problem) {
 Launch prepare_pixel_sum(const Problem& problem, const BoundImages& b) {
     return [b, sum = *pixel_sum_of(problem), dtype = problem.inputs[0].dtype](const Operands& o) {
         constexpr std::int64_t columns_at_once = 1024;
-        const std::int64_t C = sum.channels, parts = parts_of(C, columns_at_once);
+        const std::int64_t C = sum.channels, parts = ceil_div(C, columns_at_once);
         const std::int64_t image_bytes = sum.pixels * C * static_cast<std::int64_t>(size_of(dtype));
         b.pool.for_each_block(sum.outer * parts, [&](std::int64_t block, int) {
             const std::int64_t image = block / parts, first = block % parts * columns_at_once;

@@ -13,7 +13,7 @@ namespace {
 template <class Body>
 void for_each_uniform(const RandomStream& stream, std::int64_t count, ThreadPool& pool, Body&& body) {
     constexpr std::int64_t block = 1 << 13;  // a multiple of the four numbers that one Philox block gives
-    pool.for_each_block(parts_of(count, block), [&](std::int64_t index, int) {
+    pool.for_each_block(ceil_div(count, block), [&](std::int64_t index, int) {
         const std::int64_t last = std::min(count, (index + 1) * block);
         for (std::int64_t i = index * block; i < last; i += 4) {
             const auto words = stream.block(static_cast<std::uint64_t>(i) / 4);

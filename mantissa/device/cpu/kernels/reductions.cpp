@@ -62,7 +62,7 @@ Launch prepare_sum(const Problem& problem, const Context& context) {
             &pool = context.pool](const Operands& operands) {
         const T* x = operands.input<T>(0);
         Y* y = operands.output<Y>(0);
-        pool.for_each_block(parts_of(reduction->results, 256), [&](std::int64_t block, int) {
+        pool.for_each_block(ceil_div(reduction->results, 256), [&](std::int64_t block, int) {
             for (std::int64_t i = block * 256; i < std::min(reduction->results, (block + 1) * 256); ++i) {
                 double total = 0;
                 reduction->for_each_term(Reduction::offset(reduction->kept, i), [&](std::int64_t at) {
@@ -80,7 +80,7 @@ Launch prepare_max(const Problem& problem, const Context& context) {
             &pool = context.pool](const Operands& operands) {
         const T* x = operands.input<T>(0);
         T* y = operands.output<T>(0);
-        pool.for_each_block(parts_of(reduction->results, 256), [&](std::int64_t block, int) {
+        pool.for_each_block(ceil_div(reduction->results, 256), [&](std::int64_t block, int) {
             for (std::int64_t i = block * 256; i < std::min(reduction->results, (block + 1) * 256); ++i) {
                 double largest = -std::numeric_limits<double>::infinity();
                 reduction->for_each_term(Reduction::offset(reduction->kept, i), [&](std::int64_t at) {

@@ -273,8 +273,8 @@ std::optional<VisibleBlocks> VisibleBlocks::of(const Graph& body, const Attentio
     if (visible == results.end()) return std::nullopt;
     VisibleBlocks made;
     made.size_ = size;
-    made.rows_ = parts_of(size.queries, table_positions);
-    made.columns_ = parts_of(size.keys, table_positions);
+    made.rows_ = ceil_div(size.queries, table_positions);
+    made.columns_ = ceil_div(size.keys, table_positions);
     std::vector<bool> needed(body.size());
     needed[visible->value.node] = true;
     for (NodeId id = body.end(); id-- > 0;)
@@ -331,7 +331,7 @@ std::vector<VisibleBlocks::OperandBounds> VisibleBlocks::bounds_of(
         OperandBounds& to = bounds[step.index];
         if ((s.query != 0) == (s.key != 0) || to.blocks > 0) continue;
         const std::int64_t positions = s.query != 0 ? size_.queries : size_.keys;
-        to.blocks = parts_of(positions, table_positions);
+        to.blocks = ceil_div(positions, table_positions);
         to.low.resize(tables() * to.blocks);
         to.high.resize(to.low.size());
         for (std::int64_t i = 0; i < tables() * to.blocks; ++i) {
@@ -355,7 +355,7 @@ void VisibleBlocks::fill(std::span<const ScoreOperand> operands, Sees* blocks, T
             made.push_back({i * table_positions, std::min(end, std::min(last, i + step) * table_positions)});
         return made;
     };
-    const std::int64_t bands = parts_of(rows_, coarse);
+    const std::int64_t bands = ceil_div(rows_, coarse);
     const std::vector<OperandBounds> bounds = bounds_of(operands);
     pool.for_each_block(tables() * bands, [&](std::int64_t item, int) {
         const std::int64_t table = item / bands, first_row = item % bands * coarse;

@@ -42,9 +42,9 @@ struct StridedLoops {
         // 32 K elements a block: 128 KB of FP32 an operand, which amortises the hand-out and leaves enough
         // blocks.
         constexpr std::int64_t block = 1 << 15;
-        const std::int64_t pieces = parts_of(inner.extent, block);
+        const std::int64_t pieces = ceil_div(inner.extent, block);
         const std::int64_t rows_per_block = pieces > 1 ? 1 : std::max<std::int64_t>(1, block / inner.extent);
-        const std::int64_t row_blocks = parts_of(rows, rows_per_block);
+        const std::int64_t row_blocks = ceil_div(rows, rows_per_block);
         pool.for_each_block(row_blocks * pieces, [&](std::int64_t index, int) {
             const std::int64_t first = index / pieces * rows_per_block;
             const std::int64_t last = std::min(rows, first + rows_per_block);

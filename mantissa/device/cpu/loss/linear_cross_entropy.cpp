@@ -173,7 +173,7 @@ class Run {
                                  .scale = o_.seed / static_cast<float>(p_.rows),
                                  .totals = chunk.totals,
                                  .total_bases = chunk.total_bases};
-        const std::int64_t blocks = parts_of(chunk.tokens, tokens_of_block);
+        const std::int64_t blocks = ceil_div(chunk.tokens, tokens_of_block);
         pool_.for_each_block(blocks, [&](std::int64_t block, int) {
             const Range tokens{block * tokens_of_block,
                                std::min(chunk.tokens, (block + 1) * tokens_of_block)};

@@ -63,12 +63,12 @@ std::string refusal(const LinearCrossEntropy& problem);
 struct ClassGroups {
     std::int64_t columns = 0, product = 0, rows = 0, last_rows = 0;
 
-    std::int64_t products() const { return parts_of(columns, product); }
+    std::int64_t products() const { return ceil_div(columns, product); }
     std::int64_t rows_at(std::int64_t row) const {
         return row / product + 1 == products() ? last_rows : rows;
     }
     std::int64_t group_of(std::int64_t row) const {
-        return row / product * parts_of(product, rows) + row % product / rows_at(row);
+        return row / product * ceil_div(product, rows) + row % product / rows_at(row);
     }
     std::int64_t begin_of(std::int64_t row) const { return row - row % product % rows_at(row); }
     std::int64_t end_of(std::int64_t row) const {

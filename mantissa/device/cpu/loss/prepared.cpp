@@ -18,12 +18,12 @@ constexpr std::int64_t most_classes = 3072;
 /// As few chunks as the most rows allow, and those even: a last chunk of few rows would read all of w for
 /// them. In multiples of 32, since no level's panels are higher.
 std::int64_t rows_of_chunk(const LinearCrossEntropy& p) {
-    const std::int64_t chunks = parts_of(p.rows, p.most_rows_of_chunk);
-    return std::min({p.rows, p.most_rows_of_chunk, rounded_up(parts_of(p.rows, chunks), 32)});
+    const std::int64_t chunks = ceil_div(p.rows, p.most_rows_of_chunk);
+    return std::min({p.rows, p.most_rows_of_chunk, align_up(ceil_div(p.rows, chunks), 32)});
 }
 
 /// Elements between rows of exponentials, for so many tokens: whole cache lines of any format.
-std::int64_t stride_of(std::int64_t tokens) { return rounded_up(tokens, 32); }
+std::int64_t stride_of(std::int64_t tokens) { return align_up(tokens, 32); }
 
 /// The three contractions of a chunk. Logits are made as w x^T, so that rows of w are packed block by block,
 /// as they lie, and meet an x that stays in L2. Their exponentials become gradients on the way to the others.

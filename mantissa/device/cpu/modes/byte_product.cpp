@@ -29,9 +29,9 @@ struct BytePlan {
     std::int64_t a_panel_bytes = 0, b_panel_bytes = 0;
 
     BytePlan(const ByteProduct& problem, Isa isa) : kernel(byte_kernel(isa)) {
-        words = rounded_up(parts_of(problem.k, word_bytes), kernel.word_unit);
-        a_panels = parts_of(problem.m, kernel.height);
-        b_panels = parts_of(problem.n, kernel.width);
+        words = align_up(ceil_div(problem.k, word_bytes), kernel.word_unit);
+        a_panels = ceil_div(problem.m, kernel.height);
+        b_panels = ceil_div(problem.n, kernel.width);
         a_panel_bytes = in_lines(line_bytes() * kernel.height);
         b_panel_bytes = in_lines((line_bytes() + sum_bytes) * kernel.width);
     }
@@ -115,7 +115,7 @@ void multiply_panels(const ByteProduct& problem, const BytePlan& plan, const std
                      ThreadPool& pool) {
     const ByteKernel& kernel = plan.kernel;
     const std::int64_t high = 192 / kernel.height, wide = 16;
-    const std::int64_t down = parts_of(plan.a_panels, high), across = parts_of(plan.b_panels, wide);
+    const std::int64_t down = ceil_div(plan.a_panels, high), across = ceil_div(plan.b_panels, wide);
     pool.for_each_block(down * across, [&](std::int64_t block, int) {
         if (kernel.begin) kernel.begin();
         const std::int64_t a_first = block / across * high, a_end = std::min(a_first + high, plan.a_panels);

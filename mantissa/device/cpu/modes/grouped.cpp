@@ -24,7 +24,7 @@ constexpr std::int64_t most_rows_as_they_lie = 8;
 /// Rows of w that become FP32 at a time: with 1,024 columns 2 MB, as contractions like their operands.
 constexpr std::int64_t widened_rows = 512;
 
-std::int64_t groups_of(std::int64_t depth) { return parts_of(depth, group); }
+std::int64_t groups_of(std::int64_t depth) { return ceil_div(depth, group); }
 
 /// Of a group of a row of x: bytes in the order of memory, the last ones zero, and their scale.
 struct GroupOfX {
@@ -68,7 +68,7 @@ class FewRows {
     const FourOfX* data() const { return x_; }
 
   private:
-    static std::int64_t fours(std::int64_t k) { return parts_of(k, numbers_together); }
+    static std::int64_t fours(std::int64_t k) { return ceil_div(k, numbers_together); }
 
     const GroupedProduct& p_;
     FourOfX* x_;     // [fours, m]
@@ -86,7 +86,7 @@ void multiply_few_rows(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
     const GroupedRowsKernels kernels = grouped_rows_kernels(isa);
     rows.quantize(kernels);
     const std::int64_t bytes = p.k / 2, columns = columns_of_few_rows(p.n, bytes);
-    pool.for_each_block(parts_of(p.n, columns), [&](std::int64_t block, int) {
+    pool.for_each_block(ceil_div(p.n, columns), [&](std::int64_t block, int) {
         const std::int64_t first = block * columns, count = std::min(columns, p.n - first);
         kernels.multiply({.x = rows.data(),
                           .count = p.m,
@@ -160,7 +160,7 @@ void multiply_many_rows(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
     pool.for_each_block(p.m, [&](std::int64_t row, int) { widen_row_of_x(p, row, narrow, x + row * p.k); });
     for (std::int64_t first = 0; first < p.n; first += widened_rows) {
         const std::int64_t columns = std::min(widened_rows, p.n - first);
-        pool.for_each_block(parts_of(columns, 16), [&](std::int64_t block, int) {
+        pool.for_each_block(ceil_div(columns, 16), [&](std::int64_t block, int) {
             for (std::int64_t j = block * 16; j < std::min(columns, block * 16 + 16); ++j)
                 widen_row_of_w(p, first + j, w + j * p.k);
         });

@@ -74,7 +74,7 @@ void multiply_single_rows(const QuantizedProduct& p, ThreadPool& pool, Isa isa) 
         quantize_single_row(p, row, rows, values, narrowing_kernels(isa));
     const RowModeKernel kernel = row_mode_kernels(isa).s8;
     const std::int64_t columns = columns_of_few_rows(p.n, p.k);
-    pool.for_each_block(parts_of(p.n, columns), [&](std::int64_t block, int) {
+    pool.for_each_block(ceil_div(p.n, columns), [&](std::int64_t block, int) {
         const std::int64_t first = block * columns, count = std::min(columns, p.n - first);
         kernel({.rows = rows.numbers,
                 .row_stride = rows.stride,

@@ -23,13 +23,13 @@ std::int64_t part_rows(std::int64_t channels) {
 }
 
 std::int64_t row_parts(std::int64_t rows, std::int64_t channels) {
-    return parts_of(rows, part_rows(channels));
+    return ceil_div(rows, part_rows(channels));
 }
 
 /// body(rows, columns, which part of the rows) for each part, on all threads.
 void for_each_part(ThreadPool& pool, std::int64_t rows, std::int64_t channels,
                    FunctionRef<void(Range, Range, std::int64_t)> body) {
-    const std::int64_t of_columns = parts_of(channels, columns_of_part), height = part_rows(channels);
+    const std::int64_t of_columns = ceil_div(channels, columns_of_part), height = part_rows(channels);
     pool.for_each_block(row_parts(rows, channels) * of_columns, [&](std::int64_t block, int) {
         const std::int64_t row_part = block / of_columns, column = block % of_columns * columns_of_part;
         body({row_part * height, std::min(rows, (row_part + 1) * height)},

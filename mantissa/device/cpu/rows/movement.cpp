@@ -114,9 +114,9 @@ void move_runs(const RowKernels& kernels, const Permute& p, const MergedAxes& m,
     const std::int64_t size = p.element_size;
     const std::int64_t grouped_extent = grouped < 0 ? 1 : m.extents[grouped];
     const std::int64_t group = std::min(grouped_extent, most_in_group);
-    const std::int64_t groups = parts_of(grouped_extent, group);
+    const std::int64_t groups = ceil_div(grouped_extent, group);
     const std::int64_t per_block = rows_per_block(2 * group * m.extents[run] * size);
-    const std::int64_t pieces = parts_of(m.extents[counter], per_block);
+    const std::int64_t pieces = ceil_div(m.extents[counter], per_block);
     const std::int64_t source_step = grouped < 0 ? 0 : m.source_strides[grouped];
     const std::int64_t target_step = grouped < 0 ? 0 : m.target_strides[grouped];
     const LeftOut left_out = {run, counter, grouped};
@@ -153,8 +153,8 @@ void move_tiles(const RowKernels& kernels, const Permute& p, const MergedAxes& m
     const std::int64_t columns = m.extents[column_axis];
     const std::int64_t part_rows = part_row_bytes / size;
     const std::int64_t part_columns = part_column_bytes / size;
-    const std::int64_t row_parts = parts_of(rows, part_rows);
-    const std::int64_t column_parts = parts_of(columns, part_columns);
+    const std::int64_t row_parts = ceil_div(rows, part_rows);
+    const std::int64_t column_parts = ceil_div(columns, part_columns);
     const std::int64_t parts = row_parts * column_parts;
     const LeftOut left_out = {row_axis, column_axis, -1};
     pool.for_each_block(combinations(m, left_out) * parts, [&](std::int64_t block, int) {

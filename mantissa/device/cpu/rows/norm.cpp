@@ -34,7 +34,7 @@ void layer_norm(const RowKernels& kernels, const LayerNorm& p, ThreadPool& pool,
 }
 
 std::int64_t layer_norm_grad_workspace(std::int64_t rows, std::int64_t channels) {
-    return parts_of(rows, grad_rows_per_block) * channels * 2 * float_bytes;
+    return ceil_div(rows, grad_rows_per_block) * channels * 2 * float_bytes;
 }
 
 void layer_norm_grad(const RowKernels& kernels, const LayerNormGrad& p, ThreadPool& pool, Stores wanted) {
@@ -48,7 +48,7 @@ void layer_norm_grad(const RowKernels& kernels, const LayerNormGrad& p, ThreadPo
     check.output("dbeta", p.dbeta, C * float_bytes);
     check.output("workspace", p.workspace, layer_norm_grad_workspace(p.rows, C));
     const Stores stores = check.finish(wanted);
-    const std::int64_t blocks = parts_of(p.rows, grad_rows_per_block);
+    const std::int64_t blocks = ceil_div(p.rows, grad_rows_per_block);
     float* dgammas = p.workspace;
     float* dbetas = p.workspace + blocks * C;
     for_each_range(pool, p.rows, grad_rows_per_block, [&](Range rows, std::int64_t block) {

@@ -15,7 +15,7 @@ std::int64_t rows_per_block(std::int64_t bytes_per_row) {
 
 void for_each_range(ThreadPool& pool, std::int64_t total, std::int64_t per_block,
                     FunctionRef<void(Range, std::int64_t)> body) {
-    pool.for_each_block(parts_of(total, per_block), [&](std::int64_t block, int) {
+    pool.for_each_block(ceil_div(total, per_block), [&](std::int64_t block, int) {
         body({block * per_block, std::min(total, (block + 1) * per_block)}, block);
     });
 }

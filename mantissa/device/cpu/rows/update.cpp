@@ -77,7 +77,7 @@ void sgd(const RowKernels& kernels, const Sgd& p, ThreadPool& pool) {
 }
 
 std::int64_t squared_norm_workspace(std::int64_t count) {
-    return parts_of(count, norm_block) * static_cast<std::int64_t>(sizeof(double));
+    return ceil_div(count, norm_block) * static_cast<std::int64_t>(sizeof(double));
 }
 
 void block_norms(const RowKernels& kernels, const SquaredNorm& p, ThreadPool& pool) {
@@ -103,11 +103,11 @@ SquaredNormResult sum_of_block_norms(std::span<double> norms) {
 
 SquaredNormResult squared_norm(const RowKernels& kernels, const SquaredNorm& p, ThreadPool& pool) {
     block_norms(kernels, p, pool);
-    return sum_of_block_norms({p.workspace, static_cast<std::size_t>(parts_of(p.count, norm_block))});
+    return sum_of_block_norms({p.workspace, static_cast<std::size_t>(ceil_div(p.count, norm_block))});
 }
 
 std::int64_t column_sum_workspace(std::int64_t rows, std::int64_t channels) {
-    return parts_of(rows, sum_rows) * channels * float_bytes;
+    return ceil_div(rows, sum_rows) * channels * float_bytes;
 }
 
 void column_sum(const RowKernels& kernels, const ColumnSum& p, ThreadPool& pool) {
@@ -115,8 +115,8 @@ void column_sum(const RowKernels& kernels, const ColumnSum& p, ThreadPool& pool)
     check.size("rows", p.rows).size("channels", p.channels).input("x", p.x, p.rows * p.channels);
     check.output("sum", p.sum, p.channels * float_bytes);
     check.output("workspace", p.workspace, column_sum_workspace(p.rows, p.channels)).finish();
-    const std::int64_t row_blocks = parts_of(p.rows, sum_rows);
-    const std::int64_t column_blocks = parts_of(p.channels, sum_columns);
+    const std::int64_t row_blocks = ceil_div(p.rows, sum_rows);
+    const std::int64_t column_blocks = ceil_div(p.channels, sum_columns);
     pool.for_each_block(row_blocks * column_blocks, [&](std::int64_t block, int) {
         const std::int64_t row_block = block / column_blocks;
         const std::int64_t column = block % column_blocks * sum_columns;

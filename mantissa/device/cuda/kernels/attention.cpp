@@ -78,7 +78,7 @@ struct BoundAttention {
         kernel = context.modules.add(std::move(named));
         if (!made.score || !made.score->mask) return;
         const codegen::SeenTilesKernel seen{made};
-        table_bytes = rounded_up(seen.bytes(), piece_bytes);
+        table_bytes = align_up(seen.bytes(), piece_bytes);
         codegen::GridKernel of_tiles{.name = "seen_tiles", .code = seen};
         seen_blocks = codegen::blocks_of(of_tiles);
         seen_tiles = context.modules.add(std::move(of_tiles));
@@ -167,7 +167,7 @@ class BoundGradient {
     }
 
   private:
-    std::int64_t rows_bytes() const { return rounded_up(statistics_bytes(), piece_bytes); }
+    std::int64_t rows_bytes() const { return align_up(statistics_bytes(), piece_bytes); }
     std::int64_t first_sum() const {
         return rows_bytes() + std::max(queries_.table_bytes, keys_.table_bytes);
     }

@@ -182,7 +182,7 @@ constexpr std::int64_t sums_bytes = 256;  // pieces of workspace begin at multip
 std::int64_t ScoreGradients::workspace_before(std::size_t gradient) const {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < gradient; ++i)
-        if (all_[i].sums) bytes += rounded_up(all_[i].sums->workspace, sums_bytes);
+        if (all_[i].sums) bytes += align_up(all_[i].sums->workspace, sums_bytes);
     return bytes;
 }
 

@@ -31,7 +31,7 @@ constexpr std::int64_t numbers_at_a_time = 8;
 
 /// As even as it goes: for what nobody holds in parts.
 TensorPart even_part(std::int64_t elements, std::int64_t ranks, std::int64_t rank) {
-    const std::int64_t each = rounded_up(parts_of(elements, ranks), numbers_at_a_time);
+    const std::int64_t each = align_up(ceil_div(elements, ranks), numbers_at_a_time);
     const std::int64_t first = std::min(elements, each * rank);
     return {first, std::min(each, elements - first)};
 }
@@ -122,8 +122,8 @@ class SumOverRanks {
                                 .additions = {context, own, ranks_.ranks(), wire}});
             if (is_rounded())
                 tensors_.back().rounding.emplace(context, "cast", elements, std::vector{DType::f32}, wire);
-            own_numbers_ += rounded_up(own, numbers_at_a_time);
-            all_numbers_ += rounded_up(elements, numbers_at_a_time);
+            own_numbers_ += align_up(own, numbers_at_a_time);
+            all_numbers_ += align_up(elements, numbers_at_a_time);
         }
         ranks_.reserve(sums_room() +
                        (is_rounded() ? own_numbers_ * ranks_.ranks() * width_of(DType::f32) : 0));

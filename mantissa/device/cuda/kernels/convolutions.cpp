@@ -84,8 +84,8 @@ class BoundDnn {
         const auto reserve = [&](const Rewrite& rewrite, const Shape& shape) {
             const std::int64_t at = bytes_;
             if (rewrite.kernel)
-                bytes_ = rounded_up(bytes_ + shape.elements() * static_cast<std::int64_t>(size_of(of.dtype)),
-                                    alignment);
+                bytes_ = align_up(bytes_ + shape.elements() * static_cast<std::int64_t>(size_of(of.dtype)),
+                                  alignment);
             return static_cast<cuda::DevicePtr>(at);
         };
         first_at_ = reserve(first_, operands[0].shape);

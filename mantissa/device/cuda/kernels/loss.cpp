@@ -41,9 +41,9 @@ struct DescribedLoss {
           ignore_negative(ignores_negative(problem.attributes)) {}
 
     std::int64_t rows_of_chunk() const {
-        return std::min(rows, rounded_up(parts_of(rows, chunks_of_loss), rows_of_chunk_unit));
+        return std::min(rows, align_up(ceil_div(rows, chunks_of_loss), rows_of_chunk_unit));
     }
-    std::int64_t chunks() const { return parts_of(rows, rows_of_chunk()); }
+    std::int64_t chunks() const { return ceil_div(rows, rows_of_chunk()); }
     std::int64_t bytes(std::int64_t of_rows, std::int64_t elements) const {
         return of_rows * elements * static_cast<std::int64_t>(size_of(dtype));
     }
@@ -136,10 +136,10 @@ struct BoundLoss {
     std::int64_t sum_blocks = 0;
 
     std::int64_t losses_at() const {
-        return rounded_up(of.bytes(of.rows_of_chunk(), of.columns), workspace_alignment);
+        return align_up(of.bytes(of.rows_of_chunk(), of.columns), workspace_alignment);
     }
     std::int64_t scratch_at() const {
-        return losses_at() + rounded_up(of.rows * float_bytes, workspace_alignment);
+        return losses_at() + align_up(of.rows * float_bytes, workspace_alignment);
     }
     std::int64_t workspace() const { return scratch_at() + std::max(chunk.workspace(), last.workspace()); }
 

@@ -98,7 +98,7 @@ struct BoundNest {
     int threads = 0;
     std::vector<FinishedSum> sums = {};
 
-    std::int64_t blocks() const { return parts_of(count, per_block); }
+    std::int64_t blocks() const { return ceil_div(count, per_block); }
     std::int64_t partial_bytes() const {
         return blocks() * partial_sums * static_cast<std::int64_t>(sizeof(float));
     }
@@ -144,7 +144,7 @@ FinishedSum finished_sum(Context& context, const codegen::LoopNest& nest, const 
 std::int64_t rows_of_block(const Context& context, const codegen::NvptxTarget& target, std::int64_t rows) {
     const std::int64_t most_blocks =
         std::max<std::int64_t>(1, waves * context.resident_threads / target.threads);
-    return std::max<std::int64_t>(1, parts_of(rows, most_blocks));
+    return std::max<std::int64_t>(1, ceil_div(rows, most_blocks));
 }
 
 BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place) {
@@ -159,7 +159,7 @@ BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place) 
         .scratch = codegen::global_scratch_floats(nest),
         .threads = target.threads};
     if (nest.partial_sums > 0)
-        bound.per_block = std::max(bound.per_block, parts_of(bound.count, most_blocks_with_sums));
+        bound.per_block = std::max(bound.per_block, ceil_div(bound.count, most_blocks_with_sums));
     for (const codegen::Walk& walk : nest.walks)
         for (const auto* sums : {&walk.sums, &walk.row_sums})
             for (const codegen::RowSum& sum : *sums)
@@ -188,14 +188,14 @@ struct BoundParts {
     codegen::PartTable table;
     std::vector<std::int64_t> elements;  ///< by part
 
-    std::int64_t launches() const { return parts_of(std::ssize(elements), table.parts); }
+    std::int64_t launches() const { return ceil_div(std::ssize(elements), table.parts); }
 
     void queue(const Context& context, const Operands& operands) const {
         const std::size_t inputs = operands.inputs.size() / elements.size(),
                           outputs = operands.outputs.size() / elements.size();
         std::vector<Part> parts;
         for (std::size_t i = 0; i < elements.size(); ++i) {
-            Part& part = parts.emplace_back(Part{parts_of(elements[i], elements_of_block), {}});
+            Part& part = parts.emplace_back(Part{ceil_div(elements[i], elements_of_block), {}});
             for (const std::byte* input : operands.inputs.subspan(i * inputs, inputs))
                 part.words.push_back(address_of(input));
             for (const std::byte* output : operands.outputs.subspan(i * outputs, outputs))

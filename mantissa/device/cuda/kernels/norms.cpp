@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t number = sizeof(double);
 
-std::int64_t sums_of(std::int64_t elements) { return parts_of(elements, part_block); }
+std::int64_t sums_of(std::int64_t elements) { return ceil_div(elements, part_block); }
 
 /// Gradients of one format, whose squares one kernel adds up: those of each block by which ranks cut
 /// (ranks/part.h), so that a part has the sums that it has in the whole.
@@ -36,13 +36,13 @@ class Squares {
         kernel_ = context.modules.add({.name = fmt::format("squares_{}", name_of(dtype)), .code = kernel});
     }
 
-    std::int64_t launches() const { return parts_of(std::ssize(gradients_), table_.parts); }
+    std::int64_t launches() const { return ceil_div(std::ssize(gradients_), table_.parts); }
 
     void queue(const Context& context, const Operands& operands, std::uint64_t sums) const {
         std::vector<Part> parts;
         for (const Gradient& each : gradients_)
             parts.push_back(
-                {parts_of(sums_of(each.elements), codegen::SquaresKernel::sums_of_block),
+                {ceil_div(sums_of(each.elements), codegen::SquaresKernel::sums_of_block),
                  {address_of(operands.inputs[each.operand]), static_cast<std::uint64_t>(each.elements),
                   static_cast<std::uint64_t>(each.first_sum)}});
         launch_parts(context, *kernel_, table_, parts, {sums});

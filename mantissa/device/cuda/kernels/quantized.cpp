@@ -14,7 +14,7 @@ constexpr std::int64_t most_rows_as_they_lie = 8;
 /// What cuBLASLt asks of the extents of bytes.
 constexpr std::int64_t unit = codegen::numbers_of_word;
 
-std::int64_t apart(std::int64_t bytes) { return rounded_up(bytes, 256); }
+std::int64_t apart(std::int64_t bytes) { return align_up(bytes, 256); }
 
 std::uint64_t behind(const std::byte* address, std::int64_t bytes) {
     return address_of(address) + static_cast<std::uint64_t>(bytes);
@@ -64,9 +64,9 @@ struct Extents {
           four_bits(problem.attributes.word("multiply") == "s4"),
           bias(problem.inputs.size() == 4) {}
 
-    std::int64_t groups() const { return four_bits ? parts_of(depth, weights_of_group) : 1; }
+    std::int64_t groups() const { return four_bits ? ceil_div(depth, weights_of_group) : 1; }
     /// Bytes of a row of x.
-    std::int64_t pitch() const { return four_bits ? groups() * weights_of_group : rounded_up(depth, unit); }
+    std::int64_t pitch() const { return four_bits ? groups() * weights_of_group : align_up(depth, unit); }
 };
 
 /// Rows of x in the workspace, from `at` on, and their scales behind them.

@@ -74,7 +74,7 @@ Stages stages_of(Context& context, const Shape& shape, const std::vector<std::in
                                    .to = what.to};
     first.threads = threads_of_result(apart.last_is_reduced, apart.terms);
     first.chunks = chunks_of(apart.results, apart.terms, first.threads);
-    first.terms_of_chunk = parts_of(apart.terms, first.chunks);
+    first.terms_of_chunk = ceil_div(apart.terms, first.chunks);
     Stages stages;
     const std::string name = fmt::format("{}_{}", what.maximum ? "max" : "sum", name_of(what.from));
     const auto add = [&](const codegen::ReductionKernel& kernel, std::int64_t& blocks) {
