@@ -1,6 +1,5 @@
-// Vector versions of the conversions to few bits: the same bits as one number at a time.
+// Vector versions of the conversion to 8 bits: the same bits as one number at a time.
 #include "mantissa/device/cpu/modes/narrowing.h"
-#include "mantissa/base/whole_units.h"
 
 #include <gtest/gtest.h>
 
@@ -13,30 +12,17 @@
 namespace mantissa::on_cpu {
 namespace {
 
-struct Narrowed {
-    std::vector<std::int8_t> s8;
-    std::vector<std::uint8_t> s4, b1;
-};
-
-Narrowed narrow(const NarrowingKernels& kernels, const std::vector<float>& from, float factor) {
-    const auto count = static_cast<std::int64_t>(from.size());
-    Narrowed to{.s8 = std::vector<std::int8_t>(from.size(), 99),
-                .s4 = std::vector<std::uint8_t>(ceil_div(count, 2), 99),
-                .b1 = std::vector<std::uint8_t>(ceil_div(count, 8), 99)};
-    kernels.to_s8(from.data(), factor, to.s8.data(), count);
-    kernels.to_s4(from.data(), factor, to.s4.data(), count);
-    kernels.to_b1(from.data(), to.b1.data(), count);
+std::vector<std::int8_t> narrow(Isa isa, const std::vector<float>& from, float factor) {
+    std::vector<std::int8_t> to(from.size(), 99);
+    narrow_to_s8(isa)(from.data(), factor, to.data(), static_cast<std::int64_t>(from.size()));
     return to;
 }
 
 void expect_same(const std::vector<float>& from, float factor) {
-    const Narrowed expected = narrow(narrowing_kernels(Isa::generic), from, factor);
+    const std::vector<std::int8_t> expected = narrow(Isa::generic, from, factor);
     for (const Isa isa : {Isa::avx2, Isa::avx512}) {
         if (isa > best_isa()) continue;
-        const Narrowed got = narrow(narrowing_kernels(isa), from, factor);
-        ASSERT_TRUE(got.s8 == expected.s8) << name_of(isa);
-        ASSERT_TRUE(got.s4 == expected.s4) << name_of(isa);
-        ASSERT_TRUE(got.b1 == expected.b1) << name_of(isa);
+        ASSERT_TRUE(narrow(isa, from, factor) == expected) << name_of(isa);
     }
 }
 

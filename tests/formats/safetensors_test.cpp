@@ -1,7 +1,6 @@
 // The reference implementation's accept and reject tables (docs/formats.md), vector by vector, and the round
 // trip.
 #include "mantissa/formats/safetensors.h"
-#include "mantissa/base/whole_units.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
+#include "mantissa/base/whole_units.h"
 #include "mantissa/formats/safetensors_write.h"
 #include "tests/support/temporary_directory.h"
 

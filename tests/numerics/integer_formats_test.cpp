@@ -1,4 +1,4 @@
-// Storage in 8, 4 and 1 bits, and distances in units of the last place.
+// Storage in 8 and 4 bits, and distances in units of the last place.
 #include "mantissa/numerics/integer_formats.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,6 @@ TEST(IntegerFormats, WholeNumbersMakeTheRoundTripAndTiesGoToEven) {
     for (int whole = -128; whole <= 127; ++whole) {
         const auto value = static_cast<float>(whole);
         EXPECT_EQ(to_s8(value), whole);
-        EXPECT_EQ(to_s4(value), std::max(-8, std::min(7, whole)));
         const int even = whole % 2 == 0 ? whole : whole + 1;
         EXPECT_EQ(to_s8(value + 0.5f), std::min(even, 127)) << whole;
         EXPECT_EQ(to_s8(std::nextafter(value + 0.5f, -infinity)), whole);
@@ -34,11 +33,8 @@ TEST(IntegerFormats, SaturateAndMakeZeroOfNan) {
     for (const float large : {127.5f, 128.0f, 1e9f, 3e38f, infinity}) {
         EXPECT_EQ(to_s8(large), 127) << large;
         EXPECT_EQ(to_s8(-large - 1), -128) << large;
-        EXPECT_EQ(to_s4(large), 7) << large;
-        EXPECT_EQ(to_s4(-large), -8) << large;
     }
     EXPECT_EQ(to_s8(nan), 0);
-    EXPECT_EQ(to_s4(nan), 0);
     EXPECT_EQ(to_s8(-1e-40f), 0);
 }
 
@@ -53,40 +49,14 @@ TEST(IntegerFormats, RoundWhateverTheModeOfTheMoment) {
     }
 }
 
-TEST(IntegerFormats, SignsAreBits) {
-    EXPECT_TRUE(to_b1(-3.0f));
-    EXPECT_TRUE(to_b1(-0.0f));
-    EXPECT_FALSE(to_b1(0.0f));
-    EXPECT_FALSE(to_b1(infinity));
-}
-
 TEST(IntegerFormats, PackedNumbersStandWhereTheyWerePut) {
-    EXPECT_EQ(packed_bytes(IntegerFormat::s8, 5), 5u);
-    EXPECT_EQ(packed_bytes(IntegerFormat::s4, 5), 3u);
-    EXPECT_EQ(packed_bytes(IntegerFormat::b1, 17), 3u);
-    std::uint8_t halves[8] = {}, bits[2] = {};
+    std::uint8_t halves[8] = {};
     for (int i = 0; i < 16; ++i) set_s4(halves, i, static_cast<std::int8_t>(i - 8));
-    for (int i = 15; i >= 0; --i) set_b1(bits, i, i % 3 == 0);
-    for (int i = 0; i < 16; ++i) {
-        EXPECT_EQ(s4_at(halves, i), i - 8);
-        EXPECT_EQ(b1_at(bits, i), i % 3 == 0);
-    }
+    for (int i = 0; i < 16; ++i) EXPECT_EQ(s4_at(halves, i), i - 8);
     EXPECT_EQ(halves[0], 0x98);  // -8 in the lower half, -7 in the upper
-    EXPECT_EQ(bits[0], 0b01001001);
     set_s4(halves, 0, 7);
     EXPECT_EQ(s4_at(halves, 0), 7);
     EXPECT_EQ(s4_at(halves, 1), -7);
-    set_b1(bits, 3, false);
-    EXPECT_FALSE(b1_at(bits, 3));
-    EXPECT_TRUE(b1_at(bits, 6));
-}
-
-TEST(IntegerFormats, Limits) {
-    for (const IntegerFormat format : {IntegerFormat::s8, IntegerFormat::s4, IntegerFormat::b1}) {
-        const IntegerLimits& limits = limits_of(format);
-        EXPECT_EQ(limits.max - limits.min + 1, 1 << limits.bits);
-    }
-    EXPECT_EQ(limits_of(IntegerFormat::s4).min, -8);
 }
 
 TEST(UlpDistance, CountsTheNumbersBetween) {

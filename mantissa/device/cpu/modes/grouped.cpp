@@ -31,11 +31,11 @@ struct GroupOfX {
     alignas(32) std::int8_t numbers[group];
     float scale;
 
-    GroupOfX(ConstView x, std::int64_t first, std::int64_t count, const NarrowingKernels& narrow) {
+    GroupOfX(ConstView x, std::int64_t first, std::int64_t count, NarrowToS8 narrow) {
         alignas(64) float values[group] = {};
         widen(x, first, count, values);
         const RowScale of = scale_of(values, group, 127.0f);
-        narrow.to_s8(values, of.factor, numbers, group);
+        narrow(values, of.factor, numbers, group);
         scale = of.scale;
     }
 };
@@ -130,7 +130,7 @@ struct ManyRowsWorkspace {
     }
 };
 
-void widen_row_of_x(const GroupedProduct& p, std::int64_t row, const NarrowingKernels& narrow, float* to) {
+void widen_row_of_x(const GroupedProduct& p, std::int64_t row, NarrowToS8 narrow, float* to) {
     for (std::int64_t first = 0; first < p.k; first += group) {
         const std::int64_t count = std::min(group, p.k - first);
         const GroupOfX of(p.x, row * p.k + first, count, narrow);
@@ -154,7 +154,7 @@ void widen_row_of_w(const GroupedProduct& p, std::int64_t row, float* to) {
 
 void multiply_many_rows(const GroupedProduct& p, ThreadPool& pool, Isa isa) {
     const ManyRowsWorkspace at(p, isa, pool.threads());
-    const NarrowingKernels& narrow = narrowing_kernels(isa);
+    const NarrowToS8 narrow = narrow_to_s8(isa);
     auto* const x = reinterpret_cast<float*>(p.workspace + at.x);
     auto* const w = reinterpret_cast<float*>(p.workspace + at.w);
     pool.for_each_block(p.m, [&](std::int64_t row, int) { widen_row_of_x(p, row, narrow, x + row * p.k); });

@@ -41,13 +41,13 @@ struct SingleRows {
 };
 
 void quantize_single_row(const QuantizedProduct& p, std::int64_t row, const SingleRows& rows, float* values,
-                         const NarrowingKernels& narrow) {
+                         NarrowToS8 narrow) {
     widen(p.x, row * p.k, p.k, values);
     const RowScale scale = scale_of(values, p.k, most);
     rows.scales[row] = scale.scale;
     std::int8_t* const to = rows.numbers + row * rows.stride;
     std::memset(to + p.k, 0, static_cast<std::size_t>(rows.stride - p.k));
-    narrow.to_s8(values, scale.factor, to, p.k);
+    narrow(values, scale.factor, to, p.k);
     std::int32_t sum = 0;
     for (std::int64_t k = 0; k < p.k; ++k) sum += to[k];
     rows.sums[row] = sum;
@@ -70,8 +70,7 @@ void scale_sums(const QuantizedProduct& p, std::int64_t row, float row_scale, st
 void multiply_single_rows(const QuantizedProduct& p, ThreadPool& pool, Isa isa) {
     const SingleRows rows(p, p.workspace);
     auto* const values = reinterpret_cast<float*>(p.workspace + SingleRows::bytes(p));
-    for (std::int64_t row = 0; row < p.m; ++row)
-        quantize_single_row(p, row, rows, values, narrowing_kernels(isa));
+    for (std::int64_t row = 0; row < p.m; ++row) quantize_single_row(p, row, rows, values, narrow_to_s8(isa));
     const RowModeKernel kernel = row_mode_kernels(isa).s8;
     const std::int64_t columns = columns_of_few_rows(p.n, p.k);
     pool.for_each_block(ceil_div(p.n, columns), [&](std::int64_t block, int) {
@@ -133,7 +132,7 @@ std::int64_t quantize_rows_workspace(std::int64_t depth, int threads) {
 }
 
 void quantize_rows(const QuantizeRows& p, ThreadPool& pool, Isa isa) {
-    const NarrowingKernels& narrow = narrowing_kernels(isa);
+    const NarrowToS8 narrow = narrow_to_s8(isa);
     const std::int64_t per_worker =
         quantize_rows_workspace(p.depth, 1) / static_cast<std::int64_t>(sizeof(float));
     pool.for_each_block(p.rows, [&](std::int64_t row, int worker) {
@@ -141,8 +140,7 @@ void quantize_rows(const QuantizeRows& p, ThreadPool& pool, Isa isa) {
         widen(p.x, row * p.depth, p.depth, values);
         const RowScale scale = scale_of(values, p.depth, most);
         p.scales[row] = scale.scale;
-        narrow.to_s8(values, scale.factor, reinterpret_cast<std::int8_t*>(p.numbers + row * p.depth),
-                     p.depth);
+        narrow(values, scale.factor, reinterpret_cast<std::int8_t*>(p.numbers + row * p.depth), p.depth);
     });
 }
 
