@@ -17,7 +17,6 @@
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/contraction/choice.h"
 #include "mantissa/device/cpu/contraction/contraction.h"
-#include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/numerics/formats.h"
 
@@ -140,9 +139,8 @@ void register_all(int calls) {
         register_rows(std::string(name_of(isa)), type, calls,
                       [=](const ContractionProblem& problem) { return kernels_of(problem, isa); });
     if (isa != Isa::avx512) return;
-    ContractionKernels tiles = contraction_kernels_tile_twin();
-    tiles.pack_a = tile_panels_a_avx512();
-    tiles.pack_b = tile_panels_b_avx512();
+    ContractionKernels tiles = contraction_kernels_amx();
+    tiles.begin = tiles.end = nullptr;  // they are packed for and not multiplied on
     register_rows("tiles", DType::bf16, calls, [=](const ContractionProblem&) { return tiles; });
 }
 

@@ -11,6 +11,7 @@
 #include "mantissa/numerics/formats.h"
 #include "mantissa/numerics/tf32.h"
 #include "tests/device/contraction_reference.h"
+#include "tests/device/contraction_twins.h"
 
 namespace mantissa::on_cpu {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "mantissa/device/cpu/contraction/pack_avx512.h"
 #include "tests/device/contraction_reference.h"
+#include "tests/device/contraction_twins.h"
 
 namespace mantissa::on_cpu {
 namespace {

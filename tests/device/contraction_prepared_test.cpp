@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "tests/device/contraction_reference.h"
+#include "tests/device/contraction_twins.h"
 
 namespace mantissa::on_cpu {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "mantissa/device/cpu/contraction/in_place.h"
 #include "tests/device/contraction_reference.h"
+#include "tests/device/contraction_twins.h"
 
 namespace mantissa::on_cpu {
 namespace {

@@ -184,11 +184,7 @@ ContractionKernels contraction_kernels_avx2();
 ContractionKernels contraction_kernels_avx512(PanelWidth width = PanelWidth::wide);
 /// BF16 operands on dot products of pairs; 48 columns, or 32.
 ContractionKernels contraction_kernels_avx512_bf16(PanelWidth width = PanelWidth::wide);
-/// What contraction_kernels_avx512_bf16() does, in plain C++ with every access checked: for tests on any CPU.
-ContractionKernels contraction_kernels_dot_twin();
 /// BF16 operands on AMX tiles.
 ContractionKernels contraction_kernels_amx();
-/// What contraction_kernels_amx() does, in plain C++ with every access checked: for tests on any CPU.
-ContractionKernels contraction_kernels_tile_twin();
 
 }  // namespace mantissa::on_cpu

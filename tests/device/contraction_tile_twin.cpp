@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "mantissa/device/cpu/contraction/tile_kernels.h"
+#include "tests/device/contraction_twins.h"
 
 namespace mantissa::inline v0::on_cpu {
 

@@ -7,6 +7,7 @@
 #include "mantissa/device/cpu/contraction/dot_kernels.h"
 #include "mantissa/device/cpu/contraction/pack_plain.h"
 #include "mantissa/device/cpu/contraction/panel_kernels.h"
+#include "tests/device/contraction_twins.h"
 
 namespace mantissa::inline v0::on_cpu {
 
