@@ -1,6 +1,9 @@
 #include "tests/emulated_gpu/availability.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <string_view>
 
 namespace mantissa::inline v0::cuda::ptx {
@@ -109,6 +112,16 @@ Needs needs_of(const std::vector<std::string>& op) {
         most.version = std::max(most.version, 78);
     }
     return most;
+}
+
+std::string target_refusal(const std::string& target, const Architecture& gpu) {
+    if (!target.starts_with("sm_")) return fmt::format("'{}' is no target", target);
+    const bool own = target.ends_with("a");
+    const int number = std::atoi(target.c_str() + 3);
+    if (own && (number != gpu.number || !gpu.own))
+        return fmt::format("code for {} runs on {} alone, and this GPU is {}", target, target, gpu.name);
+    if (number > gpu.number) return fmt::format("code for {} does not run on {}", target, gpu.name);
+    return "";
 }
 
 }  // namespace mantissa::cuda::ptx

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/device/cuda/planned/architecture.h"
+
 namespace mantissa::inline v0::cuda::ptx {
 
 struct Needs {
@@ -14,5 +16,8 @@ struct Needs {
 };
 
 Needs needs_of(const std::vector<std::string>& op);
+
+/// Why code for `target` does not run on the GPU; empty if it does.
+std::string target_refusal(const std::string& target, const Architecture& gpu);
 
 }  // namespace mantissa::cuda::ptx

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
+#include "tests/emulated_gpu/availability.h"
 #include "tests/emulated_gpu/launch.h"
 #include "tests/emulated_gpu/machine_handles.h"
 
@@ -201,9 +202,9 @@ Result Machine::module_load(Module* module, const char* text, unsigned options, 
     Result result = Result::success;
     try {
         const ptx::TextModule parsed = ptx::parse(text);
-        result = !target_refusal(parsed.target, *architecture_).empty() ? Result::no_binary_for_gpu
-                 : parsed.version > newest_ptx                          ? Result::unsupported_ptx_version
-                                                                        : Result::invalid_ptx;
+        result = !ptx::target_refusal(parsed.target, *architecture_).empty() ? Result::no_binary_for_gpu
+                 : parsed.version > newest_ptx                               ? Result::unsupported_ptx_version
+                                                                             : Result::invalid_ptx;
         made->program = std::make_shared<const ptx::Program>(
             ptx::decode(parsed, *architecture_, [&](const ptx::Variable& variable) {
                 const DevicePtr at =

@@ -64,14 +64,4 @@ std::optional<int> attribute_of(const Architecture& gpu, DeviceAttribute attribu
     return found == all.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::string target_refusal(const std::string& target, const Architecture& gpu) {
-    if (!target.starts_with("sm_")) return fmt::format("'{}' is no target", target);
-    const bool own = target.ends_with("a");
-    const int number = std::atoi(target.c_str() + 3);
-    if (own && (number != gpu.number || !gpu.own))
-        return fmt::format("code for {} runs on {} alone, and this GPU is {}", target, target, gpu.name);
-    if (number > gpu.number) return fmt::format("code for {} does not run on {}", target, gpu.name);
-    return "";
-}
-
 }  // namespace mantissa::cuda

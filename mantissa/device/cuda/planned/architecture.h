@@ -39,7 +39,4 @@ const Architecture& known_architecture(const std::string& name);
 /// What a driver answers of the GPU; none for what is not known.
 std::optional<int> attribute_of(const Architecture& gpu, DeviceAttribute attribute);
 
-/// Why code for `target` does not run on the GPU; empty if it does.
-std::string target_refusal(const std::string& target, const Architecture& gpu);
-
 }  // namespace mantissa::cuda
