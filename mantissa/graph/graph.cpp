@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/name_pattern.h"
 
 namespace mantissa::inline v0 {
 
@@ -94,6 +95,8 @@ Value Graph::add_state(State state) {
     if (state.zero_rows > 0) attributes = attributes.with("zero_rows", state.zero_rows);
     if (state.type.layout == Layout::half_bytes) attributes = attributes.with("half_bytes", true);
     state.node = add("state", {}, std::move(attributes));
+    const auto is_named = [&](const std::string& pattern) { return matches(pattern, state.name); };
+    if (is_weight(state) && std::ranges::any_of(frozen_, is_named)) state.frozen = true;
     states_.push_back(std::move(state));
     return {states_.back().node, 0};
 }
@@ -105,6 +108,8 @@ void Graph::add_update(int state, Value value) {
         refuse("update", origin,
                fmt::format("there is no state {}; the graph has {}", state, states_.size()));
     const State& updated = states_[state];
+    if (updated.frozen)
+        refuse("update", origin, fmt::format("state '{}' is frozen, so nothing updates it", updated.name));
     if (type(value) != updated.type)
         refuse("update", origin,
                fmt::format("state '{}' is {}, its update is {}", updated.name, updated.type.text(),

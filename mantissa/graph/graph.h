@@ -87,6 +87,8 @@ struct State {
     std::int64_t zero_rows = 0;
     /// The shape of what it is one rank's part of (ranks/part.h); none: it is whole.
     std::optional<Shape> part_of = {};
+    /// Whether training keeps it as it is: nothing differentiates by it, and it has no update.
+    bool frozen = false;
     NodeId node = -1;
 
     /// Its value and the rows of zeros behind it.
@@ -119,9 +121,11 @@ class Graph {
     /// A value that is kept. `state.node` is filled in. Throws UserError, naming both lines, if the name is
     /// taken.
     Value add_state(State state);
+    /// Freezes those weights added from now on whose names match a pattern (base/name_pattern.h).
+    void freeze(std::vector<std::string> patterns) { frozen_ = std::move(patterns); }
     void add_result(std::string name, Value value);
     /// At the end of a run the state takes this value. Throws UserError if there is no such state, if the
-    /// value has another type, and if the state has an update.
+    /// value has another type, and if the state has an update or is frozen.
     void add_update(int state, Value value);
     /// The state that had an update takes this value instead.
     void replace_update(int state, Value value);
@@ -163,6 +167,7 @@ class Graph {
     std::deque<Node> nodes_;  // a deque: references stay good while nodes are added
     std::vector<NodeId> inputs_;
     std::vector<State> states_;
+    std::vector<std::string> frozen_;  ///< patterns of names
     std::vector<Update> updates_;
     std::vector<Result> results_;
 };

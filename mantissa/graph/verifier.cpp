@@ -25,6 +25,7 @@ class Verifier {
             require(exists(update.value, graph_.size()), "the update of '{}' names no value", state.name);
             require(graph_.type(update.value) == state.type, "the update of '{}' is {}, the state is {}",
                     state.name, graph_.type(update.value).text(), state.type.text());
+            require(!state.frozen, "'{}' is frozen and updated", state.name);
             require(updated.insert(update.state).second, "'{}' is updated twice", state.name);
         }
         for (const State& state : graph_.states())

@@ -135,6 +135,11 @@ Tensor KeptKeys::with_kept(std::string_view name, Tensor part) const {
 
 namespace {
 
+bool is_frozen(Tensor state) {
+    const Graph& graph = state.graph();
+    return graph.state(graph.state_of(state.value().node)).frozen;
+}
+
 /// A state that follows the batches, in the graph's scope.
 Tensor running_statistic(Graph& graph, std::string_view name, std::int64_t channels,
                          const Initializer& initializer) {
@@ -147,6 +152,7 @@ Tensor running_statistic(Graph& graph, std::string_view name, std::int64_t chann
 /// At the end of a step the state follows the statistic of its batch, if the step is a good one: see
 /// train/running_statistics.h.
 void follow(Tensor running, Tensor statistic, double momentum) {
+    if (is_frozen(running)) return;
     Graph& graph = running.graph();
     const OriginScope update(
         graph, Origin{.scope = graph.origin.scope, .stage = Stage::update, .line = graph.origin.line});
@@ -165,7 +171,7 @@ Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const Batch
     const Tensor bias = parameter(graph, "bias", {channels}, zeros);
     const Tensor mean = running_statistic(graph, "running_mean", channels, zeros);
     const Tensor variance = running_statistic(graph, "running_var", channels, ones);
-    if (!mode.is_training())
+    if (!mode.is_training() || (is_frozen(mean) && is_frozen(variance)))
         return normalize(x, weight, bias, {.mean = mean, .variance = variance}, options.epsilon);
     const BatchNormed normed = mantissa::batch_norm(x, weight, bias, options.epsilon);
     const std::int64_t elements = x.shape().elements() / std::max<std::int64_t>(channels, 1);

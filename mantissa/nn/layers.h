@@ -87,8 +87,9 @@ struct BatchNormOptions {
 
 /// Over all axes but the last: weight (starting at 1) and bias (at 0) of [C].
 /// Training normalises by the batch and blends its statistics into the states running_mean (starting at 0)
-/// and running_var (at 1); evaluation normalises by these. Throws UserError for a momentum outside [0, 1],
-/// and while training for an unbiased variance of one element a channel.
+/// and running_var (at 1); evaluation normalises by these, and so does training where they are frozen. Throws
+/// UserError for a momentum outside [0, 1], and while training for an unbiased variance of one element a
+/// channel.
 Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const BatchNormOptions& options = {},
                   Tensor::Where at = Tensor::Where::current());
 

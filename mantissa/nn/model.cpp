@@ -7,6 +7,7 @@
 #include <array>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/name_pattern.h"
 #include "mantissa/passes/differentiate.h"
 
 namespace mantissa::inline v0::nn {
@@ -113,22 +114,65 @@ Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch) {
     return output;
 }
 
-ModelFacts facts_of(const Model& model, std::int64_t batch) {
+namespace {
+
+/// A pattern that freezes nothing is a slip of the pen.
+void require_used(std::span<const std::string> patterns, const Graph& graph, const std::string& model) {
+    constexpr std::size_t most_named = 20;
+    std::vector<std::string_view> names;
+    for (const State& state : graph.states())
+        if (is_weight(state)) names.push_back(state.name);
+    for (const std::string& pattern : patterns) {
+        const auto is_named = [&](std::string_view name) { return matches(pattern, name); };
+        if (std::ranges::any_of(names, is_named)) continue;
+        const std::size_t shown = std::min(most_named, names.size());
+        throw UserError(
+            fmt::format("model {} has no weight that '{}' names, to be frozen; it has {}{}", model, pattern,
+                        fmt::join(std::span(names).first(shown), ", "),
+                        shown == names.size() ? "" : fmt::format(" and {} more", names.size() - shown)));
+    }
+}
+
+/// By node: whether a gradient follows from it.
+std::vector<bool> needed_for(const std::vector<ParameterGradient>& gradients, const Graph& graph) {
+    std::vector<bool> is_needed(graph.size());
+    for (const ParameterGradient& each : gradients) is_needed[each.gradient.value().node] = true;
+    for (NodeId i = graph.end(); i-- > 0;)
+        if (is_needed[i])
+            for (const Value& input : graph.node(i).inputs) is_needed[input.node] = true;
+    return is_needed;
+}
+
+}  // namespace
+
+ModelFacts facts_of(const Model& model, std::int64_t batch, std::span<const std::string> frozen) {
     Graph graph;
+    graph.freeze({frozen.begin(), frozen.end()});
     const Tensor loss = trace_loss(model, graph, batch);
     ModelFacts facts;
-    for (const State& state : graph.states())
-        if (state.kind == State::Kind::parameter) facts.parameters += state.type.shape.elements();
+    for (const State& state : graph.states()) {
+        if (state.kind != State::Kind::parameter) continue;
+        facts.parameters += state.type.shape.elements();
+        if (state.frozen) facts.frozen += state.type.shape.elements();
+    }
     if (facts.parameters == 0)
         throw UserError(fmt::format("model {} has no parameters, so there is nothing to train", model.name));
-    if (model.flops_per_example) {
+    require_used(frozen, graph, model.name);
+    if (facts.frozen == facts.parameters)
+        throw UserError(
+            fmt::format("model {}: all {} parameters are frozen, so there is nothing to train; freeze fewer",
+                        model.name, facts.parameters));
+    if (model.flops_per_example && facts.frozen == 0) {
         facts.flops_per_example = *model.flops_per_example;
         return facts;
     }
-    differentiate(graph, loss);
+    const std::vector<ParameterGradient> gradients = differentiate(graph, loss);
+    const std::vector<bool> is_needed = needed_for(gradients, graph);
     for (NodeId i = 0; i < graph.end(); ++i) {
         const Node& node = graph.node(i);
         if (node.op->autocast != AutocastClass::lower || !node.op->flops) continue;
+        // Where all is trained, the gradient by the model's input counts, as in published formulas.
+        if (facts.frozen > 0 && !is_needed[i]) continue;
         facts.flops_per_example +=
             static_cast<double>(node.op->flops(graph.input_types(node), node.outputs, node.attributes));
     }

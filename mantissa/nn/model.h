@@ -93,14 +93,17 @@ Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch);
 /// What the trace of a model says of it.
 struct ModelFacts {
     std::int64_t parameters = 0;  ///< elements of all parameters, each once
-    /// Work of a training step, forward and backward, for each example: Model::flops_per_example, or the
-    /// contractions of the trace and its gradient as they are before any pass.
+    std::int64_t frozen = 0;      ///< elements of those that are not trained
+    /// Work of a training step, forward and backward, for each example: Model::flops_per_example if all is
+    /// trained, else the contractions of the trace and its gradient as they are before any pass; where some
+    /// are frozen, those that a gradient needs.
     double flops_per_example = 0;
 };
 
-/// Throws UserError as trace_loss does, and for a model without parameters. `batch`: the examples of the
-/// trace, so that errors speak of the shapes that there will be.
-ModelFacts facts_of(const Model& model, std::int64_t batch = 1);
+/// Throws UserError as trace_loss does, and for a model without parameters to train. `batch`: the examples of
+/// the trace, so that errors speak of the shapes that there will be. `frozen`: patterns of names
+/// (base/name_pattern.h), each of which must match a weight.
+ModelFacts facts_of(const Model& model, std::int64_t batch = 1, std::span<const std::string> frozen = {});
 
 /// "4 x 256 tokens", "16 images": the examples of a batch.
 std::string batch_text(const Model& model, std::int64_t batch);

@@ -14,7 +14,7 @@ std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss, Tensor s
     std::vector<Tensor> parameters;
     for (std::size_t i = 0; i < graph.states().size(); ++i) {
         const State& state = graph.states()[i];
-        if (state.kind != State::Kind::parameter) continue;
+        if (state.kind != State::Kind::parameter || state.frozen) continue;
         gradients.push_back({static_cast<int>(i), {}});
         parameters.emplace_back(graph, Value{state.node, 0});
     }

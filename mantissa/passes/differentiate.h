@@ -18,8 +18,8 @@ struct ParameterGradient {
     bool is_part = false;  ///< the gradient is this rank's part of it alone (ranks/part.h)
 };
 
-/// `loss` is a scalar. A parameter on which it does not depend has a gradient of zeros. `seed`, a scalar of
-/// the loss's type, multiplies every gradient; empty stands for 1.
+/// `loss` is a scalar. Frozen parameters have no gradient; another on which the loss does not depend has one
+/// of zeros. `seed`, a scalar of the loss's type, multiplies every gradient; empty stands for 1.
 std::vector<ParameterGradient> differentiate(Graph& graph, Tensor loss, Tensor seed = {});
 
 }  // namespace mantissa

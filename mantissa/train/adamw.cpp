@@ -23,7 +23,7 @@ Tensor update_parameter(Graph& graph, const UpdatedParameter& parameter, const O
                               {{"beta1", options.beta1},
                                {"beta2", options.beta2},
                                {"epsilon", options.epsilon},
-                               {"weight_decay", decay.of(parameter.state)}});
+                               {"weight_decay", decay.of(parameter)}});
     graph.add_update(graph.state_of(m.value().node), updated[1].value());
     graph.add_update(graph.state_of(v.value().node), updated[2].value());
     return updated[0];

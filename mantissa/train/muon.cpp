@@ -52,7 +52,7 @@ Tensor update_matrix(Graph& graph, const UpdatedParameter& parameter, const Opti
                                {"momentum", options.momentum},
                                {"nesterov", options.nesterov},
                                {"rate_factor", rate_factor(parameter.state.type.shape, options.rates)},
-                               {"weight_decay", options.weight_decay}});
+                               {"weight_decay", WeightDecay{options.weight_decay}.of(parameter)}});
     graph.add_update(graph.state_of(buffer.value().node), updated[1].value());
     return updated[0];
 }

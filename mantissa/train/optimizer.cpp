@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/name_pattern.h"
 #include "mantissa/train/running_statistics.h"
 
 namespace mantissa::inline v0 {
@@ -65,12 +66,13 @@ void update_all(Graph& graph, const std::vector<ParameterGradient>& gradients,
         const OriginScope scope(graph, state.name);
         const Tensor whole(graph, {state.node, 0});
         if (!parameter.is_part) {
-            graph.add_update(parameter.state, update({state, whole, parameter.gradient}).value());
+            graph.add_update(parameter.state,
+                             update(UpdatedParameter{state, whole, parameter.gradient}).value());
             continue;
         }
         const Tensor part = call1("own_part", {whole}, {{"ranks", std::int64_t{distribution.ranks}}});
         cut.push_back(parameter.state);
-        parts.push_back(update({state, part, parameter.gradient}));
+        parts.push_back(update(UpdatedParameter{state, part, parameter.gradient}));
         shapes.push_back(state.type.shape);
     }
     const std::vector<Tensor> wholes = all_gathered(graph, parts, shapes, distribution);
@@ -82,7 +84,62 @@ void require_clip(double clip) {
                    "clip must be 0 (off), or positive and finite in FP32", clip);
 }
 
+void require_group(const ParameterGroup& group) {
+    const auto fits = [](double number) { return number >= 0 && std::isfinite(static_cast<float>(number)); };
+    if (!fits(group.learning_rate_factor))
+        throw UserError(
+            fmt::format("group '{}': the factor of the learning rate must be 0 or more and finite in FP32, "
+                        "got {}",
+                        group.pattern, group.learning_rate_factor));
+    if (group.weight_decay && !fits(*group.weight_decay))
+        throw UserError(fmt::format("group '{}': weight decay must be 0 or more and finite in FP32, got {}",
+                                    group.pattern, *group.weight_decay));
+}
+
+/// Groups in one graph: which has a parameter, and the rate of each.
+class Groups {
+  public:
+    Groups(const std::vector<ParameterGroup>& groups, Tensor learning_rate)
+        : groups_(groups), has_some_(groups.size()) {
+        for (const ParameterGroup& group : groups)
+            rates_.push_back(group.learning_rate_factor == 1 ? learning_rate
+                                                             : learning_rate * group.learning_rate_factor);
+    }
+
+    /// Gives the parameter, and its step, what its group says.
+    void apply(UpdatedParameter& parameter, OptimizerStep& step) {
+        const auto is_named = [&](const ParameterGroup& group) {
+            return matches(group.pattern, parameter.state.name);
+        };
+        const auto found = std::ranges::find_if(groups_, is_named);
+        if (found == groups_.end()) return;
+        const auto index = static_cast<std::size_t>(found - groups_.begin());
+        has_some_[index] = true;
+        parameter.weight_decay = found->weight_decay;
+        step.learning_rate = rates_[index];
+    }
+
+    void require_all_used() const {
+        for (std::size_t i = 0; i < groups_.size(); ++i)
+            if (!has_some_[i])
+                throw UserError(fmt::format(
+                    "group '{}': no parameter that is trained belongs to it, and to no group before it",
+                    groups_[i].pattern));
+    }
+
+  private:
+    const std::vector<ParameterGroup>& groups_;
+    std::vector<Tensor> rates_;
+    std::vector<bool> has_some_;
+};
+
 }  // namespace
+
+Optimizer grouped(Optimizer optimizer, std::vector<ParameterGroup> groups) {
+    for (const ParameterGroup& group : groups) require_group(group);
+    optimizer.groups = std::move(groups);
+    return optimizer;
+}
 
 Optimizer clipped(Optimizer optimizer, double norm) {
     require_clip(norm);
@@ -107,9 +164,13 @@ TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions&
         const GradientScale scaled = gradient_scale(norm[0], optimizer.clip, scaling);
         shared.gradient_scale = scaled.scale;
         if (done) shared.step = done + 1.0;
-        update_all(graph, gradients, distribution, [&](const UpdatedParameter& parameter) {
-            return optimizer.update(graph, parameter, shared);
+        Groups groups(optimizer.groups, shared.learning_rate);
+        update_all(graph, gradients, distribution, [&](UpdatedParameter parameter) {
+            OptimizerStep step = shared;
+            groups.apply(parameter, step);
+            return optimizer.update(graph, parameter, step);
         });
+        groups.require_all_used();
         if (done) graph.add_update(graph.find_state(steps), select(shared.apply, shared.step, done).value());
         apply_running_statistics(graph, shared.apply);
         update_loss_scale(graph, shared.apply, scaling);
@@ -128,8 +189,9 @@ Tensor optimizer_state(Graph& graph, const std::string& prefix, const UpdatedPar
     return added_state(graph, std::move(state));
 }
 
-double WeightDecay::of(const State& parameter) const {
-    return matrices_only && parameter.type.shape.rank() < 2 ? 0.0 : rate;
+double WeightDecay::of(const UpdatedParameter& parameter) const {
+    if (parameter.weight_decay) return *parameter.weight_decay;
+    return matrices_only && parameter.state.type.shape.rank() < 2 ? 0.0 : rate;
 }
 
 bool is_positive_in_fp32(double number) {

@@ -3,6 +3,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "mantissa/base/configuration.h"
 #include "mantissa/passes/pipeline.h"
@@ -20,13 +23,22 @@ struct OptimizerStep {
 
 /// What an update is of: a parameter, or a rank's part of it.
 struct UpdatedParameter {
-    State state;             ///< of the parameter
-    Tensor value, gradient;  ///< of one type: the parameter's, or that of a part of it
+    State state;                              ///< of the parameter
+    Tensor value, gradient;                   ///< of one type: the parameter's, or that of a part of it
+    std::optional<double> weight_decay = {};  ///< its group's, in place of the optimizer's
     bool is_part() const { return value.shape() != state.type.shape; }
 };
 
 /// Whether some of a parameter's elements may be updated without the others.
 using MayBeCut = std::function<bool(const Graph&, const State& parameter)>;
+
+/// Parameters with settings of their own, as PyTorch's parameter groups.
+struct ParameterGroup {
+    std::string pattern;              ///< of their names (base/name_pattern.h): "head.*", "*.bias"
+    double learning_rate_factor = 1;  ///< times the learning rate of the step
+    /// Of all of them, whatever their shapes; none: as the optimizer has it.
+    std::optional<double> weight_decay = {};
+};
 
 struct Optimizer {
     std::string name;             ///< "adamw": its states begin with it
@@ -40,10 +52,16 @@ struct Optimizer {
     /// The gradient is scaled down to this norm; 0: never. As in PyTorch: by clip / (norm + 1e-6) if that is
     /// below 1.
     double clip = 0;
+    /// A parameter belongs to the first whose pattern its name matches.
+    std::vector<ParameterGroup> groups = {};
 };
 
 /// The same with gradients scaled down to this norm.
 Optimizer clipped(Optimizer optimizer, double norm);
+
+/// The same with these groups. Throws UserError, naming the pattern, for a factor or a decay that is negative
+/// or not finite in FP32. A group to which no parameter belongs is an error of the plan.
+Optimizer grouped(Optimizer optimizer, std::vector<ParameterGroup> groups);
 
 /// Adds the input `learning_rate` (f32 scalar); the states of the optimizer; and the results `loss`,
 /// `gradient_norm` (f32 scalars) and `applied` (bool). If the loss or any element of a gradient is not
@@ -64,7 +82,7 @@ Tensor optimizer_state(Graph& graph, const std::string& prefix, const UpdatedPar
 struct WeightDecay {
     double rate = 0;
     bool matrices_only = false;
-    double of(const State& parameter) const;
+    double of(const UpdatedParameter& parameter) const;
 };
 
 /// Whether a number is positive and finite in FP32, in which updates are computed: a subnormal one is flushed

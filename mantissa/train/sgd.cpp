@@ -36,7 +36,7 @@ Tensor update_parameter(Graph& graph, const UpdatedParameter& parameter, const O
                               {{"momentum", options.momentum},
                                {"dampening", options.dampening},
                                {"nesterov", options.nesterov},
-                               {"weight_decay", decay.of(parameter.state)}});
+                               {"weight_decay", decay.of(parameter)}});
     if (buffer) graph.add_update(graph.state_of(buffer.value().node), updated[1].value());
     return updated[0];
 }

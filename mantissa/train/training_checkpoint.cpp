@@ -15,6 +15,7 @@
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
 #include "mantissa/train/checkpoint.h"
+#include "mantissa/train/ema.h"
 #include "mantissa/train/state_tensors.h"
 
 namespace mantissa::inline v0 {
@@ -49,13 +50,22 @@ nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
     const TrainerOptions& options = plan.options();
     nlohmann::ordered_json optimizer = as_json(options.optimizer.configuration);
     optimizer["clip"] = options.optimizer.clip;
-    return {{"model", as_json(plan.model().configuration)},
-            {"policy", options.pipeline.policy.name},
-            {"loss_scale", loss_scale_configuration(options.loss_scale)},
-            {"batch", options.batch},
-            {"accumulate", options.micro_steps()},
-            {"seed", options.seed},
-            {options.optimizer.name, optimizer}};
+    for (const ParameterGroup& group : options.optimizer.groups)
+        optimizer["groups"].push_back(
+            {{"pattern", group.pattern},
+             {"learning_rate_factor", group.learning_rate_factor},
+             {"weight_decay", group.weight_decay ? nlohmann::ordered_json(*group.weight_decay)
+                                                 : nlohmann::ordered_json(nullptr)}});
+    nlohmann::ordered_json all = {{"model", as_json(plan.model().configuration)},
+                                  {"policy", options.pipeline.policy.name},
+                                  {"loss_scale", loss_scale_configuration(options.loss_scale)},
+                                  {"batch", options.batch},
+                                  {"accumulate", options.micro_steps()},
+                                  {"seed", options.seed},
+                                  {options.optimizer.name, optimizer}};
+    if (!options.frozen.empty()) all["frozen"] = options.frozen;
+    if (options.ema_decay > 0) all["ema_decay"] = options.ema_decay;
+    return all;
 }
 
 /// The members of both, those of an object under the object's name: "model.heads = 4, this run has 2".
@@ -104,7 +114,7 @@ struct ConfigurationDifferences {
             const bool both = saved.contains(member) && ours.contains(member);
             add_differences(member, saved.value(member, nlohmann::json()),
                             ours.value(member, nlohmann::json()),
-                            both && member != "model" ? changeable : fixed);
+                            both && member != "model" && member != "frozen" ? changeable : fixed);
         }
         // No weight follows from the sequence.
         for (const std::string& each : fixed)
@@ -177,6 +187,12 @@ std::vector<std::string> warn_of_differences(const nlohmann::json& state, nlohma
     return warnings;
 }
 
+/// The name of an optimizer's state in a checkpoint. Averaged weights are the model's there, as predictions
+/// want them, and beside the moments lie the parameters that training goes on with.
+std::string name_in_checkpoint(const std::string& state) {
+    return is_average(state) ? "raw." + state.substr(state.find('.') + 1) : state;
+}
+
 /// The optimizer's states of this run that the checkpoint has. Throws UserError, naming the tensor, unless
 /// each is there as it should be; those that follow from options which may change begin anew where it has
 /// none.
@@ -186,7 +202,8 @@ std::vector<TensorSpec> optimizer_values(const SavedStates& saved, std::vector<T
         return resume == Resume::with_changes && state.name.starts_with("loss_scale.") &&
                !saved.has(state.name);
     });
-    for (const TensorSpec& state : states) saved.require(state);
+    for (const TensorSpec& state : states)
+        saved.require({name_in_checkpoint(state.name), state.dtype, state.shape});
     return states;
 }
 
@@ -220,6 +237,21 @@ DataPlace place_of(const nlohmann::json& state, std::uint64_t step, const nlohma
     return place;
 }
 
+ValidationProgress validations_in(const nlohmann::json& state, const std::string& source) {
+    ValidationProgress validations;
+    if (!state.contains("validations")) return validations;
+    const nlohmann::json& saved = state["validations"];
+    const auto number = [&](const char* name) {
+        return static_cast<std::int64_t>(
+            require_unsigned(require_member(saved, name, source, "what validations found"), source, name));
+    };
+    validations.best_steps = number("best_steps");
+    validations.since = number("since");
+    if (const nlohmann::json loss = saved.value("best_loss", nlohmann::json()); loss.is_number())
+        validations.best_loss = loss.get<double>();
+    return validations;
+}
+
 RankOf rank_of(const TrainingPlan& plan) {
     const Ranks* const ranks = plan.options().ranks;
     return ranks ? RankOf{ranks->rank(), ranks->size()} : RankOf{};
@@ -232,7 +264,8 @@ void write_saved(StateBlock& block, const SavedStates& saved, const TensorSpec& 
     const bool is_part = block.type(state.name).shape.extents() != state.shape;
     const Part part = is_part ? part_of(elements, self.ranks, self.rank) : Part{0, elements};
     const auto bytes = static_cast<std::size_t>(part.count) * size_of(state.dtype);
-    saved.read(state, part, std::span(value).first(bytes));
+    saved.read({name_in_checkpoint(state.name), state.dtype, state.shape}, part,
+               std::span(value).first(bytes));
     block.write(state.name, value);
 }
 
@@ -258,14 +291,22 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                          {"examples_of_first_step", record.place->per_step},
                          {"examples_of_epoch", record.place->per_epoch},
                          {"epoch", record.place->epoch}};
+    if (record.validations)
+        state["validations"] = {{"best_loss", record.validations->best_loss
+                                                  ? nlohmann::ordered_json(*record.validations->best_loss)
+                                                  : nlohmann::ordered_json(nullptr)},
+                                {"best_steps", record.validations->best_steps},
+                                {"since", record.validations->since}};
     if (!record.options.empty()) state["options"] = record.options;
+    const AveragedWeights averaged(trainer.state());
     const WeightFiles& files = trainer.model().files;
     Ranks* const ranks = trainer.plan().options().ranks;
     const std::vector<TensorToWrite> model =
         stored_weights(tensors_of(trainer.state(), is_weight, ranks), files);
     // Gradients that are added up are not saved: between steps, the only time when a run is, they are zero.
-    const std::vector<TensorToWrite> optimizer =
+    std::vector<TensorToWrite> optimizer =
         parts_of_states(trainer.state(), is_of_optimizer, rank_of(trainer.plan()));
+    for (TensorToWrite& each : optimizer) each.tensor.name = name_in_checkpoint(each.tensor.name);
     std::map<std::string, std::string> texts = files.texts;
     if (const auto config = texts.find("config.json"); config != texts.end()) {
         config->second = with_token_ids(config->second, record.token_ids);
@@ -332,6 +373,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
                      loaded.model.release();
                  });
     for (const TensorSpec& each : optimizer) write_saved(block, saved, each, rank_of(trainer.plan()));
+    swap_averages(block);
     trainer.continue_after(static_cast<std::int64_t>(step));
     std::vector<std::string> warnings =
         warn_of_differences(state, roundings_of(trainer.plan()), record.inputs, source);
@@ -339,7 +381,11 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
         warnings.insert(warnings.begin(), fmt::format("{}: it was trained with {}, as asked", source,
                                                       fmt::join(differences.changeable, "; ")));
     if (!loaded.warning.empty()) warnings.insert(warnings.begin(), loaded.warning);
-    return {loaded.directory, fmt::format("{}", fmt::join(warnings, "; ")), loaded.texts, std::move(place)};
+    return {.directory = loaded.directory,
+            .warning = fmt::format("{}", fmt::join(warnings, "; ")),
+            .texts = loaded.texts,
+            .validations = validations_in(state, source),
+            .place = std::move(place)};
 }
 
 }  // namespace mantissa

@@ -14,6 +14,13 @@
 
 namespace mantissa::inline v0 {
 
+/// The validations of a run so far.
+struct ValidationProgress {
+    std::optional<double> best_loss = {};  ///< the lowest, of those that are finite
+    std::int64_t best_steps = 0;           ///< that had been made then
+    std::int64_t since = 0;                ///< validations after it, or all where there is none
+};
+
 /// What a checkpoint says of a run besides what its trainer knows.
 struct RunRecord {
     /// What it follows from, in words, by name: the batches that it reads, its learning rate.
@@ -24,6 +31,7 @@ struct RunRecord {
     std::map<std::string, std::string> texts = {};
     /// Of the tokenizer, for those who read the model's configuration.
     HfTokenIds token_ids = {};
+    std::optional<ValidationProgress> validations = {};
     /// How it was asked for, so that whoever resumes it need not say it again: values by option.
     std::map<std::string, std::vector<std::string>> options = {};
 };
@@ -40,7 +48,9 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
 
 /// Saves parameters, optimizer state and the position of the run, a piece at a time; what was in `directory`
 /// is kept as DIRECTORY.previous. Throws UserError, with everything left as it was, if it cannot. All ranks
-/// call it, and it throws on all of them alike; the first's record is kept.
+/// call it, and it throws on all of them alike; the first's record is kept. Where averages are kept
+/// (train/ema.h), the file of the model has these; the parameters that training goes on with lie among the
+/// optimizer's states, as raw.NAME.
 void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record = {});
 
 /// The options of the run that was saved in `directory`, or in the checkpoint before it where that one's
@@ -56,7 +66,8 @@ struct Resumed {
     /// inputs or with changes.
     std::string warning;
     std::map<std::string, std::string> texts = {};  ///< the small files that were kept beside the weights
-    DataPlace place = {};                           ///< where its data go on (BatchSource::go_on_from)
+    ValidationProgress validations = {};
+    DataPlace place = {};  ///< where its data go on (BatchSource::go_on_from)
 };
 
 /// Puts the trainer where a checkpoint was saved. Throws UserError, the trainer untouched, if there is none,

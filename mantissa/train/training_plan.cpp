@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/train/accumulate.h"
+#include "mantissa/train/ema.h"
 
 namespace mantissa::inline v0 {
 
@@ -18,11 +19,18 @@ void validate(const TrainerOptions& options) {
     if (options.accumulate < 1)
         throw UserError(
             fmt::format("the micro-steps of a step must be 1 or more, got {}", options.accumulate));
+    const bool has_parts =
+        options.ranks && options.ranks->size() > 1 && options.pipeline.distribution.states == States::sharded;
+    if (options.ema_decay > 0 && has_parts)
+        throw UserError(
+            "averaged weights are kept whole, and ranks with sharded states have parts of parameters: give "
+            "--states whole");
 }
 
 /// The loss of a micro-step as it counts in its step: divided by their number, as loops in PyTorch do.
 TraceModel trace_micro_step(const nn::Model& model, const TrainerOptions& options) {
     return [&model, &options](Graph& graph) {
+        graph.freeze(options.frozen);
         const Tensor loss = nn::trace_loss(model, graph, options.batch, nn::Mode::training(graph));
         const OriginScope scope(graph, "loss");
         const std::int64_t N = options.micro_steps();
@@ -38,7 +46,7 @@ std::int64_t TrainerOptions::first_micro_step() const { return accumulate * (ran
 TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions options)
     : device_(&device), model_(std::move(model)), options_(std::move(options)) {
     validate(options_);
-    facts_ = nn::facts_of(model_, options_.batch);
+    facts_ = nn::facts_of(model_, options_.batch, options_.frozen);
     const Stopwatch watch;
     options_.pipeline = pipeline_on(device, std::move(options_.pipeline));
     if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
@@ -46,9 +54,11 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
             return mantissa::loss_scale(graph, scaling);
         };
     if (options_.ranks) options_.pipeline.distribution.ranks = options_.ranks->size();
-    const TraceUpdate update = with_added_gradients(
+    const TraceUpdate optimizer = with_average(
         optimizer_update(options_.optimizer, options_.loss_scale, options_.pipeline.distribution),
-        options_.accumulate, options_.pipeline.distribution, options_.optimizer.may_be_cut);
+        options_.ema_decay);
+    const TraceUpdate update = with_added_gradients(
+        optimizer, options_.accumulate, options_.pipeline.distribution, options_.optimizer.may_be_cut);
     step_ = build(update, options_.pipeline);
     for (int level = 0; level < kept_levels(options_.accumulate); ++level) {
         PipelineOptions pipeline = options_.pipeline;

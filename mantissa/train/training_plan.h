@@ -21,6 +21,11 @@ struct TrainerOptions {
     /// N: micro-steps of a step. Their gradients, each of loss / N, are added up before the update.
     std::int64_t accumulate = 1;
     std::uint64_t seed = 1337;
+    /// Weights that are saved and never updated, by patterns of names (base/name_pattern.h): "layer1.*".
+    /// Batch norms whose running statistics are among them normalise by these, in training, too.
+    std::vector<std::string> frozen = {};
+    /// Above 0: an exponential moving average of the parameters is kept beside them (train/ema.h).
+    double ema_decay = 0;
     LossScaleOptions loss_scale = {};
     PipelineOptions pipeline = {};  ///< what the device says is filled in
     MakeKernels make_kernels = MakeKernels::yes;
@@ -45,8 +50,8 @@ struct MemoryUse {
 
 class TrainingPlan {
   public:
-    /// Throws UserError for a model that is none (nn/model.h), and if batch or micro-steps are not positive
-    /// or too large to count.
+    /// Throws UserError for a model that is none (nn/model.h), if batch or micro-steps are not positive or
+    /// too large to count, and for names to freeze or to group that the model does not have.
     TrainingPlan(Device& device, nn::Model model, TrainerOptions options);
 
     Device& device() const { return *device_; }

@@ -15,11 +15,11 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// By node: whether a parameter is behind it.
+/// By node: whether a parameter that is trained is behind it.
 std::vector<bool> behind_parameters(const Graph& graph) {
     std::vector<bool> behind(graph.size());
     for (const State& state : graph.states())
-        if (state.kind == State::Kind::parameter) behind[state.node] = true;
+        if (state.kind == State::Kind::parameter && !state.frozen) behind[state.node] = true;
     for (NodeId id = 0; id < graph.end(); ++id)
         for (const Value& input : graph.node(id).inputs)
             if (behind[input.node]) behind[id] = true;
