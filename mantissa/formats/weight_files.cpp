@@ -1,6 +1,7 @@
 #include "mantissa/formats/weight_files.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -31,9 +32,9 @@ class WeightReader {
 
     void check_tied() {
         for (const auto& [name, original] : rules_.tied) {
-            const auto found = tensors_.find(name);
-            if (found == tensors_.end()) continue;
-            const TensorView &a = *found->second, &b = named(original);
+            const auto found = tensors_.find(name), first = tensors_.find(original);
+            if (found == tensors_.end() || first == tensors_.end()) continue;
+            const TensorView &a = *found->second, &b = *first->second;
             if (a.dtype != b.dtype || a.shape != b.shape ||
                 std::memcmp(a.data, b.data, byte_count(a.dtype, a.shape)) != 0)
                 throw UserError(fmt::format(
@@ -44,16 +45,18 @@ class WeightReader {
         }
     }
 
-    void check_parameter(const TensorSpec& parameter) const;
+    /// Adds what is wrong with it; true: nothing is.
+    bool fits(const TensorSpec& parameter, UnfitWeights& unfit) const;
 
-    void refuse_unknown(std::span<const TensorSpec> parameters) const {
-        Tensors unknown = tensors_;
-        for (const TensorSpec& parameter : parameters) unknown.erase(stored(parameter).name);
-        if (unknown.empty()) return;
-        throw UserError(fmt::format(
-            "{}: tensor \"{}\"{} no parameter of this model", source_, unknown.begin()->second->name,
-            unknown.size() == 1 ? " is" : fmt::format(" and {} more are", unknown.size() - 1)));
+    std::vector<std::string> unknown(std::span<const TensorSpec> parameters) const {
+        Tensors others = tensors_;
+        for (const TensorSpec& parameter : parameters) others.erase(stored(parameter).name);
+        std::vector<std::string> names;
+        for (const auto& [_, tensor] : others) names.push_back(tensor->name);
+        return names;
     }
+
+    [[noreturn]] void refuse(const UnfitWeights& unfit) const;
 
     /// Its value, which lies in the file or in `scratch`.
     std::span<const std::byte> value_of(const TensorSpec& parameter, std::vector<std::byte>& scratch) const;
@@ -61,14 +64,6 @@ class WeightReader {
   private:
     StoredWeight stored(const TensorSpec& parameter) const {
         return rules_.stored ? rules_.stored(parameter) : StoredWeight{parameter.name, {}};
-    }
-
-    const TensorView& named(std::string_view name) const {
-        const auto found = tensors_.find(name);
-        if (found == tensors_.end())
-            throw UserError(
-                fmt::format("{}: tensor \"{}\" is missing; expected {}", source_, name, rules_.kind));
-        return *found->second;
     }
 
     const WeightFiles& rules_;
@@ -90,22 +85,43 @@ void widen(DType type, const std::byte* from, std::int64_t count, std::byte* to)
     }
 }
 
-void WeightReader::check_parameter(const TensorSpec& parameter) const {
+bool WeightReader::fits(const TensorSpec& parameter, UnfitWeights& unfit) const {
     const StoredWeight in_file = stored(parameter);
-    const TensorView& tensor = named(in_file.name);
+    const auto found = tensors_.find(in_file.name);
+    if (found == tensors_.end()) {
+        unfit.missing.push_back(in_file.name);
+        return false;
+    }
+    const TensorView& tensor = *found->second;
     const std::vector<std::int64_t> expected = shape_in_file(in_file.order, parameter.shape);
     if (tensor.shape != expected)
-        throw UserError(fmt::format("{}: tensor \"{}\" has shape {}, expected {}", source_, tensor.name,
-                                    shape_text(tensor.shape), shape_text(expected)));
-    if (!converts(tensor.dtype, parameter.dtype))
-        throw UserError(fmt::format("{}: tensor \"{}\" is {}, which cannot become {} without loss", source_,
-                                    tensor.name, name_of(tensor.dtype), name_of(parameter.dtype)));
+        unfit.unlike.push_back(fmt::format("\"{}\" has shape {}, expected {}", tensor.name,
+                                           shape_text(tensor.shape), shape_text(expected)));
+    else if (!converts(tensor.dtype, parameter.dtype))
+        unfit.unlike.push_back(fmt::format("\"{}\" is {}, which cannot become {} without loss", tensor.name,
+                                           name_of(tensor.dtype), name_of(parameter.dtype)));
+    else
+        return true;
+    return false;
+}
+
+void WeightReader::refuse(const UnfitWeights& unfit) const {
+    if (unfit.count() > 1)
+        throw UserError(fmt::format("{}: {} tensors do not fit: {}; expected {}", source_, unfit.count(),
+                                    unfit.text(), rules_.kind));
+    if (!unfit.missing.empty())
+        throw UserError(
+            fmt::format("{}: tensor \"{}\" is missing; expected {}", source_, unfit.missing[0], rules_.kind));
+    if (!unfit.unknown.empty())
+        throw UserError(
+            fmt::format("{}: tensor \"{}\" is no parameter of this model", source_, unfit.unknown[0]));
+    throw UserError(fmt::format("{}: tensor {}", source_, unfit.unlike[0]));
 }
 
 std::span<const std::byte> WeightReader::value_of(const TensorSpec& parameter,
                                                   std::vector<std::byte>& scratch) const {
     const StoredWeight in_file = stored(parameter);
-    const TensorView& from = named(in_file.name);
+    const TensorView& from = *tensors_.find(in_file.name)->second;
     const std::int64_t count = element_count(parameter.shape);
     std::span<const std::byte> value(from.data, byte_count(from.dtype, from.shape));
     if (from.dtype != parameter.dtype) {
@@ -126,14 +142,29 @@ std::span<const std::byte> WeightReader::value_of(const TensorSpec& parameter,
 
 }  // namespace
 
-void read_weights(std::span<const TensorView> file, std::span<const TensorSpec> parameters,
-                  const WeightFiles& rules, const std::string& source, TakeWeight take) {
+std::string UnfitWeights::text() const {
+    std::vector<std::string> parts;
+    const auto add = [&](const char* what, const std::vector<std::string>& names) {
+        if (!names.empty()) parts.push_back(fmt::format("{} \"{}\"", what, fmt::join(names, "\", \"")));
+    };
+    add("missing", missing);
+    add("unknown", unknown);
+    parts.insert(parts.end(), unlike.begin(), unlike.end());
+    return fmt::format("{}", fmt::join(parts, "; "));
+}
+
+UnfitWeights read_weights(std::span<const TensorView> file, std::span<const TensorSpec> parameters,
+                          const WeightFiles& rules, const std::string& source, TakeWeight take, Match match) {
     WeightReader reader(file, rules, source);
     reader.check_tied();
-    for (const TensorSpec& parameter : parameters) reader.check_parameter(parameter);
-    reader.refuse_unknown(parameters);
+    UnfitWeights unfit{.missing = {}, .unknown = reader.unknown(parameters), .unlike = {}};
+    std::vector<const TensorSpec*> fitting;
+    for (const TensorSpec& parameter : parameters)
+        if (reader.fits(parameter, unfit)) fitting.push_back(&parameter);
+    if (match == Match::strict && unfit.count() > 0) reader.refuse(unfit);
     std::vector<std::byte> scratch;
-    for (const TensorSpec& parameter : parameters) take(parameter, reader.value_of(parameter, scratch));
+    for (const TensorSpec* parameter : fitting) take(*parameter, reader.value_of(*parameter, scratch));
+    return unfit;
 }
 
 std::vector<TensorToWrite> stored_weights(std::vector<TensorToWrite> parameters, const WeightFiles& rules) {

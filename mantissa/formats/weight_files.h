@@ -2,6 +2,7 @@
 // are plain data, so that reading and writing are the same for every family of models.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <span>
 #include <string>
@@ -40,12 +41,26 @@ struct WeightFiles {
 /// Takes the value of a parameter; the bytes are there during the call.
 using TakeWeight = FunctionRef<void(const TensorSpec& parameter, std::span<const std::byte> value)>;
 
-/// Hands the parameters' values in a file to `take`, one after another, once all of them are found to be
-/// right. F16 and BF16 tensors become f32 parameters exactly; other types must match. Throws UserError,
-/// beginning with `source` and naming the tensor, for one that is missing, unknown, given twice or of another
-/// shape or type; nothing was taken then.
-void read_weights(std::span<const TensorView> file, std::span<const TensorSpec> parameters,
-                  const WeightFiles& rules, const std::string& source, TakeWeight take);
+/// Whether a file must have every parameter, of its shape, and nothing else; or whether what fits is taken.
+enum class Match : std::uint8_t { strict, by_name };
+
+/// What of a file and a model does not fit, by the names in the file.
+struct UnfitWeights {
+    std::vector<std::string> missing, unknown;
+    std::vector<std::string> unlike;  ///< of another shape or type, each with both: "a" has shape [3], ...
+
+    std::size_t count() const { return missing.size() + unknown.size() + unlike.size(); }
+    /// In a line; empty where all fits.
+    std::string text() const;
+};
+
+/// Hands the parameters' values in a file to `take`, one after another. F16 and BF16 tensors become f32
+/// parameters exactly; other types must match. Throws UserError, beginning with `source` and naming every
+/// tensor, for those that are missing, unknown, or of another shape or type, and for one that is given twice;
+/// nothing was taken then. By name, those that fit are taken, and the others returned.
+UnfitWeights read_weights(std::span<const TensorView> file, std::span<const TensorSpec> parameters,
+                          const WeightFiles& rules, const std::string& source, TakeWeight take,
+                          Match match = Match::strict);
 
 /// How to write `parameters` so that read_weights, and whoever else knows these rules, reads them; in their
 /// order.

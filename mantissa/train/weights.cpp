@@ -5,17 +5,27 @@
 
 namespace mantissa::inline v0 {
 
-void load_weights(const nn::Model& model, const std::filesystem::path& path, StateBlock& state) {
+UnfitWeights load_weights(const nn::Model& model, const std::filesystem::path& path, StateBlock& state,
+                          Match match) {
     const SafetensorsModel file(path);
     const std::vector<TensorView> views = file.views();
-    read_weights(
+    return read_weights(
         views, specs_of(state, is_weight), model.files, file.source(),
-        [&](const TensorSpec& spec, std::span<const std::byte> value) { state.write(spec.name, value); });
+        [&](const TensorSpec& spec, std::span<const std::byte> value) { state.write(spec.name, value); },
+        match);
+}
+
+UnfitWeights load_weights(Trainer& trainer, const std::filesystem::path& path, Match match) {
+    return load_weights(trainer.model(), path, trainer.state(), match);
 }
 
 void save_weights(const nn::Model& model, const StateBlock& state, const std::filesystem::path& path) {
     const std::vector<TensorToWrite> stored = stored_weights(tensors_of(state, is_weight), model.files);
     write_safetensors(path, std::span<const TensorToWrite>(stored), {{"format", "pt"}});
+}
+
+void save_weights(const Trainer& trainer, const std::filesystem::path& path) {
+    save_weights(trainer.model(), trainer.state(), path);
 }
 
 }  // namespace mantissa

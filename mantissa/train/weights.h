@@ -6,15 +6,21 @@
 
 #include "mantissa/nn/model.h"
 #include "mantissa/runtime/state_block.h"
+#include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
 
 /// Copies the weights in a safetensors file (or an index, or a directory with one) into the states,
-/// converting F16 and BF16. Throws UserError that names the file, and the tensor, if they are not those of
-/// the model; nothing was copied then.
-void load_weights(const nn::Model& model, const std::filesystem::path& path, StateBlock& state);
+/// converting F16 and BF16. Throws UserError that names the file, and every tensor that is missing, unknown
+/// or of another shape or type; nothing was copied then. By name, what fits is copied, and the rest returned.
+UnfitWeights load_weights(const nn::Model& model, const std::filesystem::path& path, StateBlock& state,
+                          Match match = Match::strict);
+/// The same into a trainer's parameters, before a step or between two.
+UnfitWeights load_weights(Trainer& trainer, const std::filesystem::path& path, Match match = Match::strict);
 
 /// Writes them as one safetensors file, whole or not at all.
 void save_weights(const nn::Model& model, const StateBlock& state, const std::filesystem::path& path);
+/// The same of a trainer. While AveragedWeights (train/ema.h) live, these are the averages.
+void save_weights(const Trainer& trainer, const std::filesystem::path& path);
 
 }  // namespace mantissa

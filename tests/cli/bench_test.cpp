@@ -99,9 +99,10 @@ TEST(BenchCommand, WeightsGoOutAndInUnderTorchvisionsNames) {
     ASSERT_EQ(again.status, 0) << again.output;
     EXPECT_NE(losses(drawn.output), losses(again.output));
     EXPECT_EQ(losses(third.output), losses(again.output));
-    EXPECT_EQ(last_line(run(tiny + "--model VGG19 --from " + first).output),
-              "mantissa: " + first +
-                  ": tensor \"features.0.weight\" is missing; expected a state dict of torchvision's VGG19");
+    const std::string other = last_line(run(tiny + "--model VGG19 --from " + first).output);
+    for (const char* part : {" tensors do not fit: missing \"features.0.weight\", ",
+                             "; unknown \"bn1.bias\", ", "; expected a state dict of torchvision's VGG19"})
+        EXPECT_NE(other.find(part), std::string::npos) << part << "\n" << other;
 }
 
 TEST(BenchCommand, WrongOptionsAreNamedInOneLine) {

@@ -200,14 +200,24 @@ TEST(HfGpt2, NamesWhatDoesNotFit) {
     const Model model;
     Checkpoint missing(model);
     missing["h.1.mlp.c_fc.bias"].name = "h.1.mlp.c_fc.bais";
-    EXPECT_EQ(import_error(missing),
-              "m: tensor \"h.1.mlp.c_fc.bias\" is missing; expected a GPT-2 checkpoint");
+    EXPECT_EQ(
+        import_error(missing),
+        "m: 2 tensors do not fit: missing \"h.1.mlp.c_fc.bias\"; unknown \"h.1.mlp.c_fc.bais\"; expected "
+        "a GPT-2 checkpoint");
     Checkpoint unknown(model);
     unknown.add("h.2.ln_1.weight", {3}, {1, 2, 3});
     EXPECT_EQ(import_error(unknown), "m: tensor \"h.2.ln_1.weight\" is no parameter of this model");
     unknown.add("score.weight", {3}, {1, 2, 3});
     EXPECT_EQ(import_error(unknown),
-              "m: tensor \"h.2.ln_1.weight\" and 1 more are no parameter of this model");
+              "m: 2 tensors do not fit: unknown \"h.2.ln_1.weight\", \"score.weight\"; expected a GPT-2 "
+              "checkpoint");
+    unknown["h.0.ln_1.bias"].shape = {3, 1};
+    unknown["wpe.weight"].dtype = DType::i32;
+    unknown["ln_f.weight"].name = "ln_g.weight";
+    EXPECT_EQ(import_error(unknown),
+              "m: 6 tensors do not fit: missing \"ln_f.weight\"; unknown \"h.2.ln_1.weight\", "
+              "\"ln_g.weight\", \"score.weight\"; \"wpe.weight\" is i32, which cannot become f32 without "
+              "loss; \"h.0.ln_1.bias\" has shape [3, 1], expected [3]; expected a GPT-2 checkpoint");
     Checkpoint twice(model);
     twice.add("transformer.ln_f.bias", {3}, {1, 2, 3});
     EXPECT_EQ(import_error(twice), "m: tensor \"ln_f.bias\" is there with and without \"transformer.\"");

@@ -1,0 +1,75 @@
+// Weights by name: into and out of a trainer, strictly or not, with all that does not fit in one error.
+#include "mantissa/train/weights.h"
+
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/nn/layers.h"
+#include "mantissa/train/ema.h"
+#include "tests/support/recording.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+using testing::error_of;
+
+nn::Model network(std::int64_t classes, const char* head = "head") {
+    nn::Model model{.name = "network", .inputs = {{"x", DType::f32, {3}}, {"y", DType::i32, {}}}};
+    model.loss = [classes, head](Graph&, std::span<const Tensor> in, const nn::Mode&) {
+        const Tensor hidden = tanh(nn::linear(in[0], "hidden", {.outputs = 5}));
+        return cross_entropy(nn::linear(hidden, head, {.outputs = classes}), in[1]);
+    };
+    return model;
+}
+
+TEST(WeightsOfATrainer, GoToAFileAndBack) {
+    const TemporaryDirectory directory;
+    const auto device = make_cpu_device({.threads = 1});
+    const std::vector<float> x{1, 2, 3, 4, 5, 6};
+    const std::vector<std::int32_t> y{0, 1};
+    Trainer trained(*device, network(2), {.batch = 2, .ema_decay = 0.5}),
+        other(*device, network(2), {.batch = 2, .seed = 7});
+    for (int step = 0; step < 3; ++step) trained.step({x, y}, 0.1);
+    const std::string file = (directory / "w.safetensors").string();
+    save_weights(trained, file);
+    EXPECT_EQ(load_weights(other, file).count(), 0u);
+    EXPECT_EQ(other.evaluate({x, y}), trained.evaluate({x, y}));
+    const AveragedWeights averaged(trained.state());
+    EXPECT_NE(other.evaluate({x, y}), trained.evaluate({x, y}));
+    save_weights(trained, file);
+    load_weights(other, file);
+    EXPECT_EQ(other.evaluate({x, y}), trained.evaluate({x, y}));
+}
+
+TEST(WeightsOfATrainer, WhatDoesNotFitIsNamedInOneErrorOrLeftOut) {
+    const TemporaryDirectory directory;
+    const auto device = make_cpu_device({.threads = 1});
+    const std::string file = (directory / "w.safetensors").string();
+    const Trainer two(*device, network(2), {.batch = 2});
+    save_weights(two, file);
+    Trainer three(*device, network(3), {.batch = 2, .seed = 7}),
+        named(*device, network(2, "classes"), {.batch = 2});
+    const auto before = three.state().read("hidden.weight"), head = three.state().read("head.weight");
+    const std::string unlike =
+        "\"head.weight\" has shape [2, 5], expected [3, 5]; \"head.bias\" has shape [2], "
+        "expected [3]";
+    EXPECT_EQ(error_of<UserError>([&] { load_weights(three, file); }),
+              file + ": 2 tensors do not fit: " + unlike + "; expected a checkpoint of this model");
+    EXPECT_TRUE(three.state().read("hidden.weight") == before);
+    const UnfitWeights left = load_weights(three, file, Match::by_name);
+    EXPECT_EQ(left.text(), unlike);
+    EXPECT_TRUE(three.state().read("hidden.weight") == two.state().read("hidden.weight"));
+    EXPECT_TRUE(three.state().read("head.weight") == head);
+
+    const std::string unknown =
+        "missing \"classes.weight\", \"classes.bias\"; unknown \"head.bias\", "
+        "\"head.weight\"";
+    EXPECT_EQ(error_of<UserError>([&] { load_weights(named, file); }),
+              file + ": 4 tensors do not fit: " + unknown + "; expected a checkpoint of this model");
+    EXPECT_EQ(load_weights(named, file, Match::by_name).text(), unknown);
+}
+
+}  // namespace
+}  // namespace mantissa
