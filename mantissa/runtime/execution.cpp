@@ -262,6 +262,15 @@ bool Execution::run_while(FunctionRef<bool(NodeId)> before, FunctionRef<bool(Nod
     return true;
 }
 
+void Execution::run_from(NodeId node) {
+    give_inputs();
+    for (std::size_t i = 0; i < plan_.nodes().size(); ++i)
+        if (plan_.nodes()[i].node >= node) program_->run_step(i);
+    copy_updates();
+    bring_small_results();
+    wait_for_all();
+}
+
 void Execution::read_value(Value value, std::int64_t offset, std::span<std::byte> bytes) const {
     check(
         offset >= 0 && offset + static_cast<std::int64_t>(bytes.size()) <= plan_.graph().type(value).bytes(),

@@ -51,6 +51,12 @@ class Execution {
     /// to the end.
     bool run_while(FunctionRef<bool(NodeId)> before, FunctionRef<bool(NodeId)> after);
 
+    /// The rest of a run that `run_while` stopped before this node, inputs given since then among it; waits
+    /// until it is done.
+    void run_from(NodeId node);
+
+    /// Where a value lies on the device, as long as `read_value` could read it.
+    const std::byte* place_of(Value value) const { return address(value); }
     /// Bytes of a value from `offset` on, while it is there: between the operation that makes it and the last
     /// that reads it.
     void read_value(Value value, std::int64_t offset, std::span<std::byte> bytes) const;

@@ -74,6 +74,23 @@ StepExecution::StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> 
 StepExecution::~StepExecution() = default;
 StepExecution::StepExecution(StepExecution&&) noexcept = default;
 
+StepExecution& StepExecution::operator=(StepExecution&& other) noexcept {
+    // What runs goes before the plans and the memory that it runs in.
+    evaluations_.clear();
+    accumulate_.clear();
+    step_.reset();
+    derive_.reset();
+    plan_ = std::move(other.plan_);
+    memory_ = std::move(other.memory_);
+    step_ = std::move(other.step_);
+    derive_ = std::move(other.derive_);
+    accumulate_ = std::move(other.accumulate_);
+    evaluations_ = std::move(other.evaluations_);
+    brought_ = other.brought_;
+    derived_after_ = other.derived_after_;
+    return *this;
+}
+
 void StepExecution::derive() {
     const void* const self = step_.get();  // which stays where it is when this is moved
     if (memory_->derived_by == self && derived_after_ == memory_->state->writes()) return;

@@ -39,6 +39,7 @@ class StepExecution {
     StepExecution(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory);
     ~StepExecution();
     StepExecution(StepExecution&&) noexcept;
+    StepExecution& operator=(StepExecution&&) noexcept;
 
     const TrainingPlan& plan() const { return plan_; }
     StateBlock& state() const { return *memory_->state; }

@@ -47,6 +47,9 @@ void Trainer::start(const Batch& batch, double learning_rate) {
 
 void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<void(Execution&, bool)> run) {
     require_fit(batch, model(), plan().examples_per_step());
+    // What a step that went no further than its gradients kept of its micro-steps is no part of this one.
+    if (gradients_ && plan().options().accumulate > 1) execution_.clear_gradients();
+    gradients_.reset();
     last_scale_ = static_cast<float>(loss_scale().scale);
     execution_.derive();
     begin_ = plan().device().record();
@@ -61,6 +64,37 @@ void Trainer::start_by(const Batch& batch, double learning_rate, FunctionRef<voi
         throw;
     }
     end_ = plan().device().record();
+}
+
+const Gradients& Trainer::gradients(const Batch& batch) {
+    std::optional<Gradients> stopped;
+    start_by(batch, 0, [&](Execution& execution, bool last) {
+        if (last)
+            stopped.emplace(execution, last_scale_);
+        else
+            execution.run();
+    });
+    gradients_ = std::move(stopped);
+    return *gradients_;
+}
+
+StepResult Trainer::update(double learning_rate) {
+    if (!gradients_) throw UserError("there is no step to update by: ask for its gradients first");
+    gradients_->update(static_cast<float>(learning_rate));
+    gradients_.reset();
+    end_ = plan().device().record();
+    return finish();
+}
+
+void Trainer::change(TrainerOptions options) {
+    StepExecution next = execution_of({plan().device(), model(), std::move(options)});
+    for (const State& each : next.state().states())
+        if ((is_weight(each) || each.kind == State::Kind::optimizer) && state().has(each.name) &&
+            state().type(each.name) == each.type)
+            next.state().write(each.name, state().read(each.name));
+    gradients_.reset();
+    end_.reset();
+    execution_ = std::move(next);
 }
 
 void Trainer::bring(const Batch& next) {

@@ -7,6 +7,7 @@
 
 #include "mantissa/runtime/non_finite.h"
 #include "mantissa/runtime/underflow.h"
+#include "mantissa/train/gradients.h"
 #include "mantissa/train/step_execution.h"
 
 namespace mantissa::inline v0 {
@@ -45,6 +46,17 @@ class Trainer {
     StepResult step_run_by(const Batch& batch, double learning_rate,
                            FunctionRef<void(Execution& micro_step, bool last)> run);
 
+    /// A step that stops at its gradients, to be read where they lie; nothing was updated. Then `update`
+    /// makes the update with that rate; any other step lets them go. Throws UserError where states are
+    /// sharded.
+    const Gradients& gradients(const Batch& batch);
+    StepResult update(double learning_rate);
+
+    /// Goes on with other options, planned anew: another policy, batch or optimizer. What both have of
+    /// parameters, running statistics and the optimizer's states is kept, all else begins as it would in a
+    /// new trainer. What was bound to `state()`, such as a Predictor, is to be made anew.
+    void change(TrainerOptions options);
+
     /// The loss of the values [n, ...] of each input, nothing random, for any n whose activations fit the
     /// memory; changes nothing. Another n than B and than that of the call before is planned anew.
     float evaluate(const Batch& batch) { return execution_.evaluate(batch); }
@@ -80,6 +92,7 @@ class Trainer {
                   FunctionRef<void(Execution& micro_step, bool last)> run);
 
     StepExecution execution_;
+    std::optional<Gradients> gradients_;  // at which a step stopped
     std::unique_ptr<Event> begin_, end_;  // of the step that was started; no end: none was
     std::int64_t steps_ = 0;
     float last_scale_ = 1;  // the loss scale that the last step ran with

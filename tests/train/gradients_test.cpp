@@ -7,9 +7,12 @@
 #include <cstring>
 #include <map>
 
+#include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/train/sgd.h"
+#include "mantissa/train/training_checkpoint.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
@@ -112,6 +115,84 @@ TEST_P(GradientsOfAStep, ShowingThemChangesNoBit) {
     EXPECT_EQ(plain.step({tokens, tokens}, 1e-2).loss, result.loss);
     for (const State& state : plain.state().states())
         EXPECT_TRUE(plain.state().read(state.name) == shown.state().read(state.name)) << state.name;
+}
+
+TEST_P(GradientsOfAStep, CanBeStoppedAtAndGoneOnFrom) {
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(32 * GetParam().accumulate));
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 7 % 97);
+    const Batch batch{tokens, tokens};
+    const auto made = [&] { return trainer(GetParam().sgd ? sgd({.momentum = 0.9}) : adamw({})); };
+    Trainer plain = made(), stopping = made();
+    const auto states = [](const Trainer& of) {
+        std::map<std::string, std::vector<std::byte>> all;
+        for (const State& state : of.state().states())
+            if (is_weight(state) || state.kind == State::Kind::optimizer)
+                all[state.name] = of.state().read(state.name);
+        return all;
+    };
+    const auto before = states(stopping);
+    const double scale = stopping.loss_scale().scale;
+    step(plain);  // which shows the same gradients
+    const Gradients& gradients = stopping.gradients(batch);
+    EXPECT_EQ(gradients.names(), order_);
+    double squares = 0;
+    for (const std::string& name : gradients.names()) {
+        const std::vector<float> read = gradients.read(name);
+        ASSERT_EQ(read.size(), shown_[name].size()) << name;
+        for (std::size_t i = 0; i < read.size(); ++i) {
+            ASSERT_EQ(read[i], static_cast<float>(static_cast<double>(shown_[name][i]) / scale)) << name;
+            squares += static_cast<double>(read[i]) * static_cast<double>(read[i]);
+        }
+        const Gradients::Place place = gradients.place(name);
+        EXPECT_EQ(std::memcmp(place.bytes, shown_[name].data(), sizeof(float) * read.size()), 0) << name;
+        EXPECT_EQ(static_cast<double>(place.loss_scale), scale);
+    }
+    EXPECT_NEAR(gradients.norm(), std::sqrt(squares), 1e-12 * gradients.norm());
+    EXPECT_TRUE(states(stopping) == before);
+    // Let go, and made again; the step of both is that of the other trainer.
+    const float loss = gradients.loss();
+    EXPECT_EQ(stopping.gradients(batch).loss(), loss);
+    const StepResult result = stopping.update(1e-2);
+    EXPECT_TRUE(result.applied);
+    EXPECT_EQ(result.loss, loss);
+    EXPECT_EQ(stopping.steps_done(), 1);
+    EXPECT_TRUE(states(stopping) == states(plain));
+    stopping.gradients(batch);
+    EXPECT_EQ(stopping.step(batch, 1e-2).loss, plain.step(batch, 1e-2).loss);
+    EXPECT_TRUE(states(stopping) == states(plain));
+    EXPECT_THROW(stopping.update(1e-2), UserError);
+    EXPECT_THROW(stopping.gradients(batch).read("wte"), UserError);
+}
+
+TEST(ATrainerThatChanges, GoesOnAsARunThatIsResumedWithOtherOptions) {
+    const TemporaryDirectory directory;
+    const auto device = make_cpu_device({.threads = 2});
+    const auto made = [&](const char* policy) {
+        Gpt2Training training{.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 32};
+        training.pipeline = all_passes(*device, find_policy(policy));
+        training.loss_scale = default_loss_scale(training.pipeline.policy);
+        return gpt2_trainer(*device, training);
+    };
+    std::vector<std::int32_t> tokens(64);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<std::int32_t>(i * 7 % 97);
+    const std::span<const std::int32_t> one = std::span(tokens).first(32);
+    Trainer trainer = made("fp32"), resumed = made("bf16");
+    trainer.step({one, one}, 1e-2);
+    trainer.step({one, one}, 1e-2);
+    save_training(directory / "ck", trainer);
+    resume_training(directory / "ck", resumed, {}, Resume::with_changes);
+    TrainerOptions options = trainer.plan().options();
+    options.pipeline = all_passes(*device, find_policy("bf16"));
+    trainer.change(options);
+    EXPECT_EQ(trainer.steps_done(), 2);
+    EXPECT_EQ(trainer.step({one, one}, 1e-2).loss, resumed.step({one, one}, 1e-2).loss);
+    for (const State& state : trainer.state().states())
+        EXPECT_TRUE(trainer.state().read(state.name) == resumed.state().read(state.name)) << state.name;
+    // Another batch needs no other states.
+    options.batch = 2;
+    trainer.change(options);
+    EXPECT_TRUE(trainer.step({tokens, tokens}, 1e-2).applied);
+    EXPECT_EQ(trainer.steps_done(), 4);
 }
 
 }  // namespace
