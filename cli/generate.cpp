@@ -38,6 +38,7 @@ struct GenerateCommand {
     std::optional<std::int64_t> top_k;
     std::vector<std::string> stop;
     std::int64_t length = 100, samples = 1, batch = 8;
+    std::string full_context = "end";
     bool profile = false;
 };
 
@@ -136,6 +137,7 @@ nlohmann::ordered_json json_of(const GenerateCommand& options, const Job& job, c
             {"tokens", written.generated.tokens},
             {"log_probabilities", written.generated.log_probabilities},
             {"ended_by", name_of(written.generated.end)},
+            {"slides", written.generated.slides},
             {"seed", options.run.seed + job.seed}};
 }
 
@@ -181,7 +183,9 @@ GenerateOptions generate_options(const GenerateCommand& options, const Model& mo
                          .tokens = model.tokenizer.vocabulary(),
                          .seed = options.run.seed},
             .length = options.length,
-            .last_tokens = model.ends};
+            .last_tokens = model.ends,
+            .full_context = options.full_context == "slide" ? FullContext::slides : FullContext::ends,
+            .kept_first = std::ssize(model.tokenizer.encode_whole(""))};
 }
 
 void announce(const GenerateCommand& options, const Model& model, const Policy& policy) {
@@ -192,10 +196,14 @@ void announce(const GenerateCommand& options, const Model& model, const Policy& 
 }
 
 /// For so many of the texts at once.
-std::unique_ptr<Generator> make_generator(const Model& model, const Policy& policy, std::span<const Job> jobs,
+std::unique_ptr<Generator> make_generator(const GenerateCommand& options, const Model& model,
+                                          const Policy& policy, std::span<const Job> jobs,
                                           std::size_t texts) {
     std::vector<std::int64_t> lengths;
     for (const Job& job : jobs) lengths.push_back(std::ssize(job.tokens));
+    const std::int64_t context = model.config().context, longest = std::ranges::max(lengths);
+    if (options.full_context == "slide" && longest <= context && longest + options.length > context)
+        lengths.push_back(slid_length(context));
     auto generator = in_option(jobs.size() > 1 ? "--prompts" : "--prompt", [&] {
         return std::make_unique<Generator>(model.device, model.config(), lengths, policy,
                                            static_cast<std::int64_t>(texts));
@@ -222,7 +230,7 @@ void print_profile(const GenerateCommand& options, const Generator& generator) {
 /// One text, shown as it comes.
 nlohmann::ordered_json write_one(const GenerateCommand& options, const Model& model, const Policy& policy,
                                  const Job& job) {
-    const auto generator = make_generator(model, policy, {&job, 1}, 1);
+    const auto generator = make_generator(options, model, policy, {&job, 1}, 1);
     announce(options, model, policy);
     TextWriter writer(model.tokenizer, options.stop);
     print_text(job.prompt);
@@ -239,7 +247,11 @@ nlohmann::ordered_json write_one(const GenerateCommand& options, const Model& mo
         fmt::print(
             stderr, "{}; ended by {}{}\n", speed_text(policy, job.tokens.size(), generated),
             name_of(generated.end),
-            generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.config().context) : "");
+            generated.end == TextEnd::context ? fmt::format(" ({} tokens)", model.config().context)
+            : generated.slides > 0
+                ? fmt::format("; the context of {} tokens was full {} time{}, and its older half dropped",
+                              model.config().context, generated.slides, generated.slides == 1 ? "" : "s")
+                : "");
     print_profile(options, *generator);
     nlohmann::ordered_json report = report_of(options, policy, model.config());
     report.update(json_of(options, job, written));
@@ -279,7 +291,7 @@ std::vector<Written> write_together(const GenerateCommand& options, const Model&
 nlohmann::ordered_json write_all(const GenerateCommand& options, const Model& model, const Policy& policy,
                                  std::span<const Job> jobs) {
     const std::size_t at_once = std::min(jobs.size(), static_cast<std::size_t>(options.batch));
-    const auto generator = make_generator(model, policy, jobs, at_once);
+    const auto generator = make_generator(options, model, policy, jobs, at_once);
     announce(options, model, policy);
     nlohmann::ordered_json report = report_of(options, policy, model.config());
     report["texts"] = nlohmann::ordered_json::array();
@@ -341,7 +353,7 @@ nlohmann::ordered_json run_validation(const GenerateCommand& options, const Mode
                        {"tokens_per_second", found.tokens_per_second()}});
     }
     if (policies.size() > 1 && !jobs.empty()) {
-        const auto generator = make_generator(model, policies[1], jobs.first(1), 1);
+        const auto generator = make_generator(options, model, policies[1], jobs.first(1), 1);
         const Generated generated = generate(*generator, jobs[0].tokens, generate_options(options, model),
                                              [](TokenId) { return true; });
         if (!options.run.quiet)
@@ -406,7 +418,14 @@ void add_generate_command(CLI::App& app) {
         ->add_option(
             "--length", options->length,
             "Tokens to generate; a token that ends a text (eos_token_id, else <|endoftext|> or </s>) "
-            "ends it earlier, and so does a full context")
+            "ends it earlier")
+        ->capture_default_str();
+    command
+        ->add_option(
+            "--full-context", options->full_context,
+            "What becomes of a text that fills the context: end, or slide: its older half is dropped and the "
+            "rest is read again")
+        ->check(CLI::IsMember({"slide", "end"}))
         ->capture_default_str();
     command
         ->add_option("--temperature", options->temperature,

@@ -22,7 +22,8 @@ class Text {
     /// Draws the next token; false where there is none, or none after it.
     bool draw(std::span<const float> logits, const Generator& generator, std::int64_t text,
               FunctionRef<bool(std::int32_t)> show) {
-        const std::int32_t token = sample(penalized(logits), options_.sampling, generator.length(text));
+        const auto position = static_cast<std::int64_t>(text_.size());
+        const std::int32_t token = sample(penalized(logits), options_.sampling, position);
         if (std::ranges::find(options_.last_tokens, token) != options_.last_tokens.end())
             return ended(TextEnd::end_of_text);
         generated_.tokens.push_back(token);
@@ -31,7 +32,18 @@ class Text {
         if (!show(token)) return ended(TextEnd::stopped);
         if (static_cast<std::int64_t>(generated_.tokens.size()) == options_.length)
             return ended(TextEnd::length);
-        return generator.length(text) < generator.context() || ended(TextEnd::context);
+        return generator.length(text) < generator.context() || options_.full_context == FullContext::slides ||
+               ended(TextEnd::context);
+    }
+
+    /// What is left of the text where the context is full.
+    std::vector<std::int32_t> slide(std::int64_t context) {
+        ++generated_.slides;
+        const std::int64_t left = slid_length(context);
+        const std::int64_t first = 2 * options_.kept_first < left ? options_.kept_first : 0;
+        std::vector<std::int32_t> rest(text_.begin(), text_.begin() + first);
+        rest.insert(rest.end(), text_.end() - (left - first), text_.end());
+        return rest;
     }
 
     bool is_open() const { return is_open_; }
@@ -60,7 +72,39 @@ class Text {
     bool is_open_ = true;
 };
 
+/// A token more of every open text: the scores of what comes after it, by text. Those that have filled the
+/// context read what is left of them again.
+std::vector<std::vector<float>> next_scores(Generator& generator, std::vector<Text>& texts) {
+    std::vector<std::vector<float>> scores(texts.size());
+    std::vector<bool> is_full(texts.size());
+    bool any_has_room = false;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+        is_full[i] = generator.length(static_cast<std::int64_t>(i)) == generator.context();
+        any_has_room = any_has_room || (texts[i].is_open() && !is_full[i]);
+    }
+    if (any_has_room) {
+        std::vector<std::int32_t> tokens;
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            tokens.push_back(texts[i].last());
+            // Keys that nobody reads again.
+            if (!texts[i].is_open() || is_full[i]) generator.stay(static_cast<std::int64_t>(i));
+        }
+        const std::vector<float> all = generator.next(tokens);
+        const auto V = static_cast<std::ptrdiff_t>(all.size() / texts.size());
+        for (std::size_t i = 0; i < texts.size(); ++i) {
+            const auto own = all.begin() + static_cast<std::ptrdiff_t>(i) * V;
+            scores[i].assign(own, own + V);
+        }
+    }
+    for (std::size_t i = 0; i < texts.size(); ++i)
+        if (texts[i].is_open() && is_full[i])
+            scores[i] = generator.prompt(texts[i].slide(generator.context()), static_cast<std::int64_t>(i));
+    return scores;
+}
+
 }  // namespace
+
+std::int64_t slid_length(std::int64_t context) { return (context + 1) / 2; }
 
 std::string_view name_of(TextEnd end) {
     switch (end) {
@@ -103,19 +147,12 @@ std::vector<Generated> generate_together(Generator& generator,
     }
     std::int64_t timed_tokens = 0;
     while (goes_on) {
-        std::vector<std::int32_t> tokens;
-        for (std::size_t i = 0; i < texts.size(); ++i) {
-            tokens.push_back(texts[i].last());
-            // Keys that nobody reads again.
-            if (!texts[i].is_open()) generator.stay(static_cast<std::int64_t>(i));
-        }
-        const std::vector<float> logits = generator.next(tokens);
-        const std::size_t V = logits.size() / texts.size();
+        const std::vector<std::vector<float>> scores = next_scores(generator, texts);
         goes_on = false;
         for (std::size_t i = 0; i < texts.size(); ++i) {
             if (!texts[i].is_open()) continue;
             ++timed_tokens;
-            goes_on = draw(i, std::span(logits).subspan(i * V, V)) || goes_on;
+            goes_on = draw(i, scores[i]) || goes_on;
         }
     }
     std::vector<Generated> all;

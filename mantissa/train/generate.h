@@ -10,14 +10,25 @@
 
 namespace mantissa::inline v0 {
 
+/// What becomes of a text that fills the model's context. It ends, or it slides: its older half is dropped,
+/// and what is left is read again from position 0 on, since keys and values follow from positions.
+enum class FullContext : std::uint8_t { ends, slides };
+
+/// Tokens that are left of a text that slides: the longer half of the context.
+std::int64_t slid_length(std::int64_t context);
+
 struct GenerateOptions {
     SamplingOptions sampling = {};
     std::int64_t length = 100;                   ///< tokens to generate at most
     std::vector<std::int32_t> last_tokens = {};  ///< <|endoftext|> and the like: each ends the text
+    /// The generator of texts that slide has slid_length among the lengths of its prompts.
+    FullContext full_context = FullContext::ends;
+    /// Tokens at the beginning, such as <s>, that stay when a text slides, if they are fewer than half of
+    /// what is left.
+    std::int64_t kept_first = 0;
 };
 
-/// Why a text ended. A full context ends it, too: positions beyond it have no embedding, and sliding it along
-/// would mean computing all keys and values anew for every token.
+/// Why a text ended.
 enum class TextEnd : std::uint8_t { length, context, end_of_text, stopped };
 std::string_view name_of(TextEnd end);
 
@@ -25,6 +36,7 @@ struct Generated {
     std::vector<std::int32_t> tokens;       ///< without the prompt and without what ended it
     std::vector<double> log_probabilities;  ///< of each of them, by the model: see log_probability
     TextEnd end = TextEnd::length;
+    std::int64_t slides = 0;    ///< how often the context was full
     double prompt_seconds = 0;  ///< to the scores of the first token
     double seconds = 0;         ///< from those to the end: of all tokens but the first
     std::int64_t timed_tokens = 0;

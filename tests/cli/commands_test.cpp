@@ -573,11 +573,20 @@ TEST(Commands, GenerateContinuesAPromptFromACheckpoint) {
         EXPECT_EQ(run(generate + " --prompt x --length 4 --json " + json + " --policy " + policy).status, 0);
         EXPECT_EQ(nlohmann::json::parse(std::ifstream(json))["policy"], policy);
     }
-    const Ran full = run(generate + " --prompt x --length 1000 --quiet --json " + json);
+    const std::string long_text = generate + " --prompt x --length 400 --quiet --json " + json;
+    const Ran full = run(long_text);
     EXPECT_EQ(full.status, 0) << full.output;
     const auto whole = nlohmann::json::parse(std::ifstream(json));
     EXPECT_EQ(whole["ended_by"], "context");
     EXPECT_EQ(whole["tokens"].size(), 256u);
+    EXPECT_EQ(whole["slides"], 0);
+    const Ran further = run(long_text + " --full-context slide");
+    EXPECT_EQ(further.status, 0) << further.output;
+    const auto beyond = nlohmann::json::parse(std::ifstream(json));
+    EXPECT_EQ(beyond["ended_by"], "length");
+    ASSERT_EQ(beyond["tokens"].size(), 400u);
+    EXPECT_EQ(beyond["slides"], 2);  // at 256 tokens, and 128 later
+    for (std::size_t i = 0; i < 256; ++i) ASSERT_EQ(beyond["tokens"][i], whole["tokens"][i]) << i;
 }
 
 TEST(Commands, GeneratePrintsThePerplexityOfInt8BesideThatOfBf16) {

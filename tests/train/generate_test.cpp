@@ -209,6 +209,54 @@ TEST(Generate, EndsAtItsLengthAFullContextOrTheEndOfText) {
     EXPECT_EQ(told.tokens, std::vector<std::int32_t>(full.tokens.begin(), full.tokens.begin() + 4));
 }
 
+/// Tokens of the rule as it is written, each text read from its beginning for every token.
+std::vector<std::int32_t> slid_by_hand(Model& model, std::vector<std::int32_t> text, std::int64_t length,
+                                       std::int64_t kept_first) {
+    std::vector<std::int32_t> made, window = text;
+    for (std::int64_t i = 0; i < length; ++i) {
+        if (static_cast<std::int64_t>(window.size()) > config.context) {
+            std::vector<std::int32_t> left(window.begin(), window.begin() + kept_first);
+            left.insert(left.end(), text.end() - (10 - kept_first), text.end());
+            window = left;
+        }
+        const Full full(model, window);
+        const std::span<const double> last = std::span(full.exact).last(config.vocabulary);
+        made.push_back(static_cast<std::int32_t>(std::ranges::max_element(last) - last.begin()));
+        window.push_back(made.back());
+        text.push_back(made.back());
+    }
+    return made;
+}
+
+TEST(Generate, GoesOnPastTheContextWithItsNewerHalf) {
+    Model model;
+    ASSERT_EQ(slid_length(config.context), 10);
+    const std::int64_t lengths[] = {3, 10};
+    Generator generator(*model.device, nn::gpt2_language_model(config), lengths, {}, 1);
+    generator.allocate(*model.parameters);
+    const auto generated = [&](GenerateOptions options) {
+        options.full_context = FullContext::slides;
+        options.length = 40;
+        return generate(generator, some_tokens(3), options, [](std::int32_t) { return true; });
+    };
+    for (const std::int64_t kept_first : {0, 2}) {
+        const Generated greedy = generated({.sampling = {.temperature = 0}, .kept_first = kept_first});
+        EXPECT_EQ(greedy.tokens, slid_by_hand(model, some_tokens(3), 40, kept_first)) << kept_first;
+        EXPECT_EQ(greedy.end, TextEnd::length);
+        // After 17 tokens, and then after 10 each: 27, 37.
+        EXPECT_EQ(greedy.slides, 3);
+    }
+    EXPECT_EQ(generated({.sampling = {.temperature = 0}, .kept_first = 5}).tokens,
+              generated({.sampling = {.temperature = 0}}).tokens);
+    // Random numbers go on where they were: the first tokens are those of a text that ends at the context.
+    const Generated drawn = generated({.sampling = {.temperature = 0.9, .seed = 5}});
+    const Generated full =
+        generate(generator, some_tokens(3), {.sampling = {.temperature = 0.9, .seed = 5}, .length = 40},
+                 [](std::int32_t) { return true; });
+    ASSERT_EQ(full.tokens.size(), 17u);
+    EXPECT_TRUE(std::equal(full.tokens.begin(), full.tokens.end(), drawn.tokens.begin()));
+}
+
 /// Texts of unlike prompts and lengths, some of which end early.
 TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
     Model model;
@@ -241,6 +289,24 @@ TEST(Generate, TextsAtOnceAreThoseThatEachIsAlone) {
             EXPECT_EQ(all[i].tokens, alone[i]) << policy << " " << i;
         EXPECT_EQ(all[1].end, TextEnd::stopped);
         EXPECT_EQ(all[2].end, TextEnd::context);
+    }
+    // Each slides when it is full, whatever the others do.
+    GenerateOptions slides{.sampling = {.temperature = 0.7, .seed = 11}, .length = 33};
+    slides.full_context = FullContext::slides;
+    const std::int64_t lengths[] = {3, 1, 9, 10};
+    Generator together(*model.device, nn::gpt2_language_model(config), lengths, {}, 4);
+    together.allocate(*model.parameters);
+    const std::vector<Generated> all = generate_together(
+        together, prompts, seeds, slides, [](std::size_t text, std::int32_t) { return text != 1; });
+    for (const std::size_t i : {0u, 2u, 3u}) {
+        Generator one(*model.device, nn::gpt2_language_model(config), lengths, {}, 1);
+        one.allocate(*model.parameters);
+        GenerateOptions own = slides;
+        own.sampling.seed += seeds[i];
+        const Generated alone = generate(one, prompts[i], own, [](std::int32_t) { return true; });
+        EXPECT_EQ(all[i].tokens, alone.tokens) << i;
+        EXPECT_EQ(all[i].tokens.size(), 33u);
+        EXPECT_EQ(all[i].slides, alone.slides);
     }
     EXPECT_THROW(
         Generator(*model.device, nn::gpt2_language_model(config), std::vector<std::int64_t>{3}, {}, 0),
