@@ -146,6 +146,15 @@ class Prediction {
     }
 
     std::size_t damaged() const { return damaged_.size(); }
+    std::string damaged_text() const {
+        if (!predicted_.empty())
+            return fmt::format("{} of {} pictures could not be decoded; the others were predicted",
+                               damaged_.size(), set_.count());
+        return set_.count() == 1
+                   ? "the picture could not be decoded, so nothing was predicted"
+                   : fmt::format("none of the {} pictures could be decoded, so nothing was predicted",
+                                 set_.count());
+    }
 
   private:
     const std::string& name_of(std::size_t label) const { return file_.classes()[label]; }
@@ -218,9 +227,7 @@ void run(const PredictCommand& options) {
     write_output(options.run.json,
                  report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     write_output(options.csv, prediction.csv());
-    if (prediction.damaged() > 0)
-        throw UserError(fmt::format("{} of {} pictures could not be decoded; the others were predicted",
-                                    prediction.damaged(), set.count()));
+    if (prediction.damaged() > 0) throw UserError(prediction.damaged_text());
 }
 
 }  // namespace

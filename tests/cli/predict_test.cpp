@@ -67,6 +67,12 @@ TEST_F(Predict, ReadsACheckpointOfRevision248ad45) {
 
 TEST_F(Predict, LeavesOutWhatCannotBeDecodedAndSaysSo) {
     const std::string damaged = testing::write_file(directory_ / "damaged.png", "not a picture");
+    const std::string predict = "predict --checkpoint " + fixtures + "/pictures_run ";
+    EXPECT_EQ(testing::last_line(run(predict + damaged).output),
+              "mantissa: the picture could not be decoded, so nothing was predicted");
+    const std::string second = testing::write_file(directory_ / "second.png", "no picture either");
+    EXPECT_EQ(testing::last_line(run(predict + damaged + " " + second).output),
+              "mantissa: none of the 2 pictures could be decoded, so nothing was predicted");
     const Ran ran = run("predict --checkpoint " + fixtures + "/pictures_run " + damaged + " " + pictures +
                         "/red/1.png" + write_report());
     EXPECT_EQ(ran.status, 1);
