@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/begin_with_files.h"
 #include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/picture_data.h"
@@ -50,55 +51,35 @@ void validate(const ConvergeCommand& options) {
         throw UserError(fmt::format("--loss-scale must be above 0, got {}", options.loss_scale));
 }
 
-/// Pictures of --images, or what the model else trains on here.
-class Data {
-  public:
-    explicit Data(const ConvergeCommand& options) : every_(options.validate_every) {
-        if (every_ < 0)
-            throw UserError(fmt::format("--validate-every must be 0 (never) or more steps, got {}", every_));
-        const TrainerOptions trainer = trainer_options(options.run);
-        if (!options.images.directory.empty()) {
-            const BatchOptions batches{
-                .batch = trainer.batch, .order = BatchOrder::random, .seed = trainer.seed};
-            pictures_ = open_picture_data(options.images, options.run, batches, every_ > 0);
-            return;
-        }
-        if (every_ > 0)
-            throw UserError("--validate-every counts pictures that are named right: give --images DIR");
-        model_ = model_to_train(options.run);
-        data_ = open_training_data(options.run, model_, trainer.batch, CorpusOptions::Untokenized::bytes);
-    }
+TrainingData open_data(const ConvergeCommand& options) {
+    if (options.validate_every < 0)
+        throw UserError(
+            fmt::format("--validate-every must be 0 (never) or more steps, got {}", options.validate_every));
+    const std::int64_t batch = trainer_options(options.run).batch;
+    if (options.images.directory.empty() && options.validate_every > 0)
+        throw UserError("--validate-every counts pictures that are named right: give --images DIR");
+    return open_training_data(options.run, options.images, batch, options.validate_every > 0);
+}
 
-    const nn::Model& model() const { return pictures_ ? pictures_->network.model : model_; }
-    const BatchSource& batches() const { return pictures_ ? *pictures_->training : *data_.batches; }
-    const std::string& description() const { return pictures_ ? pictures_->description : data_.description; }
-
-    void validate(ConvergeOptions& converge) const {
-        if (every_ == 0) return;
-        converge.validate_every = every_;
-        converge.accuracy = [this](Trainer& trainer) {
-            const PictureBatches& held_out = *pictures_->validation;
-            return PictureScorer(trainer)
-                .score(held_out, held_out.steps_per_epoch(), pictures_->read_threads,
-                       [](std::uint64_t, std::uint64_t) {})
-                .top1_share();
-        };
-    }
-
-  private:
-    std::int64_t every_;
-    std::unique_ptr<const PictureData> pictures_;  // null: the others
-    nn::Model model_;
-    TrainingData data_;
-};
+void validate_on(const PictureData& pictures, std::int64_t every, ConvergeOptions& converge) {
+    converge.validate_every = every;
+    converge.accuracy = [&pictures](Trainer& trainer) {
+        const PictureBatches& held_out = *pictures.validation;
+        return PictureScorer(trainer)
+            .score(held_out, held_out.steps_per_epoch(), pictures.read_threads,
+                   [](std::uint64_t, std::uint64_t) {})
+            .top1_share();
+    };
+}
 
 /// Throws UserError, once all is printed and written, where one does not agree.
 void run(const ConvergeCommand& options) {
     validate(options);
-    const Data data(options);
+    const TrainingData data = open_data(options);
     ConvergeOptions converge{.policies = {},
-                             .model = data.model(),
+                             .model = data.model,
                              .trainer = trainer_options(options.run),
+                             .begin = {},
                              .steps = options.run.steps,
                              .learning_rate = schedule_of(options),
                              .tolerance = options.tolerance,
@@ -113,11 +94,13 @@ void run(const ConvergeCommand& options) {
         throw UserError("--loss-scale is of fp16, which is none of --policies; leave it out");
     ProgressLine progress(options.run.quiet);
     converge.progress = [&](const std::string& what) { progress.show(what); };
+    if (!options.run.from.empty())
+        converge.begin = [&](StateBlock& weights) { begin_with_files(options.run, data, weights); };
     const auto device = open_device(options.run);
-    data.validate(converge);
-    const ConvergeReport report = run_converge(*device, data.batches(), converge);
+    if (options.validate_every > 0) validate_on(*data.pictures, options.validate_every, converge);
+    const ConvergeReport report = run_converge(*device, *data.batches, converge);
     progress.clear();
-    fmt::print("{}\n{}", data.description(), converge_table(report));
+    fmt::print("{}\n{}", data.description, converge_table(report));
     write_output(options.run.json, converge_json(report));
     write_output(options.html, converge_html(report, options.command));
     std::fflush(stdout);  // what was found stands before what is concluded
@@ -141,6 +124,10 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         "where one does not agree with the first");
     add_run_options(*command, options->run);
     add_picture_data_options(*command, options->images);
+    add_from_option(
+        *command, options->run,
+        "Begin with these weights instead of random ones, whatever the seed, so that --seeds is 1: a "
+        "checkpoint, or model.safetensors and config.json as published");
     command->add_option("--min-learning-rate", options->min_learning_rate,
                         "At the last step, reached by a cosine (default: --learning-rate, so constant)");
     command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")
@@ -176,7 +163,10 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         "--loss-scale", options->loss_scale, "A number that stays, for fp16 (default: dynamic, from 65536)");
     add_output_file(*command, "--html", options->html, "Write it as a page, with the curves");
     command->callback([options, tolerance, loss_scale, command, &numerics] {
+        take_model_of_files(*command, options->run);
+        take_tokenizer_of_files(options->run);
         require_images(*command, options->images);
+        if (!options->run.from.empty() && command->get_option("--seeds")->count() == 0) options->seeds = 1;
         for (const CLI::Option* option : numerics.get_options())
             if (option->count() > 0)
                 throw UserError(

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "cli/begin_with_files.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
@@ -67,6 +68,8 @@ void run(const LadderCommand& options) {
     if (options.choose_batch) choose_batch(*device, ladder);
     const TrainingData data = open_training_data(options.run, ladder.model, ladder.trainer.batch,
                                                  CorpusOptions::Untokenized::train);
+    if (!options.run.from.empty())
+        ladder.begin = [&](StateBlock& weights) { begin_with_files(options.run, data, weights); };
     fmt::print("{}\n", data.description);
     std::fflush(stdout);
     const LadderReport report = run_ladder(*device, *data.batches, ladder);
@@ -88,6 +91,9 @@ void add_ladder_command(CLI::App& app, const std::string& typed) {
     CLI::App* command =
         app.add_subcommand("ladder", "Train and time the same model on each rung of the ladder");
     add_run_options(*command, options->run);
+    add_from_option(*command, options->run,
+                    "Begin with these weights instead of random ones: a checkpoint, or model.safetensors and "
+                    "config.json as published; with the tokenizer beside them");
     command->add_option(
         "--rungs", options->rungs,
         fmt::format("Rungs to run, with commas between, of {} (default: all but fp16, and tf32 only "
@@ -101,7 +107,9 @@ void add_ladder_command(CLI::App& app, const std::string& typed) {
                     "Write it as a page: the climb, losses, memory, what bounds each rung");
     CLI::Option* batch = command->get_option("--batch");
     batch->default_str("4, 2 or 1: the most that fits and takes about four minutes");
-    command->callback([options, batch] {
+    command->callback([options, command, batch] {
+        take_model_of_files(*command, options->run);
+        take_tokenizer_of_files(options->run);
         options->choose_batch = batch->count() == 0;
         run(*options);
     });

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/begin_with_files.h"
 #include "cli/converge.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
@@ -15,7 +16,6 @@
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/numerics.h"
-#include "mantissa/train/model_file.h"
 
 namespace mantissa::cli {
 
@@ -23,6 +23,7 @@ namespace {
 
 struct NumericsCommand {
     RunOptions run;
+    PictureDataOptions images;
     std::string html, command;
 };
 
@@ -32,13 +33,12 @@ void run(const NumericsCommand& given) {
     settings.pipeline.policy = find_policy("fp32");
     settings.loss_scale = traced_loss_scale();
     const auto device = open_device(options);
-    const nn::Model model = model_to_train(options);
-    const TrainingData data =
-        open_training_data(options, model, settings.batch, CorpusOptions::Untokenized::bytes);
+    const TrainingData data = open_training_data(options, given.images, settings.batch);
+    const nn::Model& model = data.model;
     const BatchSource& batches = *data.batches;
     BatchBuffer buffer(model, settings.batch);
     Trainer trainer(*device, model, settings);
-    if (!options.from.empty()) ModelFile(options.from).load(trainer.state());
+    if (!options.from.empty()) begin_with_files(options, data, trainer.state());
     ProgressLine progress(options.quiet);
     std::vector<double> losses;
     for (std::int64_t step = 0; step < options.steps; ++step) {
@@ -68,6 +68,7 @@ void add_numerics_command(CLI::App& app, const std::string& typed) {
         "numerics",
         "Hold the numbers of a training step against the ranges of formats, after some steps in FP32");
     add_run_options(*command, options->run);
+    add_picture_data_options(*command, options->images);
     add_from_option(*command, options->run,
                     "Begin with these weights instead of random ones: a checkpoint, or model.safetensors and "
                     "config.json as published; with the tokenizer beside them");
@@ -78,6 +79,7 @@ void add_numerics_command(CLI::App& app, const std::string& typed) {
         if (!command->get_subcommands().empty()) return;
         take_model_of_files(*command, options->run);
         take_tokenizer_of_files(options->run);
+        require_images(*command, options->images);
         run(*options);
     });
 }

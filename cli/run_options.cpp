@@ -8,12 +8,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 
 #include "cli/command_line.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
+#include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
@@ -199,13 +201,64 @@ bool is_of_bytes(const std::filesystem::path& checkpoint) {
 
 }  // namespace
 
-void take_model_of_files(const CLI::App& command, RunOptions& options) {
-    if (options.from.empty()) return;
-    for (const char* name : {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary",
-                             "--dropout", "--no-bias", "--resume", "--images"})
-        if (const CLI::Option* option = command.get_option_no_throw(name); option && option->count() > 0)
+namespace {
+
+bool was_given(const CLI::App& command, const char* name) {
+    const CLI::Option* option = command.get_option_no_throw(name);
+    return option && option->count() > 0;
+}
+
+void refuse_beside_files(const CLI::App& command, std::initializer_list<const char*> names) {
+    for (const char* name : names)
+        if (was_given(command, name))
             throw UserError(
                 fmt::format("--from takes model and weights from files: give it without {}", name));
+}
+
+/// Whether this program trained a network for pictures there.
+bool holds_network(const std::filesystem::path& directory) {
+    const bool is_checkpoint =
+        std::filesystem::exists(directory / "state.json") ||
+        std::filesystem::exists(AtomicDirectory::previous_of(directory) / "state.json");
+    if (!is_checkpoint) return false;
+    const auto saved = saved_options(directory);
+    const auto model = saved.find("--model");
+    return model != saved.end() && model->second.size() == 1 && nn::is_image_model(model->second[0]);
+}
+
+/// Trained on pictures, the head may be of other classes.
+void take_network_of_files(const CLI::App& command, RunOptions& options) {
+    refuse_beside_files(command, {"--model", "--image-size", "--width", "--resume"});
+    const bool trains_on_others = was_given(command, "--images");
+    if (!trains_on_others) refuse_beside_files(command, {"--classes"});
+    auto file = std::make_shared<const PictureModelFile>(options.from);
+    if (!file->warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file->warning()));
+    const nn::ImageSizes& sizes = file->network().sizes;
+    options.from = file->directory().string();
+    options.model = file->network().model.name;
+    options.pictures.image = sizes.image;
+    options.pictures.width = sizes.width;
+    if (!trains_on_others) options.pictures.classes = sizes.classes;
+    options.from_pictures = std::move(file);
+}
+
+}  // namespace
+
+void take_model_of_files(const CLI::App& command, RunOptions& options) {
+    if (options.from.empty()) return;
+    if (holds_network(options.from)) return take_network_of_files(command, options);
+    if (was_given(command, "--images")) {
+        refuse_beside_files(command, {"--resume"});
+        if (!nn::is_image_model(options.model))
+            throw UserError(
+                fmt::format("--from {}: with --images it is a checkpoint of such a run, or a safetensors "
+                            "file and --model, "
+                            "which of {} it is of",
+                            options.from, fmt::join(nn::image_model_names(), ", ")));
+        return;
+    }
+    refuse_beside_files(command, {"--model", "--layers", "--heads", "--channels", "--context", "--vocabulary",
+                                  "--dropout", "--no-bias", "--resume"});
     const ModelFile file(options.from);
     if (!file.warning().empty()) print_error(fmt::format("mantissa: warning: {}\n", file.warning()));
     options.from = file.directory().string();
@@ -213,7 +266,7 @@ void take_model_of_files(const CLI::App& command, RunOptions& options) {
 }
 
 void take_tokenizer_of_files(RunOptions& options) {
-    if (options.from.empty()) return;
+    if (options.from.empty() || nn::is_image_model(options.model)) return;
     if (!options.tokenizer.empty() || !options.tokens.empty()) return;
     options.tokenizer = tokenizer_beside(options.from, "--from");
 }

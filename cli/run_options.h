@@ -14,6 +14,7 @@
 #include "mantissa/nn/documents.h"
 #include "mantissa/nn/image_model.h"
 #include "mantissa/nn/language_model.h"
+#include "mantissa/train/picture_model_file.h"
 #include "mantissa/train/trainer.h"
 
 namespace CLI {
@@ -26,8 +27,10 @@ struct RunOptions {
     std::string model = "gpt2-tiny";
     std::string from;                             ///< a folder with a model and its weights
     std::optional<nn::LanguageModel> from_files;  ///< that model, in place of --model
-    nn::ModelSizes sizes;                         ///< in place of the model's own
-    nn::GivenImageSizes pictures;                 ///< in place of those of a network for pictures
+    /// The network for pictures of that folder, whose name and sizes then are those of --model.
+    std::shared_ptr<const PictureModelFile> from_pictures;
+    nn::ModelSizes sizes;          ///< in place of the model's own
+    nn::GivenImageSizes pictures;  ///< in place of those of a network for pictures
     std::string device = "cpu";
     std::int64_t batch = 8, sequence = 0, steps = 0;  ///< sequence 0: the model's context
     std::vector<std::string> text, tokens;
@@ -70,9 +73,10 @@ nn::Documents documents_of(const RunOptions& options);
 /// Throws UserError if --device is none that this build has. `ranks`: those among which it is one.
 std::unique_ptr<Device> open_device(const RunOptions& options, Ranks* ranks = nullptr);
 
-/// The model of --from, if it is given; shows the warning where the checkpoint is damaged and the one before
-/// it was taken. Throws UserError that names the file if there is none, and, naming the option, where the
-/// command line says of the model what its files say.
+/// The model of --from, if it is given: one that writes text, or a network for pictures; shows the warning
+/// where the checkpoint is damaged and the one before it was taken. With --images, files that do not say
+/// which network they hold are taken for that of --model. Throws UserError that names the file if there is
+/// no model, and, naming the option, where the command line says of the model what its files say.
 void take_model_of_files(const CLI::App& command, RunOptions& options);
 
 /// The tokenizer of this word or path: bytes, if it is `bytes_word`.

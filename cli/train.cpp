@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -30,7 +31,7 @@
 #include "mantissa/train/agreement.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/diagnosis.h"
-#include "mantissa/train/model_file.h"
+#include "mantissa/train/ema.h"
 #include "mantissa/train/training_checkpoint.h"
 
 namespace mantissa::cli {
@@ -152,6 +153,10 @@ class Run {
 
     bool gave_up() const { return options_.bad_steps > 0 && bad_in_a_row_ >= options_.bad_steps; }
 
+    bool ran_out_of_patience() const {
+        return options_.patience > 0 && validations_.since >= options_.patience;
+    }
+
     void plan_samples() {
         const Tokenizer& tokenizer = input_->tokenizer();
         SamplerOptions sampler = options_.sampler;
@@ -164,7 +169,8 @@ class Run {
         try {
             since_start_ = {};
             progress_.begin(trainer_->steps_done(), options_.run.steps);
-            while (trainer_->steps_done() < options_.run.steps && !is_asked_to_end() && !gave_up())
+            while (trainer_->steps_done() < options_.run.steps && !is_asked_to_end() && !gave_up() &&
+                   !ran_out_of_patience())
                 one_step();
         } catch (const InternalError&) {
             throw;  // a defect: who knows what the state is
@@ -192,6 +198,7 @@ class Run {
     }
 
     void show_sample() {
+        const AveragedWeights averaged(trainer_->state());
         const std::string text = sampler_->sample();
         progress_.clear();
         log_.sample(text);
@@ -206,7 +213,9 @@ class Run {
         fmt::print("{}\n", input_->description());
         const std::string micro_steps =
             settings_.micro_steps() == 1 ? "" : fmt::format("{} x ", settings_.micro_steps());
-        fmt::print("{}, {} parameters, {}{} a step, {}{}, {}\n", model_.name, plan.facts().parameters,
+        const std::string frozen =
+            plan.facts().frozen == 0 ? "" : fmt::format(" ({} frozen)", plan.facts().frozen);
+        fmt::print("{}, {} parameters{}, {}{} a step, {}{}, {}\n", model_.name, plan.facts().parameters, frozen,
                    micro_steps, nn::batch_text(model_, settings_.batch), policy_.name,
                    options_.run.policy.empty() && policy_.simulate.empty()
                        ? " (chosen for this machine; see --policy)"
@@ -238,10 +247,8 @@ class Run {
     }
 
     void begin_with_published_weights() {
-        const ModelFile file(options_.run.from);
-        file.load(trainer_->state());
-        begun_from_ = file.directory();
-        fmt::print("begun with the weights of {}\n", options_.run.from);
+        fmt::print("{}\n", input_->begin_with_files(trainer_->state()));
+        begun_from_ = options_.run.from;
     }
 
     /// A run whose result is lost, or that writes over another's, is said to be one before it begins.
@@ -266,6 +273,13 @@ class Run {
 
     void print_summary() const {
         if (const std::string remark = input_->remark(); !remark.empty()) fmt::print("{}\n", remark);
+        if (ran_out_of_patience())
+            fmt::print(
+                "stopped early: {} validation{} in a row brought no lower loss than {} (--patience {})\n",
+                validations_.since, validations_.since == 1 ? "" : "s", best_text(), options_.patience);
+        if (options_.keep_best && validations_.best_loss)
+            fmt::print("the best checkpoint, with the validation loss {}, is {}\n", best_text(),
+                       place_of_best(options_.checkpoint));
         const double seconds = since_start_.seconds();
         const auto steps = static_cast<double>(trainer_->steps_done() - first_step_);
         if (steps == 0) return;
@@ -288,6 +302,7 @@ class Run {
         begun_from_ = resumed.directory;
         if (const auto curves = resumed.texts.find(curves_name); curves != resumed.texts.end())
             curves_ = curves->second;
+        validations_ = resumed.validations;
         if (const std::string began = input_->go_on_from(resumed.place); !began.empty())
             print_error(fmt::format("mantissa: {}\n", began));
         const std::int64_t done = trainer_->steps_done();
@@ -310,6 +325,7 @@ class Run {
         record.inputs["learning_rate"] = schedule_.text();
         input_->add_to(record);
         record.place = input_->place_at(trainer_->steps_done());
+        if (options_.keep_best || options_.patience > 0) record.validations = validations_;
         record.options = options_.typed;
         return record;
     }
@@ -402,12 +418,38 @@ class Run {
     }
 
     void validate_model() {
-        const Validation result = input_->validate(*trainer_, [&](std::uint64_t done, std::uint64_t of) {
-            progress_.within("validating", done, of);
-        });
+        Validation result;
+        {
+            const AveragedWeights averaged(trainer_->state());
+            result = input_->validate(*trainer_, [&](std::uint64_t done, std::uint64_t of) {
+                progress_.within("validating", done, of);
+            });
+        }
         progress_.clear();
         log_.validation(result);
         views_.validation(result);
+        const bool is_best =
+            std::isfinite(result.loss) && !(validations_.best_loss && result.loss >= *validations_.best_loss);
+        ++validations_.since;
+        if (is_best)
+            validations_ = {.best_loss = result.loss, .best_steps = trainer_->steps_done(), .since = 0};
+        if (is_best && options_.keep_best) keep_best();
+    }
+
+    std::string best_text() const {
+        return validations_.best_loss
+                   ? fmt::format("{:.6f} after step {}", *validations_.best_loss, validations_.best_steps - 1)
+                   : "a number";
+    }
+
+    /// In the place of the best before it, which need not be kept.
+    void keep_best() {
+        const std::string place = place_of_best(options_.checkpoint);
+        or_warn([&] {
+            save_to(place);
+            std::error_code ignored;
+            if (ranks_.is_first()) std::filesystem::remove_all(AtomicDirectory::previous_of(place), ignored);
+        });
     }
 
     /// Whether the first save would replace what the run began from, and keep what the run left behind.
@@ -438,18 +480,27 @@ class Run {
     void save() {
         progress_.clear();
         if (const std::string failed = ranks_.first_of(set_aside()); !failed.empty()) throw UserError(failed);
+        save_to(options_.checkpoint);
+        saved_at_ = trainer_->steps_done();
+    }
+
+    void save_to(const std::string& place) {
         RunRecord saved = record();
         if (const std::string curves = views_.kept(); !curves.empty()) saved.texts[curves_name] = curves;
-        save_training(options_.checkpoint, *trainer_, saved);
-        saved_at_ = trainer_->steps_done();
-        fmt::print("saved {} after step {}\n", options_.checkpoint, saved_at_ - 1);
+        save_training(place, *trainer_, saved);
+        fmt::print("saved {} after step {}\n", place, trainer_->steps_done() - 1);
         std::fflush(stdout);
     }
 
     /// On the way: what cannot be saved now is not lost while the run goes on.
     void save_or_warn() {
+        or_warn([&] { save(); });
+    }
+
+    template <class Save>
+    void or_warn(Save&& save_it) {
         try {
-            save();
+            save_it();
         } catch (const LostRank&) {
             throw;
         } catch (const UserError& error) {
@@ -482,6 +533,7 @@ class Run {
     Stopwatch since_start_;
     std::int64_t first_step_ = 0;
     std::int64_t saved_at_ = -1;
+    ValidationProgress validations_;
     std::string curves_;                ///< of the page, that the checkpoint kept; empty: none
     std::filesystem::path begun_from_;  ///< the checkpoint, until the first save
     std::optional<TrainSampler> sampler_;

@@ -26,6 +26,8 @@ class TrainInput {
     /// Takes what validations need, so that it is not lacking later. Throws UserError if there is not so
     /// much.
     virtual void prepare(const Trainer&) {}
+    /// Begins with the weights of --from. Returns what to say of it.
+    virtual std::string begin_with_files(StateBlock& weights) = 0;
     /// Of a step, good until as many more were asked for as are kept. Throws UserError where something cannot
     /// be read.
     virtual Batch batch(std::int64_t step) = 0;

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
@@ -143,6 +145,13 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
                         "train in {}, and give it to generate",
                         policy.name, fmt::join(policy_names(), ", ")));
     trainer.loss_scale = loss_scale_of(options, policy);
+    trainer.frozen = options.freeze;
+    if (!(options.ema >= 0 && static_cast<float>(options.ema) < 1))
+        throw UserError(fmt::format("--ema must be 0 (none), or above 0 and below 1, got {}", options.ema));
+    if (options.ema > 0 && ranks && trainer.pipeline.distribution.states == States::sharded)
+        throw UserError(
+            "--ema: averages are kept whole, and ranks have parts of parameters; give --states whole");
+    trainer.ema_decay = options.ema;
     trainer.pipeline.policy = policy;
     choose_passes(options.run, target, trainer.pipeline);
     return trainer;
@@ -155,6 +164,8 @@ BatchOrder order_of(const TrainOptions& options) {
 }
 
 namespace {
+
+constexpr std::string_view best_suffix = ".best";
 
 /// A checkpoint that saves put out of their way is gone on from in the place where they lie.
 std::string place_of_saves(const std::string& resume) {
@@ -243,6 +254,44 @@ void recall(CLI::App& command, TrainOptions& options) {
     if (!options.run.from.empty()) options.run.from_files = ModelFile(options.resume).model();
 }
 
+/// A network that goes on learning sees pictures as it did, unless it is said otherwise; and so does the run
+/// once it is resumed, whatever became of the files.
+void take_cut_of_files(TrainOptions& options) {
+    const PictureModelFile& file = *options.run.from_pictures;
+    const PictureCut& cut = file.cut();
+    const auto remember = [&](const char* option, const auto& value) {
+        if (options.typed.contains(option)) return;
+        std::vector<std::string>& words = options.typed[option];
+        for (const auto each : value) words.push_back(fmt::format("{}", each));
+    };
+    options.typed["--model"] = {file.network().model.name};
+    remember("--image-size", std::array{cut.image});
+    remember("--width", std::array{file.network().sizes.width});
+    remember("--resize", std::array{cut.resize});
+    remember("--mean", cut.pixels.mean);
+    remember("--deviation", cut.pixels.deviation);
+    if (!options.images.resize) options.images.resize = cut.resize;
+    const auto take = [](std::vector<float>& to, const auto& from) {
+        if (to.empty()) to.assign(from.begin(), from.end());
+    };
+    take(options.images.mean, cut.pixels.mean);
+    take(options.images.deviation, cut.pixels.deviation);
+}
+
+/// `trunk` stands for all weights of a network for pictures that do not follow its classes.
+void name_trunk(TrainOptions& options) {
+    const auto trunk = std::ranges::find(options.freeze, "trunk");
+    if (trunk == options.freeze.end()) return;
+    if (options.images.directory.empty() || !nn::is_image_model(options.run.model))
+        throw UserError(
+            "--freeze trunk is all of a network for pictures but what follows its classes; give patterns of "
+            "names for another model");
+    const auto names =
+        nn::trunk_of(options.run.model, nn::image_sizes(options.run.model, options.run.pictures));
+    options.freeze.erase(trunk);
+    options.freeze.insert(options.freeze.end(), names.begin(), names.end());
+}
+
 }  // namespace
 
 namespace {
@@ -280,6 +329,8 @@ void settle_recipe(const CLI::App& command, TrainOptions& options) {
 
 }  // namespace
 
+std::string place_of_best(const std::string& checkpoint) { return checkpoint + std::string(best_suffix); }
+
 void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
     for (const CLI::Option* option : command.get_options())
         if (option->count() > 0) options.given.insert(option->get_name());
@@ -291,6 +342,14 @@ void complete_options(CLI::App& command, TrainOptions& options, int ranks) {
     if (!options.resume.empty()) recall(command, options);
     require_images(command, options.images);
     options.typed = options_to_remember(command);
+    if (!options.images.directory.empty()) options.typed.erase("--from");  // a checkpoint has all of it
+    if (options.run.from_pictures && !options.images.directory.empty()) take_cut_of_files(options);
+    name_trunk(options);
+    if (options.keep_best && !options.resume.empty() && options.checkpoint.ends_with(best_suffix))
+        throw UserError(fmt::format(
+            "--checkpoint {}: that is where the best checkpoint of {} is kept; name another place",
+            options.checkpoint,
+            options.checkpoint.substr(0, options.checkpoint.size() - best_suffix.size())));
     settle_recipe(command, options);
     share_micro_steps(options, ranks);
 }
@@ -314,8 +373,14 @@ void validate_loop(const TrainOptions& options) {
         throw UserError(fmt::format("--validate-batches must be 0 (all of the held-out text) or more, got {}",
                                     options.validate_batches));
     if (options.validate_every == 0)
-        refuse_ignored(options, {"--validate-batches", "--validation", "--held-out"},
+        refuse_ignored(options,
+                       {"--validate-batches", "--validation", "--held-out", "--keep-best", "--patience"},
                        "validations; give --validate-every, too");
+    if (options.patience < 0)
+        throw UserError(
+            fmt::format("--patience must be 0 (any number) or more validations, got {}", options.patience));
+    if (options.keep_best && options.checkpoint.empty())
+        throw UserError("--keep-best keeps a checkpoint beside that of --checkpoint DIR: give that, too");
     if (!options.images.directory.empty())
         refuse_ignored(options, {"--validation", "--held-out"}, "--text and --tokens; pictures have val/");
     if (!options.validation.empty())
@@ -324,6 +389,7 @@ void validate_loop(const TrainOptions& options) {
     if (options.save_every > 0 && options.checkpoint.empty())
         throw UserError("--save-every needs a place: give --checkpoint DIR");
     if (!options.checkpoint.empty()) require_checkpoint_place(options.checkpoint);
+    if (options.keep_best) require_checkpoint_place(place_of_best(options.checkpoint));
     if (options.log == "-" && options.run.json == "-")
         throw UserError("--log -: --json writes there, too; name a file for one of them");
     const std::vector<NamedFile> folders = {{"--checkpoint", options.checkpoint},
@@ -410,9 +476,25 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
             "Go on from this checkpoint, to the same bits, with the options it was made with, and save "
             "there; options that are given take the place of those")
         ->type_name("DIR");
-    add_from_option(command, options.run,
-                    "Begin with these weights instead of random ones: model.safetensors and config.json as "
-                    "published, or a checkpoint; with the tokenizer beside them");
+    add_from_option(
+        command, options.run,
+        "Begin with these weights instead of random ones: model.safetensors and config.json as "
+        "published, or a checkpoint; with the tokenizer beside them. With --images, a checkpoint of "
+        "such a run, or a file under torchvision's names for --model; a head for other classes is "
+        "made anew");
+    command
+        .add_option(
+            "--freeze", options.freeze,
+            "Weights that are not trained, by patterns of names with commas between (* any text, ? one "
+            "character), as h.0.* or layer1.*; with --images, trunk: all but the head")
+        ->delimiter(',')
+        ->type_name("PATTERN");
+    command
+        .add_option("--ema", options.ema,
+                    "Keep an exponential moving average of the weights with this decay, such as 0.999, to be "
+                    "validated, sampled from, and saved as the model; 0: none")
+        ->type_name("DECAY")
+        ->capture_default_str();
     command.add_option("--print-every", options.print_every, "Print the line of every so many steps")
         ->capture_default_str();
     command
@@ -432,6 +514,15 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
             "What is kept from training for validations: each, the last tenth of each file; last, that "
             "of all files one after another, as earlier versions had it")
         ->check(CLI::IsMember({"each", "last"}))
+        ->capture_default_str();
+    command.add_flag(
+        "--keep-best", options.keep_best,
+        "Keep the checkpoint with the lowest validation loss so far, too, as DIR.best beside the "
+        "last in --checkpoint DIR");
+    command
+        .add_option("--patience", options.patience,
+                    "Stop after so many validations in a row that brought no lower loss; 0: never")
+        ->type_name("N")
         ->capture_default_str();
     command
         .add_option("--validate-batches", options.validate_batches,

@@ -44,6 +44,10 @@ struct TrainOptions {
     std::string order = "random";
     SamplerOptions sampler;
     std::string checkpoint, resume, log;
+    std::vector<std::string> freeze;  ///< patterns of names
+    double ema = 0;                   ///< the decay of averaged weights; 0: none are kept
+    bool keep_best = false;
+    std::int64_t patience = 0;  ///< validations without a lower loss; 0: any number
     std::int64_t print_every = 1;
     /// Of a run that is resumed: whether options may differ, since all others were taken over.
     Resume changes = Resume::as_it_was;
@@ -81,6 +85,9 @@ BatchOrder order_of(const TrainOptions& options);
 /// where to save, the model and the tokenizer of the files. Throws UserError where these contradict what was
 /// given. A checkpoint remembers the micro-steps of a step, of which each of `ranks` makes its part.
 void complete_options(CLI::App& command, TrainOptions& options, int ranks);
+
+/// Where --keep-best keeps the checkpoint with the lowest validation loss.
+std::string place_of_best(const std::string& checkpoint);
 
 /// Throws UserError where an option of the loop is out of range or lacks what it needs.
 void validate_loop(const TrainOptions& options);

@@ -5,6 +5,7 @@
 #include <set>
 #include <sstream>
 
+#include "cli/begin_with_files.h"
 #include "cli/picture_data.h"
 #include "cli/print_error.h"
 #include "cli/train_input.h"
@@ -46,6 +47,10 @@ class PictureInput final : public TrainInput {
 
     void prepare(const Trainer& trainer) override {
         if (options_.validate_every > 0) scorer_.emplace(trainer);
+    }
+
+    std::string begin_with_files(StateBlock& weights) override {
+        return cli::begin_with_files(options_.run, data_->network, &data_->split.training.classes, weights);
     }
 
     Batch batch(std::int64_t step) override {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cli/begin_with_files.h"
 #include "cli/train_input.h"
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"
@@ -40,6 +41,9 @@ class TextInput final : public TrainInput {
     std::string description() const override {
         if (!validation_corpus_) return corpus_.description;
         return fmt::format("{}\nvalidated on {}", corpus_.description, validation_corpus_->description);
+    }
+    std::string begin_with_files(StateBlock& weights) override {
+        return cli::begin_with_files(options_.run, weights);
     }
     Batch batch(std::int64_t step) override {
         taken_ = (taken_ + 1) % buffers_.size();

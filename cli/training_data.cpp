@@ -1,5 +1,6 @@
 #include "cli/training_data.h"
 
+#include "cli/begin_with_files.h"
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/data/text_windows.h"
 
@@ -13,18 +14,42 @@ std::unique_ptr<BatchSource> text_batches(const Corpus& corpus, TokenRange range
 
 TrainingData open_training_data(const RunOptions& options, const nn::Model& model, std::int64_t batch,
                                 CorpusOptions::Untokenized untokenized) {
-    TrainingData data;
+    TrainingData data{.model = model};
     if (nn::is_image_model(options.model)) {
-        data.batches =
+        data.made =
             std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.pictures), options.seed);
-        data.description = data.batches->description();
-        return data;
+        data.description = data.made->description();
+    } else {
+        data.corpus = std::make_unique<Corpus>(open_corpus(options, untokenized));
+        data.description = data.corpus->description;
+        data.made =
+            text_batches(*data.corpus, data.corpus->stream.all(), model.units_per_example, {.batch = batch});
     }
-    data.corpus = std::make_unique<Corpus>(open_corpus(options, untokenized));
-    data.description = data.corpus->description;
-    data.batches =
-        text_batches(*data.corpus, data.corpus->stream.all(), model.units_per_example, {.batch = batch});
+    data.batches = data.made.get();
     return data;
+}
+
+TrainingData open_training_data(const RunOptions& options, const PictureDataOptions& images,
+                                std::int64_t batch, bool hold_out) {
+    if (images.directory.empty())
+        return open_training_data(options, model_to_train(options), batch, CorpusOptions::Untokenized::bytes);
+    TrainingData data;
+    data.pictures = open_picture_data(
+        images, options, {.batch = batch, .order = BatchOrder::random, .seed = options.seed}, hold_out);
+    data.model = data.pictures->network.model;
+    data.description = data.pictures->description;
+    data.batches = data.pictures->training.get();
+    return data;
+}
+
+void begin_with_files(const RunOptions& options, const TrainingData& data, StateBlock& weights) {
+    if (data.pictures) {
+        begin_with_files(options, data.pictures->network, &data.pictures->split.training.classes, weights);
+    } else if (const auto network = picture_network(options)) {
+        begin_with_files(options, *network, nullptr, weights);
+    } else {
+        begin_with_files(options, weights);
+    }
 }
 
 }  // namespace mantissa::cli

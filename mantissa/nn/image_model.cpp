@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/torchvision.h"
@@ -128,5 +129,37 @@ ImageSizes image_sizes(std::string_view name, const GivenImageSizes& given) {
 ImageModel image_model(std::string_view name) { return image_model(name, image_sizes(name)); }
 
 ImageModel image_model(std::string_view name, const ImageSizes& sizes) { return family_of(name).make(sizes); }
+
+namespace {
+
+std::map<std::string, Shape> weights_of(const ImageModel& network) {
+    Graph graph;
+    trace_output(network.model, graph, 1);
+    std::map<std::string, Shape> weights;
+    for (const State& state : graph.states())
+        if (is_weight(state)) weights.emplace(state.name, state.type.shape);
+    return weights;
+}
+
+/// The weights whose shapes are, or are not, the same for another number of classes.
+std::vector<std::string> weights_that(bool keep, std::string_view name, const ImageSizes& sizes) {
+    ImageSizes other = sizes;
+    ++other.classes;
+    const std::map<std::string, Shape> others = weights_of(image_model(name, other));
+    std::vector<std::string> names;
+    for (const auto& [weight, shape] : weights_of(image_model(name, sizes)))
+        if ((others.at(weight) == shape) == keep) names.push_back(weight);
+    return names;
+}
+
+}  // namespace
+
+std::vector<std::string> head_of(std::string_view name, const ImageSizes& sizes) {
+    return weights_that(false, name, sizes);
+}
+
+std::vector<std::string> trunk_of(std::string_view name, const ImageSizes& sizes) {
+    return weights_that(true, name, sizes);
+}
 
 }  // namespace mantissa::nn

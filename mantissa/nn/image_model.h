@@ -61,4 +61,10 @@ ImageModel image_model(std::string_view name);
 /// The same of other sizes. Throws UserError as validate does, too.
 ImageModel image_model(std::string_view name, const ImageSizes& sizes);
 
+/// The weights that follow the number of classes, by name: what is made anew for other classes.
+std::vector<std::string> head_of(std::string_view name, const ImageSizes& sizes);
+
+/// All others.
+std::vector<std::string> trunk_of(std::string_view name, const ImageSizes& sizes);
+
 }  // namespace mantissa::nn

@@ -35,6 +35,7 @@ class Training {
           trainer_(device, options.model, settings_of(options, policy, seed)),
           batches_(batches),
           buffer_(options.model, options.trainer.batch, options.trainer.accumulate) {
+        if (options.begin) options.begin(trainer_.state());
         run_.policy = policy.name;
         if (seed != options.trainer.seed) seed_text_ = fmt::format(" from seed {}", seed);
         run_.scaled = trainer_.plan().options().loss_scale.kind != LossScaleOptions::Kind::none;

@@ -20,6 +20,8 @@ struct ConvergeOptions {
     std::vector<Policy> policies;  ///< the first is what the others are held against
     nn::Model model = {};
     TrainerOptions trainer = {};  ///< of all; policy and loss scale apart
+    /// Gives each training the weights that it begins with; none: they are drawn from its seed.
+    std::function<void(StateBlock&)> begin = {};
     std::int64_t steps = 20;
     LearningRateSchedule learning_rate = {};  ///< of so many steps
     /// How far the mean of the last losses may lie from the first's; negative: as far as those of the first

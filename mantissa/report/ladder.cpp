@@ -245,6 +245,7 @@ class LadderRun {
 
     void train(RunningRung& running) {
         memory_->state->initialize(options_.trainer.seed);
+        if (options_.begin) options_.begin(*memory_->state);
         for (std::int64_t i = 0; i < options_.steps; ++i) {
             say(fmt::format("{}: training, step {} of {}", running.rung.name, i + 1, options_.steps));
             const StepResult result = step(running, i, i + 1 == options_.steps ? &running.profile : nullptr);

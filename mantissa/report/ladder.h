@@ -27,6 +27,8 @@ struct LadderOptions {
     std::vector<std::string> rungs = {"fp32"};
     nn::Model model;
     TrainerOptions trainer;
+    /// Gives each rung the weights that it begins with; none: they are drawn from the seed.
+    std::function<void(StateBlock&)> begin = {};
     std::int64_t steps = 5;    ///< of training, from the seed, whose losses are compared
     std::int64_t repeats = 3;  ///< steps of each rung that are timed, after those
     double learning_rate = 3e-4;

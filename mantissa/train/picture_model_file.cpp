@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -94,6 +95,38 @@ void PictureModelFile::load(StateBlock& state) const {
         checkpoint_.model.views(), specs_of(state, is_weight), network_.model.files,
         checkpoint_.model.path().string(),
         [&](const TensorSpec& weight, std::span<const std::byte> value) { state.write(weight.name, value); });
+}
+
+namespace {
+
+void read_trunk(const nn::ImageModel& network, std::vector<TensorView> file, const std::string& source,
+                StateBlock& state) {
+    const std::vector<std::string> head = nn::head_of(network.model.name, network.sizes);
+    const auto is_of_head = [&](const std::string& name) {
+        return std::ranges::find(head, name) != head.end();
+    };
+    std::vector<TensorSpec> trunk = specs_of(state, is_weight);
+    const WeightFiles& rules = network.model.files;
+    for (const TensorSpec& weight : trunk)
+        if (is_of_head(weight.name))
+            std::erase_if(file, [&](const TensorView& tensor) {
+                return tensor.name == (rules.stored ? rules.stored(weight).name : weight.name);
+            });
+    std::erase_if(trunk, [&](const TensorSpec& weight) { return is_of_head(weight.name); });
+    read_weights(file, trunk, rules, source, [&](const TensorSpec& weight, std::span<const std::byte> value) {
+        state.write(weight.name, value);
+    });
+}
+
+}  // namespace
+
+void PictureModelFile::load_trunk(StateBlock& state) const {
+    read_trunk(network_, checkpoint_.model.views(), checkpoint_.model.path().string(), state);
+}
+
+void load_trunk(const nn::ImageModel& network, const std::filesystem::path& path, StateBlock& state) {
+    const SafetensorsModel file(path);
+    read_trunk(network, file.views(), file.source(), state);
 }
 
 }  // namespace mantissa

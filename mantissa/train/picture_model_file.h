@@ -27,8 +27,13 @@ class PictureModelFile {
     /// Empty, or a warning to show: that the checkpoint was damaged and the one before it was taken.
     const std::string& warning() const { return checkpoint_.warning; }
 
+    /// What was read: `directory`, or the checkpoint before it.
+    const std::filesystem::path& directory() const { return checkpoint_.directory; }
+
     /// Copies the weights and running statistics into those states.
     void load(StateBlock& state) const;
+    /// The same but for the head (nn::head_of), into the states of the same network for other classes.
+    void load_trunk(StateBlock& state) const;
 
   private:
     LoadedCheckpoint checkpoint_;
@@ -36,5 +41,9 @@ class PictureModelFile {
     std::vector<std::string> classes_;
     PictureCut cut_;
 };
+
+/// Copies the weights of a network's trunk in a safetensors file, as load_weights does (train/weights.h); the
+/// head may be there, for whatever classes, or not.
+void load_trunk(const nn::ImageModel& network, const std::filesystem::path& path, StateBlock& state);
 
 }  // namespace mantissa
