@@ -1,0 +1,77 @@
+// A text classifier by fine-tuning: a small model of text learns what comes next, its weights go to a file,
+// and a classifier takes its trunk from there, frozen, and learns a head alone. Judged on sentences that it
+// has not seen.
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <string>
+
+#include "mantissa/mantissa.h"
+
+using namespace mantissa;
+
+constexpr std::int64_t T = 32, C = 32;
+
+/// Bytes [B, T] -> what the trunk makes of each and the two before it, [B, T, C].
+Tensor trunk(Graph& graph, Tensor bytes) {
+    const OriginScope scope(graph, "trunk");
+    const Tensor table = nn::parameter(graph, "table", {128, 16},
+                                       {.kind = Initializer::Kind::normal, .standard_deviation = 0.3});
+    const Tensor x = embedding(table, bytes);
+    const Tensor none = broadcast_to(constant(graph, 0.0), {x.dim(0), 1, 16});
+    const Tensor one = concat(std::vector{none, slice(x, 1, 0, T - 1)}, 1);
+    const Tensor two = concat(std::vector{none, slice(one, 1, 0, T - 1)}, 1);
+    return gelu(
+        nn::linear(concat(std::vector{x, one, two}, 2), "mix", {.outputs = C, .standard_deviation = 0.2}));
+}
+
+Tensor next_byte(Graph& graph, std::span<const Tensor> in, const nn::Mode&) {
+    const Tensor scores = nn::linear(trunk(graph, in[0]), "next", {.outputs = 128});
+    return cross_entropy(reshape(scores, {-1, 128}), reshape(in[1], {-1}));
+}
+
+Tensor classes(Graph& graph, std::span<const Tensor> in, const nn::Mode&) {
+    return nn::linear(mean(trunk(graph, in[0]), {1}), "head", {.outputs = 2, .standard_deviation = 0.2});
+}
+
+/// Sentences of English (class 0) and Latin words, as bytes, and what comes after each byte.
+struct Sentences {
+    std::vector<std::int32_t> bytes, next, language;
+    Sentences(int count, unsigned seed) {
+        const std::vector<std::string> words[] = {
+            {"the", "which", "river", "house", "through", "would", "king", "water", "those", "light"},
+            {"quod", "rerum", "natura", "deorum", "atque", "inter", "omnibus", "virum", "cano", "esse"}};
+        std::mt19937 random(seed);
+        for (int i = 0; i < count; ++i) {
+            std::string text;
+            while (text.size() <= T) text += words[i % 2][random() % 10] + " ";
+            for (std::size_t at = 0; at < T; ++at) bytes.push_back(text[at]), next.push_back(text[at + 1]);
+            language.push_back(i % 2);
+        }
+    }
+};
+
+int main() {
+    const nn::InputSpec text{"bytes", DType::i32, {T}};
+    const nn::Model writer{.name = "writer", .inputs = {text, {"next", DType::i32, {T}}}, .loss = next_byte};
+    const nn::Model classifier{
+        .name = "classifier",
+        .inputs = {text, {"language", DType::i32, {}}},
+        .loss = [](Graph& graph, auto in,
+                   const nn::Mode& mode) { return cross_entropy(classes(graph, in, mode), in[1]); },
+        .output = {.trace = classes}};
+    const Sentences much(64, 1), few(16, 2), unseen(200, 3);
+    Trainer first(cpu(), writer, {.batch = 64});
+    for (int step = 0; step < 200; ++step) first.step({much.bytes, much.next}, 0.01);
+    save_weights(first, "writer.safetensors");
+
+    Trainer second(cpu(), classifier, {.batch = 16, .frozen = {"trunk.*"}});
+    std::printf("not taken: %s\n", load_weights(second, "writer.safetensors", Match::by_name).text().c_str());
+    for (int step = 0; step < 200; ++step) second.step({few.bytes, few.language}, 0.02);
+    const std::vector<float> scores = Predictor(second).predict({unseen.bytes});
+    std::size_t right = 0;
+    for (std::size_t i = 0; i < unseen.language.size(); ++i)
+        right += (scores[2 * i + 1] > scores[2 * i]) == unseen.language[i];
+    std::printf("%zu of %zu sentences that were held out are right\n", right, unseen.language.size());
+    return 100 * right >= 95 * unseen.language.size() ? 0 : 1;
+}
