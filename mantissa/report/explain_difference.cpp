@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "mantissa/report/explain.h"
+#include "mantissa/report/report.h"
 
 namespace mantissa::inline v0 {
 
@@ -30,23 +31,20 @@ std::string formats_of(const ExplainedNode& node) {
 class Lines {
   public:
     void add(const ExplainedNode& node, const std::string& first, const std::string& second) {
-        const Key key{node.op, node.pass, first, second};
+        const Grid::Row key{node.op, node.pass, first, second};
         if (counts_[key]++ == 0) order_.push_back(key);
     }
 
-    std::string text() const {
-        std::string text;
-        for (const Key& key : order_) {
-            const auto& [op, pass, first, second] = key;
-            text += fmt::format("{:<20} {:<9} {:>6}  {:<32} {}\n", op, pass, counts_.at(key), first, second);
-        }
-        return text.empty() ? "nothing\n" : text;
+    std::string text(const std::string& first, const std::string& second) const {
+        Grid grid{{"operation", "pass", "nodes", first, second}};
+        for (const Grid::Row& key : order_)
+            grid.rows.push_back({key[0], key[1], std::to_string(counts_.at(key)), key[2], key[3]});
+        return grid.text() + (order_.empty() ? "nothing\n" : "");
     }
 
   private:
-    using Key = std::tuple<std::string, std::string, std::string, std::string>;
-    std::vector<Key> order_;
-    std::map<Key, int> counts_;
+    std::vector<Grid::Row> order_;
+    std::map<Grid::Row, int> counts_;
 };
 
 }  // namespace
@@ -75,9 +73,8 @@ std::string explain_difference(const Explanation& first, const Explanation& seco
     std::string text = fmt::format("{} at {}: what {} and {} do differently in {}\n", first.model.name,
                                    first.model.examples, first.policy, second.policy, first.of);
     text += first.passes_text() + "\n\n";
-    text += fmt::format("{:<20} {:<9} {:>6}  {:<32} {}\n", "operation", "pass", "nodes", first.policy,
-                        second.policy);
-    return text + lines.text() + fmt::format("casts: {} and {}\n", first.casts.size(), second.casts.size());
+    return text + lines.text(first.policy, second.policy) +
+           fmt::format("casts: {} and {}\n", first.casts.size(), second.casts.size());
 }
 
 }  // namespace mantissa

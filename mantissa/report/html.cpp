@@ -36,12 +36,6 @@ svg rect[class^=fill]{stroke:var(--page);stroke-width:.4}
 .narrow{display:none}@media(max-width:700px){.broad{display:none}.narrow{display:block}}
 )";
 
-/// "-" stands for a number that there is none of.
-bool is_number(const std::string& cell) {
-    const std::size_t at = cell.find_first_not_of("+-");
-    return cell == "-" || (at != std::string::npos && at <= 1 && cell[at] >= '0' && cell[at] <= '9');
-}
-
 std::string cells(const char* tag, const Row& row, const std::vector<bool>& right) {
     std::string line = "<tr>";
     for (std::size_t i = 0; i < row.size(); ++i) {
@@ -90,12 +84,10 @@ std::string page(std::string_view title, const std::string& body, int reload_sec
            "</style></head><body>\n<h1>" + heading + "</h1>\n" + body + "</body></html>\n";
 }
 
-std::string table(const Row& header, const std::vector<Row>& rows) {
-    std::vector<bool> right(header.size(), true);
-    for (const Row& row : rows)
-        for (std::size_t i = 0; i < row.size(); ++i) right[i] = right[i] && is_number(row[i]);
-    std::string text = "<div class='wide'><table>\n" + cells("th", header, right);
-    for (const Row& row : rows) text += cells("td", row, right);
+std::string table(const Grid& grid) {
+    const std::vector<bool> right = grid.numbers();
+    std::string text = "<div class='wide'><table>\n" + cells("th", grid.headings, right);
+    for (const Row& row : grid.rows) text += cells("td", row, right);
     return text + "</table></div>\n";
 }
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/report/report.h"
+
 namespace mantissa::inline v0::html {
 
 /// Text as it may stand between tags and inside of quotes of either kind.
@@ -15,10 +17,10 @@ std::string escaped(std::string_view text);
 /// so many seconds; 0: never.
 std::string page(std::string_view title, const std::string& body, int reload_seconds = 0);
 
-using Row = std::vector<std::string>;
+using Row = Grid::Row;
 
-/// Cells are text. Columns of numbers, cells that begin with a digit or a sign, stand to the right.
-std::string table(const Row& header, const std::vector<Row>& rows);
+/// Cells are text. Columns of numbers stand to the right.
+std::string table(const Grid& grid);
 
 /// Which mantissa wrote the page, and the command that was typed for it.
 std::string footer(const std::string& command);

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
+#include <functional>
 
-#include "mantissa/base/version.h"
+#include "mantissa/report/quantities.h"
 
 namespace mantissa::inline v0 {
 
@@ -52,6 +52,8 @@ double share(std::int64_t part, std::int64_t all) {
     return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
 }
 
+std::string percents(double share) { return fmt::format("{:.2f} %", 100 * share); }
+
 /// What FP16 makes of magnitudes in (2^(top - 4), 2^top].
 const char* in_f16(int top) {
     if (top <= -25) return "zero";
@@ -60,9 +62,8 @@ const char* in_f16(int top) {
 }
 
 /// Four exponents a line, between the least and the greatest that occur.
-std::string histogram_text(const NumericsReport& report) {
-    std::string text = fmt::format("{:>16} {:>9} {:>12} {:>10}  {:<11} {}\n", "up to", "weights",
-                                   "activations", "gradients", "in FP16", "gradients");
+Grid histogram_grid(const NumericsReport& report) {
+    Grid grid{{"up to", "weights", "activations", "gradients", "in FP16", "gradients"}};
     const ExponentHistogram* const all[] = {&report.weights.all, &report.activations.all,
                                             &report.gradients.all};
     // Lines end at 2^-25, 2^-21, ... so that one of them ends where FP16 begins.
@@ -71,61 +72,48 @@ std::string histogram_text(const NumericsReport& report) {
         for (int i = 0; i < 3; ++i)
             shares[i] = share(all[i]->at_most(top) - all[i]->at_most(top - 4), all[i]->numbers());
         if (shares[0] + shares[1] + shares[2] == 0) continue;
-        text += fmt::format("{:>16} {:>7.2f} % {:>10.2f} % {:>8.2f} %  {:<11} {}\n", fmt::format("2^{}", top),
-                            100 * shares[0], 100 * shares[1], 100 * shares[2], in_f16(top),
-                            std::string(static_cast<std::size_t>(std::lround(40 * shares[2])), '#'));
+        grid.rows.push_back({fmt::format("2^{}", top), percents(shares[0]), percents(shares[1]),
+                             percents(shares[2]), in_f16(top),
+                             std::string(static_cast<std::size_t>(std::lround(40 * shares[2])), '#')});
     }
-    return text;
+    return grid;
 }
 
-std::string scale_text(const NumericsReport& report) {
-    std::string text = fmt::format("{:>10} {:>10}\n", "loss scale", "lost");
-    for (const ScaledGradients& scaled : at_loss_scales(report))
-        text += fmt::format("{:>10} {:>8.3f} %{}{}\n", fmt::format("2^{}", scaled.exponent),
-                            100 * scaled.lost, scaled.overflows ? "  the greatest becomes infinite" : "",
-                            scaled.proposed ? "  <- choose this" : "");
-    return text;
-}
-
-std::string worst_text(const NumericsReport& report) {
+Grid worst_tensors(const NumericsReport& report) {
     std::vector<TensorNumerics> tensors = report.gradients.tensors;
-    std::stable_sort(tensors.begin(), tensors.end(), [](const TensorNumerics& a, const TensorNumerics& b) {
-        return a.histogram.lost_in_f16(0) > b.histogram.lost_in_f16(0);
-    });
+    std::ranges::stable_sort(tensors, std::greater{},
+                             [](const TensorNumerics& tensor) { return tensor.histogram.lost_in_f16(0); });
     if (tensors.size() > 10) tensors.resize(10);
     const int proposed = proposed_scale_exponent(report.gradients.all);
-    std::string text = fmt::format("{:<40} {:>12} {:>10} {:>10}\n", "gradient", "greatest", "at 1",
-                                   fmt::format("at 2^{}", proposed));
-    for (const TensorNumerics& tensor : tensors)
-        text +=
-            fmt::format("{:<40} {:>12.3g} {:>8.2f} % {:>8.2f} %\n", tensor.name, tensor.histogram.greatest(),
-                        100 * tensor.histogram.lost_in_f16(0), 100 * tensor.histogram.lost_in_f16(proposed));
-    return text;
+    Grid grid{{"gradient", "greatest", "at 1", fmt::format("at 2^{}", proposed)}};
+    for (const auto& [name, histogram] : tensors)
+        grid.rows.push_back({name, fmt::format("{:.3g}", histogram.greatest()),
+                             percents(histogram.lost_in_f16(0)), percents(histogram.lost_in_f16(proposed))});
+    return grid;
 }
 
-nlohmann::ordered_json json_of(const ExponentHistogram& histogram) {
-    nlohmann::ordered_json json = {{"numbers", histogram.numbers()},
-                                   {"zeros", histogram.zeros()},
-                                   {"not_finite", histogram.not_finite()},
-                                   {"greatest", histogram.greatest()}};
-    json["exponents"] = nlohmann::ordered_json::array();
+Fields fields_of(const ExponentHistogram& histogram) {
+    Datum::List exponents;
     for (int exponent = ExponentHistogram::lowest; exponent <= ExponentHistogram::highest; ++exponent)
-        if (histogram.count(exponent) > 0) json["exponents"].push_back({exponent, histogram.count(exponent)});
-    return json;
+        if (histogram.count(exponent) > 0)
+            exponents.push_back(Datum::List{exponent, histogram.count(exponent)});
+    return {{"numbers", histogram.numbers()},
+            {"zeros", histogram.zeros()},
+            {"not_finite", histogram.not_finite()},
+            {"greatest", histogram.greatest()},
+            {"exponents", exponents}};
 }
 
-nlohmann::ordered_json tensors_of(const NumericsOfKind& kind, const char* name, int proposed) {
-    nlohmann::ordered_json json = nlohmann::ordered_json::array();
-    for (const TensorNumerics& tensor : kind.tensors)
-        json.push_back({{"kind", name},
-                        {"name", tensor.name},
-                        {"numbers", tensor.histogram.numbers()},
-                        {"zeros", tensor.histogram.zeros()},
-                        {"not_finite", tensor.histogram.not_finite()},
-                        {"greatest", tensor.histogram.greatest()},
-                        {"lost", tensor.histogram.lost_in_f16(0)},
-                        {"lost_at_proposed", tensor.histogram.lost_in_f16(proposed)}});
-    return json;
+Table tensors_of(const NumericsReport& report) {
+    Table table{{"kind", "name", "numbers", "zeros", "not_finite", "greatest", "lost", "lost_at_proposed"}};
+    const int proposed = proposed_scale_exponent(report.gradients.all);
+    for (const auto& [kind, name] : {std::pair{&report.weights, "weight"},
+                                     {&report.activations, "activation"},
+                                     {&report.gradients, "gradient"}})
+        for (const auto& [tensor, histogram] : kind->tensors)
+            table.add(name, tensor, histogram.numbers(), histogram.zeros(), histogram.not_finite(),
+                      histogram.greatest(), histogram.lost_in_f16(0), histogram.lost_in_f16(proposed));
+    return table;
 }
 
 }  // namespace
@@ -163,6 +151,18 @@ std::vector<ScaledGradients> at_loss_scales(const NumericsReport& report) {
              .overflows = std::ldexp(static_cast<double>(gradients.greatest()), exponent) >= 65520,
              .proposed = is_sound && exponent == proposed});
     return lines;
+}
+
+Grid loss_scales(const NumericsReport& report) {
+    Grid grid{{"loss scale", "", "gradients lost", ""}};
+    for (const ScaledGradients& scaled : at_loss_scales(report))
+        grid.rows.push_back({fmt::format("2^{}", scaled.exponent),
+                             with_decimals(std::ldexp(1, scaled.exponent), 0),
+                             fmt::format("{:.3f} %", 100 * scaled.lost),
+                             scaled.proposed    ? "<- choose this"
+                             : scaled.overflows ? "the greatest becomes infinite"
+                                                : ""});
+    return grid;
 }
 
 LossScaleOptions traced_loss_scale() {
@@ -204,38 +204,28 @@ std::string numerics_table(const NumericsReport& report) {
                "BF16 and TF32 have the range of FP32: they lose bits, never the number\n\n{}\n"
                "what FP16 loses of the gradients\n{}\n{}",
                report.model, report.steps, report.weights.all.numbers(), report.activations.all.numbers(),
-               report.gradients.all.numbers(), report.gradients.all.zeros(), histogram_text(report),
-               scale_text(report), worst_text(report));
+               report.gradients.all.numbers(), report.gradients.all.zeros(), histogram_grid(report).text(),
+               loss_scales(report).text(), worst_tensors(report).text());
 }
 
 std::string numerics_json(const NumericsReport& report) {
-    nlohmann::ordered_json json;
-    json["command"] = "numerics";
-    json["version"] = version();
-    json["commit"] = commit();
-    json["model"] = report.model;
-    json["steps"] = report.steps;
-    json["weights"] = json_of(report.weights.all);
-    json["activations"] = json_of(report.activations.all);
-    json["gradients"] = json_of(report.gradients.all);
-    json["losses"] = report.losses;
+    const ExponentHistogram& gradients = report.gradients.all;
     const std::string fault = report.fault();
-    json["fault"] = fault.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(fault);
-    json["proposed_scale"] = nullptr;
-    if (fault.empty())
-        json["proposed_scale"] = std::ldexp(1.0, proposed_scale_exponent(report.gradients.all));
-    json["lost_at_scale"] = nlohmann::ordered_json::array();
+    Table lost{{"scale", "share"}};
     for (int exponent = 0; exponent <= 24; ++exponent)
-        json["lost_at_scale"].push_back(
-            {{"scale", std::ldexp(1.0, exponent)}, {"share", report.gradients.all.lost_in_f16(exponent)}});
-    json["tensors"] = nlohmann::ordered_json::array();
-    const int proposed = proposed_scale_exponent(report.gradients.all);
-    for (const auto& [kind, name] : {std::pair{&report.weights, "weight"},
-                                     {&report.activations, "activation"},
-                                     {&report.gradients, "gradient"}})
-        for (nlohmann::ordered_json& tensor : tensors_of(*kind, name, proposed))
-            json["tensors"].push_back(std::move(tensor));
-    return json.dump(2) + "\n";
+        lost.add(std::ldexp(1.0, exponent), gradients.lost_in_f16(exponent));
+    return json_of("numerics",
+                   {{"model", report.model},
+                    {"steps", report.steps},
+                    {"weights", fields_of(report.weights.all)},
+                    {"activations", fields_of(report.activations.all)},
+                    {"gradients", fields_of(gradients)},
+                    {"losses", report.losses},
+                    {"fault", or_null(fault)},
+                    {"proposed_scale",
+                     fault.empty() ? Datum(std::ldexp(1.0, proposed_scale_exponent(gradients))) : nullptr},
+                    {"lost_at_scale", lost},
+                    {"tensors", tensors_of(report)}});
 }
 
 }  // namespace mantissa

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/numerics/exponent_histogram.h"
+#include "mantissa/report/report.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
@@ -46,6 +47,8 @@ struct NumericsReport {
 
 /// At 1, at every fourth power of two up to 2^24, and at the scale to choose, if there is one.
 std::vector<ScaledGradients> at_loss_scales(const NumericsReport& report);
+/// A row for each of them.
+Grid loss_scales(const NumericsReport& report);
 
 /// Always 1, and a state of the graph: what depends on it is a gradient, in its factors, too; what else the
 /// backward pass makes, as the powers in a norm's gradient, is not, and a loss scale would not move it.

@@ -152,18 +152,6 @@ std::string chart(const NumericsReport& report, const std::vector<Layer>& layers
     return svg + ticks(axis, end + 16) + "</svg>\n";
 }
 
-std::string scales(const NumericsReport& report) {
-    std::vector<html::Row> rows;
-    for (const ScaledGradients& scaled : at_loss_scales(report))
-        rows.push_back({fmt::format("2^{}", scaled.exponent),
-                        fmt::format("{:.0f}", std::ldexp(1, scaled.exponent)),
-                        fmt::format("{:.3f} %", 100 * scaled.lost),
-                        scaled.proposed    ? "choose this"
-                        : scaled.overflows ? "the greatest becomes infinite"
-                                           : ""});
-    return html::table({"loss scale", "", "gradients lost", ""}, rows);
-}
-
 /// A line for each tensor: name, histogram, and what FP16 loses of it.
 std::string tensors(const NumericsReport& report, const char* title, const NumericsOfKind& kind,
                     std::size_t color) {
@@ -222,7 +210,7 @@ std::string numerics_html(const NumericsReport& report, const std::string& comma
         100 * gradients.lost_in_f16(proposed),
         chart(report,
               {{"gradients", gradients, 1}, {fmt::format("times 2^{}", proposed), gradients, 6, proposed}}),
-        scales(report), tensors(report, "gradients", report.gradients, 1),
+        html::table(loss_scales(report)), tensors(report, "gradients", report.gradients, 1),
         tensors(report, "activations", report.activations, 0), tensors(report, "weights", report.weights, 2),
         html::footer(command));
     return html::page(fmt::format("Numbers of {} against the ranges of formats", report.model), body);

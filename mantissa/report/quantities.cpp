@@ -25,4 +25,10 @@ std::string duration_text(double seconds) {
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 
+std::string times(double factor) { return fmt::format("{:.2f}x", factor); }
+
+std::string megabytes_text(double bytes) { return grouped(bytes / 1e6) + " MB"; }
+
+std::string with_decimals(double value, int decimals) { return fmt::format("{:.{}f}", value, decimals); }
+
 }  // namespace mantissa

@@ -18,4 +18,18 @@ std::string duration_text(double seconds);
 /// 0.125 as "12.5 %".
 std::string percent(double share);
 
+/// 2.381 as "2.38x".
+std::string times(double factor);
+
+/// Bytes as "1,500 MB".
+std::string megabytes_text(double bytes);
+
+std::string with_decimals(double value, int decimals);
+
+/// with_decimals, as a column of a report takes it.
+template <int decimals>
+std::string decimals_of(double value) {
+    return with_decimals(value, decimals);
+}
+
 }  // namespace mantissa

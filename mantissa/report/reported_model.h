@@ -1,10 +1,12 @@
-// Which model a report is about, and what one of its steps takes.
+// Which model a report is about, what one of its steps takes, and on which machine.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
+#include "mantissa/graph/target.h"
 #include "mantissa/nn/model.h"
+#include "mantissa/report/report.h"
 
 namespace mantissa::inline v0 {
 
@@ -24,6 +26,10 @@ inline ReportedModel reported(const nn::Model& model, const nn::ModelFacts& fact
             .unit = model.unit,
             .units_per_example = model.units_per_example,
             .examples = nn::batch_text(model, batch)};
+}
+
+inline Fields machine_of(const Target& target) {
+    return {{"cpu", target.name}, {"isa", target.isa}, {"threads", target.threads}};
 }
 
 }  // namespace mantissa

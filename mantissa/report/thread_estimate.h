@@ -4,11 +4,11 @@
 #pragma once
 
 #include <algorithm>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "mantissa/base/loop_recorder.h"
+#include "mantissa/report/report.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/runtime/plan.h"
 
@@ -119,7 +119,7 @@ std::vector<int> thread_counts(int most);
 
 /// The machine and what is assumed of it, a line a number of threads, and what does not scale to the most.
 std::string thread_table(const ThreadReport& report);
-/// docs/json.md describes every member.
-nlohmann::ordered_json thread_json(const ThreadReport& report);
+/// For explain_json; docs/json.md describes every member.
+Fields fields_of(const ThreadReport& report);
 
 }  // namespace mantissa

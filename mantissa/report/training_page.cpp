@@ -174,7 +174,8 @@ std::string TrainingPage::html(TrainingState state, const std::string& time, dou
     std::vector<html::Row> facts;
     for (const auto& [what, text] : run_.facts) facts.push_back({what, text});
     const std::string body = status(state, time, seconds) + numbers() + charts() + samples() +
-                             "<h2>The run</h2>\n" + html::table({"", ""}, facts) + html::footer(run_.command);
+                             "<h2>The run</h2>\n" + html::table({{"", ""}, facts}) +
+                             html::footer(run_.command);
     return html::page("Training " + run_.model, body, state == TrainingState::runs ? reload_seconds : 0);
 }
 

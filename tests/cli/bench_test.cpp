@@ -73,7 +73,7 @@ TEST(BenchCommand, ComparesThePrecisionsInOneTable) {
     for (const auto& result : json["results"]) {
         precisions.push_back(result["precision"]);
         EXPECT_NEAR(result["losses"][0], json["results"][0]["losses"][0], 0.02);
-        EXPECT_NE(ran.output.find(fmt::format("\nVGG19         {:<9}", precisions.back())), std::string::npos)
+        EXPECT_NE(ran.output.find(fmt::format("\nVGG19  {:<9}", precisions.back())), std::string::npos)
             << ran.output;
     }
     EXPECT_EQ(precisions, (std::vector<std::string>{"fp32", "tf32", "bf16", "fp16"}));

@@ -17,7 +17,7 @@ namespace {
 TEST(Html, TextCannotBecomeMarkup) {
     EXPECT_EQ(html::escaped("<a href='x' b=\"y\">&amp;"),
               "&lt;a href=&#39;x&#39; b=&quot;y&quot;&gt;&amp;amp;");
-    const std::string page = html::page("<script>", html::table({"<b>"}, {{"</td>"}}));
+    const std::string page = html::page("<script>", html::table({{"<b>"}, {{"</td>"}}}));
     EXPECT_EQ(fault_of_page(page), "");
     EXPECT_NE(page.find("<title>&lt;script&gt;</title>"), std::string::npos);
     EXPECT_NE(page.find("<th>&lt;b&gt;</th>"), std::string::npos);
@@ -33,7 +33,7 @@ TEST(Html, TheCheckOfPagesFindsWhatIsWrong) {
 }
 
 TEST(Html, NumbersStandToTheRight) {
-    const std::string table = html::table({"name", "ms"}, {{"b1", "12.5"}, {"2", "-"}});
+    const std::string table = html::table({{"name", "ms"}, {{"b1", "12.5"}, {"2", "-"}}});
     EXPECT_NE(table.find("<th>name</th><th class='n'>ms</th>"), std::string::npos) << table;
     EXPECT_NE(table.find("<td>b1</td><td class='n'>12.5</td>"), std::string::npos) << table;
     EXPECT_NE(table.find("<td>2</td><td class='n'>-</td>"), std::string::npos) << table;

@@ -1,4 +1,5 @@
-// The ladder's report as one page: the climb beside the A100's, losses, memory, and what bounds each rung.
+// The ladder's report: a table, JSON, and a page with the climb beside the A100's, losses, memory, and what
+// bounds each rung.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -33,10 +34,10 @@ constexpr double a100_tokens = 16 * 1024;
 
 double a100_speedup(const PublishedRung& rung) { return a100_climb[0].milliseconds / rung.milliseconds; }
 
-std::string a100_speedup_at(const std::string& name) {
+Datum a100_speedup_at(const std::string& name) {
     for (const PublishedRung& rung : a100_climb)
-        if (rung.name == name) return fmt::format("{:.2f}x", a100_speedup(rung));
-    return "-";
+        if (rung.name == name) return a100_speedup(rung);
+    return {};
 }
 
 std::string climb(const LadderReport& report) {
@@ -60,6 +61,49 @@ std::string climb(const LadderReport& report) {
         report.model.examples, html::bars(here), html::bars(there));
 }
 
+std::string whole_milliseconds(double value) { return fmt::format("{:.0f} ms", value); }
+
+Table padded_of(const RungReport& rung) {
+    Table table{{"name", "rows", "padded_rows"}};
+    for (const PaddedParameter& padded : rung.padded)
+        table.add(padded.name, padded.rows, padded.rows + padded.zero_rows);
+    return table;
+}
+
+Table rungs_of(const LadderReport& report) {
+    const std::string& unit = report.model.unit;
+    Table table{{{"name", "rung"},
+                 {"ms_per_step", "ms/step", decimals_of<1>},
+                 {"ms_mad", "+-", decimals_of<1>},
+                 {unit + "_per_second", unit + "/s", grouped},
+                 {"speedup", "speed-up", times},
+                 {"step_speedup", "step", times},
+                 {"", "speed-up, A100", times, Column::In::page},
+                 {"mfu", "MFU", percent},
+                 {"share_of_unit_peak", "of unit", percent},
+                 {"peak_bytes", "memory", megabytes_text},
+                 {"build_ms", "build", whole_milliseconds},
+                 {"", "loss", nullptr, Column::In::text},
+                 "losses",
+                 "loss_tolerance",
+                 "bounds.compute",
+                 "bounds.memory",
+                 "bounds.latency",
+                 "kernels.matmul",
+                 "kernels.attention",
+                 "kernels.linear_cross_entropy",
+                 "padded"}};
+    for (const RungReport& rung : report.rungs)
+        table.add(rung.name, rung.milliseconds, rung.deviation, rung.units_per_second, rung.speedup,
+                  rung.step_speedup, a100_speedup_at(rung.name), rung.mfu, rung.share_of_unit_peak,
+                  rung.peak_bytes, rung.build_milliseconds,
+                  fmt::format("{:.4f} -> {:.4f}", rung.losses.front(), rung.losses.back()), rung.losses,
+                  rung.loss_tolerance, rung.roofline.share_of(Bound::compute),
+                  rung.roofline.share_of(Bound::memory), rung.roofline.share_of(Bound::latency),
+                  rung.matmul_kernels, rung.attention_kernels, rung.loss_kernels, padded_of(rung));
+    return table;
+}
+
 std::string skipped_rungs(const LadderReport& report) {
     std::string text;
     for (const SkippedRung& rung : report.skipped)
@@ -68,20 +112,41 @@ std::string skipped_rungs(const LadderReport& report) {
     return text;
 }
 
-std::string rung_table(const LadderReport& report) {
-    std::vector<html::Row> rows;
-    for (const RungReport& rung : report.rungs)
-        rows.push_back({rung.name, fmt::format("{:.1f} ± {:.1f}", rung.milliseconds, rung.deviation),
-                        grouped(rung.units_per_second), fmt::format("{:.2f}x", rung.speedup),
-                        fmt::format("{:.2f}x", rung.step_speedup), a100_speedup_at(rung.name),
-                        percent(rung.mfu), percent(rung.share_of_unit_peak),
-                        grouped(megabytes(rung.peak_bytes)), fmt::format("{:.0f}", rung.build_milliseconds)});
-    return html::table({"rung", "ms a step", report.model.unit + "/s", "speed-up", "over the rung before",
-                        "speed-up, A100", "MFU", "of its unit's peak", "memory, MB", "build, ms"},
-                       rows) +
-           "<p class='note'>Medians of the timed steps and their median deviation; rungs took turns. MFU: "
-           "the model's arithmetic a second over the machine's fastest matrix peak.</p>\n" +
-           skipped_rungs(report);
+std::string peaks_line(const Peaks& peaks) {
+    std::string line = fmt::format("{:.1f} GFLOP/s FP32 FMA", peaks.f32_fma / 1e9);
+    if (peaks.bf16_matrix > 0) line += fmt::format(", {:.2f} TFLOP/s BF16", peaks.bf16_matrix / 1e12);
+    return line + fmt::format(", {:.1f} GB/s copy", peaks.copy / 1e9);
+}
+
+std::string padding_text(const RungReport& rung) {
+    if (rung.padded.empty()) return "; no size to pad";
+    std::string text;
+    for (const PaddedParameter& parameter : rung.padded)
+        text += fmt::format("; {} padded from {} rows to {}", parameter.name, parameter.rows,
+                            parameter.rows + parameter.zero_rows);
+    return text;
+}
+
+std::string loss_line(const RungReport& rung) {
+    std::string line = fmt::format("  {:<9}", rung.name);
+    for (std::size_t i = 0; i < rung.losses.size(); ++i) {
+        if (i > 0 && i % 10 == 0) line += fmt::format("\n  {:<9}", "");
+        line += fmt::format(" {:7.4f}", rung.losses[i]);
+    }
+    return line + "\n";
+}
+
+/// The rung that takes the least time; there is one.
+const RungReport& fastest_of(const LadderReport& report) {
+    return *std::ranges::min_element(report.rungs, {}, &RungReport::milliseconds);
+}
+
+/// What to type for its speed.
+std::string fastest_line(const LadderReport& report) {
+    const RungReport& rung = fastest_of(report);
+    return fmt::format("fastest here: {}, {} {}/s; to train so: --policy {} --passes {}\n", rung.name,
+                       grouped(rung.units_per_second), report.model.unit, rung.policy,
+                       rung.passes.empty() ? "none" : fmt::format("{}", fmt::join(rung.passes, ",")));
 }
 
 std::string a100_table() {
@@ -91,7 +156,8 @@ std::string a100_table() {
                         grouped(a100_tokens / rung.milliseconds * 1e3),
                         fmt::format("{:.2f}x", a100_speedup(rung))});
     return "<h2>The A100's figures</h2>\n" +
-           html::table({"rung", "what changes", "ms a step", "tokens/s (from the time)", "speed-up"}, rows) +
+           html::table(
+               {{"rung", "what changes", "ms a step", "tokens/s (from the time)", "speed-up"}, rows}) +
            "<p class='note'>Published times, rounded to the millisecond: see above for the source. Nothing "
            "on this page was measured on an A100.</p>\n";
 }
@@ -131,9 +197,9 @@ std::string losses(const LadderReport& report) {
         "same batches. Curves that lie on one another are drawn inside one another.</p>\n" +
         html::nested_curves(losses, "loss");
     if (!differences.empty()) text += html::curves(differences, "loss minus that of " + first.name);
-    return text + html::table({"rung", "first loss", "last loss", "furthest from " + first.name, "at step",
-                               "allowed"},
-                              rows);
+    return text + html::table({{"rung", "first loss", "last loss", "furthest from " + first.name, "at step",
+                                "allowed"},
+                               rows});
 }
 
 std::string memory(const LadderReport& report) {
@@ -189,9 +255,9 @@ std::string bounds(const LadderReport& report) {
            "in kernels that arithmetic limits, in kernels that memory limits, in kernels that are over too "
            "soon for either, and between kernels (the rest of a bar).</p>\n" +
            html::key({{"compute", 0}, {"memory", 1}, {"latency", 2}}) + html::bars(bars, 1) +
-           html::table({"rung", "compute", "memory", "latency", "between", "largest operations",
-                        "kernels of contractions"},
-                       rows);
+           html::table({{"rung", "compute", "memory", "latency", "between", "largest operations",
+                         "kernels of contractions"},
+                        rows});
 }
 
 std::string machine(const LadderReport& report, const std::string& command) {
@@ -206,10 +272,76 @@ std::string machine(const LadderReport& report, const std::string& command) {
     rows.push_back({"copy, measured", fmt::format("{:.1f} GB/s, reads and writes", peaks.copy / 1e9)});
     rows.push_back(
         {"planned for the process", fmt::format("{} MB", grouped(megabytes(report.planned_bytes())))});
-    return "<h2>Machine and command</h2>\n" + html::table({"", ""}, rows) + html::footer(command);
+    return "<h2>Machine and command</h2>\n" + html::table({{"", ""}, rows}) + html::footer(command);
 }
 
 }  // namespace
+
+std::string ladder_table(const LadderReport& report) {
+    std::string text = fmt::format("{}, {} parameters, {} a step, {}\n", report.model.name,
+                                   grouped(static_cast<double>(report.model.parameters)),
+                                   report.model.examples, report.optimizer);
+    text += fmt::format("{}, {}, {} threads\n", report.target.name, report.target.isa, report.target.threads);
+    if (!report.target.cannot_compile.empty())
+        text += fmt::format("without the rungs from compiled on: {}\n", report.target.cannot_compile);
+    text +=
+        fmt::format("peaks measured between the steps{}: {}\n\n",
+                    report.known_from.empty() ? "" : fmt::format(", or earlier and {}", report.known_from),
+                    peaks_line(report.peaks));
+    text += rungs_of(report).text();
+    for (const SkippedRung& rung : report.skipped)
+        text += fmt::format("{:<9} does not apply: {}\n", rung.name, rung.reason);
+    text +=
+        std::isinf(report.rungs.front().loss_tolerance)
+            ? "\nlosses, not held against one another: batch norms over few images amplify every rounding\n"
+            : "\nlosses\n";
+    for (const RungReport& rung : report.rungs) text += loss_line(rung);
+    text += "kernels of matmul, and of attention and the joint loss where they are one; what was padded\n";
+    for (const RungReport& rung : report.rungs) {
+        text += fmt::format("  {:<9} {}", rung.name, fmt::join(rung.matmul_kernels, ", "));
+        for (const auto* kernels : {&rung.attention_kernels, &rung.loss_kernels})
+            if (!kernels->empty()) text += fmt::format("; {}", fmt::join(*kernels, ", "));
+        if (rung.pads) text += padding_text(rung);
+        text += "\n";
+    }
+    text += fmt::format(
+        "memory planned: {:.1f} MB = {:.1f} state + {:.1f} activations and gradients + {:.1f} inputs + "
+        "{:.1f} the program and its text{}\n",
+        megabytes(report.planned_bytes()), megabytes(report.memory.state), megabytes(report.memory.arena),
+        megabytes(report.memory.inputs), megabytes(report.process_bytes),
+        report.scratch_bytes == 0 ? ""
+                                  : fmt::format(" + {:.1f} to measure the peak of copying, which training "
+                                                "does not need",
+                                                megabytes(report.scratch_bytes)));
+    if (!report.rungs.empty()) text += fastest_line(report);
+    return text;
+}
+
+std::string ladder_json(const LadderReport& report) {
+    const Peaks& peaks = report.peaks;
+    Fields machine = machine_of(report.target);
+    machine.push_back({"peaks.f32_fma_tflops", peaks.f32_fma / 1e12});
+    machine.push_back(
+        {"peaks.bf16_tile_tflops", peaks.bf16_matrix > 0 ? Datum(peaks.bf16_matrix / 1e12) : nullptr});
+    machine.push_back({"peaks.copy_gbs", peaks.copy / 1e9});
+    Fields fields{{"machine", machine},
+                  {"model.name", report.model.name},
+                  {"model.parameters", report.model.parameters},
+                  {"batch", report.model.batch},
+                  {"sequence", report.model.units_per_example},
+                  {"planned_bytes", report.planned_bytes()},
+                  {"rungs", rungs_of(report)}};
+    if (!report.rungs.empty()) {
+        const RungReport& fastest = fastest_of(report);
+        fields.push_back({"fastest.rung", fastest.name});
+        fields.push_back({"fastest.policy", fastest.policy});
+        fields.push_back({"fastest.passes", fastest.passes});
+    }
+    Table skipped{{"name", "reason"}};
+    for (const SkippedRung& rung : report.skipped) skipped.add(rung.name, rung.reason);
+    fields.push_back({"skipped", skipped});
+    return json_of("ladder", std::move(fields));
+}
 
 std::string ladder_html(const LadderReport& report, const std::string& command) {
     const RungReport& best =
@@ -218,11 +350,16 @@ std::string ladder_html(const LadderReport& report, const std::string& command) 
     const std::string title = fmt::format("The ladder: {}, {:.2f}x from {} to {}", report.model.name,
                                           best.speedup, report.rungs.front().name, best.name);
     return html::page(
-        title, fmt::format("<p>{} parameters, {}, {} a step, on {}.</p>\n",
-                           grouped(static_cast<double>(report.model.parameters)), report.optimizer,
-                           report.model.examples, html::escaped(report.target.name)) +
-                   climb(report) + rung_table(report) + losses(report) + memory(report) + bounds(report) +
-                   a100_table() + machine(report, command));
+        title,
+        fmt::format("<p>{} parameters, {}, {} a step, on {}.</p>\n",
+                    grouped(static_cast<double>(report.model.parameters)), report.optimizer,
+                    report.model.examples, html::escaped(report.target.name)) +
+            climb(report) + html::table(rungs_of(report).on_page()) +
+            "<p class='note'>Medians of the timed steps, their median deviation (+-), speed-up over the "
+            "first rung and over the rung before (step); rungs took turns. MFU: the model's arithmetic a "
+            "second over the machine's fastest matrix peak.</p>\n" +
+            skipped_rungs(report) + losses(report) + memory(report) + bounds(report) + a100_table() +
+            machine(report, command));
 }
 
 }  // namespace mantissa

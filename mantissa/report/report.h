@@ -1,0 +1,114 @@
+// A report as data: values, fields and tables, and what writes them: as text, as HTML (html.h) and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace mantissa::inline v0 {
+
+struct Field;
+struct Table;
+using Fields = std::vector<Field>;
+
+/// A value of a report. Of an absent one JSON has no member; people see a hyphen, as for null.
+class Datum {
+  public:
+    using List = std::vector<Datum>;
+    struct Absent {};
+
+    Datum() = default;
+    Datum(std::nullptr_t) : value(nullptr) {}
+    Datum(std::string text) : value(std::move(text)) {}
+    Datum(std::string_view text) : value(std::string(text)) {}
+    Datum(const char* text) : value(std::string(text)) {}
+    Datum(Fields fields);
+    Datum(Table table);
+    template <class Number>
+    requires std::is_arithmetic_v<Number> Datum(Number number) {
+        if constexpr (std::is_same_v<Number, bool>)
+            value = number;
+        else if constexpr (std::is_floating_point_v<Number>)
+            value = static_cast<double>(number);
+        else if constexpr (std::is_unsigned_v<Number>)
+            value = static_cast<std::uint64_t>(number);
+        else
+            value = static_cast<std::int64_t>(number);
+    }
+    template <class Item>
+    Datum(const std::optional<Item>& item) : Datum(item ? Datum(*item) : Datum(nullptr)) {}
+    template <class Item>
+    Datum(const std::vector<Item>& items) : value(List(items.begin(), items.end())) {}
+
+    /// Neither absent nor null.
+    bool is_known() const { return value.index() > 1; }
+
+    std::variant<Absent, std::nullptr_t, bool, std::int64_t, std::uint64_t, double, std::string, List,
+                 std::shared_ptr<const Fields>, std::shared_ptr<const Table>>
+        value;
+};
+
+/// Null in place of an empty text.
+inline Datum or_null(const std::string& text) { return text.empty() ? Datum(nullptr) : Datum(text); }
+
+/// A member of an object. Dots in a name lead into objects: "machine.isa".
+struct Field {
+    std::string name;
+    Datum value;
+};
+
+struct Column {
+    using Format = std::string (*)(double);
+    enum class In : std::uint8_t { both, text, page };
+
+    /// In JSON alone.
+    Column(const char* name) : member(name) {}
+    Column(std::string name, std::string title, Format as = nullptr, In where = In::both)
+        : member(std::move(name)), heading(std::move(title)), format(as), in(where) {}
+
+    std::string member;  ///< of JSON, as a field's name; empty: for people alone
+    std::string heading = {};
+    Format format = nullptr;  ///< of numbers for people; null: with all digits
+    In in = In::both;
+};
+
+/// Cells as people read them. Text is aligned: columns of numbers, cells that begin with a digit or a sign,
+/// to the right.
+struct Grid {
+    using Row = std::vector<std::string>;
+    Row headings = {};
+    std::vector<Row> rows = {};
+
+    /// By column, whether all of its cells are numbers; "-" and empty cells stand for none.
+    std::vector<bool> numbers() const;
+    std::string text() const;
+};
+
+/// In JSON an array of objects; for people a grid of the columns that have headings and in which anything is
+/// known.
+struct Table {
+    std::vector<Column> columns = {};
+    std::vector<Datum::List> rows = {};
+
+    /// A cell for each column.
+    template <class... Cells>
+    void add(Cells&&... cells) {
+        rows.push_back({Datum(std::forward<Cells>(cells))...});
+    }
+
+    Grid grid(Column::In where) const;
+    Grid on_page() const { return grid(Column::In::page); }
+    std::string text() const { return grid(Column::In::text).text(); }
+};
+
+/// A file of JSON: which command and which mantissa wrote it, and the fields. Numbers that are not finite are
+/// null.
+std::string json_of(const char* command, Fields fields);
+
+}  // namespace mantissa
