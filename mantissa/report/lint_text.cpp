@@ -1,9 +1,6 @@
 // Ugly sizes as a table and as JSON.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
-#include "mantissa/base/version.h"
 #include "mantissa/report/lint.h"
 
 namespace mantissa::inline v0 {
@@ -74,32 +71,25 @@ std::string lint_table(const LintReport& report) {
 }
 
 std::string lint_json(const LintReport& report) {
-    nlohmann::ordered_json json;
-    json["command"] = "lint";
-    json["version"] = version();
-    json["commit"] = commit();
-    json["machine"] = {
-        {"cpu", report.target.name}, {"isa", report.target.isa}, {"threads", report.target.threads}};
-    json["model"] = report.model.name;
-    json["policy"] = report.policy;
-    json["batch"] = report.model.batch;
-    json["sequence"] = report.model.units_per_example;
-    json["findings"] = nlohmann::json::array();
+    Table findings{{"size", "is", "change_to", "multiple", "where", "note", "why", "measured"}};
     for (const LintFinding& finding : report.findings) {
-        nlohmann::ordered_json entry = {{"size", finding.rule->size},     {"is", finding.extent},
-                                        {"change_to", finding.change_to}, {"multiple", finding.multiple},
-                                        {"where", finding.where},         {"note", finding.note},
-                                        {"why", finding.rule->why},       {"measured", nullptr}};
-        if (finding.measured)
-            entry["measured"] = {{"ugly_ms", finding.measured->ugly_milliseconds},
-                                 {"nice_ms", finding.measured->nice_milliseconds},
-                                 {"gain", finding.measured->gain},
-                                 {"noise", finding.measured->noise},
-                                 {"gains", finding.measured->gains()},
-                                 {"by", finding.rule->gain == LintGain::result ? "result" : "arithmetic"}};
-        json["findings"].push_back(std::move(entry));
+        Datum measured = nullptr;
+        if (const auto& times = finding.measured)
+            measured = Fields{{"ugly_ms", times->ugly_milliseconds},
+                              {"nice_ms", times->nice_milliseconds},
+                              {"gain", times->gain},
+                              {"noise", times->noise},
+                              {"gains", times->gains()},
+                              {"by", finding.rule->gain == LintGain::result ? "result" : "arithmetic"}};
+        findings.add(finding.rule->size, finding.extent, finding.change_to, finding.multiple, finding.where,
+                     finding.note, finding.rule->why, measured);
     }
-    return json.dump(2) + "\n";
+    return json_of("lint", {{"machine", machine_of(report.target)},
+                            {"model", report.model.name},
+                            {"policy", report.policy},
+                            {"batch", report.model.batch},
+                            {"sequence", report.model.units_per_example},
+                            {"findings", findings}});
 }
 
 }  // namespace mantissa
