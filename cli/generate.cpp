@@ -21,7 +21,7 @@
 #include "mantissa/base/printable.h"
 #include "mantissa/data/text_file.h"
 #include "mantissa/formats/hf_token_ids.h"
-#include "mantissa/report/profile_table.h"
+#include "mantissa/report/roofline.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/perplexity.h"

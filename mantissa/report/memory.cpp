@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "mantissa/report/quantities.h"
+#include "mantissa/report/report.h"
+
 namespace mantissa::inline v0 {
 
 namespace {
@@ -36,8 +39,6 @@ LiveValues kind_of(const Graph& graph, const Allocation& allocation) {
             .bytes = allocation.bytes};
 }
 
-double mega(std::int64_t bytes) { return static_cast<double>(bytes) / 1e6; }
-
 }  // namespace
 
 MemoryAtPeak memory_at_peak(const Plan& plan) {
@@ -65,20 +66,20 @@ MemoryAtPeak memory_at_peak(const Plan& plan) {
 }
 
 std::string memory_table(const MemoryAtPeak& memory) {
-    std::string text = fmt::format(
-        "memory: {:.1f} MB as planned: state {:.1f}, activations and gradients {:.1f}, inputs {:.1f}\n"
-        "most is in use at {} {} ({}), by\n{:>11} {:>7} {:<9} {:<20} {}\n",
-        mega(memory.total()), mega(memory.state), mega(memory.arena), mega(memory.inputs), memory.peak_op,
-        memory.peak_name, memory.peak_pass, "MB", "values", "pass", "operation", "type");
+    Grid grid{{"MB", "values", "pass", "operation", "type"}};
     std::int64_t all = 0, shown = 0;
     for (const LiveValues& kind : memory.live) all += kind.bytes;
     for (const LiveValues& kind : memory.live) {
         if (shown * 100 >= all * 99) break;
         shown += kind.bytes;
-        text += fmt::format("{:>11.1f} {:>7} {:<9} {:<20} {}\n", mega(kind.bytes), kind.count, kind.pass,
-                            kind.op, kind.type);
+        grid.rows.push_back({with_decimals(megabytes(kind.bytes), 1), std::to_string(kind.count), kind.pass,
+                             kind.op, kind.type});
     }
-    return text;
+    return fmt::format(
+        "memory: {:.1f} MB as planned: state {:.1f}, activations and gradients {:.1f}, inputs {:.1f}\n"
+        "most is in use at {} {} ({}), by\n{}",
+        megabytes(memory.total()), megabytes(memory.state), megabytes(memory.arena), megabytes(memory.inputs),
+        memory.peak_op, memory.peak_name, memory.peak_pass, grid.text());
 }
 
 }  // namespace mantissa

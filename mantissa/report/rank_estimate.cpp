@@ -11,6 +11,8 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/ranks/exchange.h"
 #include "mantissa/ranks/part.h"
+#include "mantissa/report/quantities.h"
+#include "mantissa/report/report.h"
 #include "mantissa/report/unit_peak.h"
 
 namespace mantissa::inline v0 {
@@ -267,17 +269,15 @@ std::vector<double> estimated_node_seconds(const Plan& plan, const Peaks& peaks,
 }
 
 std::string rank_table(const std::vector<RankOption>& options, const std::string& unit) {
-    std::string text = fmt::format("{:>24} {:>10} {:>12} {:>9} {:>8} {:>14}\n", "", "step ms", "travels ms",
-                                   "waits ms", "hidden", unit + "/s");
-    const RankOption* best = nullptr;
-    for (const RankOption& each : options) {
-        if (!best || each.units_per_second > best->units_per_second) best = &each;
-        text += fmt::format("{:>24} {:>10.1f} {:>12.1f} {:>9.1f} {:>6.0f} % {:>14.0f}\n", each.what,
-                            1e3 * each.estimate.seconds, 1e3 * each.estimate.travelling,
-                            1e3 * each.estimate.waiting, 100 * each.estimate.hidden(), each.units_per_second);
-    }
-    if (best && options.size() > 1) text += fmt::format("best: {}\n", best->what);
-    return text;
+    Grid grid{{"", "step ms", "travels ms", "waits ms", "hidden", unit + "/s"}};
+    for (const auto& [what, estimate, units_per_second] : options)
+        grid.rows.push_back(
+            {what, with_decimals(1e3 * estimate.seconds, 1), with_decimals(1e3 * estimate.travelling, 1),
+             with_decimals(1e3 * estimate.waiting, 1), fmt::format("{:.0f} %", 100 * estimate.hidden()),
+             with_decimals(units_per_second, 0)});
+    if (options.size() < 2) return grid.text();
+    return fmt::format("{}best: {}\n", grid.text(),
+                       std::ranges::max_element(options, {}, &RankOption::units_per_second)->what);
 }
 
 }  // namespace mantissa

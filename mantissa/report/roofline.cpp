@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 #include <tuple>
 
 #include "mantissa/base/error.h"
 #include "mantissa/report/median.h"
 #include "mantissa/report/quantities.h"
+#include "mantissa/report/report.h"
 #include "mantissa/report/trace_events.h"
 #include "mantissa/report/unit_peak.h"
 
@@ -20,23 +21,25 @@ namespace {
 // little else.
 constexpr double latency_seconds = 20e-6;
 
-struct RooflineLine {
-    std::string op, pass, kernel;
-    int launches = 0;
-    double seconds = 0, roof_seconds = 0;
-    Cost cost;
-    std::map<Bound, double> bounds;  ///< seconds of launches by their bound
+std::string in_milliseconds(double seconds) { return with_decimals(1e3 * seconds, 2); }
 
-    Bound bound() const {
-        return std::max_element(bounds.begin(), bounds.end(),
-                                [](const auto& a, const auto& b) { return a.second < b.second; })
-            ->first;
-    }
-};
+/// In 10^9 a second.
+std::string giga_rate(std::int64_t count, double seconds) {
+    return with_decimals(static_cast<double>(count) / seconds / 1e9, 1);
+}
 
-std::vector<RooflineLine> roofline_lines(const Roofline& roofline) {
+/// The share of the roof that was reached.
+std::string of_roof(const RooflineLine& line) {
+    if (line.roof_seconds <= line.seconds) return percent(line.roof_seconds / line.seconds);
+    // A rate of arithmetic above the measured one is at the roof, within the precision of measuring it.
+    return line.bound() == Bound::compute ? percent(1) : "cache";
+}
+
+}  // namespace
+
+std::vector<RooflineLine> lines_of(const std::vector<RooflineEntry>& entries) {
     std::map<std::tuple<std::string, std::string, std::string>, RooflineLine> by_key;
-    for (const RooflineEntry& entry : roofline.entries) {
+    for (const RooflineEntry& entry : entries) {
         RooflineLine& line = by_key[{entry.op, entry.pass, entry.kernel}];
         line.op = entry.op;
         line.pass = entry.pass;
@@ -55,14 +58,9 @@ std::vector<RooflineLine> roofline_lines(const Roofline& roofline) {
     return lines;
 }
 
-/// The share of the roof that was reached.
-std::string of_roof(const RooflineLine& line) {
-    if (line.roof_seconds <= line.seconds) return percent(line.roof_seconds / line.seconds);
-    // A rate of arithmetic above the measured one is at the roof, within the precision of measuring it.
-    return line.bound() == Bound::compute ? percent(1) : "cache";
+Bound RooflineLine::bound() const {
+    return std::ranges::max_element(bounds, {}, [](const auto& each) { return each.second; })->first;
 }
-
-}  // namespace
 
 std::string_view name_of(Bound bound) {
     switch (bound) {
@@ -106,70 +104,88 @@ ProfiledStep median_step(const std::vector<ProfiledStep>& steps) {
     return typical;
 }
 
-Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, double wall_seconds) {
+namespace {
+
+/// What is known of each launch without any peak.
+std::vector<RooflineEntry> entries_of(const Plan& plan, const Profile& profile) {
     check(profile.size() == plan.nodes().size(), "a profile has a time for each planned node");
-    Roofline result{.title = {}, .peaks = peaks, .wall_seconds = wall_seconds, .entries = {}};
+    std::vector<RooflineEntry> entries;
     double start = 0;
-    for (std::size_t i = 0; i < profile.size(); ++i) {
+    for (std::size_t i = 0; i < profile.size(); start += profile[i++]) {
         const PlannedNode& planned = plan.nodes()[i];
         const Node& node = plan.graph().node(planned.node);
-        RooflineEntry entry{.op = std::string(node.op->name),
-                            .name = node.origin.scope,
-                            .pass = std::string(name_of(node.origin.stage)),
-                            .kernel = planned.kernel,
-                            .start = start,
-                            .seconds = profile[i],
-                            .cost = planned.cost};
-        const double compute = static_cast<double>(planned.cost.flops) /
-                               unit_peak(planned.arithmetic, peaks, plan.device().target());
-        const double memory = static_cast<double>(planned.cost.bytes) / peaks.copy;
+        entries.push_back({.op = std::string(node.op->name),
+                           .name = node.origin.scope,
+                           .pass = std::string(name_of(node.origin.stage)),
+                           .kernel = planned.kernel,
+                           .start = start,
+                           .seconds = profile[i],
+                           .cost = planned.cost});
+    }
+    return entries;
+}
+
+}  // namespace
+
+Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, double wall_seconds) {
+    Roofline result{
+        .title = {}, .peaks = peaks, .wall_seconds = wall_seconds, .entries = entries_of(plan, profile)};
+    for (std::size_t i = 0; i < profile.size(); ++i) {
+        RooflineEntry& entry = result.entries[i];
+        const double compute = static_cast<double>(entry.cost.flops) /
+                               unit_peak(plan.nodes()[i].arithmetic, peaks, plan.device().target());
+        const double memory = static_cast<double>(entry.cost.bytes) / peaks.copy;
         entry.roof_seconds = std::max(compute, memory);
         if (entry.roof_seconds < latency_seconds / 10 && entry.seconds < latency_seconds)
             entry.bound = Bound::latency;
         else
             entry.bound = compute > memory ? Bound::compute : Bound::memory;
-        start += profile[i];
-        result.entries.push_back(std::move(entry));
     }
     return result;
 }
 
+std::string profile_table(const Plan& plan, const Profile& profile) {
+    const std::vector<RooflineEntry> entries = entries_of(plan, profile);
+    const double total = std::accumulate(profile.begin(), profile.end(), 0.0);
+    Grid grid{{"operation", "stage", "launches", "ms", "share", "GFLOP/s", "GB/s", "kernel"}};
+    for (const RooflineLine& line : lines_of(entries))
+        grid.rows.push_back({line.op, line.pass, std::to_string(line.launches), in_milliseconds(line.seconds),
+                             percent(line.seconds / total), giga_rate(line.cost.flops, line.seconds),
+                             giga_rate(line.cost.bytes, line.seconds), line.kernel});
+    grid.rows.push_back({"all", "", std::to_string(profile.size()), in_milliseconds(total)});
+    return grid.text();
+}
+
 std::string roofline_table(const Roofline& roofline) {
-    constexpr const char* row = "{:<20} {:<9} {:>8} {:>10} {:>7} {:>9} {:>8} {:>10} {:<8} {:>7}  {}\n";
-    std::string text =
-        fmt::format("{}\npeaks: {:.1f} GFLOP/s FP32", roofline.title, roofline.peaks.f32_fma / 1e9);
-    if (roofline.peaks.bf16_matrix > 0)
-        text += fmt::format(", {:.1f} GFLOP/s BF16", roofline.peaks.bf16_matrix / 1e9);
-    text += fmt::format(", {:.1f} GB/s copy\n\n", roofline.peaks.copy / 1e9);
-    text += fmt::format(row, "operation", "pass", "launches", "ms", "time", "GFLOP/s", "GB/s", "FLOP/byte",
-                        "bound", "of roof", "kernel");
-    double seconds = 0, roof_seconds = 0;
+    Grid grid{{"operation", "pass", "launches", "ms", "time", "GFLOP/s", "GB/s", "FLOP/byte", "bound",
+               "of roof", "kernel"}};
+    double roof_seconds = 0;
     bool any_cached = false;
     Cost total;
-    const auto line_of = [&](const RooflineLine& line) {
+    for (const RooflineLine& line : lines_of(roofline.entries)) {
         const auto flops = static_cast<double>(line.cost.flops), bytes = static_cast<double>(line.cost.bytes);
-        return fmt::format(row, line.op, line.pass, line.launches, fmt::format("{:.2f}", line.seconds * 1e3),
-                           percent(line.seconds / roofline.wall_seconds),
-                           fmt::format("{:.1f}", flops / line.seconds / 1e9),
-                           fmt::format("{:.1f}", bytes / line.seconds / 1e9),
-                           fmt::format("{:.2f}", bytes > 0 ? flops / bytes : 0), name_of(line.bound()),
-                           of_roof(line), line.kernel);
-    };
-    for (const RooflineLine& line : roofline_lines(roofline)) {
-        text += line_of(line);
-        seconds += line.seconds;
+        grid.rows.push_back(
+            {line.op, line.pass, std::to_string(line.launches), in_milliseconds(line.seconds),
+             percent(line.seconds / roofline.wall_seconds), giga_rate(line.cost.flops, line.seconds),
+             giga_rate(line.cost.bytes, line.seconds), with_decimals(bytes > 0 ? flops / bytes : 0, 2),
+             std::string(name_of(line.bound())), of_roof(line), line.kernel});
         roof_seconds += std::min(line.seconds, line.roof_seconds);
         any_cached |= of_roof(line) == "cache";
         total.flops += line.cost.flops;
         total.bytes += line.cost.bytes;
     }
-    text += fmt::format(
-        "\n{:.2f} ms for the step, {:.1f} % of it in the {} launches above: {:.3f} GFLOP, {:.2f} GB; "
-        "{:.2f} ms if each reached its roof\n",
-        roofline.wall_seconds * 1e3, 100 * roofline.explained(), roofline.entries.size(),
-        static_cast<double>(total.flops) / 1e9, static_cast<double>(total.bytes) / 1e9, roof_seconds * 1e3);
-    if (any_cached) text += "cache: faster than memory is copied, since what was read lay in a cache\n";
-    return text;
+    return fmt::format(
+        "{}\npeaks: {:.1f} GFLOP/s FP32{}, {:.1f} GB/s copy\n\n{}\n{:.2f} ms for the step, {:.1f} % of it in "
+        "the "
+        "{} launches above: {:.3f} GFLOP, {:.2f} GB; {:.2f} ms if each reached its roof\n{}",
+        roofline.title, roofline.peaks.f32_fma / 1e9,
+        roofline.peaks.bf16_matrix > 0
+            ? fmt::format(", {:.1f} GFLOP/s BF16", roofline.peaks.bf16_matrix / 1e9)
+            : "",
+        roofline.peaks.copy / 1e9, grid.text(), roofline.wall_seconds * 1e3, 100 * roofline.explained(),
+        roofline.entries.size(), gigaflops(total.flops), static_cast<double>(total.bytes) / 1e9,
+        roof_seconds * 1e3,
+        any_cached ? "cache: faster than memory is copied, since what was read lay in a cache\n" : "");
 }
 
 std::string roofline_trace(const Roofline& roofline) {

@@ -2,6 +2,7 @@
 // that bound it reaches. Williams, Waterman, Patterson, "Roofline", CACM 2009.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,18 @@ struct RooflineEntry {
     Bound bound = Bound::latency;
     double roof_seconds =
         0;  ///< the larger of arithmetic over the unit's peak and bytes over the copy bandwidth
+};
+
+/// Launches of one operation, pass and kernel.
+struct RooflineLine {
+    std::string op, pass, kernel;
+    int launches = 0;
+    double seconds = 0, roof_seconds = 0;
+    Cost cost;
+    std::map<Bound, double> bounds;  ///< seconds of launches by their bound
+
+    /// The one with most of the time.
+    Bound bound() const;
 };
 
 struct Roofline {
@@ -49,6 +62,13 @@ ProfiledStep median_step(const std::vector<ProfiledStep>& steps);
 
 /// `profile` holds the seconds of each planned node of one run that took `wall_seconds`.
 Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, double wall_seconds);
+
+/// The longest first.
+std::vector<RooflineLine> lines_of(const std::vector<RooflineEntry>& entries);
+
+/// A line for each operation, stage and kernel, the longest first, and one of all: where the time of a run of
+/// a plan went. `profile` holds the seconds of each planned node.
+std::string profile_table(const Plan& plan, const Profile& profile);
 
 /// A line for each operation, pass and kernel, longest first, and totals. What ran faster than copying memory
 /// allows found its data in a cache: that stands in place of a share above 100 %.

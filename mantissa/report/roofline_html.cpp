@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"
@@ -72,17 +71,7 @@ std::string roof_svg(const Roofline& roofline) {
     svg += roof_line(plane, roofline.peaks.f32_fma, roofline.peaks.copy, "FP32", 14);
     if (roofline.peaks.bf16_matrix > 0)
         svg += roof_line(plane, roofline.peaks.bf16_matrix, roofline.peaks.copy, "BF16", -5);
-    std::map<std::string, RooflineEntry> kinds;
-    for (const RooflineEntry& entry : roofline.entries) {
-        RooflineEntry& kind = kinds[entry.op + "|" + entry.pass + "|" + entry.kernel];
-        const double seconds = kind.seconds;
-        const Cost cost = kind.cost;
-        kind = entry;
-        kind.seconds += seconds;
-        kind.cost.flops += cost.flops;
-        kind.cost.bytes += cost.bytes;
-    }
-    for (const auto& [key, kind] : kinds) {
+    for (const RooflineLine& kind : lines_of(roofline.entries)) {
         if (kind.cost.flops == 0 || kind.cost.bytes == 0 || !(kind.seconds > 0)) continue;
         const double intensity = static_cast<double>(kind.cost.flops) / static_cast<double>(kind.cost.bytes);
         const double rate = static_cast<double>(kind.cost.flops) / kind.seconds;
