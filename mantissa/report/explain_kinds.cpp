@@ -8,38 +8,30 @@
 
 namespace mantissa::inline v0 {
 
-std::vector<PartKind> part_kinds_of(const ExplainedNode& node) {
-    using Key = std::tuple<std::string, std::string, std::string, std::string, std::string>;
-    struct Ops {
-        const ExplainedNode* first;
-        std::vector<std::pair<std::string, int>> counts;
-    };
-    std::map<Key, std::size_t> known;
-    std::vector<Ops> kinds;
-    for (const ExplainedNode& part : node.parts) {
-        const auto [entry, is_new] = known.try_emplace(
-            {part.storage, arithmetic_of(part), part.sum, part.output, part.rule}, kinds.size());
-        if (is_new) kinds.push_back({&part, {}});
-        auto& counts = kinds[entry->second].counts;
-        const auto same = std::find_if(counts.begin(), counts.end(),
-                                       [&](const auto& count) { return count.first == part.op; });
-        if (same == counts.end())
-            counts.emplace_back(part.op, 1);
+namespace {
+
+/// Items of the same key. `add` adds one to the first of its kind.
+template <class Item, class KeyOf, class Add>
+std::vector<Kind<Item>> alike(const std::vector<Item>& items, const KeyOf& key_of, const Add& add) {
+    std::vector<Kind<Item>> kinds;
+    std::map<decltype(key_of(items.front())), std::size_t> known;
+    for (const Item& item : items) {
+        const auto [entry, is_new] = known.try_emplace(key_of(item), kinds.size());
+        if (is_new)
+            kinds.push_back({item});
         else
-            ++same->second;
+            add(kinds[entry->second].first, item);
+        ++kinds[entry->second].count;
     }
-    std::vector<PartKind> parts;
-    for (const Ops& kind : kinds) {
-        std::string ops;
-        for (const auto& [op, count] : kind.counts)
-            ops += fmt::format("{}{}{}", ops.empty() ? "" : ", ", op,
-                               count == 1 ? "" : fmt::format(" ({})", count));
-        parts.push_back({*kind.first, std::move(ops)});
-    }
-    return parts;
+    return kinds;
 }
 
-namespace {
+constexpr auto add_nothing = [](auto&, const auto&) {};
+
+std::tuple<std::string, std::string, std::string, std::string, std::string> formats_and_rule(
+    const ExplainedNode& node) {
+    return {node.storage, arithmetic_of(node), node.sum, node.output, node.rule};
+}
 
 /// By what fused kernels differ.
 std::string parts_text(const ExplainedNode& node) {
@@ -52,68 +44,54 @@ std::string parts_text(const ExplainedNode& node) {
 
 }  // namespace
 
-std::vector<ExplainedKind> kinds_of(const std::vector<ExplainedNode>& nodes) {
-    using Key =
-        std::tuple<std::string, std::string, std::string, std::string, std::string, std::string, std::string>;
-    std::vector<ExplainedKind> kinds;
-    std::map<Key, std::size_t> known;
-    for (const ExplainedNode& node : nodes) {
-        const Key key{node.pass,   node.op,   node.storage,    arithmetic_of(node),
-                      node.output, node.rule, parts_text(node)};
-        const auto [entry, is_new] = known.try_emplace(key, kinds.size());
-        if (is_new) {
-            kinds.push_back({node, 1});
-            continue;
-        }
-        ExplainedKind& kind = kinds[entry->second];
-        kind.node.flops += node.flops;
-        kind.node.bytes += node.bytes;
-        ++kind.count;
-    }
-    return kinds;
-}
-
-std::vector<CastKind> kinds_of(const std::vector<ExplainedCast>& casts) {
-    std::map<std::tuple<std::string, std::string, std::string, std::string>, CastKind> by_key;
-    for (const ExplainedCast& cast : casts) {
-        const auto [entry, is_new] =
-            by_key.try_emplace({cast.pass, cast.from, cast.to, cast.rule}, CastKind{cast, 1});
-        if (is_new) continue;
-        entry->second.cast.bytes += cast.bytes;
-        ++entry->second.count;
-    }
-    std::vector<CastKind> kinds;
-    for (auto& [key, kind] : by_key) kinds.push_back(std::move(kind));
-    return kinds;
-}
-
-std::vector<AttentionKind> kinds_of(const std::vector<ExplainedAttention>& attentions) {
-    std::vector<AttentionKind> kinds;
-    const auto said = [](const ExplainedAttention& a) {
-        return std::tuple(a.form, a.formula, a.blocks, a.all_blocks, a.why);
-    };
-    for (const ExplainedAttention& attention : attentions) {
-        const auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const AttentionKind& k) {
-            return said(k.attention) == said(attention);
+std::vector<Kind<ExplainedNode>> kinds_of(const std::vector<ExplainedNode>& nodes) {
+    return alike(
+        nodes,
+        [](const ExplainedNode& node) {
+            return std::tuple(node.pass, node.op, node.storage, arithmetic_of(node), node.output, node.rule,
+                              parts_text(node));
+        },
+        [](ExplainedNode& all, const ExplainedNode& node) {
+            all.flops += node.flops;
+            all.bytes += node.bytes;
         });
-        if (kind == kinds.end())
-            kinds.push_back({attention, 1});
-        else
-            ++kind->count;
-    }
-    return kinds;
 }
 
-std::vector<RefusalKind> kinds_of(const std::vector<PassRefusal>& refused) {
-    std::vector<RefusalKind> kinds;
-    std::map<std::tuple<std::string, std::string, std::string>, std::size_t> known;
-    for (const PassRefusal& refusal : refused) {
-        const auto [entry, is_new] =
-            known.try_emplace({refusal.pass, refusal.op, refusal.reason}, kinds.size());
-        if (is_new) kinds.push_back({refusal, 0});
-        ++kinds[entry->second].count;
+std::vector<Kind<ExplainedCast>> kinds_of(const std::vector<ExplainedCast>& casts) {
+    return alike(
+        casts, [](const ExplainedCast& cast) { return std::tuple(cast.pass, cast.from, cast.to, cast.rule); },
+        [](ExplainedCast& all, const ExplainedCast& cast) { all.bytes += cast.bytes; });
+}
+
+std::vector<Kind<ExplainedAttention>> kinds_of(const std::vector<ExplainedAttention>& attentions) {
+    return alike(
+        attentions,
+        [](const ExplainedAttention& a) {
+            return std::tuple(a.form, a.formula, a.blocks, a.all_blocks, a.why);
+        },
+        add_nothing);
+}
+
+std::vector<Kind<PassRefusal>> kinds_of(const std::vector<PassRefusal>& refused) {
+    return alike(
+        refused,
+        [](const PassRefusal& refusal) { return std::tuple(refusal.pass, refusal.op, refusal.reason); },
+        add_nothing);
+}
+
+std::vector<PartKind> part_kinds_of(const ExplainedNode& node) {
+    std::vector<PartKind> parts;
+    const auto formats_and_op = [](const ExplainedNode& part) {
+        return std::tuple(formats_and_rule(part), part.op);
+    };
+    for (const auto& [part, count] : alike(node.parts, formats_and_op, add_nothing)) {
+        auto same = std::ranges::find(parts, formats_and_rule(part),
+                                      [](const PartKind& kind) { return formats_and_rule(kind.part); });
+        if (same == parts.end()) same = parts.insert(same, {part, ""});
+        same->ops += fmt::format("{}{}{}", same->ops.empty() ? "" : ", ", part.op,
+                                 count == 1 ? "" : fmt::format(" ({})", count));
     }
-    return kinds;
+    return parts;
 }
 
 std::vector<ArithmeticTotal> totals_of(const Explanation& explanation) {

@@ -1,5 +1,4 @@
-// An explanation added up, for tables: operations by kind, casts by kind, what passes left, and totals by
-// arithmetic.
+// An explanation added up, for tables: what is alike counted, and totals by arithmetic.
 #pragma once
 
 #include <string>
@@ -9,46 +8,34 @@
 
 namespace mantissa::inline v0 {
 
-struct ExplainedKind {
-    ExplainedNode node;  ///< the first of them, with the bytes and arithmetic of all
+/// The first of some that are alike, with the bytes and arithmetic of all, and how many there are.
+template <class Item>
+struct Kind {
+    Item first;
     int count = 0;
 };
 
-/// Nodes that differ in nothing but their place in the model, in order of first use. Fused kernels are alike
-/// where their parts are.
-std::vector<ExplainedKind> kinds_of(const std::vector<ExplainedNode>& nodes);
+// All in order of first use.
+
+/// Nodes that differ in nothing but their place in the model. Fused kernels are alike where their parts are.
+std::vector<Kind<ExplainedNode>> kinds_of(const std::vector<ExplainedNode>& nodes);
+
+/// Casts of one pass, between the same formats and by the same rule.
+std::vector<Kind<ExplainedCast>> kinds_of(const std::vector<ExplainedCast>& casts);
+
+/// What one pass left for one reason, of one operation.
+std::vector<Kind<PassRefusal>> kinds_of(const std::vector<PassRefusal>& refused);
+
+/// Attentions of which the same is said.
+std::vector<Kind<ExplainedAttention>> kinds_of(const std::vector<ExplainedAttention>& attentions);
 
 struct PartKind {
     ExplainedNode part;  ///< the first of them
     std::string ops;     ///< of all: "mul (3), add, rsqrt"
 };
 
-/// Parts of a fused kernel that are done in the same formats by the same rule, in order of first use.
+/// Parts of a fused kernel that are done in the same formats by the same rule.
 std::vector<PartKind> part_kinds_of(const ExplainedNode& node);
-
-struct CastKind {
-    ExplainedCast cast;  ///< the first of them, with the bytes of all
-    int count = 0;
-};
-
-/// Casts of one pass, between the same formats and by the same rule.
-std::vector<CastKind> kinds_of(const std::vector<ExplainedCast>& casts);
-
-struct RefusalKind {
-    PassRefusal refusal;  ///< the first of them
-    int count = 0;
-};
-
-/// What one pass left for one reason, of one operation, in order of first use.
-std::vector<RefusalKind> kinds_of(const std::vector<PassRefusal>& refused);
-
-struct AttentionKind {
-    ExplainedAttention attention;  ///< the first of them
-    int count = 0;
-};
-
-/// Attentions of which the same is said, in order of first use.
-std::vector<AttentionKind> kinds_of(const std::vector<ExplainedAttention>& attentions);
 
 struct ArithmeticTotal {
     std::string name;  ///< "bf16*bf16+f32", "f32", "movement", "casts"
