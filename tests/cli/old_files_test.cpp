@@ -1,5 +1,6 @@
 // Files that revision 248ad45 wrote (tests/fixtures/248ad45, made by make.sh there): checkpoints go on to the
 // same bits as they did then, generate the same tokens, and reports have at least the members that they had.
+// docs/json.md names each member that they have now.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,6 +14,7 @@
 
 #include "mantissa/base/file.h"
 #include "mantissa/formats/safetensors.h"
+#include "tests/cli/documented_members.h"
 #include "tests/cli/run_program.h"
 #include "tests/support/temporary_directory.h"
 
@@ -137,8 +139,13 @@ void expect_members(const std::string& name, const std::string& command) {
     const Ran ran = run_generic(command + " --json " + report.string());
     ASSERT_TRUE(std::filesystem::exists(report)) << ran.output;
     std::vector<std::string> missing;
-    find_missing(read_json(fixtures + "/" + name + ".json"), read_json(report), name, missing);
+    const json now = read_json(report);
+    find_missing(read_json(fixtures + "/" + name + ".json"), now, name, missing);
     EXPECT_EQ(missing, std::vector<std::string>{}) << ran.output;
+    const std::string section = name == "converge"     ? "numerics converge"
+                                : name == "perplexity" ? "generate"
+                                                       : name;
+    EXPECT_EQ(testing::undocumented_members(now, section), std::vector<std::string>{});
 }
 
 TEST_F(OldFiles, ReportsHaveTheMembersThatTheyHad) {
@@ -152,6 +159,8 @@ TEST_F(OldFiles, ReportsHaveTheMembersThatTheyHad) {
         std::vector<std::string> missing;
         find_missing(json::parse(old_step), json::parse(step), "log", missing);
         EXPECT_EQ(missing, std::vector<std::string>{}) << step;
+        const json steps = {{"steps", {json::parse(step)}}};
+        EXPECT_EQ(testing::undocumented_members(steps, "train"), std::vector<std::string>{});
     }
     expect_members("ladder", "ladder " + text + "--steps 2 --repeats 1");
     expect_members("explain", "explain " + tiny + "--batch 2");
