@@ -152,6 +152,17 @@ void refuse_value(std::string_view option, std::string_view reason) {
     throw UserError(reason.starts_with("--") ? std::string(reason) : fmt::format("{}: {}", option, reason));
 }
 
+void begin_section(CLI::App& command, const char* title) { command.option_defaults()->group(title); }
+
+void join_short_sections(CLI::App& app) {
+    constexpr std::size_t many_options = 25;
+    for (CLI::App* command : app.get_subcommands({})) {
+        if (const std::vector<CLI::Option*> options = command->get_options(); options.size() < many_options)
+            for (CLI::Option* option : options) option->group(command->get_help_ptr()->get_group());
+        join_short_sections(*command);
+    }
+}
+
 void check_values(CLI::App& app) {
     for (CLI::App* command : app.get_subcommands({}))
         for (CLI::Option* option : command->get_options()) {

@@ -128,15 +128,18 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         *command, options->run,
         "Begin with these weights instead of random ones, whatever the seed, so that --seeds is 1: a "
         "checkpoint, or model.safetensors and config.json as published");
+    begin_section(*command, "Training");
     command->add_option("--min-learning-rate", options->min_learning_rate,
                         "At the last step, reached by a cosine (default: --learning-rate, so constant)");
     command->add_option("--warmup", options->warmup, "Steps over which the learning rate rises")
         ->capture_default_str();
+    begin_section(*command, validation_section);
     command
         ->add_option("--validate-every", options->validate_every,
                      "With --images: steps between validations of each precision, whose accuracies are shown "
                      "and not judged; 0: never")
         ->capture_default_str();
+    begin_section(*command, formats_section);
     command
         ->add_option(
             "--policies", options->policies,
@@ -149,6 +152,7 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
         ->add_option("--simulate", options->simulate,
                      "After these, FP32 with what contractions multiply rounded to tf32, bf16, fp16 first")
         ->delimiter(',');
+    begin_section(*command, validation_section);
     CLI::Option* tolerance = command->add_option("--tolerance", options->tolerance,
                                                  "How far the mean of the last losses may lie from the "
                                                  "first's (default: as far as those of --seeds lie "
@@ -159,8 +163,10 @@ void add_converge_command(CLI::App& numerics, const std::string& typed) {
             "Initial weights from which the first precision is trained, to see how far its own losses "
             "lie apart; 1: one, and the least of --tolerance is allowed")
         ->capture_default_str();
+    begin_section(*command, formats_section);
     CLI::Option* loss_scale = command->add_option(
         "--loss-scale", options->loss_scale, "A number that stays, for fp16 (default: dynamic, from 65536)");
+    begin_section(*command, "Reports");
     add_output_file(*command, "--html", options->html, "Write it as a page, with the curves");
     command->callback([options, tolerance, loss_scale, command, &numerics] {
         take_model_of_files(*command, options->run);

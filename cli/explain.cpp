@@ -184,6 +184,7 @@ void run(const ExplainCommand& options) {
 }
 
 void add_rank_question(CLI::App& command, RankQuestion& question) {
+    begin_section(command, "Ranks");
     CLI::Option* const ranks =
         command
             .add_option(
@@ -245,12 +246,14 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     command->add_flag(
         "--roofline", options->roofline,
         "Run some steps and print of each kernel its median time, what bounds it, and how close it comes");
+    begin_section(*command, "Machine");
     command
         ->add_option("--for", options->card,
                      fmt::format("With --roofline: of the plan of --device cuda for this GPU ({}), on paper; "
                                  "none need be here, and nothing runs",
                                  fmt::join(accelerator_names(), ", ")))
         ->type_name("GPU");
+    begin_section(*command, "Reports");
     add_output_file(*command, "--html", options->html,
                     "Write it as a page, with the roofline if --roofline is given");
     add_output_file(*command, "--trace", options->trace,
@@ -267,6 +270,7 @@ void add_explain_command(CLI::App& app, const std::string& typed) {
     threads->description(
         "Predict how long a step takes on 1, 2, 4 ... N threads, and which launches do not scale; with "
         "--roofline, --ranks or --diff: threads to use (default: all that may be)");
+    begin_section(*command, "Machine");
     command
         ->add_option("--memory-rate", options->threads.memory_rate,
                      "With --threads: what all threads together copy at most, reads and writes counted "

@@ -33,7 +33,6 @@
 #include "cli/names_elsewhere.h"
 #include "cli/numerics.h"
 #include "cli/option_file.h"
-#include "cli/option_groups.h"
 #include "cli/output_file.h"
 #include "cli/peaks.h"
 #include "cli/predict.h"
@@ -181,7 +180,7 @@ int main(int argc, char** argv) {
     mantissa::cli::add_completion_command(app);
     mantissa::cli::add_manual_command(app);
     mantissa::cli::check_values(app);
-    mantissa::cli::group_options(app);
+    mantissa::cli::join_short_sections(app);
     mantissa::cli::Words words;
     try {
         const std::vector<std::string> typed_words = words_of(argc, argv);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/begin_with_files.h"
+#include "cli/command_line.h"
 #include "cli/converge.h"
 #include "cli/output_file.h"
 #include "cli/progress_line.h"
@@ -67,14 +68,15 @@ void add_numerics_command(CLI::App& app, const std::string& typed) {
     CLI::App* command = app.add_subcommand(
         "numerics",
         "Hold the numbers of a training step against the ranges of formats, after some steps in FP32");
+    add_converge_command(*command, typed);  // first: it would inherit the section of the last option
     add_run_options(*command, options->run);
     add_picture_data_options(*command, options->images);
     add_from_option(*command, options->run,
                     "Begin with these weights instead of random ones: a checkpoint, or model.safetensors and "
                     "config.json as published; with the tokenizer beside them");
+    begin_section(*command, "Reports");
     add_output_file(*command, "--html", options->html,
                     "Write it as a page, with a histogram of every tensor");
-    add_converge_command(*command, typed);
     command->callback([options, command] {
         if (!command->get_subcommands().empty()) return;
         take_model_of_files(*command, options->run);

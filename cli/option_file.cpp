@@ -111,6 +111,7 @@ void append(std::vector<std::string>& words, const CLI::Option& option, const Op
 
 void add_option_file(CLI::App& app) {
     for (CLI::App* command : app.get_subcommands({})) {
+        begin_section(*command, "Machine");
         command
             ->add_option(std::string(option_name),
                          "Options from this file, a line each of NAME = VALUE; what is typed counts instead")

@@ -123,6 +123,7 @@ int read_threads_of(const PictureDataOptions& options, const RunOptions& run) {
 }  // namespace
 
 void add_picture_data_options(CLI::App& command, PictureDataOptions& options) {
+    begin_section(command, "Pictures");
     command
         .add_option("--images", options.directory,
                     "Train a network for pictures (--model) on these: a folder a class with JPEG and PNG "

@@ -25,6 +25,8 @@
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/recompute.h"
+#include "mantissa/report/quantities.h"
+#include "mantissa/report/report.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/training_checkpoint.h"
@@ -48,6 +50,7 @@ void add_size_options(CLI::App& command, nn::ModelSizes& sizes) {
 }  // namespace
 
 void add_picture_options(CLI::App& command, nn::GivenImageSizes& sizes) {
+    begin_section(command, "Model");
     command.add_option("--image-size", sizes.image,
                        "Rows and columns of pixels of a picture (default: the network's own, 224 or 32)");
     command.add_option("--classes", sizes.classes,
@@ -60,9 +63,11 @@ void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
     std::string names = fmt::format("One of {}", fmt::join(nn::language_model_names(), ", "));
     if (use == ModelUse::any)
         names += fmt::format("; for pictures {}", fmt::join(nn::image_model_names(), ", "));
+    begin_section(command, "Model");
     command.add_option("--model", options.model, names)->capture_default_str();
     add_size_options(command, options.sizes);
     if (use == ModelUse::any) add_picture_options(command, options.pictures);
+    begin_section(command, "Training");
     command
         .add_option(
             "--batch", options.batch,
@@ -73,6 +78,7 @@ void add_model_options(CLI::App& command, RunOptions& options, ModelUse use) {
 }
 
 void add_from_option(CLI::App& command, RunOptions& options, const char* what) {
+    begin_section(command, "Model");
     command.add_option("--from", options.from, what)->type_name("DIR");
 }
 
@@ -81,14 +87,17 @@ void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
     const auto refuse_negative = [](const std::string& given) {
         return given.starts_with('-') ? fmt::format("must be 0 or more, got {}", given) : std::string();
     };
+    begin_section(command, "Training");
     command.add_option("--seed", options.seed, what)->check(refuse_negative)->capture_default_str();
 }
 
 void add_machine_options(CLI::App& command, RunOptions& options) {
+    begin_section(command, "Machine");
     command.add_option("--device", options.device, "Where to run: cpu, or cuda, which no GPU has run yet")
         ->capture_default_str();
     command.add_option("--threads", options.threads, "Threads to use (default: all that may be)")
         ->check(not_zero);
+    begin_section(command, "Reports");
     add_output_file(command, "--json", options.json, "Write what is printed to this file, for machines");
 }
 
@@ -96,6 +105,7 @@ void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use) {
     std::vector<std::string> names = policy_names();
     if (use == PolicyUse::any)
         for (const std::string& name : inference_policy_names()) names.push_back(name);
+    begin_section(command, formats_section);
     command.add_option(
         "--policy", options.policy,
         fmt::format("Formats to compute in: {} (default: bf16 where the machine has a BF16 matrix "
@@ -104,6 +114,7 @@ void add_policy_option(CLI::App& command, RunOptions& options, PolicyUse use) {
 }
 
 void add_simulate_option(CLI::App& command, RunOptions& options) {
+    begin_section(command, formats_section);
     command.add_option(
         "--simulate", options.simulate,
         "FP32 with what contractions multiply rounded to tf32, bf16 or fp16 first: the numbers of "
@@ -111,6 +122,7 @@ void add_simulate_option(CLI::App& command, RunOptions& options) {
 }
 
 void add_passes_option(CLI::App& command, RunOptions& options) {
+    begin_section(command, formats_section);
     command
         .add_option("--passes", options.passes,
                     fmt::format("Optional passes to run, with commas between, of {}; all: those that this "
@@ -120,6 +132,7 @@ void add_passes_option(CLI::App& command, RunOptions& options) {
 }
 
 void add_recompute_option(CLI::App& command, RunOptions& options) {
+    begin_section(command, formats_section);
     command
         .add_option(
             "--recompute", options.recompute,
@@ -131,6 +144,7 @@ void add_recompute_option(CLI::App& command, RunOptions& options) {
 }
 
 void add_documents_option(CLI::App& command, RunOptions& options) {
+    begin_section(command, "Text");
     command
         .add_option("--documents", options.documents,
                     "joined: a sequence is one text; packed: documents in it stand alone: positions begin "
@@ -148,7 +162,9 @@ nn::Documents documents_of(const RunOptions& options) {
 void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
     add_model_options(command, options, use);
     add_machine_options(command, options);
+    begin_section(command, "Training");
     command.add_option("--steps", options.steps, "Steps of training")->capture_default_str();
+    begin_section(command, "Text");
     command
         .add_option("--text", options.text,
                     "Text files, and folders of them (default: the licences in /usr/share/common-licenses)")
@@ -164,13 +180,16 @@ void add_run_options(CLI::App& command, RunOptions& options, ModelUse use) {
                     "which are tokens then (default: train: bytes; ladder: one trained on the text)")
         ->type_name("DIR");
     add_documents_option(command, options);
+    begin_section(command, "Training");
     command.add_option("--learning-rate", options.learning_rate, "Of the optimizer")->capture_default_str();
     add_seed_option(command, options, "Of weights and of everything random");
+    begin_section(command, "Reports");
     command
         .add_option("--dump", options.dump,
                     "Write the graph after each pass into this directory (train: the plan, too)")
         ->type_name("DIR");
     add_recompute_option(command, options);
+    begin_section(command, "Reports");
     command.add_flag("--pass-times", options.pass_times, "Print how long each pass took");
     command.add_flag("--quiet", options.quiet, "Print no progress");
 }
@@ -545,10 +564,10 @@ void dump_kernels(const RunOptions& options, const TrainingPlan& plan) {
 }
 
 std::string pass_table(const std::vector<PassTime>& times) {
-    std::string text = fmt::format("{:<32} {:>10} {:>8}\n", "pass", "ms", "nodes");
+    Grid grid{{"pass", "ms", "nodes"}};
     for (const PassTime& time : times)
-        text += fmt::format("{:<32} {:>10.2f} {:>8}\n", time.pass, time.milliseconds, time.nodes);
-    return text;
+        grid.rows.push_back({time.pass, with_decimals(time.milliseconds, 2), std::to_string(time.nodes)});
+    return grid.text();
 }
 
 }  // namespace mantissa::cli

@@ -215,8 +215,8 @@ class Run {
             settings_.micro_steps() == 1 ? "" : fmt::format("{} x ", settings_.micro_steps());
         const std::string frozen =
             plan.facts().frozen == 0 ? "" : fmt::format(" ({} frozen)", plan.facts().frozen);
-        fmt::print("{}, {} parameters{}, {}{} a step, {}{}, {}\n", model_.name, plan.facts().parameters, frozen,
-                   micro_steps, nn::batch_text(model_, settings_.batch), policy_.name,
+        fmt::print("{}, {} parameters{}, {}{} a step, {}{}, {}\n", model_.name, plan.facts().parameters,
+                   frozen, micro_steps, nn::batch_text(model_, settings_.batch), policy_.name,
                    options_.run.policy.empty() && policy_.simulate.empty()
                        ? " (chosen for this machine; see --policy)"
                        : "",

@@ -415,6 +415,7 @@ void validate_loop(const TrainOptions& options) {
 namespace {
 
 void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
+    begin_section(command, formats_section);
     command.add_option("--loss-scale", options.loss_scale,
                        "dynamic, none, or a number that stays (default: dynamic for fp16, else none)");
     command.add_option("--loss-scale-start", options.scaling.initial, "Of a dynamic loss scale")
@@ -429,6 +430,7 @@ void add_loss_scale_options(CLI::App& command, TrainOptions& options) {
 }
 
 void add_optimizer_options(CLI::App& command, TrainOptions& options) {
+    begin_section(command, "Training");
     command
         .add_option(
             "--accumulate", options.accumulate,
@@ -464,12 +466,17 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
                     "random: windows of the text, each once an epoch, cut at other places in each, or "
                     "pictures, each once an epoch; sequential: from front to back")
         ->capture_default_str();
+    begin_section(command, "Checkpoints");
     command
         .add_option("--checkpoint", options.checkpoint,
                     "Save here at the end, and on an interrupt (default: where --resume went on from)")
         ->type_name("DIR");
     command.add_option("--save-every", options.save_every, "Save every so many steps, too; 0: never")
         ->capture_default_str();
+    command.add_flag(
+        "--keep-best", options.keep_best,
+        "Keep the checkpoint with the lowest validation loss so far, too, as DIR.best beside the "
+        "last in --checkpoint DIR");
     command
         .add_option(
             "--resume", options.resume,
@@ -482,6 +489,7 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
         "published, or a checkpoint; with the tokenizer beside them. With --images, a checkpoint of "
         "such a run, or a file under torchvision's names for --model; a head for other classes is "
         "made anew");
+    begin_section(command, "Training");
     command
         .add_option(
             "--freeze", options.freeze,
@@ -495,8 +503,10 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
                     "validated, sampled from, and saved as the model; 0: none")
         ->type_name("DECAY")
         ->capture_default_str();
+    begin_section(command, "Reports");
     command.add_option("--print-every", options.print_every, "Print the line of every so many steps")
         ->capture_default_str();
+    begin_section(command, validation_section);
     command
         .add_option(
             "--validate-every", options.validate_every,
@@ -515,10 +525,6 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
             "of all files one after another, as earlier versions had it")
         ->check(CLI::IsMember({"each", "last"}))
         ->capture_default_str();
-    command.add_flag(
-        "--keep-best", options.keep_best,
-        "Keep the checkpoint with the lowest validation loss so far, too, as DIR.best beside the "
-        "last in --checkpoint DIR");
     command
         .add_option("--patience", options.patience,
                     "Stop after so many validations in a row that brought no lower loss; 0: never")
@@ -533,11 +539,13 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
                     "Steps between samples: --prompt continued by the model as it is; 0: never")
         ->capture_default_str();
     command.add_option("--prompt", options.sampler.prompt, "What samples continue")->capture_default_str();
+    begin_section(command, "Training");
     command
         .add_option("--bad-steps", options.bad_steps,
                     "Stop after so many steps in a row whose loss or gradients were not finite; each is "
                     "skipped, and what went wrong named; 0: never stop")
         ->capture_default_str();
+    begin_section(command, "Reports");
     add_output_file(
         command, "--log", options.log,
         "Write a line of JSON a step to this file, or to standard output for -; a table of numbers "
@@ -548,6 +556,7 @@ void add_loop_options(CLI::App& command, TrainOptions& options) {
 
 /// Of a run by mpirun.
 void add_rank_options(CLI::App& command, TrainOptions& options) {
+    begin_section(command, "Ranks");
     command
         .add_option(
             "--states", options.states,
@@ -588,6 +597,7 @@ void add_train_options(CLI::App& command, TrainOptions& options) {
     add_policy_option(command, options.run);
     add_simulate_option(command, options.run);
     add_passes_option(command, options.run);
+    begin_section(command, "Reports");
     command
         .add_option(
             "--dump-target", options.run.dump_target,

@@ -138,7 +138,7 @@ std::string verdict(const ConvergeReport& report) {
 }
 
 std::string converge_table(const ConvergeReport& report) {
-    const std::size_t every = std::max<std::size_t>(1, parts_of(static_cast<std::size_t>(report.steps), 20));
+    const std::size_t every = std::max<std::size_t>(1, ceil_div(static_cast<std::size_t>(report.steps), 20));
     const Grid accuracies = accuracies_of(report);
     std::string text =
         fmt::format("{}, {} a step, {} steps, learning rate {}, seed {}\n\n{}{}{}\n{}\n{}", report.model.name,
