@@ -23,8 +23,8 @@ void validate(const TrainerOptions& options) {
         options.ranks && options.ranks->size() > 1 && options.pipeline.distribution.states == States::sharded;
     if (options.ema_decay > 0 && has_parts)
         throw UserError(
-            "averaged weights are kept whole, and ranks with sharded states have parts of parameters: give "
-            "--states whole");
+            "averaged weights are kept whole, and ranks with sharded states have parts of parameters: set "
+            "Distribution::states to States::whole");
 }
 
 /// The loss of a micro-step as it counts in its step: divided by their number, as loops in PyTorch do.
