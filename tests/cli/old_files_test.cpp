@@ -111,7 +111,8 @@ TEST_F(OldFiles, CheckpointsGenerateTheSameTokens) {
     expect_same_tokens("packed", "--temperature 0");
 }
 
-/// Members of `old` that `now` lacks, with their paths. Elements of lists are held against the first one.
+/// Members of `old` that `now` lacks, with their paths. The first of a list is held against the
+/// element that lacks the least: not every mode of multiplying has every rate.
 void find_missing(const json& old, const json& now, const std::string& path,
                   std::vector<std::string>& missing) {
     if (old.is_object()) {
@@ -121,10 +122,14 @@ void find_missing(const json& old, const json& now, const std::string& path,
             else
                 missing.push_back(path + "/" + name);
     } else if (old.is_array() && !old.empty()) {
-        if (now.is_array() && !now.empty())
-            find_missing(old.front(), now.front(), path + "/0", missing);
-        else
-            missing.push_back(path + "/0");
+        std::vector<std::string> least = {path + "/0"};
+        for (bool first = true; const json& element : now.is_array() ? now : json::array()) {
+            std::vector<std::string> of_element;
+            find_missing(old.front(), element, path + "/0", of_element);
+            if (first || of_element.size() < least.size()) least = of_element;
+            first = false;
+        }
+        missing.insert(missing.end(), least.begin(), least.end());
     } else if (old.is_number() != now.is_number() || old.is_string() != now.is_string()) {
         missing.push_back(path + " is of another type");
     }
