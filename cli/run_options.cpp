@@ -268,6 +268,8 @@ void take_model_of_files(const CLI::App& command, RunOptions& options) {
     if (holds_network(options.from)) return take_network_of_files(command, options);
     if (was_given(command, "--images")) {
         refuse_beside_files(command, {"--resume"});
+        if (!std::filesystem::exists(options.from))
+            throw UserError(fmt::format("{}: does not exist", options.from));
         if (!nn::is_image_model(options.model))
             throw UserError(
                 fmt::format("--from {}: with --images it is a checkpoint of such a run, or a safetensors "

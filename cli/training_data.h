@@ -1,4 +1,4 @@
-// What a command trains a model on: a text, read from front to back, pictures, or synthetic ones.
+// Data that a command trains a model on: a text, read from front to back, pictures, or synthetic ones.
 #pragma once
 
 #include <memory>

@@ -44,7 +44,7 @@ using TakeWeight = FunctionRef<void(const TensorSpec& parameter, std::span<const
 /// Whether a file must have every parameter, of its shape, and nothing else; or whether what fits is taken.
 enum class Match : std::uint8_t { strict, by_name };
 
-/// What of a file and a model does not fit, by the names in the file.
+/// Tensors of a file and a model that do not fit, by the names in the file.
 struct UnfitWeights {
     std::vector<std::string> missing, unknown;
     std::vector<std::string> unlike;  ///< of another shape or type, each with both: "a" has shape [3], ...

@@ -73,7 +73,7 @@ Grid accuracies_of(const ConvergeReport& report) {
     return grid;
 }
 
-/// What the means were held against.
+/// The spread of seeds, which the means were held against.
 std::string spread_text(const ConvergeReport& report) {
     const SeedSpread& spread = report.spread;
     const std::string& first = report.runs.front().policy;

@@ -23,7 +23,7 @@ std::vector<Kind<ExplainedNode>> kinds_of(const std::vector<ExplainedNode>& node
 /// Casts of one pass, between the same formats and by the same rule.
 std::vector<Kind<ExplainedCast>> kinds_of(const std::vector<ExplainedCast>& casts);
 
-/// What one pass left for one reason, of one operation.
+/// Nodes of one operation that one pass left as they are, for one reason.
 std::vector<Kind<PassRefusal>> kinds_of(const std::vector<PassRefusal>& refused);
 
 /// Attentions of which the same is said.

@@ -141,7 +141,7 @@ const RungReport& fastest_of(const LadderReport& report) {
     return *std::ranges::min_element(report.rungs, {}, &RungReport::milliseconds);
 }
 
-/// What to type for its speed.
+/// The options to type for its speed.
 std::string fastest_line(const LadderReport& report) {
     const RungReport& rung = fastest_of(report);
     return fmt::format("fastest here: {}, {} {}/s; to train so: --policy {} --passes {}\n", rung.name,

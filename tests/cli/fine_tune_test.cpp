@@ -131,6 +131,7 @@ TEST_F(FineTune, WhatDoesNotFitIsRefusedInALine) {
         "mantissa: --from " + file +
             ": with --images it is a checkpoint of such a run, or a safetensors file and --model, which of "
             "ResNet50, ResNet50v1.5, VGG19, DenseNet121, ResNet20, ResNet56 it is of");
+    EXPECT_EQ(refusal(train + "nowhere.ckpt"), "mantissa: nowhere.ckpt: does not exist");
     const std::string unlike = refusal(train + file + " --model ResNet20 --width 8");
     EXPECT_TRUE(unlike.starts_with("mantissa: " + file + ": ")) << unlike;
     EXPECT_NE(

@@ -86,7 +86,7 @@ inline std::uint32_t first_part(std::uint32_t bits) {
     return (bits + 0x7fffu + ((bits >> 16) & 1)) & 0xffff0000u;
 }
 
-/// What split() gives, for rows of ordinary numbers, which nearly all are: a third of the work.
+/// The result of split() for rows of ordinary numbers, as nearly all are: a third of the work.
 inline void split_ordinary(const float* __restrict x, std::int64_t count, std::uint16_t* __restrict hi,
                            std::uint16_t* __restrict lo, std::uint16_t* __restrict finite) {
     for (std::int64_t i = 0; i < count; ++i) {
