@@ -21,6 +21,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cpu/peaks.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa::on_cpu {
 namespace {

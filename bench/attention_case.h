@@ -12,6 +12,7 @@
 #include "mantissa/device/cpu/attention/attention.h"
 #include "mantissa/device/cpu/attention/places.h"
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/passes/simplify.h"
 

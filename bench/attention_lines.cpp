@@ -18,9 +18,11 @@
 #include "bench/measure.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::on_cpu {
@@ -112,12 +114,14 @@ Tensor loss_of(Graph& graph, const Case& c) {
 }
 
 BuiltGraph built(const Case& c, bool as_one, Device& device) {
-    PipelineOptions options = all_passes(device, find_policy(c.policy));
+    PipelineOptions options = all_passes(device.target(), c.policy);
     options.match_attention = as_one;
-    // Made even where it loses.
-    options.time_beside_parts = [](const Graph&, const Node&) { return std::nullopt; };
+    Machine machine = machine_for_passes(device);
+    machine.kernel_of = [asked = machine.kernel_of](const Graph& graph, const Node& node) {
+        return KernelAnswer{.why_none = asked(graph, node).why_none};  // made even where it loses
+    };
     const auto model = [&](Graph& graph) { return loss_of(graph, c); };
-    if (!c.backward) return build_evaluation(model, options);
+    if (!c.backward) return build_evaluation(model, options, machine);
     return build_training_step(
         model,
         [](Graph& graph, Tensor loss, const std::vector<ParameterGradient>& gradients) {
@@ -125,7 +129,7 @@ BuiltGraph built(const Case& c, bool as_one, Device& device) {
             for (const ParameterGradient& each : gradients)
                 graph.add_result("by " + std::to_string(graph.results().size()), each.gradient.value());
         },
-        options);
+        options, machine);
 }
 
 /// A built graph as a plan runs it.

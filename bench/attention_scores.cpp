@@ -19,11 +19,14 @@
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/visible_pairs.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa::on_cpu {
 namespace {

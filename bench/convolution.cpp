@@ -20,7 +20,9 @@
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cpu/isa.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/convolution.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/numerics/formats.h"
 

@@ -14,10 +14,12 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace {
 

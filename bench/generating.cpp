@@ -19,6 +19,8 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cpu/format_units.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generator.h"
 #include "mantissa/train/sampling.h"
 

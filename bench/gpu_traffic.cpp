@@ -19,9 +19,12 @@
 #include <vector>
 
 #include "bench/measure.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/base/random.h"
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/train/loss_scale.h"
 #include "mantissa/train/trainer.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
 
@@ -114,7 +117,7 @@ void run() {
                        sequence = on_cpu::option("BENCH_SEQUENCE", 1024);
     const char* const asked = std::getenv("BENCH_POLICY");
     const Policy policy = find_policy(asked ? asked : "bf16");
-    TrainerOptions options{.batch = batch, .pipeline = all_passes(*device, policy)};
+    TrainerOptions options{.batch = batch, .policy = policy};
     options.loss_scale = default_loss_scale(policy);
     Trainer trainer(*device, nn::gpt2_model(config, sequence), options);
 

@@ -20,7 +20,10 @@
 #include "mantissa/base/random.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/step_execution.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 namespace {
@@ -95,13 +98,11 @@ class Comparison {
         return is_own(candidate) ? "   <- train's own" : "";
     }
 
-    static std::string text_of(const PipelineOptions& pipeline) {
-        const std::vector<std::string> names = chosen_passes(pipeline);
+    static std::string text_of(const std::vector<std::string>& names) {
         return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ","));
     }
 
     void plan() {
-        const PipelineOptions own = all_passes(device_, policy_);
         const std::vector<std::string> names = runnable_passes(device_.target(), policy_);
         const bool pairs = on_cpu::option("BENCH_PAIRS", 0) != 0;
         std::vector<std::unique_ptr<TrainingPlan>> plans;
@@ -110,18 +111,15 @@ class Comparison {
             std::vector<std::string> on;
             for (std::size_t i = 0; i < names.size(); ++i)
                 if (bits >> i & 1) on.push_back(names[i]);
-            PipelineOptions pipeline = own;
-            choose_passes(pipeline, on);
             if (pairs && names.size() - static_cast<std::size_t>(std::popcount(bits)) > 2) continue;
-            TrainerOptions options{.batch = batch_, .pipeline = pipeline};
-            options.loss_scale = default_loss_scale(policy_);
+            const TrainerOptions options{.batch = batch_, .policy = policy_, .passes = on};
             auto plan = std::make_unique<TrainingPlan>(device_, nn::gpt2_model(config_, sequence_), options);
             const std::string text = plan->step().text();
-            if (on.size() == chosen_passes(own).size()) own_ = text_of(pipeline);
+            if (on.size() == names.size()) own_ = text_of(on);
             if (std::ranges::find(texts, text) != texts.end()) continue;
             texts.push_back(text);
             plans.push_back(std::move(plan));
-            candidates_.push_back({text_of(pipeline), nullptr});
+            candidates_.push_back({text_of(on), nullptr});
         }
         std::vector<const TrainingPlan*> views;
         for (const auto& each : plans) views.push_back(each.get());

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/weights.h"
 

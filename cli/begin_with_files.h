@@ -6,6 +6,8 @@
 
 #include "cli/run_options.h"
 
+#include "mantissa/runtime/state_block.h"
+
 namespace mantissa::cli {
 
 /// Copies the weights of --from, for a model that writes text. Returns what to say of it.

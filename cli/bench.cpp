@@ -17,7 +17,9 @@
 #include "mantissa/report/bench.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/weights.h"
 
 namespace mantissa::cli {
@@ -61,9 +63,9 @@ std::vector<TrainerOptions> trainers_of(const BenchCommand& options, const Targe
         TrainerOptions& trainer = trainers.emplace_back();
         trainer.optimizer = sgd();
         trainer.seed = options.run.seed;
-        trainer.pipeline.policy = find_policy(name);
-        trainer.loss_scale = default_loss_scale(trainer.pipeline.policy);
-        choose_passes(options.run, target, trainer.pipeline);
+        trainer.policy = name;
+        trainer.loss_scale = default_loss_scale(trainer.policy);
+        choose_passes(options.run, target, trainer);
     }
     return trainers;
 }
@@ -113,7 +115,7 @@ void run(const BenchCommand& options) {
     KeptPeaks kept(*device, peaks_file());
     choose_size(options, *device, bench);
     fmt::print("Model: {}\nBatch size: {}\n", bench.model.name, bench.size.batch);
-    if (!options.compare) fmt::print("Precision: {}\n", bench.precisions.front().pipeline.policy.name);
+    if (!options.compare) fmt::print("Precision: {}\n", bench.precisions.front().policy.name);
     std::fflush(stdout);
 
     if (!options.from.empty())

@@ -17,6 +17,7 @@
 #include "cli/training_data.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/converge.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/picture_scores.h"
 
 namespace mantissa::cli {

@@ -18,12 +18,15 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/device/cuda/planned/planned_gpu.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/report/explain.h"
+#include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/memory_fit.h"
 #include "mantissa/report/paper_roofline.h"
 #include "mantissa/report/peaks_accelerators.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/train/forward.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
 
@@ -52,7 +55,7 @@ Explanation explain_inference(const RunOptions& options, const Policy& policy, D
     const nn::Model model = training_model(options);
     const TrainerOptions settings = in_policy(options, policy, device.target());
     const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
-    const PipelineOptions pipeline = pipeline_on(device, {.policy = policy, .lay_out = true});
+    const PipelineOptions pipeline{.policy = policy, .lay_out = true};
     const Forward forward(device, trace, pipeline, "loss", MakeKernels::no);
     Explanation explanation = explain(forward.plan(), pipeline);
     explanation.refused = forward.refused();
@@ -78,35 +81,19 @@ void print_what_would_fit(const ExplainCommand& options, const Policy& policy, c
 /// Plans a step and allocates nothing.
 Explanation explain_policy(const RunOptions& options, const Policy& policy, Device& device) {
     if (!policy.weights.empty()) return explain_inference(options, policy, device);
-    return explain_step(
-        TrainingPlan(device, training_model(options), to_read(options, policy, device.target())));
+    return explain(TrainingPlan(device, training_model(options), to_read(options, policy, device.target())));
 }
 
-/// Runs a step again and again: two that allocate and warm up, then some, of whose times a launch's is the
-/// median; fewer where they are long.
 void run_roofline(const ExplainCommand& options, Device& device) {
-    constexpr int warm_up = 2, least = 3, most = 7;
-    constexpr double enough_seconds = 10;
     const TrainerOptions settings =
         in_policy(options.run, policy_for(options.run, device.target()), device.target());
     Trainer trainer(device, training_model(options.run), settings);
     BatchBuffer buffer(trainer.model(), settings.batch);
     const Batch batch = buffer.fill(*some_batches(options.run, trainer.model()), 0);
     ProgressLine progress(options.run.quiet);
-    std::vector<ProfiledStep> steps;
-    const Stopwatch watch;
-    for (int step = -warm_up; step < least || (step < most && watch.seconds() < enough_seconds); ++step) {
-        progress.show(fmt::format("step {} of at most {}", step + warm_up + 1, warm_up + most));
-        Profile profile;
-        const StepResult result = trainer.step(batch, 1e-4, &profile);
-        if (step >= 0) steps.push_back({std::move(profile), result.seconds});
-    }
-    const ProfiledStep typical = median_step(steps);
-    Roofline report =
-        roofline(trainer.plan().step(), typical.profile, peaks_of(device), typical.wall_seconds);
-    const Explanation explanation = explain_step(trainer.plan());
-    report.title = fmt::format("{}\n{}\nmedians of {} steps", explanation.title(), explanation.passes_text(),
-                               steps.size());
+    const Roofline report = measure_roofline(trainer, batch, known_peaks(device),
+                                             [&](const std::string& what) { progress.show(what); });
+    const Explanation explanation = explain(trainer.plan());
     progress.clear();
     fmt::print("{}", roofline_table(report));
     write_output(options.html, explain_html(explanation, &report, options.command));
@@ -125,7 +112,7 @@ void print_on_paper(const ExplainCommand& options) {
     const Policy policy = policy_for(options.run, (*device)->target());
     const TrainingPlan plan(**device, training_model(options.run),
                             to_read(options.run, policy, (*device)->target()));
-    fmt::print("{}\n{}", explain_step(plan).title(),
+    fmt::print("{}\n{}", explain(plan).title(),
                paper_roofline_table(plan.step(), plan.flops_per_step(), card));
 }
 
@@ -157,7 +144,7 @@ void run(const ExplainCommand& options) {
                 "--ranks prints tables and does nothing else: no --diff, --nodes, --json, --html or --trace");
         RankQuestion question = options.ranks;
         question.measures = options.roofline;
-        return explain_ranks(options.run, question, [](Device& device) { return peaks_of(device); });
+        return explain_ranks(options.run, question, [](Device& device) { return known_peaks(device); });
     }
     if (!options.card.empty()) return print_on_paper(options);
     if (options.run.threads != 0 && !options.roofline && options.difference.empty()) {

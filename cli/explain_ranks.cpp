@@ -12,7 +12,9 @@
 #include "mantissa/report/peaks_accelerators.h"
 #include "mantissa/report/rank_estimate.h"
 #include "mantissa/report/roofline.h"
+#include "mantissa/train/loss_scale.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
 
@@ -99,11 +101,11 @@ class RankAnswers {
         TrainerOptions settings = trainer_options(run_);
         settings.batch = batch;
         settings.ranks = &ranks_;
-        settings.pipeline.policy = policy_;
-        choose_passes(run_, device_->target(), settings.pipeline);
+        settings.policy = policy_;
+        choose_passes(run_, device_->target(), settings);
         settings.loss_scale = default_loss_scale(policy_);
-        settings.pipeline.distribution.bucket_bytes = bucket_bytes;
-        if (question_.reduce_dtype == "bf16") settings.pipeline.distribution.wire = Wire::bf16;
+        settings.bucket_bytes = bucket_bytes;
+        if (question_.reduce_dtype == "bf16") settings.wire = Wire::bf16;
         return {*device_, training_model(run_), settings};
     }
 

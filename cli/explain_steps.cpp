@@ -5,6 +5,8 @@
 
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/report/kept_peaks.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
 
@@ -43,17 +45,10 @@ class SomeTokens final : public BatchSource {
 
 TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const Target& target) {
     TrainerOptions settings = trainer_options(options);
-    settings.pipeline.policy = policy;
-    choose_passes(options, target, settings.pipeline);
+    settings.policy = policy;
+    choose_passes(options, target, settings);
     settings.loss_scale = default_loss_scale(policy);
     return settings;
-}
-
-Explanation explain_step(const TrainingPlan& plan) {
-    Explanation explanation = explain(plan.step(), plan.options().pipeline);
-    explanation.refused = plan.refused();
-    explanation.model = reported(plan.model(), plan.facts(), plan.options().batch);
-    return explanation;
 }
 
 std::unique_ptr<const BatchSource> some_batches(const RunOptions& options, const nn::Model& model) {
@@ -61,17 +56,6 @@ std::unique_ptr<const BatchSource> some_batches(const RunOptions& options, const
         return std::make_unique<SyntheticImages>(nn::image_sizes(options.model, options.pictures),
                                                  options.seed);
     return std::make_unique<SomeTokens>(language_model(options).vocabulary, model.units_per_example);
-}
-
-Peaks peaks_of(Device& device) {
-    const std::int64_t bytes = std::min(copy_scratch_bytes(device.target()),
-                                        std::max(std::int64_t{64} << 20, device.free_memory() / 4));
-    const auto scratch = device.allocate(static_cast<std::size_t>(bytes), "bandwidth measurement");
-    Peaks measured = device.measure_peaks(*scratch);
-    KeptPeaks kept(device, peaks_file());
-    const bool beyond_caches = bytes == copy_scratch_bytes(device.target());
-    if (beyond_caches) kept.raise(measured);
-    return larger_of(kept.peaks(), measured);
 }
 
 }  // namespace mantissa::cli

@@ -10,9 +10,13 @@
 #include "cli/progress_line.h"
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/roofline.h"
 #include "mantissa/report/thread_estimate.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
 
@@ -48,10 +52,10 @@ std::int64_t planned_bytes(const RunOptions& run, int threads) {
 }
 
 PlannedMachine machine_of(const RunOptions& run, const ThreadQuestion& question, Device& one_thread) {
-    PlannedMachine machine{.pool = measured_pool_costs(), .memory = {.one = peaks_of(one_thread).copy}};
+    PlannedMachine machine{.pool = measured_pool_costs(), .memory = {.one = known_peaks(one_thread).copy}};
     const auto all_threads = open_device(on_threads(run, available_cores()));
     const double given = question.memory_rate * 1e9;
-    machine.memory.all = given > 0 ? given : std::max(machine.memory.one, peaks_of(*all_threads).copy);
+    machine.memory.all = given > 0 ? given : std::max(machine.memory.one, known_peaks(*all_threads).copy);
     return machine;
 }
 
@@ -109,7 +113,7 @@ void explain_threads(const RunOptions& run, const ThreadQuestion& question) {
     const PlannedMachine machine = machine_of(run, question, *device);
     Trainer trainer(plan_on(on_one, *device));
     const RecordedStep step = measured_step(trainer, on_one);
-    const Explanation explanation = explain_step(trainer.plan());
+    const Explanation explanation = explain(trainer.plan());
     ThreadReport report = estimate_threads(trainer.plan().step(), step, thread_counts(run.threads), machine);
     report.title = fmt::format("{}\n{}", explanation.title(), explanation.passes_text());
     for (ThreadEstimate& each : report.estimates) each.planned_bytes = planned_bytes(run, each.threads);

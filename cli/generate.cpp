@@ -22,6 +22,7 @@
 #include "mantissa/data/text_file.h"
 #include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/report/roofline.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/perplexity.h"

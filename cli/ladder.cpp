@@ -17,6 +17,7 @@
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/quantities.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa::cli {
 

@@ -9,6 +9,7 @@
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/report/lint.h"
 
 namespace mantissa::cli {
@@ -21,30 +22,17 @@ struct LintCommand {
     bool no_measure = false;
 };
 
-/// The forward pass in the formats of the policy, with attention found.
-Graph forward_pass(const nn::Model& model, const TrainerOptions& settings) {
-    const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, settings.batch); };
-    return build_evaluation(trace, {.policy = settings.pipeline.policy, .match_attention = true}).graph;
-}
-
 void run(const LintCommand& options) {
     if (options.repeats < 1)
         throw UserError(fmt::format("--repeats must be 1 or more, got {}", options.repeats));
-    TrainerOptions settings = trainer_options(options.run);
+    const TrainerOptions settings = trainer_options(options.run);
     const auto device = open_device(options.run);
-    settings.pipeline.policy = policy_for(options.run, device->target());
-    const nn::Model model = training_model(options.run);
-    LintReport report{.model = reported(model, nn::facts_of(model, settings.batch), settings.batch),
-                      .policy = settings.pipeline.policy.name,
-                      .target = device->target(),
-                      .findings = lint(forward_pass(model, settings), device->target())};
     ProgressLine progress(options.run.quiet);
-    for (LintFinding& finding : report.findings) {
-        if (options.no_measure) break;
-        progress.show(
-            fmt::format("measuring {} {} against {}", finding.rule->size, finding.extent, finding.change_to));
-        finding.measured = measure_lint(*device, finding, options.repeats);
-    }
+    const LintReport report = run_lint(*device, training_model(options.run),
+                                       {.policy = policy_for(options.run, device->target()),
+                                        .batch = settings.batch,
+                                        .repeats = options.no_measure ? 0 : options.repeats,
+                                        .progress = [&](const std::string& what) { progress.show(what); }});
     progress.clear();
     fmt::print("{}", lint_table(report));
     write_output(options.run.json, lint_json(report));

@@ -31,26 +31,19 @@ struct NumericsCommand {
 void run(const NumericsCommand& given) {
     const RunOptions& options = given.run;
     TrainerOptions settings = trainer_options(options);
-    settings.pipeline.policy = find_policy("fp32");
+    settings.policy = find_policy("fp32");
     settings.loss_scale = traced_loss_scale();
     const auto device = open_device(options);
     const TrainingData data = open_training_data(options, given.images, settings.batch);
-    const nn::Model& model = data.model;
-    const BatchSource& batches = *data.batches;
-    BatchBuffer buffer(model, settings.batch);
-    Trainer trainer(*device, model, settings);
+    Trainer trainer(*device, data.model, settings);
     if (!options.from.empty()) begin_with_files(options, data, trainer.state());
     ProgressLine progress(options.quiet);
-    std::vector<double> losses;
-    for (std::int64_t step = 0; step < options.steps; ++step) {
-        progress.show(fmt::format("step {} of {}", step + 1, options.steps));
-        const Batch batch = buffer.fill(batches, static_cast<std::uint64_t>(step));
-        losses.push_back(static_cast<double>(trainer.step(batch, options.learning_rate).loss));
-    }
+    const NumericsReport report =
+        run_numerics(trainer, *data.batches,
+                     {.steps = options.steps,
+                      .learning_rate = options.learning_rate,
+                      .progress = [&](const std::string& what) { progress.show(what); }});
     progress.clear();
-    NumericsReport report =
-        measure_numerics(trainer, buffer.fill(batches, static_cast<std::uint64_t>(options.steps)));
-    report.losses = std::move(losses);
     fmt::print("{}\n{}", data.description + "\n", numerics_table(report));
     write_output(options.json, numerics_json(report));
     write_output(given.html, numerics_html(report, given.command));

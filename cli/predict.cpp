@@ -19,6 +19,7 @@
 #include "mantissa/base/printable.h"
 #include "mantissa/data/picture_reader.h"
 #include "mantissa/data/pictures_to_predict.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/picture_model_file.h"
 #include "mantissa/train/picture_scores.h"
 #include "mantissa/train/predictor.h"
@@ -211,8 +212,9 @@ void run(const PredictCommand& options) {
     const auto device = open_device(options.run);
     const Policy policy = policy_for(options.run, device->target());
     const nn::Model& model = file.network().model;
-    Predictor predictor(*device, model, all_passes(*device, policy),
-                        std::min<std::int64_t>(options.batch, static_cast<std::int64_t>(set.count())));
+    const auto pictures = static_cast<std::int64_t>(set.count());
+    Predictor predictor(*device, model,
+                        {.policy = policy, .batch = std::min<std::int64_t>(options.batch, pictures)});
     StateBlock weights(*device, predictor.parameters());
     file.load(weights);
     predictor.bind(weights);

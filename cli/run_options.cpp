@@ -20,9 +20,11 @@
 #include "mantissa/base/system_memory.h"
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/data/byte_tokenizer.h"
+#include "mantissa/data/token_file.h"
 #include "mantissa/data/tokenizer_files.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/cuda_device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/report/quantities.h"
@@ -30,6 +32,7 @@
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
 
@@ -460,16 +463,17 @@ TrainerOptions trainer_options(const RunOptions& options) {
     require_learning_rate(options.learning_rate);
     trainer.batch = options.batch;
     trainer.seed = options.seed;
-    trainer.pipeline.recompute = {options.recompute.begin(), options.recompute.end()};
-    in_option("--recompute", [&] { check_recomputable(trainer.pipeline.recompute); });
-    trainer.pipeline.dump = dump_into(options.dump);
+    trainer.recompute = {options.recompute.begin(), options.recompute.end()};
+    in_option("--recompute", [&] { check_recomputable(trainer.recompute); });
+    trainer.dump = dump_into(options.dump);
+    trainer.passes = {"simplify"};
     return trainer;
 }
 
-void choose_passes(const RunOptions& options, const Target& target, PipelineOptions& pipeline) {
+void choose_passes(const RunOptions& options, const Target& target, TrainerOptions& trainer) {
     std::vector<std::string> names;
     if (options.passes == "all") {
-        names = runnable_passes(target, pipeline.policy);
+        names = runnable_passes(target, trainer.policy);
     } else if (options.passes != "none") {
         names = split_at_commas(options.passes);
         for (const char* word : {"all", "none"})
@@ -477,7 +481,9 @@ void choose_passes(const RunOptions& options, const Target& target, PipelineOpti
                 throw UserError(fmt::format("--passes {}: {} stands alone; name the passes, or only {}",
                                             options.passes, word, word));
     }
-    in_option("--passes", [&] { mantissa::choose_passes(pipeline, names); });
+    PipelineOptions tried;
+    in_option("--passes", [&] { mantissa::choose_passes(tried, names); });
+    trainer.passes = names;
 }
 
 std::vector<std::string> split_at_commas(const std::string& text) {

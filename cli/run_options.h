@@ -16,6 +16,7 @@
 #include "mantissa/nn/language_model.h"
 #include "mantissa/train/picture_model_file.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace CLI {
 class App;
@@ -126,7 +127,7 @@ Policy policy_for(const RunOptions& options, const Target& target);
 std::string device_text(const Target& target);
 
 /// Switches on the passes of --passes; all: those that the machine can run.
-void choose_passes(const RunOptions& options, const Target& target, PipelineOptions& pipeline);
+void choose_passes(const RunOptions& options, const Target& target, TrainerOptions& trainer);
 
 /// Text between commas; one empty part of an empty text.
 std::vector<std::string> split_at_commas(const std::string& text);

@@ -23,6 +23,7 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/encode_text.h"
 #include "mantissa/data/text_file.h"

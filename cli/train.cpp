@@ -28,11 +28,14 @@
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/roofline.h"
+#include "mantissa/runtime/non_finite.h"
+#include "mantissa/runtime/underflow.h"
 #include "mantissa/train/agreement.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/diagnosis.h"
 #include "mantissa/train/ema.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
 
@@ -76,7 +79,7 @@ class Run {
             require_room_for_checkpoint(options.checkpoint, plan);
             checkpoint_lock_.emplace(AtomicDirectory::lock_of(options.checkpoint), options.checkpoint);
         }
-        if (sampler_ && !plan.options().pipeline.distribution.in_parts.empty())
+        if (sampler_ && !plan.pipeline().distribution.in_parts.empty())
             throw UserError(
                 fmt::format("--sample-every: samples are drawn from all parameters in FP32, of which ranks "
                             "under {} have parts; give --states whole",

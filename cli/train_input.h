@@ -9,6 +9,7 @@
 #include "cli/validation.h"
 #include "mantissa/base/function_ref.h"
 #include "mantissa/data/tokenizer.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
 

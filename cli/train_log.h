@@ -21,8 +21,8 @@ struct StepRecord {
     double learning_rate = 0;
     double units_per_second = 0;  ///< of the model: tokens, images
     double mfu = 0;
-    Trainer::LossScaleState loss_scale;  ///< after the step
-    std::string non_finite;              ///< what was not finite, if the step was not applied
+    LossScaleState loss_scale;  ///< after the step
+    std::string non_finite;     ///< what was not finite, if the step was not applied
 };
 
 class TrainLog {

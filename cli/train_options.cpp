@@ -124,14 +124,14 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
                           Ranks* ranks) {
     TrainerOptions trainer = trainer_options(options.run);
     trainer.ranks = ranks;
-    trainer.pipeline.distribution.states = options.states == "whole" ? States::whole : States::sharded;
-    trainer.pipeline.distribution.bucket_bytes = static_cast<std::int64_t>(options.bucket * 0x1p20);
+    trainer.states = options.states == "whole" ? States::whole : States::sharded;
+    trainer.bucket_bytes = static_cast<std::int64_t>(options.bucket * 0x1p20);
     if (options.reduce_dtype == "bf16") {
         if (!ranks)
             throw UserError(
                 "--reduce-dtype bf16: gradients travel among ranks, and this process is alone; start it by "
                 "mpirun, or give --reduce-dtype fp32");
-        trainer.pipeline.distribution.wire = Wire::bf16;
+        trainer.wire = Wire::bf16;
     }
     if (options.accumulate < 1 || options.accumulate > std::numeric_limits<std::int32_t>::max())
         throw UserError(fmt::format("--accumulate must be 1 or more micro-steps, and at most {}, got {}",
@@ -148,12 +148,12 @@ TrainerOptions trainer_of(const TrainOptions& options, const Target& target, con
     trainer.frozen = options.freeze;
     if (!(options.ema >= 0 && static_cast<float>(options.ema) < 1))
         throw UserError(fmt::format("--ema must be 0 (none), or above 0 and below 1, got {}", options.ema));
-    if (options.ema > 0 && ranks && trainer.pipeline.distribution.states == States::sharded)
+    if (options.ema > 0 && ranks && trainer.states == States::sharded)
         throw UserError(
             "--ema: averages are kept whole, and ranks have parts of parameters; give --states whole");
     trainer.ema_decay = options.ema;
-    trainer.pipeline.policy = policy;
-    choose_passes(options.run, target, trainer.pipeline);
+    trainer.policy = policy;
+    choose_passes(options.run, target, trainer);
     return trainer;
 }
 

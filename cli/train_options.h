@@ -12,11 +12,9 @@
 #include "cli/run_options.h"
 #include "cli/train_sampler.h"
 #include "cli/train_views.h"
-#include "mantissa/train/adamw.h"
 #include "mantissa/train/loss_scale.h"
-#include "mantissa/train/muon.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/schedule.h"
-#include "mantissa/train/sgd.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
 

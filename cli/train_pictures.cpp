@@ -13,6 +13,7 @@
 #include "mantissa/data/picture_cut_file.h"
 #include "mantissa/data/picture_reader.h"
 #include "mantissa/ranks/ranks.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa::cli {
 

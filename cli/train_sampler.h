@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mantissa/data/corpus.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/trainer.h"
 

@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/byte_tokenizer.h"
 #include "mantissa/data/tokenizer_files.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa::cli {
 

@@ -14,7 +14,9 @@
 #include "mantissa/numerics/formats.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/step_trace.h"
+#include "mantissa/runtime/execution.h"
 #include "mantissa/train/gradients.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
 
@@ -52,7 +54,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& pl
             {"model", fmt::format("{}, {} parameters", plan.model().name,
                                   grouped(static_cast<double>(plan.facts().parameters)))},
             {"a step", batch},
-            {"precision", std::string(options.pipeline.policy.name)},
+            {"precision", std::string(options.policy.name)},
             {"optimizer", options.optimizer.name},
             {"seed", fmt::format("{}", options.seed)},
             {"machine", fmt::format("{}, {}, {} threads", target.name, target.isa, target.threads)}};
@@ -120,7 +122,7 @@ void TrainViews::begin(const Trainer& trainer, const std::string& data, std::int
     scales_loss_ = plan.options().loss_scale.kind != LossScaleOptions::Kind::none;
     unit_ = plan.model().unit;
     run_ = fmt::format("{}, {}, {}", plan.model().name, nn::batch_text(plan.model(), plan.options().batch),
-                       plan.options().pipeline.policy.name);
+                       plan.options().policy.name);
     if (!options_.trace.empty() && first < steps) traced_step_ = std::min(first + untraced_steps, steps - 1);
     if (!options_.tensorboard.empty()) events_.emplace(options_.tensorboard, first);
     if (options_.html.empty()) return;

@@ -3,6 +3,7 @@
 #include "cli/begin_with_files.h"
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/data/text_windows.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa::cli {
 

@@ -7,6 +7,7 @@
 #include "cli/picture_data.h"
 #include "cli/run_options.h"
 #include "mantissa/data/batch.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa::cli {
 

@@ -34,9 +34,10 @@ foreach(mpi IN ITEMS openmpi mpich)
     install(TARGETS mantissa_${mpi} LIBRARY DESTINATION lib/mantissa)  # beside the program's folder: ranks/launched.cpp
   endif()
 endforeach()
-# The public face is mantissa/mantissa.h and what it brings along, found by following its includes.
+# The public faces are mantissa/mantissa.h and mantissa/engine.h with what they bring along, found by following
+# their includes.
 set(public_headers "")
-set(found mantissa/mantissa.h)
+set(found mantissa/mantissa.h mantissa/engine.h)
 while(found)
   list(POP_FRONT found header)
   list(APPEND public_headers ${header})

@@ -6,7 +6,8 @@
 
 #include "mantissa/mantissa.h"
 
-using namespace mantissa;
+namespace nn = mantissa::nn;
+using mantissa::Tensor;
 
 constexpr std::int64_t columns = 4, classes = 3;
 
@@ -30,14 +31,13 @@ int main(int count, char** arguments) {
     }
     const nn::Model model{
         .name = "points",
-        .inputs = {{"x", DType::f32, {columns}}, {"class", DType::i32, {}}},
-        .loss = [](Graph&, auto in, const nn::Mode&) { return cross_entropy(logits(in[0]), in[1]); },
-        .output = {.trace = [](Graph&, auto in, const nn::Mode&) { return logits(in[0]); }}};
-    const Examples rows(model, {x, y}, {.batch = 32, .order = BatchOrder::random});
-    BatchBuffer buffer(model, 32);
-    Trainer trainer(cpu(), model, {.batch = 32});
-    for (std::uint64_t step = 0; step < 300; ++step) trainer.step(buffer.fill(rows, step), 0.01);
-    const std::vector<float> scores = Predictor(trainer).predict({held_x});
+        .inputs = {{"x", mantissa::DType::f32, {columns}}, {"class", mantissa::DType::i32, {}}},
+        .loss = [](Tensor of, Tensor target) { return cross_entropy(logits(of), target); },
+        .output = {.trace = logits}};
+    const mantissa::Examples rows(model, {x, y}, {.batch = 32, .order = mantissa::BatchOrder::random});
+    mantissa::Trainer trainer(mantissa::cpu(), model, {.batch = 32});
+    for (int step = 0; step < 300; ++step) trainer.step(rows, 0.01);
+    const std::vector<float> scores = mantissa::Predictor(trainer).predict({held_x});
     std::size_t right = 0;
     for (std::size_t i = 0; i < held_y.size(); ++i) {
         const auto first = scores.begin() + static_cast<std::ptrdiff_t>(i) * classes;

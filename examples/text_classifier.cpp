@@ -8,30 +8,30 @@
 
 #include "mantissa/mantissa.h"
 
-using namespace mantissa;
+namespace nn = mantissa::nn;
+using mantissa::Tensor;
 
 constexpr std::int64_t T = 32, C = 32;
 
 /// Bytes [B, T] -> what the trunk makes of each and the two before it, [B, T, C].
-Tensor trunk(Graph& graph, Tensor bytes) {
-    const OriginScope scope(graph, "trunk");
-    const Tensor table = nn::parameter(graph, "table", {128, 16},
-                                       {.kind = Initializer::Kind::normal, .standard_deviation = 0.3});
+Tensor trunk(Tensor bytes) {
+    const nn::Scope scope(bytes, "trunk");
+    const Tensor table =
+        nn::parameter(bytes.graph(), "table", {128, 16},
+                      {.kind = mantissa::Initializer::Kind::normal, .standard_deviation = 0.3});
     const Tensor x = embedding(table, bytes);
-    const Tensor none = broadcast_to(constant(graph, 0.0), {x.dim(0), 1, 16});
-    const Tensor one = concat(std::vector{none, slice(x, 1, 0, T - 1)}, 1);
-    const Tensor two = concat(std::vector{none, slice(one, 1, 0, T - 1)}, 1);
+    const Tensor one = pad(slice(x, 1, 0, T - 1), 1, 1, 0), two = pad(slice(x, 1, 0, T - 2), 1, 2, 0);
     return gelu(
         nn::linear(concat(std::vector{x, one, two}, 2), "mix", {.outputs = C, .standard_deviation = 0.2}));
 }
 
-Tensor next_byte(Graph& graph, std::span<const Tensor> in, const nn::Mode&) {
-    const Tensor scores = nn::linear(trunk(graph, in[0]), "next", {.outputs = 128});
-    return cross_entropy(reshape(scores, {-1, 128}), reshape(in[1], {-1}));
+Tensor next_byte(Tensor bytes, Tensor next) {
+    const Tensor scores = nn::linear(trunk(bytes), "next", {.outputs = 128});
+    return cross_entropy(reshape(scores, {-1, 128}), reshape(next, {-1}));
 }
 
-Tensor classes(Graph& graph, std::span<const Tensor> in, const nn::Mode&) {
-    return nn::linear(mean(trunk(graph, in[0]), {1}), "head", {.outputs = 2, .standard_deviation = 0.2});
+Tensor classes(Tensor bytes) {
+    return nn::linear(mean(trunk(bytes), {1}), "head", {.outputs = 2, .standard_deviation = 0.2});
 }
 
 /// Sentences of English (class 0) and Latin words, as bytes, and what comes after each byte.
@@ -52,23 +52,24 @@ struct Sentences {
 };
 
 int main() {
+    using mantissa::DType;
     const nn::InputSpec text{"bytes", DType::i32, {T}};
     const nn::Model writer{.name = "writer", .inputs = {text, {"next", DType::i32, {T}}}, .loss = next_byte};
     const nn::Model classifier{
         .name = "classifier",
         .inputs = {text, {"language", DType::i32, {}}},
-        .loss = [](Graph& graph, auto in,
-                   const nn::Mode& mode) { return cross_entropy(classes(graph, in, mode), in[1]); },
+        .loss = [](Tensor bytes, Tensor language) { return cross_entropy(classes(bytes), language); },
         .output = {.trace = classes}};
     const Sentences much(64, 1), few(16, 2), unseen(200, 3);
-    Trainer first(cpu(), writer, {.batch = 64});
+    mantissa::Trainer first(mantissa::cpu(), writer, {.batch = 64});
     for (int step = 0; step < 200; ++step) first.step({much.bytes, much.next}, 0.01);
-    save_weights(first, "writer.safetensors");
+    first.save_weights("writer.safetensors");
 
-    Trainer second(cpu(), classifier, {.batch = 16, .frozen = {"trunk.*"}});
-    std::printf("not taken: %s\n", load_weights(second, "writer.safetensors", Match::by_name).text().c_str());
+    mantissa::Trainer second(mantissa::cpu(), classifier, {.batch = 16, .frozen = {"trunk.*"}});
+    const auto left = second.load_weights("writer.safetensors", mantissa::Match::by_name);
+    std::printf("not taken: %s\n", left.text().c_str());
     for (int step = 0; step < 200; ++step) second.step({few.bytes, few.language}, 0.02);
-    const std::vector<float> scores = Predictor(second).predict({unseen.bytes});
+    const std::vector<float> scores = mantissa::Predictor(second).predict({unseen.bytes});
     std::size_t right = 0;
     for (std::size_t i = 0; i < unseen.language.size(); ++i)
         right += (scores[2 * i + 1] > scores[2 * i]) == unseen.language[i];

@@ -9,8 +9,8 @@ from source_tree import CPP_SUFFIXES, Finding, files, is_cpp, parse_root, read_t
 
 ROOMS = ("base", "numerics", "ranks", "graph", "passes", "codegen", "device", "runtime", "formats", "nn", "data", "train",
          "report")
-# What other people's programs include: it stands before no room, and no room includes it.
-PUBLIC_FACE = "mantissa/mantissa.h"
+# What other people's programs include: they stand before no room, and no room includes them.
+PUBLIC_FACES = ("mantissa/mantissa.h", "mantissa/engine.h")
 # These come after all rooms and may include any of them, and their own headers.
 OUTER = ("cli", "tests", "bench", "examples", "fuzz")
 # Slow to compile, or someone else's promise: used in our sources, not in our headers.
@@ -38,7 +38,7 @@ def room_of(path):
 def fault_of_own(name, quoted, target):
     """What is wrong with the file `name` including `target`, one of our headers; None if nothing is."""
     source_room, target_room = room_of(name), room_of(target)
-    if target == PUBLIC_FACE:
+    if target in PUBLIC_FACES:
         return f"{target} is for programs outside; name the header that is meant" if source_room else None
     if not quoted and not name.startswith(("examples/", "tests/install/")):
         return f'write #include "{target}": angle brackets are for other people\'s headers'

@@ -13,6 +13,7 @@
 #include "mantissa/codegen/part_table.h"
 #include "mantissa/codegen/score_block.h"
 #include "mantissa/codegen/score_code.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::codegen {
 

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
 
 namespace mantissa::inline v0::codegen {

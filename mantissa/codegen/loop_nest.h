@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/nest.h"
 
 namespace mantissa::inline v0::codegen {

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/data/packed_documents.h"
+#include "mantissa/data/token_file.h"
 #include "mantissa/data/token_stream.h"
 #include "mantissa/data/tokenizer.h"
 

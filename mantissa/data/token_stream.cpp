@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/file_names.h"
+#include "mantissa/data/token_file.h"
 
 namespace mantissa::inline v0 {
 
@@ -29,6 +30,10 @@ TokenStream::TokenStream(std::vector<std::int32_t> tokens, std::string source,
       memory_(std::move(tokens)),
       source_(std::move(source)),
       size_(memory_.size()) {}
+
+TokenStream::~TokenStream() = default;
+TokenStream::TokenStream(TokenStream&&) noexcept = default;
+TokenStream& TokenStream::operator=(TokenStream&&) noexcept = default;
 
 std::vector<TokenRange> TokenStream::files() const {
     std::vector<TokenRange> ranges;

@@ -7,9 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/data/token_file.h"
-
 namespace mantissa::inline v0 {
+
+class TokenFile;
+enum class TokenFormat : std::uint8_t;
 
 /// Positions begin ... end - 1 of a stream.
 struct TokenRange {
@@ -21,7 +22,7 @@ struct TokenRange {
 class TokenStream {
   public:
     struct Options {
-        TokenFormat format = TokenFormat::detect;
+        TokenFormat format = {};  ///< token_file.h; detected by default
         /// If positive, every token of every file is read and must be below it.
         std::int64_t vocabulary = 0;
     };
@@ -32,6 +33,10 @@ class TokenStream {
     /// `starts`: where each of the files begins that it is of.
     explicit TokenStream(std::vector<std::int32_t> tokens, std::string source = "the text",
                          std::vector<std::uint64_t> starts = {0});
+
+    ~TokenStream();
+    TokenStream(TokenStream&&) noexcept;
+    TokenStream& operator=(TokenStream&&) noexcept;
 
     std::uint64_t size() const { return size_; }
     TokenRange all() const { return {0, size_}; }

@@ -12,6 +12,7 @@
 #include "mantissa/base/function_ref.h"
 #include "mantissa/formats/safetensors_write.h"
 #include "mantissa/formats/tensor_view.h"
+#include "mantissa/formats/unfit_weights.h"
 
 namespace mantissa::inline v0 {
 
@@ -40,19 +41,6 @@ struct WeightFiles {
 
 /// Takes the value of a parameter; the bytes are there during the call.
 using TakeWeight = FunctionRef<void(const TensorSpec& parameter, std::span<const std::byte> value)>;
-
-/// Whether a file must have every parameter, of its shape, and nothing else; or whether what fits is taken.
-enum class Match : std::uint8_t { strict, by_name };
-
-/// Tensors of a file and a model that do not fit, by the names in the file.
-struct UnfitWeights {
-    std::vector<std::string> missing, unknown;
-    std::vector<std::string> unlike;  ///< of another shape or type, each with both: "a" has shape [3], ...
-
-    std::size_t count() const { return missing.size() + unknown.size() + unlike.size(); }
-    /// In a line; empty where all fits.
-    std::string text() const;
-};
 
 /// Hands the parameters' values in a file to `take`, one after another. F16 and BF16 tensors become f32
 /// parameters exactly; other types must match. Throws UserError, beginning with `source` and naming every

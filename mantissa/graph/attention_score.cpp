@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/inline_body.h"
 
 namespace mantissa::inline v0 {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 
 namespace mantissa::inline v0 {

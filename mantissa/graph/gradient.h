@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {

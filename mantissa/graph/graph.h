@@ -18,17 +18,6 @@
 
 namespace mantissa::inline v0 {
 
-using NodeId = std::int32_t;
-
-/// One output of one node.
-struct Value {
-    NodeId node = -1;
-    std::int32_t output = 0;
-
-    friend bool operator==(const Value&, const Value&) = default;
-    friend auto operator<=>(const Value&, const Value&) = default;
-};
-
 /// The part of a training step to which a node belongs.
 enum class Stage : std::uint8_t { forward, backward, update };
 std::string_view name_of(Stage stage);
@@ -60,14 +49,6 @@ struct Node {
     std::vector<Type> outputs;
     Attributes attributes;
     Origin origin;
-};
-
-/// How a state starts.
-struct Initializer {
-    enum class Kind : std::uint8_t { constant, normal, uniform } kind = Kind::constant;
-    double mean = 0;                ///< the constant, or the distribution's mean
-    double standard_deviation = 0;  ///< of the normal distribution
-    double limit = 0;               ///< the uniform one is over [mean - limit, mean + limit)
 };
 
 /// A value that lives from one run to the next.

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {

@@ -19,7 +19,10 @@
 namespace mantissa::inline v0 {
 
 class Graph;
+namespace ops {
 class Tensor;
+}
+using ops::Tensor;
 struct Node;
 struct Op;
 

@@ -1,5 +1,7 @@
 #include "mantissa/graph/score_formula.h"
 
+#include "mantissa/graph/graph.h"
+
 #include <fmt/format.h>
 
 #include <cmath>

@@ -29,8 +29,8 @@ struct TimeBesideParts {
 
 struct Target {
     std::string device = "cpu";
-    std::string name;  ///< the processor's own words, for reports only; nothing is decided by it
-    std::string isa;   ///< the instruction-set level in use: generic, avx2, avx512, amx
+    std::string name = {};  ///< the processor's own words, for reports only; nothing is decided by it
+    std::string isa = {};   ///< the instruction-set level in use: generic, avx2, avx512, amx
     int threads = 1;
     std::int64_t l1_bytes = 0;      ///< data cache of one core
     std::int64_t l2_bytes = 0;      ///< of one core

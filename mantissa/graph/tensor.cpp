@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0 {
 
@@ -63,6 +65,10 @@ Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attribut
              Tensor::Where at) {
     return call(graph_of(op, inputs, at), op, inputs, std::move(attributes), at)[0];
 }
+
+namespace ops {
+
+const Type& Tensor::type() const { return graph().type(value_); }
 
 namespace {
 
@@ -385,6 +391,8 @@ Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t op
     if (rate == 0) return x;
     return call1("dropout", {x, random.seed, random.step}, {{"rate", rate}, {"operation", operation}}, at);
 }
+
+}  // namespace ops
 
 Tensor reduce_to(Tensor x, const Shape& shape) { return reduce_to(x, shape, x.dtype()); }
 

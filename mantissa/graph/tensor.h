@@ -1,4 +1,5 @@
-// The symbolic tensor: ordinary C++ expressions over it record a graph.
+// The symbolic tensor: ordinary C++ expressions over it record a graph. Operations live in mantissa::ops,
+// where an operand of theirs leads to them without a name in front.
 //
 // Two-operand arithmetic broadcasts as NumPy does. Axes may be negative: they count from the end. Every
 // function throws UserError, naming the operation, the model's scope and the line, if shapes or types do not
@@ -12,9 +13,13 @@
 #include <span>
 #include <vector>
 
-#include "mantissa/graph/graph.h"
+#include "mantissa/graph/type.h"
 
 namespace mantissa::inline v0 {
+
+class Graph;
+
+namespace ops {
 
 class Tensor {
   public:
@@ -31,7 +36,7 @@ class Tensor {
         return *graph_;
     }
     Value value() const { return value_; }
-    const Type& type() const { return graph().type(value_); }
+    const Type& type() const;
     const Shape& shape() const { return type().shape; }
     DType dtype() const { return type().dtype; }
     int rank() const { return shape().rank(); }
@@ -61,12 +66,6 @@ struct Number {
     // NOLINTNEXTLINE(google-explicit-constructor): operators convert to it
     Number(double number, Tensor::Where line = Tensor::Where::current()) : value(number), at(line) {}
 };
-
-/// Adds an operation by name; the functions below are what models use.
-std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
-                         Attributes attributes = {}, Tensor::Where at = {});
-Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attributes attributes = {},
-             Tensor::Where at = {});
 
 // Sources.
 /// A tensor of equal values.
@@ -277,9 +276,21 @@ struct RandomState {
 Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t operation,
                Tensor::Where at = Tensor::Where::current());
 
-/// Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting. The
-/// result is written as `output`, which is x's type or a wider one.
-Tensor reduce_to(Tensor x, const Shape& shape, DType output);
-Tensor reduce_to(Tensor x, const Shape& shape);
+}  // namespace ops
+
+// Types, and functions that no operand leads to; all others are found by their operands.
+using ops::AttentionOptions;
+using ops::BatchNormed;
+using ops::ChannelStatistics;
+using ops::constant;
+using ops::Conv2dOptions;
+using ops::iota;
+using ops::KeepAxes;
+using ops::literal;
+using ops::MatmulOptions;
+using ops::Operand;
+using ops::Pool2dOptions;
+using ops::RandomState;
+using ops::Tensor;
 
 }  // namespace mantissa

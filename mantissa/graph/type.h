@@ -1,6 +1,8 @@
-// What a value of the graph is: its storage type, its shape and its layout in memory.
+// What a value of the graph is: its storage type, its shape, its layout in memory, and how it starts if it is
+// kept.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -61,6 +63,25 @@ struct Type {
     std::string text() const;
 
     friend bool operator==(const Type&, const Type&) = default;
+};
+
+/// How a state starts.
+struct Initializer {
+    enum class Kind : std::uint8_t { constant, normal, uniform } kind = Kind::constant;
+    double mean = 0;                ///< the constant, or the distribution's mean
+    double standard_deviation = 0;  ///< of the normal distribution
+    double limit = 0;               ///< the uniform one is over [mean - limit, mean + limit)
+};
+
+using NodeId = std::int32_t;
+
+/// One output of one node.
+struct Value {
+    NodeId node = -1;
+    std::int32_t output = 0;
+
+    friend bool operator==(const Value&, const Value&) = default;
+    friend auto operator<=>(const Value&, const Value&) = default;
 };
 
 }  // namespace mantissa

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 
 namespace mantissa::inline v0 {

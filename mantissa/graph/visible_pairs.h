@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0 {
 

@@ -9,6 +9,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/torchvision.h"
+#include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/models/densenet.h"
 #include "mantissa/nn/models/resnet.h"
 #include "mantissa/nn/models/vgg.h"
@@ -107,7 +109,7 @@ ImageModel make_image_model(std::string name, const ImageSizes& sizes, Configura
                                                     const Mode& mode) { return logits(inputs[0], mode); }};
     model.configuration = {{"classes", sizes.classes}, {"image_size", sizes.image}, {"width", sizes.width}};
     for (Setting& setting : configuration) model.configuration.push_back(std::move(setting));
-    model.files = torchvision_files(model.name);
+    model.files = std::make_shared<const WeightFiles>(torchvision_files(model.name));
     return made;
 }
 

@@ -13,6 +13,10 @@
 
 #include "mantissa/nn/model.h"
 
+namespace mantissa::inline v0 {
+struct TensorView;
+}
+
 namespace mantissa::inline v0::nn {
 
 struct LanguageModel {

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::nn {
 
@@ -45,6 +47,10 @@ std::int64_t channels_of(std::string_view layer, Tensor x, std::int64_t outputs 
 }
 
 }  // namespace
+
+Scope::Scope(Graph& graph, std::string_view name) : scope_(new OriginScope(graph, name)) {}
+Scope::Scope(Tensor in_graph_of, std::string_view name) : Scope(in_graph_of.graph(), name) {}
+Scope::~Scope() = default;
 
 Tensor parameter(Graph& graph, std::string_view name, Shape shape, const Initializer& initializer,
                  Tensor::Where at) {
@@ -88,7 +94,7 @@ Tensor conv2d(Tensor x, std::string_view name, const Conv2dLayerOptions& options
                                     glorot_uniform(pixels * channels, pixels * options.outputs));
     Conv2dOptions convolution{.stride = options.stride, .padding = {pad, pad, pad, pad}};
     if (options.bias) convolution.bias = parameter(graph, "bias", {options.outputs}, zeros);
-    return mantissa::conv2d(x, filter, convolution);
+    return ops::conv2d(x, filter, convolution);
 }
 
 Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& options, Tensor::Where at) {
@@ -98,13 +104,13 @@ Tensor layer_norm(Tensor x, std::string_view name, const LayerNormOptions& optio
     const Tensor weight = parameter(graph, "weight", {channels}, ones);
     const Tensor bias = options.bias ? parameter(graph, "bias", {channels}, zeros)
                                      : constant(graph, 0.0, DType::f32, {channels});
-    return mantissa::layer_norm(x, weight, bias, options.epsilon);
+    return ops::layer_norm(x, weight, bias, options.epsilon);
 }
 
 Tensor rms_norm(Tensor x, std::string_view name, double epsilon, Tensor::Where at) {
     const LayerScope scope(x, name, at);
     const Tensor weight = parameter(x.graph(), "weight", {channels_of("rms_norm", x)}, ones);
-    return mantissa::rms_norm(x, weight, epsilon);
+    return ops::rms_norm(x, weight, epsilon);
 }
 
 KeptKeys::KeptKeys(Tensor positions, std::int64_t context, DType dtype)
@@ -173,7 +179,7 @@ Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const Batch
     const Tensor variance = running_statistic(graph, "running_var", channels, ones);
     if (!mode.is_training() || (is_frozen(mean) && is_frozen(variance)))
         return normalize(x, weight, bias, {.mean = mean, .variance = variance}, options.epsilon);
-    const BatchNormed normed = mantissa::batch_norm(x, weight, bias, options.epsilon);
+    const BatchNormed normed = ops::batch_norm(x, weight, bias, options.epsilon);
     const std::int64_t elements = x.shape().elements() / std::max<std::int64_t>(channels, 1);
     if (options.unbiased && elements < 2)
         refuse("batch_norm", graph.origin,
@@ -191,7 +197,7 @@ Tensor batch_norm(Tensor x, std::string_view name, const Mode& mode, const Batch
 Tensor dropout(Tensor x, double rate, const Mode& mode, Tensor::Where at) {
     if (!mode.is_training()) return x;
     const std::int64_t operation = mode.next_random_operation();
-    return rate == 0 ? x : mantissa::dropout(x, mode.random(), rate, operation, at);
+    return rate == 0 ? x : ops::dropout(x, mode.random(), rate, operation, at);
 }
 
 }  // namespace mantissa::nn

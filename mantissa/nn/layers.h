@@ -3,13 +3,33 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
 #include "mantissa/nn/model.h"
 
+namespace mantissa::inline v0 {
+class OriginScope;
+}
+
 namespace mantissa::inline v0::nn {
+
+/// While alive, what is recorded stands under this name, behind those of the scopes around it, and so do
+/// parameters: in scopes "layer0" and "attention", the weight of a layer "out" is
+/// layer0.attention.out.weight.
+class Scope {
+  public:
+    Scope(Graph& graph, std::string_view name);
+    Scope(Tensor in_graph_of, std::string_view name);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+  private:
+    std::unique_ptr<OriginScope> scope_;
+};
 
 /// A parameter named `name` under the graph's scope: in scope h.0, "ln_1.weight" is "h.0.ln_1.weight".
 /// Throws UserError if the name is taken.

@@ -8,6 +8,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/name_pattern.h"
+#include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/differentiate.h"
 
 namespace mantissa::inline v0::nn {
@@ -178,6 +180,16 @@ ModelFacts facts_of(const Model& model, std::int64_t batch, std::span<const std:
     }
     facts.flops_per_example /= static_cast<double>(batch);
     return facts;
+}
+
+void Trace::refuse(std::size_t wanted, std::size_t given) {
+    throw UserError(
+        fmt::format("the model has {} inputs, and what is recorded of them takes {}", given, wanted));
+}
+
+const WeightFiles& files_of(const Model& model) {
+    static const WeightFiles none;
+    return model.files ? *model.files : none;
 }
 
 std::string batch_text(const Model& model, std::int64_t batch) {

@@ -2,17 +2,23 @@
 // it. Training, evaluation, checkpoints and reports take any.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mantissa/base/configuration.h"
-#include "mantissa/formats/weight_files.h"
 #include "mantissa/graph/tensor.h"
+
+namespace mantissa::inline v0 {
+struct WeightFiles;
+}
 
 namespace mantissa::inline v0::nn {
 
@@ -53,13 +59,56 @@ class Mode {
     bool may_lack_targets_ = false;
 };
 
+/// What records something of a model's inputs [B, ...]: a function of the first of them as tensors, of all of
+/// them as std::span<const Tensor>, of these and the mode, or of the graph, these and the mode.
+class Trace {
+  public:
+    Trace() = default;
+    Trace(std::nullptr_t) {}
+    template <class Record>
+    requires(!std::is_same_v<std::remove_cvref_t<Record>, Trace>)
+        Trace(Record record) {  // NOLINT(google-explicit-constructor): any such function is one
+        using In = std::span<const Tensor>;
+        if constexpr (std::is_invocable_r_v<Tensor, Record&, Graph&, In, const Mode&>)
+            record_ = std::move(record);
+        else if constexpr (std::is_invocable_r_v<Tensor, Record&, In, const Mode&>)
+            record_ = [record](Graph&, In in, const Mode& mode) { return record(in, mode); };
+        else if constexpr (std::is_invocable_r_v<Tensor, Record&, In>)
+            record_ = [record](Graph&, In in, const Mode&) { return record(in); };
+        else if constexpr (std::is_invocable_r_v<Tensor, Record&, Tensor>)
+            record_ = [record](Graph&, In in, const Mode&) { return record(some<1>(in)[0]); };
+        else if constexpr (std::is_invocable_r_v<Tensor, Record&, Tensor, Tensor>)
+            record_ = [record](Graph&, In in, const Mode&) { return record(some<2>(in)[0], in[1]); };
+        else {
+            static_assert(std::is_invocable_r_v<Tensor, Record&, Tensor, Tensor, Tensor>,
+                          "a trace takes (Tensor, ...), (inputs), (inputs, mode) or (graph, inputs, mode)");
+            record_ = [record](Graph&, In in, const Mode&) { return record(some<3>(in)[0], in[1], in[2]); };
+        }
+    }
+
+    explicit operator bool() const { return static_cast<bool>(record_); }
+    Tensor operator()(Graph& graph, std::span<const Tensor> inputs, const Mode& mode) const {
+        return record_(graph, inputs, mode);
+    }
+
+  private:
+    template <std::size_t count>
+    static std::span<const Tensor> some(std::span<const Tensor> inputs) {
+        if (inputs.size() < count) refuse(count, inputs.size());
+        return inputs;
+    }
+    [[noreturn]] static void refuse(std::size_t wanted, std::size_t given);
+
+    std::function<Tensor(Graph&, std::span<const Tensor>, const Mode&)> record_;
+};
+
 /// What a network makes of its inputs: logits, a prediction.
 struct Output {
     std::string name = "output";
     /// The first so many inputs of the model are what it is made of; the others are targets.
     std::size_t inputs = 1;
-    /// Records it on inputs [B, ...], in the order of the model's. A floating tensor [B, ...].
-    std::function<Tensor(Graph&, std::span<const Tensor> inputs, const Mode&)> trace = {};
+    /// Records it on these inputs. A floating tensor [B, ...].
+    Trace trace = {};
 };
 
 struct Model {
@@ -68,15 +117,15 @@ struct Model {
     std::string unit = "examples";
     std::int64_t units_per_example = 1;
     std::vector<InputSpec> inputs = {};
-    /// Records the forward pass on inputs [B, ...], in the order of `inputs`, and returns the loss: one
-    /// floating number, a mean over the batch.
-    std::function<Tensor(Graph&, std::span<const Tensor> inputs, const Mode&)> loss = {};
+    /// Records the forward pass on all inputs, and returns the loss: one floating number, a mean over the
+    /// batch.
+    Trace loss = {};
     /// What the network is asked for once it is trained; without a trace it predicts nothing.
     Output output = {};
     /// What must be equal for a checkpoint to be resumed or loaded.
     Configuration configuration = {};
-    /// How its weights are called in files.
-    WeightFiles files = {};
+    /// How its weights are called in files (formats/weight_files.h); null: by their own names.
+    std::shared_ptr<const WeightFiles> files = {};
     /// FLOPs of a training step for each example by a published formula; none: those of its contractions.
     std::optional<double> flops_per_example = {};
 };
@@ -89,6 +138,9 @@ Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mo
 /// The same for what the model predicts, in evaluation. Throws UserError, naming the model, if it has no
 /// output, or one that is no floating tensor with a row for each example.
 Tensor trace_output(const Model& model, Graph& graph, std::int64_t batch);
+
+/// Model::files, or the rules of none.
+const WeightFiles& files_of(const Model& model);
 
 /// What the trace of a model says of it.
 struct ModelFacts {

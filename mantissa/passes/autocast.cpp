@@ -1,30 +1,19 @@
 #include "mantissa/passes/autocast.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa::inline v0 {
 
 namespace {
-
-const std::array<Policy, 6>& policies() {
-    static const std::array<Policy, 6> all = {
-        {{.name = "fp32"},
-         {.name = "tf32", .low = {}, .multiply = "tf32"},
-         {.name = "bf16", .low = DType::bf16},
-         {.name = "fp16", .low = DType::f16},
-         {.name = "int8", .low = DType::bf16, .multiply = {}, .weights = "s8"},
-         {.name = "int4", .low = DType::bf16, .multiply = {}, .weights = "s4"}}};
-    return all;
-}
 
 /// Formats that a policy may change: floating-point ones, FP64 apart.
 bool is_castable(DType dtype) { return is_floating(dtype) && dtype != DType::f64; }
@@ -149,35 +138,6 @@ class Autocast {
 };
 
 }  // namespace
-
-Policy find_policy(std::string_view name) {
-    for (const Policy& policy : policies())
-        if (policy.name == name) return policy;
-    throw UserError(fmt::format("there is no policy '{}'; there are {}, and for inference {}", name,
-                                fmt::join(policy_names(), ", "), fmt::join(inference_policy_names(), ", ")));
-}
-
-std::vector<std::string> policy_names() {
-    std::vector<std::string> names;
-    for (const Policy& policy : policies())
-        if (policy.weights.empty()) names.push_back(policy.name);
-    return names;
-}
-
-std::vector<std::string> inference_policy_names() {
-    std::vector<std::string> names;
-    for (const Policy& policy : policies())
-        if (!policy.weights.empty()) names.push_back(policy.name);
-    return names;
-}
-
-Policy simulated(std::string_view format) {
-    for (const Policy& policy : policies())
-        if (policy.name == format && policy.weights.empty() && !policy.changes_nothing())
-            return {.name = fmt::format("simulated {}", format),
-                    .simulate = policy.low ? std::string(name_of(*policy.low)) : policy.multiply};
-    throw UserError(fmt::format("there is no format '{}' to simulate; there are tf32, bf16, fp16", format));
-}
 
 Graph autocast(const Graph& graph, const Policy& policy, Value& loss) {
     return Autocast(graph, policy).run(loss);

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "mantissa/base/or_reason.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/ignored_targets.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/uses.h"

@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/rewriter.h"
 

@@ -23,21 +23,15 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/ranks/wire.h"
+#include "mantissa/ranks/sharing.h"
 
 namespace mantissa::inline v0 {
 
-/// Who holds the optimizer's states of a parameter.
-enum class States : std::uint8_t {
-    whole,   ///< every rank those of all parameters
-    sharded  ///< every rank a part; what is too small to be cut, and what may not be, is whole
-};
-
 struct Distribution {
     int ranks = 1;
-    /// A bucket is full with so many bytes: few enough that most of a backward pass is left when the first
-    /// is, and enough that what a message costs beside its bytes does not count.
+    /// A bucket is full with so many bytes.
     std::int64_t bucket_bytes = std::int64_t{16} << 20;
     States states = States::sharded;
     /// How gradients travel; losses always do in FP32.

@@ -1,6 +1,7 @@
 #include "mantissa/passes/expand.h"
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
 

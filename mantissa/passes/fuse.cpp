@@ -6,6 +6,7 @@
 #include <set>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/fuse_groups.h"
 #include "mantissa/passes/analysis/nest.h"
@@ -146,20 +147,21 @@ class Placing {
 
 }  // namespace
 
-Fusion fuse(const Graph& graph, const FuseOptions& options) {
+Fusion fuse(const Graph& graph, const Machine& machine) {
+    const FusionCosts& costs = machine.target.fusion;
     std::vector<PassRefusal> refused;
-    const Grouping before(graph, options.costs, refused);
-    const NestRecomputation again = recompute_in_nests(graph, before, options.costs.instructions_per_byte);
+    const Grouping before(graph, costs, refused);
+    const NestRecomputation again = recompute_in_nests(graph, before, costs.instructions_per_byte);
     Fusion fusion;
     fusion.recomputed = again.values;
     if (again.values == 0) {
         fusion.refused = std::move(refused);
         fusion.graph = Placing(graph, before, fusion).run();
     } else {
-        const Grouping grouping(again.graph, options.costs, fusion.refused);
+        const Grouping grouping(again.graph, costs, fusion.refused);
         fusion.graph = Placing(again.graph, grouping, fusion).run();
     }
-    Fusion tails = fuse_tails(fusion.graph, options);
+    Fusion tails = fuse_tails(fusion.graph, machine);
     fusion.graph = std::move(tails.graph);
     fusion.bytes_saved += tails.bytes_saved;
     for (PassRefusal& refusal : tails.refused) fusion.refused.push_back(std::move(refusal));

@@ -9,25 +9,14 @@
 // user.
 #pragma once
 
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "mantissa/graph/graph.h"
-#include "mantissa/graph/target.h"
+#include "mantissa/passes/machine.h"
 #include "mantissa/passes/pass_refusal.h"
 
 namespace mantissa::inline v0 {
-
-struct FuseOptions {
-    FusionCosts costs = {};
-    std::string cannot_attach_tails = {};    ///< why contractions take no tail; empty if they do
-    std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
-    /// Whether a contraction with its tail, as a fused node, has a kernel; and why no other tail is attached.
-    /// Empty: any is.
-    std::function<bool(const Graph&, const Node&)> has_kernel = {};
-    std::string attaches_few_tails = {};
-};
 
 struct Fusion {
     Graph graph;
@@ -40,7 +29,7 @@ struct Fusion {
 };
 
 /// Composites are left alone: expand those that shall take part first.
-Fusion fuse(const Graph& graph, const FuseOptions& options = {});
+Fusion fuse(const Graph& graph, const Machine& machine = {});
 
 /// What a node in the body of a fused one keeps of where it came from: the rule that decided its formats, for
 /// reports. Scope and stage would make equal bodies differ, and one that is computed again in a body is like

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/passes/analysis/uses.h"
@@ -24,8 +25,8 @@ struct Tail {
 
 class TailFuser {
   public:
-    TailFuser(const Graph& graph, const FuseOptions& options)
-        : graph_(graph), options_(options), uses_(graph), rewriter_(graph) {}
+    TailFuser(const Graph& graph, const Machine& machine)
+        : graph_(graph), machine_(machine), uses_(graph), rewriter_(graph) {}
 
     Fusion run() {
         for (NodeId id = 0; id < graph_.end(); ++id) choose(id);
@@ -80,9 +81,9 @@ class TailFuser {
 
     std::string refuse(const Tail& tail) const {
         const Node &fused = graph_.node(tail.fused), &contraction = graph_.node(tail.contraction);
-        if (!options_.cannot_attach_tails.empty()) return options_.cannot_attach_tails;
-        if (size_of(graph_.type(contraction.inputs[0]).dtype) == 2 && !options_.tails_lose_at_16_bits.empty())
-            return options_.tails_lose_at_16_bits;
+        if (!target().cannot_attach_tails.empty()) return target().cannot_attach_tails;
+        if (size_of(graph_.type(contraction.inputs[0]).dtype) == 2 && !target().tails_lose_at_16_bits.empty())
+            return target().tails_lose_at_16_bits;
         if (by_contraction_.contains(tail.contraction)) return "another tail is part of it";
         if (contraction.origin.stage != fused.origin.stage)
             return "its tail belongs to another pass over the model";
@@ -92,17 +93,17 @@ class TailFuser {
             if (i != tail.operand && depends(fused.inputs[i].node, tail.contraction))
                 return "its tail waits for what is computed from it";
         const std::int64_t saved = (tail.also_written ? 1 : 2) * graph_.type({tail.contraction, 0}).bytes();
-        if (saved < options_.costs.least_bytes_saved)
+        if (saved < target().fusion.least_bytes_saved)
             return fmt::format("a kernel would save {} bytes, less than the {} that compiling it is worth",
-                               saved, options_.costs.least_bytes_saved);
+                               saved, target().fusion.least_bytes_saved);
         auto made = make(tail);
-        if (made.inputs.size() + made.body.results().size() > options_.costs.most_operands)
-            return fmt::format("more than {} operands and outputs", options_.costs.most_operands);
+        if (made.inputs.size() + made.body.results().size() > target().fusion.most_operands)
+            return fmt::format("more than {} operands and outputs", target().fusion.most_operands);
         if (std::string reason = nest_of_tail(contraction_tail(made.body)->graph).reason(); !reason.empty())
             return reason;
-        return options_.attaches_few_tails.empty() || has_kernel(std::move(made))
+        return target().attaches_few_tails.empty() || has_kernel(std::move(made))
                    ? ""
-                   : options_.attaches_few_tails;
+                   : target().attaches_few_tails;
     }
 
     bool has_kernel(Made made) const {
@@ -111,7 +112,7 @@ class TailFuser {
         for (const Value& input : made.inputs)
             inputs.push_back(alone.add_input(fmt::format("in{}", inputs.size()), graph_.type(input)));
         const NodeId both = alone.add("fused", std::move(inputs), {{"body", Body(std::move(made.body))}});
-        return options_.has_kernel(alone, alone.node(both));
+        return machine_.has_kernel(alone, alone.node(both));
     }
 
     /// Whether a node is computed from another, directly or not; what became one node waits for all that
@@ -200,7 +201,9 @@ class TailFuser {
     }
 
     const Graph& graph_;
-    const FuseOptions& options_;
+    const Target& target() const { return machine_.target; }
+
+    const Machine& machine_;
     const Uses uses_;
     Rewriter rewriter_;
     Fusion fusion_;
@@ -210,6 +213,6 @@ class TailFuser {
 
 }  // namespace
 
-Fusion fuse_tails(const Graph& graph, const FuseOptions& options) { return TailFuser(graph, options).run(); }
+Fusion fuse_tails(const Graph& graph, const Machine& machine) { return TailFuser(graph, machine).run(); }
 
 }  // namespace mantissa

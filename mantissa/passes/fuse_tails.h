@@ -9,11 +9,12 @@
 // stays by itself: an epilogue sees blocks of some rows and columns.
 #pragma once
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/fuse.h"
 
 namespace mantissa::inline v0 {
 
 /// `graph`: fused already.
-Fusion fuse_tails(const Graph& graph, const FuseOptions& options);
+Fusion fuse_tails(const Graph& graph, const Machine& machine);
 
 }  // namespace mantissa

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "mantissa/base/or_reason.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/rewriter.h"
 

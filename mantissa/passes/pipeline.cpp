@@ -10,6 +10,7 @@
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/attention/attention_policy.h"
 #include "mantissa/passes/attention/lay_out_attention.h"
@@ -45,11 +46,13 @@ constexpr std::array optional_passes = {OptionalPass{"match_attention", &Pipelin
 /// Runs passes one after another on a graph; times, verifies and shows each.
 class Pipeline {
   public:
-    Pipeline(Graph& graph, const PipelineOptions& options) : graph_(graph), options_(options) {
-        if (options.fuse && !options.cannot_fuse.empty()) throw UserError(options.cannot_fuse);
+    Pipeline(Graph& graph, const PipelineOptions& options, const Machine& machine)
+        : machine(machine), graph_(graph), options_(options) {
+        const Target& target = machine.target;
+        if (options.fuse && !target.cannot_compile.empty()) throw UserError(target.cannot_compile);
         check_recomputable(options.recompute);
-        if (options.policy.multiply == "tf32" && !options.cannot_multiply_tf32.empty())
-            throw UserError(options.cannot_multiply_tf32 +
+        if (options.policy.multiply == "tf32" && !target.cannot_multiply_tf32.empty())
+            throw UserError(target.cannot_multiply_tf32 +
                             ", which the policy tf32 asks for; unset it, or use another policy");
         if (!options.policy.simulate.empty() && (options.match_attention || options.chunk_loss))
             throw UserError(
@@ -73,6 +76,8 @@ class Pipeline {
     }
     std::vector<PassRefusal> refused() const { return refused_; }
 
+    const Machine& machine;
+
   private:
     Graph& graph_;
     const PipelineOptions& options_;
@@ -82,12 +87,12 @@ class Pipeline {
 
 /// Whether a pass made an operation that nothing runs whole: taken apart again it would multiply in FP32,
 /// whatever the policy, and so the graph is better left as it was.
-bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::string& pass, std::string_view op,
-                         const PipelineOptions& options) {
+bool made_without_kernel(Pipeline& pipeline, const Graph& graph, const std::string& pass,
+                         std::string_view op) {
     for (NodeId id = 0; id < graph.end(); ++id) {
         const Node& node = graph.node(id);
         if (node.op->name != op) continue;
-        const std::string why = options.why_no_kernel(graph, node);
+        const std::string why = pipeline.machine.kernel_of(graph, node).why_none;
         if (why.empty()) continue;
         pipeline.refuse({{pass, std::string(op), node.origin.scope,
                           fmt::format("the device has no kernel for {} of {}: {}", op,
@@ -104,8 +109,7 @@ void build_chunked_loss(Pipeline& pipeline, Graph& graph, std::span<Value> kept,
     pipeline.run("chunk_loss", [&] {
         std::vector<Value> moved(kept.begin(), kept.end());
         ChunkedLoss chunked = chunk_loss(graph, moved);
-        if (made_without_kernel(pipeline, chunked.graph, "chunk_loss", "linear_cross_entropy", options))
-            return;
+        if (made_without_kernel(pipeline, chunked.graph, "chunk_loss", "linear_cross_entropy")) return;
         std::ranges::copy(moved, kept.begin());
         graph = std::move(chunked.graph);
         pipeline.refuse(std::move(chunked.refused));
@@ -131,8 +135,8 @@ Tensor build_forward(Pipeline& pipeline, Graph& graph, const TraceModel& model,
     if (options.match_attention)
         pipeline.run("match_attention", [&] {
             Value moved = place;
-            AttentionMatch match =
-                match_attention(graph, {&moved, 1}, attention_policy(options, differentiated));
+            AttentionMatch match = match_attention(
+                graph, {&moved, 1}, attention_policy(options, pipeline.machine, differentiated));
             place = moved;
             graph = std::move(match.graph);
             pipeline.refuse(std::move(match.refused));
@@ -181,7 +185,8 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         if (is_new) entry->second = nest_can_hold(g, node);
         return entry->second;
     };
-    const auto has_kernel = [&](const Graph& g, const Node& node) { return options.has_kernel(g, node); };
+    const Machine& machine = pipeline.machine;
+    const auto has_kernel = [&](const Graph& g, const Node& node) { return machine.has_kernel(g, node); };
     const auto expands = [&](const Graph& g, const Node& node) {
         return !has_kernel(g, node) ||
                (options.fuse && node.origin.stage != Stage::update && can_fuse(g, node));
@@ -193,7 +198,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         pipeline.run("recompute", [&] { graph = recompute(graph, options.recompute).graph; });
     if (options.pad)
         pipeline.run("pad", [&] {
-            Padded padded = pad_parameters(graph, {.multiple = options.extent_multiple});
+            Padded padded = pad_parameters(graph, {.multiple = machine.target.extent_multiple});
             graph = std::move(padded.graph);
             built.padded = std::move(padded.padded);
             pipeline.refuse(std::move(padded.refused));
@@ -211,11 +216,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
         pipeline.run("fold_addends", [&] { graph = fold_addends(graph); });
         pipeline.run("fuse", [&] {
-            Fusion fusion = fuse(graph, {.costs = options.fusion,
-                                         .cannot_attach_tails = options.cannot_attach_tails,
-                                         .tails_lose_at_16_bits = options.tails_lose_at_16_bits,
-                                         .has_kernel = has_kernel,
-                                         .attaches_few_tails = options.attaches_few_tails});
+            Fusion fusion = fuse(graph, machine);
             graph = std::move(fusion.graph);
             pipeline.refuse(std::move(fusion.refused));
         });
@@ -223,7 +224,7 @@ BuiltGraph build_kernels(Pipeline& pipeline, Graph& graph, const PipelineOptions
         if (options.simplify) pipeline.run("simplify", [&] { graph = simplify(graph, MergeStages::no); });
     }
     if (options.distribution.ranks > 1) pipeline.run("distribute", [&] { graph = distribute(graph); });
-    if (options.joins_updates && options.fuse)
+    if (machine.target.joins_updates && options.fuse)
         pipeline.run("join_updates", [&] { graph = join_updates(graph, has_kernel); });
     built.graph = std::move(graph);
     built.times = pipeline.times();
@@ -249,6 +250,12 @@ std::vector<std::string> runnable_passes(const Target& target, const Policy& pol
     return names;
 }
 
+PipelineOptions all_passes(const Target& target, const Policy& policy) {
+    PipelineOptions options{.policy = policy};
+    choose_passes(options, runnable_passes(target, policy));
+    return options;
+}
+
 void choose_passes(PipelineOptions& options, std::span<const std::string> names) {
     for (const OptionalPass& pass : optional_passes) options.*pass.on = false;
     for (const std::string& name : names) {
@@ -269,7 +276,7 @@ std::vector<std::string> chosen_passes(const PipelineOptions& options) {
 }
 
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
-                               const PipelineOptions& options) {
+                               const PipelineOptions& options, const Machine& machine) {
     if (!options.policy.weights.empty())
         throw UserError(
             fmt::format("policy {} is for inference only, since whole numbers have no gradient; train "
@@ -277,7 +284,7 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
                         options.policy.name, fmt::join(policy_names(), ", "), options.policy.name));
     Graph graph;
     std::vector<ParameterGradient> gradients;
-    Pipeline pipeline(graph, options);
+    Pipeline pipeline(graph, options, machine);
     Value loss = build_forward(pipeline, graph, model, options, Differentiated::yes).value();
     pipeline.run("differentiate", [&] {
         const Tensor seed = options.seed ? options.seed(graph) : Tensor{};
@@ -288,10 +295,10 @@ BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& updat
     return build_kernels(pipeline, graph, options);
 }
 
-BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options,
+BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options, const Machine& machine,
                             const std::string& result) {
     Graph graph;
-    Pipeline pipeline(graph, options);
+    Pipeline pipeline(graph, options, machine);
     Value loss = build_forward(pipeline, graph, model, options, Differentiated::no).value();
     build_chunked_loss(pipeline, graph, {&loss, 1}, options);
     graph.add_result(result, loss);

@@ -8,12 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/graph/target.h"
-#include "mantissa/passes/autocast.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/differentiate.h"
 #include "mantissa/passes/distribute.h"
+#include "mantissa/passes/machine.h"
 #include "mantissa/passes/pad.h"
 #include "mantissa/passes/pass_refusal.h"
+#include "mantissa/passes/policy.h"
 
 namespace mantissa::inline v0 {
 
@@ -32,6 +33,7 @@ struct PassTime {
     std::size_t nodes = 0;  ///< in the graph afterwards
 };
 
+/// What is asked of the pipeline. What the machine is and has, it asks the machine.
 struct PipelineOptions {
     Policy policy = {};   ///< the formats that autocast gives the forward pass
     TraceSeed seed = {};  ///< the loss scale; none: 1
@@ -48,24 +50,6 @@ struct PipelineOptions {
     std::set<std::string> recompute = {};
     /// Over what gradients are summed: what the update records by `all_reduced` begins as early as it may.
     Distribution distribution = {};
-    std::int64_t extent_multiple = 128;  ///< to what `pad` pads, as the machine's Target has it
-    /// Why the machine has no kernel for the node, with each kernel's own words; empty if it has one.
-    /// Composites without one are expanded.
-    std::function<std::string(const Graph&, const Node&)> why_no_kernel = [](const Graph&, const Node&) {
-        return std::string();
-    };
-    bool has_kernel(const Graph& graph, const Node& node) const { return why_no_kernel(graph, node).empty(); }
-    /// What the machine says of an operation that passes may as well leave in parts; nothing: it does not
-    /// know.
-    std::function<std::optional<TimeBesideParts>(const Graph&, const Node&)> time_beside_parts =
-        [](const Graph&, const Node&) { return std::nullopt; };
-    std::string cannot_fuse = {};  ///< why the device has no kernels for fused nodes; empty if it has
-    FusionCosts fusion = {};
-    std::string cannot_attach_tails = {};    ///< why contractions take no compiled tail; empty if they do
-    std::string attaches_few_tails = {};     ///< why none but those that have a kernel; empty: any
-    std::string tails_lose_at_16_bits = {};  ///< why those of 16-bit operands take none; empty if they do
-    std::string cannot_multiply_tf32 = {};   ///< why TF32 is forbidden; empty if it is not
-    bool joins_updates = false;              ///< updates of many parameters are one node, as Target says
     /// Called after every pass with its name and the graph.
     std::function<void(const std::string& pass, const Graph&)> dump = {};
 };
@@ -77,6 +61,9 @@ std::vector<std::string> optional_pass_names();
 /// contractions are simulated, what hides one inside of another operation leaves nothing to round, and
 /// padding is for speed, of which a simulation says nothing.
 std::vector<std::string> runnable_passes(const Target& target, const Policy& policy);
+
+/// All of these, switched on.
+PipelineOptions all_passes(const Target& target, const Policy& policy = {});
 
 /// Switches on the optional passes of these names and off all others. Throws UserError for a name that is
 /// none.
@@ -94,14 +81,14 @@ struct BuiltGraph {
     std::vector<PassRefusal> refused = {};  ///< what the passes left as it was, in their order
 };
 
-/// Builds the graph of one training step. Throws UserError if fusing or TF32 is asked of a device that
+/// Builds the graph of one training step. Throws UserError if fusing or TF32 is asked of a machine that
 /// cannot, or a simulation of operations that multiply inside of themselves.
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
-                               const PipelineOptions& options = {});
+                               const PipelineOptions& options = {}, const Machine& machine = {});
 
 /// Builds the graph of a forward pass alone: as a training step has it, without gradients. What the model
 /// returns is the result of that name.
 BuiltGraph build_evaluation(const TraceModel& model, const PipelineOptions& options = {},
-                            const std::string& result = "loss");
+                            const Machine& machine = {}, const std::string& result = "loss");
 
 }  // namespace mantissa

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/rewriter.h"
 
 namespace mantissa::inline v0 {

@@ -11,6 +11,7 @@
 
 #include <span>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/autocast.h"
 
 namespace mantissa::inline v0 {

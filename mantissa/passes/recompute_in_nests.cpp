@@ -5,6 +5,7 @@
 #include <set>
 
 #include "mantissa/base/function_ref.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/nest.h"
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/simplify.h"

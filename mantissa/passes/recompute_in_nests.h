@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/fuse_groups.h"
 
 namespace mantissa::inline v0 {

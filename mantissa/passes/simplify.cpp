@@ -8,6 +8,7 @@
 #include <string>
 #include <tuple>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/analysis/uses.h"

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/ranks/sharing.h"
 #include "mantissa/ranks/transport.h"
-#include "mantissa/ranks/wire.h"
 
 namespace mantissa::inline v0 {
 

@@ -14,8 +14,8 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/ranks/sharing.h"
 #include "mantissa/ranks/transport.h"
-#include "mantissa/ranks/wire.h"
 
 namespace mantissa::inline v0 {
 

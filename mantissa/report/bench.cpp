@@ -11,6 +11,8 @@
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
 #include "mantissa/report/step_estimate.h"
+#include "mantissa/train/step_execution.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
@@ -46,7 +48,7 @@ void require_fit(const TrainingPlan& plan) {
         throw UserError(fmt::format(
             "--batch-size {}: a step of {} in {} needs {:.2f} GB, {:.2f} GB are available; give fewer, or a "
             "smaller --image-size or --width",
-            plan.options().batch, plan.model().name, plan.options().pipeline.policy.name,
+            plan.options().batch, plan.model().name, plan.options().policy.name,
             static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9));
 }
 
@@ -84,7 +86,7 @@ class Bench {
         std::deque<TrainingPlan> plans;
         std::vector<const TrainingPlan*> pointers;
         for (TrainerOptions trainer : options_.precisions) {
-            say(trainer.pipeline.policy.name + ": building");
+            say(trainer.policy.name + ": building");
             trainer.batch = size_.batch;
             plans.emplace_back(device_, options_.model, std::move(trainer));
             pointers.push_back(&plans.back());
@@ -92,7 +94,7 @@ class Bench {
         for (const TrainingPlan* plan : pointers) require_fit(*plan);
         memory_ = allocate_training_memory(pointers);
         for (TrainingPlan& plan : plans) {
-            BenchResult result{.precision = plan.options().pipeline.policy.name};
+            BenchResult result{.precision = plan.options().policy.name};
             result.peak_bytes = plan.memory().total();
             result.build_milliseconds = plan.build_milliseconds();
             for (const PlannedNode* planned : contractions_of(plan.step()))

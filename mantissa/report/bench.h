@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/report/reported_model.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {

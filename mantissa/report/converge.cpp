@@ -8,7 +8,10 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
 #include "mantissa/report/ladder.h"
+#include "mantissa/runtime/non_finite.h"
 #include "mantissa/train/diagnosis.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
@@ -63,7 +66,8 @@ class Training {
                                       std::uint64_t seed) {
         TrainerOptions settings = options.trainer;
         settings.seed = seed;
-        settings.pipeline.policy = policy;
+        settings.policy = policy;
+        if (!settings.passes) settings.passes = {"simplify"};  // so that precision alone differs
         settings.loss_scale = loss_scale_of(options, policy);
         return settings;
     }

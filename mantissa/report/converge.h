@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mantissa/report/reported_model.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/schedule.h"
 #include "mantissa/train/trainer.h"
 

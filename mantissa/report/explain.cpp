@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/report/explain_attention.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
@@ -189,6 +191,13 @@ Explanation explain(const Plan& plan, const PipelineOptions& pipeline) {
             explanation.attentions.push_back(explain_attention(plan.graph(), node));
         explanation.nodes.push_back(explain_node(plan.graph(), planned));
     }
+    return explanation;
+}
+
+Explanation explain(const TrainingPlan& plan) {
+    Explanation explanation = explain(plan.step(), plan.pipeline());
+    explanation.refused = plan.refused();
+    explanation.model = reported(plan.model(), plan.facts(), plan.options().batch);
     return explanation;
 }
 

@@ -15,6 +15,8 @@
 
 namespace mantissa::inline v0 {
 
+class TrainingPlan;
+
 struct ExplainedNode {
     std::string op;
     std::string name;      ///< the model's scope, as in "h.3.mlp.c_fc"
@@ -67,6 +69,8 @@ struct Explanation {
 
 /// `pipeline`: what the plan's graph was built with. `model` and `refused` are left to the caller.
 Explanation explain(const Plan& plan, const PipelineOptions& pipeline);
+/// A training step, with its model and what the passes left.
+Explanation explain(const TrainingPlan& plan);
 
 /// "bf16*bf16+f32" for a contraction; the format it computes in for all else; "-" where nothing is computed.
 std::string arithmetic_of(const ExplainedNode& node);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/score_formula.h"
 #include "mantissa/graph/visible_pairs.h"
 

@@ -1,6 +1,7 @@
 // What `explain` says of each attention.
 #pragma once
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/report/explain.h"
 
 namespace mantissa::inline v0 {

@@ -209,4 +209,15 @@ std::string KeptPeaks::place() const {
     return not_kept_.empty() ? "kept in " + file_.string() : "not kept: " + not_kept_;
 }
 
+Peaks known_peaks(Device& device) {
+    const std::int64_t bytes = std::min(copy_scratch_bytes(device.target()),
+                                        std::max(std::int64_t{64} << 20, device.free_memory() / 4));
+    const auto scratch = device.allocate(static_cast<std::size_t>(bytes), "bandwidth measurement");
+    Peaks measured = device.measure_peaks(*scratch);
+    KeptPeaks kept(device, peaks_file());
+    const bool beyond_caches = bytes == copy_scratch_bytes(device.target());
+    if (beyond_caches) kept.raise(measured);
+    return larger_of(kept.peaks(), measured);
+}
+
 }  // namespace mantissa

@@ -26,6 +26,10 @@ std::int64_t copy_scratch_bytes(const Target& target);
 /// "6.61 TFLOP/s", or "487.2 GFLOP/s" below one TFLOP/s.
 std::string rate_text(double flops_per_second);
 
+/// The largest peaks of this machine, measured now and kept from earlier. Copying where there is memory for
+/// it beyond the caches, else in what there is.
+Peaks known_peaks(Device& device);
+
 class KeptPeaks {
   public:
     /// Takes what `file` has of this machine and measures arithmetic once more, a tenth of a second; where it

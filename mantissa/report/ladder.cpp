@@ -16,6 +16,7 @@
 #include "mantissa/report/step_estimate.h"
 #include "mantissa/report/time_left.h"
 #include "mantissa/report/unit_peak.h"
+#include "mantissa/train/step_execution.h"
 
 namespace mantissa::inline v0 {
 
@@ -36,7 +37,14 @@ struct Rung {
     Change change = Change::none;
 
     /// The rungs that run what PyTorch runs cast weights where they are used, as it does.
-    bool lays_out() const { return fuse; }
+    std::vector<std::string> passes() const {
+        std::vector<std::string> names{"simplify"};
+        if (fuse) names.insert(names.end(), {"fuse", "lay_out"});
+        if (match_attention) names.emplace_back("match_attention");
+        if (pad) names.emplace_back("pad");
+        if (chunk_loss) names.emplace_back("chunk_loss");
+        return names;
+    }
 };
 
 /// Rungs that exist, in the order of the ladder. Tolerances: the same kernels give the same bits; BF16 keeps
@@ -80,13 +88,9 @@ const Rung& find_rung(const std::string& name) {
 }
 
 TrainerOptions options_of(const Rung& rung, TrainerOptions options) {
-    options.pipeline.policy = find_policy(rung.policy);
-    options.pipeline.fuse = rung.fuse;
-    options.pipeline.lay_out = rung.lays_out();
-    options.pipeline.match_attention = rung.match_attention;
-    options.pipeline.pad = rung.pad;
-    options.pipeline.chunk_loss = rung.chunk_loss;
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    options.policy = find_policy(rung.policy);
+    options.passes = rung.passes();
+    options.loss_scale = {};
     return options;
 }
 
@@ -325,8 +329,8 @@ class LadderRun {
                         .build_milliseconds = plan.build_milliseconds(),
                         .losses = running.losses,
                         .loss_tolerance = judges_losses() ? running.rung.loss_tolerance : INFINITY,
-                        .policy = plan.options().pipeline.policy.name,
-                        .passes = chosen_passes(plan.options().pipeline),
+                        .policy = plan.options().policy.name,
+                        .passes = chosen_passes(plan.pipeline()),
                         .matmul_kernels = plan.step().kernels_of("matmul"),
                         .attention_kernels = plan.step().kernels_of("attention"),
                         .loss_kernels = plan.step().kernels_of("linear_cross_entropy"),

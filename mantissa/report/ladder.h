@@ -12,7 +12,8 @@
 
 #include "mantissa/report/reported_model.h"
 #include "mantissa/report/roofline.h"
-#include "mantissa/train/trainer.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 
 #include "mantissa/device/device.h"
 #include "mantissa/graph/graph.h"
+#include "mantissa/passes/policy.h"
 #include "mantissa/report/reported_model.h"
 
 namespace mantissa::inline v0 {
@@ -86,10 +88,23 @@ struct LintReport {
     std::vector<LintFinding> findings;
 };
 
+struct LintOptions {
+    Policy policy = {};
+    std::int64_t batch = 4;
+    int repeats = 5;                                        ///< times that each size is measured; 0: none is
+    std::function<void(const std::string&)> progress = {};  ///< called with what is being done
+};
+
+/// Finds the sizes of a model, and measures them.
+LintReport run_lint(Device& device, const nn::Model& model, const LintOptions& options = {});
+
 /// For people.
 std::string lint_table(const LintReport& report);
 
 /// For machines: docs/json.md describes every member.
 std::string lint_json(const LintReport& report);
+
+/// A page that needs no other file. `command`: what was typed.
+std::string lint_html(const LintReport& report, const std::string& command);
 
 }  // namespace mantissa

@@ -8,11 +8,15 @@
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/passes/pipeline.h"
 #include "mantissa/report/lint.h"
 #include "mantissa/report/median.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa::inline v0 {
 
@@ -179,6 +183,23 @@ LintMeasurement measure_lint(Device& device, const LintFinding& finding, int rep
     }
     const double arithmetic = finding.rule->gain == LintGain::arithmetic ? nice.flops() / ugly.flops() : 1.0;
     return measurement_of(ugly.milliseconds(), nice.milliseconds(), arithmetic);
+}
+
+LintReport run_lint(Device& device, const nn::Model& model, const LintOptions& options) {
+    const auto trace = [&](Graph& graph) { return nn::trace_loss(model, graph, options.batch); };
+    const BuiltGraph forward = build_evaluation(trace, {.policy = options.policy, .match_attention = true});
+    LintReport report{.model = reported(model, nn::facts_of(model, options.batch), options.batch),
+                      .policy = options.policy.name,
+                      .target = device.target(),
+                      .findings = lint(forward.graph, device.target())};
+    for (LintFinding& finding : report.findings) {
+        if (options.repeats < 1) break;
+        if (options.progress)
+            options.progress(fmt::format("measuring {} {} against {}", finding.rule->size, finding.extent,
+                                         finding.change_to));
+        finding.measured = measure_lint(device, finding, options.repeats);
+    }
+    return report;
 }
 
 }  // namespace mantissa

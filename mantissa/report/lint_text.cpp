@@ -1,6 +1,7 @@
-// Ugly sizes as a table and as JSON.
+// Ugly sizes as a table, as JSON and as a page.
 #include <fmt/format.h>
 
+#include "mantissa/report/html.h"
 #include "mantissa/report/lint.h"
 
 namespace mantissa::inline v0 {
@@ -90,6 +91,22 @@ std::string lint_json(const LintReport& report) {
                             {"batch", report.model.batch},
                             {"sequence", report.model.units_per_example},
                             {"findings", findings}});
+}
+
+std::string lint_html(const LintReport& report, const std::string& command) {
+    Grid grid{{"size", "is", "make it", "where", "forward and backward there", "why"}};
+    for (const LintFinding& finding : report.findings)
+        grid.rows.push_back(
+            {std::string(finding.rule->size), std::to_string(finding.extent),
+             std::to_string(finding.change_to), places(finding.where), measurement_text(finding),
+             fmt::format("not a multiple of {}{}: {}", finding.multiple,
+                         finding.note.empty() ? "" : fmt::format(" ({})", finding.note), finding.rule->why)});
+    const std::string found = report.findings.empty() ? "<p>No ugly size found.</p>" : html::table(grid);
+    return html::page(fmt::format("ugly sizes of {}", report.model.name),
+                      fmt::format("<h1>Ugly sizes of {}</h1><p>{} a step, {}, on {}</p>{}{}",
+                                  html::escaped(report.model.name), html::escaped(report.model.examples),
+                                  html::escaped(report.policy), html::escaped(report.target.name), found,
+                                  html::footer(command)));
 }
 
 }  // namespace mantissa

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
 

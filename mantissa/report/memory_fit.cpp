@@ -41,8 +41,8 @@ std::vector<MemoryFit> what_would_fit(const TrainingPlan& plan, std::int64_t ava
     std::vector<MemoryFit> fits;
     for (const SmallerPlan& change : smaller_plans(plan, at_length != nullptr)) {
         TrainerOptions changed = plan.options();
-        changed.pipeline.recompute = change.recompute;
-        changed.pipeline.dump = {};
+        changed.recompute = change.recompute;
+        changed.dump = {};
         changed.batch = change.batch;
         const bool shorter = change.length != plan.model().units_per_example;
         const nn::Model model = shorter ? at_length(change.length) : plan.model();

@@ -6,7 +6,12 @@
 #include <cmath>
 #include <functional>
 
+#include "mantissa/base/function_ref.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/report/quantities.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
@@ -226,6 +231,19 @@ std::string numerics_json(const NumericsReport& report) {
                      fault.empty() ? Datum(std::ldexp(1.0, proposed_scale_exponent(gradients))) : nullptr},
                     {"lost_at_scale", lost},
                     {"tensors", tensors_of(report)}});
+}
+
+NumericsReport run_numerics(Trainer& trainer, const BatchSource& batches, const NumericsOptions& options) {
+    std::vector<double> losses;
+    for (std::int64_t step = 0; step < options.steps; ++step) {
+        if (options.progress) options.progress(fmt::format("step {} of {}", step + 1, options.steps));
+        losses.push_back(static_cast<double>(trainer.step(batches, options.learning_rate).loss));
+    }
+    BatchBuffer buffer(trainer.model(), trainer.plan().options().batch);
+    NumericsReport report =
+        measure_numerics(trainer, buffer.fill(batches, static_cast<std::uint64_t>(trainer.steps_done())));
+    report.losses = std::move(losses);
+    return report;
 }
 
 }  // namespace mantissa

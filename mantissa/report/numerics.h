@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,6 +58,16 @@ LossScaleOptions traced_loss_scale();
 /// Runs one step up to its update and looks at every number; changes nothing. The trainer's loss scale must
 /// be traced_loss_scale(), and its policy should be fp32, so that nothing was lost before it is looked at.
 NumericsReport measure_numerics(Trainer& trainer, const Batch& batch);
+
+struct NumericsOptions {
+    std::int64_t steps = 10;  ///< of training before
+    double learning_rate = 3e-4;
+    std::function<void(const std::string&)> progress = {};  ///< called with what is being done
+};
+
+/// The same after some steps of training. Steps that follow go on with the next batches.
+NumericsReport run_numerics(Trainer& trainer, const BatchSource& batches,
+                            const NumericsOptions& options = {});
 
 /// For people.
 std::string numerics_table(const NumericsReport& report);

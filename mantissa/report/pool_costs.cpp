@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/base/clock.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/report/median.h"
 #include "mantissa/report/thread_estimate.h"

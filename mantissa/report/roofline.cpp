@@ -6,12 +6,16 @@
 #include <numeric>
 #include <tuple>
 
+#include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/report/explain.h"
 #include "mantissa/report/median.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
 #include "mantissa/report/trace_events.h"
 #include "mantissa/report/unit_peak.h"
+#include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
@@ -36,6 +40,26 @@ std::string of_roof(const RooflineLine& line) {
 }
 
 }  // namespace
+
+Roofline measure_roofline(Trainer& trainer, const Batch& batch, const Peaks& peaks,
+                          const std::function<void(const std::string&)>& progress) {
+    constexpr int warm_up = 2, least = 3, most = 7;
+    constexpr double enough_seconds = 10;
+    std::vector<ProfiledStep> steps;
+    const Stopwatch watch;
+    for (int step = -warm_up; step < least || (step < most && watch.seconds() < enough_seconds); ++step) {
+        if (progress) progress(fmt::format("step {} of at most {}", step + warm_up + 1, warm_up + most));
+        Profile profile;
+        const StepResult result = trainer.step(batch, 1e-4, &profile);
+        if (step >= 0) steps.push_back({std::move(profile), result.seconds});
+    }
+    const ProfiledStep typical = median_step(steps);
+    Roofline measured = roofline(trainer.plan().step(), typical.profile, peaks, typical.wall_seconds);
+    const Explanation explanation = explain(trainer.plan());
+    measured.title = fmt::format("{}\n{}\nmedians of {} steps", explanation.title(),
+                                 explanation.passes_text(), steps.size());
+    return measured;
+}
 
 std::vector<RooflineLine> lines_of(const std::vector<RooflineEntry>& entries) {
     std::map<std::tuple<std::string, std::string, std::string>, RooflineLine> by_key;

@@ -2,6 +2,7 @@
 // that bound it reaches. Williams, Waterman, Patterson, "Roofline", CACM 2009.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -9,6 +10,9 @@
 #include "mantissa/runtime/execution.h"
 
 namespace mantissa::inline v0 {
+
+class Batch;
+class Trainer;
 
 /// What an operation would be waiting for if it were perfect: arithmetic, memory, or neither, since it is
 /// over too soon.
@@ -62,6 +66,11 @@ ProfiledStep median_step(const std::vector<ProfiledStep>& steps);
 
 /// `profile` holds the seconds of each planned node of one run that took `wall_seconds`.
 Roofline roofline(const Plan& plan, const Profile& profile, const Peaks& peaks, double wall_seconds);
+
+/// Runs steps on one batch: two that allocate and warm up, then three to seven, of whose times a launch's is
+/// the median; fewer where they are long. `progress` is called with what is being done.
+Roofline measure_roofline(Trainer& trainer, const Batch& batch, const Peaks& peaks,
+                          const std::function<void(const std::string&)>& progress = {});
 
 /// The longest first.
 std::vector<RooflineLine> lines_of(const std::vector<RooflineEntry>& entries);

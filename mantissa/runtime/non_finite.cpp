@@ -10,6 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/plain_nan.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0 {

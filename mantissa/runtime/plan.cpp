@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/passes/pipeline.h"
@@ -65,41 +66,21 @@ std::string reasons_of(const Choice& choice) {
                                 reasons.empty() ? "" : "; ", reasons));
 }
 
-}  // namespace
-
-std::string why_no_kernel(const Device& device, const Graph& graph, const Node& node) {
-    const std::vector<Type> inputs = graph.input_types(node);
-    const Choice choice = choose(device, {*node.op, inputs, node.outputs, node.attributes});
-    if (choice.kernel) return "";
+std::string why_none(const Choice& choice, const Node& node) {
     const std::string reasons = reasons_of(choice);
     return reasons.empty() ? fmt::format("none runs '{}'", node.op->name) : reasons;
 }
 
-bool has_kernel(const Device& device, const Graph& graph, const Node& node) {
-    return why_no_kernel(device, graph, node).empty();
-}
+}  // namespace
 
-PipelineOptions pipeline_on(const Device& device, PipelineOptions options) {
-    options.why_no_kernel = [&device](const Graph& graph, const Node& node) {
-        return why_no_kernel(device, graph, node);
-    };
-    options.time_beside_parts = [&device](const Graph& graph,
-                                          const Node& node) -> std::optional<TimeBesideParts> {
-        const std::vector<Type> inputs = graph.input_types(node);
-        const Choice choice = choose(device, {*node.op, inputs, node.outputs, node.attributes});
-        std::optional<TimeBesideParts> time = choice.prepared.time;
-        if (time) time->kernel = choice.kernel->name;
-        return time;
-    };
-    options.cannot_fuse = device.target().cannot_compile;
-    options.cannot_attach_tails = device.target().cannot_attach_tails;
-    options.attaches_few_tails = device.target().attaches_few_tails;
-    options.tails_lose_at_16_bits = device.target().tails_lose_at_16_bits;
-    options.fusion = device.target().fusion;
-    options.extent_multiple = device.target().extent_multiple;
-    options.joins_updates = device.target().joins_updates;
-    options.cannot_multiply_tf32 = device.target().cannot_multiply_tf32;
-    return options;
+Machine machine_for_passes(const Device& device) {
+    return {.target = device.target(), .kernel_of = [&device](const Graph& graph, const Node& node) {
+                const std::vector<Type> inputs = graph.input_types(node);
+                Choice choice = choose(device, {*node.op, inputs, node.outputs, node.attributes});
+                if (!choice.kernel) return KernelAnswer{.why_none = why_none(choice, node)};
+                if (choice.prepared.time) choice.prepared.time->kernel = choice.kernel->name;
+                return KernelAnswer{.time = std::move(choice.prepared.time)};
+            }};
 }
 
 Plan::Plan(Graph graph, Device& device, MakeKernels make) : graph_(std::move(graph)), device_(device) {

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "mantissa/device/device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/plan_memory.h"
+#include "mantissa/passes/machine.h"
 
 namespace mantissa::inline v0 {
-
-struct PipelineOptions;
 
 /// A kernel that was asked before the chosen one, and what it answered.
 struct Refusal {
@@ -65,13 +65,7 @@ class Plan {
     std::vector<PlannedNode> nodes_;
 };
 
-/// Why no kernel of the device takes the node, in the words of each; empty if one does.
-std::string why_no_kernel(const Device& device, const Graph& graph, const Node& node);
-/// Whether some kernel of the device takes the node.
-bool has_kernel(const Device& device, const Graph& graph, const Node& node);
-
-/// The options with what the passes ask of the machine, answered by the device: which kernels it has, what it
-/// cannot do, and the multiple to which it likes extents padded. The device must outlive them.
-PipelineOptions pipeline_on(const Device& device, PipelineOptions options);
+/// The device as passes see it. It must outlive what is returned.
+Machine machine_for_passes(const Device& device);
 
 }  // namespace mantissa

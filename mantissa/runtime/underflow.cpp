@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
 
 namespace mantissa::inline v0 {

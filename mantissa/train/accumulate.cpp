@@ -5,6 +5,8 @@
 #include <bit>
 #include <utility>
 
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/ranks/part.h"
 #include "mantissa/train/running_statistics.h"
 

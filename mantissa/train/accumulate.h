@@ -16,7 +16,7 @@
 // wrote before.
 #pragma once
 
-#include "mantissa/train/optimizer.h"
+#include "mantissa/train/optimizer_update.h"
 
 namespace mantissa::inline v0 {
 

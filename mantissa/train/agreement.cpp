@@ -4,6 +4,7 @@
 
 #include "mantissa/base/checksum.h"
 #include "mantissa/base/version.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/train/state_tensors.h"
 
 namespace mantissa::inline v0 {
@@ -41,13 +42,13 @@ RankFacts facts_of(const TrainingPlan& plan) {
     return {{"version", std::string(version()) + " " + std::string(commit())},
             {"instruction set", plan.device().target().isa},
             {"model", plan.model().name + ": " + text_of(plan.model().configuration)},
-            {"policy", std::string(options.pipeline.policy.name)},
+            {"policy", std::string(options.policy.name)},
             {"batch", fmt::format("{}", options.batch)},
             {"micro-steps", fmt::format("{}", options.accumulate)},
             {"seed", fmt::format("{}", options.seed)},
             {"optimizer", fmt::format("{}: {}, clip = {}", options.optimizer.name,
                                       text_of(options.optimizer.configuration), options.optimizer.clip)},
-            {"gradients on the wire", options.pipeline.distribution.wire == Wire::bf16 ? "bf16" : "fp32"},
+            {"gradients on the wire", options.wire == Wire::bf16 ? "bf16" : "fp32"},
             {"plan of a step (checksum)", checksum_of_plans(plan)}};
 }
 

@@ -1,5 +1,8 @@
 #include "mantissa/train/diagnosis.h"
 
+#include "mantissa/runtime/execution.h"
+#include "mantissa/train/training_plan.h"
+
 #include <cmath>
 #include <numeric>
 

@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
-#include "mantissa/train/optimizer.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/train/optimizer_update.h"
 
 namespace mantissa::inline v0 {
 
@@ -74,5 +75,9 @@ void swap_averages(StateBlock& state) {
         state.write(parameter, averaged);
     }
 }
+
+AveragedWeights::AveragedWeights(const Trainer& trainer) : AveragedWeights(trainer.state()) {}
+AveragedWeights::AveragedWeights(StateBlock& state) : state_(state) { swap_averages(state_); }
+AveragedWeights::~AveragedWeights() { swap_averages(state_); }
 
 }  // namespace mantissa

@@ -8,6 +8,7 @@
 
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/state_block.h"
+#include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
 
@@ -22,18 +23,5 @@ bool is_average(std::string_view state);
 /// Lets parameters and their averages change places, bit by bit, where there are averages and a step was
 /// made. Twice is as never.
 void swap_averages(StateBlock& state);
-
-/// While it lives, the parameters are the averages: whatever is evaluated, predicted or saved meanwhile is of
-/// these. No step may be made. Where none are kept, nothing changes.
-class AveragedWeights {
-  public:
-    explicit AveragedWeights(StateBlock& state) : state_(state) { swap_averages(state_); }
-    ~AveragedWeights() { swap_averages(state_); }
-    AveragedWeights(const AveragedWeights&) = delete;
-    AveragedWeights& operator=(const AveragedWeights&) = delete;
-
-  private:
-    StateBlock& state_;
-};
 
 }  // namespace mantissa

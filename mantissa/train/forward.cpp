@@ -6,12 +6,14 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
 Forward::Forward(Device& device, const TraceModel& trace, const PipelineOptions& pipeline,
                  const std::string& result, MakeKernels make)
-    : Forward(device, build_evaluation(trace, pipeline, result), make) {}
+    : Forward(device, build_evaluation(trace, pipeline, machine_for_passes(device), result), make) {}
 
 Forward::Forward(Device& device, BuiltGraph built, MakeKernels make)
     : device_(device), plan_(std::move(built.graph), device, make), refused_(std::move(built.refused)) {

@@ -9,6 +9,8 @@
 
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 

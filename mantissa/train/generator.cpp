@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa::inline v0 {
 
@@ -18,8 +21,8 @@ std::unique_ptr<Forward> forward_of(Device& device, const nn::LanguageModel& mod
         const Tensor positions(graph, graph.add_input("positions", {DType::i32, {texts, count}}));
         return model.next_logits(tokens, positions, policy.low.value_or(DType::f32));
     };
-    return std::make_unique<Forward>(device, trace, pipeline_on(device, {.policy = policy, .lay_out = true}),
-                                     "logits");
+    const PipelineOptions pipeline{.policy = policy, .lay_out = true};
+    return std::make_unique<Forward>(device, trace, pipeline, "logits");
 }
 
 void require_fit(const nn::LanguageModel& model, std::int64_t prompt_tokens) {

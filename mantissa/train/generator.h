@@ -11,6 +11,8 @@
 
 #include "mantissa/nn/language_model.h"
 #include "mantissa/passes/autocast.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/forward.h"
 
 namespace mantissa::inline v0 {

@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
@@ -87,42 +90,50 @@ double run_showing_gradients(Execution& last, ShowGradient show, Profile* profil
     return shown;
 }
 
+struct Gradients::Places {
+    Execution& last;
+    NodeId stopped_at;
+    float loss_scale;
+    std::map<std::string, Value> values = {};
+};
+
 Gradients::Gradients(Execution& last, float loss_scale)
-    : last_(&last), stopped_at_(norm_of(last.plan().graph())), loss_scale_(loss_scale) {
+    : places_(new Places{last, norm_of(last.plan().graph()), loss_scale}) {
     const Graph& graph = last.plan().graph();
-    for (NamedGradient& each : gradients_of(graph, graph.node(stopped_at_).inputs)) {
+    const NodeId stopped_at = places_->stopped_at;
+    for (NamedGradient& each : gradients_of(graph, graph.node(stopped_at).inputs)) {
         names_.push_back(each.parameter);
-        values_.emplace(std::move(each.parameter), each.gradient);
+        places_->values.emplace(std::move(each.parameter), each.gradient);
     }
-    last.run_while([&](NodeId id) { return id != stopped_at_; }, [](NodeId) { return true; });
+    last.run_while([&](NodeId id) { return id != stopped_at; }, [](NodeId) { return true; });
     loss_ = last.read_scalar("loss");
 }
 
-Value Gradients::value_of(const std::string& parameter) const {
-    const auto found = values_.find(parameter);
-    if (found == values_.end())
+Gradients::~Gradients() = default;
+Gradients::Gradients(Gradients&&) noexcept = default;
+Gradients& Gradients::operator=(Gradients&&) noexcept = default;
+
+Gradients::Place Gradients::place(const std::string& parameter) const {
+    const auto found = places_->values.find(parameter);
+    if (found == places_->values.end())
         throw UserError(fmt::format("'{}' is no parameter that is trained; there are {}", parameter,
                                     fmt::join(names_, ", ")));
-    return found->second;
+    const Execution& last = places_->last;
+    return {last.plan().graph().type(found->second), last.place_of(found->second), places_->loss_scale};
 }
 
 std::vector<float> Gradients::read(const std::string& parameter) const {
-    const Value value = value_of(parameter);
-    const DType dtype = last_->plan().graph().type(value).dtype;
+    const Place at = place(parameter);
     std::vector<float> numbers;
-    last_->read_in_pieces(value, [&](std::int64_t, std::span<const std::byte> bytes) {
-        for (std::size_t i = 0; i < bytes.size() / size_of(dtype); ++i)
-            numbers.push_back(
-                static_cast<float>(load_as_f64(bytes.data(), dtype, static_cast<std::int64_t>(i)) /
-                                   static_cast<double>(loss_scale_)));
-        return true;
-    });
+    places_->last.read_in_pieces(
+        places_->values.at(parameter), [&](std::int64_t, std::span<const std::byte> bytes) {
+            for (std::size_t i = 0; i < bytes.size() / size_of(at.type.dtype); ++i)
+                numbers.push_back(static_cast<float>(
+                    load_as_f64(bytes.data(), at.type.dtype, static_cast<std::int64_t>(i)) /
+                    static_cast<double>(at.loss_scale)));
+            return true;
+        });
     return numbers;
-}
-
-Gradients::Place Gradients::place(const std::string& parameter) const {
-    const Value value = value_of(parameter);
-    return {last_->plan().graph().type(value), last_->place_of(value), loss_scale_};
 }
 
 double Gradients::norm() const {
@@ -133,8 +144,8 @@ double Gradients::norm() const {
 }
 
 void Gradients::update(float learning_rate) {
-    last_->set_input("learning_rate", std::span<const float>(&learning_rate, 1));
-    last_->run_from(stopped_at_);
+    places_->last.set_input("learning_rate", std::span<const float>(&learning_rate, 1));
+    places_->last.run_from(places_->stopped_at);
 }
 
 }  // namespace mantissa

@@ -2,11 +2,11 @@
 // nothing is kept longer.
 #pragma once
 
-#include <map>
 #include <string>
-#include <vector>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
 
@@ -18,42 +18,5 @@ using ShowGradient = FunctionRef<void(const std::string& parameter, Value gradie
 /// of the parameters. With a profile, times each kernel. Returns the seconds that showing took. Throws
 /// UserError where states are sharded, since a rank then has parts of gradients.
 double run_showing_gradients(Execution& last, ShowGradient show, Profile* profile = nullptr);
-
-/// The gradients of a step that stopped at them, where they lie: there until the trainer runs something else.
-class Gradients {
-  public:
-    /// Runs the last micro-step of a training step, and stops before its update. Throws UserError as above.
-    Gradients(Execution& last, float loss_scale);
-
-    /// Of the step: the mean over the micro-steps.
-    float loss() const { return loss_; }
-    /// Parameters that are trained, in their order.
-    const std::vector<std::string>& names() const { return names_; }
-
-    /// A copy in host memory, with no loss scale in it. Throws UserError, naming those there are, for a name
-    /// that is no parameter's.
-    std::vector<float> read(const std::string& parameter) const;
-
-    struct Place {
-        Type type;               ///< the parameter's shape; mostly f32
-        const std::byte* bytes;  ///< in the device's memory
-        float loss_scale;        ///< that is still in it; 1 without one
-    };
-    Place place(const std::string& parameter) const;
-
-    /// Norm of all together.
-    double norm() const;
-    /// Goes on to the end of the step.
-    void update(float learning_rate);
-
-  private:
-    Value value_of(const std::string& parameter) const;
-
-    Execution* last_;
-    NodeId stopped_at_;
-    float loss_scale_, loss_ = 0;
-    std::vector<std::string> names_;
-    std::map<std::string, Value> values_;
-};
 
 }  // namespace mantissa

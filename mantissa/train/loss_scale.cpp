@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {
@@ -31,7 +32,8 @@ void update(Graph& graph, const std::string& name, Tensor value) {
 }  // namespace
 
 void validate(const LossScaleOptions& options) {
-    if (options.kind == LossScaleOptions::Kind::none) return;
+    if (options.kind == LossScaleOptions::Kind::none || options.kind == LossScaleOptions::Kind::by_policy)
+        return;
     const auto require = [](bool holds, const char* what, double got) {
         if (!holds) throw UserError(fmt::format("{}, got {}", what, got));
     };
@@ -57,6 +59,7 @@ LossScaleOptions default_loss_scale(const Policy& policy) {
 Tensor loss_scale(Graph& graph, const LossScaleOptions& options) {
     validate(options);
     switch (options.kind) {
+        case LossScaleOptions::Kind::by_policy:
         case LossScaleOptions::Kind::none:
             return {};
         case LossScaleOptions::Kind::fixed:

@@ -7,18 +7,10 @@
 // it is doubled. Unlike GradScaler's it never falls below a floor.
 #pragma once
 
-#include "mantissa/passes/autocast.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
-
-struct LossScaleOptions {
-    enum class Kind : std::uint8_t { none, dynamic, fixed } kind = Kind::none;
-    double initial = 65536;
-    double growth = 2;
-    double backoff = 0.5;
-    std::int64_t interval = 2000;  ///< good steps in a row before it grows
-    double floor = 1;
-};
 
 /// Throws UserError if a number is not positive or not finite, growth is below 1, backoff not inside (0, 1),
 /// or the initial scale below the floor.

@@ -4,6 +4,8 @@
 
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
+#include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/train/state_tensors.h"
 
 namespace mantissa::inline v0 {
@@ -45,7 +47,8 @@ std::string ModelFile::source() const {
 
 void ModelFile::load(StateBlock& state) const {
     // The weights are the same whatever the sequences are.
-    read_weights(views(), specs_of(state, is_weight), model_.on_sequences(1).files, source(),
+    const nn::Model model = model_.on_sequences(1);
+    read_weights(views(), specs_of(state, is_weight), nn::files_of(model), source(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
                      state.write(parameter.name, value);
                  });

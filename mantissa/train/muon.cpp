@@ -1,9 +1,11 @@
-#include "mantissa/train/muon.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/train/optimizer_update.h"
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
+#include "mantissa/graph/call.h"
 #include "mantissa/passes/analysis/uses.h"
 
 namespace mantissa::inline v0 {

@@ -1,36 +1,20 @@
-// An optimizer as a value, and the update of all parameters by it, recorded in the graph: skipped as a whole
-// when anything is not finite. What all optimizers share is here; each is a file of its own (adamw.h, sgd.h).
+// Optimizers as values, and the learning rate of each step.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "mantissa/base/configuration.h"
-#include "mantissa/passes/pipeline.h"
-#include "mantissa/train/loss_scale.h"
+#include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {
 
-/// What the updates of all parameters share; scalars.
-struct OptimizerStep {
-    Tensor learning_rate = {};   // f32
-    Tensor step = {};            // f64, counted from 1; empty unless the optimizer counts its steps
-    Tensor gradient_scale = {};  // f32: every gradient times this is the one to use
-    Tensor apply = {};           // bool: where it is false all stays as it was, to the bit
-};
-
-/// What an update is of: a parameter, or a rank's part of it.
-struct UpdatedParameter {
-    State state;                              ///< of the parameter
-    Tensor value, gradient;                   ///< of one type: the parameter's, or that of a part of it
-    std::optional<double> weight_decay = {};  ///< its group's, in place of the optimizer's
-    bool is_part() const { return value.shape() != state.type.shape; }
-};
-
-/// Whether some of a parameter's elements may be updated without the others.
-using MayBeCut = std::function<bool(const Graph&, const State& parameter)>;
+struct OptimizerStep;
+struct State;
+struct UpdatedParameter;
 
 /// Parameters with settings of their own, as PyTorch's parameter groups.
 struct ParameterGroup {
@@ -39,6 +23,9 @@ struct ParameterGroup {
     /// Of all of them, whatever their shapes; none: as the optimizer has it.
     std::optional<double> weight_decay = {};
 };
+
+/// Whether some of a parameter's elements may be updated without the others.
+using MayBeCut = std::function<bool(const Graph&, const State& parameter)>;
 
 struct Optimizer {
     std::string name;             ///< "adamw": its states begin with it
@@ -63,35 +50,78 @@ Optimizer clipped(Optimizer optimizer, double norm);
 /// or not finite in FP32. A group to which no parameter belongs is an error of the plan.
 Optimizer grouped(Optimizer optimizer, std::vector<ParameterGroup> groups);
 
-/// Adds the input `learning_rate` (f32 scalar); the states of the optimizer; and the results `loss`,
-/// `gradient_norm` (f32 scalars) and `applied` (bool). If the loss or any element of a gradient is not
-/// finite, nothing is updated, running statistics among it, to the bit, no step is counted, and `applied` is
-/// false. Throws UserError for a clip that is negative or not finite in FP32. Gradients that come with a loss
-/// scale are divided by it; see loss_scale.h. Of gradients that are parts, parts of parameters are updated,
-/// and put together over the ranks.
-TraceUpdate optimizer_update(const Optimizer& optimizer, const LossScaleOptions& scaling = {},
-                             const Distribution& distribution = {});
-
-// For the files of optimizers.
-
-/// A state of the optimizer, starting at zero: its name is PREFIX.PARAMETER, its type that of what is
-/// updated.
-Tensor optimizer_state(Graph& graph, const std::string& prefix, const UpdatedParameter& parameter);
-
-/// How much of a parameter decays. Matrices (and tables) only: no biases and weights of norms.
-struct WeightDecay {
-    double rate = 0;
-    bool matrices_only = false;
-    double of(const UpdatedParameter& parameter) const;
+// AdamW: Loshchilov, Hutter, "Decoupled weight decay regularization", ICLR 2019, as in PyTorch.
+struct AdamWOptions {
+    double beta1 = 0.9;
+    double beta2 = 0.95;
+    double epsilon = 1e-8;
+    double weight_decay = 0.1;
+    /// Decay matrices (and tables) only, not biases and the weights of norms.
+    bool decay_matrices_only = true;
 };
 
-/// Whether a number is positive and finite in FP32, in which updates are computed: a subnormal one is flushed
-/// to the 0 that it is not.
-bool is_positive_in_fp32(double number);
+/// Keeps `adamw.step` (f64 scalar) and, for a parameter P, `adamw.m.P` and `adamw.v.P`. Throws UserError for
+/// betas outside [0, 1), and for a decay or epsilon that is negative or not finite in FP32.
+Optimizer adamw(const AdamWOptions& options = {});
 
-/// Throws UserError, "WHAT, got GOT", unless it holds.
-void require_option(bool holds, const char* what, double got);
-/// Throws UserError for a decay that is negative or not finite in FP32.
-void require_weight_decay(double rate);
+// Stochastic gradient descent with momentum, as torch.optim.SGD.
+
+/// To the gradient g is added weight_decay times the parameter p. The buffer becomes momentum times itself
+/// plus (1 - dampening) g, in the first step g itself. From p is taken the learning rate times the buffer,
+/// with Nesterov's momentum times g + momentum buffer, without momentum times g.
+struct SgdOptions {
+    double momentum = 0;
+    double dampening = 0;
+    bool nesterov = false;
+    double weight_decay = 0;
+    /// Decay matrices (and tables) only, not biases and the weights of norms.
+    bool decay_matrices_only = false;
+};
+
+/// With momentum it keeps `sgd.step` (f64 scalar) and, for a parameter P, `sgd.momentum.P`; else nothing.
+/// Throws UserError for a momentum outside [0, 1), a dampening outside [0, 1], one of both that needs what is
+/// not there, and for a decay that is negative or not finite in FP32.
+Optimizer sgd(const SgdOptions& options = {});
+
+// Muon for the matrices of hidden layers, as torch.optim.Muon, beside AdamW for all else.
+
+/// The buffer of a matrix's gradients becomes momentum times itself plus (1 - momentum) times the gradient;
+/// that, or by Nesterov's momentum the same of both once more, is made orthogonal by `iterations` of Newton
+/// and Schulz and, times the learning rate and what `rates` makes of the shape, taken off the parameter,
+/// which decays first. Jordan et al., "Muon: an optimizer for hidden layers in neural networks", 2024.
+struct MuonOptions {
+    enum class Rates : std::uint8_t {
+        original,   ///< times sqrt(max(1, rows / columns))
+        like_adamw  ///< times 0.2 sqrt(max(rows, columns)): one rate serves both. Liu et al. 2025
+    };
+    double momentum = 0.95;
+    bool nesterov = true;
+    double weight_decay = 0.1;
+    double epsilon = 1e-7;  ///< the least norm that a gradient is divided by
+    std::int64_t iterations = 5;
+    Rates rates = Rates::like_adamw;
+    bool in_bf16 = true;       ///< the iterations multiply BF16; else FP32
+    AdamWOptions others = {};  ///< for what is no such matrix
+};
+
+/// It keeps `muon.step` (f64 scalar), for a matrix P `muon.buffer.P`, for all else what AdamW keeps. Throws
+/// UserError as adamw does, and for a momentum outside [0, 1), an epsilon that is not positive in FP32 and
+/// iterations outside 1 to 20.
+Optimizer muon(const MuonOptions& options = {});
+
+/// The learning rate of each step: a linear warm-up, then a cosine down to the least.
+struct LearningRateSchedule {
+    double peak = 1e-3;
+    double least = 1e-3;      ///< where the cosine ends; equal to `peak`: constant after the warm-up
+    std::int64_t warmup = 0;  ///< steps: the first has peak / warmup, the last of them peak
+    std::int64_t steps = 1;   ///< of the whole training
+
+    /// The rate of step 0, 1, ... Half a cosine's period is `steps` - `warmup` steps long, so that `least` is
+    /// the rate of step `steps`, the first that is not made, and of all beyond: nanoGPT's and llm.c's
+    /// formula, and that of PyTorch's CosineAnnealingLR with T_max = `steps` where there is no warm-up.
+    double at(std::int64_t step) const;
+    /// The schedule in words; two that are equal at every step have one text.
+    std::string text() const;
+};
 
 }  // namespace mantissa

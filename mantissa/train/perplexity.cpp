@@ -7,6 +7,8 @@
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/execution.h"
 #include "mantissa/train/forward.h"
 
 namespace mantissa::inline v0 {
@@ -23,7 +25,7 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
     const auto trace = [&](Graph& graph) {
         return nn::trace_loss(sequences, graph, 1, nn::Mode::evaluation_of_targets());
     };
-    Forward forward(device, trace, pipeline_on(device, {.policy = policy, .lay_out = true}));
+    Forward forward(device, trace, {.policy = policy, .lay_out = true});
     forward.bind(parameters, {fmt::format("the perplexity of {} under {}", model.name, policy.name)});
     forward.derive();
     Execution& execution = forward.execution();

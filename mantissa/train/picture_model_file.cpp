@@ -11,6 +11,8 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/picture_cut_file.h"
 #include "mantissa/formats/strict_json.h"
+#include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/train/state_tensors.h"
 
 namespace mantissa::inline v0 {
@@ -92,7 +94,7 @@ PictureModelFile::PictureModelFile(const std::filesystem::path& directory)
 
 void PictureModelFile::load(StateBlock& state) const {
     read_weights(
-        checkpoint_.model.views(), specs_of(state, is_weight), network_.model.files,
+        checkpoint_.model.views(), specs_of(state, is_weight), nn::files_of(network_.model),
         checkpoint_.model.path().string(),
         [&](const TensorSpec& weight, std::span<const std::byte> value) { state.write(weight.name, value); });
 }
@@ -106,7 +108,7 @@ void read_trunk(const nn::ImageModel& network, std::vector<TensorView> file, con
         return std::ranges::find(head, name) != head.end();
     };
     std::vector<TensorSpec> trunk = specs_of(state, is_weight);
-    const WeightFiles& rules = network.model.files;
+    const WeightFiles& rules = nn::files_of(network.model);
     for (const TensorSpec& weight : trunk)
         if (is_of_head(weight.name))
             std::erase_if(file, [&](const TensorView& tensor) {

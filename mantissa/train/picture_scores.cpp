@@ -7,8 +7,11 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/picture_reader.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/runtime/execution.h"
 #include "mantissa/train/forward.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
@@ -40,7 +43,7 @@ void PictureScores::add(std::span<const double> scores, std::int32_t label) {
 
 PictureScorer::PictureScorer(const Trainer& trainer) {
     const TrainingPlan& training = trainer.plan();
-    PipelineOptions pipeline = training.options().pipeline;
+    PipelineOptions pipeline = training.pipeline();
     pipeline.dump = {};
     const auto trace = [&](Graph& graph) {
         return nn::trace_output(training.model(), graph, training.options().batch);

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/function_ref.h"
 #include "mantissa/data/picture_batches.h"
+#include "mantissa/train/forward.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <vector>
 
@@ -9,17 +10,21 @@
 
 namespace mantissa::inline v0 {
 
-class Forward;
+struct PredictorOptions {
+    Policy policy = {};       ///< int8 and int4, too, which quantise the weights of linear layers
+    std::int64_t batch = 32;  ///< examples that are computed at a time
+};
 
 class Predictor {
   public:
     /// The trainer's model in its precision, on the parameters that it has at each call. `trainer` must
     /// outlive this. Throws UserError if the model has no output, or the memory does not suffice.
     explicit Predictor(const Trainer& trainer);
-    /// A model on parameters that `bind` brings; `batch` examples are computed at a time. Throws UserError if
-    /// the model has no output.
-    Predictor(Device& device, const nn::Model& model, const PipelineOptions& pipeline,
-              std::int64_t batch = 32);
+    /// A model on weights in a file, as load_weights (train/weights.h) reads them.
+    Predictor(Device& device, const nn::Model& model, const std::filesystem::path& weights,
+              const PredictorOptions& options = {});
+    /// A model on parameters that `bind` brings. Throws UserError if the model has no output.
+    Predictor(Device& device, const nn::Model& model, const PredictorOptions& options = {});
     ~Predictor();
     Predictor(Predictor&&) noexcept;
 
@@ -37,18 +42,8 @@ class Predictor {
     std::int64_t values_per_example() const;
 
   private:
-    std::unique_ptr<Forward> forward_of(std::int64_t examples) const;
-    Forward& one();
-    /// Appends the output of `count` of the examples, from `first` on.
-    void predict_some(Forward& forward, const Batch& examples, std::int64_t first, std::int64_t count,
-                      std::vector<float>& to) const;
-
-    Device& device_;
-    nn::Model model_;  ///< with those inputs alone that the output is made of
-    PipelineOptions pipeline_;
-    std::int64_t batch_;
-    bool parameters_change_ = false;
-    std::unique_ptr<Forward> many_, one_;  ///< `one_` is made when it is first needed
+    struct Plans;
+    std::unique_ptr<Plans> plans_;
 };
 
 }  // namespace mantissa

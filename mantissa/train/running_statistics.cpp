@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0 {
 

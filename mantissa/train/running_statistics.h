@@ -15,6 +15,7 @@
 
 #include <cstdint>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/distribute.h"
 
 namespace mantissa::inline v0 {

@@ -1,4 +1,6 @@
-#include "mantissa/train/sgd.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/train/optimizer_update.h"
 
 namespace mantissa::inline v0 {
 

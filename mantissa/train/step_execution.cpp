@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/ranks/ranks.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/accumulate.h"
 #include "mantissa/train/forward.h"
 
@@ -157,7 +159,7 @@ Execution StepExecution::prepare_scaled_up(const Batch& batch, const MicroStep& 
 Forward& StepExecution::evaluation_of(std::int64_t examples) {
     if (const auto known = evaluations_.find(examples); known != evaluations_.end()) return *known->second;
     std::erase_if(evaluations_, [&](const auto& each) { return each.first != plan_.options().batch; });
-    PipelineOptions pipeline = plan_.options().pipeline;
+    PipelineOptions pipeline = plan_.pipeline();
     pipeline.dump = {};
     const auto trace = [&](Graph& graph) {
         return nn::trace_loss(plan_.model(), graph, examples, nn::Mode::evaluation_of_targets());
@@ -181,9 +183,10 @@ float StepExecution::evaluate(const Batch& batch) {
     return execution.read_scalar("loss");
 }
 
-StepExecution::LossScaleState StepExecution::loss_scale() const {
+LossScaleState StepExecution::loss_scale() const {
     const LossScaleOptions& options = plan_.options().loss_scale;
     switch (options.kind) {
+        case LossScaleOptions::Kind::by_policy:
         case LossScaleOptions::Kind::none:
             return {};
         case LossScaleOptions::Kind::fixed:

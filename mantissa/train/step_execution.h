@@ -9,6 +9,7 @@
 
 #include "mantissa/data/batch.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
@@ -59,11 +60,6 @@ class StepExecution {
     /// As Trainer::evaluate.
     float evaluate(const Batch& batch);
 
-    /// The loss scale that the next step starts with, and how many steps it made skip; 1 and 0 without one.
-    struct LossScaleState {
-        double scale = 1;
-        std::int64_t skipped = 0;
-    };
     LossScaleState loss_scale() const;
     /// Writes the dynamic loss scale; nothing where there is none.
     void write_loss_scale(float scale);

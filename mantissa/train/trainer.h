@@ -1,16 +1,86 @@
 // A model in training: step after step on batches that it is given, each of them whole or leaving no trace.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
+#include <vector>
 
-#include "mantissa/runtime/non_finite.h"
-#include "mantissa/runtime/underflow.h"
-#include "mantissa/train/gradients.h"
-#include "mantissa/train/step_execution.h"
+#include "mantissa/data/batch.h"
+#include "mantissa/formats/unfit_weights.h"
+#include "mantissa/passes/policy.h"
+#include "mantissa/ranks/sharing.h"
+#include "mantissa/train/optimizer.h"
 
 namespace mantissa::inline v0 {
+
+class Device;
+class Execution;
+class Ranks;
+class StateBlock;
+class TrainingPlan;
+struct NonFinite;
+struct TrainingMemory;
+struct Underflow;
+enum class MakeKernels : std::uint8_t;
+template <class Signature>
+class FunctionRef;
+
+struct LossScaleOptions {
+    enum class Kind : std::uint8_t {
+        by_policy,  ///< dynamic for FP16, none for all else
+        none,
+        dynamic,
+        fixed
+    } kind = Kind::by_policy;
+    double initial = 65536;
+    double growth = 2;
+    double backoff = 0.5;
+    std::int64_t interval = 2000;  ///< good steps in a row before it grows
+    double floor = 1;
+};
+
+struct TrainerOptions {
+    Optimizer optimizer = adamw();
+    std::int64_t batch = 4;  ///< B: examples of a micro-step
+    /// N: micro-steps of a step. Their gradients, each of loss / N, are added up before the update.
+    std::int64_t accumulate = 1;
+    std::uint64_t seed = 1337;
+    Policy policy = {};  ///< "fp32", "tf32", "bf16" or "fp16"
+    /// The optional passes (docs/passes.md) that run, by name; none named: all that the device can run.
+    std::optional<std::vector<std::string>> passes = {};
+    /// What the backward pass computes again instead of keeping it, by name of the operation: "gelu".
+    std::set<std::string> recompute = {};
+    /// Weights that are saved and never updated, by patterns of names (base/name_pattern.h): "layer1.*".
+    /// Batch norms whose running statistics are among them normalise by these, in training, too.
+    std::vector<std::string> frozen = {};
+    /// Above 0: an exponential moving average of the parameters is kept beside them (AveragedWeights).
+    double ema_decay = 0;
+    LossScaleOptions loss_scale = {};
+    /// Those among which this trainer is one, each with N micro-steps of every step; its device must have
+    /// been made with them, too. Null: it is the only one.
+    Ranks* ranks = nullptr;
+    /// Who of the ranks holds the optimizer's states, and how gradients travel.
+    States states = States::sharded;
+    Wire wire = Wire::fp32;
+    /// Gradients travel in messages of about so many bytes: few enough that most of a backward pass is left
+    /// when the first is full, and enough that what a message costs beside its bytes does not count.
+    std::int64_t bucket_bytes = std::int64_t{16} << 20;
+
+    MakeKernels make_kernels = {};  ///< runtime/plan.h
+    /// Called after every pass with its name and the graph.
+    std::function<void(const std::string& pass, const Graph&)> dump = {};
+
+    /// Micro-steps of a step, of all ranks.
+    std::int64_t micro_steps() const;
+    /// The first of this rank's.
+    std::int64_t first_micro_step() const;
+};
 
 struct StepResult {
     float loss = 0;           ///< before the update, the mean over the micro-steps
@@ -18,6 +88,50 @@ struct StepResult {
     /// False: the loss of a micro-step, or an element of the gradients, was not finite; nothing changed.
     bool applied = false;
     double seconds = 0;
+};
+
+/// The loss scale that a step starts with, and how many steps it made skip; 1 and 0 without one.
+struct LossScaleState {
+    double scale = 1;
+    std::int64_t skipped = 0;
+};
+
+/// The gradients of a step that stopped at them, where they lie: there until the trainer runs something else.
+class Gradients {
+  public:
+    /// Runs the last micro-step of a training step, and stops before its update. Throws UserError
+    /// where states are sharded, since a rank then has parts of gradients.
+    Gradients(Execution& last, float loss_scale);
+    ~Gradients();
+    Gradients(Gradients&&) noexcept;
+    Gradients& operator=(Gradients&&) noexcept;
+
+    /// Of the step: the mean over the micro-steps.
+    float loss() const { return loss_; }
+    /// Parameters that are trained, in their order.
+    const std::vector<std::string>& names() const { return names_; }
+
+    /// A copy in host memory, with no loss scale in it. Throws UserError, naming those there are, for a name
+    /// that is no parameter's.
+    std::vector<float> read(const std::string& parameter) const;
+
+    struct Place {
+        Type type;               ///< the parameter's shape; mostly f32
+        const std::byte* bytes;  ///< in the device's memory
+        float loss_scale;        ///< that is still in it; 1 without one
+    };
+    Place place(const std::string& parameter) const;
+
+    /// Norm of all together.
+    double norm() const;
+    /// Goes on to the end of the step.
+    void update(float learning_rate);
+
+  private:
+    struct Places;
+    std::unique_ptr<Places> places_;
+    float loss_ = 0;
+    std::vector<std::string> names_;
 };
 
 class Trainer {
@@ -29,10 +143,16 @@ class Trainer {
     explicit Trainer(TrainingPlan plan);
     /// In memory that it shares with others, whose parameters it takes as they are.
     Trainer(TrainingPlan plan, std::shared_ptr<TrainingMemory> memory);
+    ~Trainer();
+    Trainer(Trainer&&) noexcept;
+    Trainer& operator=(Trainer&&) noexcept;
 
     /// One step on the values [N, B, ...] of each input of the model. With a profile, times each kernel of
     /// the last micro-step and the update. Throws UserError, naming the input, if the batch does not fit.
-    StepResult step(const Batch& batch, double learning_rate, Profile* profile = nullptr);
+    StepResult step(const Batch& batch, double learning_rate, std::vector<double>* profile = nullptr);
+
+    /// The same on the batch of `batches` for the step that comes next (steps_done()).
+    StepResult step(const BatchSource& batches, double learning_rate);
 
     /// The same in two parts: what the host does in between, it does while the device works.
     void start(const Batch& batch, double learning_rate);
@@ -57,13 +177,28 @@ class Trainer {
     /// new trainer. What was bound to `state()`, such as a Predictor, is to be made anew.
     void change(TrainerOptions options);
 
+    /// Saves the run: what was learned, the optimizer's states and the position; what was in `directory` is
+    /// kept as DIRECTORY.previous. Throws UserError, with everything left as it was, if it cannot. All ranks
+    /// call it. More goes with it by train/training_checkpoint.h.
+    void save(const std::filesystem::path& directory);
+    /// Goes on where a run was saved, to the same bits. Returns nothing, or in words what to know: that the
+    /// checkpoint was damaged and the one before it was taken. Throws UserError, the trainer untouched, if
+    /// there is none, or, naming every difference, if it is of another configuration.
+    std::string resume(const std::filesystem::path& directory);
+
+    /// Copies weights from a safetensors file (or an index, or a directory with one), converting F16 and
+    /// BF16. Throws UserError that names the file, and every tensor that is missing, unknown or of another
+    /// shape or type; nothing was copied then. By name, what fits is copied, and the rest returned.
+    UnfitWeights load_weights(const std::filesystem::path& file, Match match = Match::strict);
+    /// Writes them as one safetensors file, whole or not at all. While AveragedWeights live, it is of these.
+    void save_weights(const std::filesystem::path& file) const;
+
     /// The loss of the values [n, ...] of each input, nothing random, for any n whose activations fit the
     /// memory; changes nothing. Another n than B and than that of the call before is planned anew.
-    float evaluate(const Batch& batch) { return execution_.evaluate(batch); }
+    float evaluate(const Batch& batch);
 
-    using LossScaleState = StepExecution::LossScaleState;
     /// The loss scale of the next step, and how many steps it made skip; 1 and 0 without one.
-    LossScaleState loss_scale() const { return execution_.loss_scale(); }
+    LossScaleState loss_scale() const;
 
     /// Runs the step just made once more, operation by operation, to name the first number that was not
     /// finite; for a step that was not applied, and with the same arguments. Changes nothing. Of ranks, each
@@ -79,24 +214,34 @@ class Trainer {
     void look_into(const Batch& batch, FunctionRef<void(Execution&)> look);
 
     /// Steps since the first one ever, those before a resume included.
-    std::int64_t steps_done() const { return steps_; }
+    std::int64_t steps_done() const;
     /// Goes on after so many steps, as after a resume: random numbers follow the count.
-    void continue_after(std::int64_t steps) { steps_ = steps; }
+    void continue_after(std::int64_t steps);
 
-    const TrainingPlan& plan() const { return execution_.plan(); }
-    const nn::Model& model() const { return plan().model(); }
-    StateBlock& state() const { return execution_.state(); }
+    const nn::Model& model() const;
+    const TrainingPlan& plan() const;
+    StateBlock& state() const;
 
   private:
     void start_by(const Batch& batch, double learning_rate,
                   FunctionRef<void(Execution& micro_step, bool last)> run);
 
-    StepExecution execution_;
-    std::optional<Gradients> gradients_;  // at which a step stopped
-    std::unique_ptr<Event> begin_, end_;  // of the step that was started; no end: none was
-    std::int64_t steps_ = 0;
-    float last_scale_ = 1;  // the loss scale that the last step ran with
-    bool applied_ = true;   ///< the last step
+    struct Run;
+    std::unique_ptr<Run> run_;
+};
+
+/// While it lives, the parameters are the averages: whatever is evaluated, predicted or saved meanwhile is of
+/// these. No step may be made. Where none are kept, nothing changes.
+class AveragedWeights {
+  public:
+    explicit AveragedWeights(const Trainer& trainer);
+    explicit AveragedWeights(StateBlock& state);
+    ~AveragedWeights();
+    AveragedWeights(const AveragedWeights&) = delete;
+    AveragedWeights& operator=(const AveragedWeights&) = delete;
+
+  private:
+    StateBlock& state_;
 };
 
 }  // namespace mantissa

@@ -14,9 +14,12 @@
 #include "mantissa/base/file.h"
 #include "mantissa/formats/strict_json.h"
 #include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/checkpoint.h"
 #include "mantissa/train/ema.h"
 #include "mantissa/train/state_tensors.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
@@ -25,6 +28,7 @@ namespace {
 /// What the scale of the next step follows from, besides the states `loss_scale.*`.
 nlohmann::ordered_json loss_scale_configuration(const LossScaleOptions& options) {
     switch (options.kind) {
+        case LossScaleOptions::Kind::by_policy:
         case LossScaleOptions::Kind::none:
             return "none";
         case LossScaleOptions::Kind::fixed:
@@ -57,7 +61,7 @@ nlohmann::ordered_json configuration_of(const TrainingPlan& plan) {
              {"weight_decay", group.weight_decay ? nlohmann::ordered_json(*group.weight_decay)
                                                  : nlohmann::ordered_json(nullptr)}});
     nlohmann::ordered_json all = {{"model", as_json(plan.model().configuration)},
-                                  {"policy", options.pipeline.policy.name},
+                                  {"policy", options.policy.name},
                                   {"loss_scale", loss_scale_configuration(options.loss_scale)},
                                   {"batch", options.batch},
                                   {"accumulate", options.micro_steps()},
@@ -147,7 +151,7 @@ std::string algorithms_of(const TrainingPlan& plan) {
 
 /// What rounds the same numbers otherwise: where it differs, the run goes on, but not to the same bits.
 nlohmann::ordered_json roundings_of(const TrainingPlan& plan) {
-    const PipelineOptions& pipeline = plan.options().pipeline;
+    const PipelineOptions& pipeline = plan.pipeline();
     std::vector<std::string> passes = chosen_passes(pipeline);
     std::erase(passes, "lay_out");  // moves numbers and rounds none
     nlohmann::ordered_json roundings = {
@@ -299,7 +303,7 @@ void save_training(const std::filesystem::path& directory, Trainer& trainer, con
                                 {"since", record.validations->since}};
     if (!record.options.empty()) state["options"] = record.options;
     const AveragedWeights averaged(trainer.state());
-    const WeightFiles& files = trainer.model().files;
+    const WeightFiles& files = nn::files_of(trainer.model());
     Ranks* const ranks = trainer.plan().options().ranks;
     const std::vector<TensorToWrite> model =
         stored_weights(tensors_of(trainer.state(), is_weight, ranks), files);
@@ -366,7 +370,7 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     const SavedStates saved(files);
     const std::vector<TensorSpec> optimizer =
         optimizer_values(saved, specs_of(block, is_of_optimizer), resume);
-    read_weights(loaded.model.views(), specs_of(block, is_weight), trainer.model().files,
+    read_weights(loaded.model.views(), specs_of(block, is_weight), nn::files_of(trainer.model()),
                  loaded.model.path().string(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
                      block.write(parameter.name, value);

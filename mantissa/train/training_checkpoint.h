@@ -11,6 +11,7 @@
 
 #include "mantissa/formats/hf_token_ids.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa::inline v0 {
 
@@ -49,8 +50,8 @@ void require_room_for_checkpoint(const std::filesystem::path& directory, const T
 /// Saves parameters, optimizer state and the position of the run, a piece at a time; what was in `directory`
 /// is kept as DIRECTORY.previous. Throws UserError, with everything left as it was, if it cannot. All ranks
 /// call it, and it throws on all of them alike; the first's record is kept. Where averages are kept
-/// (train/ema.h), the file of the model has these; the parameters that training goes on with lie among the
-/// optimizer's states, as raw.NAME.
+/// (AveragedWeights), the file of the model has these; the parameters that training goes on with lie among
+/// the optimizer's states, as raw.NAME.
 void save_training(const std::filesystem::path& directory, Trainer& trainer, const RunRecord& record = {});
 
 /// The options of the run that was saved in `directory`, or in the checkpoint before it where that one's

@@ -6,9 +6,12 @@
 
 #include "mantissa/base/clock.h"
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/ranks/ranks.h"
 #include "mantissa/train/accumulate.h"
 #include "mantissa/train/ema.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer_update.h"
 
 namespace mantissa::inline v0 {
 
@@ -19,12 +22,11 @@ void validate(const TrainerOptions& options) {
     if (options.accumulate < 1)
         throw UserError(
             fmt::format("the micro-steps of a step must be 1 or more, got {}", options.accumulate));
-    const bool has_parts =
-        options.ranks && options.ranks->size() > 1 && options.pipeline.distribution.states == States::sharded;
+    const bool has_parts = options.ranks && options.ranks->size() > 1 && options.states == States::sharded;
     if (options.ema_decay > 0 && has_parts)
         throw UserError(
             "averaged weights are kept whole, and ranks with sharded states have parts of parameters: set "
-            "Distribution::states to States::whole");
+            "`states` to States::whole");
 }
 
 /// The loss of a micro-step as it counts in its step: divided by their number, as loops in PyTorch do.
@@ -48,20 +50,15 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
     validate(options_);
     facts_ = nn::facts_of(model_, options_.batch, options_.frozen);
     const Stopwatch watch;
-    options_.pipeline = pipeline_on(device, std::move(options_.pipeline));
-    if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
-        options_.pipeline.seed = [scaling = options_.loss_scale](Graph& graph) {
-            return mantissa::loss_scale(graph, scaling);
-        };
-    if (options_.ranks) options_.pipeline.distribution.ranks = options_.ranks->size();
-    const TraceUpdate optimizer = with_average(
-        optimizer_update(options_.optimizer, options_.loss_scale, options_.pipeline.distribution),
-        options_.ema_decay);
-    const TraceUpdate update = with_added_gradients(
-        optimizer, options_.accumulate, options_.pipeline.distribution, options_.optimizer.may_be_cut);
-    step_ = build(update, options_.pipeline);
+    settle_pipeline();
+    const TraceUpdate optimizer =
+        with_average(optimizer_update(options_.optimizer, options_.loss_scale, pipeline_.distribution),
+                     options_.ema_decay);
+    const TraceUpdate update = with_added_gradients(optimizer, options_.accumulate, pipeline_.distribution,
+                                                    options_.optimizer.may_be_cut);
+    step_ = build(update, pipeline_);
     for (int level = 0; level < kept_levels(options_.accumulate); ++level) {
-        PipelineOptions pipeline = options_.pipeline;
+        PipelineOptions pipeline = pipeline_;
         if (pipeline.dump)
             pipeline.dump = [show = pipeline.dump, level](const std::string& pass, const Graph& graph) {
                 show(fmt::format("accumulate-{}-{}", level, pass), graph);
@@ -70,24 +67,44 @@ TrainingPlan::TrainingPlan(Device& device, nn::Model model, TrainerOptions optio
             build(add_to_gradients(level, options_.accumulate, pipeline.distribution), pipeline));
     }
     build_milliseconds_ = watch.milliseconds();
-    if (options_.pipeline.policy.needs_loss_scale() &&
-        options_.loss_scale.kind != LossScaleOptions::Kind::dynamic)
+    if (options_.policy.needs_loss_scale() && options_.loss_scale.kind != LossScaleOptions::Kind::dynamic)
         scaled_up_ = plan_scaled_up(update);
+}
+
+/// What the options ask of the pipeline, and the loss scale's seed.
+void TrainingPlan::settle_pipeline() {
+    if (!options_.passes) options_.passes = runnable_passes(device_->target(), options_.policy);
+    if (options_.loss_scale.kind == LossScaleOptions::Kind::by_policy)
+        options_.loss_scale = default_loss_scale(options_.policy);
+    pipeline_ = {.policy = options_.policy,
+                 .recompute = options_.recompute,
+                 .distribution = {.ranks = options_.ranks ? options_.ranks->size() : 1,
+                                  .bucket_bytes = options_.bucket_bytes,
+                                  .states = options_.states,
+                                  .wire = options_.wire},
+                 .dump = options_.dump};
+    choose_passes(pipeline_, *options_.passes);
+    if (options_.loss_scale.kind != LossScaleOptions::Kind::none)
+        pipeline_.seed = [scaling = options_.loss_scale](Graph& graph) {
+            return mantissa::loss_scale(graph, scaling);
+        };
 }
 
 /// The last micro-step with a larger loss scale, where the scale is part of the plan.
 std::unique_ptr<Plan> TrainingPlan::plan_scaled_up(const TraceUpdate& update) const {
-    PipelineOptions pipeline = options_.pipeline;
+    PipelineOptions pipeline = pipeline_;
     pipeline.dump = {};
     pipeline.seed = [scale = pipeline.seed](Graph& graph) {
         return scale ? scale(graph) * far_above : constant(graph, far_above);
     };
-    BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline);
+    BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline,
+                                          machine_for_passes(*device_));
     return std::make_unique<Plan>(std::move(step.graph), *device_, options_.make_kernels);
 }
 
 std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
-    BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline);
+    BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline,
+                                          machine_for_passes(*device_));
     pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
     const Stopwatch planning;
     // The first built updates the parameters. The others have the same layers, pad alike, and read the same
@@ -95,7 +112,7 @@ std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const Pipel
     if (!step_) {
         refused_ = std::move(step.refused);
         padded_ = std::move(step.padded);
-        options_.pipeline.distribution.in_parts = std::move(step.in_parts);
+        pipeline_.distribution.in_parts = std::move(step.in_parts);
         if (!step.derive.states().empty())
             derive_ = std::make_unique<Plan>(std::move(step.derive), *device_, options_.make_kernels);
     }
@@ -117,12 +134,6 @@ MemoryUse TrainingPlan::memory() const {
         use.inputs += before->input_bytes();
     }
     return use;
-}
-
-PipelineOptions all_passes(const Device& device, const Policy& policy) {
-    PipelineOptions options{.policy = policy};
-    choose_passes(options, runnable_passes(device.target(), policy));
-    return pipeline_on(device, std::move(options));
 }
 
 }  // namespace mantissa

@@ -3,41 +3,14 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "mantissa/nn/model.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/plan.h"
-#include "mantissa/train/adamw.h"
+#include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
-
-class Ranks;
-
-struct TrainerOptions {
-    Optimizer optimizer = adamw();
-    std::int64_t batch = 4;  ///< B: examples of a micro-step
-    /// N: micro-steps of a step. Their gradients, each of loss / N, are added up before the update.
-    std::int64_t accumulate = 1;
-    std::uint64_t seed = 1337;
-    /// Weights that are saved and never updated, by patterns of names (base/name_pattern.h): "layer1.*".
-    /// Batch norms whose running statistics are among them normalise by these, in training, too.
-    std::vector<std::string> frozen = {};
-    /// Above 0: an exponential moving average of the parameters is kept beside them (train/ema.h).
-    double ema_decay = 0;
-    LossScaleOptions loss_scale = {};
-    PipelineOptions pipeline = {};  ///< what the device says is filled in
-    MakeKernels make_kernels = MakeKernels::yes;
-    /// Those among which this trainer is one, each with N micro-steps of every step; its device must have
-    /// been made with them, too. Null: it is the only one.
-    Ranks* ranks = nullptr;
-
-    /// Micro-steps of a step, of all ranks.
-    std::int64_t micro_steps() const;
-    /// The first of this rank's.
-    std::int64_t first_micro_step() const;
-};
 
 /// Bytes that a trainer holds, as planned.
 struct MemoryUse {
@@ -57,7 +30,9 @@ class TrainingPlan {
     Device& device() const { return *device_; }
     const nn::Model& model() const { return model_; }
     const nn::ModelFacts& facts() const { return facts_; }
+    /// With what was left to the plan filled in: passes and the loss scale.
     const TrainerOptions& options() const { return options_; }
+    const PipelineOptions& pipeline() const { return pipeline_; }
 
     /// The last micro-step and the update; the only one if nothing is accumulated.
     const Plan& step() const { return *step_; }
@@ -93,6 +68,7 @@ class TrainingPlan {
     const std::vector<PaddedParameter>& padded() const { return padded_; }
 
   private:
+    void settle_pipeline();
     std::unique_ptr<Plan> build(const TraceUpdate& update, const PipelineOptions& pipeline);
     std::unique_ptr<Plan> plan_scaled_up(const TraceUpdate& update) const;
 
@@ -100,6 +76,7 @@ class TrainingPlan {
     nn::Model model_;
     nn::ModelFacts facts_;
     TrainerOptions options_;
+    PipelineOptions pipeline_;
     std::unique_ptr<Plan> step_, derive_, scaled_up_;
     std::vector<std::unique_ptr<Plan>> accumulate_;
     std::vector<PassTime> pass_times_;
@@ -107,8 +84,5 @@ class TrainingPlan {
     std::vector<PaddedParameter> padded_;
     double build_milliseconds_ = 0;
 };
-
-/// The pipeline of a policy with every optional pass that the device can run.
-PipelineOptions all_passes(const Device& device, const Policy& policy = {});
 
 }  // namespace mantissa

@@ -1,6 +1,9 @@
 #include "mantissa/train/weights.h"
 
 #include "mantissa/formats/safetensors.h"
+#include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/state_tensors.h"
 
 namespace mantissa::inline v0 {
@@ -10,22 +13,15 @@ UnfitWeights load_weights(const nn::Model& model, const std::filesystem::path& p
     const SafetensorsModel file(path);
     const std::vector<TensorView> views = file.views();
     return read_weights(
-        views, specs_of(state, is_weight), model.files, file.source(),
+        views, specs_of(state, is_weight), nn::files_of(model), file.source(),
         [&](const TensorSpec& spec, std::span<const std::byte> value) { state.write(spec.name, value); },
         match);
 }
 
-UnfitWeights load_weights(Trainer& trainer, const std::filesystem::path& path, Match match) {
-    return load_weights(trainer.model(), path, trainer.state(), match);
-}
-
 void save_weights(const nn::Model& model, const StateBlock& state, const std::filesystem::path& path) {
-    const std::vector<TensorToWrite> stored = stored_weights(tensors_of(state, is_weight), model.files);
+    const std::vector<TensorToWrite> stored =
+        stored_weights(tensors_of(state, is_weight), nn::files_of(model));
     write_safetensors(path, std::span<const TensorToWrite>(stored), {{"format", "pt"}});
-}
-
-void save_weights(const Trainer& trainer, const std::filesystem::path& path) {
-    save_weights(trainer.model(), trainer.state(), path);
 }
 
 }  // namespace mantissa

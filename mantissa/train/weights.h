@@ -4,9 +4,9 @@
 
 #include <filesystem>
 
+#include "mantissa/formats/unfit_weights.h"
 #include "mantissa/nn/model.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
 
@@ -15,12 +15,7 @@ namespace mantissa::inline v0 {
 /// or of another shape or type; nothing was copied then. By name, what fits is copied, and the rest returned.
 UnfitWeights load_weights(const nn::Model& model, const std::filesystem::path& path, StateBlock& state,
                           Match match = Match::strict);
-/// The same into a trainer's parameters, before a step or between two.
-UnfitWeights load_weights(Trainer& trainer, const std::filesystem::path& path, Match match = Match::strict);
-
 /// Writes them as one safetensors file, whole or not at all.
 void save_weights(const nn::Model& model, const StateBlock& state, const std::filesystem::path& path);
-/// The same of a trainer. While AveragedWeights (train/ema.h) live, these are the averages.
-void save_weights(const Trainer& trainer, const std::filesystem::path& path);
 
 }  // namespace mantissa

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/numerics/formats.h"
 #include "tests/support/fused_graph.h"

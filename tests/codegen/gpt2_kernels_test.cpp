@@ -8,7 +8,10 @@
 
 #include "mantissa/codegen/loop_nest.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/passes.h"
 #include "tests/support/trains_alike.h"
 
 namespace mantissa {
@@ -19,7 +22,7 @@ Gpt2Training tiny(std::int64_t batch, bool fuse) {
     options.model = nn::gpt2_config("gpt2-tiny");
     options.batch = batch;
     options.sequence = 64;
-    options.pipeline.fuse = fuse;
+    options.passes = testing::plain_and({{"fuse", fuse}});
     return options;
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "mantissa/device/cpu/kernels/fused_sums.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
 #include "tests/codegen/ptx_kernel.h"
 #include "tests/support/device_around.h"

@@ -4,6 +4,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/kernels/fused_sums.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::testing {
 

@@ -9,6 +9,7 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/graph.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
 
 namespace mantissa::testing {

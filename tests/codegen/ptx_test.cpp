@@ -7,7 +7,10 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/codegen/ptx_device.h"
 #include "tests/codegen/random_case.h"
 #include "tests/support/fused_graph.h"
@@ -373,7 +376,7 @@ TEST_F(Ptx, TrainsGpt2AsTheCpuDoes) {
     options.model = nn::gpt2_config("gpt2-tiny");
     options.batch = 2;
     options.sequence = 16;
-    options.pipeline.fuse = true;
+    options.passes = {"simplify", "fuse"};
     PtxDevice gpu(5);
     const auto cpu = device_at(levels().back());
     Trainer on_gpu = gpt2_trainer(gpu, options), on_cpu = gpt2_trainer(*cpu, options);

@@ -6,10 +6,13 @@
 
 #include <cmath>
 
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/fuse.h"
 #include "mantissa/passes/rewriter.h"
 #include "mantissa/passes/simplify.h"
+#include "tests/support/passes.h"
 #include "tests/support/random_nest.h"
 #include "tests/support/run_graph.h"
 
@@ -26,7 +29,7 @@ inline std::vector<std::vector<double>> reference(const Graph& graph, const Refe
     return values;
 }
 
-inline const FuseOptions everything{.costs = {.least_bytes_saved = 0}};
+inline const Machine everything = any_size();
 
 /// The largest error of each result; infinite where one is NaN and the other is not.
 inline std::vector<double> errors(const Graph& graph, const ReferenceFeed& feed, Device& device,

@@ -1,8 +1,11 @@
 // Random graphs of whole numbers through the passes and kernels, to the bit: results, and states after a run.
 #include <gtest/gtest.h>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "tests/support/fused_graph.h"
 #include "tests/support/nan_memory.h"
 #include "tests/support/random_exact.h"

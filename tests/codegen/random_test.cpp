@@ -1,6 +1,7 @@
 // Random graphs, fused and compiled, against the reference at every instruction-set level.
 #include <gtest/gtest.h>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "tests/codegen/random_case.h"

@@ -7,6 +7,8 @@
 
 #include "mantissa/base/random.h"
 #include "mantissa/codegen/loop_nest.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/graph/verifier.h"
@@ -228,10 +230,10 @@ TEST(Tail, HasTheSameBitsForAnyNumberOfThreads) {
     for (int threads : {2, 5}) EXPECT_EQ(computed(one, feed, *device_at(levels().back(), threads)), alone);
 }
 
-std::string refusal_of(const Graph& graph, FuseOptions options = {}, const char* contraction = "matmul") {
-    options.costs.least_bytes_saved = 0;
+std::string refusal_of(const Graph& graph, Target target = {}, const char* contraction = "matmul") {
+    target.fusion.least_bytes_saved = 0;
     const Fusion fusion =
-        fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })), options);
+        fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })), {.target = target});
     EXPECT_EQ(nodes_of(fusion.graph, contraction).size(), 1u);
     return fusion.refused.empty() ? "" : fusion.refused.back().reason;
 }
@@ -254,10 +256,11 @@ TEST(Tail, StaysByItselfWithAReason) {
     EXPECT_EQ(refusal_of(exact_tail({1, 16, 16, 16}, DType::bf16, false),
                          {.tails_lose_at_16_bits = "tiles are faster"}),
               "tiles are faster");
-    EXPECT_TRUE(fuse(expand(exact_tail({1, 16, 16, 16}, DType::f32, false),
-                            [](const Graph&, const Node&) { return true; }),
-                     {.costs = {.least_bytes_saved = 0}, .tails_lose_at_16_bits = "tiles are faster"})
-                    .refused.empty());
+    EXPECT_TRUE(
+        fuse(expand(exact_tail({1, 16, 16, 16}, DType::f32, false),
+                    [](const Graph&, const Node&) { return true; }),
+             {.target = {.fusion = {.least_bytes_saved = 0}, .tails_lose_at_16_bits = "tiles are faster"}})
+            .refused.empty());
     EXPECT_NE(device_at("generic")->target().cannot_attach_tails, "");
     EXPECT_EQ(device_at(levels().back())->target().cannot_attach_tails, "");
 

@@ -10,6 +10,7 @@
 
 #include "mantissa/codegen/grid_kernel.h"
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/graph.h"
 #include "tests/device/emulated_gpu_harness.h"
 #include "tests/support/temporary_directory.h"
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "tests/device/emulated_gpu_harness.h"
 
 namespace mantissa::testing {

@@ -9,6 +9,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/planned/planned_cublaslt.h"
 #include "mantissa/device/cuda/planned/planned_cudnn.h"
+#include "mantissa/graph/graph.h"
 #include "tests/emulated_gpu/emulated_nccl.h"
 #include "tests/emulated_gpu/machine.h"
 #include "tests/emulated_gpu/run_libraries.h"

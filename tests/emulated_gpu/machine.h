@@ -14,6 +14,7 @@
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cuda/driver.h"
 #include "mantissa/device/cuda/planned/architecture.h"
+#include "mantissa/graph/graph.h"
 #include "tests/emulated_gpu/device_memory.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
 #include "tests/emulated_gpu/warp.h"

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "tests/emulated_gpu/machine.h"
+
+#include "mantissa/graph/graph.h"
 #include "tests/emulated_gpu/machine_handles.h"
 
 namespace mantissa::inline v0::cuda {

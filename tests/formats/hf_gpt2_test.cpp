@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/safetensors.h"
+#include "mantissa/formats/weight_files.h"
 #include "mantissa/numerics/formats.h"
 #include "tests/support/temporary_directory.h"
 

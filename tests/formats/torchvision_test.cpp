@@ -8,6 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/safetensors.h"
+#include "mantissa/formats/weight_files.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {

@@ -1,5 +1,7 @@
 // Gradients of every operation against central differences of the reference, both in FP64.
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 #include "mantissa/graph/graph.h"
+#include "mantissa/graph/call.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/expand.h"
 #include "tests/support/recording.h"
 

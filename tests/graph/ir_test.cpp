@@ -7,12 +7,13 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/visible_pairs.h"
 #include "mantissa/passes/differentiate.h"
-#include "mantissa/train/adamw.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/optimizer_update.h"
 #include "tests/support/recording.h"
 
 namespace mantissa {

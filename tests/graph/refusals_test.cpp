@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa {
@@ -52,7 +54,7 @@ TEST(Refusals, EmptyTensorsAndThoseOfAnotherGraph) {
     EXPECT_EQ(error_of([&] { reshape(none, {-1}); }), "reshape (traced at HERE): operand 0" + words);
     EXPECT_EQ(error_of([&] { mean(none, {0}); }), "mean (traced at HERE): operand 0" + words);
     EXPECT_EQ(error_of([&] { matmul(x, x, {.bias = none}); }), "matmul (traced at HERE): operand 2" + words);
-    EXPECT_EQ(error_of([&] { concat({}, 0); }),
+    EXPECT_EQ(error_of([&] { ops::concat({}, 0); }),
               "concat (traced at HERE): expected one operand or more, got none");
     EXPECT_EQ(error_of([&] { x - y; }), "sub (traced at HERE): operand 1 belongs to another graph");
     EXPECT_EQ(error_of([&] { none.shape(); }),

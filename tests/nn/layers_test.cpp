@@ -1,6 +1,7 @@
 // Layers: the parameters that they create, under which names and with which initial values, and what they
 // compute.
 #include "mantissa/nn/layers.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // LLaMA's sizes: those that are published, others made of them, and what makes no model.
 #include "mantissa/nn/models/llama.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

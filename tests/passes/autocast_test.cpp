@@ -6,10 +6,13 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/passes/autocast.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/train/adamw.h"
+#include "mantissa/train/optimizer_update.h"
 
 namespace mantissa {
 namespace {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/nn/models/gpt2.h"

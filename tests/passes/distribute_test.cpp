@@ -1,5 +1,7 @@
 // Sums over ranks in the graph: begun as soon as what they sum is there, and nothing else moved.
 #include "mantissa/passes/distribute.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // Element-wise work on what a contraction makes becomes its tail, or stays with a reason.
 #include "mantissa/passes/fuse_tails.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include "mantissa/graph/tensor.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
+#include "tests/support/passes.h"
 
 namespace mantissa {
 namespace {
@@ -28,11 +30,9 @@ Graph product_and_tail(Product product = Product::hidden, DType dtype = DType::f
     return graph;
 }
 
-FuseOptions any_size() { return {.costs = {.least_bytes_saved = 0}}; }
-
 TEST(FuseTails, AContractionAndWhatReadsItBecomeOneNode) {
     const Graph graph = product_and_tail();
-    const Fusion fusion = fuse_tails(graph, any_size());
+    const Fusion fusion = fuse_tails(graph, testing::any_size());
     verify(fusion.graph, "fuse_tails");
     EXPECT_EQ(fusion.kernels, 1);
     EXPECT_EQ(fusion.bytes_saved, 2 * 4 * 6 * 4) << "the product is neither written nor read";
@@ -42,11 +42,11 @@ TEST(FuseTails, AContractionAndWhatReadsItBecomeOneNode) {
     EXPECT_EQ(both.inputs.size(), 2u);
     EXPECT_EQ(both.outputs.size(), 1u);
     EXPECT_GE(contraction_of(both.attributes.body("body").graph()), 0);
-    EXPECT_EQ(print(fuse_tails(fusion.graph, any_size()).graph), print(fusion.graph));
+    EXPECT_EQ(print(fuse_tails(fusion.graph, testing::any_size()).graph), print(fusion.graph));
 }
 
 TEST(FuseTails, WhatOthersReadOfTheContractionIsASecondOutput) {
-    const Fusion fusion = fuse_tails(product_and_tail(Product::shown), any_size());
+    const Fusion fusion = fuse_tails(product_and_tail(Product::shown), testing::any_size());
     verify(fusion.graph, "fuse_tails");
     EXPECT_EQ(fusion.bytes_saved, 4 * 6 * 4) << "it is written";
     EXPECT_EQ(fusion.graph.node(2).outputs.size(), 2u);
@@ -54,26 +54,26 @@ TEST(FuseTails, WhatOthersReadOfTheContractionIsASecondOutput) {
 }
 
 TEST(FuseTails, WhereNoTailIsAttachedThereIsAReason) {
-    const auto reason = [](const Graph& graph, const FuseOptions& options) {
-        const Fusion fusion = fuse_tails(graph, options);
+    const auto reason = [](const Graph& graph, const Machine& machine) {
+        const Fusion fusion = fuse_tails(graph, machine);
         EXPECT_EQ(print(fusion.graph), print(graph));
         return fusion.refused.size() == 1 ? fusion.refused[0].reason : "no reason";
     };
-    FuseOptions options = any_size();
-    options.cannot_attach_tails = "none here";
-    EXPECT_EQ(reason(product_and_tail(), options), "none here");
-    options = any_size();
-    options.tails_lose_at_16_bits = "tiles wait";
-    EXPECT_EQ(reason(product_and_tail(Product::hidden, DType::bf16), options), "tiles wait");
-    EXPECT_EQ(fuse_tails(product_and_tail(), options).kernels, 1) << "of 32 bits";
+    Machine machine = testing::any_size();
+    machine.target.cannot_attach_tails = "none here";
+    EXPECT_EQ(reason(product_and_tail(), machine), "none here");
+    machine = testing::any_size();
+    machine.target.tails_lose_at_16_bits = "tiles wait";
+    EXPECT_EQ(reason(product_and_tail(Product::hidden, DType::bf16), machine), "tiles wait");
+    EXPECT_EQ(fuse_tails(product_and_tail(), machine).kernels, 1) << "of 32 bits";
     EXPECT_EQ(reason(product_and_tail(), {}),
               "a kernel would save 192 bytes, less than the 32768 that compiling it is worth");
-    options = any_size();
-    options.attaches_few_tails = "the library has no such epilogue";
-    options.has_kernel = [](const Graph&, const Node&) { return false; };
-    EXPECT_EQ(reason(product_and_tail(), options), "the library has no such epilogue");
-    options.has_kernel = [](const Graph&, const Node&) { return true; };
-    EXPECT_EQ(fuse_tails(product_and_tail(), options).kernels, 1);
+    machine = testing::any_size();
+    machine.target.attaches_few_tails = "the library has no such epilogue";
+    machine.kernel_of = [](const Graph&, const Node&) { return KernelAnswer{.why_none = "none"}; };
+    EXPECT_EQ(reason(product_and_tail(), machine), "the library has no such epilogue");
+    machine.kernel_of = Machine{}.kernel_of;
+    EXPECT_EQ(fuse_tails(product_and_tail(), machine).kernels, 1);
 }
 
 TEST(FuseTails, ATailThatWaitsForWhatFollowsFromTheContractionStays) {
@@ -85,7 +85,7 @@ TEST(FuseTails, ATailThatWaitsForWhatFollowsFromTheContractionStays) {
     body.add_result("out0", (a + b).value());
     const NodeId sum = graph.add("fused", {second.value(), first.value()}, {{"body", Body(std::move(body))}});
     graph.add_result("y", {sum, 0});
-    const Fusion fusion = fuse_tails(graph, any_size());
+    const Fusion fusion = fuse_tails(graph, testing::any_size());
     verify(fusion.graph, "fuse_tails");
     EXPECT_EQ(fusion.kernels, 1);
     // The later of the two takes it; the earlier one stands before it.

@@ -1,5 +1,7 @@
 // Updates of many parameters as one node: the same numbers, written where the states lie.
 #include "mantissa/passes/join_updates.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +11,7 @@
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/analysis/plan_memory.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/train/adamw.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/optimizer_update.h"
 #include "tests/support/op_cases.h"
 
 namespace mantissa {
@@ -27,11 +28,7 @@ std::size_t count(const Graph& graph, std::string_view op) {
 
 /// A step of a small GPT-2, laid out so that matrices have copies in BF16.
 Graph step_of(const Optimizer& optimizer, bool joins) {
-    PipelineOptions options{.policy = find_policy("bf16"),
-                            .simplify = true,
-                            .lay_out = true,
-                            .fuse = joins,
-                            .joins_updates = joins};
+    PipelineOptions options{.policy = find_policy("bf16"), .simplify = true, .lay_out = true, .fuse = joins};
     const auto model = [](Graph& graph) {
         const Type ids{DType::i32, {2, 5}};
         return nn::gpt2_loss({.name = "small",
@@ -44,7 +41,9 @@ Graph step_of(const Optimizer& optimizer, bool joins) {
                              {graph, graph.add_input("tokens", ids)},
                              {graph, graph.add_input("targets", ids)}, {});
     };
-    return build_training_step(model, optimizer_update(optimizer), options).graph;
+    return build_training_step(model, optimizer_update(optimizer), options,
+                               {.target = {.joins_updates = joins}})
+        .graph;
 }
 
 ReferenceFeed feed_of(const Graph& graph) {

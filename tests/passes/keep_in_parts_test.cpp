@@ -1,5 +1,7 @@
 // Parameters of which a run reads rounded copies alone: ranks keep parts, and copies travel.
 #include "mantissa/passes/keep_in_parts.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
 // Derived state: read instead of computed, written with what it follows from, the same bits everywhere.
 #include "mantissa/passes/lay_out.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +14,7 @@
 #include "mantissa/graph/verifier.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/train/adamw.h"
+#include "mantissa/train/optimizer_update.h"
 #include "tests/support/random_draws.h"
 
 namespace mantissa {

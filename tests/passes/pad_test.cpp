@@ -1,6 +1,7 @@
 // Padding as a layout: the same loss, gradients and results to the last bit of the reference, by views alone;
 // what cannot be padded so stays, with a reason.
 #include "mantissa/passes/pad.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -41,9 +42,11 @@ PipelineOptions options_of(const std::string& policy, bool chunked, bool matched
     options.chunk_loss = chunked;
     options.match_attention = matched;
     options.pad = padded;
-    options.extent_multiple = 8;
     return options;
 }
+
+/// A machine that likes extents of multiples of 8.
+Machine by_eights() { return {.target = {.extent_multiple = 8}}; }
 
 int count(const Graph& graph, std::string_view op) {
     int found = 0;
@@ -100,7 +103,7 @@ TEST(Pad, KeepsEveryResultOfGpt2UnderEveryPolicy) {
                 const std::string what = fmt::format("{}, {}, {}", policy, chunked, matched);
                 const auto built = [&](bool padded) {
                     return build_training_step(trace, show_gradients,
-                                               options_of(policy, chunked, matched, padded));
+                                               options_of(policy, chunked, matched, padded), by_eights());
                 };
                 const BuiltGraph plain = built(false), padded = built(true);
                 ASSERT_EQ(padded.padded.size(), 1u) << what;
@@ -118,8 +121,10 @@ TEST(Pad, KeepsEveryResultOfGpt2UnderEveryPolicy) {
 
 TEST(Pad, OfAForwardPassPadsTheLogitsAlone) {
     for (const bool chunked : {false, true}) {
-        const Graph plain = build_evaluation(trace, options_of("bf16", chunked, true, false)).graph;
-        const Graph padded = build_evaluation(trace, options_of("bf16", chunked, true, true)).graph;
+        const Graph plain =
+            build_evaluation(trace, options_of("bf16", chunked, true, false), by_eights()).graph;
+        const Graph padded =
+            build_evaluation(trace, options_of("bf16", chunked, true, true), by_eights()).graph;
         expect_same_results(plain, padded, "evaluation");
         expect_views(plain, padded, "evaluation");
         EXPECT_EQ(padded.states()[0].zero_rows, 3);
@@ -141,7 +146,7 @@ TEST(Pad, LeavesLogitsThatAreResultsSoThatNoneIsEverSampled) {
 
 TEST(Pad, IsIdempotent) {
     const Graph once =
-        build_training_step(trace, show_gradients, options_of("bf16", false, false, true)).graph;
+        build_training_step(trace, show_gradients, options_of("bf16", false, false, true), by_eights()).graph;
     const Padded twice = pad_parameters(once, {.multiple = 8});
     EXPECT_TRUE(twice.padded.empty());
     EXPECT_EQ(twice.refused[0].text(), "wte.weight: 3 rows of zeros lie behind it already");
@@ -357,7 +362,7 @@ TEST(Pad, KeepsEveryBitOfRandomLayersAndIsIdempotent) {
 
 TEST(Pad, OneColumnOfPaddingThatCountedWouldBeSeen) {
     const Graph padded =
-        build_training_step(trace, show_gradients, options_of("fp32", false, false, true)).graph;
+        build_training_step(trace, show_gradients, options_of("fp32", false, false, true), by_eights()).graph;
     Rewriter wrong(padded);
     for (NodeId id = 0; id < static_cast<NodeId>(padded.size()); ++id) {
         const Node& node = padded.node(id);

@@ -1,5 +1,6 @@
 // What a quantised policy changes, and what it leaves: each decision with its rule.
 #include "mantissa/passes/quantize.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@
 #include "mantissa/graph/verifier.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/train/adamw.h"
+#include "mantissa/train/optimizer_update.h"
 
 namespace mantissa {
 namespace {

@@ -1,5 +1,6 @@
 // Values of the forward pass that nests behind it compute again: where that saves traffic, and not elsewhere.
 #include "mantissa/passes/recompute_in_nests.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
 // Values that are computed again instead of kept: the same numbers, less memory.
 #include "mantissa/passes/recompute.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,9 @@
 #include "mantissa/nn/models/llama.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/passes.h"
 
 namespace mantissa {
 namespace {
@@ -17,9 +20,9 @@ namespace {
 Gpt2Training tiny(const std::set<std::string>& what, const std::string& policy, bool fuse = false) {
     Gpt2Training options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 64};
     options.model.dropout = 0.1;  // its masks must come out the same
-    options.pipeline.policy = find_policy(policy);
-    options.pipeline.recompute = what;
-    options.pipeline.fuse = fuse;
+    options.policy = find_policy(policy);
+    options.recompute = what;
+    options.passes = testing::plain_and({{"fuse", fuse}});
     return options;
 }
 
@@ -57,7 +60,7 @@ TEST(Recompute, NormsAreThoseOfLlamaToo) {
     std::vector<std::int64_t> arenas;
     for (const std::set<std::string>& what : {std::set<std::string>{}, {"norm"}, {"block"}}) {
         TrainerOptions options{.batch = 2};
-        options.pipeline.recompute = what;
+        options.recompute = what;
         Trainer trainer(*device, nn::llama_model(nn::llama_config("llama-tiny"), 64), options);
         found.push_back(steps(trainer));
         arenas.push_back(trainer.plan().memory().arena);

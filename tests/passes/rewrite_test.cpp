@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/nn/models/gpt2.h"
@@ -11,7 +13,7 @@
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/passes/simplify.h"
-#include "mantissa/train/adamw.h"
+#include "mantissa/train/optimizer_update.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"
 

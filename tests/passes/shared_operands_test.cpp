@@ -6,10 +6,13 @@
 
 #include <map>
 
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/pipeline.h"
 #include "tests/support/op_cases.h"
+#include "tests/support/passes.h"
 #include "tests/support/shared_operands.h"
 #include "tests/support/show_gradients.h"
 
@@ -100,9 +103,9 @@ BuiltGraph built(const Model& model, const Passes& passes) {
     PipelineOptions options;
     choose_passes(options, passes.optional);
     options.recompute = passes.recompute;
-    options.extent_multiple = 8;
-    options.fusion.least_bytes_saved = 0;  // such small tensors save little
-    BuiltGraph step = build_training_step(model.loss, testing::show_gradients, options);
+    Machine machine = testing::any_size();  // such small tensors save little
+    machine.target.extent_multiple = 8;
+    BuiltGraph step = build_training_step(model.loss, testing::show_gradients, options, machine);
     if (passes.expands) step.graph = expand(step.graph, [](const Graph&, const Node&) { return true; });
     return step;
 }

@@ -1,5 +1,6 @@
 // Simulation: exactly what contractions multiply is rounded, forward and backward, and nothing else.
 #include "mantissa/passes/simulate.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

@@ -6,13 +6,17 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/report/converge.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/lint.h"
 #include "mantissa/report/memory_fit.h"
 #include "mantissa/report/numerics.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/loss_scale.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/own_models.h"
 #include "tests/support/temporary_directory.h"
 
@@ -28,19 +32,11 @@ std::vector<Case> cases() {
     return {{picture_mlp(), batches_of_pictures}, {two_losses(), batches_of_points}};
 }
 
-TrainerOptions options_under(const char* policy, Device& device) {
-    TrainerOptions options{.batch = 16};
-    options.pipeline.policy = find_policy(policy);
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
-    choose_passes(options.pipeline, runnable_passes(device.target(), options.pipeline.policy));
-    return options;
-}
-
 TEST(AnyModel, LearnsUnderEveryPolicyWithAllPasses) {
     const auto device = make_cpu_device({.threads = 2});
     for (const Case& each : cases())
         for (const std::string& policy : policy_names()) {
-            const TrainerOptions options = options_under(policy.c_str(), *device);
+            const TrainerOptions options{.batch = 16, .policy = policy};
             const Examples source = each.batches(each.model, {.batch = 16});
             BatchBuffer buffer(each.model, 16);
             Trainer trainer(*device, each.model, options);
@@ -104,7 +100,7 @@ TEST(AnyModel, IsLookedAtExplainedAndLinted) {
                                        {.f32_fma = 1e11, .bf16_matrix = 0, .copy = 1e10}, result.seconds);
         EXPECT_EQ(roof.entries.size(), trainer.plan().step().nodes().size());
 
-        Explanation explanation = explain(trainer.plan().step(), trainer.plan().options().pipeline);
+        Explanation explanation = explain(trainer.plan().step(), trainer.plan().pipeline());
         explanation.model = reported(each.model, trainer.plan().facts(), 16);
         EXPECT_EQ(explanation.title(),
                   each.model.name + " at 16 " + each.model.unit + ", policy fp32: one training step");
@@ -131,9 +127,7 @@ TEST(AnyModel, IsResumedToTheSameBits) {
     const auto device = make_cpu_device({.threads = 2});
     for (const Case& each : cases())
         for (const char* policy : {"fp32", "bf16", "fp16"}) {
-            TrainerOptions options = options_under(policy, *device);
-            options.batch = 8;
-            options.accumulate = 2;
+            const TrainerOptions options{.batch = 8, .accumulate = 2, .policy = policy};
             const Examples source = each.batches(
                 each.model, {.batch = 8, .accumulate = 2, .order = BatchOrder::random, .seed = 3});
             BatchBuffer buffer(each.model, 8, 2);

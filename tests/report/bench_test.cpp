@@ -9,7 +9,9 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer.h"
 #include "tests/support/html_page.h"
 
 namespace mantissa {
@@ -23,8 +25,8 @@ BenchOptions options_of(std::initializer_list<const char*> precisions, const cha
     for (const char* name : precisions) {
         TrainerOptions& trainer = options.precisions.emplace_back();
         trainer.optimizer = sgd();
-        trainer.pipeline.policy = find_policy(name);
-        trainer.loss_scale = default_loss_scale(trainer.pipeline.policy);
+        trainer.policy = find_policy(name);
+        trainer.loss_scale = default_loss_scale(trainer.policy);
     }
     options.size = {.batch = 3, .warmup_batches = 2, .batches = 2, .iterations = 3};
     options.share_of_peak = [](double rate) { return rate / 1e15; };

@@ -7,6 +7,7 @@
 
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/report/numerics.h"
+#include "mantissa/runtime/state_block.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/tested_gpu.h"
@@ -18,7 +19,7 @@ namespace {
 NumericsReport numbers_on(Device& device) {
     Gpt2Training training = small_gpt2_training("fp32");
     training.loss_scale = traced_loss_scale();
-    choose_passes(training.pipeline, {});
+    training.passes.clear();
     const SomeTokens batch(2 * 16);
     Trainer trainer = gpt2_trainer(device, training);
     const std::vector<std::byte> before = trainer.state().read("wte.weight");

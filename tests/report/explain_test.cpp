@@ -1,6 +1,8 @@
 // What explain says of a step, held against what the kernels are given.
 #include "mantissa/report/explain.h"
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/report/explain_attention.h"
 
 #include <gtest/gtest.h>
@@ -12,9 +14,12 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/explain_kinds.h"
+#include "mantissa/train/loss_scale.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/html_page.h"
+#include "tests/support/passes.h"
 
 namespace mantissa {
 namespace {
@@ -24,11 +29,11 @@ Explanation explained(const std::string& policy, const std::string& model = "gpt
                       const std::vector<std::string>& passes = {"simplify"}) {
     const auto device = make_cpu_device({.threads = 1});
     Gpt2Training options{.model = nn::gpt2_config(model), .batch = 2, .sequence = 16};
-    options.pipeline.policy = find_policy(policy);
-    choose_passes(options.pipeline, passes);
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    options.policy = find_policy(policy);
+    options.passes = passes;
+    options.loss_scale = default_loss_scale(options.policy);
     const TrainingPlan plan = gpt2_plan(*device, options);
-    Explanation explanation = explain(plan.step(), options.pipeline);
+    Explanation explanation = explain(plan.step(), plan.pipeline());
     explanation.model.name = model;
     return explanation;
 }
@@ -137,10 +142,10 @@ TEST(Explain, ThePageHasWhatTheTableHas) {
 TEST(Explain, SaysWhatPassesLeftAndWhy) {
     const auto device = make_cpu_device({.threads = 1});
     Gpt2Training options{.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 16};
-    options.pipeline.pad = true;
-    options.pipeline.fuse = device->target().cannot_compile.empty();
+    const bool fuses = device->target().cannot_compile.empty();
+    options.passes = testing::plain_and({{"pad", true}, {"fuse", fuses}});
     const TrainingPlan plan = gpt2_plan(*device, options);
-    Explanation explanation = explain(plan.step(), options.pipeline);
+    Explanation explanation = explain(plan.step(), plan.pipeline());
     explanation.refused = plan.refused();
     // Each kind of node that is no nest is refused by name; contractions, sources and the update never are.
     std::set<std::string> refused;
@@ -149,7 +154,7 @@ TEST(Explain, SaysWhatPassesLeftAndWhy) {
         refused.insert(refusal.op);
     }
     for (const ExplainedNode& node : explanation.nodes) {
-        if (!options.pipeline.fuse || node.pass == "update" || node.op == "fused") continue;
+        if (!fuses || node.pass == "update" || node.op == "fused") continue;
         EXPECT_TRUE(node.op == "matmul" || refused.contains(node.op)) << node.op << " " << node.name;
     }
     const std::string table = explain_table(explanation, Detail::kinds);

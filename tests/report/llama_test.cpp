@@ -6,11 +6,13 @@
 
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/models/llama.h"
 #include "mantissa/report/explain.h"
 #include "mantissa/report/ladder.h"
 #include "mantissa/report/lint.h"
 #include "mantissa/report/numerics.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 namespace {
@@ -58,8 +60,7 @@ TEST(LlamaReports, AStepIsExplainedLintedAndItsNumbersAreLookedAt) {
     const auto device = make_cpu_device({.threads = 2});
     const nn::Model model = nn::llama_model(ugly, T);
     TrainerOptions options{.batch = 2};
-    options.pipeline.policy = find_policy("bf16");
-    choose_passes(options.pipeline, runnable_passes(device->target(), options.pipeline.policy));
+    options.policy = find_policy("bf16");
     const TrainingPlan plan(*device, model, options);
     int attention = 0, broadcasts = 0;
     const Graph& graph = plan.step().graph();

@@ -9,8 +9,11 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/language_model.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/runtime/underflow.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/html_page.h"
+#include "tests/support/passes.h"
 
 namespace mantissa {
 namespace {
@@ -47,7 +50,8 @@ TEST(Numerics, OfAStepAreCountedAndChangeNothing) {
 TEST(Numerics, FactorsOfGradientsAreNoGradients) {
     const auto device = make_cpu_device({.threads = 1});
     const nn::Model model = nn::language_model("llama-tiny").on_sequences(32);
-    Trainer trainer(*device, model, {.batch = 1, .loss_scale = traced_loss_scale()});
+    Trainer trainer(*device, model,
+                    {.batch = 1, .passes = testing::plain_and({}), .loss_scale = traced_loss_scale()});
     std::vector<std::int32_t> tokens(32), targets(32);
     for (std::size_t i = 0; i < 32; ++i) tokens[i] = targets[i] = static_cast<std::int32_t>(i * 7 % 97);
     const NumericsReport report = measure_numerics(trainer, {tokens, targets});
@@ -99,7 +103,7 @@ class LossScaleAdvice : public ::testing::Test {
         model.channels = 64;
         model.vocabulary = 50257;
         Gpt2Training options{.model = model, .batch = 8, .sequence = 96};
-        options.pipeline.policy = find_policy(policy);
+        options.policy = find_policy(policy);
         return options;
     }
 

@@ -1,5 +1,6 @@
 // What a step on several ranks is said to take: by hand for a small one, and held to steps over slow links.
 #include "mantissa/report/rank_estimate.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +9,8 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/ranks/part.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/delayed_transport.h"
 #include "tests/support/rank_threads.h"
 #include "tests/train/rank_training.h"

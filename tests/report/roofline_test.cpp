@@ -8,6 +8,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/report/html.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/html_page.h"
 #include "tests/support/trace_file.h"

@@ -1,11 +1,14 @@
 // The trace of a training step: a file that its readers open, in which every launch and every thread's work
 // has its place.
 #include "mantissa/report/step_trace.h"
+#include "mantissa/base/function_ref.h"
 
 #include <gtest/gtest.h>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/runtime/execution.h"
 #include "mantissa/train/accumulate.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/trace_file.h"
 

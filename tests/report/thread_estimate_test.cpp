@@ -1,11 +1,14 @@
 // What a step is said to take on more threads: loops that are handed out by hand, and a real step.
 #include "mantissa/report/thread_estimate.h"
+#include "mantissa/base/function_ref.h"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 
 namespace mantissa {

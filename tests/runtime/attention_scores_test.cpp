@@ -9,6 +9,8 @@
 
 #include "tests/support/attention_forms.h"
 
+#include "mantissa/graph/graph.h"
+
 namespace mantissa {
 namespace {
 
@@ -33,7 +35,7 @@ void expect_agreement(const Form& form, const Sizes& sizes, DType dtype) {
         Device &device = on_threads(level, 2), &other = on_threads(level, 3);
         for (std::size_t id = 0; id < test.graph.size(); ++id)
             if (const Node& node = test.graph.node(static_cast<NodeId>(id)); node.op->composite()) {
-                ASSERT_TRUE(has_kernel(device, test.graph, node)) << node.op->name;
+                ASSERT_TRUE(machine_for_passes(device).has_kernel(test.graph, node)) << node.op->name;
             }
         const auto results = testing::run(test.graph, test.feed, device);
         for (std::size_t i = 0; i < results.size(); ++i) {

@@ -7,7 +7,9 @@
 
 #include "mantissa/base/random.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/convolution.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/tested_gpu.h"

@@ -7,6 +7,8 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/planted_clock.h"

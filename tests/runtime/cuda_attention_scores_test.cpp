@@ -6,6 +6,7 @@
 #include <string>
 
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/plan.h"
 #include "tests/support/attention_forms.h"
@@ -192,8 +193,8 @@ TEST_F(CudaAttentionScores, AreFoundWhereTheGpuTakesThem) {
             for (const ParameterGradient& each : gradients)
                 graph.add_update(each.state, each.gradient.value());
         };
-        return build_training_step(
-            model, update, pipeline_on(*gpu, {.policy = find_policy("bf16"), .match_attention = true}));
+        return build_training_step(model, update, {.policy = "bf16", .match_attention = true},
+                                   machine_for_passes(*gpu));
     };
     const auto count = [](const Graph& graph, const std::string& op) {
         int nodes = 0;

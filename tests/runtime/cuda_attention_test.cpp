@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "tests/support/attention_cases.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/tested_gpu.h"
@@ -85,7 +87,7 @@ TEST_F(CudaAttention, OfSeveralTilesAgreesWithTheReference) {
             const Recorded recorded(test);
             for (NodeId id = 0; id < static_cast<NodeId>(recorded.graph.size()); ++id)
                 EXPECT_TRUE(recorded.graph.node(id).op->name == "input" ||
-                            has_kernel(*gpu, recorded.graph, recorded.graph.node(id)))
+                            machine_for_passes(*gpu).has_kernel(recorded.graph, recorded.graph.node(id)))
                     << test.name;
             const double worst = worst_ratio(test, recorded.graph, recorded.feed, *gpu);
             EXPECT_LE(worst, 1) << test.name << " in " << name_of(dtype);

@@ -9,7 +9,10 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/run_graph.h"
 

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/runtime/plan.h"
 #include "tests/support/emulated_device.h"

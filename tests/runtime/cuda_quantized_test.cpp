@@ -11,6 +11,8 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "tests/support/kernel_errors.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/support/tested_gpu.h"

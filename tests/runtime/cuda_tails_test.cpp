@@ -8,6 +8,7 @@
 
 #include "mantissa/base/random.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
@@ -76,13 +77,8 @@ Graph with_gradient(const Case& of) {
 }
 
 Fusion fused_on(Device& device, const Graph& graph) {
-    const PipelineOptions options = pipeline_on(device, {});
     return fuse(simplify(expand(graph, [](const Graph&, const Node&) { return true; })),
-                {.costs = options.fusion,
-                 .cannot_attach_tails = options.cannot_attach_tails,
-                 .tails_lose_at_16_bits = options.tails_lose_at_16_bits,
-                 .has_kernel = [&](const Graph& g, const Node& node) { return options.has_kernel(g, node); },
-                 .attaches_few_tails = options.attaches_few_tails});
+                machine_for_passes(device));
 }
 
 /// The node of a plan that is a product with a tail; null where there is none.

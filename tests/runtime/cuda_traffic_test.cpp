@@ -7,6 +7,7 @@
 
 #include "mantissa/base/random.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/run_graph.h"

@@ -1,5 +1,6 @@
 // What an execution shows of its values, and what a device answers for the passes.
 #include "mantissa/runtime/execution.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/pipeline.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa {
 namespace {
@@ -125,24 +127,21 @@ TEST(Execution, StatesInputsAndResultsThatAreNotThereAreNamed) {
               "result 'y' is no f32 scalar: it has 12 bytes");
 }
 
-TEST(PipelineOn, AsksTheDeviceAndKeepsWhatWasChosen) {
+TEST(MachineForPasses, AsksTheDevice) {
     ::setenv("NVIDIA_TF32_OVERRIDE", "0", 1);
     const auto device = make_cpu_device({.threads = 1});
     ::unsetenv("NVIDIA_TF32_OVERRIDE");
-    const PipelineOptions options = pipeline_on(*device, {.policy = find_policy("bf16"), .lay_out = true});
-    EXPECT_TRUE(options.lay_out);
-    EXPECT_EQ(options.policy.low, DType::bf16);
-    EXPECT_EQ(options.extent_multiple, device->target().extent_multiple);
-    EXPECT_EQ(options.cannot_fuse, device->target().cannot_compile);
-    EXPECT_EQ(options.cannot_multiply_tf32, "NVIDIA_TF32_OVERRIDE=0 forbids TF32");
+    const Machine machine = machine_for_passes(*device);
+    EXPECT_EQ(machine.target.isa, device->target().isa);
+    EXPECT_EQ(machine.target.cannot_multiply_tf32, "NVIDIA_TF32_OVERRIDE=0 forbids TF32");
 
     Graph graph;
     const auto gelu_of = [&](DType dtype) {
         const Tensor x(graph, graph.add_input(std::string(name_of(dtype)), {dtype, {4}}));
         return graph.node(gelu(x).value().node);
     };
-    EXPECT_TRUE(options.has_kernel(graph, gelu_of(DType::f32)));
-    EXPECT_FALSE(options.has_kernel(graph, gelu_of(DType::f64))) << "it is expanded, then";
+    EXPECT_TRUE(machine.has_kernel(graph, gelu_of(DType::f32)));
+    EXPECT_FALSE(machine.has_kernel(graph, gelu_of(DType::f64))) << "it is expanded, then";
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 
 namespace mantissa {
 namespace {

@@ -1,6 +1,7 @@
 // Inputs that are given while runs are under way: each run has its own, on devices that are late and on one
 // that is not.
 #include "mantissa/runtime/input_staging.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -9,6 +10,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "tests/support/far_device.h"
 
 namespace mantissa {

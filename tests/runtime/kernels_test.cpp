@@ -13,6 +13,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/kernels/scalar.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/simplify.h"
 #include "mantissa/runtime/execution.h"

@@ -1,10 +1,12 @@
 // What a plan tells of itself.
 #include "mantissa/runtime/plan.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/tensor.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/fused_graph.h"
 
 namespace mantissa {

@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/contraction/prepared.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/runtime/plan.h"
 #include "tests/support/fused_graph.h"
 #include "tests/support/op_cases.h"

@@ -1,5 +1,6 @@
 // Rows of zeros behind a state: kept, viewed by `pad`, and no part of what is read and written.
 #include "mantissa/runtime/state_block.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

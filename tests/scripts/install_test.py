@@ -52,7 +52,7 @@ class InstalledTree(unittest.TestCase):
     def test_the_shared_library_shows_its_namespace_and_nothing_else(self):
         symbols = run("nm", "-DC", "--defined-only", self.prefix / "lib/libmantissa.so").splitlines()
         names = [line.split(None, 2)[2] for line in symbols]
-        self.assertIn("mantissa::v0::cpu()", names)
+        self.assertIn("mantissa::v0::cpu(int)", names)
         ours = re.compile(r"(typeinfo (name )?for |vtable for )?mantissa::")
         self.assertEqual([name for name in names if not ours.match(name)], [])
 
@@ -101,10 +101,20 @@ class InstalledTree(unittest.TestCase):
         self.assertIn("bin/mantissa", files)
         self.assertIn("include/mantissa/mantissa.h", files)
         self.assertIn("share/doc/mantissa/LICENSE", files)
-        # What mantissa.h brings along; no kernels, no code generation, no passes but their options.
+        # What mantissa.h and engine.h bring along; no kernels, no code generation, no passes but their options.
         self.assertLessEqual(sum(name.endswith(".h") for name in files), 61)
         self.assertEqual([name for name in files if re.search("/device/cpu/(?!cpu_device.h)|/graph/ops/|/codegen/|"
                                                               "/passes/(fuse|simplify|expand)|[.]cpp$", name)], [])
+
+    def test_the_face_is_small(self):
+        found, todo = {}, ["mantissa/mantissa.h"]
+        while todo:
+            name = todo.pop()
+            if name not in found:
+                found[name] = (ROOT / name).read_text()
+                todo += re.findall(r'^#include "(mantissa/[^"]+)"', found[name], re.MULTILINE)
+        self.assertLessEqual(len(found), 24, sorted(found))
+        self.assertLessEqual(sum(len(text.splitlines()) for text in found.values()), 2000)
 
     def test_what_run_builds_is_all_that_is_installed_and_before_it_nothing_is(self):
         build, prefix = self.folder / "not built", self.folder / "empty"

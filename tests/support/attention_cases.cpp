@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::testing {
 

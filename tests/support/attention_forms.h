@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "tests/support/kernel_errors.h"
 
 namespace mantissa::testing::scoring {

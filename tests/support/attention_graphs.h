@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/score_formula.h"
 #include "tests/support/op_case.h"

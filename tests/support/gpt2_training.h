@@ -2,7 +2,9 @@
 #pragma once
 
 #include "mantissa/nn/models/gpt2.h"
+#include "mantissa/train/loss_scale.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 
@@ -14,15 +16,19 @@ struct Gpt2Training {
     std::uint64_t seed = 1337;
     Optimizer optimizer = adamw();
     LossScaleOptions loss_scale = {};
-    PipelineOptions pipeline = {};
+    Policy policy = {};
+    std::vector<std::string> passes = {"simplify"};
+    std::set<std::string> recompute = {};
 
     TrainerOptions trainer() const {
         return {.optimizer = optimizer,
                 .batch = batch,
                 .accumulate = accumulate,
                 .seed = seed,
-                .loss_scale = loss_scale,
-                .pipeline = pipeline};
+                .policy = policy,
+                .passes = passes,
+                .recompute = recompute,
+                .loss_scale = loss_scale};
     }
 };
 
@@ -40,8 +46,8 @@ inline Gpt2Training small_gpt2_training(const std::string& policy) {
     training.model.vocabulary = 512;
     training.batch = 2;
     training.sequence = training.model.context = 16;
-    training.pipeline.policy = find_policy(policy);
-    training.loss_scale = default_loss_scale(training.pipeline.policy);
+    training.policy = find_policy(policy);
+    training.loss_scale = default_loss_scale(training.policy);
     return training;
 }
 

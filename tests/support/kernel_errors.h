@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/expand.h"
 #include "tests/support/op_cases.h"
 #include "tests/support/run_graph.h"
@@ -50,7 +51,8 @@ inline double worst_ratio(const OpCase& test, DType stored, const std::vector<do
 
 /// Without a compiler for fused nodes they run as what they were made from, as the pipeline has it.
 inline Graph runnable(const Graph& graph, const Device& device) {
-    return expand(graph, [&](const Graph& g, const Node& node) { return !has_kernel(device, g, node); });
+    const Machine machine = machine_for_passes(device);
+    return expand(graph, [&](const Graph& g, const Node& node) { return !machine.has_kernel(g, node); });
 }
 
 inline double worst_ratio(const OpCase& test, const Graph& graph, const ReferenceFeed& feed, Device& device) {

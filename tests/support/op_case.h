@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mantissa/base/random.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/tensor.h"
 

@@ -2,6 +2,9 @@
 // this list, and a test fails if an operation of the table is missing here.
 #include "tests/support/op_cases.h"
 
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
+
 #include "tests/support/attention_cases.h"
 
 namespace mantissa::testing {
@@ -515,8 +518,8 @@ std::vector<OpCase> composite_cases() {
          {f32({3, 41}), f32({41})},
          [](Graph& g, In x) {
              Graph body;
-             const Tensor a = cast({body, body.add_input("in0", x[0].type())}, DType::f32);
-             const Tensor b = cast({body, body.add_input("in1", x[1].type())}, DType::f32);
+             const Tensor a = cast(Tensor(body, body.add_input("in0", x[0].type())), DType::f32);
+             const Tensor b = cast(Tensor(body, body.add_input("in1", x[1].type())), DType::f32);
              const Tensor y = tanh(a * b) - mean(a, {-1}, KeepAxes::yes);
              body.add_result("out0", y.value());
              body.add_result("out1", sum(y, {0}).value());

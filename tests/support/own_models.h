@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/data/examples.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
 
 namespace mantissa {

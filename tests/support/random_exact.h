@@ -10,6 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/random.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/graph/tensor.h"
 

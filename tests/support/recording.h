@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 
 namespace mantissa::testing {

@@ -12,8 +12,10 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/kernels/scalar.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "tests/support/nan_memory.h"
 
 namespace mantissa::testing {

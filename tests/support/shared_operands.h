@@ -7,6 +7,7 @@
 #include <set>
 
 #include "mantissa/base/random.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "tests/support/op_case.h"
 

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/differentiate.h"
 
 namespace mantissa::testing {

@@ -1,5 +1,7 @@
 // Gradient accumulation: what several micro-steps give is what one batch of all their sequences gives.
 #include "mantissa/train/accumulate.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/state_block.h"
 
 #include <gtest/gtest.h>
 
@@ -11,8 +13,9 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/layers.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 
 namespace mantissa {

@@ -8,8 +8,12 @@
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/runtime/non_finite.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/passes.h"
 
 namespace mantissa {
 namespace {
@@ -29,8 +33,8 @@ Gpt2Training options_with(std::int64_t accumulate, double dropout, bool fuse) {
                          .batch = 2,
                          .sequence = fuse ? 64 : 8,  // scores of 64 KB are worth a kernel
                          .accumulate = accumulate};
-    options.pipeline.fuse = fuse;
-    if (fuse) options.pipeline.recompute = {"softmax"};  // of masked scores, which then are in memory
+    options.passes = testing::plain_and({{"fuse", fuse}});
+    if (fuse) options.recompute = {"softmax"};  // of masked scores, which then are in memory
     return options;
 }
 

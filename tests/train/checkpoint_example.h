@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/formats/hf_gpt2.h"
+#include "mantissa/formats/weight_files.h"
 #include "mantissa/train/checkpoint.h"
 
 namespace mantissa {

@@ -8,8 +8,11 @@
 #include <limits>
 
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
-#include "mantissa/train/muon.h"
+#include "mantissa/train/optimizer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/run_graph.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/rank_training.h"

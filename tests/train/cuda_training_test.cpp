@@ -8,7 +8,9 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/device_around.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/planted_clock.h"
@@ -62,7 +64,7 @@ TEST_F(CudaTraining, LossesAreThoseOfTheCpuUnderEachPolicy) {
     for (const auto& [policy, tolerance] : tolerances) {
         for (const std::vector<std::string>& passes : rungs()) {
             Gpt2Training training = small_gpt2_training(policy);
-            choose_passes(training.pipeline, passes);
+            training.passes = passes;
             const std::vector<float> expected = losses(*cpu, training), got = losses(*gpu, training);
             for (std::size_t step = 0; step < expected.size(); ++step)
                 EXPECT_NEAR(got[step], expected[step], tolerance)
@@ -87,7 +89,7 @@ TEST_F(CudaTrainingSlow, TwentyStepsAreThoseOfTheCpuUnderEachPolicy) {
     const TestedGpu gpu;
     for (const auto& [policy, tolerance] : tolerances) {
         Gpt2Training training = small_gpt2_training(policy);
-        choose_passes(training.pipeline, optional_pass_names());
+        training.passes = optional_pass_names();
         const std::vector<float> expected = losses(*cpu, training, steps),
                                  got = losses(*gpu, training, steps),
                                  wrong = losses(*cpu, training, steps, 1.05e-3);
@@ -106,7 +108,7 @@ TEST_F(CudaTraining, PassesWithoutKernelsAreRefusedWithAReason) {
     const TestedGpu gpu;
     const auto plan_of = [&](const char* policy) {
         Gpt2Training training = small_gpt2_training(policy);
-        choose_passes(training.pipeline, optional_pass_names());
+        training.passes = optional_pass_names();
         return gpt2_plan(*gpu, training);
     };
     const auto reason = [](const TrainingPlan& plan, const std::string& pass) {
@@ -137,7 +139,7 @@ TEST_F(CudaTraining, ProductsHaveTheLibrarysEpilogues) {
     const TestedGpu gpu;
     for (const auto& [policy, tolerance] : tolerances) {
         Gpt2Training training = small_gpt2_training(policy);
-        choose_passes(training.pipeline, optional_pass_names());
+        training.passes = optional_pass_names();
         const TrainingPlan plan = gpt2_plan(*gpu, training);
         int forward = 0, backward = 0;
         for (const PlannedNode& node : plan.step().nodes()) {
@@ -157,7 +159,7 @@ TEST_F(CudaTrainingSlow, KernelsAreTakenByNvidiasAssembler) {
     const TestedGpu gpu;
     for (const std::vector<std::string>& passes : rungs()) {
         Gpt2Training training = small_gpt2_training("fp16");
-        choose_passes(training.pipeline, passes);
+        training.passes = passes;
         const TrainingPlan plan = gpt2_plan(*gpu, training);
     }
     const TemporaryDirectory directory;

@@ -7,7 +7,10 @@
 #include <limits>
 
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/runtime/non_finite.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/perplexity.h"
 #include "tests/support/gpt2_training.h"
@@ -45,7 +48,7 @@ Gpt2Training accumulating(const std::string& policy) {
     Gpt2Training training = small_gpt2_training(policy);
     training.accumulate = 3;
     training.optimizer = clipped(adamw(), 0.5);
-    choose_passes(training.pipeline, optional_pass_names());
+    training.passes = optional_pass_names();
     return training;
 }
 
@@ -98,7 +101,7 @@ TEST_F(CudaUses, ABadStepIsNamedAsOnTheCpu) {
     const TestedGpu gpu;
     Gpt2Training training = small_gpt2_training("fp32");
     training.accumulate = 2;
-    choose_passes(training.pipeline, {});  // the devices' graphs are then the same
+    training.passes.clear();  // the devices' graphs are then the same
     const SomeTokens batch(2 * 16 * 2);
     const float nan = std::numeric_limits<float>::quiet_NaN();
     const auto with_nan = [&](Trainer& trainer) { put(trainer, "h.1.mlp.c_fc.weight", 2 * 64 + 5, nan); };
@@ -125,7 +128,7 @@ TEST_F(CudaUses, ABadStepIsNamedAsOnTheCpu) {
 TEST_F(CudaUses, AfterABadStepTrainingGoesOn) {
     const TestedGpu gpu;
     Gpt2Training training = small_gpt2_training("fp16");
-    choose_passes(training.pipeline, optional_pass_names());
+    training.passes = optional_pass_names();
     const SomeTokens batch(2 * 16);
     Trainer trainer = gpt2_trainer(*gpu, training);
     EXPECT_TRUE(trainer.step({batch.tokens, batch.targets}, 1e-3).applied);
@@ -144,7 +147,7 @@ TEST_F(CudaUses, ValidationIsThatOfTheCpuAndChangesNothing) {
     const TestedGpu gpu;
     Gpt2Training training = small_gpt2_training("fp32");
     training.model.dropout = 0.2;  // in steps alone
-    choose_passes(training.pipeline, optional_pass_names());
+    training.passes = optional_pass_names();
     const SomeTokens batch(2 * 16);
     Trainer here = gpt2_trainer(*cpu, training), there = gpt2_trainer(*gpu, training);
     const States before = states_of(there);

@@ -5,10 +5,14 @@
 #include <limits>
 
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/train/muon.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer.h"
+#include "mantissa/train/step_execution.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/passes.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -36,9 +40,9 @@ Gpt2Training options_of(const Case& c, bool lay_out) {
         .sequence = 16,
         .accumulate = c.accumulate,
         .optimizer = clipped(c.optimizer, 1.0)};
-    options.pipeline.policy = find_policy(c.policy);
-    options.pipeline.lay_out = lay_out;
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    options.policy = find_policy(c.policy);
+    options.passes = testing::plain_and({{"lay_out", lay_out}});
+    options.loss_scale = default_loss_scale(options.policy);
     return options;
 }
 

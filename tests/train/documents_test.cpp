@@ -7,14 +7,19 @@
 #include <map>
 #include <numeric>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/data/packed_documents.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/nn/models/llama.h"
 #include "mantissa/passes/differentiate.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/gradients.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 namespace {
@@ -135,7 +140,7 @@ class PackedDocumentsTrain : public ::testing::TestWithParam<const char*> {
     Trainer trainer(const nn::Model& model, std::int64_t batch, const char* policy,
                     std::int64_t accumulate = 1) {
         TrainerOptions options{.batch = batch, .accumulate = accumulate};
-        options.pipeline = all_passes(*device_, find_policy(policy));
+        options.policy = find_policy(policy);
         return Trainer(*device_, model, options);
     }
 

@@ -10,11 +10,13 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/nn/models/llama.h"
-#include "mantissa/train/adamw.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generator.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/perplexity.h"
 #include "mantissa/train/sampling.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 namespace {

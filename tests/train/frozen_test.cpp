@@ -8,12 +8,15 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/formats/safetensors.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/ema.h"
-#include "mantissa/train/muon.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/recording.h"
 #include "tests/support/temporary_directory.h"
 
@@ -56,12 +59,11 @@ std::map<std::string, std::vector<std::byte>> weights_of(const StateBlock& state
     return weights;
 }
 
-TrainerOptions frozen_trunk(Device& device, Optimizer optimizer, const char* policy,
-                            std::int64_t accumulate) {
+TrainerOptions frozen_trunk(Optimizer optimizer, const char* policy, std::int64_t accumulate) {
     TrainerOptions options{
         .optimizer = std::move(optimizer), .batch = 4, .accumulate = accumulate, .frozen = {"trunk.*"}};
-    options.pipeline = all_passes(device, find_policy(policy));
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    options.policy = find_policy(policy);
+    options.loss_scale = default_loss_scale(options.policy);
     return options;
 }
 
@@ -72,7 +74,7 @@ TEST(Frozen, BytesNeverChangeAndAllElseDoes) {
           sgd({.momentum = 0.9, .weight_decay = 0.5}), muon({.weight_decay = 0.5})})
         for (const char* policy : {"fp32", "bf16", "fp16"})
             for (const std::int64_t accumulate : {1, 3}) {
-                TrainerOptions options = frozen_trunk(*device, optimizer, policy, accumulate);
+                TrainerOptions options = frozen_trunk(optimizer, policy, accumulate);
                 options.ema_decay = 0.9;
                 Trainer trainer(*device, network(), options);
                 const auto before = weights_of(trainer.state());
@@ -152,7 +154,7 @@ TEST(Frozen, ARunGoesOnToTheSameBitsAndAnotherIsRefused) {
     const TemporaryDirectory directory;
     const auto device = make_cpu_device({.threads = 2});
     const auto options = [&](std::vector<std::string> frozen, double decay) {
-        TrainerOptions all = frozen_trunk(*device, adamw(), "bf16", 2);
+        TrainerOptions all = frozen_trunk(adamw(), "bf16", 2);
         all.frozen = std::move(frozen);
         all.ema_decay = decay;
         return all;

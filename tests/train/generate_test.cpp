@@ -1,5 +1,8 @@
 // Generating: keys and values that are kept change no score, and a text follows from model, prompt and seed.
 #include "mantissa/train/generate.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 
 #include <gtest/gtest.h>
 

@@ -7,9 +7,12 @@
 #include <cstring>
 
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/trainer.h"
 #include "tests/support/nan_memory.h"
 #include "tests/support/torch_fixture.h"

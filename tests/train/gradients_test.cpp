@@ -1,5 +1,9 @@
 // Gradients shown on the way of a step: those that the update uses, and the step is the same.
 #include "mantissa/train/gradients.h"
+#include "mantissa/base/function_ref.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 
 #include <gtest/gtest.h>
 
@@ -9,8 +13,10 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/temporary_directory.h"
 
@@ -29,8 +35,8 @@ class GradientsOfAStep : public ::testing::TestWithParam<Case> {
         Gpt2Training training{.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 32};
         training.accumulate = GetParam().accumulate;
         training.optimizer = std::move(optimizer);
-        training.pipeline = all_passes(*device_, find_policy(GetParam().policy));
-        training.loss_scale = default_loss_scale(training.pipeline.policy);
+        training.policy = find_policy(GetParam().policy);
+        training.loss_scale = default_loss_scale(training.policy);
         return gpt2_trainer(*device_, training);
     }
     /// The first step's.
@@ -169,8 +175,8 @@ TEST(ATrainerThatChanges, GoesOnAsARunThatIsResumedWithOtherOptions) {
     const auto device = make_cpu_device({.threads = 2});
     const auto made = [&](const char* policy) {
         Gpt2Training training{.model = nn::gpt2_config("gpt2-tiny"), .batch = 1, .sequence = 32};
-        training.pipeline = all_passes(*device, find_policy(policy));
-        training.loss_scale = default_loss_scale(training.pipeline.policy);
+        training.policy = find_policy(policy);
+        training.loss_scale = default_loss_scale(training.policy);
         return gpt2_trainer(*device, training);
     };
     std::vector<std::int32_t> tokens(64);
@@ -182,7 +188,7 @@ TEST(ATrainerThatChanges, GoesOnAsARunThatIsResumedWithOtherOptions) {
     save_training(directory / "ck", trainer);
     resume_training(directory / "ck", resumed, {}, Resume::with_changes);
     TrainerOptions options = trainer.plan().options();
-    options.pipeline = all_passes(*device, find_policy("bf16"));
+    options.policy = find_policy("bf16");
     trainer.change(options);
     EXPECT_EQ(trainer.steps_done(), 2);
     EXPECT_EQ(trainer.step({one, one}, 1e-2).loss, resumed.step({one, one}, 1e-2).loss);

@@ -4,10 +4,13 @@
 
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/nn/layers.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 
 namespace mantissa {
 namespace {
@@ -38,9 +41,8 @@ TrainingPlan plan_of(Device& device, const char* policy, bool every_pass) {
     TrainerOptions options;
     options.optimizer = sgd();
     options.batch = B;
-    options.pipeline.policy = find_policy(policy);
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
-    if (every_pass) options.pipeline = all_passes(device, options.pipeline.policy);
+    options.policy = find_policy(policy);
+    if (!every_pass) options.passes = {"simplify"};
     return {device, network(), options};
 }
 

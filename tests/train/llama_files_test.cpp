@@ -13,6 +13,7 @@
 #include "mantissa/formats/safetensors_write.h"
 #include "mantissa/nn/models/llama.h"
 #include "mantissa/numerics/formats.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/training_checkpoint.h"

@@ -9,10 +9,13 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/formats/safetensors_write.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/models/llama.h"
 #include "mantissa/passes/expand.h"
 #include "mantissa/passes/pipeline.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/model_file.h"
 #include "mantissa/train/trainer.h"
@@ -139,10 +142,11 @@ TEST(LlamaAgainstTransformers, LogitsLossAndEveryGradient) {
     for (const char* name : fixtures) {
         const Published published(name);
         const auto device = make_cpu_device({.threads = 2});
-        const Plan plan(
-            expand(gradients_graph(published.config),
-                   [&](const Graph& graph, const Node& node) { return !has_kernel(*device, graph, node); }),
-            *device);
+        const Plan plan(expand(gradients_graph(published.config),
+                               [&](const Graph& graph, const Node& node) {
+                                   return !machine_for_passes(*device).has_kernel(graph, node);
+                               }),
+                        *device);
         StateBlock state(*device, plan.graph().states());
         ModelFile(published.directory.path()).load(state);
         const auto arena = testing::nan_memory(*device, plan.memory().arena_bytes);
@@ -175,7 +179,8 @@ Drift drift_after_twenty_steps(const Published& published, double learning_rate,
                                                .epsilon = published.number("epsilon"),
                                                .weight_decay = published.number("weight_decay")}),
                            .batch = 2};
-    options.pipeline.policy = find_policy(policy);
+    options.policy = policy;
+    options.passes = {"simplify"};  // autocast alone, as theirs
     Trainer trainer(*device, nn::llama_model(published.config, 37), options);
     ModelFile(published.directory.path()).load(trainer.state());
     const auto tokens = published.ids("tokens"), targets = published.ids("targets");

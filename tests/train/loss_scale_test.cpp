@@ -1,5 +1,6 @@
 // The loss scale as a graph: it grows, backs off and stops at its floor as written.
 #include "mantissa/train/loss_scale.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -80,7 +81,7 @@ TEST(LossScale, FixedAndNoneHaveNoState) {
 
 TEST(LossScale, RefusesNumbersThatMeanNothing) {
     const auto message = [](LossScaleOptions options) -> std::string {
-        if (options.kind == Kind::none) options.kind = Kind::dynamic;
+        if (options.kind == Kind::by_policy) options.kind = Kind::dynamic;
         try {
             validate(options);
         } catch (const UserError& error) {

@@ -10,7 +10,9 @@
 
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/device/cpu/cpu_device.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/optimizer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 
 namespace mantissa {
@@ -34,16 +36,13 @@ Trained trained(Trainer& trainer, const Batch& batch) {
 nn::ImageModel network() { return nn::image_model("ResNet20", {.classes = 10, .image = 32, .width = 4}); }
 
 TrainingPlan plan_of_text(Device& device) {
-    return gpt2_plan(device, {.model = nn::gpt2_config("gpt2-tiny"),
-                              .batch = 2,
-                              .sequence = 128,
-                              .pipeline = all_passes(device, find_policy("bf16"))});
+    return gpt2_plan(
+        device,
+        {.model = nn::gpt2_config("gpt2-tiny"), .batch = 2, .sequence = 128, .policy = find_policy("bf16")});
 }
 
 TrainingPlan plan_of_pictures(Device& device) {
-    return {device,
-            network().model,
-            {.optimizer = sgd(), .batch = 4, .pipeline = all_passes(device, find_policy("fp32"))}};
+    return {device, network().model, {.optimizer = sgd(), .batch = 4, .policy = find_policy("fp32")}};
 }
 
 Trained train_on_text(int threads) {

@@ -1,5 +1,6 @@
 // Models on disk: what train saved and what others wrote are read alike, and what is none is refused by name.
 #include "mantissa/train/model_file.h"
+#include "mantissa/runtime/state_block.h"
 
 #include <gtest/gtest.h>
 

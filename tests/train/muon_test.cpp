@@ -1,6 +1,8 @@
 // Muon against PyTorch: 50 steps of a small network with each option, as computed in FP64 by
 // bench/peers/muon_fixture.py, whose copy of the algorithm runs in any format. And which parameters it takes.
-#include "mantissa/train/muon.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/optimizer_update.h"
 
 #include <gtest/gtest.h>
 
@@ -13,6 +15,8 @@
 #include "mantissa/passes/expand.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
+#include "tests/support/passes.h"
 #include "tests/support/torch_fixture.h"
 
 namespace mantissa {
@@ -75,7 +79,8 @@ Drift drift_after_fifty_steps(const std::string& name, const MuonOptions& option
     const auto device = make_cpu_device({.threads = 2});
     const Graph graph = build_training_step(network, optimizer_update(muon(options))).graph;
     const Plan plan(
-        expand(graph, [&](const Graph& g, const Node& node) { return !has_kernel(*device, g, node); }),
+        expand(graph, [&](const Graph& g,
+                          const Node& node) { return !machine_for_passes(*device).has_kernel(g, node); }),
         *device);
     StateBlock state(*device, plan.graph().states());
     state.initialize(0);
@@ -146,7 +151,7 @@ TEST(MuonAgainstPyTorch, InBf16NoFurtherFromFp64ThanTwiceTheirs) {
 std::set<std::string> taken_by_muon(const nn::Model& model, bool chunk_loss) {
     const auto device = make_cpu_device({.threads = 1});
     TrainerOptions options{.optimizer = muon(), .batch = 1};
-    options.pipeline.chunk_loss = chunk_loss;
+    options.passes = testing::plain_and({{"chunk_loss", chunk_loss}});
     const TrainingPlan plan(*device, model, options);
     std::set<std::string> names;
     for (const State& state : plan.step().graph().states())

@@ -11,10 +11,16 @@
 
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/formats/safetensors.h"
+#include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/models/densenet.h"
 #include "mantissa/nn/models/resnet.h"
 #include "mantissa/nn/models/vgg.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/passes/pipeline.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/state_tensors.h"
 #include "mantissa/train/trainer.h"
 #include "tests/support/nan_memory.h"
@@ -60,7 +66,7 @@ class Fixture {
             views.back().name = spec.name;
         }
         std::map<std::string, std::vector<float>> values;
-        read_weights(views, specs, model.files, file_.path().string(),
+        read_weights(views, specs, nn::files_of(model), file_.path().string(),
                      [&](const TensorSpec& spec, std::span<const std::byte> bytes) {
                          std::vector<float>& to = values[spec.name];
                          to.resize(bytes.size() / sizeof(float));
@@ -132,8 +138,8 @@ Distances train(const Fixture& fixture, const Run& run) {
     TrainerOptions options;
     options.optimizer = sgd({.momentum = fixture.number("momentum")});
     options.batch = batch;
-    options.pipeline = all_passes(*device, find_policy(run.policy));
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    options.policy = find_policy(run.policy);
+    options.loss_scale = default_loss_scale(options.policy);
     Trainer trainer(*device, model, options);
     StateBlock& state = trainer.state();
     state.initialize(1);
@@ -195,7 +201,7 @@ double logits_distance(const Fixture& fixture) {
         const Tensor images(graph, graph.add_input("images", {DType::f32, {batch, image, image, 3}}));
         return model.logits(images, nn::Mode::training(graph));
     };
-    const Plan plan(build_evaluation(trace, pipeline_on(*device, {}), "logits").graph, *device);
+    const Plan plan(build_evaluation(trace, {}, machine_for_passes(*device), "logits").graph, *device);
     StateBlock state(*device, plan.graph().states());
     load(state, fixture, model.model);
     const auto arena = testing::nan_memory(*device, plan.memory().arena_bytes);

@@ -9,9 +9,14 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/checkpoint.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/step_execution.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/passes.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -38,12 +43,12 @@ Gpt2Training options_of(const Setting& setting, bool pad) {
         .sequence = T,
         .accumulate = setting.accumulate,
         .optimizer = clipped(adamw(), 1.0)};
-    options.pipeline.policy = find_policy(setting.policy);
-    options.pipeline.fuse = setting.fuse;
-    options.pipeline.match_attention = setting.match_attention;
-    options.pipeline.chunk_loss = setting.chunk_loss;
-    options.pipeline.pad = pad;
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    options.policy = find_policy(setting.policy);
+    options.passes = testing::plain_and({{"fuse", setting.fuse},
+                                         {"match_attention", setting.match_attention},
+                                         {"chunk_loss", setting.chunk_loss},
+                                         {"pad", pad}});
+    options.loss_scale = default_loss_scale(options.policy);
     return options;
 }
 

@@ -9,13 +9,15 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/reference.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/passes/differentiate.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/ema.h"
-#include "mantissa/train/muon.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/recording.h"
 
 namespace mantissa {
@@ -173,7 +175,7 @@ TEST(ParameterGroups, FiftyStepsAreThoseOfFp64) {
     EXPECT_LE(plain.weights, tolerance);
     EXPECT_LE(plain.averages, tolerance);
     TrainerOptions all = chosen();
-    all.pipeline = all_passes(*device);
+    all.passes = runnable_passes(device->target(), all.policy);
     const Drift passes = drift(*device, all);
     EXPECT_LE(passes.weights, tolerance);
     EXPECT_LE(passes.averages, tolerance);

@@ -71,7 +71,7 @@ TEST(PictureScores, AreThoseOfTheTrainersNetworkAsItIs) {
     };
     for (const char* policy : {"fp32", "bf16"}) {
         TrainerOptions trainer_options{.batch = 4};
-        trainer_options.pipeline = all_passes(*device, find_policy(policy));
+        trainer_options.policy = find_policy(policy);
         Trainer trainer(*device, network.model, trainer_options);
         PictureScorer scorer(trainer);
         const auto evaluated = [&] {

@@ -1,5 +1,7 @@
 // Predictions of any number of examples, on a trainer's parameters and on those of a file.
 #include "mantissa/train/predictor.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/state_block.h"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/layers.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
@@ -32,12 +35,6 @@ std::vector<float> numbers(std::size_t count, float step) {
     std::vector<float> values(count);
     for (std::size_t i = 0; i < count; ++i) values[i] = std::sin(step * static_cast<float>(i));
     return values;
-}
-
-TrainerOptions options_of(Device& device, const char* policy, std::int64_t batch) {
-    TrainerOptions options{.batch = batch};
-    options.pipeline = all_passes(device, find_policy(policy));
-    return options;
 }
 
 /// x -> y in FP64, from the parameters as they are.
@@ -66,7 +63,7 @@ TEST(Predictor, GivesEachOfAnyNumberOfExamplesItsOwnNumbers) {
     // Rounded to 24 bits, and operands to 8: a few units of the last place of sums of about one.
     const std::pair<const char*, double> policies[] = {{"fp32", 1e-6}, {"bf16", 2e-2}};
     for (const auto& [policy, tolerance] : policies) {
-        Trainer trainer(*device, small_model(), options_of(*device, policy, 32));
+        Trainer trainer(*device, small_model(), {.batch = 32, .policy = policy});
         Predictor predictor(trainer);
         EXPECT_EQ(predictor.values_per_example(), 2);
         for (const std::size_t count : {1U, 7U, 33U, 100U, 1000U}) {
@@ -88,7 +85,7 @@ TEST(Predictor, GivesEachOfAnyNumberOfExamplesItsOwnNumbers) {
 TEST(Predictor, FollowsTheTrainersParameters) {
     const auto device = make_cpu_device({});
     for (const char* policy : {"fp32", "bf16"}) {
-        Trainer trainer(*device, small_model(), options_of(*device, policy, 8));
+        Trainer trainer(*device, small_model(), {.batch = 8, .policy = policy});
         Predictor predictor(trainer);
         const std::vector<float> x = numbers(24, 0.9f), y = numbers(16, 0.4f), one = numbers(3, 0.7f);
         const std::vector<float> before = predictor.predict({x}), one_before = predictor.predict({one});
@@ -106,13 +103,26 @@ TEST(Predictor, FollowsTheTrainersParameters) {
 
 TEST(Predictor, RunsOnParametersOfAnother) {
     const auto device = make_cpu_device({});
-    Trainer trainer(*device, small_model(), options_of(*device, "fp32", 4));
+    Trainer trainer(*device, small_model(), {.batch = 4, .policy = "fp32"});
     const std::vector<float> x = numbers(15, 0.3f);
-    Predictor predictor(*device, small_model(), all_passes(*device), 4);
+    Predictor predictor(*device, small_model(), {.batch = 4});
     StateBlock weights(*device, predictor.parameters());
     for (const State& state : weights.states()) weights.write(state.name, trainer.state().read(state.name));
     predictor.bind(weights);
     EXPECT_EQ(predictor.predict({x}), Predictor(trainer).predict({x}));
+}
+
+TEST(Predictor, RunsOnWeightsInAFile) {
+    const auto device = make_cpu_device({});
+    const TemporaryDirectory directory;
+    Trainer trainer(*device, small_model(), {.batch = 4});
+    const std::vector<float> x = numbers(15, 0.3f);
+    trainer.save_weights(directory / "small.safetensors");
+    trainer.save(directory / "run");
+    for (const char* file : {"small.safetensors", "run"}) {
+        Predictor predictor(*device, small_model(), directory / file, {.batch = 4});
+        EXPECT_EQ(predictor.predict({x}), Predictor(trainer).predict({x})) << file;
+    }
 }
 
 std::string error_of(const std::function<void()>& call) {
@@ -126,7 +136,9 @@ std::string error_of(const std::function<void()>& call) {
 
 TEST(Predictor, SaysWhatIsMissingOrDoesNotFit) {
     const auto device = make_cpu_device({});
-    const auto made = [&](nn::Model model) { return error_of([&] { Predictor(*device, model, {}, 4); }); };
+    const auto made = [&](nn::Model model) {
+        return error_of([&] { Predictor(*device, model, {.batch = 4}); });
+    };
     nn::Model model = small_model();
     model.output = {};
     EXPECT_EQ(made(model), "model small predicts nothing: set Model::output to what it is to give");
@@ -139,13 +151,13 @@ TEST(Predictor, SaysWhatIsMissingOrDoesNotFit) {
     };
     EXPECT_EQ(made(model),
               "model small: its output must be floating, with a row for each of 4 examples, got f32[]");
-    Predictor predictor(*device, small_model(), {}, 4);
+    Predictor predictor(*device, small_model(), {.batch = 4});
     StateBlock weights(*device, predictor.parameters());
     predictor.bind(weights);
     const std::vector<float> x(7);
     EXPECT_NE(error_of([&] { predictor.predict({x}); }).find("x"), std::string::npos);
     EXPECT_NE(error_of([&] { predictor.predict({std::span(x).first(0)}); }).find("x"), std::string::npos);
-    EXPECT_EQ(error_of([&] { Predictor(*device, small_model(), {}, 0); }),
+    EXPECT_EQ(error_of([&] { Predictor(*device, small_model(), {.batch = 0}); }),
               "a prediction takes 1 example or more at a time, got 0");
 }
 

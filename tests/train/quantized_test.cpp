@@ -6,10 +6,12 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/generate.h"
 #include "mantissa/train/perplexity.h"
 #include "mantissa/train/trainer.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/passes.h"
 
 namespace mantissa {
 namespace {
@@ -41,8 +43,8 @@ struct Trained {
 
     Trained() {
         Gpt2Training options{.model = config, .batch = 8, .sequence = 64, .optimizer = clipped(adamw(), 1.0)};
-        options.pipeline.policy = find_policy("bf16");
-        options.pipeline.lay_out = true;
+        options.policy = find_policy("bf16");
+        options.passes = testing::plain_and({{"lay_out", true}});
         trainer = std::make_unique<Trainer>(gpt2_plan(*device, options));
         const TokenStream stream(text);
         const TextWindows batches(stream, {0, 50000}, 64, {.batch = 8});

@@ -13,7 +13,9 @@
 #include "mantissa/data/examples.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/cuda_device.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/emulated_gpu/emulated_gpu.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/rank_threads.h"
@@ -71,13 +73,13 @@ inline TrainerOptions options_of(const Device& device, const Split& split, Ranks
                            .loss_scale = split.loss_scale};
     const Policy policy = find_policy(split.policy);
     // Lets LLVM alone, which a sanitised or LLVM-less build lacks; the program's tests have all passes.
-    options.pipeline = PipelineOptions{.policy = policy};
+    options.policy = policy;
     std::vector<std::string> passes = runnable_passes(device.target(), policy);
-    choose_passes(options.pipeline, passes);
+    options.passes = passes;
     options.ranks = ranks;
-    options.pipeline.distribution.states = split.states;
-    options.pipeline.distribution.bucket_bytes = split.bucket_bytes;
-    options.pipeline.distribution.wire = split.wire;
+    options.states = split.states;
+    options.bucket_bytes = split.bucket_bytes;
+    options.wire = split.wire;
     return options;
 }
 
@@ -109,7 +111,7 @@ class RankRun {
         if (!split.resume.empty()) resume_training(split.resume, trainer);
     }
 
-    StepResult step(Profile* profile = nullptr) {
+    StepResult step(std::vector<double>* profile = nullptr) {
         return trainer.step(buffer_.fill(examples_, static_cast<std::uint64_t>(trainer.steps_done())), 1e-2,
                             profile);
     }

@@ -7,10 +7,14 @@
 #include <limits>
 
 #include "mantissa/codegen/compiler.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
+#include "mantissa/runtime/non_finite.h"
 #include "mantissa/train/agreement.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/rank_threads.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/rank_training.h"
@@ -83,8 +87,8 @@ Trained train_as(const Split& split, Ranks* ranks) {
     const auto device = testing::device_of({.on_gpus = split.on_gpus}, ranks);
     TrainerOptions options{.optimizer = sgd({.momentum = 0.9}), .batch = B, .accumulate = split.accumulate};
     options.loss_scale = default_loss_scale(find_policy(split.policy));
-    options.pipeline = all_passes(*device, find_policy(split.policy));
-    options.pipeline.distribution.states = split.states;
+    options.policy = find_policy(split.policy);
+    options.states = split.states;
     options.ranks = ranks;
     Trainer trainer(*device, normed_network(), options);
     if (!split.resume.empty()) resume_training(split.resume, trainer);

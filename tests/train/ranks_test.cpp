@@ -6,12 +6,15 @@
 #include <mutex>
 
 #include "mantissa/base/file.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
+#include "mantissa/runtime/non_finite.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/agreement.h"
 #include "mantissa/train/checkpoint.h"
-#include "mantissa/train/muon.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/state_tensors.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/temporary_directory.h"
 #include "tests/train/rank_training.h"
 
@@ -252,17 +255,17 @@ TEST(RanksTrain, WhatDiffersIsRefusedByNameBeforeTheFirstStep) {
     EXPECT_TRUE(seed.starts_with("ranks differ in seed: rank 1 on ")) << seed;
     EXPECT_NE(seed.find(" has 5, rank 0 on "), std::string::npos) << seed;
     EXPECT_TRUE(refusal([](TrainerOptions& options) {
-                    options.pipeline.policy = find_policy("bf16");
+                    options.policy = find_policy("bf16");
                 }).starts_with("ranks differ in policy: rank 1 on "));
     EXPECT_TRUE(refusal([](TrainerOptions& options) {
-                    options.pipeline.distribution.wire = Wire::bf16;
+                    options.wire = Wire::bf16;
                 }).starts_with("ranks differ in gradients on the wire: rank 1 on "));
     EXPECT_TRUE(refusal([](TrainerOptions& options) {
                     options.optimizer.clip = 2;
                 }).starts_with("ranks differ in optimizer: rank 1 on "));
     EXPECT_TRUE(refusal([](TrainerOptions& options) {
-                    options.pipeline.pad = !options.pipeline.pad;
-                    options.pipeline.chunk_loss = !options.pipeline.chunk_loss;
+                    std::erase(*options.passes, "pad");
+                    std::erase(*options.passes, "chunk_loss");
                 }).starts_with("ranks differ in plan of a step (checksum): rank 1 on "));
 }
 

@@ -3,9 +3,10 @@
 
 #include <cmath>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
-#include "mantissa/train/muon.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/optimizer.h"
 #include "tests/train/rank_training.h"
 
 namespace mantissa {
@@ -40,7 +41,7 @@ TEST(RanksTrainInBF16, RoundEveryRanksGradientsOnceAndNothingElse) {
     run_good_ranks(2, [](Ranks& ranks) {
         const auto device = make_cpu_device({.threads = 1, .ranks = &ranks});
         TrainerOptions options{.optimizer = sgd({}), .batch = 1, .ranks = &ranks};
-        options.pipeline.distribution.wire = Wire::bf16;
+        options.wire = Wire::bf16;
         Trainer trainer(*device, sums_of_products(), options);
         const std::vector<float> x = gradient_of(ranks.rank(), 4096), y = gradient_of(ranks.rank() + 7, 5);
         trainer.state().write("w", std::as_bytes(std::span<const float>(std::vector<float>(4096, 1.0f))));

@@ -6,11 +6,15 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/runtime/state_block.h"
 #include "mantissa/train/checkpoint.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/schedule.h"
-#include "mantissa/train/sgd.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/passes.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -79,8 +83,8 @@ TEST(Resume, AnotherPolicyIsNamed) {
     Trainer first = gpt2_trainer(*device, options_with(0));
     save_training(directory / "run", first);
     Gpt2Training options = options_with(0);
-    options.pipeline.policy = find_policy("fp16");
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    options.policy = find_policy("fp16");
+    options.loss_scale = default_loss_scale(options.policy);
     Trainer second = gpt2_trainer(*device, options);
     const std::string text = refusal(directory / "run", second);
     EXPECT_NE(text.find(R"(policy = "fp32", this run has "fp16")"), std::string::npos) << text;
@@ -93,8 +97,8 @@ TEST(Resume, SaysThatOtherPassesRoundOtherwise) {
     Trainer first = gpt2_trainer(*device, options);
     train(first, 2);
     save_training(directory / "run", first);
-    options.pipeline.match_attention = true;
-    options.pipeline.recompute = {"gelu"};
+    options.passes = testing::plain_and({{"match_attention", true}});
+    options.recompute = {"gelu"};
     Trainer second = gpt2_trainer(*device, options);
     const std::string warning = resume_training(directory / "run", second).warning;
     EXPECT_EQ(second.steps_done(), 2);
@@ -147,8 +151,8 @@ TEST(Resume, GoesOnWithChangesWhereTheyAreMeant) {
     save_training(directory / "run", saved);
     Gpt2Training changed = options_with(0);
     changed.optimizer = adamw({.weight_decay = 0.5});
-    changed.pipeline.policy = find_policy("fp16");
-    changed.loss_scale = default_loss_scale(changed.pipeline.policy);
+    changed.policy = find_policy("fp16");
+    changed.loss_scale = default_loss_scale(changed.policy);
     Trainer trainer = gpt2_trainer(*device, changed);
     const std::string warning = resume_training(directory / "run", trainer, {}, Resume::with_changes).warning;
     for (const char* part : {"adamw.weight_decay = 0.1, this run has 0.5", R"(policy = "fp32")", "as asked"})
@@ -175,7 +179,7 @@ TEST(Resume, GoesOnToTheSameBits) {
           Case{0.2, 3, "bf16", sgd({.momentum = 0.9, .dampening = 0.1})}, Case{0.0, 1, "fp32", sgd()}}) {
         const TemporaryDirectory directory;
         Gpt2Training options = options_with(dropout, 1337, accumulate);
-        options.pipeline.policy = find_policy(policy);
+        options.policy = find_policy(policy);
         options.optimizer = optimizer;
         Trainer whole = gpt2_trainer(*device, options), first = gpt2_trainer(*device, options),
                 second = gpt2_trainer(*device, options);

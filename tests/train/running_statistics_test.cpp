@@ -1,6 +1,10 @@
 // Running statistics of batch normalisation: blended by every micro-step of a good step, untouched by a bad
 // one and by evaluation, saved and resumed.
 #include "mantissa/train/running_statistics.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/non_finite.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/loss_scale.h"
 
 #include <gtest/gtest.h>
 
@@ -15,9 +19,10 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/formats/safetensors.h"
 #include "mantissa/nn/layers.h"
-#include "mantissa/train/sgd.h"
+#include "mantissa/train/optimizer.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_checkpoint.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -64,8 +69,8 @@ Trainer trainer_of(Device& device, const Training& setup) {
     options.accumulate = setup.accumulate;
     const Policy policy = find_policy(setup.policy);
     options.loss_scale = default_loss_scale(policy);
-    options.pipeline.policy = policy;
-    if (setup.all_passes) options.pipeline = all_passes(device, policy);
+    options.policy = policy;
+    if (!setup.all_passes) options.passes = {"simplify"};
     return Trainer(device, small_model(), options);
 }
 

@@ -1,6 +1,10 @@
 // SGD against PyTorch: 50 steps of a small network with each option, as computed in FP64 by
 // bench/peers/sgd_fixture.py. And what all optimizers promise, with SGD: a bad step leaves no trace.
-#include "mantissa/train/sgd.h"
+#include "mantissa/base/function_ref.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/train/loss_scale.h"
+#include "mantissa/train/optimizer_update.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +17,9 @@
 #include "mantissa/graph/reference.h"
 #include "mantissa/runtime/execution.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/passes.h"
 #include "tests/support/torch_fixture.h"
 
 namespace mantissa {
@@ -204,9 +210,9 @@ Gpt2Training options_of(const Setting& setting) {
         .sequence = 16,
         .accumulate = setting.accumulate,
         .optimizer = clipped(sgd(setting.options), 1.0)};
-    options.pipeline.policy = find_policy(setting.policy);
-    options.pipeline.lay_out = true;
-    options.loss_scale = default_loss_scale(options.pipeline.policy);
+    options.policy = find_policy(setting.policy);
+    options.passes = testing::plain_and({{"lay_out", true}});
+    options.loss_scale = default_loss_scale(options.policy);
     return options;
 }
 

@@ -1,5 +1,12 @@
 // Training as a whole: it learns, gives the same bits whoever computes, and a bad step leaves no trace.
 #include "mantissa/train/trainer.h"
+#include "mantissa/base/function_ref.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/non_finite.h"
+#include "mantissa/runtime/state_block.h"
+#include "mantissa/runtime/underflow.h"
+#include "mantissa/train/loss_scale.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +20,12 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/reference.h"
+#include "mantissa/train/training_plan.h"
 #include "tests/support/far_device.h"
 #include "tests/support/gpt2_training.h"
+#include "tests/support/passes.h"
 #include "tests/support/recording.h"
+#include "tests/support/temporary_directory.h"
 
 namespace mantissa {
 namespace {
@@ -144,9 +154,8 @@ TEST(Trainer, AChunkedLossTrainsTheSameInLessMemory) {
                                    .dropout = 0};
         Gpt2Training options{.model = model, .batch = B, .sequence = T, .accumulate = 2};
         options.loss_scale.kind = LossScaleOptions::Kind::dynamic;
-        options.pipeline.policy = find_policy(policy);
-        options.pipeline.match_attention = true;
-        options.pipeline.chunk_loss = chunked;
+        options.policy = find_policy(policy);
+        options.passes = testing::plain_and({{"match_attention", true}, {"chunk_loss", chunked}});
         return gpt2_trainer(*device, options);
     };
     const TokenStream stream(some_text(20000));
@@ -210,7 +219,7 @@ TEST(Trainer, ValidationMayNeedAnArenaOfItsOwn) {
                                .dropout = 0.1};
     Gpt2Training options{.model = model, .batch = 3, .sequence = 3};
     Trainer plain = gpt2_trainer(*device, options);
-    options.pipeline.match_attention = true;
+    options.passes = testing::plain_and({{"match_attention", true}});
     Trainer matched = gpt2_trainer(*device, options);
     const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9}, targets{2, 3, 4, 5, 6, 7, 8, 9, 10};
     EXPECT_EQ(matched.step({tokens, targets}, 1e-3).loss, plain.step({tokens, targets}, 1e-3).loss);
@@ -228,7 +237,7 @@ TEST(Trainer, AttentionThatIsMatchedTrainsTheSameInMemoryThatGrowsWithTheSequenc
                                    .context = 4096,
                                    .dropout = 0};
         Gpt2Training options{.model = model, .batch = 1, .sequence = sequence};
-        options.pipeline.match_attention = matched;
+        options.passes = testing::plain_and({{"match_attention", matched}});
         return gpt2_trainer(*device, options);
     };
     const std::int64_t T = 4096;
@@ -375,7 +384,7 @@ TEST(Trainer, Bf16LearnsAsFp32Does) {
     const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
     const auto losses = [&](const char* policy) {
         Gpt2Training options{.model = small_model(), .batch = 3, .sequence = 23};
-        options.pipeline.policy = find_policy(policy);
+        options.policy = find_policy(policy);
         Trainer trainer = gpt2_trainer(*device, options);
         std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
         std::vector<float> all;
@@ -397,8 +406,9 @@ TEST(Trainer, UnderflowIsSeenAndCuredByALossScale) {
         nn::Gpt2Config model = small_model();
         model.vocabulary = 4096;
         Gpt2Training options{.model = model, .batch = 8, .sequence = 24};
-        options.pipeline.policy = find_policy("fp16");
-        options.pipeline.match_attention = options.pipeline.chunk_loss = options.pipeline.lay_out = passes;
+        options.policy = find_policy("fp16");
+        options.passes =
+            testing::plain_and({{"match_attention", passes}, {"chunk_loss", passes}, {"lay_out", passes}});
         options.loss_scale = {.kind = LossScaleOptions::Kind::fixed, .initial = scale};
         Trainer trainer = gpt2_trainer(*device, options);
         const std::vector<std::int32_t> tokens(8 * 24, 65), targets(8 * 24, 66);
@@ -422,8 +432,8 @@ TEST(Trainer, Fp16WithADynamicScaleLearnsAsFp32Does) {
     const TextWindows batches(stream, stream.all(), 23, {.batch = 3});
     const auto mean_of_last = [&](const char* policy) {
         Gpt2Training options{.model = small_model(), .batch = 3, .sequence = 23};
-        options.pipeline.policy = find_policy(policy);
-        options.loss_scale = default_loss_scale(options.pipeline.policy);
+        options.policy = find_policy(policy);
+        options.loss_scale = default_loss_scale(options.policy);
         options.loss_scale.interval = 20;
         Trainer trainer = gpt2_trainer(*device, options);
         std::vector<std::int32_t> tokens(3 * 23), targets(3 * 23);
@@ -505,6 +515,25 @@ TEST(Gpt2, ParametersAndWorkAsPublished) {
             error.what(),
             "there is no model 'gpt3'; there are gpt2-tiny, gpt2-124m, gpt2-355m, gpt2-774m, gpt2-1558m");
     }
+}
+
+TEST(Trainer, TakesItsStepsFromASourceAndGoesOnWhereItWasSaved) {
+    const auto device = make_cpu_device({.threads = 1});
+    const nn::Model model = nn::gpt2_model(small_model(), 8);
+    const TokenStream stream(some_text(2000));
+    const BatchOptions of_two{.batch = 2, .accumulate = 2, .order = BatchOrder::random, .seed = 5};
+    const TextWindows windows(stream, stream.all(), 8, of_two);
+    const TrainerOptions options{.batch = 2, .accumulate = 2, .policy = "bf16"};
+    Trainer by_source(*device, model, options), by_batch(*device, model, options);
+    BatchBuffer buffer(model, 2, 2);
+    for (std::uint64_t step = 0; step < 3; ++step)
+        EXPECT_EQ(by_source.step(windows, 1e-3).loss, by_batch.step(buffer.fill(windows, step), 1e-3).loss);
+    const TemporaryDirectory directory;
+    by_source.save(directory / "run");
+    Trainer resumed(*device, model, options);
+    EXPECT_EQ(resumed.resume(directory / "run"), "");
+    EXPECT_EQ(resumed.steps_done(), 3);
+    EXPECT_EQ(resumed.step(windows, 1e-3).loss, by_source.step(windows, 1e-3).loss);
 }
 
 }  // namespace

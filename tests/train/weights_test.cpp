@@ -1,5 +1,7 @@
 // Weights by name: into and out of a trainer, strictly or not, with all that does not fit in one error.
 #include "mantissa/train/weights.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/state_block.h"
 
 #include <gtest/gtest.h>
 
@@ -33,13 +35,13 @@ TEST(WeightsOfATrainer, GoToAFileAndBack) {
         other(*device, network(2), {.batch = 2, .seed = 7});
     for (int step = 0; step < 3; ++step) trained.step({x, y}, 0.1);
     const std::string file = (directory / "w.safetensors").string();
-    save_weights(trained, file);
-    EXPECT_EQ(load_weights(other, file).count(), 0u);
+    trained.save_weights(file);
+    EXPECT_EQ(other.load_weights(file).count(), 0u);
     EXPECT_EQ(other.evaluate({x, y}), trained.evaluate({x, y}));
     const AveragedWeights averaged(trained.state());
     EXPECT_NE(other.evaluate({x, y}), trained.evaluate({x, y}));
-    save_weights(trained, file);
-    load_weights(other, file);
+    trained.save_weights(file);
+    other.load_weights(file);
     EXPECT_EQ(other.evaluate({x, y}), trained.evaluate({x, y}));
 }
 
@@ -48,17 +50,17 @@ TEST(WeightsOfATrainer, WhatDoesNotFitIsNamedInOneErrorOrLeftOut) {
     const auto device = make_cpu_device({.threads = 1});
     const std::string file = (directory / "w.safetensors").string();
     const Trainer two(*device, network(2), {.batch = 2});
-    save_weights(two, file);
+    two.save_weights(file);
     Trainer three(*device, network(3), {.batch = 2, .seed = 7}),
         named(*device, network(2, "classes"), {.batch = 2});
     const auto before = three.state().read("hidden.weight"), head = three.state().read("head.weight");
     const std::string unlike =
         "\"head.weight\" has shape [2, 5], expected [3, 5]; \"head.bias\" has shape [2], "
         "expected [3]";
-    EXPECT_EQ(error_of<UserError>([&] { load_weights(three, file); }),
+    EXPECT_EQ(error_of<UserError>([&] { three.load_weights(file); }),
               file + ": 2 tensors do not fit: " + unlike + "; expected a checkpoint of this model");
     EXPECT_TRUE(three.state().read("hidden.weight") == before);
-    const UnfitWeights left = load_weights(three, file, Match::by_name);
+    const UnfitWeights left = three.load_weights(file, Match::by_name);
     EXPECT_EQ(left.text(), unlike);
     EXPECT_TRUE(three.state().read("hidden.weight") == two.state().read("hidden.weight"));
     EXPECT_TRUE(three.state().read("head.weight") == head);
@@ -66,9 +68,9 @@ TEST(WeightsOfATrainer, WhatDoesNotFitIsNamedInOneErrorOrLeftOut) {
     const std::string unknown =
         "missing \"classes.weight\", \"classes.bias\"; unknown \"head.bias\", "
         "\"head.weight\"";
-    EXPECT_EQ(error_of<UserError>([&] { load_weights(named, file); }),
+    EXPECT_EQ(error_of<UserError>([&] { named.load_weights(file); }),
               file + ": 4 tensors do not fit: " + unknown + "; expected a checkpoint of this model");
-    EXPECT_EQ(load_weights(named, file, Match::by_name).text(), unknown);
+    EXPECT_EQ(named.load_weights(file, Match::by_name).text(), unknown);
 }
 
 }  // namespace

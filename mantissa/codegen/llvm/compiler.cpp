@@ -12,6 +12,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/machine.h"
 #include "mantissa/codegen/llvm/ptx.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::codegen {
 

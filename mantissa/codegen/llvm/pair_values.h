@@ -9,6 +9,7 @@
 #include "mantissa/codegen/attention_kernel.h"
 #include "mantissa/codegen/llvm/control.h"
 #include "mantissa/codegen/llvm/lanes.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::codegen {
 

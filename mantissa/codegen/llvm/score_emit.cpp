@@ -11,6 +11,7 @@
 #include "mantissa/codegen/llvm/random_code.h"
 #include "mantissa/codegen/llvm/target_code.h"
 #include "mantissa/codegen/score_block.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::codegen {
 

@@ -258,9 +258,4 @@ std::unique_ptr<Device> make_cpu_device(const CpuOptions& options) {
         threads, options.ranks, options.threads_to_cut_for == 0 ? threads : options.threads_to_cut_for);
 }
 
-Device& cpu() {
-    static const std::unique_ptr<Device> device = make_cpu_device();
-    return *device;
-}
-
 }  // namespace mantissa

@@ -21,7 +21,4 @@ struct CpuOptions {
 /// names one that the CPU lacks, or if threads is negative.
 std::unique_ptr<Device> make_cpu_device(const CpuOptions& options = {});
 
-/// The CPU with all threads that may be used: one for the whole program, made when it is first asked for.
-Device& cpu();
-
 }  // namespace mantissa

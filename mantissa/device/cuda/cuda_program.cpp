@@ -1,5 +1,7 @@
 #include "mantissa/device/cuda/cuda_program.h"
 
+#include "mantissa/graph/graph.h"
+
 namespace mantissa::inline v0::on_cuda {
 
 CudaProgram::CudaProgram(const Context& context, std::span<const BoundStep> steps) : context_(context) {

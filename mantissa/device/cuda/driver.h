@@ -10,6 +10,7 @@
 #include <string>
 
 #include "mantissa/base/or_reason.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::cuda {
 

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/ops/rules.h"
 

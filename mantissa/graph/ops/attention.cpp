@@ -5,6 +5,7 @@
 
 #include "mantissa/graph/attention_score.h"
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/ops/rules.h"
 #include "mantissa/graph/visible_pairs.h"
 

@@ -3,6 +3,7 @@
 //
 // Operands that are images may be of 16 bits, as they come; statistics are FP32, as scales are.
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa::inline v0 {

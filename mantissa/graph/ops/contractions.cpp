@@ -1,5 +1,6 @@
 // Contractions.
 #include "mantissa/base/whole_units.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/ops/rules.h"
 #include "mantissa/numerics/weight_groups.h"
 

@@ -1,4 +1,5 @@
 // Convolution of images, and its two gradients: three contractions over one window.
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/convolution.h"
 #include "mantissa/graph/ops/rules.h"
 

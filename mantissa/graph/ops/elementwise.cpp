@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa::inline v0 {

@@ -1,6 +1,7 @@
 // Cross-entropy and its gradient, and the joint loss of a linear layer with both its gradients.
 #include <limits>
 
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/ignored_targets.h"
 #include "mantissa/graph/ops/rules.h"

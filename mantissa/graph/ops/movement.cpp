@@ -2,6 +2,8 @@
 // their own.
 #include <algorithm>
 
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/ops/rules.h"
 
 namespace mantissa::inline v0 {

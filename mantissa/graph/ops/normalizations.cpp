@@ -1,4 +1,5 @@
 // Layer normalisation, RMS normalisation and softmax, each over the last axis, and their gradients.
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/gradient.h"
 #include "mantissa/graph/ops/rules.h"
 

@@ -1,4 +1,5 @@
 // Pools over images [N, H, W, C] and their gradients. Primitives: their meaning is in reference_pools.cpp.
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/ops/rules.h"
 #include "mantissa/graph/pooling.h"
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/op.h"
 #include "mantissa/graph/tensor.h"
 

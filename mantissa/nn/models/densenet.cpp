@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/models/image_layers.h"
 
 namespace mantissa::inline v0::nn {

@@ -10,6 +10,9 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/hf_gpt2.h"
+#include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/nn/models/most_sizes.h"
 
@@ -283,7 +286,7 @@ Model gpt2_model(const Gpt2Config& config, std::int64_t sequence, Documents docu
                         Graph&, std::span<const Tensor> inputs,
                         const Mode& mode) { return gpt2_loss_of(config, documents, inputs, mode); },
             .configuration = configuration_of(config, sequence, documents),
-            .files = std::move(files),
+            .files = std::make_shared<const WeightFiles>(std::move(files)),
             .flops_per_example = config.flops_per_token(sequence) * static_cast<double>(sequence)};
 }
 

@@ -10,6 +10,9 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/formats/weight_files.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
 
 namespace mantissa::inline v0::nn {
@@ -247,7 +250,7 @@ Model llama_model(const LlamaConfig& config, std::int64_t sequence, Documents do
                         Graph&, std::span<const Tensor> inputs,
                         const Mode& mode) { return llama_loss_of(config, documents, inputs, mode); },
             .configuration = configuration_of(config.sizes, sequence, documents),
-            .files = hf_llama_files(config.sizes),
+            .files = std::make_shared<const WeightFiles>(hf_llama_files(config.sizes)),
             .flops_per_example = config.flops_per_token(sequence) * static_cast<double>(sequence)};
 }
 

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/formats/torchvision.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
 
 namespace mantissa::inline v0::nn {

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {
@@ -34,7 +35,7 @@ class TailMaker {
     /// The sums with the bias, in the contraction's own type.
     Value finished(const Node& contraction, Tensor sums) {
         if (contraction.inputs.size() == 3)
-            sums = sums + cast({tail_.graph, map(contraction.inputs[2])}, DType::f32);
+            sums = sums + cast(Tensor(tail_.graph, map(contraction.inputs[2])), DType::f32);
         const DType dtype = contraction.outputs[0].dtype;
         if (dtype != DType::f32) return cast(sums, dtype).value();
         // A node, since a nest's results are nodes.

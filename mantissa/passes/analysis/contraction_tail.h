@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/nest.h"
 
 namespace mantissa::inline v0 {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/attention/attention_groups.h"
 
 namespace mantissa::inline v0 {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/base/or_reason.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/uses.h"
 #include "mantissa/passes/attention/axis_map.h"
 #include "mantissa/passes/attention/pair_reader.h"

@@ -1,5 +1,7 @@
 #include "mantissa/passes/attention/attention_groups.h"
 
+#include "mantissa/graph/graph.h"
+
 namespace mantissa::inline v0 {
 
 namespace {

@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/attention/attention_form.h"
 
 namespace mantissa::inline v0 {

@@ -7,7 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/gradient.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/autocast.h"
 #include "mantissa/passes/pipeline.h"
 
@@ -68,16 +70,17 @@ constexpr double least_loss = 1.25;
 /// memory than queries, keys, values and result, which are there either way. Longer texts want one operation
 /// whatever it takes. Empty if it is not, where the lines would not be fused, or where nobody measured.
 /// `gradient`: -1 if there is none.
-std::string why_it_loses(const LoneAttention& alone, NodeId gradient, const PipelineOptions& options) {
+std::string why_it_loses(const LoneAttention& alone, NodeId gradient, const PipelineOptions& options,
+                         const Machine& machine) {
     const Graph& graph = alone.graph;
     const Node& node = graph.node(alone.node);
     const Shape &q = graph.type(node.inputs[0]).shape, &k = graph.type(node.inputs[1]).shape;
     const std::int64_t queries = q[2], keys = k[2], head_size = q[3];
     if (!options.fuse || !options.simplify || queries * keys > 2 * (queries + keys) * head_size) return {};
-    std::optional<TimeBesideParts> time = options.time_beside_parts(graph, node);
+    std::optional<TimeBesideParts> time = machine.kernel_of(graph, node).time;
     if (!time) return {};
     if (gradient >= 0) {
-        const auto of_gradient = options.time_beside_parts(graph, graph.node(gradient));
+        const auto of_gradient = machine.kernel_of(graph, graph.node(gradient)).time;
         if (!of_gradient) return {};
         time->whole += of_gradient->whole;
         time->parts += of_gradient->parts;
@@ -93,28 +96,29 @@ std::string why_it_loses(const LoneAttention& alone, NodeId gradient, const Pipe
 /// Why the device does not run an attention in the policy's formats, or its gradient by the operands that are
 /// wanted, if any are, or would lose by it; empty if it does.
 std::string why_not_one(const Graph& graph, const Node& attention, const std::vector<bool>& wanted,
-                        const PipelineOptions& options) {
+                        const PipelineOptions& options, const Machine& machine) {
     const bool plain = !attention.attributes.has("score");
     LoneAttention alone(graph.input_types(attention), attention.attributes, options.policy);
     const Node& node = alone.graph.node(alone.node);
     const std::string of_what =
         fmt::format("attention of {}{}", name_of(alone.graph.type(node.inputs[0]).dtype),
                     plain ? "" : " and of such a score");
-    if (const std::string why = options.why_no_kernel(alone.graph, node); !why.empty())
+    if (const std::string why = machine.kernel_of(alone.graph, node).why_none; !why.empty())
         return fmt::format("the device has no kernel for {}: {}", of_what, why);
     const NodeId gradient = wanted.empty() ? -1 : alone.add_gradient(wanted);
     if (gradient >= 0)
-        if (const std::string why = options.why_no_kernel(alone.graph, alone.graph.node(gradient));
+        if (const std::string why = machine.kernel_of(alone.graph, alone.graph.node(gradient)).why_none;
             !why.empty())
             return fmt::format("the device has no kernel for the gradient of {}: {}", of_what, why);
-    return why_it_loses(alone, gradient, options);
+    return why_it_loses(alone, gradient, options, machine);
 }
 
 }  // namespace
 
-AcceptAttention attention_policy(const PipelineOptions& options, Differentiated differentiated) {
+AcceptAttention attention_policy(const PipelineOptions& options, const Machine& machine,
+                                 Differentiated differentiated) {
     // Layers are alike, and a kernel may have to be compiled.
-    return [&options, differentiated, known = std::map<std::string, std::string>()](
+    return [&options, &machine, differentiated, known = std::map<std::string, std::string>()](
                const Graph& graph, const Node& attention) mutable {
         std::string what = attention.attributes.text();
         std::vector<bool> wanted;
@@ -125,7 +129,7 @@ AcceptAttention attention_policy(const PipelineOptions& options, Differentiated 
             if (differentiated == Differentiated::yes) wanted.push_back(asked);
         }
         const auto [entry, is_new] = known.try_emplace(what);
-        if (is_new) entry->second = why_not_one(graph, attention, wanted, options);
+        if (is_new) entry->second = why_not_one(graph, attention, wanted, options, machine);
         return entry->second;
     };
 }

@@ -8,12 +8,14 @@
 
 namespace mantissa::inline v0 {
 
+struct Machine;
 struct PipelineOptions;
 
 /// Whether a forward pass is one of a training step.
 enum class Differentiated : std::uint8_t { no, yes };
 
-/// For one run of match_attention. The options must live as long.
-AcceptAttention attention_policy(const PipelineOptions& options, Differentiated differentiated);
+/// For one run of match_attention. Options and machine must live as long.
+AcceptAttention attention_policy(const PipelineOptions& options, const Machine& machine,
+                                 Differentiated differentiated);
 
 }  // namespace mantissa

@@ -334,7 +334,7 @@ Tensor PairExpressions::emit(Graph& graph, PairId id, std::map<PairId, Tensor>& 
         result =
             select(of(term.in[0]), constant(graph, 0, DType::boolean), constant(graph, 1, DType::boolean));
     } else if (term.op == "cast") {
-        result = mantissa::cast(of(term.in[0]), dtype);
+        result = ops::cast(of(term.in[0]), dtype);
     } else if (term.op == "add" && (*this)[term.in[1]].op == "mul" &&
                is_number((*this)[term.in[1]].in[1], -1)) {
         result = of(term.in[0]) - of((*this)[term.in[1]].in[0]);

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {

@@ -1,5 +1,7 @@
 #include "mantissa/passes/attention/pair_reader.h"
 
+#include "mantissa/graph/graph.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>

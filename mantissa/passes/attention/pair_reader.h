@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "mantissa/base/or_reason.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/attention/axis_map.h"
 #include "mantissa/passes/attention/pair_expression.h"
 

@@ -2,15 +2,16 @@
 #include <cstdio>
 #include <vector>
 
+#include "mantissa/engine.h"
 #include "mantissa/mantissa.h"
+#include "mantissa/runtime/state_block.h"
 
 int main() {
     using namespace mantissa;
     const nn::Model model{.name = "line",
                           .inputs = {{"x", DType::f32, {1}}, {"y", DType::f32, {1}}},
-                          .loss = [](Graph&, std::span<const Tensor> inputs, const nn::Mode&) {
-                              const Tensor error = nn::linear(inputs[0], "line", {.outputs = 1}) - inputs[1];
-                              return mean(error * error, {0, 1});
+                          .loss = [](Tensor in, Tensor target) {
+                              return nn::mse_loss(nn::linear(in, "line", {.outputs = 1}), target);
                           }};
     const std::vector<float> x{-1, 0, 1, 2}, y{-3, 0, 3, 6};
     Trainer trainer(cpu(), model, {.optimizer = sgd({.momentum = 0.9}), .batch = 4});

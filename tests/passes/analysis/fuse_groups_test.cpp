@@ -1,5 +1,6 @@
 // Which nodes go into one nest: what a group holds, what crosses its border, and why others stay apart.
 #include "mantissa/passes/analysis/fuse_groups.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // What one pair of loops can compute: how each value varies, how operands are read, and why others are no
 // nest.
 #include "mantissa/passes/analysis/nest.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

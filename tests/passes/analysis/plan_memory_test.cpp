@@ -1,5 +1,6 @@
 // The memory plan against lifetimes worked out by code of its own.
 #include "mantissa/passes/analysis/plan_memory.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +10,7 @@
 #include "mantissa/base/whole_units.h"
 #include "mantissa/nn/models/gpt2.h"
 #include "mantissa/passes/pipeline.h"
-#include "mantissa/train/adamw.h"
+#include "mantissa/train/optimizer_update.h"
 #include "tests/support/random_draws.h"
 #include "tests/support/random_graph.h"
 

@@ -1,5 +1,6 @@
 // One attention around a softmax: what of the graph is its queries, keys, values, scale, mask and score.
 #include "mantissa/passes/attention/attention_form.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

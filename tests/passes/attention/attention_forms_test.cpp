@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
 #include "mantissa/graph/verifier.h"
 #include "mantissa/passes/attention/lay_out_attention.h"

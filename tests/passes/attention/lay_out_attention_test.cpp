@@ -1,6 +1,7 @@
 // Attention reads and writes heads where they lie, whatever brought them into order; what it cannot read
 // stays, with a reason; every value and gradient keeps its bits.
 #include "mantissa/passes/attention/lay_out_attention.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Attention is found whatever it was spelled with, and what almost is attention stays as it was, with a
 // reason.
 #include "mantissa/passes/attention/match_attention.h"
+#include "mantissa/graph/graph.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -704,11 +705,12 @@ TEST(MatchAttention, StaysWhereTheDeviceRunsItOrItsGradientNot) {
         for (const ParameterGradient& each : gradients) graph.add_update(each.state, each.gradient.value());
     };
     for (const char* const without : {"attention", "attention_grad"}) {
-        PipelineOptions options{.match_attention = true};
-        options.why_no_kernel = [&](const Graph&, const Node& node) {
-            return std::string(node.op->name != without || !node.attributes.has("score") ? "" : "no time");
-        };
-        const BuiltGraph built = build_training_step(model, update, options);
+        const PipelineOptions options{.match_attention = true};
+        const Machine machine{.kernel_of = [&](const Graph&, const Node& node) {
+            const bool has = node.op->name != without || !node.attributes.has("score");
+            return KernelAnswer{.why_none = has ? "" : "no time"};
+        }};
+        const BuiltGraph built = build_training_step(model, update, options, machine);
         EXPECT_EQ(count(built.graph, "attention"), 1);
         EXPECT_EQ(count(built.graph, "attention_grad"), 1);
         ASSERT_EQ(built.refused.size(), 1u);
@@ -732,11 +734,10 @@ BuiltGraph with_times(std::int64_t positions, std::optional<TimeBesideParts> for
         graph.add_result("loss", loss.value());
         graph.add_update(gradients[0].state, gradients[0].gradient.value());
     };
-    PipelineOptions options{.match_attention = true, .fuse = fuse};
-    options.time_beside_parts = [=](const Graph&, const Node& node) {
-        return node.op->name == "attention" ? forward : backward;
-    };
-    return build_training_step(model, update, options);
+    const Machine machine{.kernel_of = [=](const Graph&, const Node& node) {
+        return KernelAnswer{.time = node.op->name == "attention" ? forward : backward};
+    }};
+    return build_training_step(model, update, {.match_attention = true, .fuse = fuse}, machine);
 }
 
 TEST(MatchAttention, StaysWhereItsLinesTakeLessTimeWithTheFigures) {

@@ -1,5 +1,6 @@
 // Expressions of pairs: spellings of one thing are one expression, and what has two values is not folded.
 #include "mantissa/passes/attention/pair_expression.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

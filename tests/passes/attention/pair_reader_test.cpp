@@ -1,5 +1,6 @@
 // What a graph computes for each pair of a query and a key, read as an expression.
 #include "mantissa/passes/attention/pair_reader.h"
+#include "mantissa/graph/graph.h"
 
 #include <gtest/gtest.h>
 

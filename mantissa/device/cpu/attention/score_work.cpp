@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/rows/partition.h"
 

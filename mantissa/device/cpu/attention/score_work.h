@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/device/cpu/attention/kernel_table.h"
 

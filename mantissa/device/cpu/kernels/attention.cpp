@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/attention/attention.h"
 #include "mantissa/device/cpu/attention/kept.h"

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/function_ref.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/numerics/formats.h"

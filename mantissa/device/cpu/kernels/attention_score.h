@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/attention/attention.h"
 #include "mantissa/device/cpu/kernels/score_blocks.h"

@@ -11,6 +11,7 @@
 #include "mantissa/device/cpu/rows/partition.h"
 
 #include "mantissa/base/whole_units.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::on_cpu {
 

@@ -10,6 +10,7 @@
 #include "mantissa/device/cpu/kernels/fused_stores.h"
 #include "mantissa/device/cpu/kernels/fused_sums.h"
 #include "mantissa/device/cpu/kernels/kernels.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
 
 namespace mantissa::inline v0::on_cpu {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/base/function_ref.h"
 #include "mantissa/device/cpu/rows/image_kernels.h"
 #include "mantissa/device/cpu/rows/partition.h"
 #include "mantissa/numerics/formats.h"

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/whole_units.h"
 #include "mantissa/graph/attention_score.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::on_cuda {
 

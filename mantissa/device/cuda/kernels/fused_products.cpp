@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "mantissa/device/cuda/kernels/products.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/passes/expand.h"

@@ -9,6 +9,7 @@
 #include "mantissa/device/cuda/kernels/nest_kernels.h"
 #include "mantissa/device/cuda/kernels/products.h"
 #include "mantissa/device/tf32_refusal.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/ignored_targets.h"
 #include "mantissa/graph/tensor.h"
 

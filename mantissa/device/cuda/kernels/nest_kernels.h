@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mantissa/device/cuda/kernels/kernels.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::on_cuda {
 

@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
 #include "mantissa/device/cuda/kernels/nest_kernels.h"
+#include "mantissa/graph/graph.h"
 #include "mantissa/graph/tensor.h"
 #include "mantissa/passes/analysis/contraction_tail.h"
 #include "mantissa/passes/analysis/nest.h"

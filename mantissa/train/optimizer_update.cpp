@@ -1,4 +1,4 @@
-#include "mantissa/train/optimizer.h"
+#include "mantissa/train/optimizer_update.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +9,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/name_pattern.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/train/loss_scale.h"
 #include "mantissa/train/running_statistics.h"
 
 namespace mantissa::inline v0 {

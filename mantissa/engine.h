@@ -1,0 +1,12 @@
+// The second face, for who adds a device or a kernel, or looks into what a step runs: graphs, plans, devices
+// and the memory of a training. Nothing here is needed to train a model.
+#pragma once
+
+#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/device/device.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/runtime/execution.h"
+#include "mantissa/runtime/plan.h"
+#include "mantissa/train/step_execution.h"
+#include "mantissa/train/training_plan.h"

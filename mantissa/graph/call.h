@@ -1,0 +1,25 @@
+// Operations by name, for what knows the table of operations; models use the functions of tensor.h.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa::inline v0 {
+
+/// Adds an operation by name.
+std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
+                         Attributes attributes = {}, Tensor::Where at = {});
+Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attributes attributes = {},
+             Tensor::Where at = {});
+
+/// Sums x over the axes along which `shape` was broadcast to x's shape: the gradient of broadcasting. The
+/// result is written as `output`, which is x's type or a wider one.
+Tensor reduce_to(Tensor x, const Shape& shape, DType output);
+Tensor reduce_to(Tensor x, const Shape& shape);
+
+}  // namespace mantissa

@@ -1,0 +1,44 @@
+// A precision policy: the formats that a model computes in, by one word.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/numerics/dtype.h"
+
+namespace mantissa::inline v0 {
+
+struct Policy {
+    Policy() = default;  ///< fp32
+    /// As find_policy.
+    Policy(const char* name);         // NOLINT(google-explicit-constructor): a policy is one word
+    Policy(const std::string& name);  // NOLINT(google-explicit-constructor)
+
+    std::string name = "fp32";
+    std::optional<DType> low = {};  ///< the format of contractions' operands; none: as they are
+    std::string multiply = {};      ///< how FP32 operands are multiplied: "tf32", or empty for FP32
+    /// What contractions' FP32 operands are rounded to, to simulate a machine that multiplies it: tf32, bf16,
+    /// f16, or empty.
+    std::string simulate = {};
+    /// What the weights of linear layers are quantised to: "s8" or "s4", for inference only; or empty. See
+    /// quantize.h.
+    std::string weights = {};
+
+    bool changes_nothing() const { return !low && multiply.empty(); }
+    /// FP16's range is small; all others have FP32's.
+    bool needs_loss_scale() const { return low == DType::f16 || simulate == "f16"; }
+};
+
+/// fp32, tf32, bf16, fp16, int8 or int4. Throws UserError, naming those there are, for any other.
+Policy find_policy(std::string_view name);
+/// Those in which a model can be trained; and those for inference, with which it can only be run.
+std::vector<std::string> policy_names();
+std::vector<std::string> inference_policy_names();
+
+/// FP32 with contractions' operands rounded to a format first: tf32, bf16 or fp16, as policies are called.
+/// Throws UserError, naming those there are, for any other.
+Policy simulated(std::string_view format);
+
+}  // namespace mantissa

@@ -1,0 +1,57 @@
+// What there is to know of a model and of its training, each a call on one's own model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mantissa/train/trainer.h"
+
+namespace mantissa::inline v0::report {
+
+/// A report for people, as a page that needs no other file, and for machines (docs/json.md).
+struct Report {
+    std::string text, page, json;
+
+    /// Throw UserError, naming the file, if it cannot be written.
+    void write_page(const std::filesystem::path& file) const;
+    void write_json(const std::filesystem::path& file) const;
+};
+
+struct Options {
+    TrainerOptions trainer = {};  ///< of the steps: policy, passes, batch, optimizer
+    std::int64_t steps = 10;      ///< of training
+    double learning_rate = 3e-4;
+    std::int64_t repeats = 3;  ///< measurements of each rung, and of each size
+    /// Rungs of a ladder, policies to converge; none: all that the machine has.
+    std::vector<std::string> names = {};
+    std::function<void(const std::string&)> progress = {};  ///< called with what is being done
+};
+
+/// Each operation of a training step: what it is stored, multiplied and summed in, by which rule, and by
+/// which kernel. Plans, and runs nothing.
+Report explain(Device& device, const nn::Model& model, const Options& options = {});
+
+/// Each kernel of a step: arithmetic, bytes, time, and what bounds it. Runs steps on the first batch.
+Report roofline(Device& device, const nn::Model& model, const BatchSource& batches,
+                const Options& options = {});
+
+/// The model on each rung from FP32 to the fastest, trained and timed. Throws UserError as run_ladder
+/// (report/ladder.h) does, such as for losses that leave those of the first rung.
+Report ladder(Device& device, const nn::Model& model, const BatchSource& batches,
+              const Options& options = {});
+
+/// The numbers of weights, activations and gradients after some steps in FP32, under the ranges of formats.
+Report numerics(Device& device, const nn::Model& model, const BatchSource& batches,
+                const Options& options = {});
+
+/// The model trained in one precision after another, and whether their losses agree with the first.
+Report converge(Device& device, const nn::Model& model, const BatchSource& batches,
+                const Options& options = {});
+
+/// Ugly sizes: which extents leave a rest in the blocks of kernels, and what to make of them gains here.
+Report lint(Device& device, const nn::Model& model, const Options& options = {});
+
+}  // namespace mantissa::report

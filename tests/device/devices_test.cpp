@@ -1,0 +1,40 @@
+// The machines as the public face names them.
+#include "mantissa/device/devices.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "mantissa/base/error.h"
+#include "mantissa/device/device.h"
+
+namespace mantissa {
+namespace {
+
+std::string error_of(const std::function<void()>& call) {
+    try {
+        call();
+    } catch (const UserError& error) {
+        return error.what();
+    }
+    return "";
+}
+
+TEST(Devices, TheCpuIsOneForEachNumberOfThreads) {
+    EXPECT_EQ(&cpu(), &cpu());
+    EXPECT_EQ(&cpu(3), &cpu(3));
+    EXPECT_EQ(cpu(3).target().threads, 3);
+    EXPECT_NE(error_of([] { cpu(-1); }), "");
+}
+
+TEST(Devices, WhereThereIsNoGpuItSaysWhatIsMissingAndWhatToDo) {
+    EXPECT_EQ(error_of([] { gpu(1); }),
+              "a process has one GPU, of index 0; set CUDA_VISIBLE_DEVICES=1 to have another than the first");
+    const std::string missing = error_of([] { EXPECT_EQ(gpu().target().device, "cuda"); });
+    if (missing.empty()) return;  // there is one
+    EXPECT_TRUE(missing.starts_with("there is no GPU to train on: ")) << missing;
+    EXPECT_TRUE(missing.ends_with("; use cpu()")) << missing;
+}
+
+}  // namespace
+}  // namespace mantissa
