@@ -5,7 +5,7 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
-#include <ranges>
+#include <iterator>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -48,11 +48,14 @@ struct HostValues {
 
     HostValues(DType type, std::span<const std::byte> values) : dtype(type), bytes(values) {}
     /// The numbers of a vector, a span, an array.
-    template <std::ranges::contiguous_range Range>
-    requires(!std::same_as<std::remove_cvref_t<Range>, HostValues>)
-        HostValues(const Range& values)  // NOLINT: implicit, so that step({x, y}, rate) reads as it does
-        : dtype(dtype_of<std::ranges::range_value_t<Range>>()),
-          bytes(std::as_bytes(std::span(std::ranges::data(values), std::ranges::size(values)))) {}
+    template <class Range>
+    requires(!std::same_as<std::remove_cvref_t<Range>, HostValues>) && requires(const Range& range) {
+        std::data(range);
+        std::size(range);
+    }
+    HostValues(const Range& values)  // NOLINT: implicit, so that step({x, y}, rate) reads as it does
+        : dtype(dtype_of<std::remove_cvref_t<decltype(*std::data(values))>>()),
+          bytes(std::as_bytes(std::span(std::data(values), std::size(values)))) {}
 };
 
 /// The values of all inputs of a model in their order. Of a step: all of its micro-steps, one after another,
@@ -159,6 +162,33 @@ class BatchSource {
     /// next step is filled. See ReadingOrder. A source that is not read through has neither.
     virtual DataPlace place_at(std::uint64_t step) const;
     virtual std::string go_on_from(const DataPlace& place);
+};
+
+/// Examples that a caller has in memory, as a source of batches.
+class Examples : public BatchSource {
+  public:
+    /// All examples: the values [count, ...] of each of the model's inputs, which are copied. Throws
+    /// UserError if an input is missing, of another type, has no whole number of examples or another number
+    /// than the first, or if there are fewer examples than a step takes (none, in random order).
+    Examples(const nn::Model& model, const Batch& all, const BatchOptions& options);
+
+    void fill(std::uint64_t step, std::int64_t micro_step,
+              std::span<const std::span<std::byte>> inputs) const override;
+    std::uint64_t steps_per_epoch() const override;
+    std::string description() const override;
+    DataPlace place_at(std::uint64_t step) const override { return reading_.place_at(step); }
+    std::string go_on_from(const DataPlace& place) override { return reading_.go_on_from(place); }
+
+    std::uint64_t count() const { return count_; }
+
+  private:
+    std::uint64_t index_of(std::uint64_t step, std::uint64_t within) const;
+
+    BatchOptions options_;
+    std::vector<std::vector<std::byte>> inputs_;  // [count, ...]
+    std::uint64_t count_ = 0;
+    ReadingOrder reading_;
+    std::uint64_t per_step_ = 0;  // examples of a step: N B
 };
 
 /// Host memory for the batches of a model, taken when it is first filled.

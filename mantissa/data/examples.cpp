@@ -1,4 +1,4 @@
-#include "mantissa/data/examples.h"
+#include "mantissa/data/batch.h"
 
 #include <fmt/format.h>
 

@@ -11,14 +11,27 @@
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
-#include "mantissa/base/configuration.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0 {
+
 struct WeightFiles;
-}
+
+/// A configuration as data: settings by name, in the order in which they are shown. What two runs must have
+/// in common is compared and printed setting by setting.
+struct Setting {
+    std::string name;
+    std::variant<bool, std::int64_t, double, std::string> value;
+
+    friend bool operator==(const Setting&, const Setting&) = default;
+};
+
+using Configuration = std::vector<Setting>;
+
+}  // namespace mantissa
 
 namespace mantissa::inline v0::nn {
 

@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/base/configuration.h"
-#include "mantissa/graph/tensor.h"
+#include "mantissa/nn/model.h"
 
 namespace mantissa::inline v0 {
 

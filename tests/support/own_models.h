@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "mantissa/data/examples.h"
+#include "mantissa/data/batch.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/nn/layers.h"
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "mantissa/data/examples.h"
+#include "mantissa/data/batch.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/runtime/state_block.h"

@@ -1,0 +1,55 @@
+// Pictures as the public face has them: classes, batches of training, and what is held out.
+#include "mantissa/data/pictures.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/picture_batches.h"
+
+namespace mantissa {
+namespace {
+
+/// Ten pictures of each of three colours.
+const char* const folder = MANTISSA_SOURCE_DIR "/tests/fixtures/248ad45/pictures";
+
+TEST(Pictures, HoldOutATenthAndTrainOnTheRest) {
+    const Pictures pictures(folder, {.image = 8, .resize = 8, .batches = {.batch = 9}});
+    EXPECT_EQ(pictures.classes(), (std::vector<std::string>{"blue", "green", "red"}));
+    EXPECT_EQ(pictures.training().steps_per_epoch(), 3u);
+    const auto held_out = pictures.held_out();
+    EXPECT_EQ(held_out.classes, (std::vector<std::int32_t>{0, 1, 2}));
+    EXPECT_EQ(held_out.pixels.size(), 3u * 8 * 8 * 3);
+    const PictureSplit split = open_pictures(folder, {.hold_out = true});
+    const PictureBatches all(split.validation, {.batches = {.batch = 3},
+                                                .cut = {.image = 8, .resize = 8},
+                                                .use = PictureBatchOptions::Use::validation});
+    std::vector<float> pixels(held_out.pixels.size());
+    std::vector<std::int32_t> classes(3);
+    const std::vector<std::span<std::byte>> inputs{std::as_writable_bytes(std::span(pixels)),
+                                                   std::as_writable_bytes(std::span(classes))};
+    all.fill(0, 0, inputs);
+    EXPECT_EQ(held_out.pixels, pixels);
+    EXPECT_EQ(held_out.classes, classes);
+}
+
+TEST(Pictures, AnotherSeedHoldsOutOthers) {
+    std::set<std::vector<float>> held_out;
+    for (std::uint64_t seed = 0; seed < 4; ++seed)
+        held_out.insert(Pictures(folder, {.image = 8, .hold_out_seed = seed}).held_out().pixels);
+    EXPECT_GT(held_out.size(), 1u);
+}
+
+TEST(Pictures, SayWhatIsMissing) {
+    try {
+        Pictures("no such folder");
+        FAIL();
+    } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("no such folder"), std::string::npos);
+    }
+}
+
+}  // namespace
+}  // namespace mantissa
