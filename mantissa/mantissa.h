@@ -2,13 +2,15 @@
 // ordinary C++ over symbolic tensors (graph/tensor.h) and layers (nn/layers.h). A Trainer (train/trainer.h)
 // trains it on a device, under any policy; a Predictor says what it makes of examples; reports say the rest.
 //
-//   namespace nn = mantissa::nn;
-//   using mantissa::Tensor, mantissa::DType;
-//   Tensor loss(Tensor x, Tensor y) { return nn::mse_loss(nn::linear(x, "line", {.outputs = 1}), y); }
+// `loss` and `network` being functions of tensors, (Tensor x, Tensor y) and (Tensor x),
 //
-//   const std::vector<nn::InputSpec> inputs{{"x", DType::f32, {1}}, {"y", DType::f32, {1}}};
-//   mantissa::Trainer trainer(mantissa::cpu(), {.name = "line", .inputs = inputs, .loss = loss});
-//   trainer.step({x, y}, 0.05)  with vectors of floats x and y
+//   mantissa::Trainer trainer(mantissa::cpu(), {.name = "line",
+//                                               .inputs = {{"x", DType::f32, {1}}, {"y", DType::f32, {1}}},
+//                                               .loss = loss,
+//                                               .output = {.trace = network}},
+//                             {.batch = 4, .policy = "bf16"});
+//   trainer.step({x, y}, 0.05)             is a step on four rows, vectors of floats
+//   mantissa::Predictor(trainer).predict({x})  is what the network makes of any number of them
 //
 // What is installed is what this header brings along and, for who adds a device or looks into a plan, what
 // mantissa/engine.h does; all else is internal.
