@@ -12,6 +12,7 @@
 #include "cli/explain_steps.h"
 #include "cli/explain_threads.h"
 #include "cli/output_file.h"
+#include "cli/print_error.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "mantissa/base/clock.h"
@@ -75,7 +76,8 @@ void print_what_would_fit(const ExplainCommand& options, const Policy& policy, c
     const auto at_length = nn::is_image_model(options.run.model)
                                ? std::function<nn::Model(std::int64_t)>()
                                : on_sequences_of(language_model(options.run), options.run);
-    fmt::print("{}", fit_table(what_would_fit(plan, available, at_length), memory.state, available));
+    fmt::print("{}",
+               with_options(fit_table(what_would_fit(plan, available, at_length), memory.state, available)));
 }
 
 /// Plans a step and allocates nothing.

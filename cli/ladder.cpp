@@ -10,6 +10,7 @@
 
 #include "cli/begin_with_files.h"
 #include "cli/output_file.h"
+#include "cli/print_error.h"
 #include "cli/progress_line.h"
 #include "cli/run_options.h"
 #include "cli/training_data.h"
@@ -76,7 +77,7 @@ void run(const LadderCommand& options) {
     const LadderReport report = run_ladder(*device, *data.batches, ladder);
     kept.raise(report.peaks);
     progress.clear();
-    fmt::print("{}", ladder_table(report));
+    fmt::print("{}", with_options(ladder_table(report)));
     write_output(options.run.json, ladder_json(report));
     write_output(options.html, ladder_html(report, options.command));
 }

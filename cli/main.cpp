@@ -112,7 +112,9 @@ void require_printed() {
 }
 
 /// What is wrong with the command line begins with the option that is wrong.
-int exit_status_of(std::string_view message) { return message.starts_with("--") ? 2 : 1; }
+int exit_status_of(const std::string& message) {
+    return mantissa::cli::with_options(message).starts_with("--") ? 2 : 1;
+}
 
 /// The words of the command line, the first apart; `help COMMAND` is `COMMAND --help`.
 std::vector<std::string> words_of(int argc, char** argv) {

@@ -1,13 +1,14 @@
 // Words for people on standard error: where nobody reads it, or it is on a full disk, the work goes on.
 #pragma once
 
-#include <cstdio>
 #include <string>
 
 namespace mantissa::cli {
 
-inline void print_error(const std::string& text) {
-    static_cast<void>(std::fwrite(text.data(), 1, text.size(), stderr));
-}
+/// The text with options in place of the fields that the library names, as "--batch" for "`batch`".
+std::string with_options(const std::string& text);
+
+/// Prints with_options of it.
+void print_error(const std::string& text);
 
 }  // namespace mantissa::cli

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "cli/interrupted.h"
+#include "cli/numa.h"
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "cli/progress_line.h"
@@ -23,7 +24,6 @@
 #include "mantissa/base/atomic_file.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/lock_file.h"
-#include "mantissa/base/numa.h"
 #include "mantissa/base/system_memory.h"
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"

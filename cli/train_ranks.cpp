@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "cli/interrupted.h"
+#include "cli/numa.h"
 #include "cli/print_error.h"
-#include "mantissa/base/numa.h"
 #include "mantissa/base/thread_pool.h"
 #include "mantissa/ranks/launched.h"
 #include "mantissa/train/agreement.h"

@@ -14,6 +14,15 @@ class UserError : public std::runtime_error {
     explicit UserError(const std::string& message) : std::runtime_error(message) {}
 };
 
+/// Bad input that fields of an options struct are at fault for, or can mend. The text names each between
+/// backquotes, as "`batch` must be 1 or more, got 0". A program puts its own options in their place.
+class UsageError : public UserError {
+  public:
+    using UserError::UserError;
+    /// The first field that the text names.
+    std::string field() const;
+};
+
 /// A broken promise inside mantissa. The text names the place in the source.
 class InternalError : public std::logic_error {
   public:

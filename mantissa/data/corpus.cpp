@@ -40,17 +40,17 @@ void require_room(std::int64_t tokens, std::int64_t model_vocabulary, const std:
 void require_readable_again(const std::vector<std::filesystem::path>& files) {
     for (const std::filesystem::path& path : files)
         if (is_read_once(path))
-            throw UserError(
+            throw UsageError(
                 fmt::format("{} can be read but once, and a tokenizer is to be trained on it first; give a "
-                            "file, or --tokenizer",
+                            "file, or `tokenizer`",
                             path == "-" ? "standard input" : path.string()));
 }
 
 const Tokenizer& require_tokenizer(const Tokenizer* tokenizer) {
     if (tokenizer) return *tokenizer;
-    throw UserError(
+    throw UsageError(
         "packed documents end at the tokenizer's end-of-text token, and there is no tokenizer; give it as "
-        "--tokenizer DIR");
+        "`tokenizer` DIR");
 }
 
 Tokenizer train_on(const std::vector<std::filesystem::path>& files, std::int64_t vocabulary,
@@ -67,8 +67,8 @@ std::vector<std::filesystem::path> english_text_files() {
     for (const auto& entry : std::filesystem::directory_iterator(licenses, error))
         if (entry.is_regular_file() && !entry.is_symlink()) files.push_back(entry.path());
     if (files.empty())
-        throw UserError(
-            fmt::format("no text was given, and {} has none to start with; use --text FILE", licenses));
+        throw UsageError(
+            fmt::format("no text was given, and {} has none to start with; use `texts` FILE", licenses));
     std::sort(files.begin(), files.end());
     return files;
 }
@@ -130,7 +130,7 @@ Corpus open_texts(const CorpusOptions& options, std::unique_ptr<Tokenizer> token
 
 Corpus open_corpus(const CorpusOptions& options, ThreadPool& pool) {
     if (!options.texts.empty() && !options.tokens.empty())
-        throw UserError("both texts and token files were given; use --text or --tokens");
+        throw UsageError("both texts and token files were given; use `texts` or `tokens`");
     std::unique_ptr<Tokenizer> tokenizer;
     if (!options.tokenizer.empty()) {
         tokenizer = std::make_unique<Tokenizer>(load_tokenizer(options.tokenizer));

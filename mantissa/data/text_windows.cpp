@@ -33,9 +33,9 @@ TextWindows::TextWindows(const TokenStream& stream, TokenRange range, std::int64
     const bool random = options.order == BatchOrder::random;
     const std::uint64_t needed = random || options.all ? 1 : sequences_;
     if (windows_ < needed)
-        throw UserError(fmt::format(
+        throw UsageError(fmt::format(
             "{}: {} tokens, but {} of {} x {} (batch x sequence) needs {}; give more text, or lower "
-            "--batch or --sequence",
+            "`batch` or `sequence`",
             stream.source(), range.size(),
             options.accumulate == 1 ? "a step" : fmt::format("a step of {} micro-steps", options.accumulate),
             options.batch, sequence, options.all ? 2 : needed * sequence_ + 1));

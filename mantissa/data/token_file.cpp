@@ -106,9 +106,10 @@ std::vector<std::byte> TokenFile::head(std::size_t bytes) const {
 void TokenFile::require_no_text() const {
     const std::vector<std::byte> bytes = head(std::size_t{1} << 16);
     if (is_plain_text({reinterpret_cast<const char*>(bytes.data()), bytes.size()}))
-        refuse(path_,
-               "is text, expected token numbers; give it as --text, or make tokens of it by tokenize "
-               "--encode; if its bytes are meant as raw 16-bit tokens, say --tokens-format raw");
+        throw UsageError(
+            path_.string() +
+            ": is text, expected token numbers; give it as `texts`, or make tokens of it by "
+            "`encode_text`; if its bytes are meant as raw 16-bit tokens, say `tokens_format` raw");
 }
 
 void TokenFile::open_llmc() {

@@ -118,7 +118,7 @@ std::string what_to_do(const TokenManifest& manifest) {
     std::vector<std::string> texts;
     for (const TextOrigin& text : origin.texts) texts.push_back(text.path.empty() ? "-" : text.path.string());
     return fmt::format(
-        "write them anew (mantissa tokenize --encode {} --tokenizer {} --out {}{}), or remove {} to use the "
+        "write them anew (`encode_text` {} `tokenizer` {} `out` {}{}), or remove {} to use the "
         "tokens as they are",
         fmt::join(texts, " "), origin.tokenizer.string(), stem.string(), one ? ".bin" : "", name);
 }

@@ -201,9 +201,9 @@ Graph with_parts(const Graph& graph, const std::set<std::string>& names, int ran
                                                       [&](Value input) { return rewriter.placed(input); });
         if (missing != graph.node(id).inputs.end()) {
             if (is_unread(uses, id)) continue;
-            throw UserError(fmt::format(
+            throw UsageError(fmt::format(
                 "'{}' is read by {}, but ranks have parts of it, since a training step reads copies "
-                "alone: give --states whole",
+                "alone: give `states` whole",
                 graph.state(graph.state_of(missing->node)).name, graph.node(id).op->name));
         }
         rewriter.copy(id);

@@ -278,9 +278,9 @@ std::vector<std::string> chosen_passes(const PipelineOptions& options) {
 BuiltGraph build_training_step(const TraceModel& model, const TraceUpdate& update,
                                const PipelineOptions& options, const Machine& machine) {
     if (!options.policy.weights.empty())
-        throw UserError(
+        throw UsageError(
             fmt::format("policy {} is for inference only, since whole numbers have no gradient; train "
-                        "in {}, and give --policy {} to generate",
+                        "in {}, and give `policy` {} to generate",
                         options.policy.name, fmt::join(policy_names(), ", "), options.policy.name));
     Graph graph;
     std::vector<ParameterGradient> gradients;

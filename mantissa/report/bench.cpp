@@ -38,16 +38,16 @@ double interval_of(const std::vector<double>& values) {
     return 1.96 * std::sqrt(squares / static_cast<double>(values.size()));
 }
 
-void require_positive(const char* option, std::int64_t value) {
-    if (value < 1) throw UserError(fmt::format("{} must be 1 or more, got {}", option, value));
+void require_positive(const char* field, std::int64_t value) {
+    if (value < 1) throw UsageError(fmt::format("`size.{}` must be 1 or more, got {}", field, value));
 }
 
 void require_fit(const TrainingPlan& plan) {
     const std::int64_t needed = plan.memory().total(), available = plan.device().free_memory();
     if (needed > available)
-        throw UserError(fmt::format(
-            "--batch-size {}: a step of {} in {} needs {:.2f} GB, {:.2f} GB are available; give fewer, or a "
-            "smaller --image-size or --width",
+        throw UsageError(fmt::format(
+            "`size.batch` {}: a step of {} in {} needs {:.2f} GB, {:.2f} GB are available; give fewer, or a "
+            "smaller `image_size` or `width`",
             plan.options().batch, plan.model().name, plan.options().policy.name,
             static_cast<double>(needed) / 1e9, static_cast<double>(available) / 1e9));
 }
@@ -179,10 +179,10 @@ class Bench {
 
 BenchReport run_bench(Device& device, const BatchSource& batches, const BenchOptions& options) {
     if (options.precisions.empty()) throw UserError("no precision was asked for");
-    require_positive("--batch-size", options.size.batch);
-    require_positive("--num-warmup-batches", options.size.warmup_batches);
-    require_positive("--num-batches-per-iter", options.size.batches);
-    require_positive("--num-iters", options.size.iterations);
+    require_positive("batch", options.size.batch);
+    require_positive("warmup_batches", options.size.warmup_batches);
+    require_positive("batches", options.size.batches);
+    require_positive("iterations", options.size.iterations);
     return Bench(device, batches, options).run();
 }
 

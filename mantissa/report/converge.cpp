@@ -176,7 +176,7 @@ std::string tf32_finding(const ConvergeReport& report) {
         if (!acquits && run.agrees() && (is_of_format(run, "bf16") || is_of_format(run, "fp16")))
             acquits = &run;
     }
-    if (!tf32) return "It was not run here: --policies fp32,tf32.";
+    if (!tf32) return "It was not run here: compare fp32 and tf32, too.";
     if (tf32->agrees())
         return "Here it agrees, so 10 bits of fraction are enough and the range of 8 exponent bits is: look "
                "at "
@@ -184,7 +184,7 @@ std::string tf32_finding(const ConvergeReport& report) {
     if (acquits)
         return fmt::format(
             "Here it does not agree, but {} does, which has no more bits of fraction: so a lack of bits is "
-            "not the fault. More --steps tell a difference that stays from one that passes.",
+            "not the fault. More steps tell a difference that stays from one that passes.",
             acquits->policy);
     return "Here it does not agree either, so this network wants more than 10 bits of fraction, or a smaller "
            "learning rate; no loss scale will help.";
@@ -269,7 +269,7 @@ std::vector<std::string> where_to_look(const ConvergeReport& report) {
     if (const std::string broken = report.broken(); !broken.empty())
         return {fmt::format(
             "Look at the training, not at the precisions: {}, what the others are held against, {}. Lower "
-            "--learning-rate {:g} until it trains, and compare then.",
+            "the learning rate {:g} until it trains, and compare then.",
             report.runs.front().policy, broken, report.learning_rate.peak)};
     const auto with = [](const std::string& place, const std::string& finding) {
         return finding.empty() ? place : place + " " + finding;
@@ -284,7 +284,7 @@ std::vector<std::string> where_to_look(const ConvergeReport& report) {
         with("Compare the loss with and without the scale: without it, it must be FP32's; with it, and in "
              "every gradient, it must stay finite.",
              loss_finding(report)),
-        with("Look for underflow: `mantissa numerics --html FILE` shows the gradients of every tensor under "
+        with("Look for underflow: the page of numerics shows the gradients of every tensor under "
              "FP16's range, and proposes a scale.",
              underflow_finding(report))};
 }

@@ -141,10 +141,10 @@ const RungReport& fastest_of(const LadderReport& report) {
     return *std::ranges::min_element(report.rungs, {}, &RungReport::milliseconds);
 }
 
-/// The options to type for its speed.
+/// What to train with for its speed.
 std::string fastest_line(const LadderReport& report) {
     const RungReport& rung = fastest_of(report);
-    return fmt::format("fastest here: {}, {} {}/s; to train so: --policy {} --passes {}\n", rung.name,
+    return fmt::format("fastest here: {}, {} {}/s; to train so: `policy` {} `passes` {}\n", rung.name,
                        grouped(rung.units_per_second), report.model.unit, rung.policy,
                        rung.passes.empty() ? "none" : fmt::format("{}", fmt::join(rung.passes, ",")));
 }

@@ -24,11 +24,11 @@ std::vector<SmallerPlan> smaller_plans(const TrainingPlan& plan, bool has_length
     return changes;
 }
 
-std::string as_options(const SmallerPlan& change, const TrainingPlan& before) {
-    std::string text = fmt::format("--recompute {}", fmt::join(change.recompute, ","));
-    if (change.batch != before.options().batch) text += fmt::format(" --batch {}", change.batch);
+std::string in_words(const SmallerPlan& change, const TrainingPlan& before) {
+    std::string text = fmt::format("`recompute` {}", fmt::join(change.recompute, ","));
+    if (change.batch != before.options().batch) text += fmt::format(" `batch` {}", change.batch);
     if (change.length != before.model().units_per_example)
-        text += fmt::format(" --sequence {}", change.length);
+        text += fmt::format(" `sequence` {}", change.length);
     return text;
 }
 
@@ -47,7 +47,7 @@ std::vector<MemoryFit> what_would_fit(const TrainingPlan& plan, std::int64_t ava
         const bool shorter = change.length != plan.model().units_per_example;
         const nn::Model model = shorter ? at_length(change.length) : plan.model();
         const std::int64_t bytes = TrainingPlan(plan.device(), model, changed).memory().total();
-        fits.push_back({as_options(change, plan), bytes, bytes <= available});
+        fits.push_back({in_words(change, plan), bytes, bytes <= available});
         if (fits.back().fits) break;
     }
     return fits;
@@ -56,7 +56,7 @@ std::vector<MemoryFit> what_would_fit(const TrainingPlan& plan, std::int64_t ava
 std::string fit_table(const std::vector<MemoryFit>& fits, std::int64_t state, std::int64_t available) {
     std::string text = fmt::format("{:.2f} GB are available. What would need less:\n", giga(available));
     for (const MemoryFit& fit : fits)
-        text += fmt::format("{:>11.2f} GB  {:<52} {}\n", giga(fit.bytes), fit.options,
+        text += fmt::format("{:>11.2f} GB  {:<52} {}\n", giga(fit.bytes), fit.change,
                             fit.fits ? "fits" : "does not fit");
     if (fits.empty() || !fits.back().fits)
         text += fmt::format("parameters, moments and constants alone take {:.2f} GB\n", giga(state));

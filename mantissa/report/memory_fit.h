@@ -11,8 +11,8 @@
 namespace mantissa::inline v0 {
 
 struct MemoryFit {
-    std::string options = {};  ///< as on a command line: "--recompute block"
-    std::int64_t bytes = 0;    ///< that the step so planned takes
+    std::string change = {};  ///< fields and their values: "`recompute` block `batch` 1"
+    std::int64_t bytes = 0;   ///< that the step so planned takes
     bool fits = false;
 };
 

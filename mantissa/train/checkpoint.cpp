@@ -237,7 +237,7 @@ void require_checkpoint(const fs::path& directory) {
                            "copy all of it again",
                            missing));
     refuse(directory, has(model_name)
-                          ? "holds weights, but no checkpoint to go on from; --from begins with them"
+                          ? "holds weights, but no checkpoint to go on from; `load_weights` begins with them"
                           : "holds no checkpoint");
 }
 

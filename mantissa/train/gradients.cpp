@@ -29,8 +29,8 @@ NodeId norm_of(const Graph& graph) {
     for (NodeId id = 0; id < graph.end(); ++id) {
         if (graph.node(id).op->name == "global_norm") return id;
         if (graph.node(id).op->name == "norm_of_parts")
-            throw UserError(
-                "gradients are shown whole, and a rank with sharded states has parts of them: give --states "
+            throw UsageError(
+                "gradients are shown whole, and a rank with sharded states has parts of them: give `states` "
                 "whole");
     }
     throw InternalError("the graph updates no parameters: it has no norm of all gradients");

@@ -45,13 +45,13 @@ Perplexity perplexity(Device& device, const nn::LanguageModel& model, const Poli
         execution.run();
         const auto loss = static_cast<double>(execution.read_scalar("loss"));
         if (!std::isfinite(loss))
-            throw UserError(fmt::format(
+            throw UsageError(fmt::format(
                 "the loss of tokens {} to {} of the text is {} under {}, so there is no perplexity: {}",
                 first + 1, first + counted, loss, policy.name,
                 policy.name == "fp32"
                     ? "the parameters are damaged, or diverged in training"
                     : "a number left the range of its formats, or the parameters are damaged or diverged in "
-                      "training; --policy fp32 tells which"));
+                      "training; `policy` fp32 tells which"));
         total += loss * static_cast<double>(counted);
         result.tokens += counted;
     }

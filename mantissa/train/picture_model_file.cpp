@@ -19,15 +19,18 @@ namespace mantissa::inline v0 {
 
 namespace {
 
+/// The key of the network's name in the record of what a run was asked for.
+const std::string network_option = std::string(2, '-') + "model";  // two dashes, as it is typed
+
 nn::ImageModel network_in(const nlohmann::json& state, const LoadedCheckpoint& checkpoint) {
     const std::string source = (checkpoint.directory / "state.json").string();
     const nlohmann::json& options = require_member(state, "options", source, "the state of the run");
-    const auto named = options.find("--model");
+    const auto named = options.find(network_option);
     if (named == options.end() || !named->is_array() || named->size() != 1 || !named->front().is_string() ||
         !nn::is_image_model(named->front().get<std::string>()))
         throw UserError(
-            fmt::format("{}: its run trained no network for pictures; expected a checkpoint of "
-                        "train --images",
+            fmt::format("{}: its run trained no network for pictures; expected the "
+                        "checkpoint of one that did",
                         checkpoint.directory.string()));
     const nlohmann::json& model =
         require_member(require_member(state, "configuration", source, "the state of the run"), "model",

@@ -1,4 +1,4 @@
-// A network for pictures on disk, as `train --images` saves it: which one it is, its classes, how pictures
+// A network for pictures on disk, as a training on pictures saves it: which one it is, its classes, how pictures
 // are cut for it, and its weights.
 #pragma once
 

@@ -27,16 +27,16 @@ std::string LearningRateSchedule::text() const {
 
 void require_learning_rate(double rate) {
     if (!(rate >= 0 && std::isfinite(static_cast<float>(rate))))
-        throw UserError(fmt::format("--learning-rate must be 0 or more and finite in FP32, got {}", rate));
+        throw UsageError(fmt::format("`peak` must be 0 or more and finite in FP32, got {}", rate));
 }
 
 void validate(const LearningRateSchedule& schedule) {
     require_learning_rate(schedule.peak);
     if (!(schedule.least >= 0 && schedule.least <= schedule.peak))
-        throw UserError(fmt::format("--min-learning-rate must lie between 0 and --learning-rate {}, got {}",
-                                    schedule.peak, schedule.least));
+        throw UsageError(
+            fmt::format("`least` must lie between 0 and `peak` {}, got {}", schedule.peak, schedule.least));
     if (schedule.warmup < 0)
-        throw UserError(fmt::format("--warmup must be 0 or more steps, got {}", schedule.warmup));
+        throw UsageError(fmt::format("`warmup` must be 0 or more steps, got {}", schedule.warmup));
 }
 
 }  // namespace mantissa

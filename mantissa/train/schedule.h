@@ -5,10 +5,10 @@
 
 namespace mantissa::inline v0 {
 
-/// Throws UserError unless the rate is 0 or more and a finite number in FP32, which updates are computed in.
+/// Throws UsageError unless the rate is 0 or more and a finite number in FP32, which updates are computed in.
 void require_learning_rate(double rate);
 
-/// Throws UserError unless that holds for `peak`, 0 <= least <= peak and 0 <= warmup.
+/// Throws UsageError unless that holds for `peak`, 0 <= least <= peak and 0 <= warmup.
 void validate(const LearningRateSchedule& schedule);
 
 }  // namespace mantissa

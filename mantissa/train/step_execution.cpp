@@ -22,13 +22,13 @@ void require_memory(const TrainingPlan& plan, const MemoryUse& memory) {
     const std::int64_t available = plan.device().free_memory();
     if (memory.total() <= available) return;
     const auto gigabytes = [](std::int64_t bytes) { return static_cast<double>(bytes) / gigabyte; };
-    throw UserError(fmt::format(
+    throw UsageError(fmt::format(
         "{} at {} needs {:.2f} GB ({:.2f} state, {:.2f} activations and gradients), {:.2f} GB are "
-        "available; use a smaller --batch, {} or --model; explain prints what needs less, as --recompute "
+        "available; use a smaller `batch`, {} or `model`; explain prints what needs less, as `recompute` "
         "does",
         plan.model().name, nn::batch_text(plan.model(), plan.options().batch), gigabytes(memory.total()),
         gigabytes(memory.state), gigabytes(memory.arena), gigabytes(available),
-        plan.model().unit == "images" ? "--image-size" : "--sequence"));
+        plan.model().unit == "images" ? "`image_size`" : "`sequence`"));
 }
 
 }  // namespace

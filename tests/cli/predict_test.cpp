@@ -98,7 +98,7 @@ TEST_F(Predict, SaysWhatIsMissing) {
     EXPECT_EQ(
         error_of("--checkpoint " + fixtures + "/text " + pictures),
         "mantissa: " + fixtures +
-            "/text: its run trained no network for pictures; expected a checkpoint of train --images\n");
+            "/text: its run trained no network for pictures; expected the checkpoint of one that did\n");
     EXPECT_EQ(error_of("--checkpoint " + fixtures + "/pictures_run --top 0 " + pictures),
               "mantissa: --top must be 1 class or more, got 0\n");
 }

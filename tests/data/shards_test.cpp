@@ -118,8 +118,8 @@ TEST_F(Shards, CutShortWhileTheyAreRead) {
 TEST_F(Shards, TextIsNoTokens) {
     const std::string text = "Die Wahrheit ist dem Menschen zumutbar..\n\xc3\xa4 ";
     const std::string message =
-        "is text, expected token numbers; give it as --text, or make tokens of it by tokenize --encode; if "
-        "its bytes are meant as raw 16-bit tokens, say --tokens-format raw";
+        "is text, expected token numbers; give it as `texts`, or make tokens of it by `encode_text`; if its "
+        "bytes are meant as raw 16-bit tokens, say `tokens_format` raw";
     EXPECT_EQ(refusal(text), message);
     EXPECT_EQ(refusal(text + "x"), message) << "an odd number of bytes is not what is wrong";
     std::string much;

@@ -151,11 +151,11 @@ TEST(TextWindows, TooShortATextIsRefused) {
     EXPECT_EQ(
         refusal({.batch = 4, .sequence = 6}),
         "text.txt: 24 tokens, but a step of 4 x 6 (batch x sequence) needs 25; give more text, or lower "
-        "--batch or --sequence");
+        "`batch` or `sequence`");
     EXPECT_EQ(
         refusal({.batch = 2, .sequence = 6, .accumulate = 2}),
         "text.txt: 24 tokens, but a step of 2 micro-steps of 2 x 6 (batch x sequence) needs 25; give more "
-        "text, or lower --batch or --sequence");
+        "text, or lower `batch` or `sequence`");
     EXPECT_EQ(refusal({.batch = 4, .sequence = 6, .order = BatchOrder::random}), "accepted");
     EXPECT_THROW(windows(stream, {3, 3}, {.batch = 1, .sequence = 1}), UserError);
 }

@@ -86,7 +86,7 @@ TEST_F(TokenManifests, ATextThatChangedIsFoundBySizeAndByChecksum) {
     write_text(std::string(2001, 'a') + " the end");
     expect_refused(shards_,
                    {(directory_ / "text.txt").string(), "has changed since", "all.tokens.json",
-                    "then 2008 bytes", "now 2009", "tokenize --encode", "--tokenizer", "--out", "or remove"});
+                    "then 2008 bytes", "now 2009", "`encode_text`", "`tokenizer`", "`out`", "or remove"});
     write_text(std::string(2000, 'b') + " the end");
     expect_refused(shards_, {"has changed since", "then 2008 bytes", "now 2008"});
     make_shards();

@@ -23,7 +23,7 @@ TEST(Nccl, WhatIsMissingIsOneLine) {
     EXPECT_EQ(
         cuda::load_nccl("libno_nccl.so").reason(),
         "there is no NCCL here (libno_nccl.so cannot be loaded), by which ranks on GPUs exchange; install "
-        "libnccl2, or take --device cpu");
+        "libnccl2, or take `device` cpu");
     EXPECT_EQ(cuda::load_nccl("libc.so.6").reason(),
               "NCCL (libc.so.6) has no function ncclGetVersion; 2.16.0 or newer is needed");
 }

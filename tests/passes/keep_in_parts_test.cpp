@@ -99,7 +99,7 @@ TEST(KeepInParts, AGraphThatReadsWhatIsKeptInPartsIsRefused) {
         EXPECT_EQ(
             std::string(error.what()),
             "'w' is read by tanh, but ranks have parts of it, since a training step reads copies alone: "
-            "give --states whole");
+            "give `states` whole");
     }
 }
 

@@ -128,7 +128,7 @@ TEST(Converge, ARunThatIsNotFiniteIsGivenUpAndNamed) {
     EXPECT_EQ(
         places[0],
         "Look at the training, not at the precisions: fp32, what the others are held against, broke down "
-        "itself. Lower --learning-rate 1e+38 until it trains, and compare then.");
+        "itself. Lower the learning rate 1e+38 until it trains, and compare then.");
 }
 
 TEST(Converge, ATrainingThatClimbsSaysNothingOfPrecisions) {

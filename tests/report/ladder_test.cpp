@@ -121,7 +121,7 @@ TEST(Ladder, NamesTheFastestRungAndHowToTrainWithIt) {
     }
     const std::string table = ladder_table(report);
     EXPECT_TRUE(table.ends_with(
-        "fastest here: rung10, 1,000 tokens/s; to train so: --policy bf16 --passes simplify,fuse\n"))
+        "fastest here: rung10, 1,000 tokens/s; to train so: `policy` bf16 `passes` simplify,fuse\n"))
         << table;
     const auto json = nlohmann::json::parse(ladder_json(report));
     EXPECT_EQ(json["fastest"]["rung"], "rung10");

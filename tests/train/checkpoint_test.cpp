@@ -141,8 +141,9 @@ TEST(Checkpoint, NamesWhatIsMissing) {
     fs::remove(path / "state.json");
     EXPECT_EQ(load_error(path), path.string() + ": state.json" + part);
     for (const char* name : {"manifest.json", "optimizer.safetensors"}) fs::remove(path / name);
-    EXPECT_EQ(load_error(path),
-              path.string() + ": holds weights, but no checkpoint to go on from; --from begins with them");
+    EXPECT_EQ(
+        load_error(path),
+        path.string() + ": holds weights, but no checkpoint to go on from; `load_weights` begins with them");
     CheckpointToSave without_state;
     EXPECT_THROW(save_checkpoint(directory / "c", without_state), InternalError);
 }

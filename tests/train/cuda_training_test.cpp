@@ -282,7 +282,7 @@ TEST_F(CudaTraining, MemoryThatIsTooSmallIsRefusedBeforeAnythingRuns) {
         gpt2_trainer(*gpu, small_gpt2_training("fp32"));
         ADD_FAILURE() << "there was room in 1 MB";
     } catch (const UserError& error) {
-        EXPECT_NE(std::string(error.what()).find("are available; use a smaller --batch"), std::string::npos)
+        EXPECT_NE(std::string(error.what()).find("are available; use a smaller `batch`"), std::string::npos)
             << error.what();
     }
 }

@@ -15,6 +15,7 @@
 #include "mantissa/train/training_plan.h"
 #include "tests/support/gpt2_training.h"
 #include "tests/support/passes.h"
+#include "tests/support/recording.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -329,8 +330,10 @@ TEST(Schedule, WarmsUpThenFollowsACosine) {
     EXPECT_DOUBLE_EQ(schedule.at(24), 0.1);
     EXPECT_DOUBLE_EQ(schedule.at(1000), 0.1);
     EXPECT_DOUBLE_EQ((LearningRateSchedule{.peak = 2, .least = 2, .warmup = 0, .steps = 10}.at(5)), 2);
-    EXPECT_THROW(validate(LearningRateSchedule{.peak = 1, .least = 2}), UserError);
-    EXPECT_THROW(validate(LearningRateSchedule{.warmup = -1}), UserError);
+    EXPECT_EQ(testing::error_of<UsageError>([] { validate(LearningRateSchedule{.peak = 1, .least = 2}); }),
+              "`least` must lie between 0 and `peak` 1, got 2");
+    EXPECT_EQ(testing::error_of<UsageError>([] { validate(LearningRateSchedule{.warmup = -1}); }),
+              "`warmup` must be 0 or more steps, got -1");
 }
 
 TEST(Schedule, HasOneTextWhereItIsTheSame) {

@@ -462,7 +462,8 @@ TEST(Trainer, BadSizesAreRefusedInOneLine) {
     EXPECT_EQ(error_of(0, 8), "the batch must be 1 or more, got 0");
     EXPECT_EQ(error_of(-3, 8), "the batch must be 1 or more, got -3");
     EXPECT_EQ(error_of(2, 25), "small has a context of 24 tokens, a sequence of 25 does not fit");
-    EXPECT_NE(error_of(100000000, 24).find("GB are available; use a smaller --batch"), std::string::npos)
+    EXPECT_NE(error_of(100000000, 24).find("GB are available; use a smaller `batch`, `sequence` or `model`"),
+              std::string::npos)
         << error_of(100000000, 24);
 }
 

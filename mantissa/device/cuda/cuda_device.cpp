@@ -229,10 +229,10 @@ class CudaDevice final : public Device {
         cuda::DevicePtr address = 0;
         const Result result = use().mem_alloc(&address, std::max<std::size_t>(bytes, 1));
         if (result == Result::out_of_memory)
-            throw UserError(
+            throw UsageError(
                 fmt::format("{}: {} bytes of the GPU's memory are needed, {} are free; a smaller batch, a "
                             "shorter sequence or "
-                            "--recompute takes less",
+                            "`recompute` takes less",
                             purpose, bytes, free_memory()));
         require(driver(), result, fmt::format("{} bytes of the GPU's memory for {}", bytes, purpose));
         return std::make_unique<GpuMemory>(driver(), address, bytes);

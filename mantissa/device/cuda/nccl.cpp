@@ -22,7 +22,7 @@ OrReason<Nccl> load_nccl(const std::string& library) {
     if (!handle)
         return NoValue{
             fmt::format("there is no NCCL here ({} cannot be loaded), by which ranks on GPUs exchange; "
-                        "install libnccl2, or take --device cpu",
+                        "install libnccl2, or take `device` cpu",
                         library)};
     Nccl table;
     table.kept = handle;

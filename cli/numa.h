@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace mantissa::inline v0 {
+namespace mantissa::cli {
 
 struct NumaNode {
     int number = 0;
@@ -22,4 +22,4 @@ std::vector<NumaNode> numa_nodes(const std::filesystem::path& root = "/sys/devic
 /// that this process may use. `ranks`: processes that train together on this machine, this one included.
 std::string numa_advice(const std::vector<NumaNode>& nodes, const std::vector<int>& usable, int ranks);
 
-}  // namespace mantissa
+}  // namespace mantissa::cli

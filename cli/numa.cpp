@@ -1,4 +1,4 @@
-#include "mantissa/base/numa.h"
+#include "cli/numa.h"
 
 #include <fmt/format.h>
 #include <sched.h>
@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace mantissa::inline v0 {
+namespace mantissa::cli {
 
 namespace {
 
@@ -91,4 +91,4 @@ std::string numa_advice(const std::vector<NumaNode>& nodes, const std::vector<in
            fmt::format(": best is a rank a node, mpirun -n {} --map-by numa --bind-to numa", used.size());
 }
 
-}  // namespace mantissa
+}  // namespace mantissa::cli

@@ -1,5 +1,5 @@
 // NUMA nodes as the system tells of them, planted, and what is said about them.
-#include "mantissa/base/numa.h"
+#include "cli/numa.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "tests/support/temporary_directory.h"
 
-namespace mantissa {
+namespace mantissa::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,4 +99,4 @@ TEST(Numa, ThisMachineHasNodesWithTheCoresThatAreUsable) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::cli

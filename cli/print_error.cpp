@@ -1,0 +1,55 @@
+#include "cli/print_error.h"
+
+#include <cstdio>
+#include <utility>
+
+namespace mantissa::cli {
+
+namespace {
+
+/// What the library calls a field, and what the user of the program types for it.
+constexpr std::pair<const char*, const char*> options_of_fields[] = {
+    {"batch", "--batch"},
+    {"device", "--device"},
+    {"encode_text", "tokenize --encode"},
+    {"image_size", "--image-size"},
+    {"least", "--min-learning-rate"},
+    {"load_weights", "--from"},
+    {"model", "--model"},
+    {"out", "--out"},
+    {"passes", "--passes"},
+    {"peak", "--learning-rate"},
+    {"policy", "--policy"},
+    {"recompute", "--recompute"},
+    {"sequence", "--sequence"},
+    {"size.batch", "--batch-size"},
+    {"size.batches", "--num-batches-per-iter"},
+    {"size.iterations", "--num-iters"},
+    {"size.warmup_batches", "--num-warmup-batches"},
+    {"states", "--states"},
+    {"texts", "--text"},
+    {"tokenizer", "--tokenizer"},
+    {"tokens", "--tokens"},
+    {"tokens_format", "--tokens-format"},
+    {"warmup", "--warmup"},
+    {"width", "--width"},
+};
+
+}  // namespace
+
+std::string with_options(const std::string& text) {
+    std::string said = text;
+    for (const auto& [field, option] : options_of_fields) {
+        const std::string named = std::string("`") + field + "`";
+        for (std::size_t at = 0; (at = said.find(named, at)) != std::string::npos;)
+            said.replace(at, named.size(), option);
+    }
+    return said;
+}
+
+void print_error(const std::string& text) {
+    const std::string said = with_options(text);
+    static_cast<void>(std::fwrite(said.data(), 1, said.size(), stderr));
+}
+
+}  // namespace mantissa::cli
