@@ -15,7 +15,9 @@ int main() {
                           }};
     const std::vector<float> x{-1, 0, 1, 2}, y{-3, 0, 3, 6};
     Trainer trainer(cpu(), model, {.optimizer = sgd({.momentum = 0.9}), .batch = 4});
-    for (int step = 0; step < 300; ++step) trainer.step({x, y}, 0.02);
+    const Examples rows(model, {x, y}, {.batch = 4});  // a class with a table of virtual functions
+    BatchBuffer buffer(model, 4);
+    for (std::uint64_t step = 0; step < 300; ++step) trainer.step(buffer.fill(rows, step), 0.02);
     std::printf("slope=%.3f\n", static_cast<double>(trainer.state().read_f32("line.weight")[0]));
     try {
         trainer.step({x}, 0.02);
