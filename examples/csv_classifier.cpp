@@ -1,48 +1,35 @@
-// A classifier on a CSV file, judged on rows that it has not seen: FILE, or examples/points.csv. The last
-// column is the class, the first line names the columns.
+// A classifier on a CSV file, judged on rows that it has not seen: FILE, or examples/points.csv. The column
+// "class" is what it learns to tell from all others.
 #include <cstdio>
-#include <fstream>
-#include <sstream>
+#include <string>
+#include <vector>
 
 #include "mantissa/mantissa.h"
 
 namespace nn = mantissa::nn;
 using mantissa::Tensor;
 
-constexpr std::int64_t columns = 4, classes = 3;
-
-Tensor logits(Tensor x) {
-    return nn::linear(tanh(nn::linear(x, "hidden", {.outputs = 32, .standard_deviation = 0.5})), "classes",
-                      {.outputs = classes});
-}
-
 int main(int count, char** arguments) {
-    std::vector<float> x, held_x;
-    std::vector<std::int32_t> y, held_y;
-    std::ifstream file(count > 1 ? arguments[1] : EXAMPLES "/points.csv");
-    std::string line, cell;
-    std::getline(file, line);  // names
-    for (int row = 0; std::getline(file, line); ++row) {
-        std::istringstream cells(line);
-        for (int i = 0; i < columns && std::getline(cells, cell, ','); ++i)
-            (row % 5 ? x : held_x).push_back(std::stof(cell));
-        std::getline(cells, cell);
-        (row % 5 ? y : held_y).push_back(std::stoi(cell));  // each fifth row is held out
-    }
+    mantissa::CsvTable rows(count > 1 ? arguments[1] : EXAMPLES "/points.csv");
+    const mantissa::CsvTable held_out = rows.hold_out(0.2);
+    const std::vector<std::string> columns = rows.columns_but("class");
+    const mantissa::CsvClasses classes = rows.classes("class");
+    const auto logits = [=](Tensor x) {
+        const Tensor hidden = tanh(nn::linear(x, "hidden", {.outputs = 32, .standard_deviation = 0.5}));
+        return nn::linear(hidden, "classes", {.outputs = std::ssize(classes.labels)});
+    };
     const nn::Model model{
         .name = "points",
-        .inputs = {{"x", mantissa::DType::f32, {columns}}, {"class", mantissa::DType::i32, {}}},
-        .loss = [](Tensor of, Tensor target) { return cross_entropy(logits(of), target); },
+        .inputs = {{"x", mantissa::DType::f32, {std::ssize(columns)}}, {"class", mantissa::DType::i32}},
+        .loss = [=](Tensor x, Tensor id) { return cross_entropy(logits(x), id); },
         .output = {.trace = logits}};
-    const mantissa::Examples rows(model, {x, y}, {.batch = 32, .order = mantissa::BatchOrder::random});
+    const mantissa::Examples examples(model, {rows.numbers(columns), classes.ids},
+                                      {.batch = 32, .order = mantissa::BatchOrder::random});
     mantissa::Trainer trainer(mantissa::cpu(), model, {.batch = 32});
-    for (int step = 0; step < 300; ++step) trainer.step(rows, 0.01);
-    const std::vector<float> scores = mantissa::Predictor(trainer).predict({held_x});
-    std::size_t right = 0;
-    for (std::size_t i = 0; i < held_y.size(); ++i) {
-        const auto first = scores.begin() + static_cast<std::ptrdiff_t>(i) * classes;
-        right += std::max_element(first, first + classes) - first == held_y[i];
-    }
-    std::printf("%zu of %zu rows that were held out are right\n", right, held_y.size());
-    return 100 * right >= 90 * held_y.size() ? 0 : 1;
+    for (int step = 0; step < 300; ++step) trainer.step(examples, 0.01);
+    const std::vector<float> scores = mantissa::Predictor(trainer).predict({held_out.numbers(columns)});
+    const double right = mantissa::accuracy(scores, held_out.classes("class").ids);
+    std::printf("%.1f %% of %lld rows that were held out are right\n", 100 * right,
+                static_cast<long long>(held_out.rows()));
+    return right >= 0.9 ? 0 : 1;
 }

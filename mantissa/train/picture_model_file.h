@@ -1,5 +1,5 @@
-// A network for pictures on disk, as a training on pictures saves it: which one it is, its classes, how pictures
-// are cut for it, and its weights.
+// A network for pictures on disk, as a training on pictures saves it: which one it is, its classes, how
+// pictures are cut for it, and its weights.
 #pragma once
 
 #include <filesystem>

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "mantissa/base/error.h"
@@ -138,6 +139,24 @@ std::vector<float> Predictor::predict(const Batch& examples) {
                       all);
     }
     return all;
+}
+
+double accuracy(std::span<const float> scores, std::span<const std::int32_t> classes) {
+    if (classes.empty() || scores.empty() || scores.size() % classes.size() != 0)
+        throw UserError(
+            fmt::format("{} scores of {} examples: expected as many of each", scores.size(), classes.size()));
+    const std::size_t each = scores.size() / classes.size();
+    std::size_t right = 0;
+    for (std::size_t i = 0; i < classes.size(); ++i) {
+        const auto of = scores.subspan(i * each, each);
+        const auto id = static_cast<std::size_t>(classes[i]);
+        if (classes[i] < 0 || id >= each)
+            throw UserError(fmt::format("example {} is of class {}, but there are scores of {} classes", i,
+                                        classes[i], each));
+        right +=
+            static_cast<std::size_t>(std::ranges::max_element(of) - of.begin()) == id && !std::isnan(of[id]);
+    }
+    return static_cast<double>(right) / static_cast<double>(classes.size());
 }
 
 }  // namespace mantissa

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "mantissa/train/trainer.h"
@@ -45,5 +46,10 @@ class Predictor {
     struct Plans;
     std::unique_ptr<Plans> plans_;
 };
+
+/// The share of examples whose greatest score, the first of equal ones, is that of their class: scores
+/// [n, classes] against ids [n]. A score that is no number is never right. Throws UserError unless each
+/// example has as many scores.
+double accuracy(std::span<const float> scores, std::span<const std::int32_t> classes);
 
 }  // namespace mantissa

@@ -10,6 +10,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/layers.h"
+#include "tests/support/recording.h"
 #include "tests/support/temporary_directory.h"
 
 namespace mantissa {
@@ -159,6 +160,21 @@ TEST(Predictor, SaysWhatIsMissingOrDoesNotFit) {
     EXPECT_NE(error_of([&] { predictor.predict({std::span(x).first(0)}); }).find("x"), std::string::npos);
     EXPECT_EQ(error_of([&] { Predictor(*device, small_model(), {.batch = 0}); }),
               "a prediction takes 1 example or more at a time, got 0");
+}
+
+TEST(Accuracy, TheFirstOfTheGreatestScoresIsTheAnswer) {
+    const std::vector<float> scores = {1, 3, 2, /**/ 5, 5, 4, /**/ -1, NAN, -2};
+    EXPECT_EQ(accuracy(scores, std::vector<std::int32_t>{1, 0, 0}), 1);
+    EXPECT_NEAR(accuracy(scores, std::vector<std::int32_t>{1, 1, 1}), 1.0 / 3, 1e-12);
+    EXPECT_EQ(accuracy(std::vector<float>{NAN, NAN}, std::vector<std::int32_t>{0}), 0);
+    EXPECT_EQ(testing::error_of<UserError>([&] {
+                  accuracy(scores, std::vector<std::int32_t>{0, 3, 0});
+              }),
+              "example 1 is of class 3, but there are scores of 3 classes");
+    EXPECT_EQ(testing::error_of<UserError>([&] {
+                  accuracy(scores, std::vector<std::int32_t>{0, 1});
+              }),
+              "9 scores of 2 examples: expected as many of each");
 }
 
 }  // namespace

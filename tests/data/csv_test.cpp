@@ -1,0 +1,132 @@
+// Rows of a CSV file as examples, and what is said where a file is not as it should be.
+#include "mantissa/data/csv.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "mantissa/base/error.h"
+#include "tests/support/recording.h"
+#include "tests/support/temporary_directory.h"
+
+namespace mantissa {
+namespace {
+
+class Csv : public ::testing::Test {
+  protected:
+    CsvTable table(const std::string& text, const CsvOptions& options = {}) {
+        std::ofstream(path_, std::ios::binary) << text;
+        return CsvTable(path_, options);
+    }
+    /// What is said of the file, without its folder.
+    template <class Body>
+    std::string refusal(const std::string& text, Body&& body, const CsvOptions& options = {}) {
+        const std::string said = testing::error_of<UserError>([&] { body(table(text, options)); });
+        return said.starts_with(directory_.path().string())
+                   ? said.substr(directory_.path().string().size() + 1)
+                   : said;
+    }
+    std::string refusal(const std::string& text) {
+        return refusal(text, [](const CsvTable&) {});
+    }
+
+    TemporaryDirectory directory_;
+    std::filesystem::path path_ = directory_.path() / "t.csv";
+};
+
+using Names = std::vector<std::string>;
+
+TEST_F(Csv, ColumnsAreFoundByName) {
+    const CsvTable rows = table("a,b,class\n1,-2.5,1\n3e2, +4 ,0\n");
+    EXPECT_EQ(rows.rows(), 2);
+    EXPECT_EQ(rows.columns(), (Names{"a", "b", "class"}));
+    EXPECT_EQ(rows.columns_but("a"), (Names{"b", "class"}));
+    EXPECT_EQ(rows.numbers({"b", "a"}), (std::vector<float>{-2.5f, 1, 4, 300}));
+    EXPECT_EQ(rows.integers("class"), (std::vector<std::int32_t>{1, 0}));
+    EXPECT_EQ(testing::error_of<UserError>([&] { rows.numbers({"c"}); }),
+              path_.string() + ": there is no column 'c'; there are: a, b, class");
+}
+
+TEST_F(Csv, WithoutANameColumnsAreNumbered) {
+    const CsvTable rows = table("1;2\n3;4", {.header = false, .separator = ';'});
+    EXPECT_EQ(rows.columns(), (Names{"1", "2"}));
+    EXPECT_EQ(rows.numbers({"2"}), (std::vector<float>{2, 4}));
+}
+
+TEST_F(Csv, OtherProgramsFilesMeanTheSame) {
+    const std::string plain = "name,x\nred,1\nblue,2\n";
+    for (const std::string& text :
+         {plain, std::string("name,x\r\nred,1\r\nblue,2\r\n"), std::string("name,x\nred,1\nblue,2"),
+          std::string("\xEF\xBB\xBFname,x\n\nred,1\n\r\nblue,2\n\n"),
+          std::string("\"name\",\"x\"\r\n\"red\",\"1\"\r\n\"blue\",2")}) {
+        const CsvTable rows = table(text);
+        EXPECT_EQ(rows.columns(), (Names{"name", "x"})) << text;
+        EXPECT_EQ(rows.numbers({"x"}), (std::vector<float>{1, 2})) << text;
+        EXPECT_EQ(rows.classes("name").labels, (Names{"blue", "red"})) << text;
+    }
+}
+
+TEST_F(Csv, QuotedCellsHoldAnything) {
+    const CsvTable rows = table("name,x\n\"one, two\",1\n\"a \"\"b\"\"\nc\",2\n\"\"\"\",3\nplain \"q\",4\n");
+    EXPECT_EQ(rows.classes("name").labels, (Names{"\"", "a \"b\"\nc", "one, two", "plain \"q\""}));
+    EXPECT_EQ(rows.numbers({"x"}), (std::vector<float>{1, 2, 3, 4}));
+}
+
+TEST_F(Csv, ClassesAreThoseOfTheWholeFileInOrder) {
+    CsvTable rows = table("k,n\nred,10\ngreen,9\nred,10\nblue,-1\n");
+    EXPECT_EQ(rows.classes("k").ids, (std::vector<std::int32_t>{2, 1, 2, 0}));
+    EXPECT_EQ(rows.classes("k").labels, (Names{"blue", "green", "red"}));
+    EXPECT_EQ(rows.classes("n").labels, (Names{"-1", "9", "10"}));  // by number, not by letter
+    const CsvTable one = rows.hold_out(0.25);
+    EXPECT_EQ(one.classes("k").labels.size(), 3u);
+    EXPECT_EQ(rows.classes("k").labels, one.classes("k").labels);
+}
+
+TEST_F(Csv, RowsAreHeldOutOnce) {
+    std::string text = "x\n";
+    for (int i = 0; i < 100; ++i) text += std::to_string(i) + "\n";
+    CsvTable rows = table(text), others = table(text), again = table(text);
+    const CsvTable held_out = rows.hold_out(0.3);
+    EXPECT_EQ(held_out.rows(), 30);
+    EXPECT_EQ(rows.rows(), 70);
+    std::vector<std::int32_t> all = rows.integers("x"), held = held_out.integers("x");
+    EXPECT_TRUE(std::ranges::is_sorted(held));
+    EXPECT_NE(held.back(), 29);  // drawn, not the first
+    EXPECT_EQ(others.hold_out(0.3, 0).integers("x"), held);
+    EXPECT_NE(again.hold_out(0.3, 1).integers("x"), held);
+    all.insert(all.end(), held.begin(), held.end());
+    std::ranges::sort(all);
+    for (int i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i);
+    EXPECT_EQ(testing::error_of<UserError>([&] { rows.hold_out(0.001); }),
+              path_.string() + ": 0 of 70 rows are to be held out; expected at least one, and one left");
+    EXPECT_EQ(testing::error_of<UserError>([&] { rows.hold_out(1); }),
+              path_.string() + ": 70 of 70 rows are to be held out; expected at least one, and one left");
+}
+
+TEST_F(Csv, WhatIsWrongIsNamedByLineAndColumn) {
+    EXPECT_EQ(refusal("a,b\n1,2\n3\n"), "t.csv:3: has 1 cells, the first line 2");
+    EXPECT_EQ(refusal("a,b\n\"x\ny\",2\n3,4,5\n"), "t.csv:4: has 3 cells, the first line 2");
+    EXPECT_EQ(refusal("a,a\n1,2\n"), "t.csv:1: two columns are named 'a'");
+    EXPECT_EQ(refusal("a,b\n\"1,2\n3,4\n"), "t.csv:2: a quoted cell does not end");
+    EXPECT_EQ(refusal("a,b\n1,\"2\"x\n"), "t.csv:2: cell 2 goes on behind its closing quote");
+    EXPECT_EQ(refusal(""), "t.csv: is empty; expected rows of a CSV file");
+    EXPECT_EQ(refusal("a,b\n\n"), "t.csv: has no rows below the names of its columns");
+    const auto numbers = [](const CsvTable& rows) { rows.numbers(rows.columns()); };
+    EXPECT_EQ(refusal("a,b\n1,2\n\n3,abc\n", numbers),
+              "t.csv:4: column 'b' holds 'abc'; expected a finite number");
+    EXPECT_EQ(refusal("a,b\n1, \n", numbers), "t.csv:2: column 'b' is empty; expected a finite number");
+    for (const char* const cell : {"nan", "inf", "1e99", "1.2.3", "1,5", "0x10", "+-1"})
+        EXPECT_EQ(refusal(fmt::format("a,b\n1,\"{}\"\n", cell), numbers),
+                  fmt::format("t.csv:2: column 'b' holds '{}'; expected a finite number", cell));
+    EXPECT_EQ(refusal("a\n1.5\n", [](const CsvTable& rows) { rows.integers("a"); }),
+              "t.csv:2: column 'a' holds '1.5'; expected a whole number of 32 bits");
+    EXPECT_EQ(refusal("a,b\n1,\n", [](const CsvTable& rows) { rows.classes("b"); }),
+              "t.csv:2: column 'b' is empty; expected a class");
+    EXPECT_NE(testing::error_of<UserError>([&] { CsvTable("/no/such.csv"); }).find("/no/such.csv"),
+              std::string::npos);
+}
+
+}  // namespace
+}  // namespace mantissa

@@ -1,0 +1,79 @@
+// Arrays that NumPy wrote (bench/peers/npy_fixture.py), as values of an input.
+#include "mantissa/data/npy_file.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "mantissa/base/error.h"
+#include "tests/support/recording.h"
+
+namespace mantissa {
+namespace {
+
+const std::string folder = MANTISSA_SOURCE_DIR "/tests/fixtures/npy/";
+
+/// What the script wrote: i - 2, halved.
+std::vector<float> halves() {
+    std::vector<float> values;
+    for (int i = 0; i < 12; ++i) values.push_back(0.5f * static_cast<float>(i - 2));
+    return values;
+}
+
+std::string refusal(const std::string& name) {
+    const std::string said = testing::error_of<UserError>([&] { NpyFile{folder + name}; });
+    return said.starts_with(folder + name) ? said.substr((folder + name).size()) : said;
+}
+
+TEST(NpyFileOfNumPy, EachVersionHoldsTheSame) {
+    for (const char* const name : {"f4.npy", "f4_version2.npy", "f4_version3.npy", "f8.npy"}) {
+        const NpyFile file(folder + name);
+        EXPECT_EQ(file.shape(), (std::vector<std::int64_t>{3, 4})) << name;
+        EXPECT_EQ(file.numbers<float>(), halves()) << name;
+    }
+    EXPECT_EQ(NpyFile(folder + "f4.npy").dtype(), DType::f32);
+    EXPECT_EQ(NpyFile(folder + "f8.npy").dtype(), DType::f64);
+}
+
+TEST(NpyFileOfNumPy, WholeNumbersBecomeEachOther) {
+    const std::vector<std::int32_t> expected = {-2, -1, 0, 1, 2};
+    const NpyFile labels(folder + "i8_of_one_axis.npy");
+    EXPECT_EQ(labels.shape(), std::vector<std::int64_t>{5});
+    EXPECT_EQ(labels.numbers<std::int32_t>(), expected);
+    EXPECT_EQ(NpyFile(folder + "i4.npy").numbers<std::int64_t>()[11], 9);
+    EXPECT_EQ(NpyFile(folder + "u1.npy").numbers<std::int32_t>(),
+              (std::vector<std::int32_t>{250, 251, 252, 253, 254, 255, 0, 1, 2, 3, 4, 5}));
+    EXPECT_EQ(NpyFile(folder + "u1.npy").numbers<float>()[0], 250);
+}
+
+TEST(NpyFileOfNumPy, AnInputTakesThemAsTheyAre) {
+    const NpyFile file(folder + "i4.npy");
+    const HostValues values = file;
+    EXPECT_EQ(values.dtype, DType::i32);
+    ASSERT_EQ(values.bytes.size(), 48u);
+    std::int32_t last = 0;
+    std::memcpy(&last, values.bytes.data() + 44, 4);
+    EXPECT_EQ(last, 9);
+}
+
+TEST(NpyFileOfNumPy, WhatIsLostIsAnError) {
+    EXPECT_EQ(testing::error_of<UserError>([] { NpyFile(folder + "i8_large.npy").numbers<std::int32_t>(); }),
+              folder + "i8_large.npy: element 1 is 2147483648, which i32 cannot hold");
+    EXPECT_EQ(testing::error_of<UserError>([] { NpyFile(folder + "i4.npy").numbers<std::uint8_t>(); }),
+              folder + "i4.npy: element 0 is -2, which u8 cannot hold");
+    EXPECT_EQ(testing::error_of<UserError>([] { NpyFile(folder + "f8.npy").numbers<std::int32_t>(); }),
+              folder + "f8.npy: element 1 is -0.5, which i32 cannot hold");
+}
+
+TEST(NpyFileOfNumPy, OtherArraysAreRefusedInWordsThatHelp) {
+    EXPECT_EQ(refusal("f2.npy"),
+              ": holds numbers of type f2; expected f4, f8, i4, i8 or u1: save it with another, as "
+              "x.astype(numpy.float32)");
+    EXPECT_EQ(refusal("f4_fortran.npy"),
+              ": is in Fortran's order, the first axis innermost; save it as numpy.ascontiguousarray(x)");
+    EXPECT_NE(refusal("f4_big_endian.npy").find("expected little-endian numbers"), std::string::npos);
+    EXPECT_EQ(refusal("none.npy"), ": cannot open: No such file or directory");
+}
+
+}  // namespace
+}  // namespace mantissa
