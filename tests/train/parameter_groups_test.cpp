@@ -1,5 +1,6 @@
 // Frozen parameters, groups with their own rate and decay, and averaged weights: 50 steps of AdamW against
-// the same in FP64, written here by the papers' formulas, on gradients of the reference evaluator.
+// the same in FP64, written here by the papers' formulas, on gradients of the reference evaluator; and
+// against PyTorch.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -19,6 +20,7 @@
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 #include "tests/support/recording.h"
+#include "tests/support/torch_fixture.h"
 
 namespace mantissa {
 namespace {
@@ -200,6 +202,76 @@ TEST(ParameterGroups, TheToleranceBites) {
     TrainerOptions thawed = chosen();
     thawed.frozen = {"first.bias"};
     EXPECT_GT(drift(*device, thawed).weights, tolerance);
+}
+
+/// The largest differences from PyTorch's FP64 (bench/peers/groups_fixture.py) in the losses of fifty steps,
+/// and in weights and averages after the last.
+struct PeerDrift {
+    double losses = 0, weights = 0, averages = 0;
+};
+
+PeerDrift drift_from_pytorch(const std::string& name, const TrainerOptions& options) {
+    const TorchFixture fixture("groups");
+    const auto device = make_cpu_device({.threads = 2});
+    Trainer trainer(*device, three_layers(), options);
+    const auto in_file = [&](const std::string& prefix) {
+        Weights weights = weights_of(trainer.state());
+        for (auto& [parameter, values] : weights) values = fixture.f32(prefix + parameter);
+        return weights;
+    };
+    for (const auto& [parameter, values] : in_file(""))
+        trainer.state().write(parameter,
+                              std::as_bytes(std::span<const float>(fixture.values<float>(parameter))));
+    const auto x = fixture.values<float>("x"), y = fixture.values<float>("y");
+    const auto losses = fixture.values<double>("losses." + name);
+    PeerDrift worst;
+    for (std::size_t step = 0; step < static_cast<std::size_t>(steps); ++step) {
+        constexpr std::size_t of_x = batch * inputs, of_y = batch * outputs;
+        const StepResult result =
+            trainer.step({std::span(x).subspan(step * of_x, of_x), std::span(y).subspan(step * of_y, of_y)},
+                         learning_rate);
+        EXPECT_TRUE(result.applied);
+        worst.losses = std::max(worst.losses, std::abs(static_cast<double>(result.loss) - losses[step]));
+    }
+    worst.weights = largest_difference(weights_of(trainer.state()), in_file(name + "."));
+    const AveragedWeights averaged(trainer.state());
+    worst.averages = largest_difference(weights_of(trainer.state()), in_file(name + ".average."));
+    return worst;
+}
+
+/// The same groups for SGD.
+TrainerOptions chosen_for_sgd() {
+    TrainerOptions options = chosen();
+    const std::vector<ParameterGroup> groups = options.optimizer.groups;
+    options.optimizer = grouped(sgd({.momentum = 0.9, .nesterov = true, .weight_decay = 0.1}), groups);
+    options.optimizer.groups[1].weight_decay = 0;
+    return options;
+}
+
+TEST(ParameterGroupsAgainstPyTorch, FiftyStepsOfAdamWAndSgd) {
+    for (const auto& [name, chosen] : {std::pair("adamw", chosen()), std::pair("sgd", chosen_for_sgd())}) {
+        for (const bool with_passes : {false, true}) {
+            TrainerOptions options = chosen;
+            if (with_passes) options.pipeline = all_passes(cpu());
+            const PeerDrift drift = drift_from_pytorch(name, options);
+            EXPECT_LE(drift.losses, tolerance) << name;
+            EXPECT_LE(drift.weights, tolerance) << name;
+            EXPECT_LE(drift.averages, tolerance) << name;
+        }
+    }
+}
+
+TEST(ParameterGroupsAgainstPyTorch, TheToleranceBites) {
+    const auto otherwise = [](const auto& change) {
+        TrainerOptions options = chosen_for_sgd();
+        change(options);
+        return drift_from_pytorch("sgd", options);
+    };
+    EXPECT_GT(otherwise([](auto& o) { o.frozen = {"first.weight"}; }).weights, tolerance);
+    EXPECT_GT(otherwise([](auto& o) { o.ema_decay = 0.81; }).averages, tolerance);
+    EXPECT_GT(otherwise([](auto& o) { o.optimizer.groups[0].weight_decay = 0.051; }).weights, tolerance);
+    EXPECT_GT(otherwise([](auto& o) { o.optimizer.groups[1].learning_rate_factor = 0.51; }).weights,
+              tolerance);
 }
 
 TEST(ParameterGroups, OfEachOptimizerDecayAsTheySay) {

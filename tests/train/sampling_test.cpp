@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "tests/support/torch_fixture.h"
 
 namespace mantissa {
 namespace {
@@ -109,6 +110,45 @@ TEST(Sampling, OptionsThatAreNoneAreRefused) {
               "top-p must lie above 0 and be 1 (all) at most, got 0");
     EXPECT_EQ(error_of([] { validate({.top_p = 1.5}); }),
               "top-p must lie above 0 and be 1 (all) at most, got 1.5");
+}
+
+/// Draws so many times and expects each token as often as it is probable.
+void expect_drawn_as_probable(std::span<const float> scores, const SamplingOptions& options,
+                              std::span<const float> probabilities, const std::string& of) {
+    constexpr int draws = 4000;
+    std::vector<int> counts(scores.size());
+    for (int position = 0; position < draws; ++position)
+        ++counts[static_cast<std::size_t>(sample(scores, options, position))];
+    for (std::size_t token = 0; token < scores.size(); ++token) {
+        const double share = static_cast<double>(probabilities[token]);
+        if (share == 0) {
+            EXPECT_EQ(counts[token], 0) << of << ", token " << token << " is not considered";
+        }
+        // Five standard deviations of a binomial distribution, and one draw.
+        EXPECT_NEAR(counts[token], share * draws, 5 * std::sqrt(draws * share * (1 - share)) + 1)
+            << of << ", token " << token;
+    }
+}
+
+/// bench/peers/sampling_fixture.py
+TEST(SamplingAgainstTransformers, PenaltyAndMinPAreThoseOfItsProcessors) {
+    const TorchFixture fixture("sampling");
+    for (int number = 0; number < 12; ++number) {
+        const std::string of = "." + std::to_string(number);
+        const std::vector<float> options = fixture.values<float>("options" + of);
+        std::vector<float> scores = fixture.values<float>("scores" + of);
+        const double penalty = std::round(static_cast<double>(options[0]) * 10) / 10;
+        penalize_repetition(scores, fixture.values<std::int32_t>("text" + of), penalty);
+        const std::vector<float> penalized = fixture.values<float>("penalized" + of);
+        for (std::size_t i = 0; i < scores.size(); ++i)
+            EXPECT_NEAR(scores[i], penalized[i], 1e-6f * (1 + std::abs(penalized[i]))) << of << ", " << i;
+        expect_drawn_as_probable(scores,
+                                 {.temperature = static_cast<double>(options[1]),
+                                  .top_k = static_cast<std::int64_t>(options[2]),
+                                  .top_p = static_cast<double>(options[3]),
+                                  .min_p = static_cast<double>(options[4])},
+                                 fixture.values<float>("probabilities" + of), "case" + of);
+    }
 }
 
 }  // namespace
