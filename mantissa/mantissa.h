@@ -18,8 +18,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/batch.h"
-#include "mantissa/data/csv.h"
-#include "mantissa/data/npy_file.h"
+#include "mantissa/data/own_data.h"
 #include "mantissa/data/pictures.h"
 #include "mantissa/data/text_windows.h"
 #include "mantissa/device/devices.h"

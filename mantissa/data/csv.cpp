@@ -1,4 +1,4 @@
-#include "mantissa/data/csv.h"
+#include "mantissa/data/own_data.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -27,6 +27,13 @@ struct CsvTable::File {
 
     std::string_view cell(std::size_t row, std::size_t column) const {
         return cells[row * columns.size() + column];
+    }
+    std::size_t column_of(const std::string& column) const {
+        const auto found = std::ranges::find(columns, column);
+        if (found == columns.end())
+            throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", name, column,
+                                        fmt::join(columns, ", ")));
+        return static_cast<std::size_t>(found - columns.begin());
     }
     [[noreturn]] void refuse(std::int64_t line, const std::string& reason) const {
         throw UserError(fmt::format("{}:{}: {}", name, line, reason));
@@ -165,23 +172,15 @@ CsvTable::CsvTable(std::shared_ptr<const File> file, std::vector<std::size_t> ro
 
 const std::vector<std::string>& CsvTable::columns() const { return file_->columns; }
 
-std::size_t CsvTable::column_of(const std::string& name) const {
-    const auto found = std::ranges::find(file_->columns, name);
-    if (found == file_->columns.end())
-        throw UserError(fmt::format("{}: there is no column '{}'; there are: {}", file_->name, name,
-                                    fmt::join(file_->columns, ", ")));
-    return static_cast<std::size_t>(found - file_->columns.begin());
-}
-
 std::vector<std::string> CsvTable::columns_but(const std::string& column) const {
     std::vector<std::string> others = file_->columns;
-    others.erase(others.begin() + static_cast<std::ptrdiff_t>(column_of(column)));
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(file_->column_of(column)));
     return others;
 }
 
 std::vector<float> CsvTable::numbers(const std::vector<std::string>& columns) const {
     std::vector<std::size_t> places;
-    for (const std::string& name : columns) places.push_back(column_of(name));
+    for (const std::string& name : columns) places.push_back(file_->column_of(name));
     std::vector<float> values;
     values.reserve(rows_.size() * places.size());
     for (const std::size_t row : rows_)
@@ -192,17 +191,8 @@ std::vector<float> CsvTable::numbers(const std::vector<std::string>& columns) co
     return values;
 }
 
-std::vector<std::int32_t> CsvTable::integers(const std::string& column) const {
-    const std::size_t place = column_of(column);
-    std::vector<std::int32_t> values;
-    for (const std::size_t row : rows_)
-        if (!read_number(file_->cell(row, place), values.emplace_back()))
-            file_->refuse_cell(row, place, "a whole number of 32 bits");
-    return values;
-}
-
 CsvClasses CsvTable::classes(const std::string& column) const {
-    const std::size_t place = column_of(column);
+    const std::size_t place = file_->column_of(column);
     std::map<std::string_view, std::int32_t> ids;
     for (std::size_t row = 0; row < file_->lines.size(); ++row) {
         if (file_->cell(row, place).empty()) file_->refuse_cell(row, place, "a class");

@@ -1,4 +1,4 @@
-#include "mantissa/data/npy_file.h"
+#include "mantissa/data/own_data.h"
 
 #include <fmt/format.h>
 

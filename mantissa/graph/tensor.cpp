@@ -11,9 +11,9 @@
 
 namespace mantissa::inline v0 {
 
-void Tensor::refuse_empty() {
-    throw UserError(
-        "an empty Tensor has no graph, type or shape; assign the result of an operation to it first");
+void Tensor::refuse_empty(Where at) {
+    refuse("an empty Tensor", {.scope = {}, .line = at},
+           "it has no graph, type or shape; assign the result of an operation to it first");
 }
 
 namespace {
@@ -45,7 +45,18 @@ Graph& graph_of(std::string_view op, std::initializer_list<Tensor> operands, Ten
     return graph_of(op, std::span(operands.begin(), operands.size()), at);
 }
 
+/// Throws UserError unless the tensor has the axis.
+void require_axis(std::string_view op, const Tensor& x, std::int64_t axis, Tensor::Where at) {
+    if (axis < -x.rank() || axis >= x.rank())
+        refuse(op, traced_at(&x.graph(), at), fmt::format("axis {} is outside {}", axis, x.type().text()));
+}
+
 }  // namespace
+
+std::int64_t Tensor::dim(int axis, Where at) const {
+    require_axis("dim", {graph(at), value_}, axis, at);
+    return shape()[axis];
+}
 
 std::vector<Tensor> call(Graph& graph, std::string_view op, std::span<const Tensor> inputs,
                          Attributes attributes, Tensor::Where at) {
@@ -68,13 +79,14 @@ Tensor call1(std::string_view op, std::initializer_list<Tensor> inputs, Attribut
 
 namespace ops {
 
-const Type& Tensor::type() const { return graph().type(value_); }
+const Type& Tensor::type(Where at) const { return graph(at).type(value_); }
 
 namespace {
 
-/// An axis counted from the front. Whether it is there, the operation's type rule says.
+/// An axis counted from the front. Throws UserError, with the axis as it was given, if it is not there.
 std::int64_t from_front(std::string_view op, const Tensor& x, std::int64_t axis, Tensor::Where at) {
     graph_of(op, {x}, at);
+    require_axis(op, x, axis, at);
     return axis < 0 ? axis + x.rank() : axis;
 }
 
@@ -269,9 +281,10 @@ Tensor max(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Wher
 
 Tensor mean(Tensor x, std::vector<std::int64_t> axes, KeepAxes keep, Tensor::Where at) {
     const LineScope line(graph_of("mean", {x}, at), at);
-    const Tensor total = sum(x, axes, keep);
     std::int64_t count = 1;
-    for (std::int64_t axis : axes) count *= x.dim(static_cast<int>(axis));
+    for (const std::int64_t axis : axes)
+        count *= x.shape()[static_cast<int>(from_front("mean", x, axis, at))];
+    const Tensor total = sum(x, axes, keep);
     return total * (1.0 / static_cast<double>(count));
 }
 

@@ -30,20 +30,20 @@ class Tensor {
 
     explicit operator bool() const { return graph_ != nullptr; }
     // What an empty tensor does not have; it throws UserError.
-    Graph& graph() const {
+    Graph& graph(Where at = Where::current()) const {
         if (!graph_) [[unlikely]]
-            refuse_empty();
+            refuse_empty(at);
         return *graph_;
     }
     Value value() const { return value_; }
-    const Type& type() const;
-    const Shape& shape() const { return type().shape; }
-    DType dtype() const { return type().dtype; }
-    int rank() const { return shape().rank(); }
-    std::int64_t dim(int axis) const { return shape()[axis]; }
+    const Type& type(Where at = Where::current()) const;
+    const Shape& shape(Where at = Where::current()) const { return type(at).shape; }
+    DType dtype(Where at = Where::current()) const { return type(at).dtype; }
+    int rank(Where at = Where::current()) const { return shape(at).rank(); }
+    std::int64_t dim(int axis, Where at = Where::current()) const;
 
   private:
-    [[noreturn]] static void refuse_empty();
+    [[noreturn]] static void refuse_empty(Where at);
 
     Graph* graph_ = nullptr;
     Value value_;

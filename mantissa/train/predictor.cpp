@@ -47,6 +47,11 @@ struct Predictor::Plans {
     }
 
     void bind(const StateBlock& parameters) {
+        const Graph& graph = many->plan().graph();
+        for (const State& state : graph.states())
+            if (is_weight(state) && !parameters.has(state.name))
+                refuse(fmt::format("the output of model {}", model.name), graph.node(state.node).origin,
+                       fmt::format("'{}' was not trained: the loss has no state of that name", state.name));
         many->bind(parameters, {fmt::format("a prediction of {} for {} at a time", model.name,
                                             nn::batch_text(model, batch)),
                                 "give fewer at a time"});

@@ -31,7 +31,8 @@ class Predictor {
 
     /// The states that must be there: what the model learned, and what it saw.
     std::vector<State> parameters() const;
-    /// Takes memory beside `parameters`, which must outlive this. Throws UserError if it does not suffice.
+    /// Takes memory beside `parameters`, which must outlive this. Throws UserError if it does not suffice, or
+    /// if `parameters` lacks a state that the output reads.
     void bind(const StateBlock& parameters);
 
     /// The output of each example, one after another, each of so many numbers as `values_per_example`. The
@@ -48,8 +49,7 @@ class Predictor {
 };
 
 /// The share of examples whose greatest score, the first of equal ones, is that of their class: scores
-/// [n, classes] against ids [n]. A score that is no number is never right. Throws UserError unless each
-/// example has as many scores.
+/// [n, classes] against ids [n]. A score that is no number is never right.
 double accuracy(std::span<const float> scores, std::span<const std::int32_t> classes);
 
 }  // namespace mantissa

@@ -368,15 +368,16 @@ Resumed resume_training(const std::filesystem::path& directory, Trainer& trainer
     std::vector<const SafetensorsFile*> files{&loaded.optimizer};
     for (const SafetensorsFile& file : loaded.optimizer_of_ranks) files.push_back(&file);
     const SavedStates saved(files);
-    const std::vector<TensorSpec> optimizer =
-        optimizer_values(saved, specs_of(block, is_of_optimizer), resume);
+    std::optional<std::vector<TensorSpec>> optimizer;  // looked for once the weights are known to fit
     read_weights(loaded.model.views(), specs_of(block, is_weight), nn::files_of(trainer.model()),
                  loaded.model.path().string(),
                  [&](const TensorSpec& parameter, std::span<const std::byte> value) {
+                     if (!optimizer)
+                         optimizer = optimizer_values(saved, specs_of(block, is_of_optimizer), resume);
                      block.write(parameter.name, value);
                      loaded.model.release();
                  });
-    for (const TensorSpec& each : optimizer) write_saved(block, saved, each, rank_of(trainer.plan()));
+    for (const TensorSpec& each : *optimizer) write_saved(block, saved, each, rank_of(trainer.plan()));
     swap_averages(block);
     trainer.continue_after(static_cast<std::int64_t>(step));
     std::vector<std::string> warnings =

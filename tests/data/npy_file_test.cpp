@@ -1,5 +1,5 @@
 // Arrays that NumPy wrote (bench/peers/npy_fixture.py), as values of an input.
-#include "mantissa/data/npy_file.h"
+#include "mantissa/data/own_data.h"
 
 #include <gtest/gtest.h>
 

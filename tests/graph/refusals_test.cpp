@@ -36,11 +36,13 @@ Tensor input(Graph& graph, Shape shape, DType dtype = DType::f32) {
 TEST(Refusals, AxesOutsideOrNamedTwice) {
     Graph graph;
     const Tensor x = input(graph, {1, 8, 8, 3});
-    EXPECT_EQ(error_of([&] { mean(x, {1, 4}); }), "sum (traced at HERE): axis 4 is outside f32[1, 8, 8, 3]");
-    EXPECT_EQ(error_of([&] { sum(x, {-5}); }), "sum (traced at HERE): axis -1 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_of([&] { mean(x, {1, 4}); }), "mean (traced at HERE): axis 4 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_of([&] { sum(x, {-5}); }), "sum (traced at HERE): axis -5 is outside f32[1, 8, 8, 3]");
     EXPECT_EQ(error_of([&] { mean(x, {1, -3}); }), "sum (traced at HERE): axis 1 is named twice");
     EXPECT_EQ(error_of([&] { max(x, {7}); }), "max (traced at HERE): axis 7 is outside f32[1, 8, 8, 3]");
-    EXPECT_EQ(error_of([&] { x.dim(4); }), "axis 4 is outside the shape [1, 8, 8, 3]");
+    EXPECT_EQ(error_of([&] { x.dim(4); }), "dim (traced at HERE): axis 4 is outside f32[1, 8, 8, 3]");
+    EXPECT_EQ(error_of([&] { slice(x, -5, 0, 1); }),
+              "slice (traced at HERE): axis -5 is outside f32[1, 8, 8, 3]");
 }
 
 TEST(Refusals, EmptyTensorsAndThoseOfAnotherGraph) {
@@ -57,8 +59,11 @@ TEST(Refusals, EmptyTensorsAndThoseOfAnotherGraph) {
     EXPECT_EQ(error_of([&] { ops::concat({}, 0); }),
               "concat (traced at HERE): expected one operand or more, got none");
     EXPECT_EQ(error_of([&] { x - y; }), "sub (traced at HERE): operand 1 belongs to another graph");
-    EXPECT_EQ(error_of([&] { none.shape(); }),
-              "an empty Tensor has no graph, type or shape; assign the result of an operation to it first");
+    const std::string empty =
+        "an empty Tensor (traced at HERE): it has no graph, type or shape; assign the result of an operation "
+        "to it first";
+    EXPECT_EQ(error_of([&] { none.shape(); }), empty);
+    EXPECT_EQ(error_of([&] { none.dim(0); }), empty);
 }
 
 TEST(Refusals, OperatorsNameScopeAndLine) {

@@ -15,17 +15,17 @@ namespace {
 constexpr std::int64_t id_bytes = sizeof(std::int32_t);
 
 [[noreturn]] void refuse_id(const char* kernel, const char* what, std::int32_t id, std::int64_t position,
-                            std::int64_t limit) {
-    throw UserError(
-        fmt::format("{}: {} {} at position {} is out of range, expected 0 to {}; was the text tokenized with "
-                    "another vocabulary?",
-                    kernel, what, id, position, limit - 1));
+                            std::int64_t limit, const char* question) {
+    throw UserError(fmt::format("{}: {} {} at position {} is out of range, expected 0 to {}; {}?", kernel,
+                                what, id, position, limit - 1, question));
 }
 
 /// The first bad one is named, whatever the threads: a quick pass over few bytes beside the kernel's own.
 void check_ids(const char* kernel, const std::int32_t* ids, std::int64_t count, std::int64_t limit) {
     for (std::int64_t i = 0; i < count; ++i)
-        if (ids[i] < 0 || ids[i] >= limit) refuse_id(kernel, "id", ids[i], i, limit);
+        if (ids[i] < 0 || ids[i] >= limit)
+            refuse_id(kernel, "id", ids[i], i, limit,
+                      "is the table too short, or was the text tokenized with another vocabulary");
 }
 
 }  // namespace
@@ -40,7 +40,9 @@ float mean_of(const float* values, std::int64_t count) {
 void check_targets(const char* kernel, const std::int32_t* targets, std::int64_t rows, TargetRange range) {
     for (std::int64_t i = 0; i < rows; ++i)
         if ((targets[i] < 0 && !range.ignore_negative) || targets[i] >= range.classes)
-            refuse_id(kernel, "target", targets[i], i, range.classes);
+            refuse_id(
+                kernel, "target", targets[i], i, range.classes,
+                "are there more classes than scores, or was the text tokenized with another vocabulary");
 }
 
 void cross_entropy(const RowKernels& kernels, const CrossEntropy& problem, ThreadPool& pool) {
