@@ -41,6 +41,30 @@ function(mantissa_set_instruction_sets)
   endforeach()
 endfunction()
 
+# Appends to a list of sources those of kernels that read alike at every level: NAME_of_level.cpp is compiled once for
+# each level, as NAME_LEVEL.cpp, a source in the build folder that says the level and includes it.
+function(mantissa_write_sources_of_levels sources)
+  file(GLOB_RECURSE of_level CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*_of_level.cpp)
+  foreach(source IN LISTS of_level)
+    set(levels generic avx2 avx512)
+    if(NOT source MATCHES "/(attention/kernels|contraction/convert|contraction/row_product)_of_level")
+      list(APPEND levels avx512bf16)  # the others' kernels for it are files of their own, or those of AVX-512
+    endif()
+    file(RELATIVE_PATH path ${PROJECT_SOURCE_DIR} ${source})
+    foreach(level IN LISTS levels)
+      string(REPLACE "_of_level.cpp" "_${level}.cpp" written ${CMAKE_CURRENT_BINARY_DIR}/levels/${path})
+      string(REPLACE bf16 _bf16 name ${level})
+      file(CONFIGURE OUTPUT ${written} CONTENT "#define MANTISSA_LEVEL_${level}
+#define MANTISSA_LEVEL \"${name}\"
+#define MANTISSA_OF_LEVEL(function) function##_${level}
+#include \"${path}\"
+")
+      list(APPEND ${sources} ${written})
+    endforeach()
+  endforeach()
+  set(${sources} ${${sources}} PARENT_SCOPE)
+endfunction()
+
 # Leaves out of a list of sources those of libraries that are not there, or the stand-ins for those that are.
 function(mantissa_choose_picture_sources sources)
   foreach(kind IN ITEMS JPEG PNG)

@@ -1,8 +1,4 @@
-// The conversions of convert.h in plain loops, which the compiler makes vectors of: included by one source a
-// level, after nothing with functions of its own. In an anonymous namespace, so that each level keeps its
-// copy.
-#pragma once
-
+// The conversions of convert.h in plain loops, which the compiler makes vectors of.
 #include <bit>
 #include <cstdint>
 
@@ -127,8 +123,11 @@ inline void split_fp16(const void* from, std::int64_t count, void* const* parts)
     }
 }
 
-constexpr ConvertKernels convert_table = {to_tf32, widen_fp16, split_fp32, split_fp16};
-
 }  // namespace
+
+const ConvertKernels& MANTISSA_OF_LEVEL(convert_kernels)() {
+    static constexpr ConvertKernels table = {to_tf32, widen_fp16, split_fp32, split_fp16};
+    return table;
+}
 
 }  // namespace mantissa::on_cpu

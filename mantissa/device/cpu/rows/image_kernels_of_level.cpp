@@ -1,17 +1,15 @@
-// Pools and batch normalisation: a level's table, made of the bodies. See body_loops.h for how this file is
-// used.
-#pragma once
-
+// Pools and batch normalisation: the table of a level.
+#include "mantissa/device/cpu/rows/image_lanes_of_level.h"
+// The lanes come first: the bodies are written in terms of them.
 #include "mantissa/device/cpu/rows/body_batch_norm.h"
 #include "mantissa/device/cpu/rows/body_pools.h"
 #include "mantissa/device/cpu/rows/image_table.h"
 
 namespace mantissa::inline v0::on_cpu {
-namespace {
 
-constexpr ImageKernels image_kernels_named(const char* name) {
+ImageKernels MANTISSA_OF_LEVEL(image_kernels)() {
     return {
-        .name = name,
+        .name = MANTISSA_LEVEL,
         .max_pool = max_pool_rows,
         .max_pool_grad = max_pool_grad_rows,
         .average_pool = average_pool_rows,
@@ -24,5 +22,4 @@ constexpr ImageKernels image_kernels_named(const char* name) {
     };
 }
 
-}  // namespace
 }  // namespace mantissa::on_cpu

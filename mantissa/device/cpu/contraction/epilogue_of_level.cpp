@@ -1,7 +1,6 @@
-// The standard epilogue over the lanes of the row kernels, which each source of a level includes first. In an
-// anonymous namespace, so that each keeps its own copy. All levels give the same bits.
-#pragma once
-
+// The standard epilogue over the lanes of the row kernels. All levels give the same bits.
+#include "mantissa/device/cpu/rows/lanes_of_level.h"
+// The lanes come first: what follows is written in terms of them.
 #include <cstdint>
 #include <type_traits>
 
@@ -83,8 +82,10 @@ inline const void* at(const void* base, DType type, std::int64_t elements) {
     return static_cast<const char*>(base) + elements * (type == DType::f32 ? 4 : 2);
 }
 
-/// Of what changes sums, all but a bias alone is done in place, a row after another.
-inline void finish_block(const EpilogueBlock& block) {
+}  // namespace
+
+/// All changes of sums but a bias alone are done in place, a row after another.
+void MANTISSA_OF_LEVEL(finish_block)(const EpilogueBlock& block) {
     if (block.bias && !block.gelu_tanh && !block.residual)
         return with_type(block.bias_dtype, [&](auto* element) {
             store_sums(block, static_cast<decltype(element)>(const_cast<void*>(block.bias)));
@@ -100,7 +101,5 @@ inline void finish_block(const EpilogueBlock& block) {
         }
     if (block.out != block.sums) store_sums(block, static_cast<const void*>(nullptr));
 }
-
-}  // namespace
 
 }  // namespace mantissa::on_cpu

@@ -1,13 +1,12 @@
-// Softmax and cross entropy: a level's table, made of the bodies. See body_loops.h for how this file is used.
-#pragma once
-
+// Softmax and cross entropy: the table of a level.
+#include "mantissa/device/cpu/rows/lanes_of_level.h"
+// The lanes come first: the bodies are written in terms of them.
 #include "mantissa/device/cpu/rows/body_loss.h"
 #include "mantissa/device/cpu/rows/body_softmax.h"
 
 namespace mantissa::inline v0::on_cpu {
-namespace {
 
-constexpr SoftmaxKernels softmax_kernels() {
+SoftmaxKernels MANTISSA_OF_LEVEL(softmax_kernels)() {
     return {
         .softmax = softmax_rows,
         .softmax_grad = softmax_grad_rows,
@@ -16,5 +15,4 @@ constexpr SoftmaxKernels softmax_kernels() {
     };
 }
 
-}  // namespace
 }  // namespace mantissa::on_cpu

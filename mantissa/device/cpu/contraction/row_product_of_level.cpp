@@ -1,8 +1,7 @@
-// A few rows times a matrix over the lanes of the row kernels, which each source of a level includes first.
-// In an anonymous namespace, so that each keeps its own copy. Bound by memory, so products are rounded before
-// they are added, which gives the same bits on every level.
-#pragma once
-
+// A few rows times a matrix over the lanes of the row kernels. Bound by memory, so products are rounded
+// before they are added, which gives the same bits on every level.
+#include "mantissa/device/cpu/rows/lanes_of_level.h"
+// The lanes come first: what follows is written in terms of them.
 #include "mantissa/device/cpu/contraction/row_product.h"
 #include "mantissa/device/cpu/rows/body_loops.h"
 
@@ -111,13 +110,13 @@ void row_product_across(const RowProduct& p) {
     for (; k < p.depth; ++k) add_rows<1>(p, b, k);
 }
 
-/// `Rows`: so many at a time have their sums in registers.
-template <int Rows>
-RowProductKernels row_product_kernels() {
-    return {{{row_product_along<Rows, float>, row_product_along<Rows, BF16>},
+}  // namespace
+
+RowProductKernels MANTISSA_OF_LEVEL(row_product)() {
+    // So many rows at a time have their sums in registers.
+    constexpr int rows = Lanes::registers == 32 ? 8 : 2;
+    return {{{row_product_along<rows, float>, row_product_along<rows, BF16>},
              {row_product_across<float>, row_product_across<BF16>}}};
 }
-
-}  // namespace
 
 }  // namespace mantissa::on_cpu

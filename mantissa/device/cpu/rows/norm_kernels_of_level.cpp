@@ -1,17 +1,15 @@
-// Layer norm: a level's table, made of the bodies. See body_loops.h for how this file is used.
-#pragma once
-
+// Layer norm: the table of a level.
+#include "mantissa/device/cpu/rows/lanes_of_level.h"
+// The lanes come first: the bodies are written in terms of them.
 #include "mantissa/device/cpu/rows/body_norm.h"
 
 namespace mantissa::inline v0::on_cpu {
-namespace {
 
-constexpr NormKernels norm_kernels() {
+NormKernels MANTISSA_OF_LEVEL(norm_kernels)() {
     return {
         .layer_norm = layer_norm_rows,
         .layer_norm_grad = layer_norm_grad_rows,
     };
 }
 
-}  // namespace
 }  // namespace mantissa::on_cpu

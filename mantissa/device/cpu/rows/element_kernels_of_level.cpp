@@ -1,7 +1,6 @@
-// Element-wise functions, updates and movement: a level's table, made of the bodies. See body_loops.h for how
-// this file is used.
-#pragma once
-
+// Element-wise functions, updates and movement: the table of a level.
+#include "mantissa/device/cpu/rows/lanes_of_level.h"
+// The lanes come first: the bodies are written in terms of them.
 #include "mantissa/device/cpu/rows/body_elementwise.h"
 #include "mantissa/device/cpu/rows/body_gelu.h"
 #include "mantissa/device/cpu/rows/body_movement.h"
@@ -9,9 +8,8 @@
 #include "mantissa/device/cpu/rows/body_update.h"
 
 namespace mantissa::inline v0::on_cpu {
-namespace {
 
-constexpr ElementKernels element_kernels() {
+ElementKernels MANTISSA_OF_LEVEL(element_kernels)() {
     return {
         .gelu = gelu_elements,
         .gelu_grad = gelu_grad_elements,
@@ -29,5 +27,4 @@ constexpr ElementKernels element_kernels() {
     };
 }
 
-}  // namespace
 }  // namespace mantissa::on_cpu
