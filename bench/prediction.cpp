@@ -16,7 +16,7 @@
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/train/predictor.h"
-#include "mantissa/train/weights.h"
+#include "mantissa/train/trainer.h"
 
 namespace mantissa {
 namespace {
@@ -44,10 +44,7 @@ nn::Model network(const Widths& widths) {
 double start(Device& device, const nn::Model& model, const std::filesystem::path& weights,
              const std::vector<float>& row) {
     const Stopwatch watch;
-    Predictor predictor(device, model, all_passes(device));
-    StateBlock state(device, predictor.parameters());
-    load_weights(model, weights, state);
-    predictor.bind(state);
+    Predictor predictor(device, model, weights);
     predictor.predict({row});
     return watch.seconds();
 }
@@ -56,8 +53,8 @@ std::string measure(Device& device, const char* name, const Widths& widths) {
     const std::filesystem::path weights =
         std::filesystem::temp_directory_path() / fmt::format("prediction-{}.safetensors", getpid());
     const nn::Model model = network(widths);
-    Trainer trainer(device, model, {.batch = 32, .pipeline = all_passes(device)});
-    save_weights(trainer, weights);
+    Trainer trainer(device, model, {.batch = 32});
+    trainer.save_weights(weights);
     const std::vector<float> row(static_cast<std::size_t>(widths.front()), 0.5f);
     std::vector<double> starts, rows;
     for (int i = 0; i < on_cpu::option("BENCH_STARTS", 9); ++i)

@@ -112,9 +112,7 @@ void require_printed() {
 }
 
 /// What is wrong with the command line begins with the option that is wrong.
-int exit_status_of(const std::string& message) {
-    return mantissa::cli::with_options(message).starts_with("--") ? 2 : 1;
-}
+int exit_status_of(std::string_view message) { return message.starts_with("--") ? 2 : 1; }
 
 /// The words of the command line, the first apart; `help COMMAND` is `COMMAND --help`.
 std::vector<std::string> words_of(int argc, char** argv) {
@@ -213,7 +211,8 @@ int main(int argc, char** argv) {
                 : fmt::format("mantissa: {}\n", error.what()));
         return 1;
     } catch (const std::exception& error) {
-        mantissa::cli::print_error(fmt::format("mantissa: {}\n", words.with_place(error.what())));
-        return exit_status_of(error.what());
+        const std::string said = mantissa::cli::with_options(error.what());
+        mantissa::cli::print_error(fmt::format("mantissa: {}\n", words.with_place(said)));
+        return exit_status_of(said);
     }
 }

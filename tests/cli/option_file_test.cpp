@@ -108,6 +108,9 @@ TEST_F(OptionFile, WhatIsWrongInItIsNamedWithIt) {
               "options.toml, line 1: --learning-rate: expected a number, got 'fast'");
     // Found wrong later, when the command looks at it.
     ends_with("\n[train]\npolicy = \"bf15\"\n", "options.toml, line 3: --policy");
+    ends_with(
+        "steps = 1\nmin-learning-rate = 5\n",
+        "options.toml, line 2: --min-learning-rate must lie between 0 and --learning-rate 0.001, got 5");
     ends_with("lr = 0.1\n", "options.toml, line 1: train has no option lr; did you mean --learning-rate?");
 }
 

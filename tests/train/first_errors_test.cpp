@@ -5,7 +5,7 @@
 #include <regex>
 
 #include "mantissa/base/error.h"
-#include "mantissa/device/cpu/cpu_device.h"
+#include "mantissa/device/devices.h"
 #include "mantissa/nn/layers.h"
 #include "mantissa/nn/losses.h"
 #include "mantissa/train/predictor.h"
