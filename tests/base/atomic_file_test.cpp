@@ -1,13 +1,34 @@
 #include "mantissa/base/atomic_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <fstream>
 #include <regex>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/file.h"
 #include "tests/support/temporary_directory.h"
+
+namespace {
+
+std::vector<std::string>* recorded_calls = nullptr;  // while it is not null
+
+int called(const char* name, long result) {
+    if (recorded_calls) recorded_calls->emplace_back(name);
+    return static_cast<int>(result);
+}
+
+}  // namespace
+
+// The program's own take the place of the C library's, and do the same.
+extern "C" int fsync(int fd) { return called("fsync", ::syscall(SYS_fsync, fd)); }
+extern "C" int rename(const char* from, const char* to) noexcept {
+    return called("rename", ::syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0));
+}
 
 namespace mantissa {
 namespace {
@@ -51,6 +72,18 @@ TEST(AtomicFile, AppearsOnCommitOnly) {
     file.commit();
     EXPECT_EQ(read_file(path), "new text");
     EXPECT_EQ(names_in(directory.path()), Names{"a.txt"});
+}
+
+TEST(AtomicFile, IsOnTheDiskBeforeItTakesItsName) {
+    const TemporaryDirectory directory;
+    std::vector<std::string> calls;
+    AtomicFile file(directory / "a");
+    file.write("text");
+    recorded_calls = &calls;
+    file.commit();
+    recorded_calls = nullptr;
+    // The file, its new name, and the folder that holds the name.
+    EXPECT_EQ(calls, (std::vector<std::string>{"fsync", "rename", "fsync"}));
 }
 
 TEST(AtomicFile, HoldsTheWriterToTheAnnouncedSize) {

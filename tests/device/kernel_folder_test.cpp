@@ -92,6 +92,16 @@ TEST(KernelFolder, ABuildIsToldFromOthers) {
     EXPECT_EQ(codegen::Compiler::version().starts_with("LLVM "), codegen::Compiler::refusal().empty());
 }
 
+TEST(KernelFolder, KernelsOfThisProgramAreKeptForItsBuildAndCompiler) {
+    const TemporaryDirectory directory;
+    const std::string maker = build_id() + " " + codegen::Compiler::version();
+    EXPECT_EQ(KernelFolder(directory.path()).file_of("key"),
+              KernelFolder(directory.path(), maker).file_of("key"));
+    KernelFolder(directory.path()).keep("key", listing);
+    EXPECT_TRUE(has(KernelFolder(directory.path(), maker), "key"));
+    EXPECT_FALSE(has(KernelFolder(directory.path(), maker + ".1"), "key"));
+}
+
 /// Modules of the emulated GPU, and how often a kernel is compiled for them.
 struct Modules {
     explicit Modules(const fs::path& folder, const std::string& architecture = "sm_80")

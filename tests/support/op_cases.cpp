@@ -243,6 +243,12 @@ std::vector<OpCase> contraction_cases() {
                                      matmul(x[0], x[1], {.transpose_a = ta, .transpose_b = tb})};
                              },
                              {1, 14}});
+    // An operand that is transposed and should not be keeps its shape: only the numbers tell.
+    cases.push_back({"matmul",
+                     "matmul of squares",
+                     {f32({2, 7, 7}), f32({2, 7, 7})},
+                     [](Graph&, In x) { return std::vector{matmul(x[0], x[1])}; },
+                     {1, 8}});
     cases.push_back(
         {"matmul",
          "matmul with a bias",
