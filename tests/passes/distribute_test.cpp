@@ -55,15 +55,25 @@ TEST(Distribute, BeginsEachSumWhereItsLastGradientIsFinished) {
                                         "tanh", "tree_add", "all_reduce_start", "all_reduce_wait",
                                         "all_reduce_wait", "all_reduce_wait"}));
     EXPECT_EQ(print(distribute(early)), print(early));
-    // Terms keep their places whatever bucket they are in.
-    for (const auto& [result, op] : {std::pair{"a", "tree_add"}, {"b", "tree_add"}, {"c", "sqrt"}})
-        for (const Result& each : early.results()) {
-            if (each.name != result) continue;
-            const Node& wait = early.node(each.value.node);
-            const Node& start = early.node(wait.inputs[static_cast<std::size_t>(each.value.output)].node);
-            EXPECT_EQ(start.op->name, "all_reduce_start");
-            EXPECT_EQ(early.node(start.inputs[0].node).op->name, op);
+}
+
+TEST(Distribute, EachTermIsSummedAndKeepsItsPlaceWhateverItsBucket) {
+    const Graph graph = distribute(step_of({.ranks = 2, .bucket_bytes = 1}));
+    const std::vector<std::string> terms = {"tree_add", "tree_add", "sqrt"};  // of a, b and c
+    ASSERT_EQ(graph.results().size(), terms.size());
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+        const Result& sum = graph.results()[i];
+        const Node& wait = graph.node(sum.value.node);
+        ASSERT_EQ(wait.op->name, "all_reduce_wait") << sum.name;
+        const Node& start = graph.node(wait.inputs[static_cast<std::size_t>(sum.value.output)].node);
+        ASSERT_EQ(start.op->name, "all_reduce_start") << sum.name;
+        const Node& term = graph.node(start.inputs[0].node);
+        EXPECT_EQ(term.op->name, terms[i]) << sum.name;
+        if (term.op->name == "tree_add") {
+            EXPECT_EQ(graph.states()[i].name, sum.name);
+            EXPECT_EQ(graph.states()[i].node, term.inputs[0].node) << sum.name;
         }
+    }
 }
 
 TEST(Distribute, FillsBucketsInTheOrderOfTheBackwardPass) {
