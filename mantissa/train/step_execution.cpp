@@ -175,6 +175,7 @@ Forward& StepExecution::evaluation_of(std::int64_t examples) {
 float StepExecution::evaluate(const Batch& batch) {
     const std::int64_t examples = std::max<std::int64_t>(1, examples_in(batch, plan_.model()));
     require_fit(batch, plan_.model(), examples);
+    check_ids(plan_.id_ranges(), plan_.model(), batch, true);
     Execution& execution = evaluation_of(examples).execution();
     derive();
     for (std::size_t i = 0; i < batch.values().size(); ++i)

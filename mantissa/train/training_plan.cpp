@@ -103,8 +103,12 @@ std::unique_ptr<Plan> TrainingPlan::plan_scaled_up(const TraceUpdate& update) co
 }
 
 std::unique_ptr<Plan> TrainingPlan::build(const TraceUpdate& update, const PipelineOptions& pipeline) {
-    BuiltGraph step = build_training_step(trace_micro_step(model_, options_), update, pipeline,
-                                          machine_for_passes(*device_));
+    const auto trace = [this, micro_step = trace_micro_step(model_, options_)](Graph& graph) {
+        const Tensor loss = micro_step(graph);
+        id_ranges_ = mantissa::id_ranges(graph);
+        return loss;
+    };
+    BuiltGraph step = build_training_step(trace, update, pipeline, machine_for_passes(*device_));
     pass_times_.insert(pass_times_.end(), step.times.begin(), step.times.end());
     const Stopwatch planning;
     // The first built updates the parameters. The others have the same layers, pad alike, and read the same

@@ -8,6 +8,7 @@
 #include "mantissa/nn/model.h"
 #include "mantissa/passes/pipeline.h"
 #include "mantissa/runtime/plan.h"
+#include "mantissa/train/id_ranges.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::inline v0 {
@@ -59,6 +60,8 @@ class TrainingPlan {
     double flops_per_step() const {
         return facts_.flops_per_example * static_cast<double>(examples_per_step());
     }
+    /// The ids that the model is given.
+    const std::vector<IdRange>& id_ranges() const { return id_ranges_; }
     /// From tracing to the bound plan, without allocation.
     double build_milliseconds() const { return build_milliseconds_; }
     const std::vector<PassTime>& pass_times() const { return pass_times_; }
@@ -82,6 +85,7 @@ class TrainingPlan {
     std::vector<PassTime> pass_times_;
     std::vector<PassRefusal> refused_;
     std::vector<PaddedParameter> padded_;
+    std::vector<IdRange> id_ranges_;
     double build_milliseconds_ = 0;
 };
 

@@ -119,19 +119,45 @@ TEST(FirstErrors, WhatIsPredictedIsWhatWasTrained) {
 
 TEST(FirstErrors, WhatAStepIsGiven) {
     const nn::Model model = with_output("flat", 3);
-    // The kernel of the loss looks at targets; a nest that has the loss within does not.
-    Trainer trainer(cpu(), model, {.batch = 4, .passes = std::vector<std::string>{"simplify"}});
+    Trainer trainer(cpu(), model, {.batch = 4});
     const std::vector<float> x(4 * 192);
-    const std::vector<std::int32_t> y(4), large = {0, 1, 2, 3}, few(3);
+    const std::vector<std::int32_t> y(4), few(3);
     const auto step = [&](const Batch& batch) { return said([&] { trainer.step(batch, 0.1); }); };
     EXPECT_EQ(step({x, y}), "no error");
     EXPECT_EQ(step({std::vector<double>(4 * 192), y}), "model m: input 'x' is f32, got f64");
     EXPECT_EQ(step({x}), "model m takes 2 inputs, got 1; 'y' is missing");
     EXPECT_EQ(step({x, few}), "model m: input 'y' of a step has 4 examples of i32[], 4 numbers, got 3");
-    EXPECT_EQ(
-        step({x, large}),
-        "cross_entropy: target 3 at position 3 is out of range, expected 0 to 2; are there more classes "
-        "than scores, or was the text tokenized with another vocabulary?");
+}
+
+/// Where the loss is fused, no kernel looks at targets: a class that there is not counted as none.
+TEST(FirstErrors, ClassesAndIdsOutOfRangeWhateverThePasses) {
+    const nn::Model model{.name = "m",
+                          .inputs = {{"ids", DType::i32, {2}}, {"y", DType::i32, {}}},
+                          .loss = [](Tensor ids, Tensor y) {
+                              const Tensor table = nn::parameter(ids.graph(), "table", {5, 8}, {});
+                              const Tensor x = reshape(embedding(table, ids), {-1, 16});
+                              return cross_entropy(nn::linear(x, "classes", {.outputs = 3}), y);
+                          }};
+    const std::string class_3 =
+        "cross_entropy: target 3 at position 1 is out of range, expected 0 to 2; are "
+        "there more classes than scores, or was the text tokenized with another "
+        "vocabulary?";
+    const std::string id_5 =
+        "embedding: id 5 at position 2 is out of range, expected 0 to 4; is the table too "
+        "short, or was the text tokenized with another vocabulary?";
+    const std::vector<std::int32_t> ids{0, 1, 2, 4}, large_ids{0, 1, 5, 4}, y{0, 2}, large{0, 3}, none{0, -1};
+    for (const bool all : {false, true}) {
+        TrainerOptions options{.batch = 2};
+        if (!all) options.passes = {"simplify"};
+        Trainer trainer(cpu(), model, options);
+        const auto step = [&](const Batch& batch) { return said([&] { trainer.step(batch, 0.1); }); };
+        EXPECT_EQ(step({ids, y}), "no error");
+        EXPECT_EQ(step({ids, large}), class_3) << all;
+        EXPECT_EQ(step({large_ids, y}), id_5) << all;
+        EXPECT_NE(step({ids, none}), "no error") << all;
+        EXPECT_EQ(said([&] { trainer.evaluate({ids, large}); }), class_3) << all;
+        EXPECT_EQ(said([&] { trainer.evaluate({ids, none}); }), "no error") << "in evaluation it is none";
+    }
 }
 
 TEST(FirstErrors, ARunOfAnotherWidthIsNotGoneOnWith) {
