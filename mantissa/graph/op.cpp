@@ -34,9 +34,10 @@ std::span<const Op* const> op_table() {
     static const std::vector<const Op*> table = [] {
         std::vector<const Op*> rows;
         for (const auto& family :
-             {source_ops(), elementwise_ops(), movement_ops(), reduction_ops(), contraction_ops(),
-              convolution_ops(), attention_ops(), normalization_ops(), batch_normalization_ops(), pool_ops(),
-              activation_ops(), position_ops(), loss_ops(), optimizer_ops(), collective_ops(), fused_ops()})
+             {source_ops(), elementwise_ops(), function_ops(), movement_ops(), reduction_ops(),
+              contraction_ops(), convolution_ops(), attention_ops(), normalization_ops(),
+              batch_normalization_ops(), pool_ops(), activation_ops(), position_ops(), loss_ops(),
+              optimizer_ops(), collective_ops(), fused_ops()})
             for (const Op& op : family) {
                 check(op.gradient || !op.no_gradient.empty(),
                       "every operation has a gradient or says why not");

@@ -2,9 +2,9 @@
 //
 // A row says everything the rest of mantissa asks of every operation: what it takes and gives, its gradient,
 // its autocast class, what it is for the fuser, whether it is a view, what it makes of padding, its cost, and
-// for composites their definition in simpler operations. Primitives have no definition; their meaning is
-// their entry in the reference evaluator (reference_ops.cpp). Elsewhere a pass names the operations of the
-// pattern that it looks for.
+// for composites their definition in simpler operations. Primitives have no definition; the meaning of one
+// that is element-wise stands in its row, that of another in the reference evaluator (reference_ops.cpp).
+// Elsewhere a pass names the operations of the pattern that it looks for.
 #pragma once
 
 #include <cstdint>
@@ -93,6 +93,8 @@ using TypeRule = std::vector<Type> (*)(const OpCall&);
 /// One gradient per input, empty where the input has none.
 using GradientRule = std::vector<Tensor> (*)(const GradientCall&);
 using Definition = std::vector<Tensor> (*)(const DefinitionCall&);
+/// An element of the result from those of the operands, in FP64.
+using ElementMeaning = double (*)(std::span<const double>);
 /// FLOPs, or bytes that are read and written.
 using CostRule = std::int64_t (*)(std::span<const Type> inputs, std::span<const Type> outputs,
                                   const Attributes&);
@@ -118,9 +120,12 @@ struct Op {
     AutocastClass autocast = AutocastClass::same;
     LoweredRule lowered = nullptr;  ///< which operands `lower` means; the others keep their type. Null: all
     FuserClass fuser = FuserClass::opaque;
-    CostRule flops = nullptr;         ///< null: no arithmetic
-    CostRule bytes = nullptr;         ///< null: all operands and results
-    Definition definition = nullptr;  ///< null: a primitive
+    CostRule flops = nullptr;          ///< null: no arithmetic
+    CostRule bytes = nullptr;          ///< null: all operands and results
+    Definition definition = nullptr;   ///< null: a primitive
+    ElementMeaning meaning = nullptr;  ///< null: what it means is an entry of reference_ops.cpp
+    int instructions =
+        1;  ///< in a nest, on sixteen lanes, for the choice between computing again and keeping
     /// Output i may be written over input `in_place[i]` when that input is not needed afterwards; -1: never.
     std::vector<int> in_place = {};
     InPlaceRule in_place_rule = nullptr;  ///< where that is not the same for all nodes; null: `in_place`
@@ -154,6 +159,7 @@ const Op& find_op(std::string_view name);
 // The families, one source file each in graph/ops/.
 std::span<const Op> source_ops();
 std::span<const Op> elementwise_ops();
+std::span<const Op> function_ops();
 std::span<const Op> movement_ops();
 std::span<const Op> reduction_ops();
 std::span<const Op> contraction_ops();

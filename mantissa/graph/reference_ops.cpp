@@ -58,29 +58,13 @@ std::size_t position_of(const Shape& shape, const Index& index) {
 
 Values sized(const Type& type) { return Values(type.shape.elements()); }
 
-template <auto function>
-std::vector<Values> unary(const Node&, Inputs in) {
-    Values y(in[0]->values.size());
-    std::transform(in[0]->values.begin(), in[0]->values.end(), y.begin(), function);
-    return {y};
-}
-
-template <auto function>
-std::vector<Values> binary(const Node& node, Inputs in) {
-    Values y = sized(node.outputs[0]);
+/// An element-wise primitive, by the meaning in its row.
+std::vector<Values> by_element(const Node& node, Inputs in) {
+    Values y = sized(node.outputs[0]), operands(in.size());
     for_each_element(node.outputs[0].shape, [&](std::size_t position, const Index& index) {
-        y[position] = function(in[0]->values[broadcast_position(in[0]->type.shape, index)],
-                               in[1]->values[broadcast_position(in[1]->type.shape, index)]);
-    });
-    return {y};
-}
-
-std::vector<Values> select(const Node& node, Inputs in) {
-    Values y = sized(node.outputs[0]);
-    for_each_element(node.outputs[0].shape, [&](std::size_t position, const Index& index) {
-        const bool first = in[0]->values[broadcast_position(in[0]->type.shape, index)] != 0;
-        const ReferenceTensor& taken = first ? *in[1] : *in[2];
-        y[position] = taken.values[broadcast_position(taken.type.shape, index)];
+        for (std::size_t i = 0; i < in.size(); ++i)
+            operands[i] = in[i]->values[broadcast_position(in[i]->type.shape, index)];
+        y[position] = node.op->meaning(operands);
     });
     return {y};
 }
@@ -293,7 +277,6 @@ std::vector<Values> sum(const Node& node, Inputs in) {
 
 /// NaN wins, as it does in the kernels.
 double larger(double a, double b) { return std::isnan(a) || a > b ? a : b; }
-double smaller(double a, double b) { return std::isnan(a) || a < b ? a : b; }
 
 std::vector<Values> max(const Node& node, Inputs in) {
     return reduce(node, in, -std::numeric_limits<double>::infinity(), larger);
@@ -475,31 +458,9 @@ const std::map<std::string_view, Evaluate>& table() {
         {"literal", literal},
         {"iota", iota},
         {"random_uniform", random_uniform},
-        {"neg", unary<[](double x) { return -x; }>},
-        {"exp", unary<[](double x) { return std::exp(x); }>},
-        {"log", unary<[](double x) { return std::log(x); }>},
-        {"tanh", unary<[](double x) { return std::tanh(x); }>},
-        {"erf", unary<[](double x) { return std::erf(x); }>},
-        {"sin", unary<[](double x) { return std::sin(x); }>},
-        {"cos", unary<[](double x) { return std::cos(x); }>},
-        {"sqrt", unary<[](double x) { return std::sqrt(x); }>},
-        {"rsqrt", unary<[](double x) { return 1.0 / std::sqrt(x); }>},
-        {"is_finite", unary<[](double x) { return std::isfinite(x) ? 1.0 : 0.0; }>},
         {"cast", cast},
         {"round_to", rounded_to_format},
         {"stop_gradient", same},
-        {"add", binary<[](double a, double b) { return a + b; }>},
-        {"sub", binary<[](double a, double b) { return a - b; }>},
-        {"mul", binary<[](double a, double b) { return a * b; }>},
-        {"div", binary<[](double a, double b) { return a / b; }>},
-        {"maximum", binary<[](double a, double b) { return larger(a, b); }>},
-        {"minimum", binary<[](double a, double b) { return smaller(a, b); }>},
-        {"less", binary<[](double a, double b) { return a < b ? 1.0 : 0.0; }>},
-        {"less_equal", binary<[](double a, double b) { return a <= b ? 1.0 : 0.0; }>},
-        {"equal", binary<[](double a, double b) { return a == b ? 1.0 : 0.0; }>},
-        {"logical_and", binary<[](double a, double b) { return a != 0 && b != 0 ? 1.0 : 0.0; }>},
-        {"select", select},
-        {"tree_add", binary<[](double a, double b) { return a + b; }>},
         {"all_reduce_start", reduced_alone},
         {"all_reduce_wait", reduced_alone},
         {"reduce_scatter_start", reduced_alone},
@@ -541,9 +502,9 @@ const std::map<std::string_view, Evaluate>& table() {
 
 std::vector<ReferenceTensor> evaluate_primitive(const Node& node, Inputs inputs) {
     const auto entry = table().find(node.op->name);
-    if (entry == table().end())
+    if (entry == table().end() && !node.op->meaning)
         throw InternalError(fmt::format("the reference has no entry for the primitive '{}'", node.op->name));
-    std::vector<Values> values = entry->second(node, inputs);
+    std::vector<Values> values = node.op->meaning ? by_element(node, inputs) : entry->second(node, inputs);
     std::vector<ReferenceTensor> outputs;
     for (std::size_t i = 0; i < values.size(); ++i)
         outputs.push_back({node.outputs[i], std::move(values[i])});

@@ -405,6 +405,28 @@ Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t op
     return call1("dropout", {x, random.seed, random.step}, {{"rate", rate}, {"operation", operation}}, at);
 }
 
+Tensor by_elements(const char* op, std::initializer_list<Tensor> operands, Tensor::Where at) {
+    return call1(op, operands, {}, at);
+}
+
+Tensor clamp(Tensor x, double least, double most, Tensor::Where at) {
+    const LineScope line(graph_of("clamp", {x}, at), at);
+    const Tensor low = like("clamp", {x, at}, least), high = like("clamp", {x, at}, most);
+    return select(less(x, low), low, select(less(high, x), high, x));
+}
+
+Tensor logical_not(Tensor a, Tensor::Where at) {
+    Graph& graph = graph_of("logical_not", {a}, at);
+    const LineScope line(graph, at);
+    return select(a, constant(graph, 0, DType::boolean), constant(graph, 1, DType::boolean));
+}
+
+Tensor logical_or(Tensor a, Tensor b, Tensor::Where at) {
+    Graph& graph = graph_of("logical_or", {a, b}, at);
+    const LineScope line(graph, at);
+    return select(a, constant(graph, 1, DType::boolean), b);
+}
+
 }  // namespace ops
 
 Tensor reduce_to(Tensor x, const Shape& shape) { return reduce_to(x, shape, x.dtype()); }

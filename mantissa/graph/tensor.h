@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <source_location>
 #include <span>
@@ -276,6 +277,72 @@ struct RandomState {
 Tensor dropout(Tensor x, const RandomState& random, double rate, std::int64_t operation,
                Tensor::Where at = Tensor::Where::current());
 
+// More functions of elements: of f32, bf16 and f16, made by the generator on every device.
+Tensor by_elements(const char* op, std::initializer_list<Tensor> operands, Tensor::Where at);
+inline Tensor floor(Tensor x, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("floor", {x}, at);
+}
+inline Tensor ceil(Tensor x, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("ceil", {x}, at);
+}
+/// To the nearest whole number, ties to even.
+inline Tensor round(Tensor x, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("round", {x}, at);
+}
+/// -1, 0 or 1; NaN stays.
+inline Tensor sign(Tensor x, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("sign", {x}, at);
+}
+/// log(1 + x), and e^x - 1, exact in the last digits where x is small.
+inline Tensor log1p(Tensor x, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("log1p", {x}, at);
+}
+inline Tensor expm1(Tensor x, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("expm1", {x}, at);
+}
+/// x^y as C has it: of a negative x for whole y alone, else NaN.
+inline Tensor pow(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("pow", {x, y}, at);
+}
+/// What division toward minus infinity leaves, with the sign of y; i32 too, of which it is 0 by 0. Of
+/// floating-point numbers by 0, and where x / y is 2^46 in size or more, it is NaN.
+inline Tensor remainder(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements(x.dtype() == DType::i32 ? "integer_remainder" : "remainder", {x, y}, at);
+}
+/// Of i32, toward minus infinity; by 0 it is 0.
+inline Tensor floor_divide(Tensor x, Tensor y, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("integer_division", {x, y}, at);
+}
+/// x held between two numbers; NaN stays. The gradient is that of x from `least` to `most`, else 0.
+Tensor clamp(Tensor x, double least, double most, Tensor::Where at = Tensor::Where::current());
+Tensor logical_not(Tensor a, Tensor::Where at = Tensor::Where::current());
+Tensor logical_or(Tensor a, Tensor b, Tensor::Where at = Tensor::Where::current());
+
+// Along an axis, by the operations above.
+/// Elements start, start + step, ... below stop along the axis.
+Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, std::int64_t step,
+             Tensor::Where at = Tensor::Where::current());
+/// Element i goes to i + shift, around the end.
+Tensor roll(Tensor x, int axis, std::int64_t shift, Tensor::Where at = Tensor::Where::current());
+/// How what is added before and after follows from x: its ends again, or x mirrored at its ends, which are
+/// not repeated.
+enum class Edges : std::uint8_t { replicated, reflected };
+Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Edges edges,
+           Tensor::Where at = Tensor::Where::current());
+/// The sum of all elements up to each, in FP32 and rounded once; of i32 exact below 2^24.
+Tensor cumsum(Tensor x, int axis, Tensor::Where at = Tensor::Where::current());
+/// i32: where the greatest element stands, the first of equals; NaN is greatest. It has no gradient.
+Tensor argmax(Tensor x, int axis, Tensor::Where at = Tensor::Where::current());
+/// x [..., V, ...] at i32 indices of its own shape but along the axis. An index outside [0, V) is an error of
+/// the run, as in those below.
+Tensor gather(Tensor x, int axis, Tensor index, Tensor::Where at = Tensor::Where::current());
+/// The parts of x that indices, of any shape, name along the axis, which stand where it stood.
+Tensor take(Tensor x, int axis, Tensor index, Tensor::Where at = Tensor::Where::current());
+/// x with `parts` added where `gather` would read them: what several add to one element is added in their
+/// order.
+Tensor scatter_add(Tensor x, int axis, Tensor index, Tensor parts,
+                   Tensor::Where at = Tensor::Where::current());
+
 }  // namespace ops
 
 // Types, and functions that no operand leads to; all others are found by their operands.
@@ -284,6 +351,7 @@ using ops::BatchNormed;
 using ops::ChannelStatistics;
 using ops::constant;
 using ops::Conv2dOptions;
+using ops::Edges;
 using ops::iota;
 using ops::KeepAxes;
 using ops::literal;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "mantissa/numerics/elementary_body.h"
+#include "mantissa/numerics/power_body.h"
 
 namespace mantissa::inline v0::elementary {
 
@@ -30,6 +30,9 @@ struct OneFloat {
     static Int add_int(Int a, Int b) {
         return static_cast<Int>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
     }
+    static Int subtract_int(Int a, Int b) {
+        return static_cast<Int>(static_cast<std::uint32_t>(a) - static_cast<std::uint32_t>(b));
+    }
     static Int and_int(Int a, Int b) { return a & b; }
     static Int or_int(Int a, Int b) { return a | b; }
     template <int Count>
@@ -41,6 +44,7 @@ struct OneFloat {
         return a >> Count;
     }
     static Float to_float(Int a) { return static_cast<Float>(a); }
+    static Float floor(Float a) { return std::floor(a); }
     static Mask less(Float a, Float b) { return a < b; }
     static Mask is_nan(Float a) { return a != a; }
     static Float select(Mask mask, Float a, Float b) { return mask ? a : b; }
@@ -56,5 +60,8 @@ float tanh(float x) { return tanh(one, x); }
 float erf(float x) { return erf(one, x); }
 float sin(float x) { return sin(one, x); }
 float cos(float x) { return cos(one, x); }
+float log1p(float x) { return log1p(one, x); }
+float expm1(float x) { return expm1(one, x); }
+float pow(float x, float y) { return pow(one, x, y); }
 
 }  // namespace mantissa::elementary

@@ -1,4 +1,4 @@
-// exp, log, tanh, erf, sin and cos against the C library's FP64 functions, in ULP.
+// Functions of FP32 numbers against the C library's FP64 functions, in ULP.
 #include "mantissa/numerics/elementary.h"
 
 #include <gtest/gtest.h>
@@ -34,6 +34,8 @@ const Function functions[] = {
     {"erf", elementary::erf, [](double x) { return std::erf(x); }, 1.5, 1.0},
     {"sin", elementary::sin, [](double x) { return std::sin(x); }, 2.1, 1.8, 0x1p20f},
     {"cos", elementary::cos, [](double x) { return std::cos(x); }, 2.1, 1.8, 0x1p20f},
+    {"log1p", elementary::log1p, [](double x) { return std::log1p(x); }, 2.0, 1.4},
+    {"expm1", elementary::expm1, [](double x) { return std::expm1(x); }, 2.0, 1.3},
 };
 
 /// Error in ULP of FP32 at the exact value; infinite where a NaN or infinity is wrong. Subnormal results may
@@ -114,6 +116,59 @@ TEST(Elementary, SpecialValues) {
     EXPECT_EQ(elementary::erf(5.0f), 1.0f);
     EXPECT_TRUE(std::signbit(elementary::tanh(-0.0f)));
     EXPECT_TRUE(std::signbit(elementary::erf(-0.0f)));
+    EXPECT_EQ(elementary::log1p(-1.0f), -inf);
+    EXPECT_TRUE(std::isnan(elementary::log1p(-1.5f)));
+    EXPECT_EQ(elementary::log1p(inf), inf);
+    EXPECT_EQ(elementary::log1p(1e-30f), 1e-30f);
+    EXPECT_TRUE(std::signbit(elementary::log1p(-0.0f)));
+    EXPECT_EQ(elementary::expm1(inf), inf);
+    EXPECT_EQ(elementary::expm1(-inf), -1.0f);
+    EXPECT_EQ(elementary::expm1(88.72284f), inf);
+    EXPECT_TRUE(std::signbit(elementary::expm1(-0.0f)));
+}
+
+TEST(Elementary, PowersKeepTheirBound) {
+    double worst = 0;
+    std::int64_t compared = 0;
+    // Numbers of every exponent and close to 1, with results of up to e^87 in size.
+    for (std::uint32_t k = 0; k < 4'000'000; ++k) {
+        const std::uint32_t bits = k * 2654435761u;
+        const float x = k % 2 == 0 ? std::bit_cast<float>(bits & 0x7fffffffu)
+                                   : 0.7f + 0.7f * static_cast<float>(bits >> 8) * 0x1p-24f;
+        const double exponent = static_cast<double>((k * 40503u) % 174'001) / 1000 - 87;
+        const auto y = static_cast<float>(exponent / std::log(static_cast<double>(x)));
+        if (!std::isnormal(x) || !std::isnormal(y)) continue;
+        const double exact = std::pow(static_cast<double>(x), static_cast<double>(y));
+        if (!(exact > 0x1p-125 && exact < 0x1p127)) continue;
+        ++compared;
+        const double error =
+            std::fabs(static_cast<double>(elementary::pow(x, y)) - exact) / ulp_at(exact, DType::f32);
+        worst = error <= worst ? worst : error;
+    }
+    EXPECT_GT(compared, 3'000'000);
+    EXPECT_LE(worst, 3.5);
+    EXPECT_GE(worst, 2.0) << "the bound is idle";
+}
+
+TEST(Elementary, PowersOfSpecialNumbersAreThoseOfC) {
+    const float numbers[] = {0.0f,  -0.0f, 1,    -1,  2,    -2,    3,     -3,     0.5f,
+                             -0.5f, inf,   -inf, nan, 2.5f, -2.5f, 1e30f, -1e30f, 16777217.0f};
+    for (const float x : numbers)
+        for (const float y : numbers) {
+            const double exact = std::pow(static_cast<double>(x), static_cast<double>(y));
+            const float expected = std::fabs(exact) < 0x1p-126
+                                       ? std::copysign(0.0f, static_cast<float>(exact))
+                                       : static_cast<float>(exact);
+            const float got = elementary::pow(x, y);
+            if (std::isnan(expected)) {
+                EXPECT_TRUE(std::isnan(got)) << x << " ^ " << y;
+            } else if (std::isinf(expected) || expected == 0 || std::fabs(expected) == 1) {
+                EXPECT_EQ(got, expected) << x << " ^ " << y;
+                EXPECT_EQ(std::signbit(got), std::signbit(expected)) << x << " ^ " << y;
+            } else {
+                EXPECT_LE(std::fabs(got / expected - 1), 0x1p-21f) << x << " ^ " << y;
+            }
+        }
 }
 
 TEST(Elementary, SineIsOddAndCosineEvenAndBothEndAtTwoToTheTwentieth) {

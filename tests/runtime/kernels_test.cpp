@@ -10,6 +10,7 @@
 #include <set>
 
 #include "mantissa/base/error.h"
+#include "mantissa/codegen/compiler.h"
 #include "mantissa/device/cpu/cpu_device.h"
 #include "mantissa/device/cpu/isa.h"
 #include "mantissa/device/cpu/kernels/scalar.h"
@@ -61,9 +62,25 @@ Device& shared_device(const std::string& level) {
     return *device;
 }
 
+/// Whether a case has an operation whose kernel the compiler makes, whatever else is fused.
+bool needs_compiler(const OpCase& test) {
+    const Recorded recorded(test);
+    const auto is_function = [](const Op& op) {
+        return std::ranges::any_of(function_ops(), [&](const Op& of) { return of.name == op.name; });
+    };
+    for (NodeId id = 0; id < recorded.graph.end(); ++id)
+        if (is_function(*recorded.graph.node(id).op)) return true;
+    return false;
+}
+
 /// Tests with a case each; what is instantiated says how each case is altered.
 class KernelCase : public ::testing::TestWithParam<CaseAtLevel> {
   protected:
+    void SetUp() override {
+        const std::string reason = codegen::Compiler::refusal();
+        if (!reason.empty() && needs_compiler(GetParam().test)) GTEST_SKIP() << reason;
+    }
+
     static void expect_reference(const OpCase& test, const std::string& level) {
         const Recorded recorded(test);
         EXPECT_LE(worst_ratio(test, recorded.graph, recorded.feed, shared_device(level)), 1.0)

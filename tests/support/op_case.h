@@ -18,7 +18,7 @@
 namespace mantissa::testing {
 
 /// Where the values of an operand lie.
-enum class Values { normal, positive, boolean, index, one, finite_or_not, scalar_step };
+enum class Values { normal, positive, boolean, index, one, finite_or_not, scalar_step, wide };
 
 struct Operand {
     Type type;
@@ -96,6 +96,9 @@ inline std::vector<double> values_of(const Operand& operand, std::uint32_t which
                 break;
             case Values::scalar_step:
                 values[i] = 3;
+                break;
+            case Values::wide:
+                values[i] = static_cast<float>(17 * normal);
                 break;
             case Values::finite_or_not:
                 values[i] = i % 5 == 3 ? INFINITY : i % 7 == 2 ? NAN : normal;

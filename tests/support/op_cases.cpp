@@ -6,6 +6,7 @@
 #include "mantissa/graph/graph.h"
 
 #include "tests/support/attention_cases.h"
+#include "tests/support/axis_cases.h"
 
 namespace mantissa::testing {
 namespace {
@@ -105,6 +106,60 @@ std::vector<OpCase> elementwise_cases() {
         cases.push_back(binary_case(op, "with a row", {2, 3, 5}, {5}, values, 1));
         cases.push_back(binary_case(op, "with a column", {2, 3, 5}, {3, 1}, values, 1));
         cases.push_back(binary_case(op, "of an outer product", {7, 1}, {1, 6}, values, 1));
+    }
+    return cases;
+}
+
+/// A function of steps has no gradient: x beside it has one, and what the sum rounds is half an ULP.
+OpCase step_case(const char* op) {
+    return {op,
+            op,
+            {f32({7, 13}, Values::wide)},
+            [op](Graph&, In x) { return std::vector{x[0] + call1(op, {x[0]})}; },
+            {1, 1}};
+}
+
+OpCase integer_case(const char* op, const char* name, Shape a, Shape b) {
+    testing::Operand x = ids(std::move(a), 40), y = ids(std::move(b), 7);
+    x.least = -40;
+    y.least = -7;
+    return {
+        op, fmt::format("{} {}", op, name), {x, y}, [op](Graph& g, In given) { return call(g, op, given); }};
+}
+
+/// Kernels that the generator makes. The errors are those of numerics/elementary.h, of whole ULPs.
+std::vector<OpCase> function_cases() {
+    std::vector<OpCase> cases = {
+        unary_case("log1p", Values::positive, 2),
+        unary_case("expm1", Values::normal, 2),
+        binary_case("remainder", "of equal shapes", {3, 7}, {3, 7}, Values::positive, 1),
+        binary_case("remainder", "with a row", {2, 3, 5}, {5}, Values::positive, 1),
+        binary_case("remainder", "with a column", {2, 3, 5}, {3, 1}, Values::positive, 1),
+        {"select",
+         "clamp",
+         {f32({5, 33}, Values::wide)},
+         [](Graph&, In x) { return std::vector{clamp(x[0], -9.5, 4)}; }},
+        {"select",
+         "not and or",
+         {flags({4, 5}), flags({5})},
+         [](Graph&, In x) { return std::vector{logical_or(logical_not(x[0]), x[1])}; }},
+    };
+    for (const char* op : {"floor", "ceil", "round", "sign"}) cases.push_back(step_case(op));
+    // Of a quarter, so that powers of themselves stay small.
+    const auto power = [&](const char* name, Shape base, Shape exponent) {
+        cases.push_back({"pow",
+                         fmt::format("pow {}", name),
+                         {f32(std::move(base), Values::positive), f32(std::move(exponent))},
+                         [](Graph&, In x) { return std::vector{pow(x[0] * 0.25, x[1] * 0.25)}; },
+                         {4}});
+    };
+    power("of equal shapes", {4, 37}, {4, 37});
+    power("with a number", {3, 11}, {});
+    power("of an outer product", {7, 1}, {1, 6});
+    for (const char* op :
+         {"integer_remainder", "integer_division", "less", "less_equal", "equal", "maximum", "minimum"}) {
+        cases.push_back(integer_case(op, "of i32", {4, 37}, {4, 37}));
+        cases.push_back(integer_case(op, "of i32 by a column", {2, 3, 5}, {3, 1}));
     }
     return cases;
 }
@@ -847,11 +902,26 @@ std::vector<OpCase> sgd_cases() {
 
 std::vector<OpCase> op_cases() {
     std::vector<OpCase> all;
-    for (auto cases :
-         {source_cases(), elementwise_cases(), movement_cases(), reduction_cases(), contraction_cases(),
-          convolution_cases(), quantized_cases(), attention_cases(), cross_entropy_cases(),
-          ignoring_cross_entropy_cases(), linear_cross_entropy_cases(), composite_cases(), activation_cases(),
-          batch_norm_cases(), pool_cases(), update_cases(), sgd_cases(), muon_cases()})
+    for (auto cases : {source_cases(),
+                       elementwise_cases(),
+                       function_cases(),
+                       movement_cases(),
+                       axis_cases(),
+                       reduction_cases(),
+                       contraction_cases(),
+                       convolution_cases(),
+                       quantized_cases(),
+                       attention_cases(),
+                       cross_entropy_cases(),
+                       ignoring_cross_entropy_cases(),
+                       linear_cross_entropy_cases(),
+                       composite_cases(),
+                       activation_cases(),
+                       batch_norm_cases(),
+                       pool_cases(),
+                       update_cases(),
+                       sgd_cases(),
+                       muon_cases()})
         all.insert(all.end(), cases.begin(), cases.end());
     return all;
 }

@@ -10,6 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/numerics/exp2_body.h"
+#include "mantissa/numerics/power_body.h"
 
 namespace mantissa::inline v0::codegen {
 
@@ -38,6 +39,7 @@ struct Instructions {
     Int bits(Float x) const { return b.CreateBitCast(x, lanes.type(DType::i32)); }
     Float from_bits(Int x) const { return b.CreateBitCast(x, lanes.type(DType::f32)); }
     Int add_int(Int x, Int y) const { return b.CreateAdd(x, y); }
+    Int subtract_int(Int x, Int y) const { return b.CreateSub(x, y); }
     Int and_int(Int x, Int y) const { return b.CreateAnd(x, y); }
     Int or_int(Int x, Int y) const { return b.CreateOr(x, y); }
     template <int Count>
@@ -49,6 +51,7 @@ struct Instructions {
         return b.CreateAShr(x, integer(Count));
     }
     Float to_float(Int x) const { return b.CreateSIToFP(x, lanes.type(DType::f32)); }
+    Float floor(Float x) const { return b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, x); }
     Mask less(Float x, Float y) const { return b.CreateFCmpOLT(x, y); }
     Mask is_nan(Float x) const { return b.CreateFCmpUNO(x, x); }
     Float select(Mask mask, Float x, Float y) const { return b.CreateSelect(mask, x, y); }
@@ -81,6 +84,49 @@ llvm::Value* times_one_plus_tanh(Instructions& ops, llvm::Value* h, llvm::Value*
     y = ops.minimum(ops.constant(elementary::exp2_greatest), y);
     llvm::Value* sum = ops.add(elementary::exp2_inside(ops, y), ops.constant(1));
     return ops.select(ops.is_nan(x), x, ops.divide(scaled(ops, h, 2), sum));
+}
+
+/// x - floor(x / y) y, exact but for one addition of y: what a rounded quotient leaves is a number of FP32.
+/// Two steps take quotients below `most`; beyond it is NaN.
+llvm::Value* remainder(Instructions& ops, llvm::Value* x, llvm::Value* y) {
+    constexpr float most = 0x1p46f;
+    const auto step = [&](llvm::Value* of) {
+        llvm::Value* quotient = ops.b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, ops.divide(of, y));
+        return ops.fma(ops.negate(quotient), y, of);
+    };
+    llvm::Value *x_size = elementary::magnitude(ops, x), *y_size = elementary::magnitude(ops, y);
+    llvm::Value* rest = step(step(x));
+    rest = ops.select(ops.less(ops.multiply(y_size, ops.constant(most)), x_size),
+                      ops.constant(std::numeric_limits<float>::quiet_NaN()), rest);
+    rest = ops.select(ops.less(x_size, y_size), x, rest);
+    llvm::Value* moved = ops.add(rest, y);
+    llvm::Value* zero = ops.constant(0);
+    return ops.select(ops.less(y, zero), ops.select(ops.less(zero, rest), moved, rest),
+                      ops.select(ops.less(rest, zero), moved, rest));
+}
+
+/// Division of integers toward minus infinity; by 0 it is 0. No processor is asked for what it traps on.
+struct FloorDivision {
+    llvm::Value *quotient, *rest;
+};
+
+FloorDivision floor_division(llvm::IRBuilderBase& b, const Lanes& lanes, llvm::Value* x, llvm::Value* y) {
+    const auto number = [&](int value) { return lanes.constant(value, DType::i32); };
+    llvm::Value* none = b.CreateICmpEQ(y, number(0));
+    llvm::Value* opposite = b.CreateICmpEQ(y, number(-1));
+    llvm::Value* divisor = b.CreateSelect(b.CreateOr(none, opposite), number(1), y);
+    llvm::Value* rest = b.CreateSRem(x, divisor);
+    llvm::Value* quotient = b.CreateSDiv(x, divisor);
+    llvm::Value* is_below =
+        b.CreateAnd(b.CreateICmpNE(rest, number(0)), b.CreateICmpSLT(b.CreateXor(rest, divisor), number(0)));
+    quotient = b.CreateSelect(is_below, b.CreateSub(quotient, number(1)), quotient);
+    quotient = b.CreateSelect(opposite, b.CreateNeg(x), b.CreateSelect(none, number(0), quotient));
+    return {quotient, b.CreateSelect(is_below, b.CreateAdd(rest, divisor), rest)};
+}
+
+llvm::Value* sign(Instructions& ops, llvm::Value* x) {
+    llvm::Value* zero = ops.constant(0);
+    return ops.select(ops.less(zero, x), ops.constant(1), ops.select(ops.less(x, zero), ops.constant(-1), x));
 }
 
 constexpr char sums_of_contraction[] = "mantissa.sums_of_contraction";
@@ -273,6 +319,11 @@ llvm::Value* Lanes::arithmetic(std::string_view op, llvm::Value* a, llvm::Value*
     if (op == "less_equal") return floating ? b_.CreateFCmpOLE(a, b) : b_.CreateICmpSLE(a, b);
     if (op == "equal") return floating ? b_.CreateFCmpOEQ(a, b) : b_.CreateICmpEQ(a, b);
     if (op == "logical_and") return b_.CreateAnd(a, b);
+    Instructions ops{b_, *this};
+    if (op == "pow") return elementary::pow(ops, a, b);
+    if (op == "remainder") return remainder(ops, a, b);
+    if (op == "integer_remainder") return floor_division(b_, *this, a, b).rest;
+    if (op == "integer_division") return floor_division(b_, *this, a, b).quotient;
     if (op != "maximum" && op != "minimum") return nullptr;
     const bool larger = op == "maximum";
     if (!floating) return b_.CreateSelect(larger ? b_.CreateICmpSGT(a, b) : b_.CreateICmpSLT(a, b), a, b);
@@ -328,6 +379,12 @@ llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
     if (op == "erf") return elementary::erf(ops, x);
     if (op == "sin") return elementary::sin(ops, x);
     if (op == "cos") return elementary::cos(ops, x);
+    if (op == "log1p") return elementary::log1p(ops, x);
+    if (op == "expm1") return elementary::expm1(ops, x);
+    if (op == "floor") return ops.floor(x);
+    if (op == "ceil") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
+    if (op == "round") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, x);
+    if (op == "sign") return sign(ops, x);
     if (op == "one_plus_tanh") return times_one_plus_tanh(ops, constant(1, DType::f32), x);
     throw InternalError(fmt::format("{} cannot be compiled", op));
 }

@@ -144,6 +144,7 @@ class CpuDevice final : public Device {
         on_cpu::add_collective_kernels(kernels_, context);
         on_cpu::add_fused_kernels(kernels_, context, compiler_);
         on_cpu::add_fused_contraction_kernels(kernels_, context, compiler_);
+        on_cpu::add_compiled_elements(kernels_, context, compiler_);
     }
 
     const Target& target() const override { return target_; }

@@ -1,6 +1,7 @@
 // Element-wise primitives. Two and three operands broadcast; operands of one node have one floating-point
 // type.
 #include <cmath>
+#include <functional>
 #include <numbers>
 
 #include "mantissa/graph/call.h"
@@ -21,21 +22,6 @@ std::vector<Type> unary(const OpCall& call) {
 void expect_number(const OpCall& call, std::size_t index) {
     expect(call.inputs[index].dtype != DType::boolean, "operand {} must be a number, got {}", index,
            call.inputs[index].text());
-}
-
-/// Whether `scalar` is an FP32 number beside a tensor of a shorter format, which it does not widen.
-bool is_number_beside(const Type& scalar, const Type& tensor) {
-    return scalar.dtype == DType::f32 && scalar.shape.rank() == 0 && tensor.shape.rank() > 0 &&
-           is_floating(tensor.dtype) && size_of(tensor.dtype) < size_of(DType::f32);
-}
-
-/// The one type of two operands.
-DType common_dtype(const OpCall& call, std::size_t a, std::size_t b) {
-    const Type &x = call.inputs[a], &y = call.inputs[b];
-    if (is_number_beside(x, y)) return y.dtype;
-    if (is_number_beside(y, x)) return x.dtype;
-    expect(x.dtype == y.dtype, "operands must have one type, got {} and {}", x.text(), y.text());
-    return x.dtype;
 }
 
 std::vector<Type> arithmetic(const OpCall& call) {
@@ -83,11 +69,6 @@ std::vector<Type> cast_types(const OpCall& call) {
 }
 
 std::vector<Type> any_type(const OpCall& call) { return {call.inputs[0]}; }
-
-/// Sums a gradient back to the shape of operand `index`, in its type.
-Tensor onto(const GradientCall& call, std::size_t index, Tensor gradient) {
-    return cast(reduce_to(gradient, call.inputs[index].shape()), call.inputs[index].dtype());
-}
 
 std::vector<Tensor> neg_gradient(const GradientCall& c) { return {-c.cotangents[0]}; }
 std::vector<Tensor> exp_gradient(const GradientCall& c) { return {c.cotangents[0] * c.outputs[0]}; }
@@ -160,17 +141,25 @@ Op with_padding(Op row, PaddingRule rule) {
     return row;
 }
 
-Op unary_row(std::string_view name, GradientRule gradient, CostRule flops, AutocastClass autocast) {
+/// That many instructions in a nest.
+Op taking(int instructions, Op row) {
+    row.instructions = instructions;
+    return row;
+}
+
+Op unary_row(std::string_view name, ElementMeaning meaning, GradientRule gradient, CostRule flops,
+             AutocastClass autocast) {
     return {.name = name,
             .types = unary,
             .gradient = gradient,
             .autocast = autocast,
             .fuser = FuserClass::elementwise,
             .flops = flops,
+            .meaning = meaning,
             .in_place = {0}};
 }
 
-Op binary_row(std::string_view name, TypeRule types, GradientRule gradient,
+Op binary_row(std::string_view name, ElementMeaning meaning, TypeRule types, GradientRule gradient,
               std::string_view no_gradient = {}) {
     Op row{.name = name,
            .least_inputs = 2,
@@ -180,10 +169,23 @@ Op binary_row(std::string_view name, TypeRule types, GradientRule gradient,
            .no_gradient = no_gradient,
            .autocast = AutocastClass::widest,
            .fuser = FuserClass::elementwise,
-           .flops = flops_per_output<1>};
+           .flops = flops_per_output<1>,
+           .meaning = meaning};
     if (types == arithmetic || types == division) row.in_place = {0};
     return row;
 }
+
+template <class Function>
+double of_two(Numbers x) {
+    return static_cast<double>(Function{}(x[0], x[1]));
+}
+
+double negative(double x) { return -x; }
+double reciprocal_root(double x) { return 1.0 / std::sqrt(x); }
+
+/// NaN wins, as it does in the kernels.
+double larger(Numbers x) { return std::isnan(x[0]) || x[0] > x[1] ? x[0] : x[1]; }
+double smaller(Numbers x) { return std::isnan(x[0]) || x[0] < x[1] ? x[0] : x[1]; }
 
 constexpr std::string_view gives_booleans = "its result is a boolean";
 
@@ -192,20 +194,31 @@ constexpr std::string_view gives_booleans = "its result is a boolean";
 std::span<const Op> elementwise_ops() {
     // Flops of functions: the length of the polynomials in numerics/, rounded.
     static const std::vector<Op> rows = {
-        with_padding(unary_row("neg", neg_gradient, flops_per_output<1>, AutocastClass::same), pass_zeros),
-        unary_row("exp", exp_gradient, flops_per_output<10>, AutocastClass::fp32),
-        unary_row("log", log_gradient, flops_per_output<12>, AutocastClass::fp32),
-        unary_row("tanh", tanh_gradient, flops_per_output<15>, AutocastClass::same),
-        unary_row("erf", erf_gradient, flops_per_output<15>, AutocastClass::same),
-        unary_row("sin", sin_gradient, flops_per_output<15>, AutocastClass::fp32),
-        unary_row("cos", cos_gradient, flops_per_output<15>, AutocastClass::fp32),
-        unary_row("sqrt", sqrt_gradient, flops_per_output<1>, AutocastClass::same),
-        unary_row("rsqrt", rsqrt_gradient, flops_per_output<2>, AutocastClass::fp32),
+        with_padding(
+            unary_row("neg", of_number<negative>, neg_gradient, flops_per_output<1>, AutocastClass::same),
+            pass_zeros),
+        taking(12, unary_row("exp", of_number<std::exp>, exp_gradient, flops_per_output<10>,
+                             AutocastClass::fp32)),
+        taking(12, unary_row("log", of_number<std::log>, log_gradient, flops_per_output<12>,
+                             AutocastClass::fp32)),
+        taking(30, unary_row("tanh", of_number<std::tanh>, tanh_gradient, flops_per_output<15>,
+                             AutocastClass::same)),
+        taking(30, unary_row("erf", of_number<std::erf>, erf_gradient, flops_per_output<15>,
+                             AutocastClass::same)),
+        taking(25, unary_row("sin", of_number<std::sin>, sin_gradient, flops_per_output<15>,
+                             AutocastClass::fp32)),
+        taking(25, unary_row("cos", of_number<std::cos>, cos_gradient, flops_per_output<15>,
+                             AutocastClass::fp32)),
+        taking(5, unary_row("sqrt", of_number<std::sqrt>, sqrt_gradient, flops_per_output<1>,
+                            AutocastClass::same)),
+        taking(5, unary_row("rsqrt", of_number<reciprocal_root>, rsqrt_gradient, flops_per_output<2>,
+                            AutocastClass::fp32)),
         {.name = "is_finite",
          .types = is_finite_types,
          .no_gradient = gives_booleans,
          .fuser = FuserClass::elementwise,
-         .flops = flops_per_output<1>},
+         .flops = flops_per_output<1>,
+         .meaning = [](Numbers x) { return static_cast<double>(std::isfinite(x[0])); }},
         {.name = "cast",
          .types = cast_types,
          .gradient = cast_gradient,
@@ -222,16 +235,18 @@ std::span<const Op> elementwise_ops() {
          .fuser = FuserClass::movement,
          .view = whole_operand,
          .padding = pass_zeros},
-        binary_row("add", arithmetic, add_gradient),
-        binary_row("sub", arithmetic, sub_gradient),
-        with_padding(binary_row("mul", arithmetic, mul_gradient), pass_scaled_zeros),
-        with_padding(binary_row("div", division, div_gradient), pass_scaled_zeros),
-        binary_row("maximum", arithmetic, extremum_gradient),
-        binary_row("minimum", arithmetic, extremum_gradient),
-        binary_row("less", comparison, nullptr, gives_booleans),
-        binary_row("less_equal", comparison, nullptr, gives_booleans),
-        binary_row("equal", comparison, nullptr, gives_booleans),
-        binary_row("logical_and", logical, nullptr, gives_booleans),
+        binary_row("add", of_two<std::plus<>>, arithmetic, add_gradient),
+        binary_row("sub", of_two<std::minus<>>, arithmetic, sub_gradient),
+        with_padding(binary_row("mul", of_two<std::multiplies<>>, arithmetic, mul_gradient),
+                     pass_scaled_zeros),
+        taking(5, with_padding(binary_row("div", of_two<std::divides<>>, division, div_gradient),
+                               pass_scaled_zeros)),
+        binary_row("maximum", larger, arithmetic, extremum_gradient),
+        binary_row("minimum", smaller, arithmetic, extremum_gradient),
+        binary_row("less", of_two<std::less<>>, comparison, nullptr, gives_booleans),
+        binary_row("less_equal", of_two<std::less_equal<>>, comparison, nullptr, gives_booleans),
+        binary_row("equal", of_two<std::equal_to<>>, comparison, nullptr, gives_booleans),
+        binary_row("logical_and", of_two<std::logical_and<>>, logical, nullptr, gives_booleans),
         {.name = "select",
          .least_inputs = 3,
          .most_inputs = 3,
@@ -239,6 +254,7 @@ std::span<const Op> elementwise_ops() {
          .gradient = select_gradient,
          .autocast = AutocastClass::widest,
          .fuser = FuserClass::elementwise,
+         .meaning = [](Numbers x) { return x[0] != 0 ? x[1] : x[2]; },
          .in_place = {1}},
     };
     return rows;

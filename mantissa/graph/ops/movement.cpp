@@ -190,6 +190,15 @@ std::vector<Tensor> embedding_gradient(const GradientCall& c) {
             Tensor{}};
 }
 
+/// Each part got the row that its id names added to; the table that the sum began with got all.
+std::vector<Tensor> embedding_grad_gradient(const GradientCall& c) {
+    const Tensor dtable = c.cotangents[0];
+    std::vector<Tensor> gradients(c.inputs.size());
+    if (c.wanted[0]) gradients[0] = reshape(embedding(dtable, c.inputs[1]), c.inputs[0].shape());
+    if (c.inputs.size() == 3) gradients[2] = dtable;
+    return gradients;
+}
+
 /// Whether a cut along the node's axis is one piece of memory: nothing but extents of 1 lies outside of it.
 bool cuts_one_piece(const Graph& graph, const Node& node) {
     const Shape& shape = graph.type(node.inputs[0]).shape;
@@ -321,7 +330,7 @@ std::span<const Op> movement_ops() {
          .least_inputs = 2,
          .most_inputs = 3,
          .types = embedding_grad_types,
-         .no_gradient = no_second_derivative,
+         .gradient = embedding_grad_gradient,
          .fuser = FuserClass::opaque,
          .flops = flops_per_input<1>,
          .bytes = embedding_grad_bytes,

@@ -3,14 +3,23 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <string_view>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/call.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/op.h"
 #include "mantissa/graph/tensor.h"
 
 namespace mantissa::inline v0::rules {
+
+/// The elements that an element of a result is made from, and their function as the meaning of an operation.
+using Numbers = std::span<const double>;
+template <double (*function)(double)>
+double of_number(Numbers x) {
+    return function(x[0]);
+}
 
 template <class... Args>
 void expect(bool holds, fmt::format_string<Args...> message, Args&&... args) {
@@ -64,6 +73,26 @@ std::int64_t flops_per_input(std::span<const Type> inputs, std::span<const Type>
 
 /// The view rule of an operation that renames the memory of its operand.
 inline std::optional<std::int64_t> whole_operand(const Graph&, const Node&, int) { return 0; }
+
+/// Whether `scalar` is an FP32 number beside a tensor of a shorter format, which it does not widen.
+inline bool is_number_beside(const Type& scalar, const Type& tensor) {
+    return scalar.dtype == DType::f32 && scalar.shape.rank() == 0 && tensor.shape.rank() > 0 &&
+           is_floating(tensor.dtype) && size_of(tensor.dtype) < size_of(DType::f32);
+}
+
+/// The one type of two operands.
+inline DType common_dtype(const OpCall& call, std::size_t a, std::size_t b) {
+    const Type &x = call.inputs[a], &y = call.inputs[b];
+    if (is_number_beside(x, y)) return y.dtype;
+    if (is_number_beside(y, x)) return x.dtype;
+    expect(x.dtype == y.dtype, "operands must have one type, got {} and {}", x.text(), y.text());
+    return x.dtype;
+}
+
+/// Sums a gradient back to the shape of operand `index`, in its type.
+inline Tensor onto(const GradientCall& call, std::size_t index, Tensor gradient) {
+    return cast(reduce_to(gradient, call.inputs[index].shape()), call.inputs[index].dtype());
+}
 
 /// Composites are computed in FP32 whatever they are stored in.
 inline Tensor as_f32(Tensor x) { return x.dtype() == DType::f64 ? x : cast(x, DType::f32); }

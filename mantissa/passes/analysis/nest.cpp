@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 
 #include "mantissa/base/error.h"
@@ -279,11 +280,14 @@ OrReason<Nest> make_nest(const Graph& graph, std::span<const NodeId> nodes,
 }
 
 int nest_instructions(std::string_view op) {
-    if (op == "exp" || op == "log") return 12;
-    if (op == "tanh" || op == "erf") return 30;
-    if (op == "sin" || op == "cos") return 25;
-    if (op == "div" || op == "sqrt" || op == "rsqrt") return 5;
-    return op == "constant" || op == "reshape" || op == "broadcast" ? 0 : 1;
+    if (op == "constant" || op == "reshape" || op == "broadcast") return 0;
+    static const std::map<std::string_view, int> by_row = [] {
+        std::map<std::string_view, int> all;
+        for (const Op* row : op_table()) all.emplace(row->name, row->instructions);
+        return all;
+    }();
+    const auto entry = by_row.find(op);
+    return entry == by_row.end() ? 1 : entry->second;
 }
 
 Reduces reduces(const Graph& graph, const Node& node) {

@@ -93,11 +93,9 @@ Kernel random_kernel(Context& context) {
 }  // namespace
 
 void add_elementwise_kernels(KernelTable& table, Context& context) {
-    for (const char* op :
-         {"add",        "sub",    "mul",           "div",     "maximum", "minimum", "less",
-          "less_equal", "equal",  "logical_and",   "neg",     "exp",     "log",     "tanh",
-          "erf",        "sin",    "cos",           "sqrt",    "rsqrt",   "cast",    "round_to",
-          "is_finite",  "select", "stop_gradient", "tree_add"})
+    for (const Op* op : op_table())
+        if (op->meaning) table[std::string(op->name)].push_back(elementwise_kernel(context));
+    for (const char* op : {"cast", "round_to", "stop_gradient"})
         table[op].push_back(elementwise_kernel(context));
     table["random_uniform"].push_back(random_kernel(context));
 }

@@ -1,0 +1,203 @@
+// Functions of tensors along an axis, made of other operations: cuts with steps, padding by what is there,
+// sums up to each element, places of the greatest, and reading and adding by indices.
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/whole_units.h"
+#include "mantissa/graph/call.h"
+#include "mantissa/graph/graph.h"
+#include "mantissa/graph/tensor.h"
+
+namespace mantissa::inline v0::ops {
+
+namespace {
+
+/// A tensor as [outer, extent, inner] around one axis.
+struct AroundAxis {
+    std::int64_t outer = 1, extent = 1, inner = 1;
+    int axis = 0;
+
+    AroundAxis(std::string_view op, const Tensor& x, int from) : axis(from < 0 ? from + x.rank() : from) {
+        if (axis < 0 || axis >= x.rank())
+            refuse(op, x.graph().origin, fmt::format("{} has no axis {}", x.type().text(), from));
+        for (int i = 0; i < x.rank(); ++i) (i < axis ? outer : i == axis ? extent : inner) *= x.dim(i);
+    }
+
+    Shape flat() const { return {outer, extent, inner}; }
+};
+
+Shape with_extents(const Shape& shape, int axis, std::vector<std::int64_t> extents) {
+    std::vector<std::int64_t> all = shape.extents();
+    all.erase(all.begin() + axis);
+    all.insert(all.begin() + axis, extents.begin(), extents.end());
+    return Shape(std::move(all));
+}
+
+/// So many parts of x of one element each, from `first` down.
+std::vector<Tensor> mirrored(const Tensor& x, int axis, std::int64_t first, std::int64_t count) {
+    std::vector<Tensor> parts;
+    for (std::int64_t i = 0; i < count; ++i) parts.push_back(slice(x, axis, first - i, first - i + 1));
+    return parts;
+}
+
+/// Sums up to each column of x [R, T], FP32: within blocks by adding up what stands before, between them
+/// likewise. A block is what sixteen lanes hold.
+Tensor sums_up_to(const Tensor& x) {
+    constexpr std::int64_t block = 16;
+    Graph& graph = x.graph();
+    const std::int64_t R = x.dim(0), T = x.dim(1), blocks = ceil_div(T, block);
+    const std::int64_t width = blocks > 1 ? block : T;
+    Tensor cut = blocks * width == T ? x : pad(x, 1, 0, blocks * width - T);
+    cut = reshape(cut, {R * blocks, 1, width});
+    const Shape pairs{width, width};
+    const Tensor before = less_equal(iota(graph, pairs, 1), iota(graph, pairs, 0));
+    Tensor sums = sum(select(before, cut, constant(graph, 0.0)), {2});  // [R blocks, width]
+    if (blocks == 1) return sums;
+    const Tensor totals = sums_up_to(reshape(slice(sums, 1, width - 1, width), {R, blocks}));
+    const Tensor earlier = pad(slice(totals, 1, 0, blocks - 1), 1, 1, 0);
+    sums = reshape(sums + reshape(earlier, {R * blocks, 1}), {R, blocks * width});
+    return blocks * width == T ? sums : slice(sums, 1, 0, T);
+}
+
+/// Of each index [outer, K, inner] the number of the element of x, -1 where there is none.
+Tensor element_numbers(std::string_view op, const Tensor& x, int axis, const Tensor& index) {
+    const AroundAxis at(op, x, axis);
+    Graph& graph = x.graph();
+    const std::int64_t elements = x.shape().elements();
+    if (index.dtype() != DType::i32 || index.rank() != x.rank() ||
+        with_extents(index.shape(), at.axis, {at.extent}) != x.shape())
+        refuse(op, graph.origin,
+               fmt::format("indices must be i32 of the shape of {} but along axis {}, got {}",
+                           x.type().text(), at.axis, index.type().text()));
+    if (elements > std::numeric_limits<std::int32_t>::max())
+        refuse(op, graph.origin, fmt::format("{} has more elements than i32 counts", x.type().text()));
+    const Shape shape{at.outer, index.dim(at.axis), at.inner};
+    const auto number = [&](std::int64_t value) {
+        return constant(graph, static_cast<double>(value), DType::i32);
+    };
+    const Tensor flat = reshape(index, shape);
+    const Tensor there = logical_and(less_equal(number(0), flat), less(flat, number(at.extent)));
+    Tensor numbers = flat * number(at.inner);
+    numbers = numbers + iota(graph, shape, 0) * number(at.extent * at.inner) + iota(graph, shape, 2);
+    return select(there, numbers, number(-1));
+}
+
+}  // namespace
+
+Tensor slice(Tensor x, int axis, std::int64_t start, std::int64_t stop, std::int64_t step, Tensor::Where at) {
+    const LineScope line(x.graph(), at);
+    const AroundAxis of("slice", x, axis);
+    if (step < 1) refuse("slice", x.graph().origin, fmt::format("a step must be 1 or more, got {}", step));
+    if (step == 1 || start < 0 || stop < start || stop > of.extent) return slice(x, of.axis, start, stop);
+    const std::int64_t count = ceil_div(stop - start, step), whole = start + count * step;
+    Tensor cut = slice(x, of.axis, start, std::min(whole, of.extent));
+    if (whole > of.extent) cut = pad(cut, of.axis, 0, whole - of.extent);
+    cut = slice(reshape(cut, with_extents(cut.shape(), of.axis, {count, step})), of.axis + 1, 0, 1);
+    return reshape(cut, with_extents(x.shape(), of.axis, {count}));
+}
+
+Tensor roll(Tensor x, int axis, std::int64_t shift, Tensor::Where at) {
+    const LineScope line(x.graph(), at);
+    const AroundAxis of("roll", x, axis);
+    if (of.extent == 0) return x;
+    const std::int64_t first = ((-shift % of.extent) + of.extent) % of.extent;
+    if (first == 0) return x;
+    return concat(std::vector{slice(x, of.axis, first, of.extent), slice(x, of.axis, 0, first)}, of.axis);
+}
+
+Tensor pad(Tensor x, int axis, std::int64_t before, std::int64_t after, Edges edges, Tensor::Where at) {
+    const LineScope line(x.graph(), at);
+    const AroundAxis of("pad", x, axis);
+    const std::int64_t n = of.extent, most = edges == Edges::reflected ? n - 1 : n == 0 ? 0 : INT64_MAX;
+    if (before < 0 || after < 0 || before > most || after > most)
+        refuse("pad", x.graph().origin,
+               fmt::format("{} cannot be padded by {} and {} along axis {} from its edges", x.type().text(),
+                           before, after, of.axis));
+    std::vector<Tensor> parts{x};
+    const auto repeated = [&](std::int64_t place, std::int64_t count) {
+        return broadcast_to(slice(x, of.axis, place, place + 1), with_extents(x.shape(), of.axis, {count}));
+    };
+    if (edges == Edges::reflected) {
+        parts = mirrored(x, of.axis, before, before);
+        parts.push_back(x);
+        const std::vector<Tensor> behind = mirrored(x, of.axis, n - 2, after);
+        parts.insert(parts.end(), behind.begin(), behind.end());
+    } else {
+        if (before > 0) parts.insert(parts.begin(), repeated(0, before));
+        if (after > 0) parts.push_back(repeated(n - 1, after));
+    }
+    return parts.size() == 1 ? x : concat(parts, of.axis);
+}
+
+Tensor cumsum(Tensor x, int axis, Tensor::Where at) {
+    const LineScope line(x.graph(), at);
+    const AroundAxis of("cumsum", x, axis);
+    if (x.shape().elements() == 0) return x;
+    Tensor terms = reshape(cast(x, DType::f32), of.flat());
+    if (of.inner > 1) terms = transpose(terms, {0, 2, 1});
+    Tensor sums = sums_up_to(reshape(terms, {of.outer * of.inner, of.extent}));
+    sums = reshape(sums, {of.outer, of.inner, of.extent});
+    if (of.inner > 1) sums = transpose(sums, {0, 2, 1});
+    return cast(reshape(sums, x.shape()), x.dtype());
+}
+
+Tensor argmax(Tensor x, int axis, Tensor::Where at) {
+    Graph& graph = x.graph();
+    const LineScope line(graph, at);
+    const AroundAxis of("argmax", x, axis);
+    constexpr std::int64_t most = 1 << 24;  // places are compared in FP32
+    if (of.extent == 0 || of.extent > most)
+        refuse("argmax", graph.origin,
+               fmt::format("an axis must have 1 to {} elements, got {}", most, x.type().text()));
+    const Tensor values = stop_gradient(x);
+    const Tensor greatest = max(values, {of.axis}, KeepAxes::yes);
+    const Tensor is_number = equal(values, values);
+    const Tensor found = select(is_number, equal(values, greatest), logical_not(is_number));
+    const Tensor place = iota(graph, x.shape(), of.axis, DType::f32);
+    const Tensor none = constant(graph, -static_cast<double>(most));
+    return cast(-max(select(found, -place, none), {of.axis}), DType::i32);
+}
+
+Tensor gather(Tensor x, int axis, Tensor index, Tensor::Where at) {
+    const LineScope line(x.graph(), at);
+    const Tensor numbers = element_numbers("gather", x, axis, index);
+    const Tensor elements = reshape(x, {x.shape().elements(), 1});
+    return reshape(embedding(elements, numbers), index.shape());
+}
+
+Tensor take(Tensor x, int axis, Tensor index, Tensor::Where at) {
+    Graph& graph = x.graph();
+    const LineScope line(graph, at);
+    const AroundAxis of("take", x, axis);
+    const std::int64_t count = index.shape().elements();
+    Tensor rows = reshape(index, {1, count});
+    if (of.outer != 1) {
+        const auto number = [&](std::int64_t value) {
+            return constant(graph, static_cast<double>(value), DType::i32);
+        };
+        const Tensor there = logical_and(less_equal(number(0), rows), less(rows, number(of.extent)));
+        const Tensor first = iota(graph, {of.outer, count}, 0) * number(of.extent);
+        rows = select(there, rows + first, number(-1));
+    }
+    const Tensor parts = embedding(reshape(x, {of.outer * of.extent, of.inner}), rows);
+    return reshape(parts, with_extents(x.shape(), of.axis, index.shape().extents()));
+}
+
+Tensor scatter_add(Tensor x, int axis, Tensor index, Tensor parts, Tensor::Where at) {
+    const LineScope line(x.graph(), at);
+    const Tensor numbers = element_numbers("scatter_add", x, axis, index);
+    if (parts.shape() != index.shape() || parts.dtype() != x.dtype())
+        refuse("scatter_add", x.graph().origin,
+               fmt::format("parts must be {} of the shape of the indices {}, got {}", name_of(x.dtype()),
+                           index.shape().text(), parts.type().text()));
+    const std::int64_t elements = x.shape().elements();
+    const Tensor added = reshape(cast(parts, DType::f32), {parts.shape().elements(), 1});
+    const Tensor table = reshape(cast(x, DType::f32), {elements, 1});
+    const Tensor sums = call1("embedding_grad", {added, reshape(numbers, {parts.shape().elements()}), table},
+                              {{"rows", elements}});
+    return cast(reshape(sums, x.shape()), x.dtype());
+}
+
+}  // namespace mantissa::ops
