@@ -343,6 +343,18 @@ Tensor take(Tensor x, int axis, Tensor index, Tensor::Where at = Tensor::Where::
 Tensor scatter_add(Tensor x, int axis, Tensor index, Tensor parts,
                    Tensor::Where at = Tensor::Where::current());
 
+enum class Reduction : std::uint8_t { mean, sum, none };
+struct CrossEntropyOptions {
+    Tensor class_weights = {};   ///< FP32 [V]: a row counts as its target's. No gradient flows to them
+    double label_smoothing = 0;  ///< that part of a target goes to all classes alike. Szegedy et al. 2016
+    std::optional<std::int64_t> ignore_index = {};  ///< rows of this target are 0 and count for nothing
+    /// `mean`: over what the rows count, as PyTorch has it; 0 where nothing counts.
+    Reduction reduction = Reduction::mean;
+};
+/// Targets are indices, i32 [...]. Where the logits are a product with weights, no pass needs them in memory.
+Tensor cross_entropy(Tensor logits, Tensor targets, const CrossEntropyOptions& options,
+                     Tensor::Where at = Tensor::Where::current());
+
 }  // namespace ops
 
 // Types, and functions that no operand leads to; all others are found by their operands.
@@ -351,6 +363,7 @@ using ops::BatchNormed;
 using ops::ChannelStatistics;
 using ops::constant;
 using ops::Conv2dOptions;
+using ops::CrossEntropyOptions;
 using ops::Edges;
 using ops::iota;
 using ops::KeepAxes;
@@ -359,6 +372,7 @@ using ops::MatmulOptions;
 using ops::Operand;
 using ops::Pool2dOptions;
 using ops::RandomState;
+using ops::Reduction;
 using ops::Tensor;
 
 }  // namespace mantissa

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/graph.h"
 
 namespace mantissa::inline v0::nn {
 
@@ -45,6 +46,31 @@ Tensor huber_loss(Tensor prediction, Tensor target, double delta, Tensor::Where 
 Tensor binary_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
     expect_one_shape("binary_cross_entropy", logits, targets, at);
     return mean(Operand(softplus(logits, at), at) - Operand(targets, at) * logits, at);
+}
+
+Tensor nll_loss(Tensor log_probabilities, Tensor targets, Tensor::Where at) {
+    const LineScope line(log_probabilities.graph(), at);
+    std::vector<std::int64_t> column = targets.shape().extents();
+    column.push_back(1);
+    return -mean(gather(log_probabilities, -1, reshape(targets, Shape(column))));
+}
+
+Tensor soft_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at) {
+    expect_one_shape("soft_cross_entropy", logits, targets, at);
+    const LineScope line(logits.graph(), at);
+    const Tensor shifted = logits - stop_gradient(max(logits, {-1}, KeepAxes::yes));
+    const Tensor log_sum = log(sum(exp(shifted), {-1}, KeepAxes::yes));
+    return mean(sum(targets * (log_sum - shifted), {-1}));
+}
+
+Tensor kl_divergence(Tensor log_probabilities, Tensor targets, Tensor::Where at) {
+    expect_one_shape("kl_divergence", log_probabilities, targets, at);
+    Graph& graph = log_probabilities.graph();
+    const LineScope line(graph, at);
+    const Tensor t = stop_gradient(targets), zero = constant(graph, 0.0, t.dtype());
+    const Tensor is_zero = equal(t, zero);
+    const Tensor log_t = log(select(is_zero, constant(graph, 1.0, t.dtype()), t));
+    return mean(sum(select(is_zero, zero, t * (log_t - log_probabilities)), {-1}));
 }
 
 }  // namespace mantissa::nn

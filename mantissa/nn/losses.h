@@ -1,5 +1,5 @@
-// Losses of regression and of yes-or-no questions: means over all elements. Those of classes are
-// cross_entropy and counted_cross_entropy (graph/tensor.h).
+// Losses of regression and of yes-or-no questions: means over all elements; and of distributions: means over
+// rows. Those of classes named by index are cross_entropy and counted_cross_entropy (graph/tensor.h).
 //
 // Prediction and target have one shape; where they have two, broadcasting would silently compare every row
 // with every other, so a UserError names both.
@@ -23,5 +23,16 @@ Tensor huber_loss(Tensor prediction, Tensor target, double delta = 1.0,
 /// The mean of -(t log p + (1 - t) log(1 - p)) with p = sigmoid(logits), as softplus(logits) - t logits,
 /// which stays finite; targets in [0, 1].
 Tensor binary_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at = Tensor::Where::current());
+
+/// The mean over rows of -log p[target]: log_probabilities [..., V], targets i32 [...] in [0, V).
+Tensor nll_loss(Tensor log_probabilities, Tensor targets, Tensor::Where at = Tensor::Where::current());
+
+/// The mean over rows of -sum t log softmax(logits), t the probability of each class. It reads the logits:
+/// they stay in memory, as the targets do.
+Tensor soft_cross_entropy(Tensor logits, Tensor targets, Tensor::Where at = Tensor::Where::current());
+
+/// The mean over rows of sum t (log t - log_probabilities); a t of 0 adds 0. No gradient flows to the
+/// targets. Kullback, Leibler 1951.
+Tensor kl_divergence(Tensor log_probabilities, Tensor targets, Tensor::Where at = Tensor::Where::current());
 
 }  // namespace mantissa::nn

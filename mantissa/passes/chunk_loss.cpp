@@ -20,12 +20,13 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-/// Values: x [N, C], w [V, C], targets of N rows, the scalar seed. Nodes: what makes and what reads the
-/// logits.
+/// Values: x [N, C], w [V, C], targets of N rows, the scalar seed, of losses by rows one of N rows. Nodes:
+/// what makes and what reads the logits.
 struct LossForm {
     NodeId linear = -1, loss = -1;
     Value x = {}, w = {}, targets = {};
     Value seed = {};            ///< node -1: no gradients
+    Value seed_of_lse = {};     ///< of losses by rows
     NodeId dx = -1, dw = -1;    ///< the products that gave them
     std::set<NodeId> replaced;  ///< nodes that nothing else reads
 };
@@ -53,6 +54,7 @@ class LossRecognition {
     }
 
     const Node& node(NodeId id) const { return graph_.node(id); }
+    bool by_rows() const { return gives_rows(node(form_.loss).attributes); }
     bool is(NodeId id, std::string_view op) const { return id >= 0 && node(id).op->name == op; }
     bool is_view_or_cast(NodeId id) const { return is(id, "cast") || is(id, "reshape"); }
 
@@ -118,6 +120,7 @@ class LossRecognition {
         for (const Value& read : {logits_, Value{form_.loss, 1}})
             for (const NodeId user : uses_.of(read)) {
                 if (user == form_.loss) continue;
+                if (read != logits_ && by_rows() && !is(user, "cross_entropy_grad")) continue;
                 if (!require(is(user, "cross_entropy_grad"), "{} used {} too",
                              read == logits_ ? "the logits are" : "the log-sum-exp is", reader(user)) ||
                     !require(gradient < 0 || gradient == user, "the loss is differentiated twice"))
@@ -129,7 +132,8 @@ class LossRecognition {
         if (!require(grad.inputs[1] == logits_ && grad.inputs[2] == form_.targets &&
                          grad.inputs[3] == Value{form_.loss, 1},
                      "the gradient is of other logits or targets") ||
-            !take_seed(grad.inputs[0]))
+            !take_seed(form_.seed, grad.inputs[0]) ||
+            (by_rows() && !take_seed(form_.seed_of_lse, grad.inputs[4])))
             return false;
         form_.replaced.insert(gradient);
         Value dlogits{gradient, 0};
@@ -142,10 +146,10 @@ class LossRecognition {
     }
 
     /// The operation stands where the loss stood: what multiplies its gradients must not need a loss.
-    bool take_seed(Value seed) {
-        if (!require(graph_.type(seed) == Type{loss_dtype_, {}},
-                     "its gradient is multiplied by {}, not by {}", graph_.type(seed).text(),
-                     Type{loss_dtype_, {}}.text()))
+    bool take_seed(Value& taken, Value seed) {
+        const Type& wanted = graph_.type({form_.loss, 0});
+        if (!require(graph_.type(seed) == wanted, "its gradient is multiplied by {}, not by {}",
+                     graph_.type(seed).text(), wanted.text()))
             return false;
         std::set<NodeId> above{seed.node};
         while (!above.empty()) {
@@ -156,7 +160,7 @@ class LossRecognition {
             above.erase(id);
             for (const Value& input : node(id).inputs) above.insert(input.node);
         }
-        form_.seed = seed;
+        taken = seed;
         return true;
     }
 
@@ -210,20 +214,26 @@ class LossReplacement {
         : source_(source), rewriter_(rewriter), form_(form) {}
 
     void run() {
-        if (form_.seed.node >= 0) bring_forward(form_.seed.node);
+        for (const Value seed : {form_.seed, form_.seed_of_lse})
+            if (seed.node >= 0) bring_forward(seed.node);
         Graph& target = rewriter_.target();
         const Node& linear = source_.node(form_.linear);
         const OriginScope scope(target, linear.origin);
         const Tensor x = operand(form_.x), w = operand(form_.w);
         std::vector<Tensor> inputs{x, w, reshape(operand(form_.targets), {x.dim(0)})};
-        if (form_.seed.node >= 0) inputs.push_back(operand(form_.seed));
+        const Node& loss = source_.node(form_.loss);
+        const bool by_rows = gives_rows(loss.attributes);
+        for (const Value seed : {form_.seed, form_.seed_of_lse})
+            if (seed.node >= 0)
+                inputs.push_back(by_rows ? reshape(operand(seed), {x.dim(0)}) : operand(seed));
         Attributes attributes;
         if (linear.attributes.has("multiply"))
             attributes = {{"multiply", linear.attributes.word("multiply")}};
-        if (ignores_negative(source_.node(form_.loss).attributes))
-            attributes = attributes.with("ignore_negative", true);
+        if (ignores_negative(loss.attributes)) attributes = attributes.with("ignore_negative", true);
+        if (by_rows) attributes = attributes.with("rows", true);
         const std::vector<Tensor> y = call(target, "linear_cross_entropy", inputs, attributes);
-        rewriter_.place({form_.loss, 0}, y[0].value());
+        rewriter_.place({form_.loss, 0}, reshape(y[0], loss.outputs[0].shape).value());
+        if (by_rows) rewriter_.place({form_.loss, 1}, reshape(y.back(), loss.outputs[1].shape).value());
         if (form_.seed.node < 0) return;
         rewriter_.place({form_.dx, 0}, y[1].value());
         // FP32; in the shorter format where the product rounded it once, too.

@@ -56,7 +56,8 @@ void add_meant_infinities(const Graph& graph, std::set<Value>& meant) {
 
 /// Whether the node, of the forward pass, made this as a gradient: the joint loss makes them beside the loss.
 bool is_gradient(const Node& node, Value value, NodeId maker) {
-    return node.op->name == "linear_cross_entropy" && value.node == maker && value.output > 0;
+    return node.op->name == "linear_cross_entropy" && node.inputs.size() > 3 && value.node == maker &&
+           (value.output == 1 || value.output == 2);
 }
 
 /// Walks beside a run and looks at what each operation reads and makes.

@@ -43,6 +43,26 @@ TEST(Losses, OfYesAndNoStayFiniteForLargeLogits) {
     expect_near(r.gradient(binary_cross_entropy(z, t), z), {-0.5 / 4, (p - 0.25) / 4, 0, 0.25});
 }
 
+TEST(Losses, OfDistributionsAreMeansOverRows) {
+    Recording r;
+    const Tensor z = r.given({2, 3}, {1, 2, -1, 0, 0, 800}), t = r.given({2, 3}, {0.5, 0.25, 0.25, 0, 0, 1});
+    const double total = std::exp(1.0) + std::exp(2.0) + std::exp(-1.0), lse = std::log(total);
+    EXPECT_NEAR(r.values(soft_cross_entropy(z, t))[0], (lse - 0.5 - 0.5 + 0.25) / 2, 1e-14);
+    const Numbers gradient = r.gradient(soft_cross_entropy(z, t), z);
+    for (std::size_t i = 0; i < 3; ++i)
+        EXPECT_NEAR(gradient[i],
+                    (std::exp(std::vector{1.0, 2.0, -1.0}[i]) / total - std::vector{0.5, 0.25, 0.25}[i]) / 2,
+                    1e-14);
+    const Tensor p = r.given({2, 3}, {-1, -2, -3, -4, -5, -0.5});
+    const Tensor ids = r.given({1, 2}, DType::i32);
+    expect_near(r.values(nll_loss(p, ids)), {1.25});
+    expect_near(r.gradient(nll_loss(p, ids), p), {0, -0.5, 0, 0, 0, -0.5});
+    expect_near(
+        r.values(kl_divergence(p, t)),
+        {(0.5 * (std::log(0.5) + 1) + 0.25 * (std::log(0.25) + 2) + 0.25 * (std::log(0.25) + 3) + 0.5) / 2});
+    expect_near(r.gradient(kl_divergence(p, t), p), {-0.25, -0.125, -0.125, 0, 0, -0.5});
+}
+
 TEST(Losses, RefuseShapesThatWouldBeBroadcast) {
     Recording r;
     const Tensor x = r.given({2, 1}, {1, 2}), t = r.given({2}, {1, 2});

@@ -137,6 +137,73 @@ TEST(ChunkLoss, WhatIsIgnoredStaysSo) {
     EXPECT_LE(worst_difference(build_evaluation(trace_counted).graph, forward, true), 1e-13);
 }
 
+/// A loss with what recipes add to it.
+template <int recipe>
+Tensor trace_recipe(Graph& graph) {
+    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
+    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
+    const Tensor logits = nn::gpt2_logits(model, tokens);
+    std::vector<double> weights;
+    for (std::int64_t i = 0; i < V; ++i) weights.push_back(static_cast<double>(1 + i % 4));
+    CrossEntropyOptions options;
+    if (recipe == 0) options.class_weights = literal(graph, weights, DType::f32, {V});
+    if (recipe == 1) options = {.label_smoothing = 0.1, .ignore_index = 3};
+    if (recipe == 2) options = {.ignore_index = 3, .reduction = Reduction::sum};
+    if (recipe == 3) {
+        options = {.class_weights = literal(graph, weights, DType::f32, {V}),
+                   .label_smoothing = 0.2,
+                   .reduction = Reduction::none};
+        const Tensor row = cast(iota(graph, {B, T}, 1), DType::f32);
+        return sum(cross_entropy(logits, targets, options) * (row + 1.0));
+    }
+    return cross_entropy(logits, targets, options);
+}
+
+/// The bytes of all that has a number for each row and class.
+std::int64_t bytes_of_logits(const Graph& graph) {
+    std::int64_t bytes = 0;
+    for (NodeId id = 0; id < graph.end(); ++id)
+        for (const Type& type : graph.node(id).outputs)
+            if (type.shape.elements() == B * T * V) bytes += type.bytes();
+    return bytes;
+}
+
+TEST(ChunkLoss, WeightsSmoothingIgnoredRowsAndLossesByRowsLeaveNoLogits) {
+    Tensor (*const recipes[])(Graph&) = {trace_recipe<0>, trace_recipe<1>, trace_recipe<2>, trace_recipe<3>};
+    for (const auto recipe : recipes)
+        for (const auto& [policy, tolerance] :
+             {std::pair("fp32", 1e-13), std::pair("bf16", 24 * 0x1p-9), std::pair("fp16", 24 * 0x1p-12)}) {
+            const BuiltGraph whole = step(policy, false, recipe), chunked = step(policy, true, recipe);
+            const auto which = fmt::format("recipe {} in {}", &recipe - recipes, policy);
+            verify(chunked.graph, "chunk_loss");
+            EXPECT_TRUE(chunked.refused.empty()) << which;
+            EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 1) << which;
+            EXPECT_LE(worst_difference(whole.graph, chunked.graph), tolerance) << which;
+            EXPECT_EQ(bytes_of_logits(chunked.graph), 0) << which;
+            EXPECT_GE(bytes_of_logits(whole.graph), 2 * B * T * V * 2) << which;
+        }
+    // Another recipe is another loss.
+    EXPECT_GT(worst_difference(step("fp32", false, trace_recipe<1>).graph,
+                               step("fp32", true, trace_recipe<2>).graph),
+              1e-2);
+}
+
+/// A loss whose rows' weights follow from the losses themselves: its gradients come after it.
+Tensor trace_focal(Graph& graph) {
+    const Tensor tokens(graph, graph.add_input("tokens", {DType::i32, {B, T}}));
+    const Tensor targets(graph, graph.add_input("targets", {DType::i32, {B, T}}));
+    const Tensor losses =
+        cross_entropy(nn::gpt2_logits(model, tokens), targets, {.reduction = Reduction::none});
+    return mean(losses * losses);
+}
+
+TEST(ChunkLoss, LossesByRowsWhoseGradientsFollowFromThemStayWithAReason) {
+    const BuiltGraph chunked = step("fp32", true, trace_focal);
+    EXPECT_EQ(count(chunked.graph, "linear_cross_entropy"), 0);
+    ASSERT_EQ(chunked.refused.size(), 1u);
+    EXPECT_EQ(chunked.refused[0].reason, "its gradient is multiplied by what depends on a loss");
+}
+
 TEST(ChunkLoss, TakesTheWeightsGradientAsTheProductWroteIt) {
     const Graph graph = step("bf16", true).graph;
     for (std::size_t id = 0; id < graph.size(); ++id) {

@@ -108,6 +108,7 @@ TEST(PreparedLaunch, ServesAnyAddresses) {
         const auto device = device_at(level, threads);
         for (const OpCase& test : testing::op_cases()) {
             if (test.op != "matmul" && test.op != "linear_cross_entropy") continue;
+            if (test.operands.size() > 4) continue;  // seeds of rows, which are computed
             const Recorded recorded(test);
             if (recorded.feed.at("x0").size() > 1)
                 expect_the_same(recorded.graph, test.op, recorded.feed, *device);

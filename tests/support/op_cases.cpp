@@ -429,8 +429,29 @@ OpCase ignoring_linear_cross_entropy_case(const char* name, std::int64_t N, std:
     return test;
 }
 
+/// A number as one for each of N rows, all different.
+Tensor of_rows(Graph& g, const Tensor& number, std::int64_t N) {
+    return number * (cos(cast(iota(g, {N}, 0), DType::f32)) * (1.0 / static_cast<double>(N)));
+}
+
+/// Losses by rows, with a seed for each and one for its log-sum-exp.
+OpCase linear_cross_entropy_case_by_rows(const char* name, std::int64_t N, std::int64_t V, bool gradients) {
+    OpCase test = linear_cross_entropy_case(name, N, 5, V, gradients);
+    if (gradients) test.operands.push_back(f32({}));
+    test.operands[2].least = -V / 2;
+    test.build = [=](Graph& g, In x) {
+        std::vector<Tensor> operands{x[0], x[1], x[2]};
+        for (std::size_t seed = 3; seed < x.size(); ++seed) operands.push_back(of_rows(g, x[seed], N));
+        return call(g, "linear_cross_entropy", operands, {{"ignore_negative", true}, {"rows", true}});
+    };
+    return test;
+}
+
 std::vector<OpCase> linear_cross_entropy_cases() {
-    return {ignoring_linear_cross_entropy_case("with ignored targets", 1027, 13, true),
+    return {linear_cross_entropy_case_by_rows("by rows", 1027, 13, true),
+            linear_cross_entropy_case_by_rows("by rows, in one chunk", 37, 61, true),
+            linear_cross_entropy_case_by_rows("by rows, without gradients", 37, 61, false),
+            ignoring_linear_cross_entropy_case("with ignored targets", 1027, 13, true),
             ignoring_linear_cross_entropy_case("with ignored targets, without gradients", 37, 61, false),
             padded_linear_cross_entropy_case("padded", 1027, 13, true),
             padded_linear_cross_entropy_case("padded, without gradients", 37, 61, false),
@@ -440,8 +461,41 @@ std::vector<OpCase> linear_cross_entropy_cases() {
             linear_cross_entropy_case("without gradients", 1027, 6, 11, false)};
 }
 
+OpCase cross_entropy_case_with(const char* name, const CrossEntropyOptions& options, bool weighted) {
+    OpCase test{"cross_entropy",
+                fmt::format("cross_entropy {}", name),
+                {f32({2, 5, 23}), ids({2, 5}, 23)},
+                [=](Graph&, In x) { return std::vector{cross_entropy(x[0], x[1], options)}; },
+                {8, 60}};
+    if (weighted)
+        test.build = [=](Graph& g, In x) {
+            CrossEntropyOptions own = options;
+            std::vector<double> weights;
+            for (int i = 0; i < 23; ++i) weights.push_back(0.25 + i % 5);
+            own.class_weights = literal(g, std::move(weights), DType::f32, {23});
+            return std::vector{cross_entropy(x[0], x[1], own)};
+        };
+    return test;
+}
+
 std::vector<OpCase> cross_entropy_cases() {
     return {
+        cross_entropy_case_with("by rows", {.reduction = Reduction::none}, false),
+        cross_entropy_case_with("summed", {.ignore_index = 3, .reduction = Reduction::sum}, false),
+        cross_entropy_case_with("smoothed", {.label_smoothing = 0.1}, false),
+        cross_entropy_case_with("weighted", {}, true),
+        cross_entropy_case_with("weighted, smoothed, without a class",
+                                {.label_smoothing = 0.2, .ignore_index = 7}, true),
+        {"cross_entropy_grad",
+         "cross_entropy_grad by rows",
+         {f32({}), f32({6, 23}), ids({6}, 23), f32({})},
+         [](Graph& g, In x) {
+             const Attributes rows{{"rows", true}};
+             const auto y = call(g, "cross_entropy", std::vector{x[1], x[2]}, rows);
+             return std::vector{call1("cross_entropy_grad",
+                                      {of_rows(g, x[0], 6), x[1], x[2], y[1], of_rows(g, x[3], 6)}, rows)};
+         },
+         {16, 30}},
         {"cross_entropy",
          "cross_entropy",
          {f32({2, 3, 23}), ids({2, 3}, 23)},

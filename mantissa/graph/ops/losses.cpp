@@ -40,10 +40,11 @@ std::vector<Type> cross_entropy_types(const OpCall& call) {
     std::vector<std::int64_t> rows = logits.shape.extents();
     rows.pop_back();
     expect_shape(call, 1, Shape(rows));
-    return {{loss_dtype(logits), {}}, {loss_dtype(logits), Shape(rows)}};
+    const Type of_rows{loss_dtype(logits), Shape(rows)};
+    return {gives_rows(call.attributes) ? of_rows : Type{loss_dtype(logits), {}}, of_rows};
 }
 
-/// logits, targets -> mean loss over all rows, log-sum-exp of each row.
+/// logits, targets -> mean loss over all rows, or the loss of each, and the log-sum-exp of each row.
 std::vector<Tensor> cross_entropy_definition(const DefinitionCall& call) {
     const Tensor logits = without_padding(call, as_f32(call.inputs[0]));
     const Shape rows = call.inputs[1].shape();
@@ -63,35 +64,48 @@ std::vector<Tensor> cross_entropy_definition(const DefinitionCall& call) {
             less_equal(constant(call.graph, 0.0, DType::i32), reshape(call.inputs[1], Shape(column)));
         loss = select(counts, loss, zero);
     }
-    return {mean(loss, axes), reshape(log_sum_exp, rows)};
+    return {gives_rows(call.attributes) ? reshape(loss, rows) : mean(loss, axes), reshape(log_sum_exp, rows)};
 }
 
 std::vector<Tensor> cross_entropy_gradient(const GradientCall& c) {
-    check(!c.cotangents[1], "the log-sum-exp of cross_entropy is not differentiated");
-    return {
-        call1("cross_entropy_grad", {c.cotangents[0], c.inputs[0], c.inputs[1], c.outputs[1]}, c.attributes),
-        Tensor{}};
+    const bool rows = gives_rows(c.attributes);
+    check(rows || !c.cotangents[1], "the log-sum-exp of a mean cross_entropy is not differentiated");
+    const auto or_zeros = [&](Tensor cotangent, const Tensor& output) {
+        return cotangent ? cotangent : constant(c.graph, 0.0, output.dtype(), output.shape());
+    };
+    std::vector<Tensor> inputs{or_zeros(c.cotangents[0], c.outputs[0]), c.inputs[0], c.inputs[1],
+                               c.outputs[1]};
+    if (rows) inputs.push_back(or_zeros(c.cotangents[1], c.outputs[1]));
+    return {call(c.graph, "cross_entropy_grad", inputs, c.attributes)[0], Tensor{}};
 }
 
-/// dloss, logits, targets, log-sum-exp -> dlogits.
+/// dloss, logits, targets, log-sum-exp, of rows also the gradient of the log-sum-exp -> dlogits.
 std::vector<Type> cross_entropy_grad_types(const OpCall& call) {
-    expect_shape(call, 0, {});
+    const bool rows = gives_rows(call.attributes);
+    expect_shape(call, 0, rows ? call.inputs[2].shape : Shape{});
     expect_shape(call, 3, call.inputs[2].shape);
+    expect(call.inputs.size() == (rows ? 5 : 4), "the gradient of the log-sum-exp belongs to losses of rows");
+    for (const std::size_t gradient : {std::size_t{0}, std::size_t{4}})
+        if (rows)
+            expect(call.inputs[gradient] == call.inputs[3], "operand {} must be {}, got {}", gradient,
+                   call.inputs[3].text(), call.inputs[gradient].text());
     expect(call.inputs[1].shape.rank() >= 1, "logits must be [..., V], got {}", call.inputs[1].text());
     expect_classes(call, call.inputs[1].shape[-1]);
     return {call.inputs[1]};
 }
 
 std::vector<Tensor> cross_entropy_grad_definition(const DefinitionCall& call) {
-    return {differentiate_definition({.op = "cross_entropy",
-                                      .inputs = {call.inputs[1], call.inputs[2]},
-                                      .cotangents = {call.inputs[0], {}},
-                                      .saved = {{1, call.inputs[3]}}},
-                                     call.graph, call.attributes)[0]};
+    return {differentiate_definition(
+        {.op = "cross_entropy",
+         .inputs = {call.inputs[1], call.inputs[2]},
+         .cotangents = {call.inputs[0], call.inputs.size() == 5 ? call.inputs[4] : Tensor{}},
+         .saved = {{1, call.inputs[3]}}},
+        call.graph, call.attributes)[0]};
 }
 
 /// x [N, C], w [V, C], targets [N], and a seed where gradients are wanted -> loss, dx [N, C], dw [V, C]. With
-/// the attribute `classes`, rows of w from there on are padding.
+/// the attribute `classes`, rows of w from there on are padding. With `rows` the loss is [N], as are the
+/// seed, a second one for the log-sum-exp, and the last output, which is that.
 std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
     const Type &x = call.inputs[0], &w = call.inputs[1];
     expect_floating(call, 0);
@@ -103,10 +117,18 @@ std::vector<Type> linear_cross_entropy_types(const OpCall& call) {
     expect_shape(call, 2, {x.shape[0]});
     expect_multiply(call, x.dtype);
     expect_classes(call, w.shape[0]);
-    const Type loss{loss_dtype(x), {}};
-    if (call.inputs.size() == 3) return {loss};
-    expect(call.inputs[3] == loss, "the seed must be {}, got {}", loss.text(), call.inputs[3].text());
-    return {loss, x, {loss_dtype(w), w.shape}};
+    const bool rows = gives_rows(call.attributes);
+    const Type loss{loss_dtype(x), rows ? Shape{x.shape[0]} : Shape{}};
+    std::vector<Type> outputs{loss};
+    if (call.inputs.size() > 3) {
+        expect(call.inputs.size() == (rows ? 5 : 4), "losses of rows have two seeds, their mean one");
+        for (std::size_t seed = 3; seed < call.inputs.size(); ++seed)
+            expect(call.inputs[seed] == loss, "the seed must be {}, got {}", loss.text(),
+                   call.inputs[seed].text());
+        outputs.insert(outputs.end(), {x, {loss_dtype(w), w.shape}});
+    }
+    if (rows) outputs.push_back(loss);
+    return outputs;
 }
 
 /// x and w are leaves of its own: they may be one value, and where an embedding is tied, x depends on w, and
@@ -119,18 +141,25 @@ std::vector<Tensor> linear_cross_entropy_definition(const DefinitionCall& call) 
     if (call.attributes.has("classes"))
         attributes = attributes.with("classes", call.attributes.integer("classes"));
     if (ignores_negative(call.attributes)) attributes = attributes.with("ignore_negative", true);
-    const Tensor loss = call1("cross_entropy", {matmul(x, w, options), call.inputs[2]}, attributes);
-    if (call.inputs.size() == 3) return {loss};
-    const std::vector<Tensor> gradients =
-        backpropagate(call.graph, std::vector{loss}, std::vector{call.inputs[3]}, std::vector{x, w});
-    return {loss, cast(gradients[0], call.inputs[0].dtype()), gradients[1]};
+    const bool rows = gives_rows(call.attributes);
+    if (rows) attributes = attributes.with("rows", true);
+    const std::vector<Tensor> losses = mantissa::call(
+        call.graph, "cross_entropy", std::vector{matmul(x, w, options), call.inputs[2]}, attributes);
+    std::vector<Tensor> outputs{losses[0]};
+    if (call.inputs.size() > 3) {
+        const std::vector<Tensor> seeds{call.inputs[3], rows ? call.inputs[4] : Tensor{}};
+        const std::vector<Tensor> gradients = backpropagate(call.graph, losses, seeds, std::vector{x, w});
+        outputs.insert(outputs.end(), {cast(gradients[0], call.inputs[0].dtype()), gradients[1]});
+    }
+    if (rows) outputs.push_back(losses[1]);
+    return outputs;
 }
 
 /// The product that makes the logits, those that make dx and dw, and the work of both operations above.
-std::int64_t linear_cross_entropy_flops(std::span<const Type> inputs, std::span<const Type> outputs,
+std::int64_t linear_cross_entropy_flops(std::span<const Type> inputs, std::span<const Type>,
                                         const Attributes&) {
     const std::int64_t logits = inputs[0].shape[0] * inputs[1].shape[0], C = inputs[0].shape[1];
-    return logits * (outputs.size() == 1 ? 2 * C + 14 : 6 * C + 27);
+    return logits * (inputs.size() == 3 ? 2 * C + 14 : 6 * C + 27);
 }
 
 /// The attributes of a loss whose logits are padded.
@@ -158,8 +187,8 @@ std::optional<LongerOutputs> pass_cross_entropy_grad(const LongerOperands& x) {
 
 std::optional<LongerOutputs> pass_linear_cross_entropy(const LongerOperands& x) {
     if (axis_of_only(x, 1) != 0) return std::nullopt;
-    LongerOutputs longer{{-1}, with_classes(x)};
-    if (x.node.outputs.size() == 3) longer.axes = {-1, -1, 0};
+    LongerOutputs longer{std::vector<int>(x.node.outputs.size(), -1), with_classes(x)};
+    if (x.node.inputs.size() > 3) longer.axes[2] = 0;
     return longer;
 }
 
@@ -179,7 +208,7 @@ std::span<const Op> loss_ops() {
          .padding = pass_cross_entropy},
         {.name = "cross_entropy_grad",
          .least_inputs = 4,
-         .most_inputs = 4,
+         .most_inputs = 5,
          .types = cross_entropy_grad_types,
          .no_gradient = no_second_derivative,
          .autocast = AutocastClass::fp32,
@@ -190,7 +219,7 @@ std::span<const Op> loss_ops() {
          .padding = pass_cross_entropy_grad},
         {.name = "linear_cross_entropy",
          .least_inputs = 3,
-         .most_inputs = 4,
+         .most_inputs = 5,
          .types = linear_cross_entropy_types,
          .no_gradient = "it gives its gradients itself, and is made after differentiation",
          .fuser = FuserClass::opaque,

@@ -9,7 +9,7 @@ namespace mantissa::inline v0::on_cpu {
 
 namespace {
 
-/// x, w, targets, and a seed where there are gradients.
+/// x, w, targets, and a seed or two where there are gradients.
 LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) {
     const Type& x = problem.inputs[0];
     const std::int64_t columns = problem.inputs[1].shape[0];
@@ -19,8 +19,9 @@ LinearCrossEntropy loss_of(const Problem& problem, const ContractionUnit& unit) 
             .columns = columns,
             .dtype = x.dtype,
             .multiply = unit.multiply,
-            .gradients = problem.inputs.size() == 4,
+            .gradients = problem.inputs.size() > 3,
             .ignore_negative = ignores_negative(problem.attributes),
+            .by_rows = gives_rows(problem.attributes),
             .threads = unit.threads};
 }
 
@@ -38,10 +39,16 @@ Kernel joint_loss_kernel(const Context& context, const ContractionUnit& unit) {
                                                   .targets = o.input<std::int32_t>(2),
                                                   .loss = o.output<float>(0)};
             if (loss.problem.gradients) {
-                arguments.seed = *o.input<float>(3);
+                if (loss.problem.by_rows) {
+                    arguments.seeds = o.input<float>(3);
+                    arguments.lse_seeds = o.input<float>(4);
+                } else {
+                    arguments.seed = *o.input<float>(3);
+                }
                 arguments.dx = o.outputs[1];
                 arguments.dw = o.output<float>(2);
             }
+            if (loss.problem.by_rows) arguments.lse = o.output<float>(o.outputs.size() - 1);
             linear_cross_entropy(loss, arguments, {o.workspace, loss.workspace_bytes(pool.threads())}, pool);
         };
         return PreparedKernel{.launch = launch,

@@ -423,6 +423,11 @@ std::string refuse_empty_or_wide(const Problem& problem) {
     return "";
 }
 
+std::string refuse_losses_of_rows(const Problem& problem) {
+    if (gives_rows(problem.attributes)) return "it gives the mean of all rows, not the loss of each";
+    return refuse_empty_or_wide(problem);
+}
+
 /// AdamW counts its steps in FP64 and nothing else.
 std::string refuse_adamw(const Problem& problem) {
     for (std::size_t i : {0u, 1u, 2u, 3u, 4u, 6u})
@@ -497,9 +502,9 @@ const Row rows[] = {
     {"softmax_grad", prepare_softmax_grad, 1},
     {"gelu", prepare_gelu},
     {"gelu_grad", prepare_gelu_grad, 1},
-    {"cross_entropy", prepare_cross_entropy, 0, refuse_empty_or_wide,
+    {"cross_entropy", prepare_cross_entropy, 0, refuse_losses_of_rows,
      [](const Problem& p) { return p.inputs[1].bytes(); }},
-    {"cross_entropy_grad", prepare_cross_entropy_grad, 1, refuse_empty_or_wide, no_workspace, {0, 3}},
+    {"cross_entropy_grad", prepare_cross_entropy_grad, 1, refuse_losses_of_rows, no_workspace, {0, 3}},
     {"rotary", prepare_rotary, 0, refuse_empty_or_wide, no_workspace, {1, 2}},
     {"embedding", prepare_embedding},
     {"embedding_grad",

@@ -124,10 +124,13 @@ class Run {
             const PreparedLossChunk& products = prepared_.chunk_of(std::min(most, p_.rows - first));
             const Chunk chunk = chunk_of(products, first);
             forward(products, chunk, first);
-            finish_tokens(chunk, losses_ + first);
+            finish_tokens(chunk, first);
             if (products.gradients) backward(*products.gradients, chunk, first);
         }
-        *o_.loss = mean_of(losses_, p_.rows);
+        if (p_.by_rows)
+            std::copy_n(losses_, p_.rows, o_.loss);
+        else
+            *o_.loss = mean_of(losses_, p_.rows);
     }
 
   private:
@@ -164,13 +167,13 @@ class Run {
 
     /// The losses of tokens; bases of groups become the factors of gradients, logits of targets the gradients
     /// there.
-    void finish_tokens(const Chunk& chunk, float* losses) {
+    void finish_tokens(const Chunk& chunk, std::int64_t first) {
         const Exponentials& e = chunk.exponentials;
         const TokenTotals totals{.groups = chunk.classes.groups(),
                                  .stride = e.stride,
                                  .sums = e.sums,
                                  .bases = e.bases,
-                                 .scale = o_.seed / static_cast<float>(p_.rows),
+                                 .scale = p_.by_rows ? 1 : o_.seed / static_cast<float>(p_.rows),
                                  .totals = chunk.totals,
                                  .total_bases = chunk.total_bases};
         const std::int64_t blocks = ceil_div(chunk.tokens, tokens_of_block);
@@ -178,17 +181,47 @@ class Run {
             const Range tokens{block * tokens_of_block,
                                std::min(chunk.tokens, (block + 1) * tokens_of_block)};
             chunk.kernels.token_totals(totals, tokens);
-            for (std::int64_t token = tokens.first; token < tokens.last; ++token)
-                losses[token] = chunk.targets[token] < 0 ? ignore_token(totals, token)
-                                                         : finish_token(chunk, token, totals.scale);
+            for (std::int64_t token = tokens.first; token < tokens.last; ++token) {
+                float& loss = losses_[first + token];
+                if (p_.by_rows)
+                    loss = finish_row(chunk, totals, token, first + token);
+                else
+                    loss = chunk.targets[token] < 0 ? ignore_token(totals, token)
+                                                    : finish_token(chunk, token, totals.scale);
+            }
         });
     }
 
-    /// Its exponentials become gradients times 0.
+    /// What its exponentials are multiplied with to become gradients.
+    static void scale_token(const TokenTotals& totals, std::int64_t token, float factor) {
+        for (std::int64_t group = 0; group < totals.groups; ++group)
+            totals.bases[group * totals.stride + token] *= factor;
+    }
+
+    /// Its exponentials become gradients times 0, of whatever they are.
     static float ignore_token(const TokenTotals& totals, std::int64_t token) {
         for (std::int64_t group = 0; group < totals.groups; ++group)
             totals.bases[group * totals.stride + token] = 0;
         return 0;
+    }
+
+    /// A loss with seeds of its own: the gradient of a logit is p (seed + that of the lse), of the target's
+    /// less the seed.
+    float finish_row(const Chunk& chunk, const TokenTotals& totals, std::int64_t token, std::int64_t row) {
+        constexpr double ln_of_2 = 0.693147180559945309;
+        const bool counts = chunk.targets[token] >= 0;
+        const float seed = o_.seeds && counts ? o_.seeds[row] : 0, of_lse = o_.seeds ? o_.lse_seeds[row] : 0;
+        o_.lse[row] = static_cast<float>(static_cast<double>(chunk.total_bases[token]) * ln_of_2 +
+                                         std::log(static_cast<double>(chunk.totals[token])));
+        const float all = seed + of_lse;
+        if (all == 0)
+            ignore_token(totals, token);
+        else
+            scale_token(totals, token, all);
+        if (!counts) return 0;
+        const float loss = finish_token(chunk, token, all);
+        chunk.target_logits[token] += of_lse;
+        return loss;
     }
 
     static float finish_token(const Chunk& chunk, std::int64_t token, float scale) {

@@ -24,9 +24,9 @@ namespace mantissa::inline v0::on_cpu {
 /// read again twice, dw read and written, 20 C V bytes beside 6 * 1,024 C V FLOP, so 300 FLOP a byte.
 inline constexpr std::int64_t rows_of_loss_chunk = 1024;
 
-/// loss = mean over N of lse(x w^T) - (x w^T)[target]; dx and dw are its gradients times the seed.
-/// Exponentials and gradients of logits are stored as `dtype`, each rounded once from FP32; lse, losses, dw
-/// are FP32.
+/// loss = mean over N of lse(x w^T) - (x w^T)[target]; dx and dw are its gradients times the seed. Of
+/// `by_rows` losses there are N, with a seed each, and one for the lse of each. Exponentials and gradients of
+/// logits are stored as `dtype`, each rounded once from FP32; lse, losses, dw are FP32.
 struct LinearCrossEntropy {
     std::int64_t rows = 0;      // N
     std::int64_t channels = 0;  // C
@@ -38,6 +38,7 @@ struct LinearCrossEntropy {
     std::int64_t most_rows_of_chunk = rows_of_loss_chunk;
     bool gradients = false;        ///< else dx, dw and the seed mean nothing
     bool ignore_negative = false;  ///< rows with a target below 0 have no loss and no gradient
+    bool by_rows = false;          ///< no mean
     int threads = 1;               ///< that its products are cut for
 
     std::int64_t rows_of_w() const { return columns == 0 ? classes : columns; }
@@ -50,7 +51,11 @@ struct LinearCrossEntropyArguments {
     const void* w = nullptr;                // [columns, C]
     const std::int32_t* targets = nullptr;  // [N], each in [0, V), or below 0 where that is ignored
     float seed = 1;
-    float* loss = nullptr;  // one number
+    // Of losses by rows: [N]. Without gradients the seeds are null.
+    const float* seeds = nullptr;
+    const float* lse_seeds = nullptr;
+    float* lse = nullptr;
+    float* loss = nullptr;  // one number, or [N]
     void* dx = nullptr;     // [N, C]
     float* dw = nullptr;    // [columns, C]
 };

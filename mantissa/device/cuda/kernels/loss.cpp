@@ -25,11 +25,11 @@ constexpr std::int64_t rows_of_chunk_unit = 128;
 constexpr std::int64_t workspace_alignment = 256;
 constexpr std::int64_t float_bytes = sizeof(float), index_bytes = sizeof(std::int32_t);
 
-/// x [N, C], w [V, C], targets [N], perhaps a seed.
+/// x [N, C], w [V, C], targets [N], perhaps a seed, of losses by rows two.
 struct DescribedLoss {
     std::int64_t rows, channels, columns, classes;
     DType dtype;
-    bool tf32, gradients, ignore_negative;
+    bool tf32, gradients, ignore_negative, by_rows;
 
     explicit DescribedLoss(const Problem& problem)
         : rows(problem.inputs[0].shape[0]),
@@ -38,8 +38,9 @@ struct DescribedLoss {
           classes(problem.attributes.has("classes") ? problem.attributes.integer("classes") : columns),
           dtype(problem.inputs[0].dtype),
           tf32(problem.attributes.has("multiply")),
-          gradients(problem.inputs.size() == 4),
-          ignore_negative(ignores_negative(problem.attributes)) {}
+          gradients(problem.inputs.size() > 3),
+          ignore_negative(ignores_negative(problem.attributes)),
+          by_rows(gives_rows(problem.attributes)) {}
 
     std::int64_t rows_of_chunk() const {
         return std::min(rows, align_up(ceil_div(rows, chunks_of_loss), rows_of_chunk_unit));
@@ -51,7 +52,8 @@ struct DescribedLoss {
 };
 
 /// logits [rows, V], targets [rows, 1], the seed -> each row's part of the mean [rows, 1], gradients of the
-/// logits: the definitions of cross_entropy and its gradient, but for the sum over rows.
+/// logits: the definitions of cross_entropy and its gradient, but for the sum over rows. Of losses by rows,
+/// with the log-sum-exp, the seeds are [rows, 1].
 Graph loss_of_chunk(const DescribedLoss& of, std::int64_t rows) {
     Graph graph;
     const auto input = [&](const char* name, Type type) {
@@ -69,16 +71,28 @@ Graph loss_of_chunk(const DescribedLoss& of, std::int64_t rows) {
     const Tensor log_sum_exp = log(sum(exp(logits - highest), {-1}, KeepAxes::yes)) + highest;
     const Tensor is_target = equal(column, targets);
     const Tensor of_target = sum(select(is_target, logits, number(0)), {-1}, KeepAxes::yes);
-    const double share = 1.0 / static_cast<double>(of.rows);
+    const double share = of.by_rows ? 1.0 : 1.0 / static_cast<double>(of.rows);
     const auto of_counted = [&](Tensor value) {
         if (!of.ignore_negative) return value;
         return select(less_equal(constant(graph, 0, DType::i32), targets), value, number(0));
     };
-    graph.add_result("loss", of_counted((log_sum_exp - of_target) * share).value());
-    if (!of.gradients) return graph;
-    const Tensor seed = input("seed", {DType::f32, {}}) * share;
-    const Tensor gradient = (exp(logits - log_sum_exp) - select(is_target, number(1), number(0))) * seed;
-    graph.add_result("gradients", cast(of_counted(gradient), of.dtype).value());
+    const Tensor losses = of_counted((log_sum_exp - of_target) * share);
+    if (of.gradients && !of.by_rows) {
+        const Tensor seed = input("seed", {DType::f32, {}}) * share;
+        const Tensor gradient = (exp(logits - log_sum_exp) - select(is_target, number(1), number(0))) * seed;
+        graph.add_result("loss", losses.value());
+        graph.add_result("gradients", cast(of_counted(gradient), of.dtype).value());
+        return graph;
+    }
+    graph.add_result("loss", losses.value());
+    if (of.gradients) {
+        const Type of_row{DType::f32, {rows, 1}};
+        const Tensor seed = of_counted(input("seed", of_row)), of_lse = input("seed_of_lse", of_row);
+        const Tensor gradient =
+            exp(logits - log_sum_exp) * (seed + of_lse) - select(is_target, seed, number(0));
+        graph.add_result("gradients", cast(gradient, of.dtype).value());
+    }
+    if (of.by_rows) graph.add_result("log_sum_exp", log_sum_exp.value());
     return graph;
 }
 
@@ -156,17 +170,20 @@ struct BoundLoss {
             const LossOfRows& kernels = number + 1 == of.chunks() ? last : chunk;
             const std::byte* x = o.inputs[0] + of.bytes(first, of.channels);
             const std::byte* targets = o.inputs[2] + first * index_bytes;
-            std::byte* of_rows = losses + first * float_bytes;
             run(kernels.logits, {x, o.inputs[1]}, {logits});
-            if (!of.gradients) {
-                run(kernels.loss, {logits, targets}, {of_rows});
-                continue;
-            }
-            run(kernels.loss, {logits, targets, o.inputs[3]}, {of_rows, logits});
+            const auto of_chunk = [&](auto* rows) { return rows + first * float_bytes; };
+            std::vector<const std::byte*> read{logits, targets};
+            for (std::size_t seed = 3; seed < o.inputs.size(); ++seed)
+                read.push_back(of.by_rows ? of_chunk(o.inputs[seed]) : o.inputs[seed]);
+            std::vector<std::byte*> written{of_chunk(of.by_rows ? o.outputs[0] : losses)};
+            if (of.gradients) written.push_back(logits);
+            if (of.by_rows) written.push_back(of_chunk(o.outputs[o.outputs.size() - 1]));
+            run(kernels.loss, std::move(read), std::move(written));
+            if (!of.gradients) continue;
             run(kernels.dx, {logits, o.inputs[1]}, {o.outputs[1] + of.bytes(first, of.channels)});
             run(number == 0 ? kernels.dw : kernels.added_dw, {logits, x}, {o.outputs[2]});
         }
-        launch(context, *sum, sum_blocks, {address_of(losses), address_of(o.outputs[0])});
+        if (!of.by_rows) launch(context, *sum, sum_blocks, {address_of(losses), address_of(o.outputs[0])});
     }
 };
 
@@ -200,7 +217,7 @@ OrReason<PreparedKernel> prepare_loss(Context& context, const DescribedLoss& of,
     return PreparedKernel{
         .launch = [&context, bound](const Operands& operands) { bound.queue(context, operands); },
         .workspace = bound.workspace(),
-        .launches = of.chunks() * (of.gradients ? 4 : 2) + 1,
+        .launches = of.chunks() * (of.gradients ? 4 : 2) + (of.by_rows ? 0 : 1),
         .cost = cost_of(problem, of),
         .algorithm = [bound] { return bound.chunk.algorithms() + "; " + bound.last.algorithms(); }};
 }
