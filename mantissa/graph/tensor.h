@@ -289,6 +289,10 @@ inline Tensor ceil(Tensor x, Tensor::Where at = Tensor::Where::current()) {
 inline Tensor round(Tensor x, Tensor::Where at = Tensor::Where::current()) {
     return by_elements("round", {x}, at);
 }
+/// Toward zero.
+inline Tensor trunc(Tensor x, Tensor::Where at = Tensor::Where::current()) {
+    return by_elements("trunc", {x}, at);
+}
 /// -1, 0 or 1; NaN stays.
 inline Tensor sign(Tensor x, Tensor::Where at = Tensor::Where::current()) {
     return by_elements("sign", {x}, at);

@@ -144,7 +144,7 @@ std::vector<OpCase> function_cases() {
          {flags({4, 5}), flags({5})},
          [](Graph&, In x) { return std::vector{logical_or(logical_not(x[0]), x[1])}; }},
     };
-    for (const char* op : {"floor", "ceil", "round", "sign"}) cases.push_back(step_case(op));
+    for (const char* op : {"floor", "ceil", "round", "trunc", "sign"}) cases.push_back(step_case(op));
     // Of a quarter, so that powers of themselves stay small.
     const auto power = [&](const char* name, Shape base, Shape exponent) {
         cases.push_back({"pow",

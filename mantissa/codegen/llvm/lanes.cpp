@@ -384,6 +384,7 @@ llvm::Value* Lanes::function(std::string_view op, llvm::Value* x) const {
     if (op == "floor") return ops.floor(x);
     if (op == "ceil") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::ceil, x);
     if (op == "round") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::nearbyint, x);
+    if (op == "trunc") return b_.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, x);
     if (op == "sign") return sign(ops, x);
     if (op == "one_plus_tanh") return times_one_plus_tanh(ops, constant(1, DType::f32), x);
     throw InternalError(fmt::format("{} cannot be compiled", op));

@@ -105,6 +105,7 @@ std::span<const Op> function_ops() {
         function_row("floor", of_number<std::floor>, step_gradient, 1),
         function_row("ceil", of_number<std::ceil>, step_gradient, 1),
         function_row("round", of_number<std::nearbyint>, step_gradient, 1),
+        function_row("trunc", of_number<std::trunc>, step_gradient, 1),
         function_row("sign", of_number<sign_of>, step_gradient, 4),
         long_function(function_row("log1p", of_number<std::log1p>, log1p_gradient, 25)),
         long_function(function_row("expm1", of_number<std::expm1>, expm1_gradient, 20)),
