@@ -1,8 +1,8 @@
 // Numbers and labels of one's own, from CSV files and from what numpy.save() wrote, as inputs of a network.
 //
-//   CsvTable rows("points.csv"), held_out = rows.hold_out(0.2);
-//   Examples(model, {rows.numbers(rows.columns_but("class")), rows.classes("class").ids}, options);
-//   Examples(model, {NpyFile("x.npy"), NpyFile("y.npy").numbers<std::int32_t>()}, options);
+//   CsvTable rows("points.csv"), held_out = rows.hold_out(0.2)
+//   {rows.numbers(rows.columns_but("class")), rows.classes("class").ids}  is a Batch, for Examples
+//   {NpyFile("x.npy"), NpyFile("y.npy").numbers<std::int32_t>()}          is another
 #pragma once
 
 #include <filesystem>

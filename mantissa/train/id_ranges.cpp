@@ -57,8 +57,7 @@ std::vector<IdRange> id_ranges(const Graph& traced) {
     return ranges;
 }
 
-void check_ids(const std::vector<IdRange>& ranges, const nn::Model& model, const Batch& batch,
-               bool in_evaluation) {
+void check_ids(const std::vector<IdRange>& ranges, const nn::Model& model, const Batch& batch) {
     for (const IdRange& range : ranges) {
         const auto input = std::ranges::find(model.inputs, range.input, &nn::InputSpec::name);
         if (input == model.inputs.end() || input->dtype != DType::i32) continue;
@@ -66,9 +65,8 @@ void check_ids(const std::vector<IdRange>& ranges, const nn::Model& model, const
             batch.values()[static_cast<std::size_t>(input - model.inputs.begin())].bytes;
         const std::span ids(reinterpret_cast<const std::int32_t*>(bytes.data()),
                             bytes.size() / sizeof(std::int32_t));
-        const bool negative = range.may_be_negative || (in_evaluation && range.is_target);
         for (std::size_t i = 0; i < ids.size(); ++i)
-            if (ids[i] >= range.limit || (ids[i] < 0 && !negative)) refuse(range, ids[i], i);
+            if (ids[i] >= range.limit || (ids[i] < 0 && !range.may_be_negative)) refuse(range, ids[i], i);
     }
 }
 

@@ -12,7 +12,7 @@
 namespace mantissa::inline v0 {
 
 struct IdRange {
-    std::string input;
+    std::string input = {};
     std::int64_t limit = 0;        ///< ids are below it
     bool may_be_negative = false;  ///< a target below 0 is none
     bool is_target = false;        ///< of a cross-entropy; else ids of an embedding
@@ -21,9 +21,7 @@ struct IdRange {
 /// Those of the inputs of a traced forward pass that name rows or classes.
 std::vector<IdRange> id_ranges(const Graph& traced);
 
-/// Throws UserError, naming what is asked of the id and its position, for one out of its range. In evaluation
-/// a target below 0 is none.
-void check_ids(const std::vector<IdRange>& ranges, const nn::Model& model, const Batch& batch,
-               bool in_evaluation);
+/// Throws UserError, naming what is asked of the id and its position, for one out of its range.
+void check_ids(const std::vector<IdRange>& ranges, const nn::Model& model, const Batch& batch);
 
 }  // namespace mantissa

@@ -162,7 +162,9 @@ Forward& StepExecution::evaluation_of(std::int64_t examples) {
     PipelineOptions pipeline = plan_.pipeline();
     pipeline.dump = {};
     const auto trace = [&](Graph& graph) {
-        return nn::trace_loss(plan_.model(), graph, examples, nn::Mode::evaluation_of_targets());
+        const Tensor loss = nn::trace_loss(plan_.model(), graph, examples, nn::Mode::evaluation_of_targets());
+        evaluated_ids_ = id_ranges(graph);
+        return loss;
     };
     auto made = std::make_unique<Forward>(plan_.device(), trace, pipeline);
     // Without dropout attention may be one operation here that it is not in training, with more workspace.
@@ -175,8 +177,8 @@ Forward& StepExecution::evaluation_of(std::int64_t examples) {
 float StepExecution::evaluate(const Batch& batch) {
     const std::int64_t examples = std::max<std::int64_t>(1, examples_in(batch, plan_.model()));
     require_fit(batch, plan_.model(), examples);
-    check_ids(plan_.id_ranges(), plan_.model(), batch, true);
     Execution& execution = evaluation_of(examples).execution();
+    check_ids(evaluated_ids_, plan_.model(), batch);
     derive();
     for (std::size_t i = 0; i < batch.values().size(); ++i)
         execution.set_input(plan_.model().inputs[i].name, batch.values()[i].bytes);

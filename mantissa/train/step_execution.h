@@ -78,6 +78,7 @@ class StepExecution {
     std::unique_ptr<Execution> step_, derive_;
     std::vector<std::unique_ptr<Execution>> accumulate_;            // as TrainingPlan::accumulate
     std::map<std::int64_t, std::unique_ptr<Forward>> evaluations_;  // by examples: B, and one more
+    std::vector<IdRange> evaluated_ids_;
     std::int64_t brought_ = -1;        // the step whose first inputs were given ahead
     std::int64_t derived_after_ = -1;  // writes of the state when the derived states were made
 };
