@@ -333,6 +333,22 @@ TEST(Attention, ScoresFarBelowZeroDoNotReachOtherKeys) {
     });
 }
 
+TEST(Attention, UnderACausalMaskAQuerySeesItsKeyAndNoLaterOne) {
+    // With scores of 0 the log-sum-exp counts the keys; the last query sees the last key.
+    constexpr std::int64_t queries = 70, keys = 150;
+    const Case c{1, queries, keys, 4, true};
+    AttentionOperands x = operands_of(c);
+    for (double& value : x.q) value = 0;
+    for_each_setting([&](const Setting& setting, Isa isa) {
+        const ForwardMemory memory(setting, attention_kernels(isa), c.size(), x);
+        attention(attention_kernels(isa), memory.problem(c.size()), setting.pool);
+        const Numbers lse = memory.lse.values();
+        for (std::int64_t i = 0; i < queries; ++i)
+            EXPECT_EQ(std::round(std::exp(lse[static_cast<std::size_t>(i)])), keys - queries + i + 1) << i;
+        return std::vector<std::byte>{};
+    });
+}
+
 TEST(Attention, NanAndInfinityArriveWhereTheyAreSeen) {
     const Case c{1, 40, 40, 3, true};
     AttentionOperands x = operands_of(c);

@@ -218,8 +218,5 @@ void logit_gradients(const LogitGradients& p) {
     });
 }
 
-constexpr LossKernels loss_table = {
-    .exponentials = exponentials, .token_totals = token_totals, .logit_gradients = logit_gradients};
-
 }  // namespace
 }  // namespace mantissa::on_cpu

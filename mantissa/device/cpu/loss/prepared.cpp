@@ -78,7 +78,7 @@ const LossKernels& loss_kernels(Isa isa) {
             return loss_kernels_avx2();
         case Isa::avx512:
         case Isa::amx:
-            return bf16_unit(isa) == Bf16Unit::none ? loss_kernels_avx512() : loss_kernels_avx512_bf16();
+            return bf16_unit(isa) == Bf16Unit::none ? loss_kernels_avx512() : loss_kernels_avx512bf16();
     }
     throw InternalError("an instruction-set level outside of its enumeration");
 }

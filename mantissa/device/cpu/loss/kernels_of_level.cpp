@@ -1,0 +1,49 @@
+// The joint loss over the lanes of the row kernels.
+#include "mantissa/device/cpu/rows/lanes_of_level.h"
+// The lanes come first: what follows is written in terms of them.
+#if defined(MANTISSA_LEVEL_generic) || defined(MANTISSA_LEVEL_avx2)
+#include "mantissa/device/cpu/loss/power_of_two_body.h"
+#else
+#include "mantissa/device/cpu/loss/power_of_two_avx512.h"
+#endif
+
+namespace mantissa::inline v0::on_cpu {
+namespace {
+
+#if defined(MANTISSA_LEVEL_generic)
+MANTISSA_LANES bool any(Lanes::Mask mask) {
+    const Lanes::I4 set = (mask.part[0] | mask.part[1]) | (mask.part[2] | mask.part[3]);
+    return (set[0] | set[1] | set[2] | set[3]) != 0;
+}
+#elif defined(MANTISSA_LEVEL_avx2)
+MANTISSA_LANES bool any(Lanes::Mask mask) {
+    return _mm256_movemask_ps(_mm256_or_ps(mask.low, mask.high)) != 0;
+}
+#elif defined(MANTISSA_LEVEL_avx512bf16)
+/// Thirty-two numbers rounded to nearest even, in one instruction.
+MANTISSA_LANES __m512i rounded(Lanes::Float first, Lanes::Float second) {
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(second, first));
+}
+MANTISSA_LANES void store_two(BF16* to, Lanes::Float first, Lanes::Float second) {
+    _mm512_storeu_si512(to, rounded(first, second));
+}
+MANTISSA_LANES void stream_two(BF16* to, Lanes::Float first, Lanes::Float second) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), rounded(first, second));
+}
+#endif
+
+}  // namespace
+}  // namespace mantissa::on_cpu
+
+// The bodies are written in terms of these.
+#include "mantissa/device/cpu/loss/body_exponentials.h"
+
+namespace mantissa::inline v0::on_cpu {
+
+const LossKernels& MANTISSA_OF_LEVEL(loss_kernels)() {
+    static constexpr LossKernels table = {
+        .exponentials = exponentials, .token_totals = token_totals, .logit_gradients = logit_gradients};
+    return table;
+}
+
+}  // namespace mantissa::on_cpu
