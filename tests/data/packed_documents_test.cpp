@@ -153,7 +153,7 @@ TEST_F(TextOfDocuments, AreThoseOfTokenFilesToo) {
     given.tokenizer.clear();
     EXPECT_EQ(error_of([&] { open_corpus(given, pool_); }),
               "packed documents end at the tokenizer's end-of-text token, and there is no tokenizer; give it "
-              "as --tokenizer DIR");
+              "as `tokenizer` DIR");
     write_token_shard(directory_ / "u.bin", Tokens{1, 2, 3});
     given = options({});
     given.tokens = {directory_ / "u.bin"};
@@ -166,7 +166,7 @@ TEST_F(TextOfDocuments, AreThoseOfTokenFilesToo) {
 TEST_F(TextOfDocuments, OfBytesHaveNoEnd) {
     CorpusOptions given = options({directory_ / "a.txt"});
     given.tokenizer.clear();
-    EXPECT_NE(error_of([&] { open_corpus(given, pool_); }).find("give it as --tokenizer DIR"),
+    EXPECT_NE(error_of([&] { open_corpus(given, pool_); }).find("give it as `tokenizer` DIR"),
               std::string::npos);
     given.untokenized = CorpusOptions::Untokenized::train;
     EXPECT_EQ(open_corpus(given, pool_).ends->documents(), 2u);
