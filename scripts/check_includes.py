@@ -12,7 +12,7 @@ ROOMS = ("base", "numerics", "ranks", "graph", "passes", "codegen", "device", "r
 # What other people's programs include: they stand before no room, and no room includes them.
 PUBLIC_FACES = ("mantissa/mantissa.h", "mantissa/engine.h")
 # These come after all rooms and may include any of them, and their own headers.
-OUTER = ("cli", "tests", "bench", "examples", "fuzz")
+OUTER = ("cli", "python", "tests", "bench", "examples", "fuzz")
 # Slow to compile, or someone else's promise: used in our sources, not in our headers.
 HEAVY = ("fmt/", "nlohmann/", "CLI/", "llvm/", "llvm-c/", "cuda", "cublas", "cudnn", "xxhash", "gtest/", "benchmark/")
 

@@ -14,6 +14,10 @@ endfunction()
 mantissa_python_test(install tests/scripts/install_test.py ${CMAKE_BINARY_DIR} ${CMAKE_COMMAND} ${CMAKE_CXX_COMPILER})
 set_tests_properties(install PROPERTIES LABELS install)
 
+# Slow: it builds the library once more, with what pip brings.
+mantissa_python_test(python_package tests/scripts/python_package_test.py)
+set_tests_properties(python_package PROPERTIES TIMEOUT 3600 LABELS slow)
+
 # The checks of the sources, and for each a test that plants what it must find.
 foreach(check IN ITEMS includes style documents environment format)
   mantissa_python_test(check_${check} scripts/check_${check}.py)

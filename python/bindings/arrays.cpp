@@ -1,0 +1,90 @@
+// Arrays of Python as a batch.
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "python/bindings/bindings.h"
+
+namespace mantissa::python {
+
+namespace {
+
+using Array = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+std::string shape_of(const Array& array) {
+    std::string text = "[";
+    for (std::size_t i = 0; i < array.ndim(); ++i) text += (i ? ", " : "") + std::to_string(array.shape(i));
+    return text + "]";
+}
+
+/// The array's axes behind the first must be the input's.
+void require_shape(const nn::InputSpec& input, const Array& array) {
+    const std::vector<std::int64_t>& extents = input.shape.extents();
+    bool fits = array.ndim() == extents.size() + 1;
+    for (std::size_t i = 0; fits && i < extents.size(); ++i)
+        fits = static_cast<std::int64_t>(array.shape(i + 1)) == extents[i];
+    if (!fits)
+        throw UserError("input '" + input.name + "' takes [n, ...] with " + input.shape.text() +
+                        " of each example, got " + shape_of(array));
+}
+
+template <class To, class From>
+std::vector<std::byte> converted(const Array& array) {
+    const auto* const from = static_cast<const From*>(array.data());
+    std::vector<std::byte> bytes(array.size() * sizeof(To));
+    for (std::size_t i = 0; i < array.size(); ++i) {
+        const To value = static_cast<To>(from[i]);
+        std::memcpy(bytes.data() + i * sizeof(To), &value, sizeof value);
+    }
+    return bytes;
+}
+
+/// An id beyond 32 bits would become another one.
+std::vector<std::byte> shortened(const Array& array, const nn::InputSpec& input) {
+    const auto* const from = static_cast<const std::int64_t*>(array.data());
+    for (std::size_t i = 0; i < array.size(); ++i)
+        if (from[i] != static_cast<std::int32_t>(from[i]))
+            throw UserError("input '" + input.name + "' is i32, and element " + std::to_string(i) + " is " +
+                            std::to_string(from[i]));
+    return converted<std::int32_t, std::int64_t>(array);
+}
+
+}  // namespace
+
+Arrays::Arrays(const nn::Model& model, const nb::tuple& arrays, std::size_t count) {
+    if (arrays.size() != count)
+        throw UserError("model " + model.name + " takes " + std::to_string(count) + " arrays here, got " +
+                        std::to_string(arrays.size()));
+    std::vector<HostValues> values;
+    for (std::size_t i = 0; i < count; ++i) {
+        const nn::InputSpec& input = model.inputs[i];
+        Array array;
+        if (!nb::try_cast(nb::object(arrays[i]), array))
+            throw UserError("input '" + input.name + "' takes an array in the CPU's memory, got " +
+                            nb::type_name(nb::object(arrays[i]).type()).c_str());
+        require_shape(input, array);
+        const bool is_f32 = array.dtype() == nb::dtype<float>(),
+                   is_i32 = array.dtype() == nb::dtype<std::int32_t>();
+        const bool is_u8 = array.dtype() == nb::dtype<std::uint8_t>();
+        if ((input.dtype == DType::f32 && is_f32) || (input.dtype == DType::i32 && is_i32) ||
+            (input.dtype == DType::u8 && is_u8)) {
+            values.emplace_back(input.dtype,
+                                std::span(static_cast<const std::byte*>(array.data()), array.nbytes()));
+            kept_.push_back(nb::cast(array));
+            continue;
+        }
+        if (input.dtype == DType::f32 && array.dtype() == nb::dtype<double>())
+            copied_.push_back(converted<float, double>(array));
+        else if (input.dtype == DType::i32 && array.dtype() == nb::dtype<std::int64_t>())
+            copied_.push_back(shortened(array, input));
+        else
+            throw UserError("input '" + input.name + "' is " + std::string(name_of(input.dtype)) +
+                            ", and the array has another type of numbers; float64 and int64 are converted");
+        values.emplace_back(input.dtype, std::span<const std::byte>(copied_.back()));
+    }
+    batch_ = Batch(std::move(values));
+}
+
+}  // namespace mantissa::python

@@ -1,0 +1,102 @@
+// Models whose loss and output are functions of Python (mantissa/nn/model.h).
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/bindings/bindings.h"
+
+namespace mantissa::python {
+
+namespace {
+
+thread_local const nn::Mode* running = nullptr;
+
+/// While alive, layers find this mode.
+class ModeScope {
+  public:
+    explicit ModeScope(const nn::Mode& mode) : before_(std::exchange(running, &mode)) {}
+    ~ModeScope() { running = before_; }
+    ModeScope(const ModeScope&) = delete;
+    ModeScope& operator=(const ModeScope&) = delete;
+
+  private:
+    const nn::Mode* before_;
+};
+
+/// Calls a function of Python with the inputs. The function is borrowed: the model keeps it.
+nn::Trace trace_of(PyObject* function) {
+    return [function](std::span<const Tensor> inputs, const nn::Mode& mode) {
+        const nb::gil_scoped_acquire gil;
+        const ModeScope scope(mode);
+        nb::list arguments;
+        for (const Tensor& input : inputs) arguments.append(input);
+        const nb::object result = nb::borrow(function)(*nb::tuple(arguments));
+        Tensor recorded;
+        if (!nb::try_cast(result, recorded))
+            throw UserError(std::string("a model's function must return a Tensor, got ") +
+                            nb::type_name(result.type()).c_str());
+        return recorded;
+    };
+}
+
+DType dtype_of_input(const std::string& name, const std::string& dtype) {
+    if (dtype == "f32") return DType::f32;
+    if (dtype == "i32") return DType::i32;
+    if (dtype == "u8") return DType::u8;
+    throw UserError("input '" + name + "': inputs are f32, i32 or u8, got '" + dtype + "'");
+}
+
+using Inputs = std::vector<std::tuple<std::string, std::string, std::vector<std::int64_t>>>;
+
+void make_model(PythonModel* self, const std::string& name, const Inputs& inputs, nb::object loss,
+                nb::object output, std::size_t output_inputs) {
+    new (self) PythonModel{.model = {.name = name}, .loss = std::move(loss), .output = std::move(output)};
+    for (const auto& [input, dtype, shape] : inputs)
+        self->model.inputs.push_back({input, dtype_of_input(input, dtype), Shape(shape)});
+    self->model.loss = trace_of(self->loss.ptr());
+    self->model.output.inputs = output_inputs;
+    if (!self->output.is_none()) self->model.output.trace = trace_of(self->output.ptr());
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (!nb::inst_ready(self)) return 0;
+    const PythonModel* const model = nb::inst_ptr<PythonModel>(self);
+    Py_VISIT(model->loss.ptr());
+    Py_VISIT(model->output.ptr());
+    return 0;
+}
+
+int clear(PyObject* self) {
+    PythonModel* const model = nb::inst_ptr<PythonModel>(self);
+    model->loss.reset();
+    model->output.reset();
+    return 0;
+}
+
+const PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+                             {Py_tp_clear, reinterpret_cast<void*>(clear)},
+                             {0, nullptr}};
+
+}  // namespace
+
+const nn::Mode& mode_of_trace() {
+    if (!running)
+        throw UserError("dropout and batch norms are recorded by a model's loss or output, and nowhere else");
+    return *running;
+}
+
+void bind_models(nb::module_& module) {
+    nb::class_<PythonModel>(module, "Model", nb::type_slots(slots))
+        .def("__init__", &make_model, nb::arg("name"), nb::arg("inputs"), nb::arg("loss"),
+             nb::arg("output") = nb::none(), nb::arg("output_inputs") = 1)
+        .def_prop_ro("name", [](const PythonModel& self) { return self.model.name; });
+}
+
+}  // namespace mantissa::python

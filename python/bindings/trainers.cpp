@@ -1,0 +1,179 @@
+// Training and prediction (mantissa/train).
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/set.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "python/bindings/bindings.h"
+
+namespace mantissa::python {
+
+namespace {
+
+/// A trainer, and the model whose functions it calls.
+struct PythonTrainer {
+    nb::object model;
+    Trainer trainer;
+    std::unique_ptr<Predictor> predictor = {};
+
+    const nn::Model& traced() const { return trainer.model(); }
+};
+
+void make_trainer(PythonTrainer* self, const nb::object& model, const TrainerOptions& options, int threads) {
+    const auto& traced = nb::cast<const PythonModel&>(model).model;
+    new (self) PythonTrainer{.model = model, .trainer = Trainer(cpu(threads), traced, options)};
+}
+
+StepResult step(PythonTrainer& self, const nb::tuple& arrays, double learning_rate) {
+    const Arrays given(self.traced(), arrays, self.traced().inputs.size());
+    const nb::gil_scoped_release release;
+    return self.trainer.step(given.batch(), learning_rate);
+}
+
+float evaluate(PythonTrainer& self, const nb::tuple& arrays) {
+    const Arrays given(self.traced(), arrays, self.traced().inputs.size());
+    const nb::gil_scoped_release release;
+    return self.trainer.evaluate(given.batch());
+}
+
+/// Rows [n, values] in memory that the array owns.
+nb::object rows_of(std::vector<float> numbers, std::int64_t each) {
+    auto* const kept = new std::vector<float>(std::move(numbers));
+    const nb::capsule owner(kept,
+                            [](void* numbers) noexcept { delete static_cast<std::vector<float>*>(numbers); });
+    const auto columns = static_cast<std::size_t>(each);
+    return nb::cast(nb::ndarray<nb::numpy, float>(kept->data(), {kept->size() / columns, columns}, owner));
+}
+
+nb::object predict(PythonTrainer& self, const nb::tuple& arrays) {
+    const Arrays given(self.traced(), arrays, self.traced().output.inputs);
+    std::vector<float> numbers;
+    {
+        const nb::gil_scoped_release release;
+        if (!self.predictor) self.predictor = std::make_unique<Predictor>(self.trainer);
+        numbers = self.predictor->predict(given.batch());
+    }
+    return rows_of(std::move(numbers), self.predictor->values_per_example());
+}
+
+/// The gradients of a step that stopped there, as arrays by name, and its loss.
+nb::tuple gradients(PythonTrainer& self, const nb::tuple& arrays) {
+    const Arrays given(self.traced(), arrays, self.traced().inputs.size());
+    const Gradients* stopped = nullptr;
+    {
+        const nb::gil_scoped_release release;
+        stopped = &self.trainer.gradients(given.batch());
+    }
+    nb::dict by_name;
+    for (const std::string& name : stopped->names()) {
+        auto* const kept = new std::vector<float>(stopped->read(name));
+        const nb::capsule owner(kept, [](void* of) noexcept { delete static_cast<std::vector<float>*>(of); });
+        std::vector<std::size_t> shape;
+        const Gradients::Place place = stopped->place(name);
+        for (const std::int64_t extent : place.type.shape.extents())
+            shape.push_back(static_cast<std::size_t>(extent));
+        by_name[name.c_str()] =
+            nb::ndarray<nb::numpy, float>(kept->data(), shape.size(), shape.data(), owner);
+    }
+    return nb::make_tuple(stopped->loss(), by_name);
+}
+
+int traverse(PyObject* self, visitproc visit, void* arg) {
+    Py_VISIT(Py_TYPE(self));
+    if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<PythonTrainer>(self)->model.ptr());
+    return 0;
+}
+
+/// The model stays as long as the trainer, which may call it: breaking the cycle is the model's part.
+const PyType_Slot slots[] = {{Py_tp_traverse, reinterpret_cast<void*>(traverse)}, {0, nullptr}};
+
+void bind_optimizers(nb::module_& module) {
+    nb::class_<Optimizer>(module, "Optimizer").def_ro("name", &Optimizer::name);
+    module.def(
+        "adamw",
+        [](double weight_decay, double beta1, double beta2, double epsilon, double clip) {
+            return clipped(
+                adamw({.beta1 = beta1, .beta2 = beta2, .epsilon = epsilon, .weight_decay = weight_decay}),
+                clip);
+        },
+        nb::arg("weight_decay") = 0.1, nb::arg("beta1") = 0.9, nb::arg("beta2") = 0.95,
+        nb::arg("epsilon") = 1e-8, nb::arg("clip") = 0.0);
+    module.def(
+        "sgd",
+        [](double momentum, bool nesterov, double weight_decay, double clip) {
+            return clipped(sgd({.momentum = momentum, .nesterov = nesterov, .weight_decay = weight_decay}),
+                           clip);
+        },
+        nb::arg("momentum") = 0.0, nb::arg("nesterov") = false, nb::arg("weight_decay") = 0.0,
+        nb::arg("clip") = 0.0);
+    module.def(
+        "muon",
+        [](double momentum, double weight_decay, double clip) {
+            return clipped(muon({.momentum = momentum, .weight_decay = weight_decay}), clip);
+        },
+        nb::arg("momentum") = 0.95, nb::arg("weight_decay") = 0.1, nb::arg("clip") = 0.0);
+}
+
+void bind_options(nb::module_& module) {
+    nb::class_<TrainerOptions>(module, "TrainerOptions")
+        .def(nb::init<>())
+        .def_rw("optimizer", &TrainerOptions::optimizer)
+        .def_rw("batch", &TrainerOptions::batch)
+        .def_rw("accumulate", &TrainerOptions::accumulate)
+        .def_rw("seed", &TrainerOptions::seed)
+        .def_prop_rw(
+            "policy", [](const TrainerOptions& self) { return self.policy.name; },
+            [](TrainerOptions& self, const std::string& name) { self.policy = name; })
+        .def_rw("passes", &TrainerOptions::passes)
+        .def_rw("recompute", &TrainerOptions::recompute)
+        .def_rw("frozen", &TrainerOptions::frozen)
+        .def_rw("ema_decay", &TrainerOptions::ema_decay);
+    nb::class_<StepResult>(module, "StepResult")
+        .def_ro("loss", &StepResult::loss)
+        .def_ro("gradient_norm", &StepResult::gradient_norm)
+        .def_ro("applied", &StepResult::applied)
+        .def_ro("seconds", &StepResult::seconds);
+}
+
+}  // namespace
+
+void bind_trainers(nb::module_& module) {
+    bind_optimizers(module);
+    bind_options(module);
+    nb::class_<PythonTrainer>(module, "Trainer", nb::type_slots(slots))
+        .def("__init__", &make_trainer, nb::arg("model"), nb::arg("options"), nb::arg("threads") = 0)
+        .def("step", &step, nb::arg("arrays"), nb::arg("learning_rate"))
+        .def("evaluate", &evaluate, nb::arg("arrays"))
+        .def("predict", &predict, nb::arg("arrays"))
+        .def("gradients", &gradients, nb::arg("arrays"))
+        .def(
+            "update", [](PythonTrainer& self, double rate) { return self.trainer.update(rate); },
+            nb::arg("learning_rate"), nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "save", [](PythonTrainer& self, const std::filesystem::path& to) { self.trainer.save(to); },
+            nb::arg("directory"), nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "resume",
+            [](PythonTrainer& self, const std::filesystem::path& from) { return self.trainer.resume(from); },
+            nb::arg("directory"), nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "save_weights",
+            [](PythonTrainer& self, const std::filesystem::path& to) { self.trainer.save_weights(to); },
+            nb::arg("file"), nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "load_weights",
+            [](PythonTrainer& self, const std::filesystem::path& from, bool strict) {
+                return self.trainer.load_weights(from, strict ? Match::strict : Match::by_name).text();
+            },
+            nb::arg("file"), nb::arg("strict") = true, nb::call_guard<nb::gil_scoped_release>())
+        .def_prop_ro("steps", [](const PythonTrainer& self) { return self.trainer.steps_done(); });
+}
+
+}  // namespace mantissa::python

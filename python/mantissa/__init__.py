@@ -1,0 +1,23 @@
+"""Mixed-precision training of neural networks: models in Python, steps in C++.
+
+    import mantissa
+    from mantissa import nn
+
+    @mantissa.model(x=(2,), y=(1,))
+    def xor(x, y):
+        hidden = nn.tanh(nn.linear(x, "hidden", 8, standard_deviation=1))
+        return nn.mse_loss(nn.linear(hidden, "output", 1, standard_deviation=1), y)
+
+    trainer = mantissa.Trainer(xor, batch=4, policy="bf16")
+    print(trainer.step(x, y, lr=0.05).loss)
+
+A model is traced: its function records what a step does, on symbolic tensors, and never runs on numbers.
+"""
+from . import nn
+from ._native import Error, InternalError, Optimizer, Report, StepResult, Tensor, adamw, muon, policies, sgd
+from .models import Model, model
+from .reports import converge, explain, ladder, lint, numerics, roofline
+from .trainer import Trainer
+
+__all__ = ["Error", "InternalError", "Model", "Optimizer", "Report", "StepResult", "Tensor", "Trainer", "adamw",
+           "converge", "explain", "ladder", "lint", "model", "muon", "nn", "numerics", "policies", "roofline", "sgd"]

@@ -1,0 +1,37 @@
+"""Models: what they take, and the functions that record their loss and their output."""
+import inspect
+
+from . import _native
+
+
+class Model(_native.Model):
+    """A model as a value.
+
+    inputs   by name, each the shape of one example, or a pair of shape and type: "f32", "i32" (classes, ids), "u8"
+    loss     function of all inputs, in their order: returns one floating number, a mean over the batch
+    output   function of the first `output_inputs` inputs: what the model predicts, [batch, ...]; None: nothing
+
+    Inputs are given to the functions with the batch in front. Raises Error for an input of another type.
+    """
+
+    def __init__(self, name, inputs, loss, output=None, output_inputs=1):
+        super().__init__(name, [_input(key, of) for key, of in inputs.items()], loss, output, output_inputs)
+
+
+def _input(name, of):
+    shape, dtype = of if len(of) == 2 and isinstance(of[1], str) else (of, "f32")
+    return name, dtype, list(shape)
+
+
+def model(output=None, output_inputs=1, **inputs):
+    """Makes a model of the function below, which records its loss: @mantissa.model(x=(2,), y=((), "i32")).
+
+    The function's parameters are the inputs, by name. Raises Error where they are others.
+    """
+    def make(loss):
+        names = list(inspect.signature(loss).parameters)
+        if set(names) != set(inputs):
+            raise _native.Error(f"{loss.__name__} takes {', '.join(names)}, and the model's inputs are "
+                                f"{', '.join(inputs)}; give each the shape of one example")
+        return Model(loss.__name__, {name: inputs[name] for name in names}, loss, output, output_inputs)
+    return make

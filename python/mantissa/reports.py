@@ -1,0 +1,40 @@
+"""Reports of one's own model. Each prints, shows itself in a notebook, and writes its page and its JSON."""
+from . import _native
+from .trainer import options_of
+
+
+def _options(steps, lr, repeats, names, trainer):
+    options = _native.ReportOptions()
+    options.trainer = options_of(**trainer)
+    options.steps, options.learning_rate, options.repeats, options.names = steps, lr, repeats, list(names)
+    return options
+
+
+def explain(model, *, threads=0, **trainer):
+    """What each operation of a step is stored, multiplied and summed in, by which rule and which kernel."""
+    return _native.explain(model, _options(1, 0, 1, (), trainer), threads)
+
+
+def lint(model, *, repeats=3, threads=0, **trainer):
+    """Ugly sizes of the model, and what nicer ones gain on this machine; repeats=0 measures nothing."""
+    return _native.lint(model, _options(1, 0, repeats, (), trainer), threads)
+
+
+def roofline(model, *arrays, threads=0, **trainer):
+    """Each kernel of a step on the arrays: arithmetic, bytes, time, and what bounds it."""
+    return _native.roofline(model, arrays, _options(1, 0, 1, (), trainer), threads)
+
+
+def ladder(model, *arrays, rungs=(), steps=10, repeats=3, lr=3e-4, threads=0, **trainer):
+    """The model on each rung from FP32 to the fastest, trained on the arrays and timed."""
+    return _native.ladder(model, arrays, _options(steps, lr, repeats, rungs, trainer), threads)
+
+
+def numerics(model, *arrays, steps=10, lr=3e-4, threads=0, **trainer):
+    """Weights, activations and gradients after some steps, under the ranges of formats."""
+    return _native.numerics(model, arrays, _options(steps, lr, 1, (), trainer), threads)
+
+
+def converge(model, *arrays, policies=(), steps=20, lr=3e-4, threads=0, **trainer):
+    """The model trained in one precision after another, and whether their losses agree with the first."""
+    return _native.converge(model, arrays, _options(steps, lr, 1, policies, trainer), threads)

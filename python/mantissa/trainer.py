@@ -1,0 +1,75 @@
+"""Training, evaluation and prediction."""
+from . import _native
+
+
+def options_of(batch=4, policy="fp32", optimizer=None, **others):
+    """TrainerOptions with these fields. Raises Error, naming those there are, for one that is none."""
+    options = _native.TrainerOptions()
+    options.batch, options.policy = batch, policy
+    if optimizer is not None:
+        options.optimizer = optimizer
+    for name, value in others.items():
+        if name.startswith("_") or not hasattr(options, name):
+            known = [field for field in dir(options) if not field.startswith("_")]
+            raise _native.Error(f"there is no option '{name}'; there are {', '.join(known)}")
+        setattr(options, name, value)
+    return options
+
+
+class Trainer:
+    """A model in training.
+
+    batch      examples of a step
+    policy     "fp32", "tf32", "bf16" or "fp16"
+    optimizer  mantissa.adamw(...), sgd(...) or muon(...); None: AdamW
+    threads    of the CPU; 0: as many as there are
+
+    Other options: accumulate, seed, passes, recompute, frozen, ema_decay. Arrays are those of numpy, torch or any
+    library that knows DLPack: [n, ...] for each input, in the order of the model's. The interpreter is free while a
+    step runs.
+    """
+
+    def __init__(self, model, *, threads=0, **options):
+        self.model = model
+        self._trainer = _native.Trainer(model, options_of(**options), threads)
+
+    def step(self, *arrays, lr):
+        """One step on a batch, by this learning rate. Returns loss, gradient_norm, applied and seconds."""
+        return self._trainer.step(arrays, lr)
+
+    def evaluate(self, *arrays):
+        """The loss of any number of examples; nothing random, and nothing changes."""
+        return self._trainer.evaluate(arrays)
+
+    def predict(self, *arrays):
+        """The model's output for any number of examples: float32 [n, numbers of each]."""
+        return self._trainer.predict(arrays)
+
+    def gradients(self, *arrays):
+        """A step that stops at its gradients: the loss, and an array for each parameter. update() goes on."""
+        return self._trainer.gradients(arrays)
+
+    def update(self, *, lr):
+        """The update by the gradients at which a step stopped."""
+        return self._trainer.update(lr)
+
+    def save(self, directory):
+        """Saves the run, to be resumed to the same bits."""
+        self._trainer.save(directory)
+
+    def resume(self, directory):
+        """Goes on where a run was saved. Returns what to know, in words, or nothing."""
+        return self._trainer.resume(directory)
+
+    def save_weights(self, file):
+        """Writes the weights as a safetensors file."""
+        self._trainer.save_weights(file)
+
+    def load_weights(self, file, strict=True):
+        """Reads weights by their names. Returns in words what was left out; strict: that is an Error."""
+        return self._trainer.load_weights(file, strict)
+
+    @property
+    def steps(self):
+        """Steps that were made, those before a resume included."""
+        return self._trainer.steps

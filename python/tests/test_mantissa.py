@@ -1,0 +1,170 @@
+"""The package as its users have it: models, training, predictions, reports, errors, memory."""
+import gc
+import json
+import os
+import pathlib
+import tempfile
+import threading
+import unittest
+import weakref
+
+import mantissa
+import numpy as np
+from mantissa import nn
+
+X = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32)
+Y = np.array([[0], [1], [1], [0]], np.float32)
+
+
+def network(x):
+    hidden = nn.tanh(nn.linear(x, "hidden", 8, standard_deviation=1))
+    return nn.linear(hidden, "output", 1, standard_deviation=1)
+
+
+def xor():
+    return mantissa.Model("xor", {"x": (2,), "y": (1,)}, lambda x, y: nn.mse_loss(network(x), y), network)
+
+
+def trained(steps=200, **options):
+    trainer = mantissa.Trainer(xor(), batch=4, optimizer=mantissa.adamw(weight_decay=0), **options)
+    for _ in range(steps):
+        result = trainer.step(X, Y, lr=0.05)
+    return trainer, result
+
+
+class Training(unittest.TestCase):
+    def test_learns_in_every_policy_and_predicts(self):
+        for policy in mantissa.policies():
+            trainer, result = trained(policy=policy)
+            self.assertLess(result.loss, 1e-2, policy)
+            self.assertTrue(result.applied)
+            self.assertEqual(trainer.steps, 200)
+            predicted = trainer.predict(X)
+            self.assertEqual((predicted.dtype, predicted.shape), (np.float32, (4, 1)))
+            self.assertLess(abs(predicted - Y).max(), 0.2, policy)
+            self.assertAlmostEqual(trainer.evaluate(X, Y), float(((predicted - Y) ** 2).mean()), 4)
+
+    def test_a_decorated_function_is_a_model(self):
+        @mantissa.model(x=(3,), label=((), "i32"))
+        def classifier(x, label):
+            return nn.cross_entropy(nn.linear(nn.dropout(x, 0.1), "classes", 2), label)
+
+        trainer = mantissa.Trainer(classifier, batch=8)
+        rows = np.random.default_rng(1).normal(size=(8, 3))  # float64
+        labels = (rows[:, 0] > 0).astype(np.int64)
+        losses = [trainer.step(rows, labels, lr=0.05).loss for _ in range(60)]
+        self.assertLess(losses[-1], 0.5 * losses[0])
+
+    def test_goes_on_to_the_same_bits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            trainer, _ = trained(20)
+            trainer.save(pathlib.Path(folder) / "run")
+            other = mantissa.Trainer(xor(), batch=4, optimizer=mantissa.adamw(weight_decay=0))
+            self.assertEqual(other.resume(pathlib.Path(folder) / "run"), "")
+            self.assertEqual(other.step(X, Y, lr=0.05).loss, trainer.step(X, Y, lr=0.05).loss)
+            trainer.save_weights(pathlib.Path(folder) / "xor.safetensors")
+            again = mantissa.Trainer(xor(), batch=4)
+            self.assertEqual(again.load_weights(pathlib.Path(folder) / "xor.safetensors"), "")
+            self.assertTrue((again.predict(X) == trainer.predict(X)).all())
+
+    def test_gradients_are_those_of_finite_differences(self):
+        trainer, _ = trained(5)
+        loss, gradients = trainer.gradients(X, Y)
+        self.assertEqual(set(gradients), {"hidden.weight", "hidden.bias", "output.weight", "output.bias"})
+        self.assertEqual(gradients["hidden.weight"].shape, (8, 2))
+        error = 2 * (trainer.predict(X) - Y).mean()
+        self.assertAlmostEqual(float(gradients["output.bias"][0]), float(error), 5)
+        self.assertAlmostEqual(loss, trainer.evaluate(X, Y), 6)
+        self.assertTrue(trainer.update(lr=0.05).applied)
+
+
+class Errors(unittest.TestCase):
+    def said(self, call):
+        with self.assertRaises(mantissa.Error) as raised:
+            call()
+        return str(raised.exception)
+
+    def test_of_arrays_name_the_input(self):
+        trainer, _ = trained(1)
+        self.assertEqual(self.said(lambda: trainer.step(X, lr=1)), "model xor takes 2 arrays here, got 1")
+        self.assertEqual(self.said(lambda: trainer.step(X, X, lr=1)),
+                         "input 'y' takes [n, ...] with [1] of each example, got [4, 2]")
+        self.assertIn("input 'x' is f32", self.said(lambda: trainer.step(X.astype(np.int32), Y, lr=1)))
+        self.assertIn("input 'x' takes an array", self.said(lambda: trainer.step([[0, 1]], Y, lr=1)))
+
+    def test_of_models_come_from_where_they_are_recorded(self):
+        def wrong(x, y):
+            return nn.mse_loss(network(x), x)
+
+        with self.assertRaises(mantissa.Error) as raised:
+            mantissa.Trainer(mantissa.Model("wrong", {"x": (2,), "y": (1,)}, wrong), batch=4)
+        self.assertEqual(str(raised.exception), "mse_loss: the prediction is f32[4, 1], the target f32[4, 2]; "
+                         "expected one shape, reshape one of them")
+        self.assertIn("must return a Tensor, got int", self.said(
+            lambda: mantissa.Trainer(mantissa.Model("none", {"x": (2,)}, lambda x: 3))))
+        self.assertIn("there is no option 'polcy'; there are accumulate, batch",
+                      self.said(lambda: mantissa.Trainer(xor(), polcy="bf16")))
+
+    def test_of_a_function_are_its_own(self):
+        def broken(x, y):
+            raise KeyError("mine")
+
+        with self.assertRaises(KeyError):
+            mantissa.Trainer(mantissa.Model("broken", {"x": (2,), "y": (1,)}, broken), batch=4)
+
+
+class Reports(unittest.TestCase):
+    def test_each_prints_shows_itself_and_is_data(self):
+        model = xor()
+        made = {"explain": mantissa.explain(model, batch=4, policy="bf16"),
+                "lint": mantissa.lint(model, batch=4, repeats=0),
+                "roofline": mantissa.roofline(model, X, Y, batch=4),
+                "numerics": mantissa.numerics(model, X, Y, batch=4, steps=2),
+                "converge": mantissa.converge(model, X, Y, batch=4, steps=2, policies=["fp32", "bf16"]),
+                "ladder": mantissa.ladder(model, X, Y, batch=4, steps=2, repeats=1, rungs=["fp32", "bf16"])}
+        for name, report in made.items():
+            self.assertIn("xor", str(report) if name != "converge" else report.page, name)
+            self.assertTrue(report._repr_html_().startswith("<!doctype html>"), name)
+            self.assertIsInstance(json.loads(report.json), dict, name)
+
+
+class Memory(unittest.TestCase):
+    def test_models_and_trainers_are_freed_in_whatever_cycle(self):
+        class Kept:
+            pass
+
+        alive = []
+        for _ in range(10):
+            kept = Kept()
+
+            def loss(x, y, kept=kept):
+                return nn.mse_loss(network(x), y)
+
+            kept.trainer = mantissa.Trainer(mantissa.Model("cycle", {"x": (2,), "y": (1,)}, loss, network), batch=4)
+            kept.trainer.step(X, Y, lr=0.01)
+            kept.trainer.predict(X)
+            alive.append(weakref.ref(kept))
+            del kept, loss
+        gc.collect()
+        self.assertEqual(sum(each() is not None for each in alive), 0)
+
+    def test_the_interpreter_is_free_while_a_step_runs(self):
+        trainer, _ = trained(1, threads=1)
+        counted, done = [0], threading.Event()
+
+        def count():
+            while not done.is_set():
+                counted[0] += 1
+
+        thread = threading.Thread(target=count)
+        thread.start()
+        for _ in range(50):
+            trainer.step(X, Y, lr=0.01)
+        done.set()
+        thread.join()
+        self.assertGreater(counted[0], 0)
+
+
+if __name__ == "__main__":
+    os.chdir(tempfile.gettempdir())
+    unittest.main()
