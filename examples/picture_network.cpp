@@ -1,0 +1,56 @@
+// A residual network of one's own on a folder of pictures, FOLDER/CLASS/, or examples/shapes; judged on the
+// pictures that it has not seen.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "mantissa/mantissa.h"
+
+namespace nn = mantissa::nn;
+using mantissa::Tensor;
+
+constexpr std::int64_t size = 32;
+
+Tensor convolution(Tensor x, std::string name, std::int64_t outputs, std::int64_t stride,
+                   const nn::Mode& mode) {
+    const nn::Conv2dLayerOptions options{
+        .outputs = outputs, .stride = {stride, stride}, .padding = 1, .bias = false};
+    return nn::batch_norm(nn::conv2d(x, name, options), name + "_norm", mode);
+}
+
+/// x + two convolutions of it; the first may halve the picture and widen the channels, and then x does, too.
+Tensor block(Tensor x, const char* name, std::int64_t outputs, std::int64_t stride, const nn::Mode& mode) {
+    const nn::Scope scope(x, name);
+    const Tensor straight = outputs == x.dim(3) ? x : convolution(x, "straight", outputs, stride, mode);
+    const Tensor y = relu(convolution(x, "first", outputs, stride, mode));
+    return relu(straight + convolution(y, "second", outputs, 1, mode));
+}
+
+int main(int count, char** arguments) {
+    const mantissa::Pictures pictures(
+        count > 1 ? arguments[1] : EXAMPLES "/shapes",
+        {.image = size, .batches = {.batch = 16, .order = mantissa::BatchOrder::random}});
+    const auto logits = [&](Tensor x, const nn::Mode& mode) {
+        x = relu(convolution(x, "stem", 16, 1, mode));
+        x = block(x, "block1", 16, 1, mode);
+        x = block(x, "block2", 32, 2, mode);
+        return nn::linear(mean(x, {1, 2}), "classes", {.outputs = std::ssize(pictures.classes())});
+    };
+    const nn::Model model{
+        .name = "residual",
+        .inputs = {{"pixels", mantissa::DType::f32, {size, size, 3}}, {"class", mantissa::DType::i32}},
+        .loss = [&](auto in, const nn::Mode& mode) { return cross_entropy(logits(in[0], mode), in[1]); },
+        .output = {.trace = [&](auto in, const nn::Mode& mode) { return logits(in[0], mode); }}};
+    mantissa::Trainer trainer(mantissa::cpu(), model, {.batch = 16, .policy = "bf16"});
+    for (int step = 0; step < 300; ++step) {
+        const float loss = trainer.step(pictures.training(), 0.002).loss;
+        if (step % 100 == 0) std::printf("step %3d  loss %.4f\n", step, static_cast<double>(loss));
+    }
+    const auto held_out = pictures.held_out();
+    const std::vector<float> scores = mantissa::Predictor(trainer).predict({held_out.pixels});
+    const double right = mantissa::accuracy(scores, held_out.classes);
+    std::printf("%.0f %% of %zu pictures that were held out are right\n", 100 * right,
+                held_out.classes.size());
+    return right >= 0.8 ? 0 : 1;
+}
