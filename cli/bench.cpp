@@ -18,7 +18,6 @@
 #include "mantissa/report/kept_peaks.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/runtime/state_block.h"
-#include "mantissa/train/loss_scale.h"
 #include "mantissa/train/optimizer.h"
 #include "mantissa/train/weights.h"
 
@@ -64,7 +63,6 @@ std::vector<TrainerOptions> trainers_of(const BenchCommand& options, const Targe
         trainer.optimizer = sgd();
         trainer.seed = options.run.seed;
         trainer.policy = name;
-        trainer.loss_scale = default_loss_scale(trainer.policy);
         choose_passes(options.run, target, trainer);
     }
     return trainers;

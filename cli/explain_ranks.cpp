@@ -12,7 +12,6 @@
 #include "mantissa/report/peaks_accelerators.h"
 #include "mantissa/report/rank_estimate.h"
 #include "mantissa/report/roofline.h"
-#include "mantissa/train/loss_scale.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/train/training_plan.h"
 
@@ -103,7 +102,6 @@ class RankAnswers {
         settings.ranks = &ranks_;
         settings.policy = policy_;
         choose_passes(run_, device_->target(), settings);
-        settings.loss_scale = default_loss_scale(policy_);
         settings.bucket_bytes = bucket_bytes;
         if (question_.reduce_dtype == "bf16") settings.wire = Wire::bf16;
         return {*device_, training_model(run_), settings};

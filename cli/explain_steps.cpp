@@ -5,7 +5,6 @@
 
 #include "mantissa/data/synthetic_images.h"
 #include "mantissa/report/kept_peaks.h"
-#include "mantissa/train/loss_scale.h"
 #include "mantissa/train/training_plan.h"
 
 namespace mantissa::cli {
@@ -47,7 +46,6 @@ TrainerOptions in_policy(const RunOptions& options, const Policy& policy, const 
     TrainerOptions settings = trainer_options(options);
     settings.policy = policy;
     choose_passes(options, target, settings);
-    settings.loss_scale = default_loss_scale(policy);
     return settings;
 }
 

@@ -7,7 +7,7 @@ namespace mantissa::cli {
 
 namespace {
 
-/// What the library calls a field, and what the user of the program types for it.
+/// Names of fields in the library, each with what the user of the program types for it.
 constexpr std::pair<const char*, const char*> options_of_fields[] = {
     {"batch", "--batch"},
     {"device", "--device"},

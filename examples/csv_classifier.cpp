@@ -1,6 +1,7 @@
 // A classifier on a CSV file, judged on rows that it has not seen: FILE, or examples/points.csv. The column
 // "class" is what it learns to tell from all others.
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -9,7 +10,7 @@
 namespace nn = mantissa::nn;
 using mantissa::Tensor;
 
-int main(int count, char** arguments) {
+int main(int count, char** arguments) try {
     mantissa::CsvTable rows(count > 1 ? arguments[1] : EXAMPLES "/points.csv");
     const mantissa::CsvTable held_out = rows.hold_out(0.2);
     const std::vector<std::string> columns = rows.columns_but("class");
@@ -32,4 +33,7 @@ int main(int count, char** arguments) {
     std::printf("%.1f %% of %lld rows that were held out are right\n", 100 * right,
                 static_cast<long long>(held_out.rows()));
     return right >= 0.9 ? 0 : 1;
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

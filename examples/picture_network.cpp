@@ -2,6 +2,7 @@
 // pictures that it has not seen.
 #include <algorithm>
 #include <cstdio>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ Tensor block(Tensor x, const char* name, std::int64_t outputs, std::int64_t stri
     return relu(straight + convolution(y, "second", outputs, 1, mode));
 }
 
-int main(int count, char** arguments) {
+int main(int count, char** arguments) try {
     const mantissa::Pictures pictures(
         count > 1 ? arguments[1] : EXAMPLES "/shapes",
         {.image = size, .batches = {.batch = 16, .order = mantissa::BatchOrder::random}});
@@ -53,4 +54,7 @@ int main(int count, char** arguments) {
     std::printf("%.0f %% of %zu pictures that were held out are right\n", 100 * right,
                 held_out.classes.size());
     return right >= 0.8 ? 0 : 1;
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
 }

@@ -32,8 +32,8 @@ class Pictures {
 
     /// Names, by their numbers.
     const std::vector<std::string>& classes() const;
-    /// Of a model whose inputs are pictures f32 [image, image, 3], red, green and blue with ImageNet's mean
-    /// taken off and divided by its standard deviation, and classes i32 [].
+    /// Batches for a model whose inputs are pictures f32 [image, image, 3] and classes i32 []. Red, green and
+    /// blue are less ImageNet's mean, over its standard deviation.
     const BatchSource& training() const;
 
     /// Pictures that are not trained on, cut out of the middle.

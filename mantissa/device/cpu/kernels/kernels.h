@@ -77,7 +77,7 @@ void add_random_kernels(KernelTable& table, const Context& context);
 void add_collective_kernels(KernelTable& table, const Context& context);
 /// The compiler must outlive the table.
 void add_fused_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
-/// Of element-wise operations without a kernel so far.
+/// Adds compiled ones for element-wise operations that have no kernel so far.
 void add_compiled_elements(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 void add_fused_contraction_kernels(KernelTable& table, const Context& context, codegen::Compiler& compiler);
 

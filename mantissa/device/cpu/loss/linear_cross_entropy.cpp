@@ -192,7 +192,7 @@ class Run {
         });
     }
 
-    /// What its exponentials are multiplied with to become gradients.
+    /// Scales the factors by which a token's exponentials become gradients.
     static void scale_token(const TokenTotals& totals, std::int64_t token, float factor) {
         for (std::int64_t group = 0; group < totals.groups; ++group)
             totals.bases[group * totals.stride + token] *= factor;

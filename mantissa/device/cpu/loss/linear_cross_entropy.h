@@ -51,7 +51,7 @@ struct LinearCrossEntropyArguments {
     const void* w = nullptr;                // [columns, C]
     const std::int32_t* targets = nullptr;  // [N], each in [0, V), or below 0 where that is ignored
     float seed = 1;
-    // Of losses by rows: [N]. Without gradients the seeds are null.
+    // Seeds of losses by rows, [N]; null without gradients.
     const float* seeds = nullptr;
     const float* lse_seeds = nullptr;
     float* lse = nullptr;

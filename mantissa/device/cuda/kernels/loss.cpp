@@ -52,8 +52,8 @@ struct DescribedLoss {
 };
 
 /// logits [rows, V], targets [rows, 1], the seed -> each row's part of the mean [rows, 1], gradients of the
-/// logits: the definitions of cross_entropy and its gradient, but for the sum over rows. Of losses by rows,
-/// with the log-sum-exp, the seeds are [rows, 1].
+/// logits: the definitions of cross_entropy and its gradient, but for the sum over rows. Losses by rows,
+/// with the log-sum-exp, have seeds [rows, 1].
 Graph loss_of_chunk(const DescribedLoss& of, std::int64_t rows) {
     Graph graph;
     const auto input = [&](const char* name, Type type) {
