@@ -12,7 +12,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-PARTS="device kernels training step ladder attention contraction peaks torch sanitizer"
+PARTS="device kernels training step ladder torch attention contraction networks peaks sanitizer"
 
 carry() {
     local to=$1 root
@@ -22,7 +22,7 @@ carry() {
     mkdir -p "$to/peers" &&
         cp "$root/build/mantissa_portable" "$to/mantissa" && cp "$root/build/gpu_checks" "$here/gpu.sh" "$to" &&
         cp -R "$root/build/emulated_gpu" "$to" &&
-        cp "$root"/bench/peers/gpt2_plain.py "$root"/bench/peers/gpt2_cuda.py "$to/peers" &&
+        cp "$root"/bench/peers/{gpt2_plain,gpt2_cuda,networks_plain,networks_step}.py "$to/peers" &&
         cat "$root"/docs/*.md >"$to/text.txt" || exit 1
     echo "$to: $(tar -C "$to" -cz . | wc -c) bytes compressed"
 }
@@ -54,6 +54,37 @@ else
     export MANTISSA_TEST_GPU=1
 fi
 export XDG_CACHE_HOME=$logs/cache
+
+# NVIDIA's libraries lie where the loader looks, or in the packages that pip brought with PyTorch.
+find_libraries() {
+    local packages folder
+    packages=$(python3 -c "import sysconfig; print(sysconfig.get_path('purelib'))" 2>/dev/null) || return 0
+    for folder in "$packages"/nvidia/*/lib; do
+        [ ! -d "$folder" ] || LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+    done
+    export LD_LIBRARY_PATH
+}
+[ $rehearse = 1 ] || find_libraries
+
+# run_tests FILTER: each test in a process of its own, several at a time: a fault of the GPU ends its process alone.
+# What failed is printed in full; the last line says how many there were.
+run_tests() {
+    local folder=$logs/tests.$GPU_PART all
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    "$here/gpu_checks" --gtest_list_tests --gtest_filter="$1" |
+        awk '/^[^ ]/ { suite = $1; next } { print suite $1 }' >"$folder/all"
+    all=$(wc -l <"$folder/all")
+    export folder here
+    xargs -a "$folder/all" -P "$(nproc)" -I TEST bash -c '
+        log=$folder/$(tr / _ <<<TEST)
+        timeout --kill-after=5 100 "$here/gpu_checks" --gtest_brief=1 --gtest_filter=TEST >"$log.log" 2>&1 ||
+            { echo "TEST ended with $?"; mv "$log.log" "$log.failed"; }'
+    tail -n 25 "$folder"/*.failed 2>/dev/null
+    echo "$(find "$folder" -name "*.failed" | wc -l) of $all tests failed:" \
+        "$(cd "$folder" && find . -name "*.failed" | sed "s,^./,,; s,.failed$,," | sort | tr "\n" " ")"
+    [ "$all" -gt 0 ] && [ -z "$(find "$folder" -name "*.failed")" ]
+}
 on=(--device cuda --text "$here/text.txt")
 
 # Each part: a limit in seconds, and what it does. The last line of what it prints stands in the table; 77: skipped.
@@ -68,15 +99,14 @@ run_device() {
 # reference, outputs full of NaN before.
 limit_kernels=150
 run_kernels() {
-    "$here/gpu_checks" --gtest_brief=1 --gtest_filter="CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized*$tests"
+    run_tests "CudaKernels.*:CudaAttention*:CudaTails.*:CudaQuantized*$tests"
 }
 
 # GPT-2 of 2 layers under four policies, eager and fused: losses as the CPU's, the same bits again; micro-steps, a bad
 # step's replay, validation and generating, in INT8 and INT4, too.
 limit_training=120
 run_training() {
-    "$here/gpu_checks" --gtest_brief=1 \
-        --gtest_filter="CudaTraining.Losses*:CudaTraining.Checkpoints*:CudaUses.*$tests"
+    run_tests "CudaTraining.Losses*:CudaTraining.Checkpoints*:CudaUses.*$tests"
 }
 
 # Where the fastest step's time goes, launch by launch.
@@ -114,6 +144,16 @@ limit_torch=120
 run_torch() {
     python3 -c "import torch" 2>/dev/null || { echo "there is no PyTorch here"; return 77; }
     python3 "$here/peers/gpt2_cuda.py" "${torch_sizes[@]}"
+}
+
+# ResNet50 beside PyTorch's default and its best.
+limit_networks=100
+run_networks() {
+    python3 -c "import torch" 2>/dev/null || { echo "there is no PyTorch here"; return 77; }
+    [ $rehearse = 0 ] || { echo "PyTorch runs on no emulated GPU"; return 77; }
+    python3 "$here/peers/networks_step.py" --program "$here/mantissa" --device cuda --models ResNet50v1.5 --batch 128 \
+        --steps 8 --repeats 1 --policies fp32,tf32,bf16 | tee "$logs/networks.txt"
+    sed -n 's/^\(mantissa bf16\|torch best\) .*/&/p' "$logs/networks.txt" | tr -s ' ' | tr '\n' ';'
 }
 
 limit_sanitizer=60

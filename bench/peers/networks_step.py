@@ -2,11 +2,11 @@
 """Times the same training step of the networks for pictures in mantissa and in PyTorch, interleaved.
 
     bench/peers/networks_step.py [--models ResNet50v1.5,VGG19,DenseNet121] [--batch 16] [--image-size 224] [--repeats 3]
-                                 [--steps 3] [--policies fp32,bf16]
+                                 [--steps 3] [--policies fp32,bf16] [--device cpu|cuda]
 
 Contenders: `mantissa bench` in each policy; PyTorch as it comes (FP32, NCHW), channels-last in FP32, and channels-last
-with CPU autocast to BF16 and torch.compile. All train on noise with SGD at 0.01, as many threads each. --only NAME,...
-leaves the others out.
+with autocast to BF16 and torch.compile. All train on noise with SGD at 0.01, as many threads each. --only NAME,...
+leaves the others out. --device cuda: all on an NVIDIA GPU; PyTorch's best may use TF32 there, its other two may not.
 
 Each repeat runs every contender once, one after another, each in a process of its own: two steps that are not counted
 (first touch of memory, compilation) and then --steps that are. The table has images a second by the median of all
@@ -35,16 +35,20 @@ TORCH = {"torch default": (torch.contiguous_format, False), "torch channels-last
 def torch_step(options, name):
     """A function that makes one step and returns its loss."""
     layout, best = TORCH[name]
-    model = networks_plain.draw(networks_plain.network(options.measure_model), 1).to(memory_format=layout)
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = best
+    torch.backends.cudnn.benchmark = best
+    model = networks_plain.draw(networks_plain.network(options.measure_model), 1)
+    model = model.to(options.device, memory_format=layout)
     images, targets = networks_plain.synthetic_batch(options.batch, options.image_size, 1000, 1)
-    images = images.contiguous(memory_format=layout)
+    images = images.to(options.device).contiguous(memory_format=layout)
+    targets = targets.to(options.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     forward = lambda: torch.nn.functional.cross_entropy(model(images).float(), targets)
     run_forward = torch.compile(forward, dynamic=False) if best else forward
 
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=best):
+        with torch.autocast(options.device, dtype=torch.bfloat16, enabled=best):
             loss = run_forward()
         loss.backward()
         optimizer.step()
@@ -74,7 +78,8 @@ def measure_torch(options):
 
 def ask_torch(options, model, name):
     command = [sys.executable, __file__, "--measure", name, "--measure-model", model, "--batch", options.batch,
-               "--image-size", options.image_size, "--steps", options.steps, "--threads", options.threads]
+               "--image-size", options.image_size, "--steps", options.steps, "--threads", options.threads,
+               "--device", options.device]
     ran = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(ran.stdout.splitlines()[-1])
 
@@ -83,7 +88,8 @@ def ask_mantissa(options, model, policy, folder):
     path = folder / "bench.json"
     command = [options.program, "bench", "--model", model, "--batch-size", options.batch, "--image-size",
                options.image_size, "--num-warmup-batches", UNCOUNTED, "--num-batches-per-iter", 1, "--num-iters",
-               options.steps, "--policy", policy, "--threads", options.threads, "--json", path, "--quiet"]
+               options.steps, "--policy", policy, "--json", path, "--quiet"]
+    command += ["--threads", options.threads] if options.device == "cpu" else ["--device", options.device]
     begin = time.perf_counter()
     ran = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
     if ran.returncode != 0:
@@ -117,6 +123,7 @@ def parse():
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3, help="counted steps of a contender in a repeat")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--policies", default="fp32,bf16", help="of mantissa")
     parser.add_argument("--only", help="contenders, by name: 'mantissa bf16,torch best'")
     parser.add_argument("--measure", choices=TORCH, help=argparse.SUPPRESS)

@@ -1,6 +1,9 @@
 // Every operation as a GPU runs it, on the emulated one, against the reference.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <random>
 #include <set>
 #include <string>
 
@@ -11,6 +14,7 @@
 #include "mantissa/runtime/plan.h"
 #include "tests/support/emulated_device.h"
 #include "tests/support/kernel_errors.h"
+#include "tests/support/random_draws.h"
 #include "tests/support/tested_gpu.h"
 
 namespace mantissa {
@@ -23,12 +27,15 @@ using testing::stored_in;
 using testing::TestedGpu;
 using testing::worst_ratio;
 
-/// What a case comes to: its worst error in units of what is allowed, or why nothing runs it.
+/// What a case comes to: its worst error in units of what is allowed and by which of a library's algorithms,
+/// or why nothing runs it.
 std::string judged(const OpCase& test, Device& device) {
     const Recorded recorded(test);
     try {
         const double worst = worst_ratio(test, recorded.graph, recorded.feed, device);
-        return worst <= 1 ? "" : "off by " + std::to_string(worst) + " of what is allowed";
+        if (worst <= 1) return "";
+        const Plan plan(testing::runnable(recorded.graph, device), device);
+        return fmt::format("off by {} times what is allowed; {}", worst, plan.nodes().back().algorithm);
     } catch (const UserError& error) {
         return error.what();
     }
@@ -110,6 +117,31 @@ std::string kernel_of(const OpCase& test, Device& device) {
         reasons += prepared.reason() + "; ";
     }
     return reasons;
+}
+
+/// Windows, strides, paddings and sizes that leave pixels over, drawn at random.
+TEST_F(CudaKernels, ConvolutionsOfAnyGeometryAgreeWithTheReference) {
+    const TestedGpu gpu;
+    std::mt19937 random(1);
+    const auto draw = [&](int least, int most) {
+        return std::uniform_int_distribution<std::int64_t>(least, most)(random);
+    };
+    for (int draws = testing::random_draws(40); draws > 0; --draws) {
+        const std::int64_t groups = draw(0, 3) == 0 ? 2 : 1, channels = draw(1, 4),
+                           filters = groups * draw(1, 4);
+        const Conv2dOptions options{.stride = {draw(1, 3), draw(1, 3)},
+                                    .padding = {draw(0, 2), draw(0, 2), draw(0, 2), draw(0, 2)},
+                                    .groups = groups};
+        const Shape images{draw(1, 3), draw(4, 9), draw(4, 9), groups * channels},
+            filter{draw(1, 3), draw(1, 3), channels, filters};
+        const std::string name =
+            fmt::format("images {}, filter {}, stride {}, padding {}", images.text(), filter.text(),
+                        fmt::join(options.stride, " "), fmt::join(options.padding, " "));
+        for (const OpCase& test : testing::cases_of_convolution(name, images, filter, options)) {
+            EXPECT_EQ(judged(test, *gpu), "") << test.name;
+            EXPECT_EQ(judged(*stored_in(DType::bf16, test), *gpu), "") << test.name << " in bf16";
+        }
+    }
 }
 
 bool is_convolution(const OpCase& test) { return test.op.rfind("conv2d", 0) == 0; }

@@ -313,14 +313,15 @@ std::vector<OpCase> contraction_cases() {
     return cases;
 }
 
-/// The three products of one convolution, on images [2, 5, 4, channels].
-void add_convolution_cases(std::vector<OpCase>& cases, const char* name, std::int64_t channels, Shape filter,
-                           const Conv2dOptions& options) {
+}  // namespace
+
+std::vector<OpCase> cases_of_convolution(const std::string& name, const Shape& images, const Shape& filter,
+                                         const Conv2dOptions& options) {
+    std::vector<OpCase> cases;
     Graph sizes;
     const auto input = [&](const char* of, Shape shape) {
         return Tensor(sizes, sizes.add_input(of, {DType::f32, std::move(shape)}));
     };
-    const Shape images{2, 5, 4, channels};
     const Tensor y = conv2d(input("x", images), input("filter", filter), options);
     const Shape outputs = y.shape();
     const Attributes attributes = sizes.node(y.value().node).attributes;
@@ -330,7 +331,7 @@ void add_convolution_cases(std::vector<OpCase>& cases, const char* name, std::in
                      {f32(images), f32(filter)},
                      [=](Graph& g, In x) { return call(g, "conv2d", x, attributes); },
                      {1, terms}});
-    const Attributes of_input = attributes.with("extents", std::vector<std::int64_t>{5, 4});
+    const Attributes of_input = attributes.with("extents", std::vector<std::int64_t>{images[1], images[2]});
     cases.push_back({"conv2d_input_gradient",
                      fmt::format("conv2d_input_gradient {}", name),
                      {f32(outputs), f32(filter)},
@@ -341,22 +342,28 @@ void add_convolution_cases(std::vector<OpCase>& cases, const char* name, std::in
                      fmt::format("conv2d_filter_gradient {}", name),
                      {f32(images), f32(outputs)},
                      [=](Graph& g, In x) { return call(g, "conv2d_filter_gradient", x, of_filter); },
-                     {1, static_cast<double>(2 * outputs[1] * outputs[2])}});
+                     {1, static_cast<double>(images[0] * outputs[1] * outputs[2])}});
+    return cases;
 }
+
+namespace {
 
 std::vector<OpCase> convolution_cases() {
     std::vector<OpCase> cases;
-    add_convolution_cases(cases, "3x3", 5, {3, 3, 5, 4}, {.padding = {1, 1, 1, 1}});
-    add_convolution_cases(cases, "1x1", 5, {1, 1, 5, 3}, {});
-    add_convolution_cases(cases, "1x1 of stride 2", 5, {1, 1, 5, 3}, {.stride = {2, 2}});
-    add_convolution_cases(cases, "3x2 of stride 2 and 3", 3, {3, 2, 3, 5},
-                          {.stride = {2, 3}, .padding = {1, 0, 0, 1}});
-    add_convolution_cases(cases, "2x3, dilated", 3, {2, 3, 3, 2},
-                          {.padding = {2, 1, 2, 3}, .dilation = {3, 2}});
-    add_convolution_cases(cases, "strided and dilated", 2, {3, 2, 2, 3},
-                          {.stride = {2, 2}, .padding = {2, 2, 0, 0}, .dilation = {2, 3}});
-    add_convolution_cases(cases, "in groups", 6, {3, 3, 2, 9}, {.padding = {1, 1, 1, 1}, .groups = 3});
-    add_convolution_cases(cases, "padded beyond the filter", 2, {2, 2, 2, 3}, {.padding = {4, 3, 3, 5}});
+    const auto add = [&](const char* name, std::int64_t channels, const Shape& filter,
+                         const Conv2dOptions& options) {
+        std::ranges::move(cases_of_convolution(name, {2, 5, 4, channels}, filter, options),
+                          std::back_inserter(cases));
+    };
+    add("3x3", 5, {3, 3, 5, 4}, {.padding = {1, 1, 1, 1}});
+    add("1x1", 5, {1, 1, 5, 3}, {});
+    add("1x1 of stride 2", 5, {1, 1, 5, 3}, {.stride = {2, 2}});
+    add("3x2 of stride 2 and 3", 3, {3, 2, 3, 5}, {.stride = {2, 3}, .padding = {1, 0, 0, 1}});
+    add("2x3, dilated", 3, {2, 3, 3, 2}, {.padding = {2, 1, 2, 3}, .dilation = {3, 2}});
+    add("strided and dilated", 2, {3, 2, 2, 3},
+        {.stride = {2, 2}, .padding = {2, 2, 0, 0}, .dilation = {2, 3}});
+    add("in groups", 6, {3, 3, 2, 9}, {.padding = {1, 1, 1, 1}, .groups = 3});
+    add("padded beyond the filter", 2, {2, 2, 2, 3}, {.padding = {4, 3, 3, 5}});
     cases.push_back({"conv2d",
                      "conv2d with a bias",
                      {f32({1, 3, 4, 5}), f32({2, 2, 5, 7}), f32({7})},

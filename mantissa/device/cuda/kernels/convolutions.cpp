@@ -95,6 +95,7 @@ class BoundDnn {
     }
 
     std::int64_t workspace() const { return bytes_ + plan_->workspace(); }
+    std::string text() const { return plan_->text(); }
     std::int64_t launches() const {
         std::int64_t all = 1;
         for (const Rewrite* one : {&first_, &second_, &third_, &result_}) all += one->kernel ? 1 : 0;
@@ -151,7 +152,8 @@ OrReason<PreparedKernel> prepare_by_library(Context& context, const NamedConvolu
     const auto bound = std::make_shared<const BoundDnn>(context, of, problem.inputs, std::move(*plan));
     return PreparedKernel{.launch = [bound](const Operands& operands) { bound->queue(operands); },
                           .workspace = bound->workspace(),
-                          .launches = bound->launches()};
+                          .launches = bound->launches(),
+                          .algorithm = [bound] { return bound->text(); }};
 }
 
 /// A thread an output: for sizes that no library takes, and machines that have none.

@@ -256,6 +256,7 @@ class PlannedConvolution final : public DnnPlan {
     }
 
     std::int64_t workspace() const override { return workspace_; }
+    std::string text() const override { return fmt::format("engine {} of {}", engine_, context_.dnn->name); }
 
     void queue(const Addresses& addresses) override {
         const cuda::Cudnn& dnn = *context_.dnn;
@@ -340,6 +341,10 @@ class PlannedConvolution final : public DnnPlan {
             refused_.insert(fmt::format("more than {} MB of scratch", most_dnn_workspace >> 20));
             return false;
         }
+        if (const DnnStatus status = dnn.get_attribute(handle, cuda::DnnAttribute::engine_number,
+                                                       DnnAttributeType::int64, 1, &count, &engine_);
+            status != DnnStatus::success)
+            return said(status);
         plan_ = &plan;
         return true;
     }
@@ -355,7 +360,7 @@ class PlannedConvolution final : public DnnPlan {
     DnnConvolution of_;
     DnnGraph graph_;
     const OwnDescriptor* plan_ = nullptr;
-    std::int64_t workspace_ = 0, seen_ = 0;
+    std::int64_t workspace_ = 0, seen_ = 0, engine_ = 0;
     std::set<std::string> refused_;
     std::string said_;
 };

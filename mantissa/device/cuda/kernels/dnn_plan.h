@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "mantissa/device/cuda/kernels/kernels.h"
 
@@ -26,6 +27,8 @@ class DnnPlan {
         cuda::DevicePtr x = 0, w = 0, y = 0, bias = 0, workspace = 0;
     };
     virtual void queue(const Addresses& addresses) = 0;
+    /// "engine 1 of cuDNN 9.19.0", by the library's number of it.
+    virtual std::string text() const = 0;
 };
 
 /// The first engine of cuDNN's heuristics that adds in one order in FP32 and multiplies what lies there, and
