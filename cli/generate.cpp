@@ -458,7 +458,8 @@ void add_generate_command(CLI::App& app) {
         ->capture_default_str();
     add_seed_option(*command, options->run, "Of the draws");
     command
-        ->add_option("--device", options->run.device, "Where to run: cpu, or cuda, which no GPU has run yet")
+        ->add_option("--device", options->run.device,
+                     "Where to run: cpu, or cuda (an NVIDIA GPU; one H200 has run it)")
         ->capture_default_str();
     command->add_option("--threads", options->run.threads, "Threads to use (default: all that may be)");
     add_output_file(*command, "--json", options->run.json,

@@ -26,6 +26,7 @@
 #include "mantissa/device/cuda/cuda_device.h"
 #include "mantissa/graph/graph.h"
 #include "mantissa/graph/printer.h"
+#include "mantissa/graph/target_text.h"
 #include "mantissa/passes/recompute.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/report.h"
@@ -96,7 +97,9 @@ void add_seed_option(CLI::App& command, RunOptions& options, const char* what) {
 
 void add_machine_options(CLI::App& command, RunOptions& options) {
     begin_section(command, "Machine");
-    command.add_option("--device", options.device, "Where to run: cpu, or cuda, which no GPU has run yet")
+    command
+        .add_option("--device", options.device,
+                    "Where to run: cpu, or cuda (an NVIDIA GPU; one H200 has run it)")
         ->capture_default_str();
     command.add_option("--threads", options.threads, "Threads to use (default: all that may be)")
         ->check(not_zero);
@@ -511,7 +514,7 @@ Policy policy_for(const RunOptions& options, const Target& target) {
 
 std::string device_text(const Target& target) {
     const std::string name = target.device == "cpu" ? "" : target.name + ", ";
-    return fmt::format("{}{}, {} threads", name, target.isa, target.threads);
+    return fmt::format("{}{}, {}", name, target.isa, threads_text(target));
 }
 
 namespace {

@@ -599,10 +599,8 @@ void add_train_options(CLI::App& command, TrainOptions& options) {
     add_passes_option(command, options.run);
     begin_section(command, "Reports");
     command
-        .add_option(
-            "--dump-target", options.run.dump_target,
-            "With --dump: write the fused kernels for this GPU (sm_80, sm_90a), too, as PTX; none has "
-            "run it")
+        .add_option("--dump-target", options.run.dump_target,
+                    "With --dump: write the fused kernels for this GPU (sm_80, sm_90a), too, as PTX")
         ->type_name("GPU");
     add_loss_scale_options(command, options);
     add_optimizer_options(command, options);

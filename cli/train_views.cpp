@@ -11,6 +11,7 @@
 #include "cli/output_file.h"
 #include "cli/print_error.h"
 #include "mantissa/base/error.h"
+#include "mantissa/graph/target_text.h"
 #include "mantissa/numerics/formats.h"
 #include "mantissa/report/quantities.h"
 #include "mantissa/report/step_trace.h"
@@ -57,7 +58,7 @@ std::vector<std::pair<std::string, std::string>> facts_of(const TrainingPlan& pl
             {"precision", std::string(options.policy.name)},
             {"optimizer", options.optimizer.name},
             {"seed", fmt::format("{}", options.seed)},
-            {"machine", fmt::format("{}, {}, {} threads", target.name, target.isa, target.threads)}};
+            {"machine", fmt::format("{}, {}, {}", target.name, target.isa, threads_text(target))}};
 }
 
 }  // namespace

@@ -48,9 +48,16 @@ struct HostFeatures {
 /// other. No output may lie where an operand does, unless `in_place`. A tail takes the sums as one matrix.
 struct NvptxTarget {
     std::string architecture = "sm_80";
-    /// Threads of a block: eight warps, of which four blocks fill a multiprocessor of sm_80 by half while
-    /// each thread may have 64 registers.
+    /// Threads of a row, or of a flat nest's block: eight warps, of which four blocks fill a multiprocessor
+    /// of sm_80 by half while each thread may have 64 registers.
     int threads = 256;
+    /// Neighbouring columns, or elements of a flat nest, that a thread makes at one time, and reads and
+    /// writes up to 16 bytes at once: every operand and output then begins at a multiple of 16, and rows are
+    /// a multiple of it.
+    int at_once = 1;
+    /// Rows that a block has side by side, each with `threads` of its own, as if they were blocks: where no
+    /// thread waits for another one.
+    int side_by_side = 1;
     /// Outputs may lie where operands of their shape do: nothing is read through the read-only cache.
     bool in_place = false;
     /// With a table of parts, for flat nests that neither sum over rows nor keep any. Of each part: first
@@ -58,6 +65,12 @@ struct NvptxTarget {
     /// block.
     std::int64_t parts = 0;
 };
+
+/// Whether each thread has one place in every row of a nest: its sums over rows and what it keeps of a row
+/// then lie in registers.
+inline bool has_one_place(const LoopNest& nest, const NvptxTarget& target) {
+    return !nest.flat && nest.columns <= std::int64_t{target.threads} * target.at_once;
+}
 
 /// The table of a nest of so many operands and outputs.
 inline PartTable table_of(const NvptxTarget& target, std::size_t operands, std::size_t outputs) {

@@ -24,7 +24,9 @@ std::int64_t results_of(const ReductionKernel& kernel) {
 }
 
 std::int64_t threads_of(const ElementKernel& kernel) { return product(kernel.extents); }
-std::int64_t threads_of(const ReductionKernel& kernel) { return results_of(kernel) * kernel.threads; }
+std::int64_t threads_of(const ReductionKernel& kernel) {
+    return results_of(kernel) / kernel.at_once * kernel.threads;
+}
 std::int64_t threads_of(const EmbeddingGradientKernel& kernel) {
     return kernel.next ? kernel.tokens : kernel.tokens * grid_threads;
 }
@@ -72,10 +74,10 @@ std::string body_of(const ElementKernel& kernel) {
 }
 
 std::string body_of(const ReductionKernel& kernel) {
-    return fmt::format("{} of {}over {}{} to {} to {}, {} chunks of {}, {} threads each",
+    return fmt::format("{} of {}over {}{} to {} to {}, {} chunks of {}, {} threads each, {} at once",
                        kernel.maximum ? "max" : "sum", text_of(kernel.kept), text_of(kernel.reduced),
                        name_of(kernel.from), name_of(kernel.sums), name_of(kernel.to), kernel.chunks,
-                       kernel.terms_of_chunk, kernel.threads);
+                       kernel.terms_of_chunk, kernel.threads, kernel.at_once);
 }
 
 std::string body_of(const EmbeddingGradientKernel& kernel) {

@@ -63,6 +63,8 @@ struct ReductionKernel {
     std::int64_t chunks = 1;
     std::int64_t terms_of_chunk = 0;
     int threads = 1;  ///< of a result: 1, or a power of two up to 256
+    /// Neighbouring results of a thread, whose terms lie side by side and begin at a multiple of as many.
+    int at_once = 1;
     DType from = DType::f32, sums = DType::f32, to = DType::f32;
 };
 

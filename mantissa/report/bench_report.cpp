@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "mantissa/base/system_memory.h"
+#include "mantissa/graph/target_text.h"
 #include "mantissa/report/bench.h"
 #include "mantissa/report/bench_published.h"
 #include "mantissa/report/html.h"
@@ -80,14 +81,14 @@ std::string iterations(const BenchReport& report) {
 
 std::string bench_table(const BenchReport& report) {
     std::string text = fmt::format(
-        "{}, {} parameters{}, {} a batch, {}\n{}, {}, {} threads\n\n{}", report.model.name,
+        "{}, {} parameters{}, {} a batch, {}\n{}, {}, {}\n\n{}", report.model.name,
         grouped(static_cast<double>(report.model.parameters)),
         report.statistics == 0
             ? std::string()
             : fmt::format(" ({} with running statistics, as Keras counts)",
                           grouped(static_cast<double>(report.model.parameters + report.statistics))),
-        report.model.examples, report.optimizer, report.target.name, report.target.isa, report.target.threads,
-        results_of(report).text());
+        report.model.examples, report.optimizer, report.target.name, report.target.isa,
+        threads_text(report.target), results_of(report).text());
     text += "\nA100: the tutorial's, 128 images of 224 x 224 a batch\n";
     for (const BenchResult& result : report.results)
         text += fmt::format("  {:<9} {}\n", result.precision, fmt::join(result.kernels, ", "));
@@ -99,13 +100,13 @@ std::string bench_html(const BenchReport& report, const std::string& command) {
                                           report.results.front().rate, report.results.front().precision);
     return html::page(
         title,
-        fmt::format("<p>{} parameters, {}, {} a batch, on {}, {}, {} threads.</p>\n{}{}"
+        fmt::format("<p>{} parameters, {}, {} a batch, on {}, {}, {}.</p>\n{}{}"
                     "<p class='note'>+-: 1.96 standard deviations of the iterations. MFU: the model's "
                     "arithmetic a second over the machine's fastest matrix peak. Memory: planned, state, "
                     "activations and inputs. A100: the tutorial's.</p>\n{}{}",
                     grouped(static_cast<double>(report.model.parameters)), report.optimizer,
                     report.model.examples, html::escaped(report.target.name), report.target.isa,
-                    report.target.threads, rates(report), html::table(results_of(report).on_page()),
+                    threads_text(report.target), rates(report), html::table(results_of(report).on_page()),
                     iterations(report), html::footer(command)));
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "mantissa/graph/target_text.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/html_charts.h"
 #include "mantissa/report/ladder.h"
@@ -264,7 +265,7 @@ std::string machine(const LadderReport& report, const std::string& command) {
     const Peaks& peaks = report.peaks;
     std::vector<html::Row> rows = {
         {"processor", report.target.name},
-        {"instruction set, threads", fmt::format("{}, {} threads", report.target.isa, report.target.threads)},
+        {"instruction set, threads", fmt::format("{}, {}", report.target.isa, threads_text(report.target))},
         {"FP32 peak, measured", fmt::format("{:.1f} GFLOP/s", peaks.f32_fma / 1e9)}};
     if (peaks.bf16_matrix > 0)
         rows.push_back({"BF16 peak, measured",
@@ -281,7 +282,7 @@ std::string ladder_table(const LadderReport& report) {
     std::string text = fmt::format("{}, {} parameters, {} a step, {}\n", report.model.name,
                                    grouped(static_cast<double>(report.model.parameters)),
                                    report.model.examples, report.optimizer);
-    text += fmt::format("{}, {}, {} threads\n", report.target.name, report.target.isa, report.target.threads);
+    text += fmt::format("{}, {}, {}\n", report.target.name, report.target.isa, threads_text(report.target));
     if (!report.target.cannot_compile.empty())
         text += fmt::format("without the rungs from compiled on: {}\n", report.target.cannot_compile);
     text +=

@@ -1,6 +1,7 @@
 // Ugly sizes as a table, as JSON and as a page.
 #include <fmt/format.h>
 
+#include "mantissa/graph/target_text.h"
 #include "mantissa/report/html.h"
 #include "mantissa/report/lint.h"
 
@@ -56,8 +57,8 @@ std::string finding_text(const LintFinding& finding) {
 
 std::string lint_table(const LintReport& report) {
     std::string text =
-        fmt::format("{}, {} a step, {}, on {} ({}, {} threads)\n", report.model.name, report.model.examples,
-                    report.policy, report.target.name, report.target.isa, report.target.threads);
+        fmt::format("{}, {} a step, {}, on {} ({}, {})\n", report.model.name, report.model.examples,
+                    report.policy, report.target.name, report.target.isa, threads_text(report.target));
     std::vector<LintFinding> ugly, harmless;
     for (const LintFinding& finding : report.findings)
         (finding.harmless() ? harmless : ugly).push_back(finding);

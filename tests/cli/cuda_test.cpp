@@ -46,7 +46,7 @@ TEST_F(CudaCommands, TrainsOnTheEmulatedGpuAndSaysSo) {
     const Ran ran = train_on("sm_80");
     EXPECT_EQ(ran.status, 0) << ran.output;
     EXPECT_NE(ran.output.find("bf16 (chosen for this machine; see --policy), emulated GPU sm_80 (as A100), "
-                              "sm_80, NVIDIA driver of CUDA 12.8, 108 threads"),
+                              "sm_80, NVIDIA driver of CUDA 12.8, 108 multiprocessors"),
               std::string::npos)
         << ran.output;
 }

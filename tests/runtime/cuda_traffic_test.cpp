@@ -61,7 +61,7 @@ std::vector<double> normal(std::int64_t count) {
     return all;
 }
 
-/// An A100 holds 3,456 blocks of two warps at a time: of up to twice as many rows each has its own.
+/// An A100 holds 3,456 blocks of a warp at a time: of up to twice as many rows each has its own.
 TEST_F(CudaTraffic, ARowHasTheSameBitsAloneInItsBlockAndBesideOthers) {
     constexpr std::int64_t few = 6'000, columns = 64;
     EmulatedDevice gpu;
@@ -76,20 +76,20 @@ TEST_F(CudaTraffic, ARowHasTheSameBitsAloneInItsBlockAndBesideOthers) {
     EXPECT_TRUE(all.y == apart);
 }
 
-/// The rows of 16 texts of 1,024 tokens, of GPT-2's width: gamma and beta are read once for eight of them. Of
+/// The rows of about 16 texts of 1,024 tokens, of GPT-2's width: gamma and beta are read once for six of them. Of
 /// each grid three blocks run, and numbers mean nothing.
 TEST_F(CudaTraffic, OperandsOfAllRowsAddLittle) {
     EmulatedDevice gpu({.architecture = "sm_90", .sampled = true});
-    constexpr std::int64_t rows = 16 * 1024, columns = 768;
+    constexpr std::int64_t rows = 6 * 2730, columns = 768;
     const Normed made = normed(gpu, std::vector<double>(rows * columns), columns);
     ASSERT_EQ(made.count.traffic.size(), 3U);
     const auto blocks = static_cast<double>(made.count.blocks);
-    EXPECT_LE(blocks, 2 * 132 * 2048 / 256);
+    EXPECT_LE(blocks, 2 * 132 * 2048 / (columns / 4));
     const double own = (2.0 * rows * columns + 2 * columns) * sizeof(float) / blocks;
     for (const cuda::BlockTraffic& block : made.count.traffic) {
         const double touched = 32 * static_cast<double>(block.loaded + block.stored);
         EXPECT_GT(touched, own);
-        EXPECT_LT(touched, 1.15 * own);
+        EXPECT_LT(touched, 1.2 * own);
     }
 }
 

@@ -39,6 +39,7 @@ class Emitter {
                               return Values{};
                           });
         }
+        target_.end();
         b_.CreateRetVoid();
     }
 
@@ -87,23 +88,19 @@ class Emitter {
                            DType::f32);
     }
 
-    llvm::Align scratch_alignment() const {
-        return llvm::Align(sizeof(float) * static_cast<std::size_t>(target_.lanes().count()));
-    }
-
     /// Scratch rows hold values as they are in registers, booleans as integers.
     void keep(const Keep& keep, const Columns& columns) {
         Value* value = values_.lane_value(keep.value);
         if (step(keep.value).dtype == DType::boolean)
             value = b_.CreateZExt(value, target_.lanes().type(DType::i32));
-        b_.CreateAlignedStore(value, scratch_address(keep, columns), scratch_alignment());
+        target_.keep(keep, scratch_address(keep, columns), value);
     }
 
     void reread(const Keep& keep, const Columns& columns) {
         const Lanes& lanes = target_.lanes();
         const DType dtype = step(keep.value).dtype;
         llvm::Type* type = lanes.type(dtype == DType::boolean ? DType::i32 : dtype);
-        Value* value = b_.CreateAlignedLoad(type, scratch_address(keep, columns), scratch_alignment());
+        Value* value = target_.kept(keep, scratch_address(keep, columns), type);
         if (dtype == DType::boolean) value = b_.CreateICmpNE(value, lanes.constant(0, DType::i32));
         values_.set_lanes(keep.value, value);
     }
@@ -121,7 +118,7 @@ class Emitter {
         Value* value = values_.lane_value(sum.value);
         if (columns.mask) value = b_.CreateSelect(columns.mask, value, target_.lanes().neutral(false));
         Value* column = b_.CreateAdd(columns.first, control_.integer(sum.offset));
-        target_.add_to(control_.at(arguments_.partial_sums, column, DType::f32), value, columns);
+        target_.add_to(sum, control_.at(arguments_.partial_sums, column, DType::f32), value, columns);
     }
 
     void finish_walk(const Walk& walk) {

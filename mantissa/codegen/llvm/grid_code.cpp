@@ -6,6 +6,7 @@
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "mantissa/base/error.h"
@@ -152,8 +153,10 @@ class ReductionCode : GridCode {
         std::int64_t results = 1, terms = 1;
         for (const ReductionKernel::Axis& axis : kernel_.kept) results *= axis.extent;
         for (const ReductionKernel::Axis& axis : kernel_.reduced) terms *= axis.extent;
+        check(kernel_.at_once == 1 || kernel_.threads == 1,
+              "a thread has several results, or a result several threads");
         Value* const per_result = integer(kernel_.threads);
-        Value* result = b_.CreateUDiv(number_, per_result);
+        Value* result = b_.CreateMul(b_.CreateUDiv(number_, per_result), integer(kernel_.at_once));
         Value* is_there = is_less(result, integer(results * kernel_.chunks));
         // All threads come to the barriers; those without a result have no terms.
         Value* chunk = b_.CreateUDiv(result, integer(results));
@@ -163,21 +166,49 @@ class ReductionCode : GridCode {
         end = b_.CreateSelect(is_there, end, integer(0));
         Value* start = place(kernel_.kept, b_.CreateURem(result, integer(results)));
         Value* own = b_.CreateURem(number_, per_result);
-        Value* sum = control_.loop("terms", b_.CreateAdd(first, own), end, per_result, {neutral()},
-                                   [&](Value* term, const Control::Values& before) -> Control::Values {
-                                       return {combine(before[0], value(start, term))};
-                                   })[0];
+        Control::Values sums = summed(start, b_.CreateAdd(first, own), end);
         if (kernel_.threads > 1)
-            sum =
-                across(sum, kernel_.threads, kernel_.sums, [&](Value* a, Value* b) { return combine(a, b); });
+            sums[0] = across(sums[0], kernel_.threads, kernel_.sums,
+                             [&](Value* a, Value* b) { return combine(a, b); });
         is_there = b_.CreateAnd(is_there, b_.CreateICmpEQ(own, integer(0)));
         if_then(is_there, [&] {
-            store(lanes_.apply("cast", {sum}, kernel_.sums, kernel_.to), parameter(1), result, kernel_.to);
+            for (std::size_t i = 0; i < sums.size(); ++i)
+                store(lanes_.apply("cast", {sums[i]}, kernel_.sums, kernel_.to), parameter(1),
+                      b_.CreateAdd(result, integer(static_cast<std::int64_t>(i))), kernel_.to);
         });
         b_.CreateRetVoid();
     }
 
   private:
+    /// Terms that are asked for before the first of them is added: memory answers late.
+    static constexpr std::int64_t terms_ahead = 8;
+
+    /// The thread's sums over its terms, in their order.
+    Control::Values summed(Value* start, Value* from, Value* end) {
+        Control::Values carried(static_cast<std::size_t>(kernel_.at_once), neutral());
+        carried.insert(carried.begin(), from);
+        const auto add = [&](std::int64_t terms) {
+            Value* const behind = integer((terms - 1) * kernel_.threads);
+            carried = control_.repeat(
+                "terms", carried,
+                [&](const Control::Values& now) { return is_less(b_.CreateAdd(now[0], behind), end); },
+                [&](Control::Values now) {
+                    std::vector<Control::Values> read;
+                    for (std::int64_t term = 0; term < terms; ++term)
+                        read.push_back(values(start, b_.CreateAdd(now[0], integer(term * kernel_.threads))));
+                    for (const Control::Values& term : read)
+                        for (std::size_t i = 0; i < term.size(); ++i)
+                            now[i + 1] = combine(now[i + 1], term[i]);
+                    now[0] = b_.CreateAdd(now[0], integer(terms * kernel_.threads));
+                    return now;
+                });
+        };
+        if (kernel_.terms_of_chunk >= terms_ahead * kernel_.threads) add(terms_ahead);
+        add(1);
+        carried.erase(carried.begin());
+        return carried;
+    }
+
     Value* place(const std::vector<ReductionKernel::Axis>& axes, Value* number) {
         std::vector<std::int64_t> extents, strides;
         for (const ReductionKernel::Axis& axis : axes) {
@@ -194,9 +225,21 @@ class ReductionCode : GridCode {
 
     Value* combine(Value* a, Value* b) { return lanes_.combine(a, b, kernel_.maximum); }
 
-    Value* value(Value* start, Value* term) {
-        Value* x = load(parameter(0), b_.CreateAdd(start, place(kernel_.reduced, term)), kernel_.from);
-        return lanes_.apply("cast", {x}, kernel_.from, kernel_.sums);
+    /// The terms of the thread's results.
+    Control::Values values(Value* start, Value* term) {
+        Value* element = b_.CreateAdd(start, place(kernel_.reduced, term));
+        const auto cast = [&](Value* x) { return lanes_.apply("cast", {x}, kernel_.from, kernel_.sums); };
+        if (kernel_.at_once == 1) return {cast(load(parameter(0), element, kernel_.from))};
+        llvm::Type* type = llvm::FixedVectorType::get(lanes_.memory_type(kernel_.from),
+                                                      static_cast<unsigned>(kernel_.at_once));
+        const auto bytes = static_cast<std::uint64_t>(kernel_.at_once) * size_of(kernel_.from);
+        Value* all = b_.CreateAlignedLoad(type, control_.at(parameter(0), element, kernel_.from),
+                                          llvm::Align(std::min<std::uint64_t>(16, bytes)));
+        Control::Values terms;
+        for (int i = 0; i < kernel_.at_once; ++i)
+            terms.push_back(
+                cast(lanes_.read(b_.CreateExtractElement(all, static_cast<std::uint64_t>(i)), kernel_.from)));
+        return terms;
     }
 
     const ReductionKernel& kernel_;

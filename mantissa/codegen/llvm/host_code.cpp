@@ -69,7 +69,7 @@ class HostCode final : public TargetCode {
     }
 
     /// In a tail, columns beside those of the block belong to other threads, and a block starts anywhere.
-    void add_to(Value* address, Value* value, const Columns& columns) override {
+    void add_to(const RowSum&, Value* address, Value* value, const Columns& columns) override {
         const llvm::Align align(nest_.tail ? 4 : 64);
         if (nest_.tail && columns.mask) {
             Value* before = b_.CreateMaskedLoad(value->getType(), address, align, columns.mask);
@@ -78,6 +78,13 @@ class HostCode final : public TargetCode {
         }
         Value* before = b_.CreateAlignedLoad(value->getType(), address, align);
         b_.CreateAlignedStore(b_.CreateFAdd(before, value), address, align);
+    }
+
+    void keep(const Keep&, Value* address, Value* value) override {
+        b_.CreateAlignedStore(value, address, llvm::Align(64));
+    }
+    Value* kept(const Keep&, Value* address, llvm::Type* type) override {
+        return b_.CreateAlignedLoad(type, address, llvm::Align(64));
     }
 
   private:

@@ -428,13 +428,17 @@ llvm::Value* Lanes::load(llvm::Value* address, DType dtype, llvm::Value* mask) c
     llvm::Value* raw = mask ? b_.CreateMaskedLoad(type_in_memory, address, align, mask,
                                                   llvm::Constant::getNullValue(type_in_memory))
                             : static_cast<llvm::Value*>(b_.CreateAlignedLoad(type_in_memory, address, align));
+    return read(raw, dtype);
+}
+
+llvm::Value* Lanes::read(llvm::Value* raw, DType dtype) const {
     switch (dtype) {
         case DType::f16:
             return widened_from_f16(raw);
         case DType::bf16:
             return widened_from_bf16(raw);
         case DType::boolean:
-            return b_.CreateICmpNE(raw, llvm::Constant::getNullValue(type_in_memory));
+            return b_.CreateICmpNE(raw, llvm::Constant::getNullValue(raw->getType()));
         case DType::u8:
             return b_.CreateZExt(raw, type(dtype));
         case DType::s8:

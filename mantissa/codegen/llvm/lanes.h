@@ -61,6 +61,10 @@ class Lanes {
     llvm::Value* apply(std::string_view op, const std::vector<llvm::Value*>& arguments, DType from,
                        DType to) const;
 
+    /// The type of a value in memory.
+    llvm::Type* memory_type(DType dtype) const;
+    /// A value that was in memory, as registers have it.
+    llvm::Value* read(llvm::Value* raw, DType dtype) const;
     /// `mask` null: all lanes.
     llvm::Value* load(llvm::Value* address, DType dtype, llvm::Value* mask = nullptr) const;
     /// The same of FP32 sums that a contraction just made.
@@ -83,7 +87,6 @@ class Lanes {
     llvm::Value* widened_from_bf16(llvm::Value* value) const;
     llvm::Value* rounded_to_f16(llvm::Value* value) const;
     llvm::Value* widened_from_f16(llvm::Value* value) const;
-    llvm::Type* memory_type(DType dtype) const;
     llvm::Type* shaped(llvm::Type* element) const;
 
     llvm::IRBuilderBase& b_;

@@ -19,6 +19,7 @@
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/LICM.h>
 #include <llvm/Transforms/Scalar/LoopPassManager.h>
+#include <llvm/Transforms/Utils/Mem2Reg.h>
 
 #include <functional>
 
@@ -104,7 +105,8 @@ struct Machine::State {
     }
 
     /// Three passes and no more: what is emitted is in SSA form with explicit lanes, so nothing else finds
-    /// anything to do, and the whole pipeline takes three times as long.
+    /// anything to do, and the whole pipeline takes three times as long. A GPU's kernels have variables
+    /// besides, which become registers first.
     void improve(llvm::Module& module) const {
         llvm::LoopAnalysisManager loops;
         llvm::FunctionAnalysisManager functions;
@@ -117,6 +119,7 @@ struct Machine::State {
         builder.registerLoopAnalyses(loops);
         builder.crossRegisterProxies(loops, functions, calls, modules);
         llvm::FunctionPassManager passes;
+        if (std::holds_alternative<NvptxTarget>(code_target)) passes.addPass(llvm::PromotePass());
         passes.addPass(llvm::EarlyCSEPass());
         passes.addPass(llvm::InstCombinePass());
         passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()),

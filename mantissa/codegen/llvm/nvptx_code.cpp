@@ -1,12 +1,17 @@
 // Loop nests on NVIDIA GPUs: a block of threads has some rows, or some elements of a flat nest, and each
 // thread every so many columns of them, always the same ones of each row. So scratch rows and sums over rows
-// need no thread to wait for another; reductions along a row do.
+// need no thread to wait for another; reductions along a row do. A thread makes some neighbouring columns at
+// one time (NvptxTarget::at_once): the first of them reads for all, and the last writes for all.
 //
 // No bit depends on how many blocks run at a time: which rows a block has is an argument, threads are
 // combined in one order, and nothing is added atomically. Results of one element are those of the CPU.
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/IntrinsicsNVPTX.h>
 #include <llvm/IR/Module.h>
+
+#include <algorithm>
+#include <bit>
+#include <map>
 
 #include "mantissa/base/error.h"
 #include "mantissa/codegen/llvm/control.h"
@@ -30,12 +35,22 @@ class NvptxCode final : public TargetCode {
         : b_(builder),
           nest_(nest),
           threads_(target.threads),
+          at_once_(target.at_once),
+          side_by_side_(target.side_by_side),
+          one_place_(has_one_place(nest, target)),
           in_place_(target.in_place),
           table_(table_of(target, nest.inputs.size(), nest.outputs.size())),
           control_(builder),
           lanes_(builder, Lanes::Form::one,
                  {.bf16 = Lanes::By::bits, .f16 = Lanes::By::instruction_on_integers}) {
-        check(threads_ % warp_threads == 0 && threads_ > 0, "a block of threads is made of whole warps");
+        check(threads_ * side_by_side_ % warp_threads == 0 && threads_ > 0,
+              "a block of threads is made of whole warps");
+        check(side_by_side_ == 1 ||
+                  (!in_place_ &&
+                   std::ranges::all_of(nest.walks, [](const Walk& walk) { return walk.reductions.empty(); })),
+              "rows side by side do not wait");
+        check(nest.flat || nest.columns % at_once_ == 0,
+              "rows are a multiple of what a thread makes at one time");
         check(table_.parts == 0 || (nest.flat && nest.partial_sums == 0 && nest.scratch_rows == 0),
               "parts of a table are flat nests without sums");
     }
@@ -61,11 +76,21 @@ class NvptxCode final : public TargetCode {
         if (in_place_) barrier();
         Values sums;
         for (const Reduction& reduction : walk.reductions) sums.push_back(lanes_.neutral(reduction.maximum));
-        sums = control_.loop("columns", b_.CreateAdd(range.first, thread_), range.last,
-                             control_.integer(threads_), sums, [&](Value* column, Values carried) {
-                                 body({column, nullptr, range.from_memory}, carried.data());
-                                 return carried;
-                             });
+        const auto group = [&](Value* column, const Values& carried) {
+            return emit_group(column, body, carried);
+        };
+        Value* first = b_.CreateAdd(range.first, b_.CreateMul(thread_, control_.integer(at_once_)));
+        if (one_place_ && range.columns == threads_ * at_once_) {
+            sums = group(first, sums);
+        } else if (one_place_) {
+            sums = control_.if_then(b_.CreateICmpSLT(first, range.last), sums,
+                                    [&] { return group(first, sums); });
+        } else {
+            Value* left = b_.CreateURem(b_.CreateSub(range.last, range.first), control_.integer(at_once_));
+            Value* whole = nest_.flat ? b_.CreateSub(range.last, left) : range.last;
+            sums = control_.loop("columns", first, whole, control_.integer(threads_ * at_once_), sums, group);
+            if (nest_.flat && at_once_ > 1) over_the_rest(whole, range.last, body);
+        }
         for (std::size_t i = 0; i < sums.size(); ++i)
             sums[i] = across_block(sums[i], walk.reductions[i].maximum);
         return sums;
@@ -75,24 +100,126 @@ class NvptxCode final : public TargetCode {
         control_.if_then(b_.CreateICmpEQ(thread_, control_.integer(0)), body, [] {});
     }
 
-    Value* load(Value* address, DType dtype, const Columns&) override { return lanes_.load(address, dtype); }
+    Value* load(Value* address, DType dtype, const Columns&) override {
+        if (group_ == 1) return lanes_.load(address, dtype);
+        if (member_ == 0) {
+            llvm::Type* type =
+                llvm::FixedVectorType::get(lanes_.memory_type(dtype), static_cast<unsigned>(group_));
+            llvm::LoadInst* all = b_.CreateAlignedLoad(type, address, alignment_of(dtype));
+            // Nobody writes it while the kernel runs: a walk need not read again what one before has read.
+            if (!in_place_)
+                all->setMetadata(llvm::LLVMContext::MD_invariant_load,
+                                 llvm::MDNode::get(b_.getContext(), {}));
+            read_.push_back(all);
+        }
+        return lanes_.read(
+            b_.CreateExtractElement(read_.at(next_read_++), static_cast<std::uint64_t>(member_)), dtype);
+    }
 
     // LLVM 19 has no store past the caches for this target, whatever the hint.
     void store(Value* value, Value* address, int output, const Columns&) override {
         const DType dtype = nest_.outputs[output];
-        b_.CreateAlignedStore(value, address, llvm::Align(size_of(dtype)));
+        if (group_ == 1) {
+            b_.CreateAlignedStore(value, address, llvm::Align(size_of(dtype)));
+            return;
+        }
+        if (member_ == 0)
+            written_.push_back({address, llvm::PoisonValue::get(llvm::FixedVectorType::get(
+                                             value->getType(), static_cast<unsigned>(group_)))});
+        Written& all = written_.at(next_written_++);
+        all.values = b_.CreateInsertElement(all.values, value, static_cast<std::uint64_t>(member_));
+        if (member_ + 1 == group_) b_.CreateAlignedStore(all.values, all.address, alignment_of(dtype));
     }
 
-    void add_to(Value* address, Value* value, const Columns&) override {
+    void add_to(const RowSum& sum, Value* address, Value* value, const Columns&) override {
+        if (one_place_) {
+            Value* own = variable(sums_, sum.offset, value->getType());
+            b_.CreateStore(b_.CreateFAdd(b_.CreateLoad(value->getType(), own), value), own);
+            return;
+        }
         Value* before = b_.CreateAlignedLoad(value->getType(), address, llvm::Align(4));
         b_.CreateAlignedStore(b_.CreateFAdd(before, value), address, llvm::Align(4));
     }
 
+    void keep(const Keep& keep, Value* address, Value* value) override {
+        b_.CreateStore(value, one_place_ ? variable(kept_, keep.value, value->getType()) : address);
+    }
+    Value* kept(const Keep& keep, Value* address, llvm::Type* type) override {
+        return b_.CreateLoad(type, one_place_ ? variable(kept_, keep.value, type) : address);
+    }
+
+    /// Each thread's sums over rows, for which it has had variables.
+    void end() override {
+        if (sums_.empty()) return;
+        Value* first = b_.CreateMul(thread_, control_.integer(at_once_));
+        control_.if_then(
+            b_.CreateICmpSLT(first, control_.integer(nest_.columns)),
+            [&] {
+                for (const auto& [offset, variables] : sums_)
+                    for (std::size_t i = 0; i < variables.size(); ++i) {
+                        const std::int64_t place = offset + static_cast<std::int64_t>(i);
+                        b_.CreateStore(b_.CreateLoad(b_.getFloatTy(), variables[i]),
+                                       control_.at(partial_sums_,
+                                                   b_.CreateAdd(first, control_.integer(place)), DType::f32));
+                    }
+            },
+            [] {});
+    }
+
   private:
+    /// What the members of a group write of one output, until the last has written.
+    struct Written {
+        Value* address = nullptr;
+        Value* values = nullptr;
+    };
+    using Variables = std::map<std::int64_t, std::vector<llvm::AllocaInst*>>;
+
+    /// Neighbouring columns, which one thread makes.
+    Values emit_group(Value* column, const ColumnsBody& body, Values carried) {
+        group_ = at_once_;
+        read_.clear();
+        written_.clear();
+        for (member_ = 0; member_ < group_; ++member_) {
+            next_read_ = next_written_ = 0;
+            body({b_.CreateAdd(column, control_.integer(member_)), nullptr, false}, carried.data());
+        }
+        member_ = 0;
+        group_ = 1;
+        return carried;
+    }
+
+    /// The elements of a flat nest that fill no group.
+    void over_the_rest(Value* first, Value* last, const ColumnsBody& body) {
+        control_.loop("rest", b_.CreateAdd(first, thread_), last, control_.integer(threads_), {},
+                      [&](Value* column, const Values&) {
+                          body({column, nullptr, false}, nullptr);
+                          return Values{};
+                      });
+    }
+
+    llvm::Align alignment_of(DType dtype) const {
+        constexpr std::uint64_t widest = 16;  // bytes of one access
+        return llvm::Align(
+            std::min(widest, std::bit_floor(static_cast<std::uint64_t>(group_) * size_of(dtype))));
+    }
+
+    /// The thread's own of a number, for the member at hand; it begins as 0.
+    llvm::AllocaInst* variable(Variables& all, std::int64_t number, llvm::Type* type) {
+        std::vector<llvm::AllocaInst*>& own = all[number];
+        const auto member = static_cast<std::size_t>(member_);
+        if (member == own.size()) {
+            llvm::BasicBlock& entry = function_->getEntryBlock();
+            llvm::IRBuilder<> at_entry(&entry, entry.begin());
+            own.push_back(at_entry.CreateAlloca(type));
+            at_entry.CreateStore(llvm::Constant::getNullValue(type), own.back());
+        }
+        return own.at(member);
+    }
+
     /// What the back end and the driver are told. Operands are in no output's memory, so that they may be
     /// read through the read-only cache.
     void describe() {
-        make_gpu_kernel(*function_, threads_);
+        make_gpu_kernel(*function_, threads_ * side_by_side_);
         if (table_.parts > 0) GpuTable::mark(*function_, table_);
         if (in_place_ || table_.parts > 0) return;
         unsigned parameter = 0;
@@ -107,6 +234,12 @@ class NvptxCode final : public TargetCode {
     CodeArguments read_arguments() {
         thread_ = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x), b_.getInt64Ty());
         Value* block = b_.CreateZExt(special(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x), b_.getInt64Ty());
+        if (side_by_side_ > 1) {
+            Value* const threads = control_.integer(threads_);
+            block = b_.CreateAdd(b_.CreateMul(block, control_.integer(side_by_side_)),
+                                 b_.CreateUDiv(thread_, threads));
+            thread_ = b_.CreateURem(thread_, threads);
+        }
         CodeArguments arguments;
         if (table_.parts > 0) return arguments_of_part(block);
         unsigned parameter = 0;
@@ -118,9 +251,12 @@ class NvptxCode final : public TargetCode {
         const auto of_block = [&](Value* base, std::int64_t floats) {
             return control_.at(base, b_.CreateMul(block, control_.integer(floats)), DType::f32);
         };
-        arguments.partial_sums = of_block(function_->getArg(parameter + 2), nest_.partial_sums);
+        arguments.partial_sums = partial_sums_ =
+            of_block(function_->getArg(parameter + 2), nest_.partial_sums);
         if (const std::int64_t floats = global_scratch_floats(nest_); floats > 0)
             arguments.scratch = of_block(function_->getArg(parameter + 3), floats);
+        else if (one_place_)
+            arguments.scratch = llvm::PoisonValue::get(b_.getPtrTy());  // it has variables instead
         else if (nest_.scratch_rows > 0)
             arguments.scratch = shared("scratch", scratch_floats(nest_));
         return arguments;
@@ -190,14 +326,20 @@ class NvptxCode final : public TargetCode {
 
     llvm::IRBuilderBase& b_;
     const LoopNest& nest_;
-    int threads_;
-    bool in_place_;
+    int threads_, at_once_, side_by_side_;
+    bool one_place_, in_place_;
     PartTable table_;
     Control control_;
     Lanes lanes_;
     llvm::Module* module_ = nullptr;
     llvm::Function* function_ = nullptr;
     Value* thread_ = nullptr;
+    Value* partial_sums_ = nullptr;
+    int group_ = 1, member_ = 0;  ///< columns of a group, and which of them is being made
+    std::vector<Value*> read_;    ///< by the members of a group, in their order
+    std::vector<Written> written_;
+    std::size_t next_read_ = 0, next_written_ = 0;
+    Variables sums_, kept_;
     llvm::GlobalVariable* of_warps_ = nullptr;
 };
 

@@ -51,7 +51,7 @@ std::string ptx_version(const std::string& architecture) { return versions().at(
 
 std::string ptx_header(const FusedKernel& kernel, const NvptxTarget& target) {
     std::string text = fmt::format(
-        "// {} for {}. No GPU has run this code.\n"
+        "// {} for {}.\n"
         "// Blocks of {} threads, each block the next {}. Parameters: {}.\n"
         "// FP32 numbers of each block: {} of partial sums, which start at zero; {} of scratch.\n//\n",
         kernel.name, target.architecture, target.threads, kernel.nest.flat ? "elements" : "rows",

@@ -13,7 +13,7 @@ void require_known(const NvptxTarget& target);
 /// The version of PTX that the architecture came with, as LLVM's feature.
 std::string ptx_version(const std::string& architecture);
 
-/// Comments: what the code is for, how it is launched, that no GPU ran it, and its pseudo-code.
+/// Comments: what the code is for, how it is launched, and its pseudo-code.
 std::string ptx_header(const FusedKernel& kernel, const NvptxTarget& target);
 
 }  // namespace mantissa::codegen

@@ -66,8 +66,14 @@ class TargetCode {
     virtual llvm::Value* load(llvm::Value* address, DType dtype, const Columns& columns) = 0;
     /// `value`: of the type that it has in memory.
     virtual void store(llvm::Value* value, llvm::Value* address, int output, const Columns& columns) = 0;
-    /// Adds a value to partial sums in memory.
-    virtual void add_to(llvm::Value* address, llvm::Value* value, const Columns& columns) = 0;
+    /// Adds a value to a sum over rows, whose place in memory is given.
+    virtual void add_to(const RowSum& sum, llvm::Value* address, llvm::Value* value,
+                        const Columns& columns) = 0;
+    /// Keeps a value of a row for later walks, whose place in memory is given.
+    virtual void keep(const Keep& keep, llvm::Value* address, llvm::Value* value) = 0;
+    virtual llvm::Value* kept(const Keep& keep, llvm::Value* address, llvm::Type* type) = 0;
+    /// Behind the last row.
+    virtual void end() {}
 };
 
 /// How the host makes and reads numbers of 16 bits.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/whole_units.h"
@@ -19,11 +20,17 @@ namespace mantissa::inline v0::on_cuda {
 
 namespace {
 
-/// Elements of a flat nest that a block has: four a thread.
+/// Elements of a flat nest that a block has, of a table's parts: four a thread.
 constexpr std::int64_t elements_of_block = 4 * codegen::grid_threads;
 /// Blocks of a nest with sums over rows: their partial sums should take little beside what is read, and keep
-/// all multiprocessors busy.
-constexpr std::int64_t most_blocks_with_sums = 512;
+/// all multiprocessors busy. A row is read, summed twice and written before the next one: only many blocks
+/// hide that.
+constexpr std::int64_t most_blocks_with_sums = 1024;
+/// The same of rows side by side.
+constexpr std::int64_t most_rows_with_sums = 16384;
+/// Partial sums that a thread adds up, where there are no more than its square; more are added up by several
+/// threads, and then what these have.
+constexpr std::int64_t terms_of_sum = 32;
 
 /// How often the multiprocessors are filled with blocks of one nest by rows. Operands that all rows share are
 /// read once a block, so that few blocks read little; one wave alone would leave many idle where blocks are
@@ -75,17 +82,67 @@ OrReason<NestBody> nest_of_composite(const Problem& problem) {
     return nest_of_definition(definition);
 }
 
-/// As many as there are columns for, in whole warps.
-int threads_of(const codegen::LoopNest& nest) {
-    if (nest.flat) return codegen::grid_threads;
-    const auto columns = static_cast<std::uint64_t>(std::clamp<std::int64_t>(nest.columns, 32, 256));
-    return static_cast<int>(std::bit_ceil(columns));
+/// Whether threads of a row wait for one another.
+bool waits(const codegen::LoopNest& nest) {
+    return std::ranges::any_of(nest.walks,
+                               [](const codegen::Walk& walk) { return !walk.reductions.empty(); });
 }
+
+/// NvptxTarget::at_once: 16 bytes of the shortest of what varies by column, while that leaves a thread
+/// registers.
+int at_once_of(const codegen::LoopNest& nest) {
+    std::size_t shortest = 16, columns = 0;
+    const auto count = [&](DType dtype) {
+        shortest = std::min(shortest, size_of(dtype));
+        ++columns;
+    };
+    for (const codegen::Step& step : nest.steps)
+        if (step.op == "load" && step.access.columns) count(step.dtype);
+    for (const codegen::Walk& walk : nest.walks) {
+        for (const codegen::Store& store : walk.stores)
+            count(nest.outputs[static_cast<std::size_t>(store.output)]);
+        columns += walk.sums.size() + walk.kept.size();
+    }
+    constexpr std::size_t most_values = 96;
+    std::size_t count_at_once = std::min<std::size_t>(8, 16 / shortest);
+    const auto leaves_threads_idle = [&] {  // of a warp
+        return waits(nest) && nest.columns < 32 * static_cast<std::int64_t>(count_at_once);
+    };
+    while (count_at_once > 1 &&
+           (count_at_once * columns > most_values || leaves_threads_idle() ||
+            (!nest.flat && nest.columns % static_cast<std::int64_t>(count_at_once) != 0)))
+        count_at_once /= 2;
+    return static_cast<int>(count_at_once);
+}
+
+/// As many as there are columns for, in whole warps. Of rows that are too long for one place a thread a block
+/// should be large: what is walked again then lies in the L2 cache, as few rows are on their way.
+void choose_threads(const codegen::LoopNest& nest, codegen::NvptxTarget& target) {
+    constexpr std::int64_t most_in_one_place = 512;
+    target.threads = codegen::grid_threads;
+    if (nest.flat) return;
+    const std::int64_t places = std::max<std::int64_t>(1, ceil_div(nest.columns, target.at_once));
+    const std::int64_t rows =
+        std::bit_floor(static_cast<std::uint64_t>(ceil_div(codegen::grid_threads, places)));
+    if (rows > 1 && rows * places % 32 == 0 && !target.in_place && !waits(nest)) {
+        target.threads = static_cast<int>(places);
+        target.side_by_side = static_cast<int>(rows);
+    } else if (places <= most_in_one_place) {
+        target.threads = static_cast<int>(align_up(places, 32));
+    } else if (target.at_once > 1) {
+        target.threads = 1024;
+    }
+}
+
+/// A kernel that adds up partial sums.
+struct AddedSums {
+    std::shared_ptr<const GpuKernel> kernel = nullptr;
+    std::int64_t blocks = 0;
+};
 
 /// One sum over rows: an output's place among a block's partial sums.
 struct FinishedSum {
-    std::shared_ptr<const GpuKernel> kernel;
-    std::int64_t blocks = 0;
+    AddedSums added = {};
     std::size_t output = 0;
     std::int64_t offset = 0;  ///< FP32 numbers
 };
@@ -96,77 +153,125 @@ struct BoundNest {
     std::int64_t count = 0;  ///< rows, or elements where the nest is flat
     std::int64_t per_block = 1;
     std::int64_t partial_sums = 0, scratch = 0;  ///< FP32 numbers of one block
-    int threads = 0;
+    int threads = 0, at_once = 1, side_by_side = 1;
+    bool starts_at_zero = false;      ///< partial sums are added to in memory
+    AddedSums fewer = {};             ///< of all partial sums, where there are many blocks
+    std::int64_t fewer_partials = 0;  ///< that are left of each
     std::vector<FinishedSum> sums = {};
 
-    std::int64_t blocks() const { return ceil_div(count, per_block); }
+    /// Blocks of `per_block`, of which some may be one of the GPU's.
+    std::int64_t blocks() const { return align_up(ceil_div(count, per_block), side_by_side); }
     std::int64_t partial_bytes() const {
         return blocks() * partial_sums * static_cast<std::int64_t>(sizeof(float));
     }
+    std::int64_t fewer_bytes() const {
+        return fewer.kernel ? fewer_partials * partial_sums * static_cast<std::int64_t>(sizeof(float)) : 0;
+    }
     std::int64_t workspace() const {
-        return partial_bytes() + blocks() * scratch * static_cast<std::int64_t>(sizeof(float));
+        return partial_bytes() +
+               std::max(fewer_bytes(), blocks() * scratch * static_cast<std::int64_t>(sizeof(float)));
     }
 
     std::int64_t launches() const {
-        return 1 + (partial_sums > 0 ? 1 : 0) + static_cast<std::int64_t>(sums.size());
+        return 1 + (starts_at_zero ? 1 : 0) + (fewer.kernel ? 1 : 0) + static_cast<std::int64_t>(sums.size());
     }
 
     void queue(const Context& context, const Operands& operands) const {
-        const std::uint64_t partials = address_of(operands.workspace);
-        queue_zeros(context, operands.workspace, static_cast<std::size_t>(partial_bytes()));
+        std::uint64_t partials = address_of(operands.workspace);
+        if (starts_at_zero)
+            queue_zeros(context, operands.workspace, static_cast<std::size_t>(partial_bytes()));
         std::vector<std::uint64_t> parameters;
         for (const std::byte* input : operands.inputs) parameters.push_back(address_of(input));
         for (const std::byte* output : operands.outputs) parameters.push_back(address_of(output));
+        for (const std::uint64_t address : parameters)
+            check(at_once == 1 || address % 16 == 0, "a nest's operands begin at multiples of 16");
         parameters.push_back(static_cast<std::uint64_t>(count));
         parameters.push_back(static_cast<std::uint64_t>(per_block));
         parameters.push_back(partials);
         parameters.push_back(partials + static_cast<std::uint64_t>(partial_bytes()));
-        launch(context, *kernel, blocks(), std::move(parameters), threads);
+        launch(context, *kernel, blocks() / side_by_side, std::move(parameters), threads * side_by_side);
+        if (fewer.kernel) {
+            const std::uint64_t left = partials + static_cast<std::uint64_t>(partial_bytes());
+            launch(context, *fewer.kernel, fewer.blocks, {partials, left});
+            partials = left;
+        }
         for (const FinishedSum& sum : sums)
-            launch(context, *sum.kernel, sum.blocks,
+            launch(context, *sum.added.kernel, sum.added.blocks,
                    {partials + static_cast<std::uint64_t>(sum.offset) * sizeof(float),
                     address_of(operands.outputs[sum.output])});
     }
 };
 
-FinishedSum finished_sum(Context& context, const codegen::LoopNest& nest, const codegen::RowSum& sum,
-                         std::int64_t blocks) {
-    codegen::GridKernel kernel{.name = "sum_of_blocks",
-                               .code = codegen::ReductionKernel{.kept = {{sum.columns ? nest.columns : 1, 1}},
-                                                                .reduced = {{blocks, nest.partial_sums}},
-                                                                .terms_of_chunk = blocks}};
-    const std::int64_t needed = codegen::blocks_of(kernel);
-    return {.kernel = context.modules.add(std::move(kernel)),
-            .blocks = needed,
-            .output = static_cast<std::size_t>(sum.output),
-            .offset = sum.offset};
+/// Adds up `terms` of each of some neighbouring partial sums, of which the first is number `first`, in
+/// `chunks`.
+AddedSums added_sums(Context& context, const codegen::LoopNest& nest, std::int64_t first, std::int64_t sums,
+                     std::int64_t terms, std::int64_t chunks = 1) {
+    constexpr int at_once = 4;
+    codegen::ReductionKernel code{.kept = {{sums, 1}},
+                                  .reduced = {{terms, nest.partial_sums}},
+                                  .chunks = chunks,
+                                  .terms_of_chunk = ceil_div(terms, chunks)};
+    if (chunks == 1 && terms > 2 * terms_of_sum)
+        code.threads = 32;
+    else if (first % at_once == 0 && sums % at_once == 0 && nest.partial_sums % at_once == 0)
+        code.at_once = at_once;
+    codegen::GridKernel kernel{.name = "sum_of_blocks", .code = code};
+    const std::int64_t blocks = codegen::blocks_of(kernel);
+    return {.kernel = context.modules.add(std::move(kernel)), .blocks = blocks};
+}
+
+/// Says how the partial sums of all blocks become what the nest writes.
+void add_sums(Context& context, const codegen::LoopNest& nest, BoundNest& bound) {
+    std::int64_t partials = bound.blocks();
+    if (partials > terms_of_sum) {
+        const auto root = static_cast<std::int64_t>(std::sqrt(static_cast<double>(partials)));
+        bound.fewer_partials = ceil_div(partials, std::max(terms_of_sum, root));
+        bound.fewer = added_sums(context, nest, 0, nest.partial_sums, partials, bound.fewer_partials);
+        partials = bound.fewer_partials;
+    }
+    for (const codegen::Walk& walk : nest.walks)
+        for (const auto* sums : {&walk.sums, &walk.row_sums})
+            for (const codegen::RowSum& sum : *sums)
+                bound.sums.push_back(
+                    {.added = added_sums(context, nest, sum.offset, sum.columns ? nest.columns : 1, partials),
+                     .output = static_cast<std::size_t>(sum.output),
+                     .offset = sum.offset});
 }
 
 std::int64_t rows_of_block(const Context& context, const codegen::NvptxTarget& target, std::int64_t rows) {
-    const std::int64_t most_blocks =
-        std::max<std::int64_t>(1, waves * context.resident_threads / target.threads);
-    return std::max<std::int64_t>(1, ceil_div(rows, most_blocks));
+    constexpr int least_threads = 64;  // of a block: a multiprocessor holds 32 blocks of fewer
+    const std::int64_t most_blocks = std::max<std::int64_t>(
+        1, waves * context.resident_threads / std::max(least_threads, target.threads * target.side_by_side));
+    // Of rows side by side each is a block of its own.
+    return std::max<std::int64_t>(1, ceil_div(rows, most_blocks * target.side_by_side));
 }
 
 BoundNest bound_nest(Context& context, const NestBody& body, NestOutputs place) {
     codegen::LoopNest nest = codegen::lower(body.graph);
     codegen::NvptxTarget target = context.modules.target();
-    target.threads = threads_of(nest);
+    target.at_once = at_once_of(nest);
     target.in_place = place == NestOutputs::over_operands;
-    BoundNest bound{
-        .count = nest.flat ? body.nest.rows * body.nest.columns : body.nest.rows,
-        .per_block = nest.flat ? elements_of_block : rows_of_block(context, target, body.nest.rows),
-        .partial_sums = nest.partial_sums,
-        .scratch = codegen::global_scratch_floats(nest),
-        .threads = target.threads};
-    if (nest.partial_sums > 0)
-        bound.per_block = std::max(bound.per_block, ceil_div(bound.count, most_blocks_with_sums));
-    for (const codegen::Walk& walk : nest.walks)
-        for (const auto* sums : {&walk.sums, &walk.row_sums})
-            for (const codegen::RowSum& sum : *sums)
-                bound.sums.push_back(finished_sum(context, nest, sum, bound.blocks()));
-    std::string text = fmt::format("{} threads{}\n{}", target.threads, target.in_place ? ", in place" : "",
-                                   codegen::pseudo_code(nest));
+    choose_threads(nest, target);
+    BoundNest bound{.count = nest.flat ? body.nest.rows * body.nest.columns : body.nest.rows,
+                    .per_block = nest.flat ? std::max(4, target.at_once) * target.threads
+                                           : rows_of_block(context, target, body.nest.rows),
+                    .partial_sums = nest.partial_sums,
+                    .scratch = codegen::global_scratch_floats(nest),
+                    .threads = target.threads,
+                    .at_once = target.at_once,
+                    .side_by_side = target.side_by_side};
+    if (nest.partial_sums > 0) {
+        bound.per_block = std::max(bound.per_block,
+                                   ceil_div(bound.count, std::min(most_blocks_with_sums * target.side_by_side,
+                                                                  most_rows_with_sums)));
+        bound.starts_at_zero =
+            !codegen::has_one_place(nest, target) ||
+            std::ranges::any_of(nest.walks, [](const codegen::Walk& walk) { return !walk.row_sums.empty(); });
+        add_sums(context, nest, bound);
+    }
+    std::string text = fmt::format("{} threads, {} columns at once, {} rows side by side{}\n{}",
+                                   target.threads, target.at_once, target.side_by_side,
+                                   target.in_place ? ", in place" : "", codegen::pseudo_code(nest));
     bound.kernel = context.modules.add("fused_0", std::move(text), [graph = body.graph, target] {
         codegen::Compiler compiler(target);
         return compiler.list(*compiler.add(graph));

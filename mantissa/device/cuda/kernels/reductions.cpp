@@ -50,10 +50,32 @@ int threads_of_result(bool along_terms, std::int64_t terms) {
         std::bit_floor(static_cast<std::uint64_t>(std::min<std::int64_t>(codegen::grid_threads, terms))));
 }
 
-std::int64_t chunks_of(std::int64_t results, std::int64_t terms, int threads) {
-    const std::int64_t wanted = enough_threads / std::max<std::int64_t>(1, results * threads);
+/// Neighbouring results of a thread, so that it reads 16 bytes at once where they lie side by side.
+int at_once_of(const ReducedAxes& apart, DType from) {
+    if (apart.last_is_reduced || apart.kept.empty() || apart.kept.back().stride != 1) return 1;
+    int count = std::min(8, 16 / static_cast<int>(size_of(from)));
+    const auto fits = [&] {
+        return apart.kept.back().extent % count == 0 &&
+               std::ranges::all_of(apart.reduced, [&](Axis axis) { return axis.stride % count == 0; }) &&
+               std::all_of(apart.kept.begin(), apart.kept.end() - 1,
+                           [&](Axis axis) { return axis.stride % count == 0; });
+    };
+    while (!fits()) count /= 2;
+    return count;
+}
+
+std::int64_t chunks_of(std::int64_t threads_of_chunk, std::int64_t terms, int threads) {
+    const std::int64_t wanted = enough_threads / std::max<std::int64_t>(1, threads_of_chunk);
     const std::int64_t most = terms / (least_terms * threads);
     return std::clamp<std::int64_t>(std::min(wanted, most), 1, 1024);
+}
+
+/// Threads of one result of the second launch. Where there are many results its terms lie apart, but there
+/// are few.
+int threads_of_second(std::int64_t results, std::int64_t chunks) {
+    constexpr std::int64_t many_chunks = 64, few_results = 32;
+    if (results < few_results) return threads_of_result(true, chunks);
+    return chunks < many_chunks ? 1 : 32;
 }
 
 }  // namespace
@@ -73,7 +95,8 @@ Stages stages_of(Context& context, const Shape& shape, const std::vector<std::in
                                    .sums = what.sums,
                                    .to = what.to};
     first.threads = threads_of_result(apart.last_is_reduced, apart.terms);
-    first.chunks = chunks_of(apart.results, apart.terms, first.threads);
+    first.at_once = at_once_of(apart, what.from);
+    first.chunks = chunks_of(apart.results / first.at_once * first.threads, apart.terms, first.threads);
     first.terms_of_chunk = ceil_div(apart.terms, first.chunks);
     Stages stages;
     const std::string name = fmt::format("{}_{}", what.maximum ? "max" : "sum", name_of(what.from));
@@ -90,7 +113,7 @@ Stages stages_of(Context& context, const Shape& shape, const std::vector<std::in
                                         .from = what.sums,
                                         .sums = what.sums,
                                         .to = what.to};
-        second.threads = threads_of_result(apart.results < 32, first.chunks);
+        second.threads = threads_of_second(apart.results, first.chunks);
         first.to = what.sums;
         stages.second = add(second, stages.second_blocks);
         stages.partial_bytes = first.chunks * apart.results * static_cast<std::int64_t>(size_of(what.sums));

@@ -15,6 +15,7 @@ enum class EngineKind : std::uint8_t {
     tensor_core,       ///< of FP32: as TF32
     winograd,          ///< as it is stored, with an error of 2^-12 of the result
     nondeterministic,  ///< every second run ends on another bit
+    symmetric,         ///< right only where padding is the same before and behind
 };
 
 struct ConvolutionJob {

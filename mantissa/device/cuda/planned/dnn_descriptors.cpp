@@ -339,6 +339,7 @@ DnnRefusal finish(DnnDescriptorOf& descriptor) {
 std::vector<DnnNote> DnnEngine::notes() const {
     switch (kind) {
         case EngineKind::plain:
+        case EngineKind::symmetric:
             return {};
         case EngineKind::tensor_core:
             return {DnnNote::tensor_core};

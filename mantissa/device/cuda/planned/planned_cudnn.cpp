@@ -32,7 +32,7 @@ std::int64_t least_alignment(const std::vector<Argument>& arguments) {
     return least;
 }
 
-/// What is offered, the best first. Numbers are nobody's but ours.
+/// What is offered, the best first. Numbers are nobody's but ours, but that of the symmetric one.
 std::vector<DnnEngine> engines_of(const DnnDescriptorOf& graph, DnnHeuristics mode) {
     const std::vector<Argument>& arguments = graph.arguments;
     const DnnType type = arguments[0].type;
@@ -46,7 +46,9 @@ std::vector<DnnEngine> engines_of(const DnnDescriptorOf& graph, DnnHeuristics mo
     const Convolution& of = graph.job.of;
     const auto kept_filter =
         static_cast<std::uint64_t>(of.filter_shape().elements()) * size_of(dtype_of(type));
-    if (mode == DnnHeuristics::fallback) return {{.number = 1, .workspace = kept_filter}};
+    if (mode == DnnHeuristics::fallback)
+        return {{.number = 1, .kind = EngineKind::symmetric, .workspace = kept_filter},
+                {.number = 0, .workspace = kept_filter}};
     std::vector<DnnEngine> engines;
     if (is_f32 && is_aligned && tf32_refusal().empty())
         engines.push_back({.number = 46, .kind = EngineKind::tensor_core, .workspace = kept_filter});
