@@ -135,8 +135,7 @@ class RankAnswers {
         std::vector<HostValues> zeros;
         std::vector<std::vector<std::byte>> bytes;
         for (const nn::InputSpec& input : trainer.model().inputs)
-            bytes.emplace_back(static_cast<std::size_t>(Type{input.dtype, input.shape}.bytes() *
-                                                        trainer.plan().options().batch));
+            bytes.emplace_back(static_cast<std::size_t>(input.type(trainer.plan().options().batch).bytes()));
         for (std::size_t i = 0; i < bytes.size(); ++i)
             zeros.push_back({trainer.model().inputs[i].dtype, bytes[i]});
         const Batch batch(std::move(zeros));

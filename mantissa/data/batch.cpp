@@ -11,8 +11,18 @@ namespace mantissa::inline v0 {
 
 namespace {
 
-std::int64_t bytes_of(const nn::InputSpec& input, std::int64_t examples) {
-    return Type{input.dtype, input.shape}.bytes() * examples;
+bool is_whole(const nn::InputSpec& input) { return input.batch_axis == nn::BatchAxis::none; }
+
+[[noreturn]] void refuse_size(const nn::Model& model, const nn::InputSpec& input, std::int64_t examples,
+                              std::int64_t got) {
+    const std::string type = Type{input.dtype, input.shape}.text();
+    const std::int64_t numbers = input.type(examples).shape.elements();
+    throw UserError(
+        is_whole(input)
+            ? fmt::format("model {}: input '{}' has no batch axis, it is one {}, {} numbers, got {}",
+                          model.name, input.name, type, numbers, got)
+            : fmt::format("model {}: input '{}' of a step has {} examples of {}, {} numbers, got {}",
+                          model.name, input.name, examples, type, numbers, got));
 }
 
 }  // namespace
@@ -41,36 +51,35 @@ void require_fit(const Batch& batch, const nn::Model& model, std::int64_t exampl
             throw UserError(fmt::format("model {}: input '{}' is {}, got {}", model.name, input.name,
                                         name_of(input.dtype), name_of(values.dtype)));
         const auto size = static_cast<std::int64_t>(size_of(input.dtype));
-        const std::int64_t got = static_cast<std::int64_t>(values.bytes.size());
-        if (got != bytes_of(input, examples))
-            throw UserError(
-                fmt::format("model {}: input '{}' of a step has {} examples of {}, {} numbers, got {}",
-                            model.name, input.name, examples, Type{input.dtype, input.shape}.text(),
-                            bytes_of(input, examples) / size, got / size));
+        const auto got = static_cast<std::int64_t>(values.bytes.size());
+        if (got != input.type(examples).bytes()) refuse_size(model, input, examples, got / size);
     }
 }
 
 std::int64_t examples_in(const Batch& batch, const nn::Model& model) {
-    if (batch.values().empty() || model.inputs.empty()) return 0;
-    const std::int64_t of_one = std::max<std::int64_t>(1, bytes_of(model.inputs[0], 1));
-    return static_cast<std::int64_t>(batch.values()[0].bytes.size()) / of_one;
+    const auto first = std::ranges::find_if_not(model.inputs, is_whole);
+    const auto index = static_cast<std::size_t>(first - model.inputs.begin());
+    if (first == model.inputs.end() || index >= batch.values().size()) return 0;
+    const std::int64_t of_one = std::max<std::int64_t>(1, first->type(1).bytes());
+    return static_cast<std::int64_t>(batch.values()[index].bytes.size()) / of_one;
 }
 
 BatchBuffer::BatchBuffer(const nn::Model& model, std::int64_t batch, std::int64_t accumulate,
                          std::int64_t first)
     : accumulate_(accumulate), first_(first) {
     for (const nn::InputSpec& input : model.inputs)
-        inputs_.push_back({input.dtype, bytes_of(input, batch), {}});
+        inputs_.push_back({input.dtype, input.type(batch).bytes(), is_whole(input), {}});
 }
 
 Batch BatchBuffer::fill(const BatchSource& source, std::uint64_t step) {
-    for (Input& input : inputs_) input.bytes.resize(accumulate_ * input.size);
+    for (Input& input : inputs_)
+        input.bytes.resize(static_cast<std::size_t>(input.is_whole ? input.size : accumulate_ * input.size));
     for (std::int64_t micro_step = 0; micro_step < accumulate_; ++micro_step) {
         std::vector<std::span<std::byte>> parts;
         for (Input& input : inputs_) {
             const auto part = static_cast<std::size_t>(input.size);
-            parts.push_back(
-                std::span(input.bytes).subspan(static_cast<std::size_t>(micro_step) * part, part));
+            const std::size_t first = input.is_whole ? 0 : static_cast<std::size_t>(micro_step) * part;
+            parts.push_back(std::span(input.bytes).subspan(first, part));
         }
         source.fill(step, first_ + micro_step, parts);
     }

@@ -59,7 +59,7 @@ struct HostValues {
 };
 
 /// The values of all inputs of a model in their order. Of a step: all of its micro-steps, one after another,
-/// each input [N, B, ...].
+/// each input [N, B, ...]; one without a batch axis once, for all of them.
 class Batch {
   public:
     Batch(std::initializer_list<HostValues> values) : values_(values) {}
@@ -74,7 +74,8 @@ class Batch {
 /// Throws UserError, naming model and input, unless the batch has the values of `examples` examples for each
 /// input of the model, in its type.
 void require_fit(const Batch& batch, const nn::Model& model, std::int64_t examples);
-/// How many whole examples of the model's first input a batch has; the others may have another number.
+/// How many whole examples of the model's first input with a batch axis a batch has; the others may have
+/// another number.
 std::int64_t examples_in(const Batch& batch, const nn::Model& model);
 
 /// In which order a source takes its examples.
@@ -146,7 +147,8 @@ class BatchSource {
   public:
     virtual ~BatchSource() = default;
 
-    /// Writes the values [B, ...] of each of the model's inputs for one micro-step.
+    /// Writes the values [B, ...] of each of the model's inputs for one micro-step; those of an input without
+    /// a batch axis whole, the same in every micro-step.
     virtual void fill(std::uint64_t step, std::int64_t micro_step,
                       std::span<const std::span<std::byte>> inputs) const = 0;
     /// Steps until every example was read once; rounded down.
@@ -167,9 +169,10 @@ class BatchSource {
 /// Examples that a caller has in memory, as a source of batches.
 class Examples : public BatchSource {
   public:
-    /// All examples: the values [count, ...] of each of the model's inputs, which are copied. Throws
-    /// UserError if an input is missing, of another type, has no whole number of examples or another number
-    /// than the first, or if there are fewer examples than a step takes (none, in random order).
+    /// All examples: the values [count, ...] of each of the model's inputs (whole, of one without a batch
+    /// axis), which are copied. Throws UserError if an input is missing, of another type, has no whole number
+    /// of examples or another number than the first, or if there are fewer examples than a step takes (none,
+    /// in random order).
     Examples(const nn::Model& model, const Batch& all, const BatchOptions& options);
 
     void fill(std::uint64_t step, std::int64_t micro_step,
@@ -185,7 +188,8 @@ class Examples : public BatchSource {
     std::uint64_t index_of(std::uint64_t step, std::uint64_t within) const;
 
     BatchOptions options_;
-    std::vector<std::vector<std::byte>> inputs_;  // [count, ...]
+    std::vector<std::vector<std::byte>> inputs_;  // [count, ...], or whole
+    std::vector<bool> is_whole_;
     std::uint64_t count_ = 0;
     ReadingOrder reading_;
     std::uint64_t per_step_ = 0;  // examples of a step: N B
@@ -205,6 +209,7 @@ class BatchBuffer {
     struct Input {
         DType dtype;
         std::int64_t size;             // bytes of a micro-step
+        bool is_whole;                 // once for all micro-steps
         std::vector<std::byte> bytes;  // [N, B, ...]
     };
     std::int64_t accumulate_, first_;

@@ -21,8 +21,11 @@ Examples::Examples(const nn::Model& model, const Batch& all, const BatchOptions&
         throw UserError(
             fmt::format("model {}: {} examples, but a step takes {}; give more, or lower the batch",
                         model.name, count_, per_step_));
-    for (const HostValues& values : all.values())
-        inputs_.emplace_back(values.bytes.begin(), values.bytes.end());
+    for (std::size_t i = 0; i < model.inputs.size(); ++i) {
+        const std::span<const std::byte> bytes = all.values()[i].bytes;
+        inputs_.emplace_back(bytes.begin(), bytes.end());
+        is_whole_.push_back(model.inputs[i].batch_axis == nn::BatchAxis::none);
+    }
     reading_ = ReadingOrder({.examples = count_,
                              .per_step = per_step_,
                              .in_whole_steps = options.order == BatchOrder::sequential,
@@ -42,6 +45,11 @@ void Examples::fill(std::uint64_t step, std::int64_t micro_step,
     check(inputs.size() == inputs_.size(), "a batch has as many inputs as the model");
     const auto B = static_cast<std::uint64_t>(options_.batch);
     for (std::size_t i = 0; i < inputs.size(); ++i) {
+        if (is_whole_[i]) {
+            check(inputs[i].size() == inputs_[i].size(), "an input without a batch axis is given whole");
+            std::ranges::copy(inputs_[i], inputs[i].begin());
+            continue;
+        }
         const std::size_t size = inputs_[i].size() / count_;
         check(inputs[i].size() == size * B, "inputs are [B, ...]");
         for (std::uint64_t row = 0; row < B; ++row) {

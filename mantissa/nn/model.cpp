@@ -73,15 +73,19 @@ void validate_inputs(const Model& model) {
 /// The first `count` inputs of the model on so many examples, added to the graph.
 std::vector<Tensor> traced_inputs(const Model& model, Graph& graph, std::int64_t batch, std::size_t count) {
     std::vector<Tensor> inputs;
-    for (const InputSpec& input : std::span(model.inputs).first(count)) {
-        std::vector<std::int64_t> extents{batch};
-        extents.insert(extents.end(), input.shape.extents().begin(), input.shape.extents().end());
-        inputs.emplace_back(graph, graph.add_input(input.name, {input.dtype, Shape(std::move(extents))}));
-    }
+    for (const InputSpec& input : std::span(model.inputs).first(count))
+        inputs.emplace_back(graph, graph.add_input(input.name, input.type(batch)));
     return inputs;
 }
 
 }  // namespace
+
+Type InputSpec::type(std::int64_t examples) const {
+    if (batch_axis == BatchAxis::none) return {dtype, shape};
+    std::vector<std::int64_t> extents{examples};
+    extents.insert(extents.end(), shape.extents().begin(), shape.extents().end());
+    return {dtype, Shape(std::move(extents))};
+}
 
 Tensor trace_loss(const Model& model, Graph& graph, std::int64_t batch, const Mode& mode) {
     if (!model.loss)

@@ -35,11 +35,21 @@ using Configuration = std::vector<Setting>;
 
 namespace mantissa::inline v0::nn {
 
-/// What a model takes of every example.
+/// Whether an input has values of its own for every example.
+enum class BatchAxis : std::uint8_t {
+    leading,  ///< it has: traced as [B, ...]
+    none      ///< one value is that of all examples, such as a graph's edges; given whole, traced as it is
+};
+
+/// What a model takes.
 struct InputSpec {
     std::string name;
     DType dtype = DType::f32;
-    Shape shape = {};  ///< of one example: without the batch
+    Shape shape = {};  ///< without the batch
+    BatchAxis batch_axis = BatchAxis::leading;
+
+    /// Of so many examples.
+    Type type(std::int64_t examples) const;
 };
 
 /// What a trace is for: evaluation, where nothing is random, or training.
@@ -72,7 +82,7 @@ class Mode {
     bool may_lack_targets_ = false;
 };
 
-/// What records something of a model's inputs [B, ...]: a function of the first of them as tensors, of all of
+/// What records something of a model's inputs: a function of the first of them as tensors, of all of
 /// them as std::span<const Tensor>, of these and the mode, or of the graph, these and the mode.
 class Trace {
   public:

@@ -176,8 +176,8 @@ class Reading {
 
 class Linter {
   public:
-    Linter(const Graph& graph, const Target& target)
-        : graph_(graph), target_(target), sizes_(Reading(graph).run()) {}
+    Linter(const Graph& graph, const Target& target, std::int64_t batch)
+        : graph_(graph), target_(target), batch_(batch), sizes_(Reading(graph).run()) {}
 
     std::vector<LintFinding> run() {
         for (const ParameterProduct& product : sizes_.products)
@@ -335,20 +335,19 @@ class Linter {
     /// whose rows are pixels, the few products of a network for pictures do not count.
     void look_at_batch() {
         const LintRule& rule = rule_of("batch");
-        if (sizes_.products.empty() || !sizes_.convolutions.empty() || graph_.inputs().empty()) return;
-        const Shape& input = graph_.node(graph_.inputs()[0]).outputs[0].shape;
+        if (sizes_.products.empty() || !sizes_.convolutions.empty()) return;
         const ParameterProduct& product = sizes_.products[0];
-        if (input.rank() == 0 || input[0] == 0 || product.m % input[0] != 0) return;
-        std::int64_t rows = product.m / input[0];
+        if (batch_ == 0 || product.m % batch_ != 0) return;
+        std::int64_t rows = product.m / batch_;
         for (const LintFinding& finding : findings_)
             if (finding.rule->size == "sequence" && rows % finding.extent == 0)
                 rows = rows / finding.extent * finding.change_to;
         const std::int64_t multiple = multiple_of(rule);
         const std::int64_t step = multiple / std::gcd(multiple, rows);
-        if (input[0] % step == 0) return;
-        LintFinding& finding = found(rule, input[0], "every contraction with a parameter");
+        if (batch_ % step == 0) return;
+        LintFinding& finding = found(rule, batch_, "every contraction with a parameter");
         finding.multiple = step;
-        finding.change_to = align_up(input[0], step);
+        finding.change_to = align_up(batch_, step);
         finding.note = fmt::format("with {} rows each, {} in all", rows, finding.change_to * rows);
         finding.ugly = finding.nice = product.probe();
         finding.nice.extents[0] = finding.change_to * rows;
@@ -356,6 +355,7 @@ class Linter {
 
     const Graph& graph_;
     const Target& target_;
+    const std::int64_t batch_;  // 0: not known
     const Sizes sizes_;
     std::vector<LintFinding> findings_;
 };
@@ -364,8 +364,12 @@ class Linter {
 
 std::span<const LintRule> lint_rules() { return rules; }
 
-std::vector<LintFinding> lint(const Graph& graph, const Target& target) {
-    return Linter(graph, target).run();
+std::vector<LintFinding> lint(const Graph& graph, const Target& target, std::int64_t batch) {
+    if (batch == 0 && !graph.inputs().empty()) {
+        const Shape& first = graph.node(graph.inputs()[0]).outputs[0].shape;
+        batch = first.rank() > 0 ? first[0] : 0;
+    }
+    return Linter(graph, target, batch).run();
 }
 
 }  // namespace mantissa

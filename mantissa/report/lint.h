@@ -68,8 +68,9 @@ struct LintFinding {
 };
 
 /// Sizes in the forward pass of a model that break a rule, in the order of the rules. Attention counts where
-/// it is one operation (passes/attention/match_attention.h).
-std::vector<LintFinding> lint(const Graph& graph, const Target& target);
+/// it is one operation (passes/attention/match_attention.h). `batch`: examples of the graph; 0: as many as
+/// the first extent of its first input.
+std::vector<LintFinding> lint(const Graph& graph, const Target& target, std::int64_t batch = 0);
 
 /// Times the work of a finding at both sizes in turns. Contractions with at most 512 rows, and convolutions
 /// of at most 16,384 pixels or one image, since more repeat what these show. The gain is the median over the

@@ -191,7 +191,7 @@ LintReport run_lint(Device& device, const nn::Model& model, const LintOptions& o
     LintReport report{.model = reported(model, nn::facts_of(model, options.batch), options.batch),
                       .policy = options.policy.name,
                       .target = device.target(),
-                      .findings = lint(forward.graph, device.target())};
+                      .findings = lint(forward.graph, device.target(), options.batch)};
     for (LintFinding& finding : report.findings) {
         if (options.repeats < 1) break;
         if (options.progress)

@@ -17,12 +17,6 @@
 
 namespace mantissa::inline v0 {
 
-namespace {
-
-std::int64_t bytes_of_example(const nn::InputSpec& input) { return Type{input.dtype, input.shape}.bytes(); }
-
-}  // namespace
-
 struct Predictor::Plans {
     Device& device;
     nn::Model model;  ///< with those inputs alone that the output is made of
@@ -80,16 +74,21 @@ struct Predictor::Plans {
         const std::int64_t computed = &forward == many.get() ? batch : 1;
         Execution& execution = forward.execution();
         for (std::size_t i = 0; i < model.inputs.size(); ++i) {
-            const std::int64_t bytes = bytes_of_example(model.inputs[i]);
-            const std::span<const std::byte> some = examples.values()[i].bytes.subspan(
-                static_cast<std::size_t>(first * bytes), static_cast<std::size_t>(count * bytes));
-            if (count == computed) {
-                execution.set_input(model.inputs[i].name, some);
+            const nn::InputSpec& input = model.inputs[i];
+            const std::span<const std::byte> all = examples.values()[i].bytes;
+            const std::int64_t bytes = input.type(1).bytes();
+            const bool is_whole = input.batch_axis == nn::BatchAxis::none;
+            const std::span<const std::byte> some =
+                is_whole ? all
+                         : all.subspan(static_cast<std::size_t>(first * bytes),
+                                       static_cast<std::size_t>(count * bytes));
+            if (is_whole || count == computed) {
+                execution.set_input(input.name, some);
                 continue;
             }
             std::vector<std::byte> filled(static_cast<std::size_t>(computed * bytes));
             std::ranges::copy(some, filled.begin());
-            execution.set_input(model.inputs[i].name, std::span<const std::byte>(filled));
+            execution.set_input(input.name, std::span<const std::byte>(filled));
         }
         execution.run();
         const std::vector<std::byte> result = execution.read_result(model.output.name);

@@ -104,10 +104,10 @@ void StepExecution::derive() {
 void StepExecution::give_part(Execution& execution, const Batch& batch, std::int64_t index) const {
     const std::vector<nn::InputSpec>& inputs = plan_.model().inputs;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
-        const auto part =
-            static_cast<std::size_t>(Type{inputs[i].dtype, inputs[i].shape}.bytes() * plan_.options().batch);
-        execution.set_input(inputs[i].name,
-                            batch.values()[i].bytes.subspan(static_cast<std::size_t>(index) * part, part));
+        const auto part = static_cast<std::size_t>(inputs[i].type(plan_.options().batch).bytes());
+        const std::size_t first =
+            inputs[i].batch_axis == nn::BatchAxis::none ? 0 : static_cast<std::size_t>(index) * part;
+        execution.set_input(inputs[i].name, batch.values()[i].bytes.subspan(first, part));
     }
 }
 

@@ -19,15 +19,17 @@ std::string shape_of(const Array& array) {
     return text + "]";
 }
 
-/// The array's axes behind the first must be the input's.
+/// The array's axes, behind that of the batch if there is one, must be the input's.
 void require_shape(const nn::InputSpec& input, const Array& array) {
     const std::vector<std::int64_t>& extents = input.shape.extents();
-    bool fits = array.ndim() == extents.size() + 1;
+    const std::size_t before = input.batch_axis == nn::BatchAxis::leading ? 1 : 0;
+    bool fits = array.ndim() == extents.size() + before;
     for (std::size_t i = 0; fits && i < extents.size(); ++i)
-        fits = static_cast<std::int64_t>(array.shape(i + 1)) == extents[i];
-    if (!fits)
-        throw UserError("input '" + input.name + "' takes [n, ...] with " + input.shape.text() +
-                        " of each example, got " + shape_of(array));
+        fits = static_cast<std::int64_t>(array.shape(i + before)) == extents[i];
+    if (fits) return;
+    const std::string takes =
+        before == 1 ? "[n, ...] with " + input.shape.text() + " of each example" : input.shape.text();
+    throw UserError("input '" + input.name + "' takes " + takes + ", got " + shape_of(array));
 }
 
 template <class To, class From>

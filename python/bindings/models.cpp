@@ -52,13 +52,15 @@ DType dtype_of_input(const std::string& name, const std::string& dtype) {
     throw UserError("input '" + name + "': inputs are f32, i32 or u8, got '" + dtype + "'");
 }
 
-using Inputs = std::vector<std::tuple<std::string, std::string, std::vector<std::int64_t>>>;
+/// Name, type, shape, and whether it is given whole, without a batch axis.
+using Inputs = std::vector<std::tuple<std::string, std::string, std::vector<std::int64_t>, bool>>;
 
 void make_model(PythonModel* self, const std::string& name, const Inputs& inputs, nb::object loss,
                 nb::object output, std::size_t output_inputs) {
     new (self) PythonModel{.model = {.name = name}, .loss = std::move(loss), .output = std::move(output)};
-    for (const auto& [input, dtype, shape] : inputs)
-        self->model.inputs.push_back({input, dtype_of_input(input, dtype), Shape(shape)});
+    for (const auto& [input, dtype, shape, is_whole] : inputs)
+        self->model.inputs.push_back({input, dtype_of_input(input, dtype), Shape(shape),
+                                      is_whole ? nn::BatchAxis::none : nn::BatchAxis::leading});
     self->model.loss = trace_of(self->loss.ptr());
     self->model.output.inputs = output_inputs;
     if (!self->output.is_none()) self->model.output.trace = trace_of(self->output.ptr());

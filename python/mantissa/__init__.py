@@ -15,9 +15,10 @@ A model is traced: its function records what a step does, on symbolic tensors, a
 """
 from . import nn
 from ._native import Error, InternalError, Optimizer, Report, StepResult, Tensor, adamw, muon, policies, sgd
-from .models import Model, model
+from .models import Model, model, whole
 from .reports import converge, explain, ladder, lint, numerics, roofline
 from .trainer import Trainer
 
 __all__ = ["Error", "InternalError", "Model", "Optimizer", "Report", "StepResult", "Tensor", "Trainer", "adamw",
-           "converge", "explain", "ladder", "lint", "model", "muon", "nn", "numerics", "policies", "roofline", "sgd"]
+           "converge", "explain", "ladder", "lint", "model", "muon", "nn", "numerics", "policies", "roofline", "sgd",
+           "whole"]

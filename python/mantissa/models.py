@@ -7,20 +7,30 @@ from . import _native
 class Model(_native.Model):
     """A model as a value.
 
-    inputs   by name, each the shape of one example, or a pair of shape and type: "f32", "i32" (classes, ids), "u8"
+    inputs   by name, each the shape of one example, or a pair of shape and type: "f32", "i32" (classes, ids), "u8";
+             or whole(shape), which has no batch
     loss     function of all inputs, in their order: returns one floating number, a mean over the batch
     output   function of the first `output_inputs` inputs: what the model predicts, [batch, ...]; None: nothing
 
-    Inputs are given to the functions with the batch in front. Raises Error for an input of another type.
+    Inputs are given to the functions with the batch in front, but for whole ones. Raises Error for an input of another type.
     """
 
     def __init__(self, name, inputs, loss, output=None, output_inputs=1):
         super().__init__(name, [_input(key, of) for key, of in inputs.items()], loss, output, output_inputs)
 
 
+class whole:
+    """An input without a batch axis: one array for all examples, as in mantissa.model(x=(2,), table=whole((8, 2)))."""
+
+    def __init__(self, shape, dtype="f32"):
+        self.shape, self.dtype = shape, dtype
+
+
 def _input(name, of):
+    if isinstance(of, whole):
+        return name, of.dtype, list(of.shape), True
     shape, dtype = of if len(of) == 2 and isinstance(of[1], str) else (of, "f32")
-    return name, dtype, list(shape)
+    return name, dtype, list(shape), False
 
 
 def model(output=None, output_inputs=1, **inputs):

@@ -25,7 +25,7 @@ class Trainer:
     threads    of the CPU; 0: as many as there are
 
     Other options: accumulate, seed, passes, recompute, frozen, ema_decay. Arrays are those of numpy, torch or any
-    library that knows DLPack: [n, ...] for each input, in the order of the model's. The interpreter is free while a
+    library that knows DLPack: [n, ...] for each input, or a whole one, in the order of the model's. The interpreter is free while a
     step runs.
     """
 

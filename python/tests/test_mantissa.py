@@ -55,6 +55,21 @@ class Training(unittest.TestCase):
         losses = [trainer.step(rows, labels, lr=0.05).loss for _ in range(60)]
         self.assertLess(losses[-1], 0.5 * losses[0])
 
+    def test_an_input_without_a_batch_is_given_whole(self):
+        @mantissa.model(output=lambda x, table: nn.matmul(x, table), output_inputs=2,
+                        x=(2,), table=mantissa.whole((2, 3)), y=(3,))
+        def shared(x, table, y):
+            return nn.mse_loss(nn.linear(nn.matmul(x, table), "out", 3), y)
+
+        table = np.arange(6, dtype=np.float32).reshape(2, 3)
+        trainer = mantissa.Trainer(shared, batch=2, accumulate=2)
+        self.assertTrue(trainer.step(X, table, np.zeros((4, 3), np.float32), lr=0.01).applied)
+        for rows in (X, X[:3], X[:1]):
+            self.assertTrue((trainer.predict(rows, table) == rows @ table).all())
+        with self.assertRaises(mantissa.Error) as raised:
+            trainer.predict(X, np.stack([table] * 4))
+        self.assertEqual(str(raised.exception), "input 'table' takes [2, 3], got [4, 2, 3]")
+
     def test_goes_on_to_the_same_bits(self):
         with tempfile.TemporaryDirectory() as folder:
             trainer, _ = trained(20)
